@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeAlias, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -24,6 +25,9 @@ Amount = Annotated[float, msgspec.Meta(ge=0, lt=1e300)]
 """A number of tokens or a weight: not negative, not infinite, not NaN."""
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 """A part of a whole."""
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+"""A value that JSON has: what a command prints.  Who reads a result by its keys needs a record."""
 
 RESTORE = "The file is corrupt; restore it from a backup"
 

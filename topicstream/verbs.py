@@ -16,6 +16,7 @@ import pyarrow as pa
 from topicstream.model import topic_model as data
 from topicstream.model.edits import view_of
 from topicstream.model.top import topic_table
+from topicstream.records import Json
 
 SHOWN_TOPICS = 200
 
@@ -52,7 +53,7 @@ class TopicModel(data.TopicModel):
         shares = [batch.column("shares").values.to_numpy().reshape(-1, self.n_topics) for batch in batches]
         return np.concatenate(shares) if shares else np.zeros((0, self.n_topics), np.float32)
 
-    def export(self, out: str | Path, format: str | None = None, **options: Any) -> dict[str, Any]:
+    def export(self, out: str | Path, format: str | None = None, **options: Any) -> dict[str, Json]:
         """Write in another program's format: ``topicstream.export_model``."""
         from topicstream.exchange.exchanging import export_model
 

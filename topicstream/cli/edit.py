@@ -10,7 +10,7 @@ from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.ingestion.upkeep.drop_words import drop_words as drop_words_of
 from topicstream.ingestion.upkeep.drop_words import store_at
 from topicstream.model.edits import Label, edit, preview, read_log
-from topicstream.records import plain
+from topicstream.records import Json, plain
 from topicstream.reporting.naming import proposals
 from topicstream.text import each, render
 
@@ -24,7 +24,7 @@ def _numbers(text: str, option: str) -> list[int]:
         raise click.UsageError(f"{option} {text}: expected topic numbers separated by commas, such as 1,18") from None
 
 
-def _label(text: str) -> dict[str, Any]:
+def _label(text: str) -> dict[str, Json]:
     number, sign, label = text.partition("=")
     if not sign or not number.strip().isdecimal():
         raise click.UsageError(f'--label {text}: expected TOPIC=LABEL, such as 3="machine translation"')

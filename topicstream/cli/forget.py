@@ -10,7 +10,7 @@ import click
 
 from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.errors import Busy, TopicsError, json_line
-from topicstream.retraining.forget import forget, trained_on
+from topicstream.retraining.forget import Forgotten, forget, trained_on
 from topicstream.text import each, render
 
 SUMMARY = """{corpus}: {documents:document} forgotten, {cells:,} cells
@@ -62,7 +62,7 @@ def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...
     raise TopicsError(f"{first['file']}: still contains what was to be removed ({first['what']})")
 
 
-def lines(done: dict[str, Any]) -> list[str]:
+def lines(done: Forgotten) -> list[str]:
     """The result for people."""
     missing = [repr(id) for id in done["not_found"]]
     out = render(SUMMARY, {**done, "first_not_found": missing[:10] + (["..."] if len(missing) > 10 else [])})

@@ -16,6 +16,7 @@ from topicstream.cli.command import Printed, Section, asked_values, showing, top
 from topicstream.cli.options import click_option, made, options_of, value_on_line
 from topicstream.engines import find
 from topicstream.engines.base import Options
+from topicstream.records import Json
 from topicstream.text import render
 from topicstream.training.config import TrainConfig
 from topicstream.training.loop import train
@@ -104,7 +105,7 @@ def classifier_lines(learned: dict[str, Any]) -> list[str]:
     return lines(learned)
 
 
-def learn(config: TrainConfig) -> dict[str, Any]:
+def learn(config: TrainConfig) -> dict[str, Json]:
     """The classifier of a model that was just trained, within the same limits."""
     from topicstream.inference.classifier import train_classifier  # most trainings learn none
     from topicstream.inference.config import ClassifierConfig

@@ -12,12 +12,12 @@ from topicstream.corpus.format import PARTS, metadata_problems
 from topicstream.corpus.manifest import part_folder
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
-from topicstream.records import plain
+from topicstream.records import Json, plain
 
 BARS = " ▁▂▃▄▅▆▇█"
 
 
-def length_histogram(corpus: Corpus) -> dict[str, Any]:
+def length_histogram(corpus: Corpus) -> dict[str, Json]:
     """Documents of the training part by number of distinct words: edges (powers of two from 1), documents, and of none."""
     counts = np.zeros(34, np.int64)
     longest = 0
@@ -44,7 +44,7 @@ def vocabulary_curve(counts: np.ndarray) -> list[dict[str, Any]]:
     return [{"words": n, "share": round(float(sums[n - 1]) / total, 4)} for n in sizes if n]
 
 
-def figures(corpus: Corpus, top: int = 20) -> dict[str, Any]:
+def figures(corpus: Corpus, top: int = 20) -> dict[str, Json]:
     """Summary, most frequent words, lengths of the documents, share of the tokens by vocabulary size."""
     table = corpus.word_table("word", "count", "df")
     counts = table["count"].to_numpy()

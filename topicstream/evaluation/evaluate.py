@@ -21,6 +21,7 @@ from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import openly_configured
 from topicstream.progress import listener
+from topicstream.records import Json
 
 READING = ("format", "text_field", "id_field")
 NONE_ASIDE = "no documents were set aside at ingest (--heldout 1%): no held-out perplexity"
@@ -39,7 +40,7 @@ def parse_split(text: str | float) -> float:
 
 
 @openly_configured(EvalConfig)
-def evaluate(config: EvalConfig) -> dict[str, Any]:
+def evaluate(config: EvalConfig) -> dict[str, Json]:
     """Score a model.  Without further options: held-out perplexity (where documents were set aside), coherence, diversity.
 
     Options of the scorers are keywords, too: ``coherent``, ``diverse``, ``training``, ... (``topics eval --help`` describes

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -19,6 +18,7 @@ from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 from topicstream.progress import listener
+from topicstream.records import Json
 
 A_PAIR = 32
 """Bytes of a pair of topics: distance, the sums of a span, and the copies of the assignment."""
@@ -86,7 +86,7 @@ class Match:
 
 
 @configured(CompareConfig)
-def compare(config: CompareConfig) -> dict[str, Any]:
+def compare(config: CompareConfig) -> dict[str, Json]:
     """Match the topics of two models one to one and say what changed.
 
     The time grows with words x topics of a x topics of b.
@@ -124,7 +124,7 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     matched = [
         Match(i, j, d, float(sizes[0][i]), float(sizes[1][j]), *_changed(texts[0][i], texts[1][j])) for i, j, d in pairs_near
     ]
-    left = [
+    left: list[list[Json]] = [
         [
             {"topic": k, "share": float(sizes[m][k]), "words": texts[m][k]}
             for k in range(len(texts[m]))

@@ -29,6 +29,7 @@ from topicstream.files.outputs import PARQUET_MARK, SIGN, written
 from topicstream.inference.answers import Answers
 from topicstream.inference.config import InferConfig
 from topicstream.model.topic_model import TopicModel
+from topicstream.records import Json
 
 CELLS, REGIONS = "cell_names.txt", "region_names.txt"
 PREFIX = "topics"
@@ -72,7 +73,7 @@ def settings(job: Export) -> dict[str, str | float | np.ndarray]:
 
 
 # -- AnnData ---------------------------------------------------------------------------------------------------------
-def write_h5ad(job: Export) -> dict[str, Any]:
+def write_h5ad(job: Export) -> dict[str, Json]:
     """One file."""
     try:
         import h5py

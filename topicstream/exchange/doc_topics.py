@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ from topicstream.inference.answers import Answers
 from topicstream.inference.config import InferConfig
 from topicstream.inference.keep import Lists
 from topicstream.inference.output import AnswersFile, ParquetAnswers, answer_batch, answer_schema
+from topicstream.records import Json
 
 HEAD = b"#doc name topic proportion ...\n"
 DOCUMENTS = 1 << 10
@@ -64,7 +64,7 @@ def write_mallet(job: Export) -> dict[str, float | str]:
     return {"documents": done, "topics": len(numbers), "layout": "dense" if job.top is None else "pairs"}
 
 
-def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Any]:
+def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Json]:
     """Either layout, gzipped or not -> ``out`` (.parquet, .jsonl or .csv)."""
     if out.exists() and not force:
         raise TopicsError(f"{out}: exists; --force replaces it")

@@ -29,6 +29,7 @@ from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.options import configured
+from topicstream.records import Json
 from topicstream.tokens.recipe import Recipe
 
 HELD_BYTES = 128 << 20
@@ -36,7 +37,7 @@ HELD_BYTES = 128 << 20
 
 
 @configured(ExportConfig)
-def export_model(config: ExportConfig) -> dict[str, Any]:
+def export_model(config: ExportConfig) -> dict[str, Json]:
     """Write a model, its documents' topics, or its corpus in another program's format.
 
     ``topics export --help`` lists the formats (``topicstream.exchange.formats.FORMATS``).  Merged and dropped topics are written as

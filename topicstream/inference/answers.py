@@ -26,6 +26,7 @@ from topicstream.model.edits import view_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.order import in_order
 from topicstream.progress import listener
+from topicstream.records import Json
 
 NAMES = "names"
 
@@ -123,7 +124,7 @@ class Answers:
             if flush is not None:
                 flush()
 
-    def summary(self, begin: float) -> dict[str, Any]:
+    def summary(self, begin: float) -> dict[str, Json]:
         """What was answered since ``begin`` (``time.perf_counter``)."""
         notify_compiling(None)
         seconds, tally = time.perf_counter() - begin, self.tally

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from msgspec.structs import asdict
@@ -34,6 +33,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 from topicstream.parallel.order import in_order
 from topicstream.progress import listener
+from topicstream.records import Json
 
 ASIDE, MOST_ASIDE = 20, 2000
 """Every so-many-th document chooses the temperature; so many at most."""
@@ -43,7 +43,7 @@ PIECE = 1 << 12
 
 
 @configured(ClassifierConfig)
-def train_classifier(config: ClassifierConfig) -> dict[str, Any]:
+def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
     """Train the classifier of a stored model and store it there; ``infer(..., method="maxent")`` uses it.
 
     Where ``mem_limit`` has no room for all ``documents``, it learns from fewer, evenly spaced.

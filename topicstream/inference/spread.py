@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from topicstream.inference.source import StoredDocuments
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.order import in_order
 from topicstream.parallel.scheduler import Cluster, connected, threads_of_worker
+from topicstream.records import Json
 
 BATCHES_OF_TASK = 8
 """Of 8,192 documents each, at most: some seconds of work."""
@@ -33,7 +34,7 @@ class Part(NamedTuple):
     tally: Tally
 
 
-def infer_on_cluster(config: InferConfig, out: Path, inputs: list[Path]) -> dict[str, Any]:
+def infer_on_cluster(config: InferConfig, out: Path, inputs: list[Path]) -> dict[str, Json]:
     """``infer`` with ``scheduler``: the same file as one machine writes, and the summary.
 
     Raises

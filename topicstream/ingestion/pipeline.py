@@ -31,13 +31,14 @@ from topicstream.kernels.jit import notify_compiling
 from topicstream.machine import peak_bytes, return_freed_memory
 from topicstream.options import configured
 from topicstream.progress import Progress, listener
+from topicstream.records import Json
 from topicstream.tokens.phrases import learn_phrases
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
 
 
 @configured(IngestConfig)
-def ingest(config: IngestConfig) -> dict[str, Any]:
+def ingest(config: IngestConfig) -> dict[str, Json]:
     """Read raw text or counts of any size into the corpus store ``out``.
 
     Options are those of the command line with underscores (``min_df=5, heldout="1%", stopwords="none"``).  Fields and columns of
@@ -113,7 +114,7 @@ class _Ingest:
             )
         return dataclasses.replace(options, recipe=recipe)
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> dict[str, Json]:
         return_freed_memory()
         notify_compiling(self.progress.say)
         if self.out.exists() and not self.out.is_dir():
@@ -214,7 +215,7 @@ class _Ingest:
             raise TopicsError(f"{self.out}: exists; --append adds to it, --force replaces it")
         refuse_strangers(self.out)
 
-    def _key(self) -> dict[str, Any]:
+    def _key(self) -> dict[str, Json]:
         """What decides the sequence and the content of the pieces."""
         read = self.options.given.spelt()
         del read["on_error"]
@@ -228,7 +229,7 @@ class _Ingest:
             "append to": self.base.fingerprint if self.base is not None else None,
         }
 
-    def _run(self, journal: Journal) -> dict[str, Any]:
+    def _run(self, journal: Journal) -> dict[str, Json]:
         state, given = journal.state, self.options.given
         state.piece_bytes = state.piece_bytes or min(self.plan.piece_bytes, given.piece_bytes)
         given = dataclasses.replace(

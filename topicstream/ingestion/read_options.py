@@ -11,6 +11,7 @@ from topicstream.corpus.format import LINKS, LIST_COLUMNS, NAMED
 from topicstream.errors import DoesNotFit, InputError
 from topicstream.machine import format_bytes
 from topicstream.options import option
+from topicstream.records import Json
 
 REMEMBERED = ("text_field", "id_field", "delimiter", "quotechar", "header", "list_separator", "binarize", "transpose", "layer")
 """Of ``ReadOptions``: how the fields of an input are called and parted."""
@@ -188,7 +189,7 @@ class ReadOptions:
         read |= {"vocab": words and str(words), "meta": dict(self.meta)}  # as it was called when the first were written
         return {k: v for k, v in read.items() if k not in CUT or v}
 
-    def remembered(self) -> dict[str, Any]:
+    def remembered(self) -> dict[str, Json]:
         """What a store and its models keep, so that more of the same input is read the same way: plain values."""
         return {k: v for k, v in self.given().items() if k in REMEMBERED + CUT}
 

@@ -12,7 +12,7 @@ from topicstream.errors import InputError, StoreError
 from topicstream.files.durable import read_json, write_json
 from topicstream.model.seeds import SeedEntry
 from topicstream.model.weighting import Weighting
-from topicstream.records import Amount, Count, Crc, Record, Share, decode_record, plain
+from topicstream.records import Amount, Count, Crc, Json, Record, Share, decode_record, plain
 
 SCHEMA = 1
 TOPICS = ("topics", "topics-2")
@@ -145,7 +145,7 @@ def write_manifest(folder: Path, manifest: ModelManifest) -> None:
     write_json(folder / "manifest.json", manifest_json(manifest))
 
 
-def manifest_json(manifest: ModelManifest) -> dict[str, Any]:
+def manifest_json(manifest: ModelManifest) -> dict[str, Json]:
     """Plain values; members that say nothing are left out, but for options and tokenizer."""
     return {"options": {}, "tokenizer": None, **plain(manifest)}
 

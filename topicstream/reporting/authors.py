@@ -22,6 +22,7 @@ from topicstream.model.store import StoredTable
 from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
+from topicstream.records import Json
 from topicstream.reporting.view import ModelView, ShownModel, largest
 from topicstream.text import each, render
 
@@ -49,7 +50,7 @@ def author_names(table: StoredTable, rows: Any) -> list[str]:
 
 def top_authors(
     model: str | Path | TopicModel, *, n: int = 10, words: int = 6, topics: list[int] | None = None
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """The n authors who have most tokens of each topic (or of ``topics``, by their numbers), the largest topic first.
 
     ``topics``: a list of topic, words, share (of all tokens that have an author) and authors (author, tokens, share of the
@@ -62,11 +63,12 @@ def top_authors(
         best.add(first, shown.view.columns(np.maximum(rows, 0.0)))
     sizes = shown.view.columns(np.maximum(table.totals, 0.0)[None])[0]
     chosen = largest(sizes, len(sizes)) if topics is None else shown.columns(topics)
-    first_words, found = shown.first_words(words), []
+    first_words = shown.first_words(words)
+    found: list[Json] = []
     for k in chosen:
         there = best.scores[:, k] > 0.5
         rows, scores = best.ids[there, k], best.scores[there, k]
-        authors = [
+        authors: list[Json] = [
             {"author": name, "tokens": float(score), "share": float(score / max(tokens[row], 1e-300))}
             for name, score, row in zip(author_names(table, rows), scores, rows, strict=True)
         ]
@@ -99,7 +101,7 @@ def author_id(names: Any, name: str) -> int:
     raise InputError(f"--author {one_line(name)}: the model knows no such author{hint}")
 
 
-def author(model: str | Path | TopicModel, name: str, *, n: int = 10, words: int = 6) -> dict[str, Any]:
+def author(model: str | Path | TopicModel, name: str, *, n: int = 10, words: int = 6) -> dict[str, Json]:
     """The n largest topics of an author, and the n authors whose topics are most like them.
 
     Likeness is the Bhattacharyya coefficient of the mixtures, 1 for the same.  Returns author, tokens, ``topics`` (topic, share,
@@ -142,7 +144,7 @@ class AuthorsView(ModelView):
         None, "For an author-topic model: the topics of an author, and the most similar authors.", metavar="NAME"
     )
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Json]:
         if self.author is not None:
             return author(self.model, self.author, n=self.words)
         return top_authors(self.model, n=self.words, topics=list(self.topics) if self.topics else None)

@@ -30,6 +30,7 @@ from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 from topicstream.progress import Progress, listener
+from topicstream.records import Json
 from topicstream.reporting.config import MethodsConfig
 from topicstream.reporting.figures import Figure
 from topicstream.text import each, render
@@ -66,7 +67,7 @@ def _run_methods(
 
 
 @configured(MethodsConfig)
-def compare_methods(config: MethodsConfig) -> dict[str, Any]:
+def compare_methods(config: MethodsConfig) -> dict[str, Json]:
     """Find the topics of the same documents by each inference method, on one thread, and compare answers and time.
 
     Seconds are those of the answers alone (the least of five where they take little): documents are in memory and kernels are

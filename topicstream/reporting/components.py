@@ -13,6 +13,7 @@ from topicstream.errors import UsageError
 from topicstream.kernels.cosines import cosines
 from topicstream.model.gaussians import GaussianModel
 from topicstream.options import option
+from topicstream.records import Json
 from topicstream.reporting.figures import Figure
 from topicstream.reporting.view import ModelView, largest
 from topicstream.text import each
@@ -20,7 +21,7 @@ from topicstream.text import each
 FIRST = 8  # eigenvectors of a component on the sheet
 
 
-def show_components(model: str | Path, *, words: int = 4, topics: Sequence[int] | None = None) -> dict[str, Any]:
+def show_components(model: str | Path, *, words: int = 4, topics: Sequence[int] | None = None) -> dict[str, Json]:
     """Components, the largest first, or those asked for: number, share, size, standard deviations along the first
     eigenvectors (of diagonal ones: of the coordinates that vary most)."""
     opened = GaussianModel(model)
@@ -79,7 +80,7 @@ class ComponentsView(ModelView):
     )
     force: bool = option(False, "Replace an existing figure.")
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Json]:
         if self.docs or self.with_columns or self.relevance != 1.0:
             raise UsageError(
                 f"{self.model}: a model of vectors has no topics; -k, -n and --plot FILE show its components"

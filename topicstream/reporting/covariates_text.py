@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 
 from topicstream.errors import one_line
+from topicstream.records import Json
 from topicstream.reporting.covariates import Effects
 from topicstream.reporting.figures import Figure
 from topicstream.text import shortened
@@ -15,7 +15,7 @@ from topicstream.text import shortened
 PLOTTED = 12
 
 
-def result_of(effects: Effects) -> dict[str, Any]:
+def result_of(effects: Effects) -> dict[str, Json]:
     """As ``--json`` prints it."""
     return {
         "formula": effects.formula,

@@ -23,6 +23,7 @@ from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.progress import Told, listener
+from topicstream.records import Json
 from topicstream.reporting.metadata import Metadata
 from topicstream.reporting.view import ModelView
 
@@ -168,7 +169,7 @@ class ThetaView(ModelView):
     part: str = option("train", "Which documents to write.", choices=("train", "heldout", "all"), show=True)
     force: bool = option(False, "Replace an existing output file.")
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Json]:
         assert self.theta is not None
         check_answers(self.theta, "--theta", [self.corpus, self.model], force=self.force)
         if self.wide and (self.top is not None or not self.theta.endswith((".parquet", ".csv"))):

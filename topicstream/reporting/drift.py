@@ -32,6 +32,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.options import configured
 from topicstream.progress import listener
+from topicstream.records import Json
 from topicstream.reporting import periods
 from topicstream.reporting.comparing import completion, joined, opened_to_compare, parts_of, shares_by
 from topicstream.reporting.config import DriftConfig
@@ -53,7 +54,7 @@ class _Period:
 
 
 @configured(DriftConfig)
-def drift(config: DriftConfig) -> dict[str, Any]:
+def drift(config: DriftConfig) -> dict[str, Json]:
     """How a model fits documents, period by period.
 
     Returns

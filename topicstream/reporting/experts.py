@@ -18,6 +18,7 @@ from topicstream.inference.config import InferConfig
 from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
+from topicstream.records import Json
 from topicstream.reporting.authors import AXIS, author_names, author_table, evidence, mixtures
 from topicstream.reporting.view import ModelView
 from topicstream.text import each, render
@@ -37,7 +38,7 @@ def experts(
     n: int = 10,
     mem_limit: str | int | None = None,
     **reading: Any,
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """Who knows about a text: the n authors whose training documents are most like it, or whose topics make it most likely.
 
     Documents tell experts far better than topics do (docs/decisions/authors.md), so topics are for where there is no store.
@@ -161,7 +162,7 @@ class ExpertsView(ModelView):
         metavar="FILE",
     )
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Json]:
         there = not isinstance(self.corpus, str) or self.corpus != "corpus.zarr" or Path(self.corpus).exists()
         text = Path(str(self.experts))
         return experts(self.model, text, corpus=self.corpus if there else None, n=self.words, mem_limit=self.mem_limit)

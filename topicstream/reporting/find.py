@@ -20,6 +20,7 @@ from topicstream.inference.methods import make_method, method_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.parallel.order import in_order
+from topicstream.records import Json
 from topicstream.reporting.config import columns
 from topicstream.reporting.doc_topics import best_documents
 from topicstream.reporting.metadata import kept_columns, open_corpus
@@ -86,7 +87,7 @@ class FindView(ModelView):
         None, "Rank topics and documents for these words; --docs sets how many documents.", metavar="TEXT"
     )
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Json]:
         """``query``, ``words`` of it that the model knows, ``topics`` (p: that all of these words are of the topic, by its
         size and p(w|k)) and ``documents`` (score: mean log-likelihood of the words)."""
         shown = look_at(self.model, self.mem_limit, self.threads)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from topicstream.errors import UsageError
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
+from topicstream.records import Json
 from topicstream.reporting import geometry
 from topicstream.reporting.view import ModelView, look_at
 from topicstream.text import wrapped
@@ -16,7 +17,7 @@ from topicstream.text import wrapped
 
 def hierarchy(
     model: str | Path | TopicModel, *, reduce_to: int | None = None, mem_limit: str | int | None = None
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """The topics' merge hierarchy (Ward's linkage of Hellinger distances) or, with ``reduce_to``, the clusters it leaves.
 
     Returns ``topics`` (ids as they lie under the tree), ``labels``, ``merges`` (left, right, height; numbers from the count
@@ -76,7 +77,7 @@ class TreeView(ModelView):
     tree: bool = option(False, "Print the hierarchy of topics, merge by merge.")
     reduce_to: int | None = option(None, "Cut the tree into N groups of topics.", min=1, metavar="N")
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Json]:
         return hierarchy(self.model, reduce_to=self.reduce_to, mem_limit=self.mem_limit)
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:

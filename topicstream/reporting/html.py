@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from msgspec.structs import asdict
@@ -80,8 +80,20 @@ def _add_documents(built: Page, shown: ShownModel, store: Corpus, config: Report
         add_scores(built, shown, store)
 
 
+class WrittenPage(TypedDict):
+    """What a page shows; notes: what it lacks, and why."""
+
+    out: str
+    bytes: int
+    topics: int
+    documents: int
+    periods: int
+    columns: list[str]
+    notes: list[str]
+
+
 @configured(ReportConfig)
-def report(config: ReportConfig) -> dict[str, Any]:
+def report(config: ReportConfig) -> WrittenPage:
     """Write one HTML file that shows a model, offline.
 
     Topics of the documents are streamed once; memory does not grow with the corpus.  Edits of the model are honoured; perplexity is
@@ -317,11 +329,11 @@ def add_typical(
     built.arrays |= {"typical": typical, "typicalShare": share}
 
 
-def _document(row: dict[str, Any], columns: list[str]) -> dict[str, Any]:
+def _document(row: dict[str, Any], columns: list[str]) -> dict[str, str | dict[str, str]]:
     """A typical document as the page shows it."""
     values = {name: row[name] for name in columns if row.get(name)}
     meta = {k: shortened(", ".join(v) if isinstance(v, list) else v, CHARACTERS) for k, v in values.items()}
-    entry: dict[str, Any] = {"id": shortened(row["id"], CHARACTERS), **({"meta": meta} if meta else {})}
+    entry: dict[str, str | dict[str, str]] = {"id": shortened(row["id"], CHARACTERS), **({"meta": meta} if meta else {})}
     if source := row.get("source"):
         file = file_of(source)
         entry["source"] = os.path.basename(file) + source[len(file) :]

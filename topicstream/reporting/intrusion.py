@@ -19,6 +19,7 @@ from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.progress import listener
+from topicstream.records import Json
 from topicstream.reporting.doc_topics import shares
 from topicstream.reporting.metadata import open_corpus
 from topicstream.reporting.payload import framed
@@ -101,7 +102,7 @@ def topic_intrusion(
     return _table(rows)
 
 
-def _question(what: str, choices: Sequence[str], place: int, topic: Mapping[str, int]) -> dict[str, Any]:
+def _question(what: str, choices: Sequence[str], place: int, topic: Mapping[str, int]) -> dict[str, Json]:
     """A row of a sheet."""
     return {
         **{f"{what}_{i}": text for i, text in enumerate(choices, 1)},

@@ -16,6 +16,7 @@ from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.shares import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
+from topicstream.records import Json
 from topicstream.reporting.doc_topics import best_documents
 from topicstream.reporting.metadata import kept_columns
 from topicstream.reporting.similar import described_documents, document_lines, find_document, one_document
@@ -63,7 +64,7 @@ class LinksView(ModelView):
         metavar="ID",
     )
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Json]:
         """Documents of both parts with which this one is most likely linked, but is not yet: ``document``, ``part``, ``linked``
         (how many it is linked with already) and ``candidates`` (id, part, ratio, columns; the title by default).
 

@@ -12,12 +12,13 @@ from topicstream.model.classifier import described
 from topicstream.model.manifest import manifest_json, read_manifest
 from topicstream.model.store import read_history
 from topicstream.model.topic_model import TopicModel
+from topicstream.records import Json
 from topicstream.text import render, sparkline
 
 _OWN = ("schema", "kind", "files", "words", "topics", "alpha", "alpha_sum", "beta", "vocab_sha256")
 
 
-def describe(path: str | Path, *, verify: bool = False) -> dict[str, Any]:
+def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
     """Plain values: engine, cites, options, corpus, passes, ... as the manifest has them; topics, words, priors; empty
     topics; ``history``, a record a pass.  ``verify`` reads every chunk and checks it, and adds the content hash.
 

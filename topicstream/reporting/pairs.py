@@ -11,13 +11,14 @@ import numpy as np
 from topicstream.errors import InputError
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
+from topicstream.records import Json
 from topicstream.reporting.view import ModelView, largest, look_at
 from topicstream.text import each, render
 
 
 def topic_pairs(
     model: str | Path | TopicModel = "model", *, n: int = 10, words: int = 4, mem_limit: str | int | None = None
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """The n pairs of different topics that go together most beyond chance, by the matrix a that the engine ``fdm`` learned.
 
     a_kj is the probability that the first of two tokens of a document is of topic k and the second of topic j.  Of each
@@ -64,7 +65,7 @@ class PairsView(ModelView):
     title: ClassVar[str] = "Pairs of topics that co-occur (--pairs)"
     pairs: bool = option(False, "For an fdm model: the pairs of topics that co-occur most; -n sets how many.")
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Json]:
         return topic_pairs(self.model, n=self.words, mem_limit=self.mem_limit)
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from topicstream.errors import InputError, UsageError
 from topicstream.model.top import top_words
 from topicstream.options import configured
+from topicstream.records import Json
 from topicstream.reporting.config import ShowConfig, columns
 from topicstream.reporting.view import ModelView, ShownModel, look_at
 from topicstream.text import escaped, render, wrapped
@@ -113,7 +114,7 @@ def _documents(shown: ShownModel, config: ShowConfig) -> dict[int, list[dict[str
     whole = store.manifest.ids == "integer"
     words = shown.first_words(MARKED, 0.6) if texts is not None else []
 
-    def about(number: int, share: float, k: int) -> dict[str, Any]:
+    def about(number: int, share: float, k: int) -> dict[str, Json]:
         row = rows[number]
         more = {name: row[name] for name in kept if row.get(name) is not None}
         if texts is not None and (excerpt := texts.passage(number, words[k])) is not None:
@@ -138,7 +139,7 @@ def marked_lines(document: Mapping[str, Any], indent: str, width: int | None) ->
 class TopicsView(ModelView):
     """The topics themselves."""
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Json]:
         return show(ShowConfig(**{f.name: getattr(self, f.name) for f in fields(ShowConfig)}))
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:

@@ -14,6 +14,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
 from topicstream.options import option
+from topicstream.records import Json
 from topicstream.reporting.doc_topics import best_documents, shares
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.metadata import kept_columns, open_corpus
@@ -77,7 +78,7 @@ class SimilarView(ModelView):
     title: ClassVar[str] = "Similar documents (--similar)"
     similar: str | None = option(None, "Documents with the most similar topics; -n sets how many.", metavar="ID")
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Json]:
         """The documents of both parts, streamed twice, by the Bhattacharyya coefficient of p(k|d), 1 for the same shares:
         ``document``, ``part``, ``topics`` (its largest) and ``similar`` (id, part, likeness, columns; the title by default)."""
         shown = look_at(self.model, self.mem_limit, self.threads)

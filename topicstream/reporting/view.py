@@ -16,6 +16,7 @@ from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.progress import Told
+from topicstream.records import Json
 from topicstream.reporting.config import ShowConfig
 from topicstream.reporting.labels import propose
 
@@ -32,7 +33,7 @@ class ModelView(ShowConfig):
     """Of its section in the help."""
     progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
-    def result(self) -> Any:
+    def result(self) -> Json:
         """What is shown, as plain values for JSON; None where nothing is to be printed."""
         raise NotImplementedError
 
@@ -77,7 +78,7 @@ class ShownModel:
         ids, _ = top_words(self.model, n, relevance)
         return [self.model.vocabulary.texts(column) for column in ids.T]
 
-    def entry(self, column: int) -> dict[str, Any]:
+    def entry(self, column: int) -> dict[str, Json]:
         """A topic by its number, and its label, where it has one."""
         number = self.view.ids[column]
         label = {"label": self.view.labels[number]} if number in self.view.labels else {}

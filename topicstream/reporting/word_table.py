@@ -12,6 +12,7 @@ from scipy.stats import rankdata
 from topicstream.evaluation.table_file import TEXT_SUFFIXES, check_table_file, write_table
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
+from topicstream.records import Json
 from topicstream.reporting.gather import Survey, correlations, gather_report
 from topicstream.reporting.metadata import open_corpus
 from topicstream.reporting.view import ModelView, ShownModel, look_at
@@ -78,7 +79,7 @@ class TableView(ModelView):
     )
     force: bool = option(False, "Replace an existing output file.")
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Json]:
         """The files that were written."""
         files = {name: path for name in ("table", "correlations") if (path := getattr(self, name)) is not None}
         for name, path in files.items():

@@ -38,7 +38,7 @@ from topicstream.model.manifest import read_manifest
 from topicstream.model.seeds import read_seeds
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Progress
-from topicstream.records import plain, write_record
+from topicstream.records import Json, plain, write_record
 from topicstream.retraining import decide as rules
 from topicstream.retraining import publish
 from topicstream.retraining.align import align
@@ -88,7 +88,7 @@ class Cycle:
         self.state = RetrainState()
         self.began = time.monotonic()
 
-    def run(self, full: bool, dry: bool, release: bool = False) -> dict[str, Any]:
+    def run(self, full: bool, dry: bool, release: bool = False) -> dict[str, Json]:
         """Finish the cycle at work, or make a new one; its summary as plain values.
 
         A raw file that cannot be taken in ends the run; the third time it is set aside, and the run continues without it.
@@ -100,7 +100,7 @@ class Cycle:
                 if not self._count_failure(str(e)):
                     raise
 
-    def _run(self, full: bool, dry: bool, release: bool) -> dict[str, Any]:
+    def _run(self, full: bool, dry: bool, release: bool) -> dict[str, Json]:
         owned.sweep(self.folder)  # of a run that was killed while it wrote
         for name, kind in FOLDERS.items():
             if os.path.lexists(self.folder / name):
@@ -385,7 +385,7 @@ class Cycle:
     def _open(self, *paths: Path) -> tuple[list[TopicModel], int]:
         return open_models(paths, Corpus.open(self.config.corpus), self.config.train.mem_limit, self.threads)
 
-    def _summary(self, told: Mapping[str, Any]) -> dict[str, Any]:
+    def _summary(self, told: Mapping[str, Any]) -> dict[str, Json]:
         """The summary of a cycle, as JSON has it; numbers that are not finite are None."""
         number = publish.current(self.folder)
         summary: dict[str, Any] = plain(

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 import numpy as np
@@ -58,13 +58,35 @@ class _Found:
     sources: set[str] = field(default_factory=set)
 
 
+class Remainder(TypedDict):
+    """A file that still has something of a forgotten document, and what."""
+
+    file: str
+    what: str
+
+
+class Forgotten(TypedDict):
+    """What ``forget`` removed and left."""
+
+    corpus: str
+    documents: int
+    rows: int
+    cells: int
+    words_left: int
+    not_found: list[str]
+    runs: list[str]
+    left: list[Remainder]
+    waiting: bool
+    elsewhere: list[str]
+
+
 def forget(
     ids: str | Iterable[str],
     corpus: str | Path = "corpus.zarr",
     *,
     models: Sequence[str | Path] = (),
     progress: Told = None,
-) -> dict[str, Any]:
+) -> Forgotten:
     """Remove documents for good, by id, from a corpus store and from the state of models that were trained on it.
 
     Block state and checkpoints of the runs go, so their next training or update starts every block.  The store is compacted on the
@@ -162,7 +184,7 @@ def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
     return sorted(set(found))
 
 
-def _forget(ids: list[str], store: Path, runs: list[Path], home: Path | None, progress: Progress) -> dict[str, Any]:
+def _forget(ids: list[str], store: Path, runs: list[Path], home: Path | None, progress: Progress) -> Forgotten:
     base = Corpus.open(store, dense=True)
     base.let_go()  # the writer's lock keeps what it reads
     settle(store, base.manifest)
@@ -171,20 +193,22 @@ def _forget(ids: list[str], store: Path, runs: list[Path], home: Path | None, pr
     for model in [*runs, *(version_path(home, n) for n in published_versions(home))] if home is not None else runs:
         if len(found.numbers) and (model / "manifest.json").exists():
             drop_tables(model, "documents")
-    told = {"documents": len(found.ids), "rows": len(found.numbers), "cells": 0, "words_left": 0}
-    manifest = base.manifest
+    manifest, cells, words_left = base.manifest, 0, 0
     if len(found.numbers):
         before = base.n_cells + base.part(True).cells
-        manifest, told["words_left"] = _rewrite(base, found, ids, progress)
-        told["cells"] = before - sum(part.cells for part in manifest.parts.values())
+        manifest, words_left = _rewrite(base, found, ids, progress)
+        cells = before - sum(part.cells for part in manifest.parts.values())
     settle(store, manifest)
-    elsewhere = _elsewhere(found, store, home, runs, told["words_left"])
+    elsewhere = _elsewhere(found, store, home, runs, words_left)
     inputs_record.forget(store, set(ids))
     if home is not None:
         elsewhere += _forget_files(home, set(ids))
     return {
         "corpus": str(store),
-        **told,
+        "documents": len(found.ids),
+        "rows": len(found.numbers),
+        "cells": cells,
+        "words_left": words_left,
         "not_found": [i for i in ids if i not in found.ids],
         "runs": [str(run) for run in cleared],
         "left": _left(store, manifest, pa.array(ids, pa.large_string())),
@@ -193,10 +217,10 @@ def _forget(ids: list[str], store: Path, runs: list[Path], home: Path | None, pr
     }
 
 
-def _left(store: Path, manifest: StoreManifest, ids: pa.Array) -> list[dict[str, Any]]:
+def _left(store: Path, manifest: StoreManifest, ids: pa.Array) -> list[Remainder]:
     """Tables of documents that no manifest names but a reader holds, and rows of the ids in those that it names."""
     named = {entry.file for entry in manifest.docs}
-    left = [
+    left: list[Remainder] = [
         {"file": str(path), "what": "an older table, held by a reader"}
         for path in sorted(store.glob("docs/part-*.parquet"))
         if f"docs/{path.name}" not in named

@@ -39,7 +39,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 from topicstream.parallel.scheduler import connected, threads_of_worker
 from topicstream.progress import listener
-from topicstream.records import Count, Record, read_record, write_record
+from topicstream.records import Count, Json, Record, read_record, write_record
 from topicstream.selection.config import SweepConfig, names, numbers, values
 from topicstream.selection.judging import Run, Scores, Setting, choose, judge_settings
 from topicstream.selection.stability import SeedAgreement, agreement, topic_rows, write_consensus
@@ -110,7 +110,7 @@ class Result(Record, kw_only=True):
 
 
 @configured(SweepConfig)
-def sweep(config: SweepConfig) -> dict[str, Any]:
+def sweep(config: SweepConfig) -> dict[str, Json]:
     """Train every combination of topics, seeds and options into ``out/runs/``, score it, and write ``out/sweep.parquet``, a row a run.
 
     Killed, the same call resumes: finished runs are not made again.  Perplexity is document completion on held-out documents, one
@@ -235,7 +235,7 @@ def _settings(runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[
 
 def _consensus(
     setting: Setting, runs: Sequence[Run], found: Mapping[Setting, SeedAgreement], store: Corpus, sample: float | None, config: SweepConfig
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """Write the consensus of the chosen setting's seeds, and what its topics are worth."""
     folder, mine = Path(config.out), [run for run in runs if run.setting == setting]
     place = folder / "consensus"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from topicstream.errors import InputError, UsageError
-from topicstream.records import Record, decode_record, plain
+from topicstream.records import Json, Record, decode_record, plain
 from topicstream.tokens.stopwords import ENGLISH
 
 SCIKIT_LEARN_PATTERN = r"(?u)\b\w\w+\b"
@@ -99,7 +99,7 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
             if (groups := as_pattern(self.pattern, what).groups) > 1:
                 raise UsageError(f"{what}: has {groups} groups; at most one group may mark the word")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Plain JSON values; ``from_json`` gives back an equal recipe."""
         values: dict[str, Any] = plain(self)
         # what older versions did not know is left out where it says nothing, so that their stores keep their hash

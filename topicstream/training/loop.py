@@ -22,6 +22,7 @@ from topicstream.model.manifest import read_manifest
 from topicstream.options import configured
 from topicstream.parallel.scheduler import connected
 from topicstream.progress import Progress, Shown, listener
+from topicstream.records import Json
 from topicstream.training.auto import with_engine
 from topicstream.training.config import TrainConfig
 from topicstream.training.executor import MakeExecutor
@@ -91,7 +92,7 @@ def train(config: TrainConfig) -> Trained:
     return done
 
 
-def figures_of(last: Mapping[str, Any]) -> dict[str, Any]:
+def figures_of(last: Mapping[str, Json]) -> dict[str, Json]:
     """What metrics say of the last pass."""
     return {**last, "pass_seconds": last.get("seconds")}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import Field
 from typing import TYPE_CHECKING, Any
 
 from topicstream import plugins
@@ -51,7 +52,7 @@ def make_method(name: str, rows: TopicRows, **options: Any) -> Method:
     return method(rows, **checked(method.Options, options, f"--method {name}"))
 
 
-def fields_of(method: type[Method]) -> dict[str, Any]:
+def fields_of(method: type[Method]) -> dict[str, Field[Any]]:
     """The dataclass fields of a method's own options, by name."""
     return dict(method.Options.__dataclass_fields__)  # type: ignore[attr-defined]
 

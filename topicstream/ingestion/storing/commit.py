@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +32,7 @@ from topicstream.files.ownership import claim, refuse_strangers
 from topicstream.ingestion.spooling.journal import Journal
 from topicstream.ingestion.storing.decide import DROPPED, Decision, piece_metadata
 from topicstream.progress import Progress
+from topicstream.records import Json
 
 
 def fingerprint(vocabulary_hash: str, parts: Mapping[str, PartEntry], removed: StoreFile | None) -> str:
@@ -75,7 +75,7 @@ class ColumnCounts:
             elif pair["values"]:
                 self.unread = self.unread or pair["values"]
 
-    def summary(self, columns: Mapping[str, str]) -> dict[str, Any]:
+    def summary(self, columns: Mapping[str, str]) -> dict[str, Json]:
         """Of the columns of the store."""
         dates = {"read": self.dates, "unread": self.unread} if "date" in columns else None
         return {"columns": {name: self.filled[name] for name in columns if name not in ("id", "source")}, "dates": dates}
@@ -96,7 +96,7 @@ def write_documents(
     return writer.finish()
 
 
-def parts_summary(parts: Mapping[str, PartEntry]) -> dict[str, Any]:
+def parts_summary(parts: Mapping[str, PartEntry]) -> dict[str, Json]:
     """What the summary says of the blocks."""
     left = {part: sum(block.left.docs for block in parts[part].blocks) for part in PARTS}
     cells, stored = sum(parts[p].cells for p in PARTS), sum(parts[p].bytes for p in PARTS)
@@ -112,7 +112,7 @@ def parts_summary(parts: Mapping[str, PartEntry]) -> dict[str, Any]:
     }
 
 
-def axes_summary(axes: Mapping[str, AxisEntry]) -> dict[str, Any]:
+def axes_summary(axes: Mapping[str, AxisEntry]) -> dict[str, Json]:
     """What the summary says of the axes: their sizes, and what became of linked documents."""
     sizes = {name: entry.size for name, entry in axes.items() if name != LINKS}
     return {"axes": sizes, LINKS: axes[LINKS].figures if LINKS in axes else None}

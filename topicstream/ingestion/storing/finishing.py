@@ -46,7 +46,7 @@ from topicstream.ingestion.upkeep.removal import Removal
 from topicstream.machine import peak_bytes, versions
 from topicstream.payload import noun_of, payload_of
 from topicstream.progress import Progress
-from topicstream.records import plain
+from topicstream.records import Json, plain
 from topicstream.tokens.language import unfit
 from topicstream.tokens.vocabulary import TokenVocabulary, read_drop_words, stream_pruned
 from topicstream.tokens.word_counts import ChosenWords, WordCounts, WordLimits, ask_for_words
@@ -55,7 +55,7 @@ MOST_FIELDS = 100
 """Fields without a column that the summary names."""
 
 
-def told(notes: Counter[str]) -> dict[str, Any]:
+def told(notes: Counter[str]) -> dict[str, Json]:
     """Notes for the summary, and the names of the fields that were left out."""
     fields = sorted(note.removeprefix(LEFT_OUT) for note in notes if note.startswith(LEFT_OUT))
     others = sorted((note, n) for note, n in notes.items() if not note.startswith(LEFT_OUT))
@@ -83,7 +83,7 @@ class Finishing:
         self.began = time.monotonic()
         self.language: dict[str, Any] | None = None
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> dict[str, Json]:
         """Commit the store; what the ingest found, in figures."""
         state = self.journal.state
         self.weighted = state.weighted if self.base is None else self.base.weighted
@@ -135,7 +135,7 @@ class Finishing:
         state.columns |= columns
         self.journal.notes.update(notes)
 
-    def _nothing_new(self, decision: Decision) -> dict[str, Any]:
+    def _nothing_new(self, decision: Decision) -> dict[str, Json]:
         assert self.old is not None
         dropped = {f"dropped_{k}": v for k, v in decision.dropped.items()}
         rejected = {"rejected": self.journal.totals["rejected"], **told(self.journal.notes)}
@@ -302,7 +302,7 @@ class Finishing:
 
     def _summary(
         self, decision: Decision, found: ChosenWords, parts: dict[str, PartEntry], blocks: WrittenBlocks, pruning: dict[str, Any]
-    ) -> dict[str, Any]:
+    ) -> dict[str, Json]:
         totals, old = self.journal.totals, self.old.summary if self.old is not None else {}
         characters = totals["characters"]
         recipe = self.options.recipe
@@ -327,7 +327,7 @@ class Finishing:
             "language": self.language,
         }
 
-    def _end(self, summary: dict[str, Any]) -> dict[str, Any]:
+    def _end(self, summary: dict[str, Any]) -> dict[str, Json]:
         """Remove the working folder; the summary with what differs from run to run."""
         state = self.journal.state
         self.journal.remove()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -19,7 +19,20 @@ from topicstream.ingestion.upkeep.rewrite import Rewrite
 from topicstream.progress import Told, listener
 
 
-def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> dict[str, Any]:
+class Compaction(TypedDict):
+    """What ``compact`` did: pairs are before and after."""
+
+    store: str
+    compacted: bool
+    blocks: list[int]
+    bytes: list[int]
+    files: list[int]
+    documents_purged: int
+    cells_purged: int
+    waiting: bool
+
+
+def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> Compaction:
     """Merge small neighbouring storage blocks and purge documents that were withdrawn or replaced.
 
     Documents, vocabulary and held-out split stay as they are.  Readers that hold the store open go on with what they opened.
@@ -84,7 +97,7 @@ def gain(corpus: Corpus) -> tuple[int, int, int]:
     return work.spare, sum(len(corpus.manifest.parts[p].blocks) for p in PARTS), len(corpus.removed())
 
 
-def _told(path: Path, old: StoreManifest, new: StoreManifest, purged: int) -> dict[str, Any]:
+def _told(path: Path, old: StoreManifest, new: StoreManifest, purged: int) -> Compaction:
     def both(figure: Callable[[PartEntry], int]) -> list[int]:
         return [sum(figure(m.parts[p]) for p in PARTS) for m in (old, new)]
 

@@ -24,6 +24,7 @@ from topicstream.files import durable, owned
 from topicstream.ingestion.upkeep.compact import refuse_unfinished
 from topicstream.ingestion.upkeep.rewrite import Rewrite
 from topicstream.progress import Progress, Told, listener
+from topicstream.records import Json
 from topicstream.relations import Relations
 from topicstream.tokens.vocabulary import TokenVocabulary, read_drop_words, stream_pruned, write_words
 
@@ -34,7 +35,7 @@ def drop_words(
     *,
     dry_run: bool = False,
     progress: Told = None,
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """Remove words from a corpus store for good: from its vocabulary and from all documents.
 
     Readers that hold the store open go on with what they opened.  To a model, the store is another corpus afterwards: train again
@@ -78,7 +79,7 @@ def drop_words(
     return _drop(wanted, Path(corpus), dry_run, listener(progress))
 
 
-def _drop(wanted: set[str], path: Path, dry_run: bool, progress: Progress) -> dict[str, Any]:
+def _drop(wanted: set[str], path: Path, dry_run: bool, progress: Progress) -> dict[str, Json]:
     Corpus.open(path).let_go()
     with durable.lock(path, "writing to", kind="corpus"):
         base = Corpus.open(path)
@@ -97,14 +98,14 @@ def _drop(wanted: set[str], path: Path, dry_run: bool, progress: Progress) -> di
     return told
 
 
-def _matches(path: Path, vocabulary: TokenVocabulary, wanted: set[str]) -> tuple[np.ndarray, dict[str, Any]]:
+def _matches(path: Path, vocabulary: TokenVocabulary, wanted: set[str]) -> tuple[np.ndarray, dict[str, Json]]:
     """Which words of the vocabulary are to go, bool[W], and what goes with them; InputError where none would be left."""
     out = pc.is_in(vocabulary.words, value_set=pa.array(sorted(wanted), pa.large_string()))
     mask = np.asarray(out.to_numpy(zero_copy_only=False), np.bool_)
     if mask.all():
         raise InputError(f"{path}: would remove all words of {len(vocabulary):,}; drop fewer")
     there = int(mask.sum())
-    told: dict[str, Any] = {
+    told: dict[str, Json] = {
         "corpus": str(path),
         "dropped": there,
         "not_found": len(wanted) - there,
