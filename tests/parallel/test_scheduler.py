@@ -1,4 +1,4 @@
-"""``infer`` and ``sweep`` on a Dask cluster: the same bytes as on one machine; what does not suit is refused in a line."""
+"""``infer``, ``eval``, ``compare`` and ``sweep`` on a Dask cluster: the same bytes as on one machine; what does not suit is refused in a line."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import os
 import random
 import subprocess
 import sys
+import time
+from itertools import pairwise
 
 import pytest
 
 from topicstream.cli.main import run
 from topicstream.errors import DoesNotFit, UsageError, WorkersLost
+from topicstream.evaluation import memory, visiting
 from topicstream.memory import MemoryLimit
 from topicstream.parallel import scheduler
 from topicstream.parallel.scheduler import Cluster, Machine
@@ -67,6 +70,71 @@ def test_infer_writes_the_same_file(here, cluster, capsys):
     capsys.readouterr()
 
 
+def test_eval_gives_the_same_figures(here, cluster, monkeypatch, capsys):
+    monkeypatch.setattr(visiting, "BLOCKS_OF_TASK", 1)
+    monkeypatch.setattr(memory, "BLOCK_CELLS", 1 << 12)
+    command = ["eval", "--model", str(here / "m"), "--corpus", str(here / "c.zarr"), "--json"]
+    for what in ([], ["--training", "--whole"], ["--heldout", str(here / "c.zarr"), "--fold-in", "vb"]):
+        results = []
+        for extra in ([], ["--scheduler", cluster]):
+            assert run([*command, *what, *extra]) == 0
+            results.append(capsys.readouterr().out)
+        assert results[0] == results[1] and "perplexity" in results[0]
+    for name, extra in (("one", []), ("two", ["--scheduler", cluster])):
+        assert run([*command, "--heldout", "--per-document", str(here / f"{name}.docs.csv"), *extra]) == 0
+    assert (here / "one.docs.csv").read_bytes() == (here / "two.docs.csv").read_bytes()
+    capsys.readouterr()
+
+
+def test_eval_of_clusters_and_of_a_sample_gives_the_same_figures(here, cluster, tmp_path, capsys):
+    train = ["train", "--corpus", str(here / "c.zarr"), "-K", "3", "--passes", "3", "-q"]
+    for name, more in (("clusters", ["--algo", "mixture"]), ("sample", ["--sample", "50%"])):
+        assert run([*train, "--model", str(tmp_path / name), *more]) == 0
+        capsys.readouterr()
+        command = ["eval", "--model", str(tmp_path / name), "--corpus", str(here / "c.zarr"), "--training", "--heldout", "--json"]
+        results = []
+        for extra in ([], ["--scheduler", cluster]):
+            assert run([*command, *extra]) == 0
+            results.append(capsys.readouterr().out)
+        assert results[0] == results[1], name
+
+
+def test_compare_gives_the_same_figures(here, cluster, tmp_path, capsys):
+    train = ["train", "--corpus", str(here / "c.zarr"), "-K", "4", "--passes", "2", "-q"]
+    assert run([*train, "--model", str(tmp_path / "other")]) == 0
+    methods = ["--corpus", str(here / "c.zarr"), "--methods", "all", "--burn", "3", "--sweeps", "3", "--documents", "50"]
+    for command in ([str(here / "m"), str(tmp_path / "other")], [str(here / "m"), *methods]):
+        results = []
+        for extra in ([], ["--scheduler", cluster]):
+            capsys.readouterr()
+            assert run(["compare", *command, "--json", *extra]) == 0
+            results.append(untimed(json.loads(capsys.readouterr().out)))
+        assert results[0] == results[1]
+
+
+def untimed(result):
+    """A comparison without what depends on the clock."""
+    result.pop("envelope", None)
+    timed = [*result.get("methods", []), result.get("ceiling") or {}]
+    for record in timed:
+        record.pop("seconds", None), record.pop("documents_per_second", None)
+    return result
+
+
+def when(seconds):
+    """When a task ran, by the clock of its process."""
+    began = time.monotonic()
+    time.sleep(seconds)
+    return began, time.monotonic()
+
+
+def test_a_worker_does_one_task_at_a_time():
+    options = {"n_workers": 1, "threads_per_worker": 3, "dashboard_address": ":0", "memory_limit": 0}
+    with distributed.LocalCluster(**options, processes=False) as made, distributed.Client(made) as client:
+        ran = sorted(Cluster(client).map(when, [0.02] * 6))
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(ran))
+
+
 def test_sweep_trains_the_same_models(here, cluster, tmp_path, capsys):
     command = ["sweep", "--corpus", str(here / "c.zarr"), "-K", "2,3", "--seeds", "2", "--passes", "3", "--json"]
     results = []
@@ -101,6 +169,9 @@ def test_documents_that_workers_cannot_read_are_refused(here, cluster, capsys):
     assert "run `topics ingest`" in capsys.readouterr().err
     assert run([*command, str(here / "c.zarr")]) == 2
     assert "give --out FILE" in capsys.readouterr().err
+    command = ["eval", "--model", str(here / "m"), "--scheduler", cluster]
+    assert run([*command, "--heldout", str(here / "d.jsonl")]) == 2
+    assert "run `topics ingest`" in capsys.readouterr().err
 
 
 def fake(**changed):

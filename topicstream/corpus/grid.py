@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,11 @@ class Grid:
     def docs(self) -> np.ndarray:
         """Documents of each block, int64."""
         return np.asarray(self.row_stop - self.row_start)
+
+    def span(self, first: int, last: int) -> Grid:
+        """Blocks ``first`` .. ``last - 1``, numbered from 0."""
+        columns = ("storage", "row_start", "row_stop", "cell_start", "cells", "first_doc", "tokens")
+        return replace(self, **{name: getattr(self, name)[first:last] for name in columns})
 
     def order(self, how: str, seed: int, pass_number: int) -> np.ndarray:
         """Block numbers in visiting order: ``sequential``, or ``shuffled`` (storage blocks are shuffled, then the blocks

@@ -87,6 +87,14 @@ class Corpus(Views):
                 return corpus
             corpus.let_go()  # compacted just now
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a process elsewhere reads the same documents with, for as long as this one keeps its lease."""
+        own = {name: value for name, value in vars(self).items() if name not in ("_lock", "_lease")}
+        return own | {"path": self.path.absolute()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.RLock(), _lease=Lease(None))
+
     def let_go(self) -> None:
         """Say that no block will be read any more: the files may go if the store has been compacted since."""
         self._lease.close()

@@ -10,17 +10,16 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.special import entr
 
-from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.completion import known_block
 from topicstream.evaluation.keys import documents, match_words
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.inference.documents import Documents
+from topicstream.evaluation.visiting import Item, visited
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method, method_of
 from topicstream.model.topic_model import TopicModel
-from topicstream.parallel.order import in_order
+from topicstream.parallel.scheduler import Cluster
 from topicstream.payload import noun_of
 
 AGREEMENT = """clusters and labels   NMI {nmi:.4f}, ARI {ari:.4f}, purity {purity:.4f}
@@ -55,37 +54,41 @@ class PointScore:
 
 
 class _Answers(NamedTuple):
-    """A block's documents that have a known word: log p(x) float64[n], likeliest cluster, and their numbers in the part."""
+    """A block's documents that have a known word: log p(x) float64[n], likeliest cluster, and their numbers in the part; of all
+    its documents, their number, tokens and unknown tokens."""
 
-    block: Block
-    docs: Documents
+    docs: int
+    tokens: float
+    unknown: float
     fit: np.ndarray
     cluster: np.ndarray
     numbers: np.ndarray
 
 
-def _answers(model: TopicModel, store: Corpus, heldout: bool, threads: int) -> Iterator[_Answers]:
+def _answers(model: TopicModel, store: Corpus, heldout: bool, threads: int | Cluster) -> Iterator[_Answers]:
     """Answers for a part, in document order."""
     method: Any = make_method(method_of(model), TopicRows(model))
     index = None if store.width else match_words(model.vocabulary, store)
 
-    def visit(block: Block) -> _Answers:
+    def visit(item: Item) -> _Answers:
+        block, _ = item
         docs = known_block(block, index, dense=bool(store.width))
         present = np.flatnonzero(np.diff(docs.indptr) > 0)
         fit, shares = method.likelihoods(docs.take(present))
-        return _Answers(block, docs, fit, shares.argmax(1), block.first_doc + present)
+        unknown = float(docs.unknown.sum())
+        return _Answers(len(docs), block.tokens, unknown, fit, shares.argmax(1), block.first_doc + present)
 
-    if store.part(heldout).docs:
+    if every := store.part(heldout).docs:
         topics = model.n_topics
         grid = store.grid(block_cells(topics), block_docs(topics), heldout=heldout)
-        yield from in_order(visit, store.blocks(grid=grid, heldout=heldout), threads)
+        yield from visited(visit, store, grid, np.zeros(every, np.bool_), threads)
 
 
 def score_clusters(
     model: TopicModel,
     store: Corpus,
     parts: tuple[str, ...],
-    threads: int,
+    threads: int | Cluster,
     progress: Callable[[int, int], None] | None = None,
 ) -> ClusterScore | PointScore:
     """Log-likelihood of the documents or rows of the parts (``train``, ``heldout``); InputError where there is none."""
@@ -96,9 +99,8 @@ def score_clusters(
         for answers in _answers(model, store, part == "heldout", threads):
             for value in answers.fit.tolist():  # one by one: the same bits for any blocks
                 fit += value
-            docs, done = docs + len(answers.fit), done + len(answers.docs)
-            unknown = float(answers.docs.unknown.sum())
-            tokens, oov = tokens + answers.block.tokens - unknown, oov + unknown
+            docs, done = docs + len(answers.fit), done + answers.docs
+            tokens, oov = tokens + answers.tokens - answers.unknown, oov + answers.unknown
             if progress is not None:
                 progress(done, total)
     if not docs and store.width:

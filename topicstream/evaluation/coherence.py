@@ -17,6 +17,7 @@ from topicstream.model.edits import seen, view_of
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
+from topicstream.parallel.scheduler import Cluster
 from topicstream.text import render
 
 MEANS = """[{with_npmi:?}coherence (NPMI)      {npmi:.4f}]
@@ -105,7 +106,7 @@ def _mean(values: np.ndarray) -> np.ndarray:
         return np.where(count > 0, np.nansum(values, axis=1) / count, np.nan)
 
 
-def coherence(model: TopicModel, corpus: Corpus, *, top: int = TOP, threads: int = 1) -> Coherence:
+def coherence(model: TopicModel, corpus: Corpus, *, top: int = TOP, threads: int | Cluster = 1) -> Coherence:
     """UMass, NPMI and c_v of a model (an imported one, too), counted on the training part of an open ``Corpus``, its own or another."""
     ids, _ = top_words(model, top)
     vocabulary = corpus_vocabulary(corpus)
@@ -191,7 +192,7 @@ class DiversityOptions:
 
 
 def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, object]:
-    words = coherence(seen(run.model, view_of(run.model)), run.corpus, top=options.top, threads=run.threads)
+    words = coherence(seen(run.model, view_of(run.model)), run.corpus, top=options.top, threads=run.visitors)
     scores = Entry(words).plain()
     others = [name for name in MEASURES if options.coherent in MEASURES and name != options.coherent]
     return {"coherence": {name: value for name, value in scores.items() if not name.startswith(tuple(others))}}

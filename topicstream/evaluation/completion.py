@@ -11,18 +11,21 @@ the same bits for any block size and number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
 
 from topicstream.corpus.block import Block
+from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.keys import document_keys, match_words, mix, word_keys
 from topicstream.evaluation.memory import block_cells, block_docs
+from topicstream.evaluation.visiting import Item, visited
 from topicstream.inference.documents import Documents, dense_documents, known
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_method
@@ -31,7 +34,7 @@ from topicstream.kernels.jit import kernel
 from topicstream.kernels.local_step import PANEL_FLOATS, inverse_norms, probabilities
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.weighting import CountedWords, Weights
-from topicstream.parallel.order import in_order
+from topicstream.parallel.scheduler import Cluster
 
 FOLD_IN = ("bp", "vb")
 """Methods of ``infer`` whose theta can be scored."""
@@ -156,14 +159,18 @@ def score_cells(
 class PreparedPart:
     """Documents made ready to be scored again and again: grid and keys are found once.
 
-    blocks     called for each scoring: (block, keys of its documents uint64[D]) in document order
+    parts      of the corpus: how each is cut into blocks, and the keys of its documents, uint64[D]
     word_keys  uint64[W of the corpus]
-    docs       documents in all
     """
 
-    blocks: Callable[[], Iterable[tuple[Block, np.ndarray]]]
+    corpus: Corpus
+    parts: list[tuple[Grid, np.ndarray]]
     word_keys: np.ndarray
-    docs: int
+
+    @property
+    def docs(self) -> int:
+        """Documents in all."""
+        return sum(len(keys) for _, keys in self.parts)
 
 
 def prepare_heldout(
@@ -182,14 +189,8 @@ def prepare_heldout(
         )
     grids = [corpus.grid(block_cells(topics), block_docs(topics), heldout=f) for f in flags]
     keys = [document_keys(corpus, f) if split else np.zeros(corpus.part(f).docs, np.uint64) for f in flags]
-
-    def blocks() -> Iterator[tuple[Block, np.ndarray]]:
-        for grid, of_part in zip(grids, keys, strict=True):
-            for block in corpus.blocks(grid=grid, heldout=grid.heldout):
-                yield block, of_part[block.first_doc : block.first_doc + block.n_docs]
-
     of_words = word_keys(corpus) if split else np.zeros(corpus.n_words, np.uint64)
-    return PreparedPart(blocks, of_words, sum(corpus.part(f).docs for f in flags))
+    return PreparedPart(corpus, list(zip(grids, keys, strict=True)), of_words)
 
 
 class StoredRows(Protocol):
@@ -279,7 +280,7 @@ class _Visit:
             self.word_keys = np.zeros(scored.topics.n_words, np.uint64)
             self.word_keys[scored.index[known_words]] = prepared.word_keys[: len(known_words)][known_words]
 
-    def __call__(self, item: tuple[Block, np.ndarray]) -> _BlockScore:
+    def __call__(self, item: Item) -> _BlockScore:
         block, keys = item
         docs = known_block(block, self.scored.index)
         seen, rest, scored = split_documents(docs, keys, self.word_keys, self.split)
@@ -322,7 +323,7 @@ def score_blocks(
     prepared: PreparedPart,
     *,
     split: float | None = 0.8,
-    threads: int = 1,
+    threads: int | Cluster = 1,
     fold_in: str = "bp",
     progress: Callable[[int, int], None] | None = None,
     each: Callable[[np.ndarray, np.ndarray], None] | None = None,
@@ -338,7 +339,7 @@ def score_blocks(
     split
         Observed share of the cells; None: theta from all cells, all cells scored (exact training perplexity).
     threads
-        The score does not depend on them.
+        Threads of this process, or the cluster whose workers score; the score does not depend on them.
     fold_in
         Method of ``infer`` that finds theta of the observed cells, ``bp`` or ``vb``.
     progress
@@ -354,7 +355,8 @@ def score_blocks(
     visit = _Visit(topics, prepared, split, fold_in)
     loglik = tokens = oov = every = iterations = 0.0
     docs = cells = done = 0
-    for block in in_order(visit, prepared.blocks(), threads):
+    results = (visited(visit, prepared.corpus, *part, threads) for part in prepared.parts)
+    for block in chain.from_iterable(results):
         loglik, tokens = _one_by_one(loglik, block.loglik), _one_by_one(tokens, block.tokens)
         if each is not None:
             each(block.loglik, block.tokens)
@@ -376,7 +378,7 @@ def score_model(
     corpus: Corpus,
     *,
     split: float | None = 0.8,
-    threads: int = 1,
+    threads: int | Cluster = 1,
     parts: Sequence[str] = ("heldout",),
     fold_in: str = "bp",
     progress: Callable[[int, int], None] | None = None,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topicstream.memory import MemoryOptions
-from topicstream.options import option
+from topicstream.options import SchedulerOptions, option
 from topicstream.progress import Told
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class EvalConfig(MemoryOptions):
+class EvalConfig(SchedulerOptions, MemoryOptions):
     """All settings of an evaluation but those of single scorers."""
 
     model: str | Path | TopicModel = option(
@@ -65,7 +65,7 @@ class EvalConfig(MemoryOptions):
 
 
 @dataclass(frozen=True)
-class CompareConfig(MemoryOptions):
+class CompareConfig(SchedulerOptions, MemoryOptions):
     """All settings of a comparison of two models."""
 
     a: str | Path | TopicModel = option(MISSING, "a model, or its folder", cli=False)

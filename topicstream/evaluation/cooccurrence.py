@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.memory import block_cells
-from topicstream.parallel.order import in_order
+from topicstream.evaluation.visiting import Item, visited
+from topicstream.parallel.scheduler import Cluster
 
 
-def cooccurrence(corpus: Corpus, tops: np.ndarray, threads: int = 1) -> tuple[np.ndarray, int]:
+def cooccurrence(corpus: Corpus, tops: np.ndarray, threads: int | Cluster = 1) -> tuple[np.ndarray, int]:
     """Count documents of the training part.
 
     Parameters
@@ -21,7 +21,7 @@ def cooccurrence(corpus: Corpus, tops: np.ndarray, threads: int = 1) -> tuple[np
     tops
         Words of each topic, int64[K, n] ids of the corpus, -1: unknown to it.
     threads
-        The counts do not depend on them.
+        Threads of this process, or the cluster whose workers count; the counts do not depend on them.
 
     Returns
     -------
@@ -34,7 +34,8 @@ def cooccurrence(corpus: Corpus, tops: np.ndarray, threads: int = 1) -> tuple[np
     wanted = np.where(tops >= 0, column[np.maximum(tops, 0)], len(known))  # unknown words: a column without documents
     first, second = np.broadcast_arrays(wanted[:, :, None], wanted[:, None, :])
 
-    def visit(block: Block) -> tuple[np.ndarray, int]:
+    def visit(item: Item) -> tuple[np.ndarray, int]:
+        block, _ = item
         here = column[block.vocab[block.words]]
         indptr = np.concatenate(([0], np.cumsum(here >= 0)))[block.indptr]
         chosen = here[here >= 0]
@@ -46,7 +47,7 @@ def cooccurrence(corpus: Corpus, tops: np.ndarray, threads: int = 1) -> tuple[np
 
     total, docs = np.zeros(first.shape, np.int64), 0
     grid = corpus.grid(block_cells(None), block_cells(None))
-    for pairs, in_block in in_order(visit, corpus.blocks(grid=grid), threads):
+    for pairs, in_block in visited(visit, corpus, grid, np.zeros(corpus.part().docs, np.bool_), threads):
         total += pairs
         docs += in_block
     return total, docs

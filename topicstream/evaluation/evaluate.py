@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
@@ -20,6 +21,7 @@ from topicstream.inference.methods import find_method, method_of
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import openly_configured
+from topicstream.parallel.scheduler import Cluster, workers_of
 from topicstream.progress import listener
 from topicstream.records import Json
 
@@ -75,8 +77,23 @@ def evaluate(config: EvalConfig) -> dict[str, Json]:
     if not asked:
         config, notes = _with_defaults(config)
         chosen, _ = chosen_scorers(config)
+    if config.scheduler is not None and config.elsewhere is not None and Path(config.elsewhere).is_file():
+        raise UsageError(f"--scheduler: workers read a corpus store; run `topics ingest` on {config.elsewhere} first")
+    read = (config.model, config.corpus, config.elsewhere or config.corpus)
+    with workers_of(config.scheduler, config.memory, read) as (cluster, limit):
+        if cluster is not None:
+            config = replace(config, mem_limit=limit.bytes, threads=config.threads or cluster.least_threads)
+        return _judged(config, chosen, notes, cluster, split=split, reading=reading)
+
+
+def _judged(
+    config: EvalConfig, chosen: Chosen, notes: Mapping[str, Any], cluster: Cluster | None, *, split: float, reading: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The scores, of a model and a corpus that are opened for that."""
     beside = 0 if isinstance(config.model, TopicModel) else _bytes_beside(config, chosen)
     (model,), threads = open_all_within([config.model], config.memory, config.threads, beside=beside, dense=True)
+    if cluster is not None:
+        cluster.threads = threads
     _check_kind(model, chosen)
     width = model.manifest.width
     store = _opened(config, width) if any(scorer.needs_corpus(config, options) for scorer, options in chosen) else None
@@ -94,7 +111,7 @@ def evaluate(config: EvalConfig) -> dict[str, Json]:
         if config.elsewhere is not None:
             meta = {name: field for scorer, options in chosen for name, field in scorer.meta(options).items()}
             elsewhere = stack.enter_context(other_corpus(config.elsewhere, model, meta, **reading))
-        run = Scoring(config, model, store, elsewhere, split, threads, listener(config.progress))
+        run = Scoring(config, model, store, elsewhere, split, threads, listener(config.progress), cluster)
         for scorer, options in chosen:
             entries = scorer.score(run, options)
             result |= {name: entry.plain() if isinstance(entry, Entry) else entry for name, entry in entries.items()}

@@ -34,9 +34,9 @@ def part_score(
 ) -> Score | ClusterScore | PointScore:
     """The score of parts of a store; split None: all cells, theta folded in on the same."""
     if run.kind != "topics":
-        return score_clusters(run.model, store, parts, run.threads, run.step(name))
+        return score_clusters(run.model, store, parts, run.visitors, run.step(name))
     return score_model(
-        run.model, store, split=split, threads=run.threads, parts=parts, fold_in=run.config.fold_in,
+        run.model, store, split=split, threads=run.visitors, parts=parts, fold_in=run.config.fold_in,
         progress=run.step(name),
     )  # fmt: skip
 
@@ -60,7 +60,7 @@ def _held_out(run: Scoring, options: HeldOutOptions) -> Mapping[str, Entry | str
         raise UsageError("--per-document requires --heldout of the corpus itself")
     if run.kind != "topics":
         raise UsageError(f"--per-document: {run.model.path} is a model of {run.kind}; --heldout scores them together")
-    score, table = score_documents(run.model, store, split=run.split, threads=run.threads, progress=run.step("held-out"))
+    score, table = score_documents(run.model, store, split=run.split, threads=run.visitors, progress=run.step("held-out"))
     write_table(table, options.per_document, option="--per-document", force=options.force)
     return {"heldout": Entry(score, documents), "per_document": str(options.per_document)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -17,6 +18,7 @@ from topicstream.model.manifest import read_manifest
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
+from topicstream.parallel.scheduler import Cluster, workers_of
 from topicstream.progress import listener
 from topicstream.records import Json
 
@@ -39,25 +41,58 @@ def _add_distances(a: Floats, b: Floats, out: Doubles) -> None:
             out[i, j] += part[i, j]
 
 
+QUANTUM = 2.0**-50
+"""Sums of its multiples up to 4 are exact in float64, in any order."""
 WORD_BY_WORD = "comparing every topic of A with every topic of B, word by word"
 
 
-def l1_distances(a: TopicModel, b: TopicModel, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
+def l1_distances(
+    a: TopicModel, b: TopicModel, progress: Callable[[int, int], None] | None = None, cluster: Cluster | None = None
+) -> np.ndarray:
     """float64[KA, KB]: sum over all words of |p(w|i) - p(w|j)|, 0 (same) to 2 (no word in common); words are matched by
-    text, a word that a model does not know has probability 0 in it.  Streams both tables."""
+    text, a word that a model does not know has probability 0 in it.  Streams both tables; each worker of a cluster does so with
+    some of the words."""
+    distances, every = np.zeros((a.n_topics, b.n_topics), np.float64), max(a.n_words, b.n_words)
+    if cluster is None:
+        _add_words((0, every), a, b, distances, progress)
+        return distances
+    words = list(pairwise(np.linspace(0, every, len(cluster.machines) + 1, dtype=np.int64).tolist()))
+    for (_, last), some in zip(words, cluster.map(partial(_distances, a=a, b=b), words), strict=True):
+        distances += some
+        if progress is not None:
+            progress(last, every)
+    return distances
+
+
+def _distances(words: tuple[int, int], a: TopicModel, b: TopicModel) -> np.ndarray:
+    """What some words add, on a worker."""
     distances = np.zeros((a.n_topics, b.n_topics), np.float64)
+    _add_words(words, a, b, distances)
+    return distances
+
+
+def _add_words(
+    words: tuple[int, int], a: TopicModel, b: TopicModel, out: np.ndarray, progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Add what spans of words of a and of b do that begin at one of these words: multiples of QUANTUM, so that their sum is exact."""
     ids = b.vocabulary.find(a.vocabulary.words)
     for start, rows in a.spans():
-        of_b = ids[start : start + len(rows)]
-        _add_distances(_probabilities(rows, a), _of_words(b, of_b), distances)
+        if words[0] <= start < words[1]:
+            part = np.zeros_like(out)
+            _add_distances(_probabilities(rows, a), _of_words(b, ids[start : start + len(rows)]), part)
+            out += _rounded(part)
         if progress is not None:
             progress(start + len(rows), a.n_words)
     only_b = np.ones(b.n_words, bool)
     only_b[ids[ids >= 0]] = False
     for start, rows in b.spans():
-        extra = only_b[start : start + len(rows)]
-        distances += _probabilities(rows[extra], b).sum(axis=0, dtype=np.float64)[None, :]
-    return distances
+        if words[0] <= start < words[1]:
+            extra = rows[only_b[start : start + len(rows)]]
+            out += _rounded(_probabilities(extra, b).sum(axis=0, dtype=np.float64))
+
+
+def _rounded(values: np.ndarray) -> np.ndarray:
+    return np.asarray(np.rint(values / QUANTUM) * QUANTUM)
 
 
 def _probabilities(rows: np.ndarray, model: TopicModel) -> np.ndarray:
@@ -113,8 +148,10 @@ def compare(config: CompareConfig) -> dict[str, Json]:
     """
     a, b, far = config.a, config.b, config.far
     topics = [m.n_topics if isinstance(m, TopicModel) else read_manifest(m).topics for m in (a, b)]
-    (one, two), _ = open_all_within([a, b], config.mem_limit, 1, beside=A_PAIR * topics[0] * topics[1])
-    distances = l1_distances(one, two, partial(listener(config.progress).step, WORD_BY_WORD, unit="words"))
+    with workers_of(config.scheduler, config.memory, [a, b]) as (cluster, limit):
+        (one, two), _ = open_all_within([a, b], limit, 1, beside=A_PAIR * topics[0] * topics[1])
+        tell = partial(listener(config.progress).step, WORD_BY_WORD, unit="words")
+        distances = l1_distances(one, two, tell, cluster)
     rows, columns = linear_sum_assignment(distances)
     value = distances[rows, columns]
     near = value <= far

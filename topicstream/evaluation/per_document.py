@@ -12,6 +12,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import Score, score_model
 from topicstream.evaluation.keys import documents
 from topicstream.model.topic_model import TopicModel
+from topicstream.parallel.scheduler import Cluster
 
 
 def score_documents(
@@ -20,7 +21,7 @@ def score_documents(
     *,
     part: str = "heldout",
     split: float | None = 0.8,
-    threads: int = 1,
+    threads: int | Cluster = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Score, pa.Table]:
     """Score the documents set aside (or of another part), together and one by one.

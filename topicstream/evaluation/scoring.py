@@ -11,6 +11,7 @@ from typing import Any
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.config import EvalConfig
 from topicstream.model.topic_model import TopicModel
+from topicstream.parallel.scheduler import Cluster
 from topicstream.payload import noun_of
 from topicstream.progress import Progress
 from topicstream.text import render
@@ -32,6 +33,7 @@ class Scoring:
     store      the corpus of ``config.corpus``, opened where a scorer needs it
     elsewhere  the corpus that a path for ``config.heldout`` names, of which all documents are scored
     split      observed share of a document's words
+    cluster    whose workers visit blocks in the place of the threads
     """
 
     config: EvalConfig
@@ -41,6 +43,12 @@ class Scoring:
     split: float
     threads: int
     progress: Progress
+    cluster: Cluster | None = None
+
+    @property
+    def visitors(self) -> int | Cluster:
+        """Who visits the blocks, for ``visited``."""
+        return self.cluster or self.threads
 
     @property
     def corpus(self) -> Corpus:

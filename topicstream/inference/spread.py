@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,14 +67,12 @@ def infer_on_cluster(config: InferConfig, out: Path, inputs: list[Path]) -> dict
 
 
 def _parts(run: Answers, cluster: Cluster, batches: int, folder: Path) -> Iterator[Part]:
-    size = max(1, min(BATCHES_OF_TASK, batches // (4 * len(cluster.machines))))
-    edges = [*range(0, batches, size), batches]
     config = run.config
     there = replace(
         config, model=Path(config.model).absolute(), documents=run.source.corpus.whole.path.absolute(), out=None,  # type: ignore[arg-type, attr-defined]
         progress=False, mem_limit=cluster.memory(config.memory),
     )  # fmt: skip
-    return cluster.map(partial(_answer, config=there, folder=folder), pairwise(edges))
+    return cluster.map(partial(_answer, config=there, folder=folder), cluster.spans(batches, BATCHES_OF_TASK))
 
 
 def _answer(batches: tuple[int, int], config: InferConfig, folder: Path) -> Part:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -122,6 +122,12 @@ class TopicModel:
         if memory_limit is None or 4 * manifest.words * manifest.topics <= memory_limit:
             model.load()
         return model
+
+    def __reduce__(self) -> Any:
+        """A stored model is opened again by whoever is sent it."""
+        if self.path is None:
+            return super().__reduce__()
+        return partial(type(self).open, dense=True), (self.path.absolute(), -1 if self.phi is None else None)
 
     def __repr__(self) -> str:
         where = f"{str(self.path)!r}" if self.path else "in memory"

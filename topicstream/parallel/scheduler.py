@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,8 +26,11 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 UNWATCHED = {"distributed.worker.profile.enabled": False, "distributed.admin.system-monitor.gil.enabled": False}
 """Settings of Dask for workers of our own: nothing looks at them a hundred or a thousand times a second."""
-PATIENCE, ANSWER = 10.0, 60.0
-"""Seconds in which a scheduler must answer and a first worker be there; in which a worker says what it is (it may compile)."""
+PATIENCE, ANSWER, LOOK = 10.0, 60.0, 30.0
+"""Seconds in which a scheduler must answer and a first worker be there; in which a worker says what it is (it may compile);
+after which it is looked for workers that have come."""
+ONE = {"topicstream": 1}
+"""What a worker has of us: a task takes all its threads and memory, so there is one at a time."""
 
 
 class Machine(NamedTuple):
@@ -55,8 +59,9 @@ class Machine(NamedTuple):
     missing: list[str]
 
 
-def describe(paths: list[str], dask_worker: Any) -> Machine:
-    """What the worker that runs this is; Dask passes the worker."""
+async def describe(paths: list[str], dask_worker: Any) -> Machine:
+    """What the worker that runs this is; Dask passes the worker.  From now on it takes our tasks, one at a time."""
+    await dask_worker.set_resources(**ONE)
     missing = [path for path in paths if not os.access(path, os.R_OK)]
     limit = int(dask_worker.memory_manager.memory_limit or 0)
     return Machine(
@@ -73,7 +78,11 @@ class Cluster:
         ``distributed.Client``.
     machines
         Address of each worker -> what it said.
+    threads
+        Of a task that visits blocks; None: those that Dask gives the worker.
     """
+
+    threads: int | None = None
 
     def __init__(self, client: Any, paths: Iterable[str | Path] = (), least: int = 1) -> None:
         self.client, self.least, self._lost = client, max(least, 1), set[str]()
@@ -150,6 +159,11 @@ class Cluster:
                 f"--scheduler: worker {address} cannot read {machine.missing[0]}; put it on a file system that all machines share"
             )
 
+    @property
+    def least_threads(self) -> int:
+        """That Dask gives each worker, or more."""
+        return min(machine.threads for machine in self.machines.values())
+
     def memory(self, limit: MemoryLimit) -> int:
         """Bytes that each worker may hold: as stated, or a share of its machine; DoesNotFit where Dask allows it less."""
         tightest = (
@@ -168,6 +182,11 @@ class Cluster:
         shares = [m.allowed // hosts.count(host) for host, m in zip(hosts, self.machines.values(), strict=True)]
         return max(FLOOR, int(min(*shares, tightest[0]) * DEFAULT_SHARE))
 
+    def spans(self, count: int, most: int) -> Iterator[tuple[int, int]]:
+        """Where to cut so many things into tasks: at least four a worker where there are enough, of at most ``most`` things."""
+        size = max(1, min(most, count // (4 * len(self.machines))))
+        return pairwise([*range(0, count, size), count])
+
     def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """``work(item)`` of each item on some worker, in the order of the items, which is that of their urgency, too.
 
@@ -176,11 +195,18 @@ class Cluster:
         TopicsError
             What ``work`` raised, or that worker after worker died of an item.
         """
-        from distributed import CancelledError, KilledWorker
+        from distributed import CancelledError, KilledWorker, wait
 
-        futures = [self.client.submit(work, item, pure=False, priority=-i) for i, item in enumerate(items)]
+        futures = [
+            self.client.submit(work, item, pure=False, priority=-i, resources=ONE) for i, item in enumerate(items)
+        ]
         try:
             for future in futures:
+                while not future.done():
+                    try:
+                        wait(future, LOOK)
+                    except TimeoutError:
+                        self.machines = self._look()  # those that have come take tasks, too
                 yield future.result()
         except KilledWorker as e:
             raise TopicsError(
@@ -248,6 +274,36 @@ def connected(scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1) 
                     f"--scheduler {scheduler}: no scheduler answers there ({reason}); check the address, or start one"
                 ) from None
         yield Cluster(client, paths, least)
+
+
+@contextmanager
+def workers_of(
+    scheduler: Any, limit: MemoryLimit, read: Iterable[Any]
+) -> Iterator[tuple[Cluster | None, MemoryLimit]]:
+    """The cluster, if ``scheduler`` names one, and what this process and each of its workers may hold.
+
+    Parameters
+    ----------
+    scheduler
+        As of ``connected``; None: no cluster.
+    limit
+        As it was given.
+    read
+        Models and corpora that workers open, or their paths.
+
+    Raises
+    ------
+    UsageError
+        For one of them that is in memory alone, and as ``connected``.
+    """
+    if scheduler is None:
+        yield None, limit
+        return
+    paths = [getattr(item, "path", item) for item in read]
+    if None in paths:
+        raise UsageError("scheduler: workers open models and corpora themselves; give the path of one that was stored")
+    with connected(scheduler, [path for path in paths if Path(path).exists()]) as cluster:
+        yield cluster, MemoryLimit(min(limit.bytes, cluster.memory(limit)), limit.stated)
 
 
 def _ignore_interrupts() -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.completion import log_likelihood, split_documents
 from topicstream.evaluation.evaluate import parse_split
@@ -29,6 +31,7 @@ from topicstream.inference.source import open_source
 from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
+from topicstream.parallel.scheduler import Cluster, workers_of
 from topicstream.progress import Progress, listener
 from topicstream.records import Json
 from topicstream.reporting.config import MethodsConfig
@@ -47,23 +50,32 @@ def chosen(text: str) -> list[str]:
     return names
 
 
-def _run_methods(
-    trial: _Trial, names: Sequence[str], reference: np.ndarray, records: dict[str, dict[str, Any]], tell: Progress
-) -> dict[str, str]:
-    """Add a record of each method; those that cannot answer, and why."""
-    config, left_out = trial.config, dict[str, str]()
-    for done, name in enumerate(names):
-        tell.step("comparing", done, len(names), "methods")
-        if name in records:
+def _attempts(config: MethodsConfig, names: Sequence[str]) -> list[tuple[str, int]]:
+    """Methods and seeds to try: the reference, again with another seed where it draws, and the others."""
+    reference, _ = find_variant(config.reference, "--reference")
+    again = [(config.reference, config.seed + 1)] if "seed" in fields_of(reference) else []
+    others = [(name, config.seed) for name in dict.fromkeys(names) if name != config.reference]
+    return [(config.reference, config.seed), *again, *others]
+
+
+def _run_attempts(
+    trial: _Trial, attempts: Sequence[tuple[str, int]], cluster: Cluster | None, tell: Progress
+) -> tuple[dict[tuple[str, int], dict[str, Any]], dict[str, str]]:
+    """A record of each attempt, in this process or each on some worker; methods that cannot answer, and why."""
+    records, left_out = dict[tuple[str, int], dict[str, Any]](), dict[str, str]()
+    answers = (map if cluster is None else cluster.map)(trial.attempt, attempts)
+    reference = None
+    for done, (attempt, answer) in enumerate(zip(attempts, answers, strict=True), 1):
+        tell.step("comparing", done, len(attempts), "methods")
+        if isinstance(answer, str):
+            if trial.config.methods != "all" or reference is None:
+                raise InputError(answer)
+            left_out[attempt[0]] = answer
             continue
-        try:
-            theta, record = trial.run(name, config.seed)
-            records[name] = record | _against(reference, theta)
-        except InputError as e:
-            if config.methods != "all":
-                raise
-            left_out[name] = str(e)
-    return left_out
+        theta, record = answer
+        reference = theta if reference is None else reference
+        records[attempt] = record | _against(reference, theta)
+    return records, left_out
 
 
 @configured(MethodsConfig)
@@ -97,17 +109,13 @@ def compare_methods(config: MethodsConfig) -> dict[str, Json]:
     ['bp', 'vb']
     """
     names, tell = chosen(config.methods), listener(config.progress)
-    reference, _ = find_variant(config.reference, "--reference")
-    opened, place = opened_to_compare(config.model, config.memory)
-    docs = gathered(opened, config, place)
-    trial = _Trial(config, opened, docs)
-    theirs, record = trial.run(config.reference, config.seed)
-    records = {config.reference: record | _against(theirs, theirs)}
-    ceiling = None
-    if "seed" in fields_of(reference):
-        again, record = trial.run(config.reference, config.seed + 1)
-        ceiling = record | _against(theirs, again)
-    left_out = _run_methods(trial, names, theirs, records, tell)
+    attempts = _attempts(config, names)
+    with workers_of(config.scheduler, config.memory, [config.model, config.corpus]) as (cluster, limit):
+        opened, place = opened_to_compare(config.model, limit)
+        docs = gathered(opened, config, place)
+        tried, left_out = _run_attempts(_Trial(config, opened, docs), attempts, cluster, tell)
+    ceiling = tried.pop((config.reference, config.seed + 1), None)
+    records = {name: record for (name, _), record in tried.items()}
     judged = [record for name, record in records.items() if name != config.reference]
     return {
         "model": str(opened.path or "in memory"),
@@ -155,8 +163,17 @@ class _Trial:
     """Documents that method after method is tried on."""
 
     def __init__(self, config: MethodsConfig, model: TopicModel, docs: Documents) -> None:
-        self.config, self._rows, self._docs = config, TopicRows(model), docs
+        corpus = config.corpus if isinstance(config.corpus, Corpus) else Path(config.corpus).absolute()
+        self.config = replace(config, corpus=corpus, model=model, scheduler=None, progress=None)  # for another process, too
+        self._rows, self._docs = TopicRows(model), docs
         self._seen, self._rest = parts_of(docs, model, parse_split(config.split))
+
+    def attempt(self, method: tuple[str, int]) -> tuple[np.ndarray, dict[str, Any]] | str:
+        """``run`` of a method and a seed, or why it cannot answer."""
+        try:
+            return self.run(*method)
+        except InputError as e:
+            return str(e)
 
     def run(self, name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
         """(theta float32[D, K], what it cost and how well it predicts the rest of the words)."""

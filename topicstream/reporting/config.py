@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topicstream.memory import MemoryOptions
-from topicstream.options import option
+from topicstream.options import SchedulerOptions, option
 from topicstream.progress import Told
 from topicstream.reporting.periods import GRAINS
 
@@ -25,7 +25,7 @@ def columns(given: str | Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class MethodsConfig(MemoryOptions):
+class MethodsConfig(SchedulerOptions, MemoryOptions):
     """What ``compare_methods`` is asked."""
 
     model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False)

@@ -1,0 +1,61 @@
+"""The blocks of a corpus visited one by one, by threads of this process or by the workers of a cluster; results in block order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from topicstream.corpus.block import Block
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
+from topicstream.parallel.order import in_order
+from topicstream.parallel.scheduler import Cluster, threads_of_worker
+
+Result = TypeVar("Result")
+Item = tuple[Block, np.ndarray]
+"""A block, and what is known beforehand of each of its documents."""
+BLOCKS_OF_TASK = 64
+"""Of 32,768 cells each, at most: some seconds of work."""
+
+
+def visited(
+    visit: Callable[[Item], Result], corpus: Corpus, grid: Grid, of_documents: np.ndarray, threads: int | Cluster
+) -> Iterator[Result]:
+    """What a visit of each block gives.
+
+    Parameters
+    ----------
+    visit
+        Called in any thread or, with a cluster, on any worker: it and its results are pickled.
+    corpus, grid
+        The blocks; an empty grid has none.
+    of_documents
+        An entry a document of the grid's part, such as its key; those of a block go with it.
+    threads
+        Threads of this process, or whose workers visit the blocks.
+    """
+    if isinstance(threads, int):
+        yield from in_order(visit, _items(corpus, grid, of_documents), threads)
+        return
+    spans = (
+        (grid.span(first, last), of_documents[grid.first_doc[first] : grid.first_doc[last - 1] + grid.docs[last - 1]])
+        for first, last in threads.spans(len(grid), BLOCKS_OF_TASK)
+    )
+    for results in threads.map(partial(_visit_span, visit=visit, corpus=corpus, threads=threads.threads), spans):
+        yield from results
+
+
+def _items(corpus: Corpus, grid: Grid, of_documents: np.ndarray) -> Iterator[Item]:
+    first = int(grid.first_doc[0]) if len(grid) else 0
+    for block in corpus.blocks(grid=grid, heldout=grid.heldout):
+        yield block, of_documents[block.first_doc - first :][: block.n_docs]
+
+
+def _visit_span(
+    span: tuple[Grid, np.ndarray], visit: Callable[[Item], Result], corpus: Corpus, threads: int | None
+) -> list[Result]:
+    """Visit some blocks, on a worker."""
+    return list(in_order(visit, _items(corpus, *span), threads_of_worker(threads)))
