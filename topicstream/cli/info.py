@@ -16,6 +16,7 @@ from topicstream.corpus.info import verify as damage
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError, json_line
 from topicstream.files.durable import read_json
+from topicstream.model.manifest import unfinished_run
 from topicstream.reporting import model_info
 from topicstream.reporting.config import DriftConfig
 from topicstream.reporting.drift import drift, drift_lines
@@ -67,7 +68,8 @@ def _kind(path: Path) -> str:
     manifest = path / "manifest.json"
     if not manifest.exists():
         raise StoreError(
-            f"{path}: neither a corpus store nor a model (no manifest.json); create a store with `topics ingest`"
+            unfinished_run(path)
+            or f"{path}: neither a corpus store nor a model (no manifest.json); create a store with `topics ingest`"
         )
     record = read_json(manifest)
     kind = record.get("kind") if isinstance(record, dict) else None

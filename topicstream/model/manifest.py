@@ -131,13 +131,28 @@ def read_manifest(folder: str | Path) -> ModelManifest:
     """The manifest of a model folder; StoreError when there is none, or it is of another kind or version."""
     path = Path(folder) / "manifest.json"
     if not path.exists():
-        raise StoreError(f"{folder}: no model here (no manifest.json); create one with `topics train --model {folder}`")
+        raise StoreError(
+            unfinished_run(Path(folder))
+            or f"{folder}: no model here (no manifest.json); create one with `topics train --model {folder}`"
+        )
     value = read_json(path)
     if not isinstance(value, dict) or value.get("kind") != "model":
         raise StoreError(f"{path}: not the manifest of a model")
     if value.get("schema") != SCHEMA:
         raise StoreError(f"{folder}: model has schema {value.get('schema')}, this version reads {SCHEMA}; train again")
     return decode_record({k: v for k, v in value.items() if v is not None}, ModelManifest, path)
+
+
+def unfinished_run(folder: Path) -> str:
+    """What a folder holds whose training run has not ended, and what to do; "" where there is none."""
+    if not (folder / "training.json").is_file():
+        return ""
+    saved = sorted(path.name for path in folder.glob("checkpoints/[0-9]*-[0-9]*"))
+    where = f"its last checkpoint holds {int(saved[-1].split('-')[0])} passes" if saved else "it has no checkpoint yet"
+    return (
+        f"{folder}: no model yet, but a training run that is not finished ({where}); the same `topics train` command "
+        f"{'continues it' if saved else 'starts it again'}, with --force another one replaces it"
+    )
 
 
 def write_manifest(folder: Path, manifest: ModelManifest) -> None:
