@@ -6,8 +6,12 @@ import re
 from datetime import date, timedelta
 from functools import lru_cache
 
+import pyarrow as pa
+
+from topicstream.arrow import pc
+
 Day = tuple[int, int, int]  # year, month (0: not said), day (0: not said)
-READABLE = "1999, 1999-05, 1999-05-31, 31.05.1999"
+READABLE = "1999, 1999-05, 1999-05-31, 31.05.1999, or --date-format %m/%d/%Y"
 _DATE = re.compile(
     r"(?P<year>\d{4})(?:[-/. ](?P<month>\d{1,2}|[a-z]{3})[a-z]*(?:[-/. ](?P<day>\d{1,2})(?:[t ]\d.*)?)?)?"
     r"|(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})"
@@ -40,3 +44,15 @@ def parse(text: str) -> Day | None:
     except ValueError:
         return None
     return numbers
+
+
+def in_iso_format(dates: pa.ChunkedArray, form: str) -> pa.ChunkedArray:
+    """Dates of one form, large_string[D], as ``1999-05-31``; what is of another form stays as it is.
+
+    Parameters
+    ----------
+    form
+        As ``strptime`` takes it, such as ``%m/%d/%Y``.
+    """
+    days = pc.strptime(dates, format=form, unit="s", error_is_null=True)
+    return pc.coalesce(pc.strftime(days, format="%Y-%m-%d").cast(dates.type), dates)

@@ -7,6 +7,7 @@ import json
 from itertools import islice
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import topicstream
@@ -32,10 +33,22 @@ def tweets(tmp_path, monkeypatch) -> Path:
 def test_dates_of_spreadsheets_and_what_is_no_date(tweets, capsys):
     assert run(["ingest", "tweets.csv", "--meta", "date=created,airline"]) == 0
     said = capsys.readouterr().out
-    assert "columns: date (3 of 4 read; not '2/24/15': give 1999, 1999-05, 1999-05-31, 31.05.1999), airline (3)" in said
+    assert "columns: date (3 of 4 read; not '2/24/15': give 1999, 1999-05, 1999-05-31, 31.05.1999, or --date-format %m/%d/%Y), airline (3)" in said
     assert "left out: name, tweet_id (--meta NAME,NAME keeps them)" in said
     assert run(["info"]) == 0
     assert "columns   airline, date, id, source" in capsys.readouterr().out
+
+
+def test_dates_month_first_are_kept_as_iso(tweets, capsys):
+    wide = TWEETS.replace("2/24/15", "2/24/15 9:05").replace("16.02.2015", "12/01/15 23:36")
+    (tweets / "tweets.csv").write_text(wide)
+    arguments = ["--meta", "date=created", "--date-format", "%m/%d/%y %H:%M"]
+    assert run(["ingest", "tweets.csv", "--heldout", "0", *arguments]) == 0
+    assert "date (4 of 4 read)" in capsys.readouterr().out
+    dates = pq.read_table("corpus.zarr/docs")["date"].to_pylist()
+    assert dates == ["42059.4832", "2015-12-01", "2015-02-16 23:36:05", "2015-02-24"]
+    assert run(["ingest", "tweets.csv", "--heldout", "0", "--append", "--on-duplicate", "replace", *arguments[:2]]) == 0
+    assert "date (4 of 4 read)" in capsys.readouterr().out
 
 
 def test_a_column_that_no_document_has(tmp_path):

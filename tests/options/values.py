@@ -35,6 +35,7 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--meta-file": [["side.tsv"], ["side.tsv:mood", "--key", "id"]],
         "--links": [["links.tsv"]],
         "--key": [["row", "--meta-file", "rows.tsv:row,mood"]],
+        "--date-format": [["%Y", "--meta", "date=year"]],
         "--encoding": [["utf-8"]],
         "--delimiter": [[","]],
         "--quotechar": [["'"]],

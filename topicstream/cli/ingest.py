@@ -48,7 +48,7 @@ COUNTED = {
 
 GROUPS = {
     "Input": (
-        "id_field", "encoding", "delimiter", "quotechar", "header", "list_separator", "weighted", "first_id", "words", "meta_files",
+        "id_field", "date_format", "encoding", "delimiter", "quotechar", "header", "list_separator", "weighted", "first_id", "words", "meta_files",
         "links", "key", "vector_field", "patches", "stride", "min_tokens", "transpose", "layer", "binarize",
     ),
     "Text": (

@@ -13,7 +13,7 @@ from topicstream.machine import format_bytes
 from topicstream.options import option
 from topicstream.records import Json
 
-REMEMBERED = ("text_field", "id_field", "delimiter", "quotechar", "header", "list_separator", "binarize", "transpose", "layer")
+REMEMBERED = ("text_field", "id_field", "delimiter", "quotechar", "header", "list_separator", "date_format", "binarize", "transpose", "layer")
 """Of ``ReadOptions``: how the fields of an input are called and parted."""
 CUT = ("split", "min_tokens", "patches", "stride", "vector_field")
 """Of ``ReadOptions``: how an ingest makes documents of the records; what is inferred is inferred whole."""
@@ -92,6 +92,12 @@ class ReadOptions:
             "metavar": "COLUMN=FIELD",
             "parse": columns,
         },
+    )
+    date_format: str | None = option(
+        None,
+        "How the field date= writes dates, such as %m/%d/%Y or '%d %b %y %H:%M' (default: read year first, 31.05.1999, ...).",
+        metavar="FORMAT",
+        cli=("ingest",),
     )
     encoding: str | None = option(None, "Text encoding (default: UTF-8, or by byte order mark).")
     delimiter: str | None = option(None, "CSV delimiter.")

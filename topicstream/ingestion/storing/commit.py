@@ -25,7 +25,7 @@ from topicstream.corpus.manifest import (
     StoreFile,
     part_of,
 )
-from topicstream.dates import parse
+from topicstream.dates import in_iso_format, parse
 from topicstream.files import owned
 from topicstream.files.durable import exchange_folders, sync_folder
 from topicstream.files.ownership import claim, refuse_strangers
@@ -57,8 +57,11 @@ class ColumnCounts:
         Documents with a value, by column.
     dates, unread
         Dates that were read, and the first value of the column ``date`` that is none.
+    date_format
+        How the input writes dates; None: as ``dates.parse`` reads them.
     """
 
+    date_format: str | None = None
     filled: Counter[str] = field(default_factory=Counter)
     dates: int = 0
     unread: str | None = None
@@ -90,6 +93,9 @@ def write_documents(
         kept = np.flatnonzero(kind != DROPPED)
         table = piece_metadata(journal.docs.read(i))
         table = table if len(kept) == len(kind) else table.take(kept)
+        if counts.date_format is not None and "date" in table.column_names:
+            at = table.column_names.index("date")
+            table = table.set_column(at, "date", in_iso_format(table["date"], counts.date_format))
         counts.add(table)
         writer.place(table, kind[kept])
         progress.step("writing documents", i + 1, len(journal.docs), "piece")

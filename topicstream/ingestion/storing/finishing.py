@@ -241,7 +241,7 @@ class Finishing:
         parts = commit.summarise_parts(self.removal.apply(self.old_parts, self.generation), blocks.entries)
         old_docs = old.docs if old is not None else []
         writer = PlacedDocuments(store, columns, old_docs, parts, self._first_blocks())
-        counts = commit.ColumnCounts()
+        counts = commit.ColumnCounts(self.options.given.date_format)
         docs = commit.write_documents(self.journal, decision, writer, counts, self.progress)
         settle_arrays(store, {part_folder(entry, p): entry.rows for p, entry in parts.items()}, weighted=self.weighted)
         saving.result()
