@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -125,9 +126,10 @@ def place(tmp_path_factory):
             words = [str(rng.choice(themes[t])) for t in rng.choice(3, 60, p=rng.dirichlet(p))]
             record = {"id": d, "text": " ".join(words), "date": f"{year}-03-01", "party": "red" if red else "blue"}
             record |= {"labels": ["a", "b"], "odd": None if d < 890 else "x"}
+            record |= {"clicks": str(1_000_000 * year), "rare": str(2000 + d / 1e6 + 9 * (d == 0))}
             file.write(json.dumps(record) + "\n")
     topicstream.ingest(
-        folder / "docs.jsonl", folder / "corpus.zarr", meta=("party", "date", "labels", "odd"), min_df=1, max_df=1.0, heldout=0
+        folder / "docs.jsonl", folder / "corpus.zarr", meta=("party", "date", "labels", "odd", "clicks", "rare"), min_df=1, max_df=1.0, heldout=0
     )
     topicstream.train(folder / "corpus.zarr", folder / "model", topics=3, algo="bp", passes=30, seed=1, progress=False)
     return folder
@@ -156,6 +158,15 @@ def test_the_command_prints_writes_and_draws(place, capsys, monkeypatch):
     assert run(["effects", "party", "--out", "e.tex"]) == 1
     assert run(["effects", "party", "--out", "e.md", "--force"]) == 0
     assert "| topic | label | term |" in (place / "e.md").read_text()
+
+
+def test_a_small_effect_has_digits_and_a_useless_term_is_told(place, capsys, monkeypatch):
+    monkeypatch.chdir(place)
+    assert run(["effects", "clicks", "-k", "0"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"clicks +[+-]0\.00000[0-9]*[1-9]", said) and "warning" not in said
+    assert run(["effects", "party * s(rare)"]) == 0
+    assert "warning: too few documents tell apart" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

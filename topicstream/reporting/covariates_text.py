@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 
@@ -34,6 +35,8 @@ def lines(effects: Effects) -> list[str]:
     out += [f"  {column}: measured from {level}" for column, level in effects.references.items()]
     if determined := effects.coefficients.left_out:
         out.append(f"  left out, determined by the others: {', '.join(map(one_line, determined))}")
+    if unknown := [effects.coefficients.names[i] for i in np.flatnonzero(effects.coefficients.errors.min(axis=1) > 1)]:
+        out.append(f"  warning: too few documents tell apart {', '.join(map(one_line, unknown))}; a simpler formula would")
     table = effects.table()
     width = max(map(len, effects.coefficients.names))
     last = None
@@ -42,9 +45,15 @@ def lines(effects: Effects) -> list[str]:
             last = row["topic"]
             out.append(f"{last:>4} {one_line(row['label'])}")
         star = "*" if row["term"] != "(intercept)" and (row["low"] > 0 or row["high"] < 0) else " "
-        interval = f"[{100 * row['low']:+.2f}, {100 * row['high']:+.2f}]"
-        out.append(f"     {one_line(row['term']):{width}} {100 * row['estimate']:+8.2f} {star} {interval}")
+        low, estimate, high = (100 * row[name] for name in ("low", "estimate", "high"))
+        digits = _decimals(max(abs(low), abs(high)))
+        out.append(f"     {one_line(row['term']):{width}} {estimate:+8.{digits}f} {star} [{low:+.{digits}f}, {high:+.{digits}f}]")
     return out
+
+
+def _decimals(most: float) -> int:
+    """Two, or as many as show two digits of a smaller number: an effect for each retweet or word is small."""
+    return 2 if not 0 < most < 0.1 else 1 - math.floor(math.log10(most))
 
 
 def plot_effects(effects: Effects, figure: Figure) -> int:
