@@ -185,6 +185,24 @@ def test_what_cannot_be_estimated_is_one_line(place, capsys, monkeypatch, formul
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("noise", [1e-1, 1e-3, 1e-4, 1e-5])
+def test_columns_that_are_nearly_the_same_keep_their_errors(noise):
+    """The standard errors of predictions agree with those of an orthogonal design, or the column is left out."""
+    rng, n = np.random.default_rng(4), 4000
+    x, z = rng.normal(size=n), rng.normal(size=n)
+    design = np.column_stack((np.ones(n), x, x + noise * z))
+    shares, tokens = rng.dirichlet([1, 2, 3], n), np.full(n, 50.0)
+    plain = Regression(["1", "x", "z"], np.full(3, 0.1), 0.3)
+    close = Regression(["1", "x", "y"], np.full(3, 0.1), 0.3)
+    plain.add(np.column_stack((np.ones(n), x, z)), shares, tokens)
+    close.add(design, shares, tokens)
+    expected = plain.fit().predict(np.array([[1, 0.5, 1.0]]))
+    fit = close.fit()
+    found = fit.predict(np.array([[1, 0.5, 0.5 + noise]]))
+    assert (noise < 1e-3) == (fit.left_out == ["y"])
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-3 if noise >= 1e-3 else 0.5)
+
+
 def test_no_known_column_is_an_input_error(place):
     with pytest.raises(InputError, match="no column"):
         topicstream.effects("x", place / "model", place / "corpus.zarr")

@@ -24,8 +24,9 @@ import numpy as np
 
 from topicstream.errors import InputError
 
-SINGULAR = 1e-9
-"""Share of a column's sum of squares that those before it leave unexplained, below which it is left out."""
+SINGULAR = 1e-7
+"""Share of a column's sum of squares that those before it leave unexplained, below which it is left out: the normal equations
+square the condition of the design, and at 1e-9 standard errors lost all their digits."""
 
 
 @dataclass(frozen=True)
