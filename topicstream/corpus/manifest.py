@@ -207,21 +207,16 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
     summary: dict[str, Any]
     reading: dict[str, Any] | None = None
     ids: str | None = None
-    vectors: Ids = 0
+    width: Ids = msgspec.field(default=0, name="vectors")
     patches: Count | None = None
     compacted: Count = 0
     same_as: list[str] | None = None
 
-    @property
-    def width(self) -> int:
-        """Numbers of a dense row; 0: a store of documents."""
-        return self.vectors
-
     def __post_init__(self) -> None:
         if set(self.parts) != set(PARTS):
             raise ValueError(f"parts: {', '.join(self.parts)}")
-        if self.vectors not in (0, self.n_words):
-            raise ValueError(f"{payload_of(self.vectors)}, {self.n_words} words")
+        if self.width not in (0, self.n_words):
+            raise ValueError(f"{payload_of(self.width)}, {self.n_words} words")
         if "vocab" not in self.files or not isinstance(self.vocabulary.get("hash"), str):
             raise ValueError("has no vocabulary")
 

@@ -92,12 +92,12 @@ def c_v(pairs: np.ndarray, docs: int) -> np.ndarray:
     share = np.diagonal(pairs, axis1=1, axis2=2) / max(docs, 1)
     both, there = pairs / max(docs, 1) + 1e-12, share > 0
     with np.errstate(divide="ignore", invalid="ignore"):
-        vectors = np.log(both / (share[:, :, None] * share[:, None, :])) / -np.log(both)
-    vectors = np.where(there[:, :, None] & there[:, None, :], vectors, 0.0)
-    total = vectors.sum(axis=1, keepdims=True)
-    norms = np.linalg.norm(vectors, axis=2) * np.linalg.norm(total, axis=2)
+        contexts = np.log(both / (share[:, :, None] * share[:, None, :])) / -np.log(both)
+    contexts = np.where(there[:, :, None] & there[:, None, :], contexts, 0.0)
+    total = contexts.sum(axis=1, keepdims=True)
+    norms = np.linalg.norm(contexts, axis=2) * np.linalg.norm(total, axis=2)
     with np.errstate(invalid="ignore"):
-        return _mean(np.where(there, (vectors * total).sum(axis=2) / norms, np.nan))
+        return _mean(np.where(there, (contexts * total).sum(axis=2) / norms, np.nan))
 
 
 def _mean(values: np.ndarray) -> np.ndarray:

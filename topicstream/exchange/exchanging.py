@@ -24,7 +24,6 @@ from topicstream.files.ownership import check_place, claim, refuse_strangers
 from topicstream.ingestion.parsing.vocabulary import read_vocabulary_file
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.manifest import Origin, origin_of
-from topicstream.model.seeds import constants_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
@@ -216,7 +215,7 @@ def save_model(folder: Path, source: Path, found: Imported, given: Given, manife
     if not found.phi.any() and not beta[0] > 0:
         raise InputError(f"{source}: every count is zero; nothing was imported")
     vocabulary = Vocabulary.of(found.words, found.counts, found.df)
-    seeds = constants_of(manifest.seed_words, vocabulary, topics)
+    seeds = manifest.seed_counts(vocabulary, topics)
     rows = found.phi if seeds is None else np.maximum(seeds.added(0, found.phi, -1.0), 0.0)
     with ModelWriter(folder, words, topics) as writer:
         writer.write_rows(0, np.ascontiguousarray(rows, np.float32))

@@ -1,4 +1,4 @@
-"""64 bytes at a time as explicit vectors that LLVM splits into what the machine has: which of them are of a kind, one bit each.
+"""64 bytes at a time as an explicit SIMD value that LLVM splits into what the machine has: which of them are of a kind, one bit each.
 
 Each reads ``data[at : at + 64]`` (uint8, contiguous), which must lie within the array; bit k stands for byte ``at + k``.
 

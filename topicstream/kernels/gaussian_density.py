@@ -1,6 +1,6 @@
 """Densities of many Gaussians at many points, by eigenvectors and NumPy's products.
 
-With v the eigenvalues of a scale matrix, ascending, and V their vectors, y = v^-1/2 V' (x - m) has (x - m)' scale^-1 (x - m) as its
+With v the eigenvalues of a scale matrix, ascending, and V its eigenvectors, y = v^-1/2 V' (x - m) has (x - m)' scale^-1 (x - m) as its
 squared length.  Its first numbers, those of the narrowest directions, are most of it for a point that is far from a component.
 """
 

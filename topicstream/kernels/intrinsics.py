@@ -78,7 +78,7 @@ def call(b: Builder, name: str, result: ir.Type, *args: Value) -> Value:
 
 
 def shuffle(b: Builder, v: Value, other: Value, lanes: list[int]) -> Value:
-    """Lanes of two vectors, those of the second from the width on (None: of one)."""
+    """Lanes of two SIMD values, those of the second from the width on (None: of one)."""
     other = ir.Constant(v.type, ir.Undefined) if other is None else other
     return b.shuffle_vector(v, other, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
 

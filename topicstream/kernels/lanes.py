@@ -1,4 +1,4 @@
-"""What the lanes of several vectors do together: eight sums at once, transposes, the largest of each lane.
+"""What the lanes of several SIMD values do together: eight sums at once, transposes, the largest of each lane.
 
 The sum of a vector's lanes is a chain of dependent steps; eight sums share one tree, and one division serves them all.  A
 *tile* is sixteen rows turned on their side, float32[count, 16]: entry k of row r at [k, r].  Selecting the L largest of
@@ -51,7 +51,7 @@ def _quarters(*places: tuple[int, int]) -> list[int]:
 _SINGLES = [_within_quarters((0, i), (1, i), (0, i + 1), (1, i + 1)) for i in (0, 2)]
 _PAIRS = [_within_quarters((0, i), (0, i + 1), (1, i), (1, i + 1)) for i in (0, 2)]
 _HALVES = [_quarters((0, i), (0, i + 2), (1, i), (1, i + 2)) for i in (0, 1)]
-# single lanes of two vectors alternate, then pairs, then quarters: an unpack or a quarter shuffle of the machine each
+# single lanes of two values alternate, then pairs, then quarters: an unpack or a quarter shuffle of the machine each
 _LEVELS = (_SINGLES, _PAIRS, _HALVES)
 
 
@@ -62,7 +62,7 @@ def _add_level(b: Builder, x: Value, y: Value, level: int) -> Value:
 
 @emit(vector, *[vector] * 8)
 def totals(b: Builder, *given: Value) -> Value:
-    """Sums of the lanes of eight vectors."""
+    """Sums of the lanes of eight SIMD values."""
     values = list(given)
     for level in range(3):
         values = [_add_level(b, values[i], values[i + 1], level) for i in range(0, len(values), 2)]

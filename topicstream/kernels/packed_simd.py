@@ -1,6 +1,6 @@
-"""Packed rows (packed.py) 8 and 16 entries at a time, as explicit vectors that LLVM splits into what the machine has.
+"""Packed rows (packed.py) 8 and 16 entries at a time, as explicit SIMD values that LLVM splits into what the machine has.
 
-Both read whole vectors: the arena must hold 16 entries more than its rows.
+Both read eights of entries: the arena must hold 16 entries more than its rows.
 
 ``row_mass(arena, at, n, coef, m)``         sum of coef[topic] * count over arena[at .. at+n), float64
 ``find(arena, at, n, topic, m)``            position of a topic in the row arena[at .. at+n), or -1
@@ -46,8 +46,8 @@ def _terms(b: Builder, entries: Value, coef: Value, at: Value, left: Value, m: V
 def row_mass(b: Builder, arena: Value, at: Value, n: Value, coef: Value, m: Value) -> Value:
     """See the module's head."""
     acc = cgutils.alloca_once_value(b, ir.Constant(ir.VectorType(F64, _WIDE), [0.0] * _WIDE))
-    vectors = b.ashr(b.add(n, I64(_WIDE - 1)), I64(3))
-    with cgutils.for_range(b, vectors) as loop:
+    eights = b.ashr(b.add(n, I64(_WIDE - 1)), I64(3))
+    with cgutils.for_range(b, eights) as loop:
         done = b.shl(loop.index, I64(3))
         term = _terms(b, arena, coef, b.add(at, done), b.sub(n, done), m)
         b.store(b.fadd(b.load(acc), term), acc)

@@ -64,7 +64,7 @@ def fetch(b: Builder, p: Value, i: Value) -> None:
 
 @emit("int64", *_AT, vector, vector, vector)
 def append(b: Builder, p: Value, i: Value, v: Value, x: Value, y: Value) -> Value:
-    """v, x, y: vectors -> int64."""
+    """v, x, y: SIMD values -> int64."""
     kept = b.fcmp_ordered(">=", x, y)
     packed = b.bitcast(llvm.compress(b, b.bitcast(v, INTS), kept), VECTOR)
     b.store(packed, _pointer(b, p, i, VECTOR), align=4)

@@ -4,7 +4,7 @@
 and returns the sum of what is left.  Weights are >= 0; zeros are never counted as kept.  Among equal weights at the border
 the first ones stay, so exactly min(most, number of positive weights) remain.
 
-For at most 16, in two steps over vectors of 16 lanes.  The largest of every lane (or the two largest) are ``most`` entries
+For at most 16, in two steps, 16 lanes at a time.  The largest of every lane (or the two largest) are ``most`` entries
 or more, so the ``most``-th of them, by a sorting network, is no more than the border; what reaches it, a dozen entries as a
 rule, is written side by side, and the ``most``-th of these is the border.  Beyond 16, NumPy's partition.
 """
@@ -29,7 +29,7 @@ _ONE = ir.Constant(VECTOR, [1.0] * simd.WIDTH)
 
 
 def _lane_by_lane(arguments: int, build: Any) -> Any:
-    """An intrinsic of that many vectors."""
+    """An intrinsic of that many SIMD values."""
     return emit(vector, *[vector] * arguments)(build)
 
 
@@ -67,7 +67,7 @@ def descending(b: Builder, v: Value) -> Value:
 
 @emit(vector, vector, vector)
 def merged(b: Builder, x: Value, y: Value) -> Value:
-    """The 16 largest of two descending vectors, descending."""
+    """The 16 largest of two descending SIMD values, descending."""
     back = shuffle(b, y, None, list(range(simd.WIDTH))[::-1])
     return _descend(b, extreme(b, "umax", x, back), simd.WIDTH)
 

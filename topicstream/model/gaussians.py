@@ -29,7 +29,7 @@ def is_of_vectors(model: object) -> bool:
 
 class GaussianModel:
     """sizes float64[K], points of the components; pi, their mean shares; means [K, n]; covariances [K, n, n], or [K, n] of
-    diagonal ones; patches: width of the image patches that the vectors are, 0: none."""
+    diagonal ones; patches: width of the image patches that the points are, 0: none."""
 
     def __init__(self, path: str | Path) -> None:
         opened = TopicModel.open(path, memory_limit=-1, dense=True)

@@ -10,7 +10,9 @@ import msgspec
 
 from topicstream.errors import InputError, StoreError
 from topicstream.files.durable import read_json, write_json
-from topicstream.model.seeds import SeedEntry
+from topicstream.kernels.constants import Constants
+from topicstream.model.seeds import SeedEntry, constants_of
+from topicstream.model.vocabulary import Vocabulary
 from topicstream.model.weighting import Weighting
 from topicstream.records import Amount, Count, Crc, Json, Record, Share, decode_record, plain
 
@@ -100,6 +102,10 @@ class Origin(Record, omit_defaults=True):
     def width(self) -> int:
         """Numbers of a dense row that the model is of (``vectors`` in the file); 0: it is of documents."""
         return self.vectors or 0
+
+    def seed_counts(self, vocabulary: Vocabulary, columns: int) -> Constants | None:
+        """The pseudo-counts of seed words over padded topics; None where there are none."""
+        return constants_of(self.seed_words, vocabulary, columns)
 
 
 class ModelManifest(Origin, kw_only=True):

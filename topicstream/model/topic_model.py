@@ -17,7 +17,6 @@ from topicstream.files.plain import refuse_linked_folders
 from topicstream.machine import versions
 from topicstream.model.arrays import StoredArray
 from topicstream.model.manifest import Origin, as_origin, origin_of, read_manifest
-from topicstream.model.seeds import constants_of
 from topicstream.model.store import ModelWriter, StoredTable, check_file, read_history
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.model.weighting import Weights
@@ -73,7 +72,7 @@ class TopicModel:
         self.vocabulary, self.sizes, self.alpha, self.beta = vocabulary, totals, alpha, float(beta)
         self.manifest, self.path = manifest or Origin(), path
         self.phi, self._stored = phi, stored
-        seeds = constants_of(self.manifest.seed_words, vocabulary, len(alpha)) if stored is not None else None
+        seeds = self.manifest.seed_counts(vocabulary, len(alpha)) if stored is not None else None
         self.seeds, self.totals = seeds, totals if seeds is None else totals + seeds.totals[: len(totals)]
         weighting = self.manifest.weighting
         self.weights = Weights.of_record(weighting, vocabulary.df) if weighting is not None else None

@@ -32,9 +32,9 @@ def layout(similar: np.ndarray) -> np.ndarray:
     if k < 2:
         return out
     centred = similar - similar.mean(axis=0) - similar.mean(axis=1)[:, None] + similar.mean()
-    values, vectors = np.linalg.eigh(centred)
+    values, axes = np.linalg.eigh(centred)
     for axis in range(min(2, k)):
-        value, vector = values[-1 - axis], vectors[:, -1 - axis]
+        value, vector = values[-1 - axis], axes[:, -1 - axis]
         if value <= 1e-12:
             continue
         rounded = np.round(np.abs(vector), 9)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.vectors import VectorEngine
+from topicstream.engines.dense_rows import VectorEngine
 from topicstream.model.manifest import as_origin
 from topicstream.model.seeds import labels_of
 from topicstream.model.store import ModelWriter

@@ -39,7 +39,7 @@ from topicstream.kernels.rng import bits, step, stream, uniform
 from topicstream.kernels.simd import fetch
 
 AHEAD = 3  # cells ahead whose rows are fetched
-NEAR = 32  # entries of a row searched one by one: most draws end there; from there on by vectors
+NEAR = 32  # entries of a row searched one by one: most draws end there; from there on by SIMD
 
 
 @fast_kernel

@@ -127,8 +127,8 @@ def most_likely(stats: Statistics, prior: Prior, floor: float) -> tuple[np.ndarr
     if prior.diagonal:
         return means, np.maximum(found, 0.0) + least
     # a component of fewer points than dimensions has directions of no variance, and rounding may take them below 0
-    values, vectors = np.linalg.eigh(found)
-    return means, (vectors * (np.maximum(values, 0.0) + least)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    values, axes = np.linalg.eigh(found)
+    return means, (axes * (np.maximum(values, 0.0) + least)[:, None, :]) @ axes.transpose(0, 2, 1)
 
 
 def expected_densities(post: Posterior, prior: Prior) -> Densities:

@@ -1,6 +1,6 @@
 """Vectors in Gaussian components, memoized or stochastic, L responsibilities each (Hughes & Sudderth 2016, sections 2 and 3, B.1).
 
-Blocks come as cells of all coordinates, row after row (corpus of ``vectors``).  What a visit works with is in gaussians.py.
+Blocks come as cells of all coordinates, row after row (a store of dense rows).  What a visit works with is in gaussians.py.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from topicstream.engines.base import (
     option,
     padded,
 )
+from topicstream.engines.dense_rows import VectorEngine
 from topicstream.engines.mixtures import gaussians
 from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, log_shares, respond
 from topicstream.engines.mixtures.gaussians import Prior, Statistics
 from topicstream.engines.mixtures.split_merge import grouped, split_and_merge
-from topicstream.engines.vectors import VectorEngine
 from topicstream.errors import InputError
 from topicstream.kernels.gaussian_density import Densities, best_density, point_densities
 
@@ -230,7 +230,7 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         size = float(variance.mean())
         if size > LARGEST or 0 < given < 1 / LARGEST:
             what = f"of about {max(size, given) ** 0.5:.0e} are too {'large' if size > 1 else 'small'}"
-            raise InputError(f"gmm sums squares in float32, and numbers {what} for it; rescale the vectors")
+            raise InputError(f"gmm sums squares in float32, and numbers {what} for it; rescale them")
         least = 1e-6 * max(size, 1e-30)  # a coordinate that never changes
         if self.diagonal:
             params["covariance"][:] = o.spread * (variance + least)

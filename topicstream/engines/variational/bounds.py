@@ -23,7 +23,7 @@ def _beyond_float32(src: WeightSource, u: int, row: Floats, stat: Floats) -> flo
 
 @kernel
 def _logs(e: Floats, u: int, work: Doubles) -> None:
-    """work[k] = log e[u, k], 0 where e is: a loop of its own becomes vectors."""
+    """work[k] = log e[u, k], 0 where e is: a loop of its own becomes SIMD."""
     for k in range(len(work)):
         v = np.float64(e[u, k])
         work[k] = log(v if v > 0.0 else 1.0)

@@ -27,9 +27,9 @@ from topicstream.ingestion.parsing.documents import TEXT, as_documents, as_metad
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.vocabulary import numbered
 from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.readers.dense_rows import check_width, coordinate_names, rows_at_once, vector_batch
 from topicstream.ingestion.readers.jsonl import Objects
 from topicstream.ingestion.readers.parquet import sliced
-from topicstream.ingestion.readers.vectors import check_width, coordinate_names, rows_at_once, vector_batch
 
 KEY = "memory:"
 Batches = Callable[["InMemory", Input, ReadOptions], Iterator[pa.RecordBatch]]

@@ -217,7 +217,7 @@ def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.
 # -- reading batches ---------------------------------------------------------------------------------------------------
 class DocumentCells(NamedTuple):
     """Counts of documents over the words of their source: indptr int64[D+1]; words int32[c], ascending and unique within a
-    document; counts int64[c] above 0, or float32[c].  Of vectors: all words, and any number of each."""
+    document; counts int64[c] above 0, or float32[c].  Of dense rows: all words, and any number of each."""
 
     indptr: np.ndarray
     words: np.ndarray
@@ -230,7 +230,7 @@ def content_kind(batch: pa.RecordBatch) -> str:
 
 
 def document_cells(batch: pa.RecordBatch) -> DocumentCells:
-    """The cells of documents of counts or vectors."""
+    """The cells of documents of counts or of dense rows."""
     if content_kind(batch) == "vector":
         width = batch.column(2).type.list_size
         words = np.tile(np.arange(width, dtype=np.int32), len(batch))

@@ -1,4 +1,4 @@
-"""Images as vectors: grey squares of N x N pixels on a grid, 0 to 1, without their mean (extra ``images``: Pillow).
+"""Images as points: grey squares of N x N pixels on a grid, 0 to 1, without their mean (extra ``images``: Pillow).
 
 A square without its mean has N^2 - 1 numbers: its products with the orthonormal cosines of two dimensions, but for the constant
 one.  Lengths and angles are those of the pixels, so densities are too, in the space that the squares fill.
@@ -18,7 +18,7 @@ from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.readers.vectors import coordinate_names, rows_at_once, vector_batch
+from topicstream.ingestion.readers.dense_rows import coordinate_names, rows_at_once, vector_batch
 from topicstream.kernels.cosines import cosines
 
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")

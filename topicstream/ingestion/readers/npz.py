@@ -22,7 +22,7 @@ from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.parsing.sparse import Compressed, Named, matrix_batches
 from topicstream.ingestion.parsing.vocabulary import numbered_words, words_for
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.readers.vectors import ArrayHeader, coordinate_names
+from topicstream.ingestion.readers.dense_rows import ArrayHeader, coordinate_names
 
 BROKEN = (
     zipfile.BadZipFile,

@@ -269,7 +269,7 @@ class Finishing:
             summary=self._summary(decision, found, parts, blocks, pruning) | counts.summary(columns),
             reading=(old.reading if old is not None else self.options.given.remembered()) or None,
             ids="integer" if integer else None,
-            vectors=self.width,
+            width=self.width,
             patches=(self.options.given.patches or (old.patches if old is not None else None)) if self.width else None,
             compacted=old.compacted if old is not None else 0,
         )

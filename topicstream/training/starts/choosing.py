@@ -9,10 +9,10 @@ from topicstream.training.starts.anchors import AnchorStart
 from topicstream.training.starts.best import BestStart, pays
 from topicstream.training.starts.clusters import ClusterStart
 from topicstream.training.starts.documents import DocumentStart
+from topicstream.training.starts.points import VectorStart
 from topicstream.training.starts.random import RandomStart
 from topicstream.training.starts.seeded import SeededStart
 from topicstream.training.starts.start import Start
-from topicstream.training.starts.vectors import VectorStart
 from topicstream.training.starts.warm import WarmStart
 
 LEARNED = ("best", "anchors")  # their topics are learned already

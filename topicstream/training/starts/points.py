@@ -1,4 +1,4 @@
-"""The start of an engine of vectors: its first parameters come from some points of the store."""
+"""The start of an engine on dense rows: its first parameters come from some points of the store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import BlockShape, Engine, workspace_bytes
-from topicstream.engines.vectors import VectorEngine
+from topicstream.engines.dense_rows import VectorEngine
 from topicstream.memory import Array
 from topicstream.tables.table import Table
 from topicstream.training.plan import StartMemory
@@ -17,7 +17,7 @@ from topicstream.training.starts.sample import draw_documents
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.starts.start import Ground, Start
 
-SAMPLE, EACH = 10_000, 50  # vectors at least (where there are as many), and for each component
+SAMPLE, EACH = 10_000, 50  # points at least (where there are as many), and for each component
 
 
 class VectorStart(Start):
