@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import sys
 
 import msgspec
@@ -19,7 +21,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.evaluation.completion import score_model
 from topicstream.files.durable import read_sealed
-from topicstream.model.edits import LOG, Label, Merge, apply, carry, edit, preview, read_log, view_of
+from topicstream.model.edits import LOG, Label, Merge, apply, carry, edit, preview, read_log, seen, view_of
 from topicstream.progress import Shown as Progress
 from topicstream.reporting.doc_topics import shares, write_theta
 from topicstream.reporting.labels import propose
@@ -124,6 +126,16 @@ def test_merge_and_drop_in_show_infer_theta_and_eval(home):
     assert topicstream.TopicModel.open(home / "model").transform(corpus).shape[1] == 4  # as trained
     assert score_model(TopicModel.open(home / "model"), corpus).perplexity == perplexity
     assert TopicModel.open(home / "model").labels == {3: "bread and ships"}
+
+
+@pytest.mark.parametrize("another", [copy.copy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_and_one_that_is_sent_show_the_same_edits(home, another):
+    edit(home / "model", [merge(3, 1), drop(0)])
+    trained = TopicModel.open(home / "model")
+    for model in (trained, seen(trained, view_of(trained))):
+        again = another(model)
+        assert again is not model and again.manifest == model.manifest
+        assert np.array_equal(again.rows(np.arange(20)), model.rows(np.arange(20)))
 
 
 def test_order(home):

@@ -147,6 +147,10 @@ class EditedModel(TopicModel):
         self.sizes = view.columns(trained.sizes[None])[0]
         self.trained, self.view = trained, view
 
+    def __reduce__(self) -> tuple[type[EditedModel], tuple[TopicModel, View]]:
+        """Whoever is sent it opens the trained one, and sees it the same way."""
+        return EditedModel, (self.trained, self.view)
+
     def load(self) -> None:
         """Bring the trained table into memory."""
         self.trained.load()

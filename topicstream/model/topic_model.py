@@ -128,6 +128,12 @@ class TopicModel:
             return super().__reduce__()
         return partial(type(self).open, dense=True), (self.path.absolute(), -1 if self.phi is None else None)
 
+    def __copy__(self) -> Self:
+        """Not opened again, unlike one that is sent."""
+        copied = object.__new__(type(self))
+        vars(copied).update(vars(self))
+        return copied
+
     def __repr__(self) -> str:
         where = f"{str(self.path)!r}" if self.path else "in memory"
         engine = f", {self.manifest.engine}" if self.manifest.engine else ""
