@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,10 +12,11 @@ import pytest
 from tests.small_store import commit
 from topicstream.corpus.writer import BlockWriter
 from topicstream.engines.base import padded
-from topicstream.errors import InputError, TopicsError
+from topicstream.errors import InputError, Interrupted, TopicsError
 from topicstream.files.durable import read_json
 from topicstream.files.ownership import claim
 from topicstream.model.topic_model import TopicModel
+from topicstream.progress import Silent
 from topicstream.training.loop import train
 from topicstream.training.starts import documents as starts
 from topicstream.training.starts.sample import FEW_WORDS, Sample, draw_documents
@@ -214,3 +218,24 @@ def test_a_run_goes_on_from_the_start_that_it_has(tmp_path):
         train(tmp_path / "c", tmp_path / "m", passes=3, start="documents", **given)
     train(tmp_path / "c", tmp_path / "m", passes=1, force=True, **given)
     assert read_json(tmp_path / "m" / "training.json")["start"] != "random"
+
+
+@pytest.mark.parametrize(("algo", "where"), [("fdm", "choosing anchors"), ("fdm", "anchor weights"), ("anchors", "anchor weights")])
+def test_a_signal_stops_long_work_at_once(algo, where, tmp_path):
+    """The first Ctrl-C, inside a start and at the end of a phase: not after what may take minutes."""
+    rng = np.random.default_rng(1)
+    texts = [Counter(rng.integers(0, WORDS, 80).tolist()) for _ in range(100)]
+    corpus = write_store(tmp_path / "c.zarr", texts).path
+
+    class Pressed(Silent):
+        def step(self, what, done=0, total=None, unit="", documents=0):
+            if what == where:
+                self.done.append(done)
+                signal.raise_signal(signal.SIGINT)
+
+    told = Pressed()
+    told.done = []
+    with pytest.raises(Interrupted) as stopped:
+        train(corpus, tmp_path / "m", algo=algo, topics=4, passes=9, threads=1, progress=told)
+    assert stopped.value.exit_code == 130 and len(told.done) == 1 and told.done[0] < WORDS
+    assert train(corpus, tmp_path / "m", algo=algo, topics=4, passes=9, threads=1, progress=Silent()).passes

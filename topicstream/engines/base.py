@@ -174,6 +174,8 @@ class PassEnd:
         The whole tables, to be read with ``pieces``; ``end_phase`` may also ``rewrite`` them.
     say
         Shows the user a line.
+    step
+        ``step(what, done, total, unit)`` shows how far long work is; it raises Interrupted where a signal asked to stop.
     """
 
     key: Key
@@ -183,6 +185,7 @@ class PassEnd:
     totals: Mapping[str, np.ndarray]
     tables: Mapping[str, Table]
     say: Callable[[str], object]
+    step: Callable[[str, int, int, str], None] = lambda *_: None
 
 
 @dataclass(frozen=True)

@@ -188,6 +188,7 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
         run.progress.say(f"{run.folder}: finished already{message}, --force starts over")
         return Trained(run.folder, session.passes, finished.reason, session.last, session.engine.shape.topics)
     session.begin()
+    session.heed = signals.heed
 
     def pause(rounds: int) -> bool:
         if signals.asked:

@@ -60,6 +60,7 @@ class Session:
         self.course = Course(run.engine, run.corpus, plan.threads, run.record.start)
         self.saver = Saver(self._checkpoints, self.work)
         self._settled: SettledTopics | None = None
+        self.heed: Callable[[], None] = lambda: None
 
     # -- resume ------------------------------------------------------------------------------------------------------
     def resume(self) -> Outcome | None:
@@ -151,7 +152,7 @@ class Session:
         start, kind = self.run.start, self.engine.phases[0].start
         ground = Ground(
             self.engine, self.run.corpus, self.run.grid, self.run.record.seed, self.run.n_w, self.workers,
-            self.plan.memory.free, self.run.progress.say, self.run.recipe, self.run.executor,
+            self.plan.memory.free, self.run.progress.say, self.run.recipe, self.run.executor, self._step,
         )  # fmt: skip
         if self.rounds == 0:
             start.begin(ground, self.params)
@@ -187,7 +188,12 @@ class Session:
 
     def _pass_end(self, number: int, phase: Phase, stats: Mapping[str, np.ndarray]) -> PassEnd:
         key, tables = Key(self.run.record.seed, number, phase.name), self.tables
-        return PassEnd(key, phase, self.params, stats, tables.totals, tables.current, self.run.progress.say)
+        return PassEnd(key, phase, self.params, stats, tables.totals, tables.current, self.run.progress.say, self._step)
+
+    def _step(self, what: str, done: int, total: int, unit: str) -> None:
+        """Long work between rounds tells how far it is; Interrupted where a signal came."""
+        self.heed()
+        self.run.progress.step(what, done, total, unit)
 
     def _end_pass(self, number: int) -> None:
         began, run = time.monotonic(), self.run

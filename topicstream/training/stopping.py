@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from topicstream.errors import UsageError
+from topicstream.errors import Interrupted, UsageError
 from topicstream.options import share
 
 
@@ -98,6 +98,11 @@ class Signals:
             signal.signal(signum, signal.SIG_DFL)
             signal.raise_signal(signum)
         self.asked = signum
+
+    def heed(self) -> None:
+        """Interrupted where a signal came in work that no checkpoint can hold."""
+        if self.asked:
+            raise Interrupted("stopped by a signal; the same command goes on from the last checkpoint, or starts again where there is none", self.asked)
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[Signals]:

@@ -16,6 +16,7 @@ Passes 1 to 4 keep sums over documents; the mean cancels.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -50,7 +51,7 @@ from topicstream.errors import InputError, TopicsError
 from topicstream.tables.table import Table
 
 PROJECTION = 1000
-SOLVED = 512  # words whose problems are solved at a time
+SOLVED = 128  # words whose problems are solved at a time
 ALPHA_SUM_BOUNDS = 0.1, 100.0  # two tokens of a document are of one topic with 10/11 and about 1/K
 
 
@@ -237,7 +238,11 @@ class Anchors(Engine):
                 f"anchors: only {n:,} words are in {self.least_docs:,} documents or more, too few for {topics} anchor words; "
                 "lower -K or --min-docs"
             )
-        picked = picking.pick(end.tables["projected"].pieces, PROJECTION, rows[words, 0], n, topics)
+
+        def told(done: int) -> None:
+            end.step("choosing anchors", done, topics, "words")
+
+        picked = picking.pick(end.tables["projected"].pieces, PROJECTION, rows[words, 0], n, topics, told)
         end.params["anchors"][:], end.params["distances"][:] = words[picked.anchors], picked.distances
         for line in picking.lines(picked, n):
             end.say(line)
@@ -252,6 +257,13 @@ class Anchors(Engine):
         gram = (gram + gram.T) / 2
         scale = self.shape.tokens / tables["columns"].totals[k]
         unfinished: list[int] = []
+        lock, done = threading.Lock(), 0
+
+        def told(words: int) -> None:
+            nonlocal done
+            with lock:
+                done += words
+                end.step("anchor weights", done, phi.n_rows, "words")
 
         def solved(first: int, stop: int) -> np.ndarray:
             made = np.zeros((stop - first, phi.width), np.float32)
@@ -264,6 +276,7 @@ class Anchors(Engine):
                 np.divide(_rows(tables["products"], ids, k), np.outer(p, mass), out=rhs, where=(p > 0)[:, None])
                 if left := simplex_weights(gram, rhs, topic, c):
                     unfinished.append(int(left))
+                told(len(ids))
                 made[at - first : at - first + len(ids), :k] = c * (scale * p)[:, None]
             return made
 

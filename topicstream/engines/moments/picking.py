@@ -24,10 +24,18 @@ class Picked(NamedTuple):
     distances: np.ndarray
 
 
-def pick(pieces: Pieces, columns: int, row_sums: np.ndarray, candidates: int, topics: int) -> Picked:
+def pick(
+    pieces: Pieces,
+    columns: int,
+    row_sums: np.ndarray,
+    candidates: int,
+    topics: int,
+    step: Callable[[int], None] = lambda _: None,
+) -> Picked:
     """``topics`` of the first ``candidates`` rows (as many at least), by rows / ``row_sums`` (float64[candidates]).
 
     pieces()  (first row, rows [n, >= columns]) in order: read ``topics`` times, and nothing of their size is held
+    step      called after each with how many are chosen
     """
     inverse = 1.0 / row_sums
 
@@ -68,6 +76,7 @@ def pick(pieces: Pieces, columns: int, row_sums: np.ndarray, candidates: int, to
         norm = float(np.linalg.norm(rest))
         chosen.append(far)
         distances.append(norm)
+        step(len(chosen))
         if norm > 0.0 and len(chosen) < topics:
             direction = rest / norm
             basis = np.vstack([basis, direction])

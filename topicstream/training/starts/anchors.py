@@ -41,14 +41,23 @@ class AnchorStart(Start):
         executor = ground.executor(Job(recipe, engine, ground.corpus, grid, block, ground.workers))
         runner = PassRunner(engine, grid, executor, tables, ground.seed, layout.round_blocks)
         params, order = engine.initial_params(), np.arange(len(grid))
+        cells = int(grid.cells.sum())
+
+        def say(line: str) -> None:
+            ground.say(f"start: {line}")
+
+        def after(rounds: int, done: int) -> bool:
+            ground.step("start", done, cells, "cell")
+            return True
+
         try:
             for number in range(1, (passes_needed(engine.phases) or 0) + 1):
                 stats = new_stats(engine)
-                runner.run(Pass(number, order, params, stats))
+                runner.run(Pass(number, order, params, stats, after_round=after))
                 tables.settle()
                 phase, last = phase_of(engine.phases, number)
                 key = Key(ground.seed, number, phase.name)
-                end = PassEnd(key, phase, params, stats, tables.totals, tables.current, lambda line: ground.say(f"start: {line}"))
+                end = PassEnd(key, phase, params, stats, tables.totals, tables.current, say, ground.step)
                 engine.end_pass(end)
                 if last:
                     engine.end_phase(end)

@@ -36,6 +36,8 @@ class Ground:
         Bytes that may be held besides.
     recipe, executor
         Of the run: for a start that visits blocks itself.
+    step
+        See ``PassEnd``.
     """
 
     engine: Engine
@@ -48,6 +50,7 @@ class Ground:
     say: Callable[[str], None]
     recipe: RunRecipe
     executor: MakeExecutor
+    step: Callable[[str, int, int, str], None] = lambda *_: None
 
 
 class Start:
