@@ -6,6 +6,8 @@ from math import inf
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.s3 import endpoint, put  # noqa: F401  fixtures
+
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 

@@ -6,6 +6,7 @@ so a store or a model records the size and the crc32c of every chunk file, and `
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,7 @@ def array_problem(folder: Path, shape: tuple[int, int], chunk: tuple[int, int], 
     import zarr
 
     try:
+        os.close(open_plain(folder / "zarr.json"))  # of a store at an address it may not have come yet
         array = zarr.open_array(str(folder), mode="r")
         same = array.shape[1:] == shape[1:] and array.chunks == chunk and array.dtype == np.dtype(dtype)
         same = same and array.shape[0] >= shape[0]

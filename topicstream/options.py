@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from topicstream.errors import UsageError
+from topicstream.files.mirror import mirrored
+from topicstream.files.remote import address_of
 
 P = ParamSpec("P")
 C = TypeVar("C")
@@ -32,7 +34,8 @@ def option(default: Any, help: str, **about: Any) -> Any:
     """A field of a config or of an engine's or method's Options: becomes ``--name-with-dashes`` with this help.
 
     Checked, in the library and on the command line: the kind (``instead``: said beside a wrong one), ``min``, ``max`` (inclusive),
-    ``above`` (exclusive), ``choices`` (and ``more``: whether a value is one more of them), ``parse`` (text -> value).
+    ``above`` (exclusive), ``choices`` (and ``more``: whether a value is one more of them), ``parse`` (text -> value), ``stored`` (a
+    store or a model to be read, which may be at an address).
     Shown by the command line: ``flags`` (("-K", "--topics")), ``metavar``, ``show`` (the default), ``env``, ``path`` (True,
     "exists" or "file"), ``pair`` (--x/--no-x), ``required``, ``old`` (earlier spellings, which still work, with a note), ``cli`` (False:
     a keyword of the library alone; names of commands: those alone), ``help_COMMAND`` (another help there), ``rest`` (a mapping that
@@ -196,6 +199,8 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
             raise UsageError(f"{name}: {e}") from None
         except (TypeError, AttributeError):
             raise UsageError(f"{name} cannot be {repr(value)[:60]}: {about['help']}") from None
+    if about.get("stored") and isinstance(value, (str, os.PathLike)) and address_of(value):
+        value = mirrored(value)
     if isinstance(value, float) and value.is_integer() and int in alternatives and float not in alternatives:
         value = int(value)
     if not fits(value, kind):

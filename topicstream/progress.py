@@ -25,11 +25,12 @@ EVERY = 10.0
 DELAY = {"cell": 1.0, "B": 0.5, "piece": 0.5}
 """Seconds before there is a bar, by unit."""
 
-START = "start ({start}): {seconds:.1f} s"
+FETCHED = "[, {fetched.requests:,} requests for {fetched.bytes:size}]"
+START = "start ({start}): {seconds:.1f} s" + FETCHED
 CLUSTER = "{workers} workers, {sent_bytes:size} sent, {waiting_seconds:.2f} s waiting, slowest {slowest}"
 PASS = (
     "pass {pass}/{passes}: {seconds:.2f} s, {speed:.1f} M cells/s[, running perplexity {running_perplexity:.1f}]"
-    "[, held-out {heldout_perplexity:.1f}][, {figures}][, at most {left:.0f} s left]"
+    "[, held-out {heldout_perplexity:.1f}][, {figures}]" + FETCHED + "[, at most {left:.0f} s left]"
 )
 STEP = "{what}: {done:,}[ of {total:,}] {unit}"
 STEPS = {

@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,47 +20,14 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from tests.s3 import SECRET, Put
 from topicstream import Corpus, ingest
 from topicstream.cli.main import run as topics
 from topicstream.errors import InputError
 from topicstream.files import remote
 
-SECRET = "very-secret-key"
 TEXTS = [f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}" for n in range(300)]
 JSONL = "".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(TEXTS)).encode()
-Put = Callable[[str, bytes], str]
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    pytest.importorskip("obstore", reason="the extra cloud is not installed")
-    server = pytest.importorskip("moto.server", reason="moto's server is not installed (extra dev)")
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    yield f"http://{host}:{port}"
-    running.stop()
-
-
-@pytest.fixture
-def put(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Put]:
-    boto3: Any = pytest.importorskip("boto3")
-    for name, value in {
-        "AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
-    }.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
-    remote._store.cache_clear()
-    client = boto3.client("s3", region_name="us-east-1")
-    client.create_bucket(Bucket="corpora")
-
-    def store(key: str, body: bytes) -> str:
-        client.put_object(Bucket="corpora", Key=key, Body=body)
-        return f"s3://corpora/{key}"
-
-    yield store
-    for page in client.list_objects_v2(Bucket="corpora").get("Contents", []):
-        client.delete_object(Bucket="corpora", Key=page["Key"])
-    remote._store.cache_clear()
 
 
 @dataclass

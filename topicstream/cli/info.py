@@ -16,6 +16,7 @@ from topicstream.corpus.info import verify as damage
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError, json_line
 from topicstream.files.durable import read_json
+from topicstream.files.mirror import mirrored
 from topicstream.model.manifest import unfinished_run
 from topicstream.reporting import model_info
 from topicstream.reporting.config import DriftConfig
@@ -49,6 +50,7 @@ def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
     training, cosine and F1 of the fast method against the reference, and held-out perplexity. A period with less than
     70 % of its words seen calls for a new training ([drift] seen_words in the configuration of `topics retrain`).
     """
+    path = str(mirrored(path))
     kind = _kind(Path(path))
     if options["documents"] is not None or options["by"] is not None:
         if kind != "model":

@@ -30,6 +30,7 @@ from topicstream.corpus.lease import Lease
 from topicstream.corpus.manifest import AxisEntry, BlockEntry, PartEntry, StoreFile, StoreManifest, part_folder
 from topicstream.corpus.views import Views
 from topicstream.errors import StoreError, TopicsError, UsageError
+from topicstream.files.mirror import mirrored
 from topicstream.files.parquet import batches
 from topicstream.files.plain import load_arrays, refuse_linked_folders
 from topicstream.parallel.order import pooled
@@ -65,7 +66,7 @@ class Corpus(Views):
 
     @classmethod
     def open(cls, path: str | Path, *, dense: bool = False) -> Corpus:
-        """Open a store.
+        """Open a store: a folder, or an address such as ``s3://bucket/corpus.zarr`` (docs/storage.md).
 
         Raises
         ------
@@ -74,7 +75,7 @@ class Corpus(Views):
         UsageError
             For a store of dense rows, unless the caller takes these too.
         """
-        folder = Path(path)
+        folder = mirrored(path)
         while True:
             corpus = cls(folder, StoreManifest.read(folder))
             if corpus.width and not dense:

@@ -21,10 +21,10 @@ class EvalConfig(SchedulerOptions, MemoryOptions):
     """All settings of an evaluation but those of single scorers."""
 
     model: str | Path | TopicModel = option(
-        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True
+        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, stored=True
     )
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True
+        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, stored=True
     )
     _: KW_ONLY
     heldout: bool | str | Path = option(
@@ -68,8 +68,8 @@ class EvalConfig(SchedulerOptions, MemoryOptions):
 class CompareConfig(SchedulerOptions, MemoryOptions):
     """All settings of a comparison of two models."""
 
-    a: str | Path | TopicModel = option(MISSING, "a model, or its folder", cli=False)
-    b: str | Path | TopicModel = option(MISSING, "the other one", cli=False)
+    a: str | Path | TopicModel = option(MISSING, "a model, or its folder", cli=False, stored=True)
+    b: str | Path | TopicModel = option(MISSING, "the other one", cli=False, stored=True)
     _: KW_ONLY
     words: int = option(10, "First words of a topic to compare.", flags=("-n", "--words"), min=1, show=True)
     far: float = option(

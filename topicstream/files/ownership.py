@@ -26,6 +26,7 @@ from typing import Literal
 import msgspec
 
 from topicstream.errors import NotOurs, StoreError, UsageError
+from topicstream.files.remote import address_of, address_read
 
 MARK, LOCK = ".topicstream", ".lock"
 Where = str | os.PathLike[str]
@@ -208,10 +209,14 @@ def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
     ------
     NotOurs
         Where it is a link, holds something else, or is ours of another kind.
+    UsageError
+        For an address, and for the local copy of one.
     StoreError
         Where its manifest cannot be read, or is of a newer version: that is never taken for none.
     """
     path = Path(folder)
+    if (address := address_of(path) or address_read(path)) is not None:
+        raise UsageError(f"{address}: addresses are read only; name a folder of this machine")
     if path.is_symlink():
         raise NotOurs(f"{path}: is a link to {os.readlink(path)}; name the folder itself")
     try:

@@ -16,15 +16,23 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from topicstream.errors import StoreError, one_line
+from topicstream.files.mirror import fetched
 
 FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _Where = str | os.PathLike[str]
 
 
 def open_plain(path: _Where, flags: int = FLAGS) -> int:
-    """A descriptor of a plain file; StoreError where a link or anything else lies there.  FileNotFoundError, OSError."""
+    """A descriptor of a plain file; StoreError where a link or anything else lies there.  FileNotFoundError, OSError.
+
+    A file of a store at an address is fetched first where the cache does not have it (mirror.py)."""
     try:
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        remote = fetched(path)
+        if remote is None:
+            raise
+        return remote
     except OSError:
         refuse_special(path)
         raise

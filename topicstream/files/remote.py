@@ -1,4 +1,4 @@
-"""Objects in buckets and on web servers, read by ranges: ``s3://``, ``gs://``, ``az://``, ``https://``.
+"""Objects in buckets and on web servers: ``s3://``, ``gs://``, ``az://``, ``https://``.
 
 The extra ``cloud`` (obstore) is imported when the first address is used.  Credentials come from the environment as the
 provider's own tools name it (docs/storage.md); no message repeats a credential or the query of an address.
@@ -9,12 +9,13 @@ from __future__ import annotations
 import io
 import os
 import re
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import quote, urlsplit
 
 from topicstream.errors import InputError, UsageError
@@ -27,6 +28,16 @@ RETRY: dict[str, Any] = {"max_retries": 5}
 """How obstore repeats a request that a server refuses or that times out, with backoff."""
 TRIES = 4
 """Of a request whose answer broke off."""
+MIRROR = ".address"
+"""The file that tells a mirror (mirror.py) and holds its address."""
+STREAM = 4 << 20
+"""Bytes of an object that are held while it is downloaded."""
+_FAULTS = (
+    (r"ExpiredToken|token .{0,40}expired", "the credentials have expired; renew those in the environment"),
+    (r"AuthorizationHeaderMalformed|PermanentRedirect|status code: 301|Received redirect", "it lies in another region; set AWS_REGION to the region of the bucket"),
+    (r"RequestTimeTooSkewed", "the clock of this machine is wrong; set it"),
+)
+"""What servers say, and what that means."""
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}([^/].*)", re.DOTALL)
 
 
@@ -34,6 +45,15 @@ def address_of(name: str | os.PathLike[str]) -> str | None:
     """The address that a name or a ``Path`` (which keeps one slash of two) stands for; None for a local path."""
     match = _ADDRESS.fullmatch(os.fspath(name))
     return f"{match[1]}://{match[2]}" if match else None
+
+
+def address_read(folder: str | os.PathLike[str]) -> str | None:
+    """The address that a mirror (mirror.py) is filled from; None for any other folder."""
+    try:
+        with open(os.path.join(folder, MIRROR), encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError):
+        return None
 
 
 def _library() -> Any:
@@ -49,6 +69,31 @@ def _library() -> Any:
 def _store(root: str) -> Any:
     plain = root.startswith("http://") or os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
     return _library().store.from_url(root, client_options={"allow_http": plain}, retry_config=RETRY)
+
+
+class Absent(InputError):
+    """No such object, or none that the credentials may read: a server need not tell them apart."""
+
+
+class Traffic:
+    """Requests that were made and bytes that were fetched, by all threads of the process."""
+
+    def __init__(self) -> None:
+        self._lock, self._requests, self._bytes = threading.Lock(), 0, 0
+
+    def add(self, requests: int, size: int = 0) -> None:
+        """Count some."""
+        with self._lock:
+            self._requests, self._bytes = self._requests + requests, self._bytes + size
+
+    def taken(self) -> dict[str, int]:
+        """``requests`` and ``bytes`` since the last call; nothing where there were none."""
+        with self._lock:
+            counts, self._requests, self._bytes = {"requests": self._requests, "bytes": self._bytes}, 0, 0
+        return counts if counts["requests"] else {}
+
+
+TRAFFIC = Traffic()
 
 
 @dataclass(frozen=True)
@@ -75,6 +120,7 @@ class Object:
         if self.etag and not self.etag.startswith("W/"):
             options["if_match"] = self.etag
         data = _ask(self.address, lambda store, key: bytes(_library().get(store, key, options=options).bytes()))
+        TRAFFIC.add(0, len(data))
         if len(data) != stop - start:
             raise InputError(f"{self.address}: changed while it was read; run the command again")
         return data
@@ -84,6 +130,28 @@ def object_at(address: str) -> Object:
     """Size and version of an object.  InputError where there is none, or no permission."""
     meta = _ask(address, lambda store, key: _library().head(store, key))
     return Object(address, int(meta["size"]), meta["e_tag"] or "")
+
+
+def download(address: str, file: BinaryIO) -> int:
+    """Write an object to a file from its start; how many bytes it has.  Absent, InputError."""
+
+    def request(store: Any, key: str) -> int:
+        file.seek(0)
+        file.truncate()
+        for chunk in _library().get(store, key).stream(min_chunk_size=STREAM):
+            file.write(chunk)
+        return file.tell()
+
+    size = _ask(address, request)
+    TRAFFIC.add(0, size)
+    return size
+
+
+def read_object(address: str) -> bytes:
+    """The bytes of a small object.  Absent, InputError."""
+    file = io.BytesIO()
+    download(address, file)
+    return file.getvalue()
 
 
 def list_below(address: str) -> list[str]:
@@ -107,26 +175,39 @@ def _ask(address: str, request: Callable[[Any, str], T]) -> T:
     """The answer to a request; what fails becomes one line."""
     root, key = _split(address)
     for attempt in range(TRIES):
+        TRAFFIC.add(1)
         try:
             return request(_store(root), key)
         except InputError:
             raise
         except FileNotFoundError:
-            raise InputError(f"{address}: no such object; check bucket, key and region") from None
+            raise Absent(f"{address}: no such object; check bucket, key and region") from None
         except Exception as error:
-            kind = type(error).__name__
-            if kind in ("PermissionDeniedError", "UnauthenticatedError"):
-                hint = "check the credentials in the environment, or AWS_SKIP_SIGNATURE=true for a public bucket"
-                raise InputError(f"{address}: access denied; {hint}") from None
-            if kind == "PreconditionError":
-                raise InputError(f"{address}: changed while it was read; run the command again") from None
-            if kind != "GenericError" or attempt == TRIES - 1:
-                status = re.search(r"status code: (\d{3} [A-Za-z ]+)|(error sending request|operation timed out)", str(error))
-                reason = status[0] if status else kind
-                hint = "check the network, the endpoint and the region"
-                raise InputError(f"{address}: cannot be read ({reason.strip()}); {hint}") from None
+            if getattr(error, "errno", None):  # of the file that is written to
+                raise
+            if type(error).__name__ != "GenericError" or attempt == TRIES - 1 or _fault(str(error)):
+                raise _refusal(address, error) from None
             time.sleep(0.2 * 2**attempt)
     raise AssertionError
+
+
+def _fault(answer: str) -> str | None:
+    return next((told for pattern, told in _FAULTS if re.search(pattern, answer)), None)
+
+
+def _refusal(address: str, error: Exception) -> InputError:
+    """What an error of obstore means, in one line: nothing of its own text, which may repeat what was sent."""
+    kind, answer = type(error).__name__, str(error)
+    if told := _fault(answer):
+        return InputError(f"{address}: {told}")
+    if kind in ("PermissionDeniedError", "UnauthenticatedError"):
+        hint = "check the credentials in the environment, or AWS_SKIP_SIGNATURE=true for a public bucket"
+        return Absent(f"{address}: access denied; {hint}")
+    if kind == "PreconditionError":
+        return InputError(f"{address}: changed while it was read; run the command again")
+    status = re.search(r"status code: (\d{3} [A-Za-z ]+)|(error sending request|operation timed out)", answer)
+    reason = status[0] if status else kind
+    return InputError(f"{address}: cannot be read ({reason.strip()}); check the network, the endpoint and the region")
 
 
 class RemoteFile(io.RawIOBase):

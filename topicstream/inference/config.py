@@ -32,7 +32,7 @@ def as_names(value: str | Sequence[str]) -> Sequence[str]:
 class InferConfig(ReadOptions, SchedulerOptions, MemoryOptions):
     """All settings of an inference but those of its method."""
 
-    model: str | Path | TopicModel = option(MISSING, "the model, or its folder", cli=False)
+    model: str | Path | TopicModel = option(MISSING, "the model, or its folder", cli=False, stored=True)
     documents: Any = option(
         MISSING,
         "a Corpus or the Path of one; a Path or a list of Paths: raw documents of any format that ingest reads "
@@ -94,8 +94,8 @@ class InferConfig(ReadOptions, SchedulerOptions, MemoryOptions):
 class ClassifierConfig(MemoryOptions):
     """All settings of the classifier beside a model."""
 
-    model: str | Path | TopicModel = option("model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True)
-    corpus: str | Path | Corpus = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True)
+    model: str | Path | TopicModel = option("model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, stored=True)
+    corpus: str | Path | Corpus = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, stored=True)
     _: KW_ONLY
     documents: int = option(200_000, "Use at most this many training documents, evenly spaced; 0: all.", min=0, show=True)
     features: str = option(

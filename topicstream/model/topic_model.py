@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 from numpy.typing import ArrayLike
 
 from topicstream.errors import StoreError, UsageError
+from topicstream.files.mirror import mirrored
 from topicstream.files.plain import refuse_linked_folders
 from topicstream.machine import versions
 from topicstream.model.arrays import StoredArray
@@ -97,12 +98,12 @@ class TopicModel:
 
     @classmethod
     def open(cls, path: str | Path, memory_limit: int | None = None, *, dense: bool = False) -> Self:
-        """Open a model folder.  The table (4 W K bytes) is loaded when it is at most ``memory_limit`` bytes (None: always),
+        """Open a model's folder, or the address of one.  The table (4 W K bytes) is loaded when it is at most ``memory_limit`` bytes (None: always),
         else its rows are read from disk by ``rows``.
 
         Raises StoreError, one line naming the file, when something is missing, damaged or of another version.
         """
-        folder = Path(path)
+        folder = mirrored(path)
         if folder.is_symlink():  # a published model: all its files from one version, whatever the link does meanwhile
             folder = folder.resolve()
         manifest = read_manifest(folder)

@@ -19,7 +19,7 @@ from topicstream.training.stopping import tolerance
 class TrainConfig(SchedulerOptions, MemoryOptions):
     """All settings of a training."""
 
-    corpus: str | Path = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True)
+    corpus: str | Path = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, stored=True)
     model: str | Path = option("model", "Folder of the model.", env="TOPICS_MODEL", show=True)
     _: KW_ONLY
     algo: str = option(

@@ -17,6 +17,7 @@ from topicstream.engines import engines, find
 from topicstream.engines.base import About, BlockShape, Engine, Layout, Shape, passes_needed
 from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.files.ownership import check_place, kind_of
+from topicstream.files.remote import address_read
 from topicstream.model.manifest import Origin
 from topicstream.options import checked, seconds, share
 from topicstream.payload import noun_of
@@ -70,7 +71,7 @@ class TrainingRun:
         """How another process makes the engine and the blocks."""
         corpus, engine, record = self.corpus, self.engine, self.record
         layout = Layout(**record.layout)
-        return RunRecipe(str(corpus.path.absolute()), record.sample, corpus.weights, engine.name, record.options, engine.shape, layout)
+        return RunRecipe(address_read(corpus.path) or str(corpus.path.absolute()), record.sample, corpus.weights, engine.name, record.options, engine.shape, layout)
 
     def work(self) -> Work:
         """What takes memory and disk."""

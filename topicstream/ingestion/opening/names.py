@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from topicstream.errors import InputError
+from topicstream.files.mirror import mirrored
 from topicstream.files.remote import address_of, list_below
 from topicstream.ingestion.opening.source import Source, plain_suffix
 from topicstream.ingestion.parsing.reader import readers
@@ -114,7 +115,10 @@ def expanded(names: Sequence[str]) -> list[str]:
 
 
 def _objects(address: str) -> list[str]:
-    """An object itself; of a folder of a bucket its objects, without hidden ones, marks, and files about the folder."""
+    """An object itself; of a folder of a bucket its objects, without hidden ones, marks, and files about the folder.  A store,
+    which a name in ``.zarr`` tells, is read through its mirror."""
+    if address.rstrip("/").endswith(".zarr"):
+        return [str(mirrored(address))]
     folder, objects = address.rstrip("/") + "/", []
     below = list_below(folder)
     if not below and not address.endswith("/"):

@@ -1,0 +1,159 @@
+"""Stores and models at addresses, read through folders of this machine that are filled as files are opened.
+
+Each version of a store or a model has a folder in the cache, its *mirror*.  ``plain.open_plain`` fetches a file of a mirror that
+is not there yet.  Versions never change, so what was fetched once is good for ever.
+
+The cache is bounded (``TOPICS_CACHE_SIZE``).  The chunks of mirrors opened longest ago make room for those of others.  Where a
+single store is larger than the cache, the chunks that came first stay and the others are fetched in each pass: a pass reads all
+in turn, so throwing out the oldest would throw out each chunk just before it is read again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from topicstream.errors import InputError, StoreError
+from topicstream.files.ownership import temporary
+from topicstream.files.remote import MIRROR, Absent, address_of, address_read, download, list_below, read_object
+from topicstream.machine import parse_bytes
+
+Where = str | os.PathLike[str]
+SIZE = "20G"
+"""Bytes of chunks in the cache, unless TOPICS_CACHE_SIZE says otherwise."""
+AT_ONCE = 8
+"""Files of a model that are fetched at the same time."""
+_CHUNK = re.compile(r"(.*/)?c/\d+/\d+")
+_LEFT_OUT = re.compile(r"(checkpoints|work)/.*|(.*/)?\..*")
+"""What a folder of a training has beside the model."""
+
+
+def cache_folder() -> Path:
+    """Where mirrors lie: TOPICS_CACHE, else below the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(os.path.abspath(os.environ.get("TOPICS_CACHE") or os.path.join(base, "topicstream", "remote")))
+
+
+def mirrored(place: Where) -> Path:
+    """The folder in which a store or a model is read: the mirror of an address, any other place as it is.
+
+    Raises
+    ------
+    StoreError
+        Where there is neither a store nor a model at the address.
+    InputError
+        Where it cannot be read.
+    """
+    address = address_of(place)
+    if address is None:
+        return Path(place)
+    address = address.rstrip("/")
+    try:
+        manifest = read_object(f"{address}/manifest.json")
+        kind = json.loads(manifest)["kind"]
+    except Absent as e:
+        raise StoreError(f"{address}: neither a corpus store nor a model ({e})") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise StoreError(f"{address}/manifest.json: is the manifest of neither a corpus store nor a model") from None
+    scheme, _, rest = address.partition("://")
+    folder = cache_folder() / scheme / f"{rest}@{hashlib.sha256(manifest).hexdigest()[:16]}"
+    if ".." in folder.parts:
+        raise InputError(f"{address}: contains ..; name the object by its key")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "manifest.json").exists():  # which is written last
+        _write(folder / MIRROR, address.encode())
+        if kind == "model":
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                list(pool.map(lambda name: os.close(_fetch(folder, name)), _files_of_model(address)))
+        _write(folder / "manifest.json", manifest)
+    os.utime(folder)
+    return folder
+
+
+def _files_of_model(address: str) -> list[str]:
+    """Places of the files of a model, in its folder."""
+    names = [found.removeprefix(f"{address}/") for found in list_below(address)]
+    return [name for name in names if name != "manifest.json" and not _LEFT_OUT.fullmatch(name)]
+
+
+def fetched(path: Where) -> int | None:
+    """A descriptor of a file that its mirror has not had yet; None where the path lies in no mirror.  FileNotFoundError where
+    there is no such object; InputError."""
+    place, cache = Path(os.path.abspath(path)), cache_folder()
+    if not place.is_relative_to(cache):
+        return None
+    home = next((p for p in place.parents if (p / MIRROR).is_file()), None)
+    return None if home is None else _fetch(home, place.relative_to(home).as_posix())
+
+
+def _fetch(home: Path, name: str) -> int:
+    """Fetch a file of a mirror; a descriptor of it."""
+    place = home / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    beside = temporary(place)
+    try:
+        with open(beside, "xb") as file:
+            size = download(f"{address_read(home)}/{name}", file)
+        fd = os.open(beside, os.O_RDONLY | os.O_CLOEXEC)
+        if not _CHUNK.fullmatch(name) or _ROOM.takes(size, home):
+            os.replace(beside, place)
+        return fd
+    except Absent as e:
+        raise FileNotFoundError(str(e)) from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file of a mirror in one rename."""
+    beside = temporary(path)
+    beside.write_bytes(content)
+    os.replace(beside, path)
+
+
+class _Room:
+    """What the cache still takes, by this process's account."""
+
+    def __init__(self) -> None:
+        self._lock, self._left, self._full = threading.Lock(), 0, False
+
+    def takes(self, size: int, home: Path) -> bool:
+        """Whether a chunk stays: room is made where it can be.  home: its mirror."""
+        with self._lock:
+            if self._left < size and not self._full:
+                self._left = self._made(size, home)
+                self._full = self._left < size
+            stays = size <= self._left
+            self._left -= size if stays else 0
+            return stays
+
+    def _made(self, size: int, home: Path) -> int:
+        """Bytes that are free; the chunks of other mirrors go, of those opened longest ago first."""
+        limit, cache = parse_bytes(os.environ.get("TOPICS_CACHE_SIZE", SIZE)), cache_folder()
+        mirrors = sorted((marker.parent for marker in cache.rglob(MIRROR)), key=lambda p: (p == home, p.stat().st_mtime))
+        chunks = {mirror: list(_chunks(mirror)) for mirror in mirrors}
+        used = sum(bytes_ for of_one in chunks.values() for _, bytes_ in of_one)
+        for mirror in mirrors[:-1]:
+            if used + size > limit:
+                for path, bytes_ in chunks[mirror]:
+                    path.unlink(missing_ok=True)
+                    used -= bytes_
+        return limit - used
+
+
+_ROOM = _Room()
+
+
+def _chunks(mirror: Path) -> Iterator[tuple[Path, int]]:
+    """The chunks that a mirror has, with their sizes."""
+    for path in mirror.rglob("c/*/*"):
+        with contextlib.suppress(FileNotFoundError):  # another process made room
+            yield path, path.stat().st_size
