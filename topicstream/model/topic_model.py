@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from topicstream.errors import StoreError, UsageError
 from topicstream.files.mirror import mirrored
 from topicstream.files.plain import refuse_linked_folders
+from topicstream.files.remote import address_read
 from topicstream.machine import versions
 from topicstream.model.arrays import StoredArray
 from topicstream.model.manifest import Origin, as_origin, origin_of, read_manifest
@@ -127,7 +128,7 @@ class TopicModel:
         """A stored model is opened again by whoever is sent it."""
         if self.path is None:
             return super().__reduce__()
-        return partial(type(self).open, dense=True), (self.path.absolute(), -1 if self.phi is None else None)
+        return partial(type(self).open, dense=True), (address_read(self.path) or self.path.absolute(), -1 if self.phi is None else None)
 
     def __copy__(self) -> Self:
         """Not opened again, unlike one that is sent."""
