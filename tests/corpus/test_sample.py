@@ -168,7 +168,7 @@ def test_an_update_keeps_the_sample(tmp_path):
     topicstream.ingest(tmp_path / "b.jsonl", tmp_path / "c.zarr", append=True, grow_vocab=True, progress=False)
     done = topicstream.update(tmp_path / "c.zarr", tmp_path / "m", passes=2, progress=False)
     manifest = read_json(tmp_path / "m" / "manifest.json")
-    assert done.how == "carried" and manifest["sample"] == 0.5
+    assert done.how == "warm" and manifest["sample"] == 0.5
     assert manifest["corpus"]["docs"] == SampledCorpus(Corpus.open(tmp_path / "c.zarr"), 0.5).n_docs
 
 

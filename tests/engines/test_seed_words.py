@@ -506,7 +506,7 @@ def of_space(model: TopicModel) -> int:
 
 class TestFromRunToRun:
     @pytest.mark.parametrize("algo", ["atbp", "sparselda"])
-    def test_update_keeps_them_whether_blocks_are_carried_or_start_anew(self, algo, tmp_path):
+    def test_update_keeps_them(self, algo, tmp_path):
         corpus, model = tmp_path / "c.zarr", tmp_path / "m"
         call(
             "ingest",

@@ -248,7 +248,7 @@ def test_an_update_gives_new_authors_rows(tmp_path):
     more = write_jsonl(tmp_path / "more.jsonl", documents(60, 3, 120, more=["New 1", "New 2"]))
     topicstream.ingest(str(more), tmp_path / "c.zarr", append=True, meta={"authors": "authors"}, workers=1)
     done = topicstream.update(tmp_path / "c.zarr", tmp_path / "m", **QUIET)
-    assert done.how == "carried"
+    assert done.how == "warm"
     table = TopicModel.open(tmp_path / "m").table("authors")
     names = table.names.to_pylist()
     assert names[: len(before)] == before and set(names[len(before) :]) == {"New 1", "New 2"}

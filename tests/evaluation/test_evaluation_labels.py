@@ -186,7 +186,7 @@ def test_an_update_gives_new_labels_topics_and_old_ones_keep_theirs(trained, tmp
     topicstream.ingest(str(write_jsonl(tmp_path / "b.jsonl", more)), corpus, append=True, grow_vocab=True, **append)
     done = topicstream.update(corpus, model, threads=1, progress=False)
     after = TopicModel.open(model)
-    assert done.how == "warm" and "4 topics" in done.why
+    assert done.how == "warm"
     assert after.labels == {**before, 4: "wool"}
     words = after.words
     top = after.probabilities(np.arange(len(words)))
@@ -196,9 +196,8 @@ def test_an_update_gives_new_labels_topics_and_old_ones_keep_theirs(trained, tmp
         str(write_jsonl(tmp_path / "d.jsonl", texts(20, 5, first=900))), corpus, append=True, **append
     )
     assert again["documents_added"] == 20
-    carried = topicstream.update(corpus, model, threads=1, progress=False)  # no new label
+    topicstream.update(corpus, model, threads=1, progress=False)  # no new label
     assert TopicModel.open(model).labels == after.labels
-    assert carried.how in ("carried", "warm")
 
 
 def test_a_training_document_is_judged_without_what_it_put_in(tmp_path):

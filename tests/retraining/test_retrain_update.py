@@ -12,8 +12,7 @@ from tests.retrain_tools import made, write
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import score_model
-from topicstream.files import ownership
-from topicstream.files.durable import read_json
+from topicstream.files import owned, ownership
 from topicstream.model.identity import TopicIds, first_ids
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
@@ -21,7 +20,7 @@ from topicstream.retraining.align import align
 from topicstream.retraining.config import Limits
 from topicstream.retraining.drift import jensen_shannon, measure, stage, verdict
 from topicstream.training.starts.sample import draw_documents
-from topicstream.training.state.checkpoint import checkpoints, content_hash, read_checkpoint
+from topicstream.training.state.checkpoint import content_hash
 
 QUIET = Progress(-1)
 
@@ -52,29 +51,21 @@ def update(home, **options):
 
 
 @pytest.mark.parametrize("algo", ["atbp", "stbp", "vb", "sparse-bp", "mvi"])
-def test_old_blocks_go_on_and_new_ones_are_started(trained, tmp_path, algo):
+def test_every_block_starts_from_the_model(trained, tmp_path, algo):
     shutil.copytree(trained / "c.zarr", tmp_path / "c.zarr")
     topicstream.train(tmp_path / "c.zarr", tmp_path / "m", algo=algo, topics=4, passes=5, tol=0.0, progress=QUIET)
     append(tmp_path, made(100, seed=2, prefix="e"))
     done = update(tmp_path, out=tmp_path / "u", passes=3)
-    assert (done.how, done.passes) == ("carried", 3)
+    assert (done.how, done.passes) == ("warm", 3)
     model, corpus = TopicModel.open(tmp_path / "u"), Corpus.open(tmp_path / "c.zarr")
     assert model.manifest.corpus.fingerprint == corpus.fingerprint
     assert model.totals.sum() == pytest.approx(corpus.n_tokens, rel=1e-5)
 
 
-def test_only_the_blocks_behind_are_started(home):
-    append(home, made(100, seed=2, prefix="e"))
-    update(home, out=home / "u", passes=1)
-    was = read_checkpoint(checkpoints(home / "m" / "checkpoints")[-1])
-    taken = read_json(home / "u" / "carried.json")
-    assert taken["blocks"] == len(was.arrays["memory.old"]) and taken["of"] > taken["blocks"]
-
-
 def test_an_update_is_near_a_full_training_and_takes_the_old_ones_place(home, capsys):
     append(home, made(200, seed=2, prefix="e"))
     assert run(["update", "--corpus", str(home / "c.zarr"), "--model", str(home / "m"), "-q"]) == 0
-    assert "carried" in capsys.readouterr().out
+    assert "warm" in capsys.readouterr().out
     assert not (home / "m.update").exists()
     corpus = Corpus.open(home / "c.zarr")
     topicstream.train(home / "c.zarr", home / "full", algo="atbp", topics=4, progress=QUIET)
@@ -87,10 +78,15 @@ def test_an_update_is_near_a_full_training_and_takes_the_old_ones_place(home, ca
     assert content_hash(home / "m") == before
 
 
-def test_replaced_documents_make_it_start_everywhere(home):
-    append(home, [{"id": "d3", "text": "axko aylo axko"}, *made(20, seed=2, prefix="e")], on_duplicate="replace")
-    done = update(home, passes=3)
-    assert done.how == "warm" and "removed or replaced" in done.why
+def test_an_update_begun_with_the_block_state_of_the_run_before_starts_over(home):
+    """Version 0.1 took that over where it could, and noted it in carried.json."""
+    append(home, made(30, seed=2, prefix="e"))
+    update(home, out=home / "plain", passes=2)
+    update(home, out=home / "begun", passes=1)
+    owned.reserve(home / "begun" / "carried.json")
+    update(home, out=home / "begun", passes=2)
+    assert content_hash(home / "begun") == content_hash(home / "plain")
+    assert not (home / "begun" / "carried.json").exists()
 
 
 def test_an_unfinished_update_of_another_corpus_is_forgotten(home):
@@ -99,7 +95,7 @@ def test_an_unfinished_update_of_another_corpus_is_forgotten(home):
     update(home, out=home / "m.update", passes=1)
     append(home, made(30, seed=3, prefix="f"))
     done = update(home, passes=2)
-    assert done.how == "carried"
+    assert done.how == "warm"
     assert TopicModel.open(home / "m").manifest.corpus.fingerprint == Corpus.open(home / "c.zarr").fingerprint
 
 

@@ -126,4 +126,4 @@ def test_a_cycle_trains_for_it_and_an_update_keeps_it(tmp_path):
         model = TopicModel.open(tmp_path / "current")
         kept.append((done["training"], model.manifest.options["background"], float(model.alpha[-1])))
         write(tmp_path / "raw" / f"{name}.jsonl", made(80, seed=seed, prefix=name))
-    assert [k[0] for k in kept] == ["fresh", "carried"] and kept[0][1:] == kept[1][1:] and kept[0][1] == kept[0][2] > 0
+    assert [k[0] for k in kept] == ["fresh", "warm"] and kept[0][1:] == kept[1][1:] and kept[0][1] == kept[0][2] > 0

@@ -10,7 +10,7 @@ from topicstream.text import render
 
 MERGED = """{store}: {before} -> {after} storage blocks, {bytes_before:size} -> {bytes_after:size}
 {documents_purged:,} removed documents purged, {cells_purged:,} cells
-models of this corpus keep their topics; their next update starts every block from the model"""
+models of this corpus keep their topics; an unfinished training of one cannot be resumed"""
 NOTHING = "{store}: nothing to merge and nothing to purge ({before} storage blocks)"
 WAITING = (
     "\n[{waiting:?}old files stay while somebody reads them; the next command that writes to the store removes them]"
@@ -24,10 +24,9 @@ def command(store: str) -> Printed:
     replaced documents.
 
     Documents, vocabulary and the held-out split do not change. Processes that have the store open, such as a training,
-    keep reading the old files, which are deleted when they end. A model keeps its topics, but its block state no longer
-    fits: its next update starts every block from the model, and an unfinished training cannot be resumed (start again
-    from its topics with --start warm --warm MODEL). If the command is interrupted, the store is either the old one or
-    the new one; run it again to finish.
+    keep reading the old files, which are deleted when they end. A model keeps its topics, but an unfinished training
+    cannot be resumed (start again from its topics with --start warm --warm MODEL). If the command is interrupted, the
+    store is either the old one or the new one; run it again to finish.
     """
     with showing() as progress:
         result = compact(store, progress=progress)

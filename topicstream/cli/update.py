@@ -19,13 +19,12 @@ def command(**values: Any) -> Printed:
         topics ingest new/ --out corpus.zarr --append --grow-vocab
         topics update
 
-    Training continues from the model, and topics keep their numbers. If the model's run is still there and no old
-    document was removed, only new blocks start from the model; the others continue from their saved state. The finished
-    model replaces the old one in one rename. After an interruption, run the same command again to resume.
+    Training continues from the model, and topics keep their numbers. The finished model replaces the old one in one
+    rename. After an interruption, run the same command again to resume.
     """
     with showing() as progress:
         done = update(made(UpdateConfig, values, progress=progress))
-    result = {"model": str(done.model), "how": done.how, "why": done.why, "passes": done.passes, "stopped": done.reason,
+    result = {"model": str(done.model), "how": done.how, "passes": done.passes, "stopped": done.reason,
               "last": dict(done.last)}  # fmt: skip
     if done.how == "nothing":
         return result, [f"{done.model}: is up to date with the corpus"]

@@ -33,8 +33,8 @@ folder = "."              # state.json, corpus.zarr, versions/NNNN, current -> v
 raw = "raw"               # the folder that new files come into; hidden files and *.tmp, *.part are left alone
 patterns = ["*"]          # which files below raw count, by their path below it ("*.jsonl", "2026/*.txt")
 changed = "replace"       # a file whose content has changed is read again: "replace" puts its documents in the place of
-                          # those with the same id (a copy moved to the end: the next update then starts every block
-                          # again), "add" takes only ids not seen before (logs that grow), "ignore" leaves it alone.
+                          # those with the same id, "add" takes only ids not seen before (logs that grow), "ignore"
+                          # leaves it alone.
                           # Documents that a changed file no longer holds stay, as do those of a deleted file.
 
 [ingest]                  # the options of `topics ingest`, with underscores; the tokenizer is fixed by the first run
@@ -51,7 +51,7 @@ algo = "auto"             # chosen by corpus, topics and mem_limit; `topics engi
 topics = 100
 seed = 0
 # passes = 100            # of a full training; the engine's own when left out
-# update_passes = 10      # of an update, at most (20 where every block starts again)
+# update_passes = 10      # of an update, at most; 15 when left out
 # tol = "0.1%"            # settled: change of the running perplexity over ten passes
 # max_time = "2h"         # training stops after the pass in which this time is over
 # mem_limit = "2G"        # of the whole process
@@ -79,8 +79,8 @@ topics = true             # no empty and no identical topics, or no more of them
 
 [store]
 compact = "auto"          # merge the small blocks of many appends and purge removed documents before a training:
-                          # "auto" when every block starts again anyway, or there are 32 blocks and half of them to spare;
-                          # "never"; "always" (the update then starts every block from the model)
+                          # "auto" when half of the blocks are to spare, documents were removed, or before a full training;
+                          # "never"; "always"
 
 [publish]
 keep = 5                  # versions that stay on disk, at least 2: a reader of the last one is not cut off

@@ -4,7 +4,7 @@
                    Each step may be run again from its beginning.
     state.json     what holds between cycles: the files taken in, dates of trainings
     incoming/      copies of the files being taken in
-    runs/NNNN/     training of version NNNN, kept (with its block memory) while that version is the current one
+    runs/NNNN/     training of version NNNN, until it is published or refused
 
 Killed at any instant, the next run finishes the cycle from its step; ``current`` changes in one rename.
 """
@@ -57,11 +57,9 @@ from topicstream.retraining.state import (
     read_journal,
     read_retrain_state,
 )
-from topicstream.retraining.update import not_carried, train_on
+from topicstream.retraining.update import train_on
 from topicstream.training.loop import train
 
-MANY_BLOCKS = 32
-"""Storage blocks from which on half of them to spare are worth starting every block of an update from the model."""
 FOLDERS: Mapping[str, Kind] = {
     "corpus.zarr": "corpus", "corpus.zarr.wip": "ingest", "incoming": "incoming", "runs": "runs", "versions": "versions",
 }  # fmt: skip
@@ -254,17 +252,12 @@ class Cycle:
 
     def _worth_compacting(self) -> str:
         """Why the corpus is to be compacted now, in words; empty where it is not."""
-        rule, base, corpus = self.config.store.compact, self.journal.base, Corpus.open(self.config.corpus)
-        spare, blocks, purged = gain(corpus)
-        if rule == "never" or not (spare or purged):
+        rule = self.config.store.compact
+        spare, blocks, purged = gain(Corpus.open(self.config.corpus))
+        pays = rule == "always" or purged or 2 * spare >= blocks or self.journal.decision == "full"
+        if rule == "never" or not pays or not (spare or purged):
             return ""
-        what = f"{spare} of {blocks} blocks to spare, {purged:,} removed documents"
-        if rule == "always" or (blocks >= MANY_BLOCKS and 2 * spare >= blocks):
-            return what
-        if self.journal.decision == "full" or base is None:
-            return f"{what}; this training starts every block anyway"
-        why = not_carried(corpus, read_manifest(publish.version_path(self.folder, base)), self._run_of(base))
-        return f"{what}; this update starts every block anyway ({why})" if why else ""
+        return f"{spare} of {blocks} blocks to spare, {purged:,} removed documents"
 
     def _train(self) -> None:
         """The new model in a folder of its own."""
@@ -284,9 +277,8 @@ class Cycle:
         if self.journal.decision == "update" and base is not None:
             model = publish.version_path(self.folder, base)
             done = train_on(
-                self.config.corpus, model, run, earlier=self._run_of(base), passes=want.update_passes, progress=self.log,
-                **want.limits(),
-            )  # fmt: skip
+                self.config.corpus, model, run, passes=want.update_passes, progress=self.log, **want.limits()
+            )
             how, passes, reason = done.how, done.passes, done.reason
         else:
             given = {"algo", "aim", "allow_smaller", "topics", "seed", "passes", "seed_words", "weighting", "options"}
@@ -339,18 +331,13 @@ class Cycle:
         self._record("end", published=number, topics=told if ids.kept else told | {"born": len(ids.born)})
 
     def _finish(self) -> None:
-        """Remove the journal, and the runs that belong to no current version."""
-        held = publish.current(self.folder)
+        """Remove the journal and the runs."""
         owned.remove_file(self.folder / JOURNAL)
         sync_folder(self.folder)
-        runs = self.folder / "runs"
-        for run in runs.iterdir() if runs.is_dir() else ():
-            if run.name.isdecimal() and (held is None or run != self._run_of(held)):
-                try:
-                    claim(run, "model")
-                    owned.remove(run, "model")
-                except NotOurs as e:
-                    self.log.say(f"warning: {e}")
+        try:
+            owned.remove(self.folder / "runs", "runs")
+        except NotOurs as e:  # others have put something into it
+            self.log.say(f"warning: {e}")
 
     # -- what they share -------------------------------------------------------------------------------------------------
     def _record(self, stage: str = "", *, groups: Mapping[int, Group] | None = None, **told: Any) -> None:

@@ -1,12 +1,6 @@
 """``topics update``: continue training on a corpus that has been appended to, from the model that is there.
 
-Two ways, chosen by what is possible and said in the result:
-
-- *carried*: tables and block memory of the model's run are taken over, only the new blocks are started (from the model's
-  topics), then passes over everything.  Needs the run's own folder (checkpoint and work) and unchanged old blocks.
-- *warm*: every block is started from the model's topics, then passes over everything.
-
-Both keep the topics' numbers.
+Every block is started from the model's topics, which keep their numbers; then come passes over everything.
 """
 
 from __future__ import annotations
@@ -18,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sample import learned_from
 from topicstream.errors import NotOurs, StoreError, TopicsError, UsageError
 from topicstream.files import durable, owned
 from topicstream.files.durable import lock
@@ -32,15 +25,13 @@ from topicstream.progress import Shown, Told, listener
 from topicstream.training.config import TrainConfig
 from topicstream.training.folder import forget_runs
 from topicstream.training.loop import figures_of, train
-from topicstream.training.setup import engine_facts, engine_of_model
-from topicstream.training.starts.carry import check_carried
+from topicstream.training.setup import engine_facts
 from topicstream.training.state.record import RunRecord
 from topicstream.training.stopping import tolerance
 
-PASSES, WARM_PASSES = 15, 20
-"""Passes of an update at most, carried and warm; it stops before when running perplexity settles.  Carried,
-fourteen or fifteen end within 1 % of a full training on acl (stopped at ten, 1.1 % in one of four
-steps); on small corpora more passes make held-out perplexity worse again."""
+PASSES = 15
+"""Passes of an update at most; it stops before when running perplexity settles.  Fifteen end at or below the perplexity of a full
+training (docs/decisions/updates.md); on small corpora more passes make held-out perplexity worse again."""
 
 SETTLED = 0.3
 """Of the engine's own tolerance: an update moves less from pass to pass than a training from seeds, and has not settled
@@ -62,7 +53,7 @@ class UpdateConfig(SchedulerOptions, MemoryOptions):
         None, "Write the new model to this folder and keep the old one (default: replace it).", path=True
     )
     passes: int | None = like(
-        TrainConfig, "passes", help="Maximum number of passes (default: 15; 20 if every block starts over)."
+        TrainConfig, "passes", help="Maximum number of passes (default: 15)."
     )
     tol: float | str | None = like(
         TrainConfig,
@@ -89,12 +80,11 @@ class UpdateConfig(SchedulerOptions, MemoryOptions):
 
 @dataclass(frozen=True)
 class Updated:
-    """What an update did.  how: ``carried``, ``warm`` or ``nothing`` (the model is of this corpus already); why: the
-    reason, where it is not carried."""
+    """What an update did.  how: ``warm`` (every block began from the model) or ``nothing`` (the model is of this corpus
+    already)."""
 
     model: Path
     how: str
-    why: str
     passes: int
     reason: str
     last: Mapping[str, Any]
@@ -105,7 +95,6 @@ def train_on(
     model: str | Path,
     run: str | Path,
     *,
-    earlier: str | Path | None = None,
     passes: int | None = None,
     progress: Told = None,
     **limits: Any,
@@ -114,8 +103,6 @@ def train_on(
 
     Parameters
     ----------
-    earlier
-        The run that made the model, when its folder is still there: it is carried over where that is possible.
     limits
         ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes, scheduler, workers_min`` of ``train``.
     """
@@ -124,28 +111,22 @@ def train_on(
     about = engine_facts(str(manifest.engine))
     if "warm" not in about.starts:
         raise TopicsError(f"{manifest.engine} cannot start from a model; train again with `topics train`")
-    why = not_carried(learned_from(Corpus.open(corpus), manifest.sample), manifest, earlier)
     if limits.get("tol") is None:
         engines = tolerance(about.tol)
         limits["tol"] = type(engines)(SETTLED * engines)
+    begun = (Path(run) / "carried.json").exists()  # by a version that took over the state of another run
     options = manifest.options
     if "prior_pull" in options:  # its topics are there from the first pass on
         options = {**options, "learn_after": 0}
-    began = Path(run) / "checkpoints"
-    if not why and any(began.glob("[0-9]*")) and not (Path(run) / "carried.json").exists():
-        why = "it began warm"  # and stays so, even if the earlier run has come back
-    ways = f"every block starts from the model ({why})" if why else "new blocks start, old ones continue"
-    progress.say(f"update: {ways}")
     done = train(
         corpus,
         run,
         algo=str(manifest.engine),
         topics=None if about.topics_axis else manifest.topics,
         seed=int(manifest.seed or 0),
-        passes=passes if passes is not None else WARM_PASSES if why else PASSES,
+        passes=PASSES if passes is None else passes,
         start="warm",
         warm=model,
-        carry=None if why else earlier,
         warm_share=WARM_SHARE,
         seed_words=manifest.seed_words,
         sample=manifest.sample,
@@ -153,10 +134,11 @@ def train_on(
         block_cells=manifest.layout["block_cells"],
         round_blocks=manifest.layout["round_blocks"],
         options=options,
+        force=begun,
         progress=progress,
         **limits,
     )
-    return Updated(done.model, "warm" if why else "carried", why, done.passes, done.reason, done.last)
+    return Updated(done.model, "warm", done.passes, done.reason, done.last)
 
 
 def _refuse_incomplete(manifest: ModelManifest, model: Path) -> None:
@@ -165,15 +147,6 @@ def _refuse_incomplete(manifest: ModelManifest, model: Path) -> None:
     missing += [name for name, there in (("seed", str(manifest.seed).isdecimal()), ("engine", manifest.engine)) if not there]
     if missing:
         raise StoreError(f"{model}/manifest.json: incomplete (no {missing[0]}); restore the file or train again")
-
-
-def not_carried(store: Corpus, manifest: ModelManifest, earlier: str | Path | None) -> str:
-    """Why an update of a model starts every block, in words; empty where block memory is carried over from its run."""
-    if manifest.weighting:
-        return "what a cell weighs has changed with the corpus"
-    if earlier is None or not Path(earlier).exists():
-        return "the model's own run is not there"
-    return check_carried(earlier, store, engine_of_model(manifest, manifest.topics, store)) or ""
 
 
 @configured(UpdateConfig)
@@ -188,7 +161,7 @@ def update(config: UpdateConfig) -> Updated:
     Returns
     -------
     Updated
-        model (the folder), how (block state carried over or begun from the topics) and why, passes, reason, and last: the record
+        model (the folder), how (``warm``, or ``nothing`` where the corpus has not changed), passes, reason, and last: the record
         of the last pass.
 
     Raises
@@ -223,7 +196,7 @@ def update(config: UpdateConfig) -> Updated:
 def _train(old: Path, run: Path, config: UpdateConfig) -> Updated:
     """The new model in ``run``, with the edits of the old one."""
     done = train_on(
-        config.corpus, old, run, earlier=old, passes=config.passes, progress=config.progress, **config.limits()
+        config.corpus, old, run, passes=config.passes, progress=config.progress, **config.limits()
     )
     edits.carry(old, run)
     return done
@@ -265,7 +238,7 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
             owned.remove(run, "model")
         if known:
             listener(config.progress, Shown).say(f"{old}: is up to date with the corpus; nothing to do")
-            return Updated(old, "nothing", "the corpus has not changed", manifest.passes or 0, "", {})
+            return Updated(old, "nothing", manifest.passes or 0, "", {})
         claim(run, "model", of=mark.id)
         done = _train(old, run, config)
         durable.exchange_folders(run, old)

@@ -287,14 +287,13 @@ class DenseTable(Table):
             for rows in self.raw():
                 f.write(rows.data)
 
-    def load(self, path: Path, rows: int | None = None) -> None:
-        rows = self.n_rows if rows is None else rows
+    def load(self, path: Path) -> None:
         self._stale = True
         with open(path, "rb") as f:
-            if rows > self.n_rows or path.stat().st_size != rows * self._row_bytes:
-                raise StoreError(f"{path}: not {rows} rows of {self.columns} numbers")
-            for a, part in self.pieces():
-                f.readinto(part[: max(0, rows - a)].data)
+            if path.stat().st_size != self.n_rows * self._row_bytes:
+                raise StoreError(f"{path}: not {self.n_rows} rows of {self.columns} numbers")
+            for _, part in self.pieces():
+                f.readinto(part.data)
 
     @property
     def nbytes(self) -> int:

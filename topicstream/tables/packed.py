@@ -314,15 +314,13 @@ class PackedTable(Table):
     def save(self, path: Path) -> None:
         write_file(path, [self._counts] if self._sums is None else [self._counts, self._sums], self.samples)
 
-    def load(self, path: Path, rows: int | None = None) -> None:
-        """See ``Table``; no samples are taken over from a table of other rows, and rows behind its own are empty."""
-        words = self.n_rows if rows is None else rows
-        file = PackedFile(path, words, self.columns)
+    def load(self, path: Path) -> None:
+        file = PackedFile(path, self.n_rows, self.columns)
         self.clear()
-        if file.samples and rows is None:
+        if file.samples:
             self.samples, self._sums = file.samples, self._new_sums()
         for which, table in enumerate([self._counts] if self._sums is None else [self._counts, self._sums]):
-            for a, b in pairwise(np.unique(np.minimum(table.edges, words)).tolist()):
+            for a, b in pairwise(table.edges.tolist()):
                 table.put(file.rows(which, a, b))
 
     @property

@@ -166,9 +166,9 @@ class Table(abc.ABC):
         """Write the rows to a new file (no fsync)."""
 
     @abc.abstractmethod
-    def load(self, path: Path, rows: int | None = None) -> None:
-        """Read what a table of so many rows (None: of as many as this one) saved into the first rows; the others are left as
-        they are.  Totals and scale come from the checkpoint's state.  StoreError for the file of another table."""
+    def load(self, path: Path) -> None:
+        """Read what ``save`` wrote.  Totals and scale come from the checkpoint's state.  StoreError for the file of another
+        table."""
 
     @property
     @abc.abstractmethod

@@ -122,12 +122,6 @@ class TrainConfig(SchedulerOptions, MemoryOptions):
     options: Mapping[str, Any] | None = option(
         None, "the engine's own (alpha and beta per topic and per word, ...): see `topics engines --json`", cli=False
     )
-    carry: str | Path | None = option(
-        None,
-        "folder of a finished run on the head of this corpus: its tables and block memory are taken over and only the "
-        "blocks behind are started, from `warm` (training/starts/carry.py)",
-        cli=False,
-    )
     warm_share: float = option(
         1.0, "of a warm start that is the model's topics; the rest is the mean of the corpus", cli=False
     )

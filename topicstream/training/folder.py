@@ -7,10 +7,9 @@ from pathlib import Path
 
 from topicstream.files import owned
 from topicstream.files.ownership import refuse_strangers
-from topicstream.training.starts.carry import CARRIED
 from topicstream.training.state import outcome, record
 
-RUN_FILES, RUN_FOLDERS = (record.NAME, "history.jsonl", outcome.NAME, CARRIED), ("checkpoints", "work")
+RUN_FILES, RUN_FOLDERS = (record.NAME, "history.jsonl", outcome.NAME, "carried.json"), ("checkpoints", "work")
 
 
 def free_disk(folder: Path, force: bool) -> int:

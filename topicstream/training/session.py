@@ -21,7 +21,6 @@ from topicstream.training.invariants import check_pass
 from topicstream.training.passes import START, Pass, PassRunner
 from topicstream.training.plan import Plan
 from topicstream.training.setup import TrainingRun
-from topicstream.training.starts.carry import carry_over, first_new_block, forget_carried
 from topicstream.training.starts.start import Ground
 from topicstream.training.state.checkpoint import Facts, State, checkpoints, place_name, read_checkpoint
 from topicstream.training.state.history import History
@@ -70,11 +69,6 @@ class Session:
         self.saver.adopt()
         self.memories.tidy(self.saver.needed)
         if not loaded:
-            forget_carried(self.run.folder)
-            if self.run.carry is not None:
-                state = carry_over(self.run.carry, self.run.folder, self.engine, self.run.corpus, self.run.grid, self.tables)
-                self.params = state.params
-                self.memories.new = self.memories.opened(state, "new")
             return None
         self._rewind(self.passes, self.needs_start)
         best = self._checkpoints / place_name(self.course.best)
@@ -125,8 +119,7 @@ class Session:
 
     def _order(self, number: int) -> np.ndarray:
         phase = phase_of(self.engine.phases, max(number, 1))[0]
-        order = self.run.grid.order(phase.order, self.run.record.seed, number)
-        return order[order >= first_new_block(self.run.folder)] if number == 0 else order
+        return self.run.grid.order(phase.order, self.run.record.seed, number)
 
     # -- passes ------------------------------------------------------------------------------------------------------
     def begin(self) -> None:

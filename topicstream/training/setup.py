@@ -15,7 +15,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import sampled
 from topicstream.engines import engines, find
 from topicstream.engines.base import About, BlockShape, Engine, Layout, Shape, passes_needed
-from topicstream.errors import InputError, TopicsError, UsageError
+from topicstream.errors import InputError, UsageError
 from topicstream.files.ownership import check_place, kind_of
 from topicstream.files.remote import address_read
 from topicstream.model.manifest import Origin
@@ -25,7 +25,6 @@ from topicstream.progress import Progress, Shown, listener
 from topicstream.training.config import TrainConfig
 from topicstream.training.executor import MakeExecutor, RunRecipe
 from topicstream.training.plan import Work, state_bytes_of_pass
-from topicstream.training.starts.carry import check_carried
 from topicstream.training.starts.choosing import default_start, start_named
 from topicstream.training.starts.seeded import with_seeds
 from topicstream.training.starts.start import Start
@@ -49,8 +48,6 @@ class TrainingRun:
         The blocks of a pass, and the largest of everything over them.
     n_w
         float64[W], training tokens (or weights) of each word.
-    carry
-        Folder of a finished run on the head of this corpus, to be taken over.
     """
 
     folder: Path
@@ -64,7 +61,6 @@ class TrainingRun:
     stopping: Stopping
     executor: MakeExecutor
     progress: Progress
-    carry: Path | None = None
 
     @property
     def recipe(self) -> RunRecipe:
@@ -91,9 +87,6 @@ def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> Training
     name = start_of(config, engine)
     start = start_named(name, engine, config.warm, config.warm_share)
     start.check(engine)
-    carry = None if config.carry is None else Path(config.carry)
-    if carry is not None and (why := check_carried(carry, corpus, engine)) is not None:
-        raise TopicsError(f"{carry}: cannot be continued: {why}")
     own = engine.layout
     layout = Layout(config.block_cells or own.block_cells, own.block_docs, config.round_blocks or own.round_blocks)
     warm = None if config.warm is None else str(Path(config.warm).resolve())
@@ -112,7 +105,7 @@ def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> Training
     grid = corpus.grid(layout.block_cells, layout.block_docs, axes=engine.about.axes)
     block = block_of(engine, grid, n_w)
     executor = executor_of(config.executor)
-    return TrainingRun(folder, record, engine, corpus, grid, block, n_w, start, stopping, executor, progress, carry)
+    return TrainingRun(folder, record, engine, corpus, grid, block, n_w, start, stopping, executor, progress)
 
 
 def block_of(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -68,10 +67,10 @@ class RunTables:
         arrays = {f"totals.{name}": table.totals.copy() for name, table in self.current.items()}
         return arrays | {f"next.{name}": table.totals.copy() for name, table in self.successors.items()}
 
-    def load(self, place: Path, state: State, rows: Mapping[str, int] | None = None) -> None:
-        """Be as the checkpoint at ``place`` says; rows: of tables that have grown since, the rows that it has."""
+    def load(self, place: Path, state: State) -> None:
+        """Be as the checkpoint at ``place`` says."""
         for name, table in self.current.items():
-            table.load(place / f"{name}.rows", None if rows is None else rows[name])
+            table.load(place / f"{name}.rows")
             table.totals[:] = state.arrays[f"totals.{name}"]
             table.scale = state.facts.scales.get(name, 1.0)
         for name, table in self.successors.items():

@@ -36,8 +36,7 @@ def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> Comp
     """Merge small neighbouring storage blocks and purge documents that were withdrawn or replaced.
 
     Documents, vocabulary and held-out split stay as they are.  Readers that hold the store open go on with what they opened.
-    Models keep their topics, but their block state does not fit the new blocks: the next update starts every block from the
-    model.
+    Models keep their topics, but an unfinished training cannot be resumed.
 
     Parameters
     ----------
