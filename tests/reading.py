@@ -34,7 +34,6 @@ class Read:
         self.dtypes: set[str] = set()
         self.tasks = 0
         for task in pieces(paths, ReadOptions(**options)):
-            assert task.number == self.tasks
             self.tasks += 1
             batch, gone = task.run()
             self.rejects += task.rejects.records

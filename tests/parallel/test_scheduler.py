@@ -1,8 +1,9 @@
-"""``infer``, ``eval``, ``compare`` and ``sweep`` on a Dask cluster: the same bytes as on one machine; what does not suit is refused in a line."""
+"""Verbs on a Dask cluster (``ingest``, ``infer``, ``eval``, ``compare``, ``sweep``): the bytes of one machine, or a line that says why not."""
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import random
@@ -10,12 +11,15 @@ import subprocess
 import sys
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from tests.listening import Listening
 from topicstream.cli.main import run
 from topicstream.errors import DoesNotFit, UsageError, WorkersLost
 from topicstream.evaluation import memory, visiting
+from topicstream.ingestion.pipeline import ingest
 from topicstream.memory import MemoryLimit
 from topicstream.parallel import scheduler
 from topicstream.parallel.scheduler import Cluster, Machine
@@ -119,6 +123,72 @@ def untimed(result):
     for record in timed:
         record.pop("seconds", None), record.pop("documents_per_second", None)
     return result
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A relative folder of files of JSON lines, one of which is compressed."""
+    monkeypatch.chdir(tmp_path)
+    draw = random.Random(2)
+    Path("in").mkdir()
+    for n in range(9):
+        texts = [" ".join(draw.choices(WORDS[n % 3 :], k=9)) for _ in range(300)]
+        lines = "".join(json.dumps({"id": f"{n}-{i}", "text": text, "day": str(n)}) + "\n" for i, text in enumerate(texts))
+        with gzip.open("in/4.jsonl.gz", "wt") if n == 4 else open(f"in/{n}.jsonl", "w") as file:
+            file.write(lines)
+    return Path("in")
+
+
+def contents(store):
+    """Every file of a store, but for where its input lay."""
+    return {p.relative_to(store): p.read_bytes() for p in store.rglob("*") if p.is_file() and p.name != ".inputs.json"}
+
+
+class StopAfter(Listening):
+    """Ends an ingest once so many bytes are read, as a kill would."""
+
+    def __init__(self, read):
+        super().__init__()
+        self.read = read
+
+    def step(self, what, done=0, total=None, unit="", documents=0):
+        if what == "reading" and done > self.read:
+            raise KeyboardInterrupt
+
+
+def test_ingest_makes_the_same_store(files, cluster, capsys):
+    command = ["ingest", "in", "--meta", "day", "--heldout", "5%"]
+    assert run([*command, "--out", "one.zarr"]) == 0
+    assert run([*command, "--out", "two.zarr", "--scheduler", cluster]) == 0
+    one, two = (text.split("MB/s")[0].rsplit(";", 1)[0] for text in capsys.readouterr().out.split("two.zarr"))
+    assert one.replace("one.zarr", "") == two
+    assert contents(Path("one.zarr")) == contents(Path("two.zarr"))
+    assert not [p for p in Path().iterdir() if ".wip" in p.name]
+
+
+@pytest.mark.parametrize("there", [(True, False), (False, True), (True, True)], ids=["out", "back", "stays"])
+def test_an_ingest_moves_between_one_machine_and_a_cluster(files, cluster, there):
+    given = {"min_df": 1, "heldout": 0, "progress": False, "piece_bytes": 1 << 13}
+    ingest(files, "whole.zarr", **given)
+    first, then = ({"scheduler": cluster} if is_there else {} for is_there in there)
+    size = sum(p.stat().st_size for p in files.iterdir())
+    with pytest.raises(KeyboardInterrupt):
+        ingest(files, "c.zarr", **{**given, "progress": StopAfter(size // 2)}, **first, checkpoint_bytes=1)
+    told = Listening()
+    ingest(files, "c.zarr", **{**given, "progress": told}, **then)
+    assert any("resuming after" in line for line in told.said)
+    assert contents(Path("c.zarr")) == contents(Path("whole.zarr"))
+
+
+def test_what_workers_cannot_read_is_refused(files, cluster, capsys):
+    assert run(["ingest", "-", "--out", "c.zarr", "--scheduler", cluster]) == 2
+    assert "workers read files and folders" in capsys.readouterr().err
+    (files / "7.jsonl").write_text("{broken\n")
+    messages = []
+    for extra in ([], ["--scheduler", cluster]):
+        assert run(["ingest", "in", "--out", "c.zarr", "--force", *extra]) == 3
+        messages.append(capsys.readouterr().err)
+    assert messages[0] == messages[1] and "in/7.jsonl:1" in messages[0]
 
 
 def when(seconds):

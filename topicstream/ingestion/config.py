@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.memory import MemoryOptions
-from topicstream.options import option, share_or_number
+from topicstream.options import SchedulerOptions, option, share_or_number
 from topicstream.progress import Told
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Place = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
-class IngestConfig(ReadOptions, MemoryOptions):
+class IngestConfig(ReadOptions, SchedulerOptions, MemoryOptions):
     """All settings of an ingest; None means the default, which may depend on the input."""
 
     documents: Any = option(

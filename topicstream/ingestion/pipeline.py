@@ -24,12 +24,14 @@ from topicstream.ingestion.read_options import CUT, REMEMBERED
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.ingestion.spooling.journal import Journal, clear, read_state
 from topicstream.ingestion.spooling.reading import Reading
+from topicstream.ingestion.spooling.spread import Spread
 from topicstream.ingestion.spooling.tasks import pieces
 from topicstream.ingestion.stop import Stop
 from topicstream.ingestion.storing.finishing import Finishing
 from topicstream.kernels.jit import notify_compiling
 from topicstream.machine import peak_bytes, return_freed_memory
 from topicstream.options import configured
+from topicstream.parallel.scheduler import workers_of
 from topicstream.progress import Progress, listener
 from topicstream.records import Json
 from topicstream.tokens.phrases import learn_phrases
@@ -230,15 +232,16 @@ class _Ingest:
         }
 
     def _run(self, journal: Journal) -> dict[str, Json]:
-        state, given = journal.state, self.options.given
-        state.piece_bytes = state.piece_bytes or min(self.plan.piece_bytes, given.piece_bytes)
-        given = dataclasses.replace(
-            given, piece_bytes=state.piece_bytes, room=self.plan.room, scratch=journal.folder
-        )
+        state, given = journal.state, dataclasses.replace(self.options.given, scratch=journal.folder)
         if journal.resumed and state.pieces:
             self.progress.say(f"{self.wip}: resuming after {state.pieces} pieces")
         if not state.done:
-            tokenizer = Tokenizer(self.options.recipe)
-            Reading(journal, given, self.progress, self.stop).run(self.names, tokenizer, self.plan.workers)
+            names = self.names if isinstance(self.names, list) else []
+            with workers_of(given.scheduler, self.plan.limit, [*names, self.wip]) as (cluster, limit):
+                plan = self.plan if cluster is None else plan_ingest(limit.bytes, given.workers or cluster.least_threads)
+                state.piece_bytes = state.piece_bytes or min(plan.piece_bytes, self.plan.piece_bytes, given.piece_bytes)
+                read = dataclasses.replace(given, piece_bytes=state.piece_bytes, room=plan.room)
+                workers = plan.workers if cluster is None else Spread(cluster, plan.workers)
+                Reading(journal, read, self.progress, self.stop).run(self.names, Tokenizer(self.options.recipe), workers)
         options = dataclasses.replace(self.options, given=given)
         return Finishing(self.out, self.base, self.plan, self.progress, journal, options).run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from topicstream.errors import InputError, one_line
 
@@ -20,6 +21,9 @@ class BadFile(InputError):
     def __init__(self, file: str, line: int, reason: str) -> None:
         super().__init__(f"{file}:{line}: {reason}" if line else f"{file}: {reason}")
         self.reject = Reject(file, line, reason, b"")
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.reject.file, self.reject.line, self.reject.reason)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ and the metadata as an Arrow stream.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import google_crc32c
 import numpy as np
@@ -32,6 +34,7 @@ from topicstream.ingestion.parsing.rejects import Rejects
 from topicstream.ingestion.read_options import Room
 from topicstream.ingestion.spooling.journal import encode_frame
 from topicstream.ingestion.spooling.tasks import Task
+from topicstream.parallel.order import pooled
 from topicstream.tokens.tokenizer import Tokenizer
 
 
@@ -53,6 +56,8 @@ class Prepared:
         Metadata columns and their kinds.
     crc
         Of the batch, to know on a resume that the input is the same.
+    frames
+        What is spooled, in the order of ``journal.SPOOLS``.
     """
 
     task: Task
@@ -64,9 +69,7 @@ class Prepared:
     columns: dict[str, str]
     rejects: Rejects
     crc: int
-    cells_frame: bytes
-    types_frame: bytes
-    docs_frame: bytes
+    frames: tuple[bytes, ...]
 
 
 def batch_crc(batch: pa.RecordBatch) -> int:
@@ -111,6 +114,16 @@ def long_enough(batch: pa.RecordBatch, cells: DocumentCells, least: int) -> tupl
     kept = np.bincount(owner, cells.counts, len(lengths)) >= least
     left, indptr = kept[owner], np.concatenate(([0], np.cumsum(lengths[kept])))
     return batch.filter(pa.array(kept)), DocumentCells(indptr, cells.words[left], cells.counts[left])
+
+
+def prepared_pieces(tasks: Iterable[Task], tokenizer: Tokenizer, threads: int, piece_bytes: int) -> Generator[Prepared, None, None]:
+    """``prepare_piece`` of each task in a pool, in order; a piece of more than twice the bytes is counted alone."""
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="prepare")
+    prepare = partial(prepare_piece, tokenizer=tokenizer)
+    try:
+        yield from pooled(pool, prepare, tasks, threads + 1, alone=lambda task: task.batch.nbytes > 2 * piece_bytes)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # a pattern may match without end
 
 
 def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
@@ -163,7 +176,5 @@ def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
         columns={n: "list" if n in LISTS else "string" for n in table.column_names},
         rejects=rejects,
         crc=crc,
-        cells_frame=encode_frame(arrays),
-        types_frame=encode_frame({"types": types}),
-        docs_frame=encode_frame(document_arrays),
+        frames=(encode_frame(arrays), encode_frame({"types": types}), encode_frame(document_arrays)),
     )

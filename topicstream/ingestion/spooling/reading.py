@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from functools import reduce
 from itertools import islice
 
 import google_crc32c
@@ -15,10 +15,10 @@ from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.opening.inputs import Places
 from topicstream.ingestion.opening.memory import InMemory
 from topicstream.ingestion.spooling.journal import Journal
-from topicstream.ingestion.spooling.prepare import Prepared, batch_crc, prepare_piece
+from topicstream.ingestion.spooling.prepare import Prepared, batch_crc, prepared_pieces
+from topicstream.ingestion.spooling.spread import Piece, Spread
 from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.ingestion.stop import Stop
-from topicstream.parallel.order import pooled
 from topicstream.payload import payload_of
 from topicstream.progress import Progress
 from topicstream.tokens.tokenizer import Tokenizer
@@ -42,19 +42,20 @@ class Reading:
         self._last_bytes = journal.state.consumed
         self._last_name = journal.state.sources[-1] if journal.state.sources else None
 
-    def run(self, paths: Places | InMemory, tokenizer: Tokenizer, workers: int) -> None:
-        """Read to the end, committing on the way; afterwards ``state.done``."""
-        state, most = self.journal.state, 2 * self.options.piece_bytes
-        began, before = time.monotonic(), state.seconds
-        pool, prepare = ThreadPoolExecutor(workers, thread_name_prefix="prepare"), partial(prepare_piece, tokenizer=tokenizer)
-        self.stop.deferring = True
+    def run(self, paths: Places | InMemory, tokenizer: Tokenizer, workers: int | Spread) -> None:
+        """Read to the end, committing on the way; afterwards ``state.done``.  workers: threads, or those of a cluster."""
+        began, before = time.monotonic(), self.journal.state.seconds
+        if isinstance(workers, int):
+            made = prepared_pieces(self._uncommitted(paths), tokenizer, workers, self.options.piece_bytes)
+        else:
+            made = self._uncommitted_of(workers.pieces(paths, self.options, tokenizer.recipe, self.journal.state.sources[:-1]))
+        self.stop.deferring = isinstance(workers, int)  # a part of a cluster may take long
         try:
-            tasks = self._uncommitted(paths, state.pieces, state.crc)
-            for done in pooled(pool, prepare, tasks, workers + 1, alone=lambda task: task.batch.nbytes > most):
-                self._take(done)
-                self._commit_now_and_then(before + time.monotonic() - began)
+            with closing(made):
+                for done in made:
+                    self._take(done)
+                    self._commit_now_and_then(before + time.monotonic() - began)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # a pattern may match without end
             self.stop.deferring = False
         if self._error is not None:
             raise self._error
@@ -62,18 +63,26 @@ class Reading:
         soon = not self.journal.durable and time.monotonic() - began < AN_INSTANT
         self._commit(before + time.monotonic() - began, done=True, durable=not soon)
 
-    def _uncommitted(self, paths: Places | InMemory, committed: int, crc: int) -> Iterator[Task]:
+    def _uncommitted_of(self, pieces: Generator[Piece, None, None]) -> Generator[Prepared, None, None]:
+        """What the pieces gave behind those that an earlier run committed; InputError where these are others now."""
+        with closing(pieces):
+            self._check_committed(piece.crc for piece in islice(pieces, self.journal.state.pieces))
+            for piece in pieces:
+                assert piece.made is not None
+                yield piece.made
+
+    def _check_committed(self, crcs: Iterable[int]) -> None:
+        if reduce(chain, crcs, 0) != self.journal.state.crc:
+            changed = "the input has changed since this ingest was stopped; --force starts over"
+            raise InputError(f"{self.journal.folder}: {changed}")
+
+    def _uncommitted(self, paths: Places | InMemory) -> Iterator[Task]:
         """The tasks behind those that an earlier run committed; InputError where these are others now.
 
         An error of the input is kept, to be raised when the tasks before it are done.
         """
-        before = 0
         tasks = pieces(paths, self.options)
-        for task in islice(tasks, committed):
-            before = chain(before, batch_crc(task.batch))
-        if before != crc:
-            changed = "the input has changed since this ingest was stopped; --force starts over"
-            raise InputError(f"{self.journal.folder}: {changed}")
+        self._check_committed(batch_crc(task.batch) for task in islice(tasks, self.journal.state.pieces))
         try:
             yield from tasks
         except Exception as e:
@@ -82,9 +91,8 @@ class Reading:
     def _take(self, done: Prepared) -> None:
         state, journal, task = self.journal.state, self.journal, done.task
         state.text = state.text or done.text
-        journal.types.append(done.types_frame)
-        journal.cells.append(done.cells_frame)
-        journal.docs.append(done.docs_frame)
+        for spool, frame in zip((journal.cells, journal.types, journal.docs), done.frames, strict=True):
+            spool.append(frame)
         journal.notes.update(done.rejects.notes)
         journal.totals.update(done.totals)
         self._of_one_kind(task, done)
@@ -96,7 +104,7 @@ class Reading:
         if task.key != self._last_name:
             state.sources.append(task.key)
             self._last_name = task.key
-        state.pieces = task.number + 1
+        state.pieces += 1
         state.crc = chain(state.crc, done.crc)
         state.consumed = task.consumed
         self.progress.step("reading", task.consumed, task.total, "B", journal.totals["documents"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow as pa
 from topicstream.ingestion.opening.inputs import Places, survey_inputs
 from topicstream.ingestion.opening.memory import InMemory
 from topicstream.ingestion.opening.names import partitions
-from topicstream.ingestion.opening.source import Input
+from topicstream.ingestion.opening.source import Input, Source
 from topicstream.ingestion.parsing.columns import LISTS
 from topicstream.ingestion.parsing.documents import LIST, TEXT, batch_of, empty_batch, metadata_of
 from topicstream.ingestion.parsing.reader import Reader
@@ -28,8 +28,6 @@ class Task:
 
     Attributes
     ----------
-    number
-        Position in the sequence of all batches, from 0.
     reader
         Who made it.
     name, key
@@ -48,7 +46,6 @@ class Task:
         Columns whose value stands in the path (``date=2020-01/``), which the reader is not asked for.
     """
 
-    number: int
     reader: Reader
     name: str
     key: str
@@ -100,22 +97,27 @@ def pieces(paths: Places | InMemory, options: ReadOptions, *, eager: bool = Fals
         At once for inputs that do not exist or whose format cannot be told, at the place of the first bad record where it is
         not left out.
     """
-    inputs = paths if isinstance(paths, InMemory) else survey_inputs(paths, options, eager=eager)
-    total = None if isinstance(inputs, InMemory) else inputs.total
-    number = before = 0
-    for reader, source in inputs.sources() if not isinstance(inputs, InMemory) else inputs.sources(options):
+    if isinstance(paths, InMemory):
+        yield from pieces_of(paths.sources(options), options)
+    else:
+        inputs = survey_inputs(paths, options, eager=eager)
+        yield from pieces_of(inputs.sources(), options, inputs.total)
+
+
+def pieces_of(
+    sources: Iterable[tuple[Reader, Input]], options: ReadOptions, total: int | None = None, before: int = 0
+) -> Iterator[Task]:
+    """All the work of some sources; before: bytes of the sources before these, total: of all."""
+    for reader, source in sources:
         in_path = partitions(source.name) if source.path is not None and options.meta else {}
         own = {column: in_path[name] for column, name in options.meta.items() if name in in_path}
         asked = replace(options, meta={c: n for c, n in options.meta.items() if c not in own}) if own else options
         with source:
             for batch in _batches(reader, source, asked):
-                if isinstance(inputs, InMemory):
+                if not isinstance(source, Source):
                     source.progress = (source.progress or 0) + batch.nbytes
                 used, rejects = before + source.consumed(), source.taken()
-                yield Task(
-                    number, reader, source.name, source.key, batch, rejects, options, used, total, source.words, own
-                )
-                number += 1
+                yield Task(reader, source.name, source.key, batch, rejects, options, used, total, source.words, own)
             before += source.size or source.consumed()
 
 

@@ -1,0 +1,119 @@
+"""Files read by the workers of a Dask cluster: each counts some of them into a part file, which is appended to the spools in order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate, chain, groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from topicstream.errors import UsageError
+from topicstream.files import owned
+from topicstream.files.remote import address_of
+from topicstream.ingestion.config import IngestConfig
+from topicstream.ingestion.opening.inputs import Places, TreeSource, survey_inputs
+from topicstream.ingestion.opening.memory import InMemory
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.parsing.reader import Reader
+from topicstream.ingestion.spooling.prepare import Prepared, batch_crc, prepared_pieces
+from topicstream.ingestion.spooling.tasks import pieces_of
+from topicstream.parallel.scheduler import Cluster
+from topicstream.tokens.recipe import Recipe
+from topicstream.tokens.tokenizer import Tokenizer
+
+PART_BYTES = 256 << 20
+"""Of input files of a task, about, at most: some seconds of work."""
+
+
+class SourceSpan(NamedTuple):
+    """Consecutive inputs that a task reads: readers and sources, and the bytes of all before."""
+
+    sources: list[tuple[Reader, Source]]
+    before: int
+
+
+class Piece(NamedTuple):
+    """A batch that was read: its checksum and, unless it was spooled before, what it gave and the lengths of its frames."""
+
+    crc: int
+    made: Prepared | None = None
+    lengths: tuple[int, ...] = ()
+
+
+class Spread:
+    """The reading of an ingest by the workers of a cluster, of which each takes so many threads."""
+
+    def __init__(self, cluster: Cluster, threads: int) -> None:
+        self.cluster, self.threads = cluster, threads
+
+    def pieces(
+        self, paths: Places | InMemory, options: IngestConfig, recipe: Recipe, spooled: list[str]
+    ) -> Generator[Piece, None, None]:
+        """All pieces in input order; ``spooled``: keys of the sources that are in the spools already.
+
+        Raises
+        ------
+        UsageError
+            For documents that only this process has.
+        """
+        named = [paths] if isinstance(paths, str | os.PathLike) else [] if isinstance(paths, InMemory) else list(paths)
+        if isinstance(paths, InMemory) or "-" in named:
+            raise UsageError("--scheduler: workers read files and folders; save the documents to a file first")
+        words = options.words if options.words is None else os.path.abspath(options.words)
+        options = replace(options, documents=(), words=words, scheduler=None, progress=None, stop=None)
+        inputs = survey_inputs(named, options)
+        assert options.scratch is not None
+        with owned.scratch(options.scratch, "parts") as folder:
+            there = replace(options, scratch=folder.absolute())
+            read = partial(
+                _read, options=there, recipe=recipe, total=inputs.total, threads=self.threads, spooled=frozenset(spooled)
+            )
+            shares = self._shares([(reader, _absolute(source)) for reader, source in inputs.sources()])
+            for part, found in self.cluster.map(read, shares):
+                with open(part, "rb") as file:
+                    for piece in found:
+                        frames = tuple(map(file.read, piece.lengths))
+                        yield piece if piece.made is None else piece._replace(made=replace(piece.made, frames=frames))
+                part.unlink()
+
+    def _shares(self, sources: list[tuple[Reader, Source]]) -> Iterator[SourceSpan]:
+        """Cut the inputs into shares of about equal size, at least four a worker where there are enough."""
+        *starts, total = accumulate((source.size or 0 for _, source in sources), initial=0)
+        size = max(1, min(PART_BYTES, total // (4 * len(self.cluster.machines))))
+        for _, group in groupby(range(len(sources)), lambda i: starts[i] // size):
+            numbers = list(group)
+            yield SourceSpan([sources[i] for i in numbers], starts[numbers[0]])
+
+
+def _absolute(source: Any) -> Source:
+    """A source that other machines find."""
+    if address_of(source.path) is None:
+        source.path = source.path.absolute()
+        if isinstance(source, TreeSource):
+            source.tree.root = source.path
+    found: Source = source
+    return found
+
+
+def _read(
+    share: SourceSpan, options: IngestConfig, recipe: Recipe, total: int | None, threads: int, spooled: frozenset[str]
+) -> tuple[Path, list[Piece]]:
+    """Read and count some inputs into a part file in the scratch folder, on a worker."""
+    assert options.scratch is not None
+    part, found = options.scratch / uuid4().hex, list[Piece]()
+    tasks, tokenizer = pieces_of(share.sources, options, total, share.before), Tokenizer(recipe)
+    with open(part, "wb") as file:
+        for task in tasks:
+            if task.key not in spooled:
+                tasks = chain([task], tasks)
+                break
+            found.append(Piece(batch_crc(task.batch)))
+        for made in prepared_pieces(tasks, tokenizer, threads, options.piece_bytes):
+            file.writelines(made.frames)
+            kept = replace(made, task=replace(made.task, words=None), frames=())
+            found.append(Piece(made.crc, kept, tuple(map(len, made.frames))))
+    return part, found
