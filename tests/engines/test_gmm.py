@@ -21,6 +21,8 @@ from tests.reference import gaussians as twin
 from tests.reference.mixture import top
 from topicstream.cli.main import run as command
 from topicstream.corpus.reader import Corpus
+from topicstream.engines import find
+from topicstream.engines.base import Shape
 from topicstream.engines.mixtures import gaussians
 from topicstream.engines.mixtures.gmm import KAPPA, nearest_means
 from topicstream.engines.mixtures.split_merge import split_and_merge
@@ -32,7 +34,9 @@ from topicstream.ingestion.pipeline import ingest
 from topicstream.kernels.gaussian_density import NOTHING, best_density, densities, log_density
 from topicstream.model.gaussians import GaussianModel
 from topicstream.progress import Shown as Progress
+from topicstream.training.invariants import worth_a_warning
 from topicstream.training.loop import train
+from topicstream.training.setup import make_options
 
 QUIET = Progress(-1)
 
@@ -481,3 +485,11 @@ def test_a_planted_mixture_is_found_whole(tmp_path):
     topicstream.train(tmp_path / "c.zarr", tmp_path / "m", algo="gmm", topics=15, options={"covariance": "diag"}, progress=False)
     answers = topicstream.infer(tmp_path / "m", path, top=1)
     assert adjusted_rand_score(of, answers["topics"].combine_chunks().flatten().to_numpy()) > 0.99
+
+
+def test_empty_and_tiny_components_are_told():
+    engine = find("gmm")(Shape(1000, 8, 8000, 1000.0, 4), make_options(find("gmm"), {}))
+    said = worth_a_warning(engine, {}, {"sizes": np.array([900.0, 92.0, 8.0, 0.0])})
+    assert len(said) == 2 and said[0].startswith("1 of 4 components are empty")
+    assert said[1].startswith("1 of 4 components hold fewer than 9 points")
+    assert worth_a_warning(engine, {}, {"sizes": np.array([900.0, 40.0, 30.0, 30.0])}) == []

@@ -200,6 +200,14 @@ def test_history_of_nothing_and_of_one_pass():
     assert history_lines([{"running_perplexity": 5.0}]) == ["  running perplexity   5.0"]
 
 
+def test_history_of_an_engine_with_another_objective():
+    passes = [{"pass": n, "running_perplexity": None, "objective": {"nats a point": -14.0 + n / 2}} for n in (1, 2)]
+    passes[1]["heldout"] = {"nats a point": -13.25}
+    lines = history_lines(passes)
+    assert lines[0].split()[:3] == ["nats", "a", "point"] and lines[0].endswith("-13.5000 -> -13.0000")
+    assert lines[1].split() == ["held-out", "nats", "a", "point", "-13.2500"]
+
+
 def test_sparkline():
     assert sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
     assert sparkline([3, 3]) == "▁▁" and sparkline([]) == "" and sparkline([1, float("nan"), 2]) == "▁ █"

@@ -111,17 +111,25 @@ def history_lines(history: list[dict[str, Any]]) -> list[str]:
     """Curves over the passes with first and last values."""
     out = []
     history = [r for r in history if r.get("pass") != 0]  # the start
-    for name, (title, digits) in CURVES.items():
+    history = [{**r, **_objectives(r)} for r in history]  # of engines whose objective is no perplexity
+    curves = {name: (name, 4) for record in history for name in _objectives(record)} | CURVES
+    width = max(20, *map(len, curves))
+    for name, (title, digits) in curves.items():
         values = [float(r[name]) for r in history if isinstance(r.get(name), (int, float)) and math.isfinite(r[name])]
         if values:
             curve = f"{sparkline(values)}  " if len(values) > 1 else ""
             ends = " -> ".join(f"{v:,.{digits}f}" for v in dict.fromkeys((values[0], values[-1])))
-            out.append(f"  {title:20} {curve}{ends}")
+            out.append(f"  {title:{width}} {curve}{ends}")
     seconds = sum(float(r.get("seconds") or 0) for r in history)
     peak = max((float(r.get("rss_peak_bytes") or 0) for r in history), default=0.0)
     passes = f"{len(history)} {'pass' if len(history) == 1 else 'passes'}"
     about = {"passes": passes, "seconds": seconds, "peak": peak / 2**20}
     return out + render("[  {passes} in {seconds:,.1f} s[, peak memory {peak:,.0f} MB]]", about)
+
+
+def _objectives(record: Mapping[str, Any]) -> dict[str, float]:
+    """A pass's own objectives by their titles."""
+    return {**(record.get("objective") or {}), **{f"held-out {k}": v for k, v in (record.get("heldout") or {}).items()}}
 
 
 def _listed(values: Mapping[str, Any] | None) -> str:

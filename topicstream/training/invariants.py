@@ -66,8 +66,15 @@ def worth_a_warning(engine: Engine, tables: Mapping[str, Table], params: Mapping
         return []
     if "phi" in tables:
         return duplicate_topics(tables["phi"], engine.shape.topics)
-    empty = int((params["sizes"] < 0.5).sum())
-    return [f"{empty} of {len(params['sizes'])} components are empty: fewer (-K) would do"] if empty else []
+    sizes, needed = params["sizes"], engine.shape.words + 1
+    empty, tiny = int((sizes < 0.5).sum()), int(((sizes >= 0.5) & (sizes < needed)).sum())
+    warnings = [f"{empty} of {len(sizes)} components are empty: fewer (-K) would do"] if empty else []
+    if tiny:
+        warnings.append(
+            f"{tiny} of {len(sizes)} components hold fewer than {needed} points, one more than dimensions: the prior decides "
+            "their shapes; fewer (-K) would do"
+        )
+    return warnings
 
 
 def duplicate_topics(table: Any, topics: int, budget: int = 8 << 20) -> list[str]:
