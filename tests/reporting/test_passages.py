@@ -11,6 +11,7 @@ import pytest
 
 import topicstream
 from topicstream.cli.main import run
+from topicstream.errors import InputError
 
 SUBJECTS = {"travel": ["airports", "luggage", "flights", "delayed", "passengers"], "music": ["violin", "orchestra", "concerts", "melody", "pianist"]}
 FILLER = "Nothing of note was ever said there. " * 60
@@ -74,6 +75,16 @@ def test_what_cannot_be_shown_is_said(folder, monkeypatch, capsys, tmp_path):
     assert run(["show", "--docs", "1", "--text"]) == 3
     assert "raw files" in capsys.readouterr().err
     (tmp_path / "docs.jsonl").rename(folder / "docs.jsonl")
+
+
+def test_documents_from_memory_have_no_passages(tmp_path):
+    documents = [" ".join(SUBJECTS["travel" if i % 2 else "music"]) for i in range(60)]
+    topicstream.ingest(documents, tmp_path / "c.zarr", min_df=1, max_df=1.0, progress=False)
+    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", topics=2, passes=5, progress=False)
+    model = topicstream.TopicModel.open(tmp_path / "m")
+    assert len(model.typical_documents(0, 3, corpus=tmp_path / "c.zarr")) >= 1
+    with pytest.raises(InputError, match="came from memory"):
+        model.typical_documents(0, 3, corpus=tmp_path / "c.zarr", text=True)
 
 
 def test_tables_for_papers(folder, monkeypatch, capsys, tmp_path):

@@ -77,6 +77,8 @@ def snippets(
     if not places:
         if not asked and any(map(raw_files(corpus.path), wanted)):
             return {}, "the raw files are not as they were when the corpus was made; --text reads them"
+        if all(file.startswith("documents#") for file in wanted):
+            return {}, "the documents came from memory, not from files; look them up by their ids"
         return {}, "the raw files are not where they were when the corpus was made"
     size = sum(Path(place).stat().st_size for place in places.values())
     if not asked and size > LARGEST:
