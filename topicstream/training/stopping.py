@@ -102,7 +102,7 @@ class Signals:
     def heed(self) -> None:
         """Interrupted where a signal came in work that no checkpoint can hold."""
         if self.asked:
-            raise Interrupted("stopped by a signal; the same command goes on from the last checkpoint, or starts again where there is none", self.asked)
+            raise Interrupted("stopped by a signal; the same command resumes from the last checkpoint, or starts again where there is none", self.asked)
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[Signals]:
