@@ -121,6 +121,22 @@ def test_whole_documents_are_held_out(tmp_path):
     assert 0.08 < sum(p == {"heldout"} for p in parts.values()) / len(parts) < 0.15
 
 
+@pytest.mark.parametrize("books", [1, 3])
+def test_parts_of_few_documents_are_held_out_one_by_one(tmp_path, books):
+    """Whole documents held out together would be all of one book, or a third of three."""
+    (folder := tmp_path / "books").mkdir()
+    for i in range(books):
+        text = "\n\n".join(f"the whale of chapter {n} swims through book {i}" for n in range(200))
+        (folder / f"{i}.txt").write_text(text)
+    summary = ingest(folder, tmp_path / "c.zarr", split="paragraph", format="files", **WHOLE)
+    assert summary["documents"] == 200 * books and 1 <= summary["documents_heldout"] <= 20 * books
+    assert "by part: few documents" in summary["heldout_asked"]
+    before = Corpus.open(tmp_path / "c.zarr").manifest.heldout
+    (tmp_path / "more.txt").write_text("\n\n".join(f"a sequel of page {n}" for n in range(50)))
+    more = ingest(tmp_path / "more.txt", tmp_path / "c.zarr", append=True, format="files", progress=False)
+    assert more["documents"] == 200 * books + 50 and Corpus.open(tmp_path / "c.zarr").manifest.heldout == before
+
+
 def test_an_append_is_cut_alike(tmp_path):
     documents = long_documents(60)
     store = tmp_path / "c.zarr"

@@ -31,13 +31,14 @@ ENOUGH_DOCUMENTS = round(HELDOUT_LEAST / HELDOUT_SHARE)
 class Heldout:
     """How documents are set aside.  One of: share (exact threshold), documents (that many), where (field and value: the
     documents that have it), neither (the default).  by: whole groups, the documents of one value of that field, until the
-    share or the number is reached."""
+    share or the number is reached.  parts: the groups are the documents that ``--split`` cuts, by default."""
 
     asked: str
     share: float | None = None
     documents: int | None = None
     where: tuple[str, str] | None = None
     by: str | None = None
+    parts: bool = dataclasses.field(default=False, repr=False)
 
     @property
     def split(self) -> tuple[str, str | None] | None:
@@ -86,6 +87,14 @@ class Heldout:
                 f"--heldout {asked}: give a share (0.1 or 10%), a number of documents (500), FIELD=VALUE or 0"
             ) from None
 
+    def apart(self) -> Heldout:
+        """The same rule for parts one by one, where the documents that they are of are too few to set some aside."""
+        return dataclasses.replace(self, asked=self.asked.replace(f", by {self.by}", ", by part: few documents"), by=None, parts=False)
+
+    def too_many(self, heldout: int, documents: int) -> bool:
+        """Whether whole groups exceed by far what was asked for, of so many documents."""
+        return heldout > max(2 * (self.wanted(documents) or 0), HELDOUT_MOST_SHARE * documents)
+
     def wanted(self, documents: int) -> int | None:
         """How many documents to set aside; None when a share fixes the threshold."""
         if self.share is not None:
@@ -132,6 +141,7 @@ class IngestOptions:
         recipe = _recipe_options(config)
         whole = DOCUMENT if config.split is not None and "=" not in str(config.heldout) else None
         heldout = Heldout.of(config.heldout, config.heldout_by or whole)
+        heldout = dataclasses.replace(heldout, parts=whole is not None and config.heldout_by is None)
         if config.grow_vocab and not config.append:
             raise UsageError("--grow-vocab requires --append; a new store always builds its vocabulary")
         if config.split is not None:

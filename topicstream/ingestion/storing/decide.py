@@ -7,7 +7,7 @@ of one life one is kept, and of the lives the last.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -43,6 +43,7 @@ _LIVES = """
 class Decision:
     """Which documents count and which are held out.
 
+    heldout     the rule
     reason      uint8[old + new documents]: 0 (it counts), DUPLICATE, REPLACED or DELETED
     threshold   documents whose hash lies below it are held out
     first       number of the first new document
@@ -50,6 +51,7 @@ class Decision:
     classes     of each piece uint8[D]: TRAIN, HELDOUT or DROPPED
     """
 
+    heldout: Heldout
     reason: np.ndarray
     threshold: int
     first: int
@@ -115,11 +117,21 @@ def decide(
                 )
             reason[batch["number"].to_numpy()] = np.where(again, code, DELETED)
     threshold = int(base.manifest.heldout.threshold, 16) if base is not None else _threshold(journal, reason, heldout)
+    decision = Decision(heldout, reason, threshold, starts[0], np.array(starts), [])
+    decision = replace(decision, classes=_classes(journal, decision))
+    if base is None and heldout.parts and heldout.too_many(decision.documents(HELDOUT), decision.documents(TRAIN, HELDOUT)):
+        decision = replace(decision, heldout=heldout.apart(), threshold=_threshold(journal, reason, heldout.apart()))
+        decision = replace(decision, classes=_classes(journal, decision))
+    return decision
+
+
+def _classes(journal: Journal, decision: Decision) -> list[np.ndarray]:
+    """TRAIN, HELDOUT or DROPPED by document, uint8[D] of each piece."""
     classes = []
-    for i, (start, stop) in enumerate(pairwise(starts)):
-        classes.append((_split(journal, i, heldout) < np.uint64(threshold)).astype(np.uint8))
-        classes[-1][reason[start:stop] != 0] = DROPPED
-    return Decision(reason, threshold, starts[0], np.array(starts), classes)
+    for i, (start, stop) in enumerate(pairwise(decision.starts.tolist())):
+        classes.append((_split(journal, i, decision.heldout) < np.uint64(decision.threshold)).astype(np.uint8))
+        classes[-1][decision.reason[start:stop] != 0] = DROPPED
+    return classes
 
 
 def _events(high: np.ndarray, low: np.ndarray, time: np.ndarray) -> pa.Table:

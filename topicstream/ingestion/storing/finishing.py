@@ -258,7 +258,7 @@ class Finishing:
             n_words=len(found.vocabulary),
             fingerprint=commit.fingerprint(found.vocabulary.hash, parts, files.get("removed")),
             parts=parts,
-            heldout=old.heldout if old is not None else self.options.heldout.rule(decision.threshold),
+            heldout=old.heldout if old is not None else decision.heldout.rule(decision.threshold),
             tokenizer=recipe.to_json() if recipe is not None else None,
             tokenizer_hash=recipe.hash() if recipe is not None else None,
             vocabulary={**pruning, "hash": found.vocabulary.hash},
@@ -322,7 +322,7 @@ class Finishing:
             "unspaced_share": round(totals["unspaced"] / characters, 6) if characters else None,
             **told(self.journal.notes),
             "pruning": pruning,
-            "heldout_asked": self.old.heldout.asked if self.old is not None else self.options.heldout.asked,
+            "heldout_asked": decision.heldout.asked,
             "tokenizer": shown if self.journal.state.text else None,
             "language": self.language,
         }
