@@ -1,8 +1,6 @@
-"""Storage blocks decoded ahead: by the workers' pool when it has time, by whoever needs one when it has not."""
+"""Storage blocks decoded ahead of the workers, each once."""
 
 from __future__ import annotations
-
-import threading
 
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ import pytest
 from tests.small_store import planted, store
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
-from topicstream.parallel.rounds import Workers
 from topicstream.training.ahead import StorageAhead
 
 
@@ -31,9 +28,8 @@ def values(corpus: Corpus, ahead: StorageAhead, numbers: np.ndarray) -> list[np.
     return found
 
 
-@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("prefetch", [0, 1, 2, 50])
-def test_every_block_once_in_any_order(corpus, threads, prefetch, monkeypatch):
+def test_every_block_once_in_any_order(corpus, prefetch, monkeypatch):
     grid = corpus.grid()
     numbers = grid.order("shuffled", 3, 1)
     decoded: list[int] = []
@@ -44,27 +40,11 @@ def test_every_block_once_in_any_order(corpus, threads, prefetch, monkeypatch):
         return decode(self, storage, heldout)
 
     monkeypatch.setattr(Corpus, "decode", counted)
-    workers = Workers(threads)
-    ahead = StorageAhead(corpus, grid, numbers, prefetch, workers)
+    ahead = StorageAhead(corpus, grid, numbers, prefetch)
     for mine, storage in zip(values(corpus, ahead, numbers), grid.storage[numbers], strict=True):
         assert (mine == decode(corpus, int(storage)).words).all()
     ahead.close()
-    workers.close()
     assert sorted(decoded) == list(range(len(grid)))
-
-
-def test_a_busy_pool_keeps_nobody_waiting(corpus):
-    workers, go = Workers(2), threading.Event()
-    busy = [workers.pool.submit(go.wait) for _ in range(2)]
-    grid = corpus.grid()
-    numbers = np.arange(len(grid))
-    ahead = StorageAhead(corpus, grid, numbers, 2, workers)
-    assert len(values(corpus, ahead, numbers)) == len(grid)  # would hang if the caller waited for the pool
-    ahead.close()
-    go.set()
-    for future in busy:
-        future.result()
-    workers.close()
 
 
 def test_damage_is_met_by_everybody(corpus, monkeypatch):
@@ -73,10 +53,8 @@ def test_damage_is_met_by_everybody(corpus, monkeypatch):
 
     grid = corpus.grid()
     monkeypatch.setattr(Corpus, "decode", broken)
-    workers = Workers(2)
-    ahead = StorageAhead(corpus, grid, np.zeros(3, np.int64), 2, workers)
+    ahead = StorageAhead(corpus, grid, np.zeros(3, np.int64), 2)
     for position in range(3):
         with pytest.raises(StoreError, match="block 0 is damaged"):
             ahead.get(position)
     ahead.close()
-    workers.close()

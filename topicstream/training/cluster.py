@@ -204,8 +204,8 @@ class DaskWorkers(Executor):
             self.labels = {id(table): label for label, table in every.items()}
         self.tables = dict(tables)
 
-    def begin(self, blocks: np.ndarray, following: np.ndarray | None) -> None:
-        self.blocks, self.following, self.assignment = blocks, following, None
+    def begin(self, blocks: np.ndarray) -> None:
+        self.blocks, self.assignment = blocks, None
         self.taken = PassEffort(np.zeros(len(self.roster)), time.monotonic())
 
     def _begin(self, assignment: Assignment) -> None:
@@ -214,7 +214,7 @@ class DaskWorkers(Executor):
         tables = {**{name: self.tables[name] for name in assignment.reads}, **{f"{n} to": t for n, t in assignment.targets.items()}}
         known = {self.labels[id(table)]: table for table in tables.values()}
         order = PassOrder(
-            assignment.key, self.blocks, self.following, assignment.reads,
+            assignment.key, self.blocks, assignment.reads,
             {name: self.labels[id(table)] for name, table in self.tables.items()},
             {name: self.labels[id(table)] for name, table in assignment.targets.items()},
             {label: table.digest() for label, table in known.items()},

@@ -188,9 +188,8 @@ class Executor(abc.ABC):
         """From now on these are the tables; successors: of REPLACE tables, where their deltas go."""
 
     @abc.abstractmethod
-    def begin(self, blocks: np.ndarray, following: np.ndarray | None) -> None:
-        """A pass (or what is left of it) over these blocks begins, int64[]; following: the blocks of the pass to come, if
-        any."""
+    def begin(self, blocks: np.ndarray) -> None:
+        """A pass (or what is left of it) over these blocks begins, int64[]."""
 
     @abc.abstractmethod
     def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:

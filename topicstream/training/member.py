@@ -89,7 +89,6 @@ class PassOrder(NamedTuple):
 
     key: Key
     blocks: np.ndarray
-    following: np.ndarray | None
     reads: tuple[str, ...]
     current: Mapping[str, str]
     targets: Mapping[str, str]
@@ -250,8 +249,7 @@ class Member(WorkerPlugin):
         mine = self.order.owners == self.number
         current = {name: self.labelled[label] for name, label in order.current.items()}
         self.executor.place(current, {})
-        following = None if order.following is None else order.following[mine[order.following]]
-        self.executor.begin(order.blocks[mine[order.blocks]], following)
+        self.executor.begin(order.blocks[mine[order.blocks]])
         self.position, self.running = 0, True
         targets = {name: self.labelled[label] for name, label in order.targets.items()}
         old, new = self._state(order.old), self._state(order.new)

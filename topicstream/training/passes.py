@@ -38,8 +38,6 @@ class Pass:
         The seed table of a start.
     old, new
         Files of block state: of the last pass, and of this one.
-    following
-        The blocks of the pass to come, if there will be one: its first are decoded while this one ends.
     after_round
         Called with (rounds done, cells done); False asks to stop.
     """
@@ -52,7 +50,6 @@ class Pass:
     seeds: Seeds | None = None
     old: BlockMemory | None = None
     new: BlockMemory | None = None
-    following: np.ndarray | None = None
     after_round: Callable[[int, int], bool] = field(default=lambda rounds, cells: True)
 
 
@@ -76,7 +73,7 @@ class PassRunner:
         size, cells = self.round_blocks, self._grid.cells
         todo = work.blocks[work.first_round * size :]
         assignment = self._assignment(work)
-        self.executor.begin(todo, work.following)
+        self.executor.begin(todo)
         going = True
         try:
             for position in range(0, len(todo), size):

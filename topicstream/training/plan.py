@@ -100,13 +100,11 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Threads, placements, and bytes by purpose.  spare: whether a file of block state is kept to be written over, which
-    pays where the system keeps it in its cache."""
+    """Threads, placements, and bytes by purpose."""
 
     memory: MemoryPlan
     place: Placement
     disk: Mapping[str, int]
-    spare: bool = True
 
     @property
     def threads(self) -> int:
@@ -211,10 +209,9 @@ def make_plan(work: Work, room: Allowance) -> Plan:
     if not fitting:
         raise min(refused, key=lambda e: e.least)
     _, place, memory = min(fitting, key=lambda choice: choice[0])
-    spare = work.pass_state <= room.limit.bytes // 8
     # block state: of the pass before, of this one and of a checkpoint's
     disk = {
-        "block state": work.pass_state * (3 + spare + work.keeps_best),
+        "block state": work.pass_state * (3 + work.keeps_best),
         "checkpoints": tables.saved * (2 + work.keeps_best),
         "tables": tables.rows * place.tables_on_disk,
         "deltas": tables.delta * work.layout.round_blocks * place.deltas_on_disk,
@@ -225,7 +222,7 @@ def make_plan(work: Work, room: Allowance) -> Plan:
             f"{format_bytes(room.disk_free)} are free{f' where {room.folder} lies' if room.folder else ''}; "
             "free some, put --model on another disk, or choose an engine that keeps less (`topics engines`)"
         )
-    return Plan(memory, place, disk, spare)
+    return Plan(memory, place, disk)
 
 
 Stage = tuple[Mapping[str, int], Mapping[str, int]]

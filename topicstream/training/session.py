@@ -55,7 +55,7 @@ class Session:
         self.params, self.stats = run.engine.initial_params(), new_stats(run.engine)
         self.passes, self.rounds, self.needs_start, self.made = 0, 0, True, 0
         self._pass_seconds = 0.0
-        self.memories = Memories(self.work, run.engine.state, len(run.grid), plan.spare)
+        self.memories = Memories(self.work, run.engine.state, len(run.grid))
         self._history = History(run.folder / "history.jsonl")
         self.course = Course(run.engine, run.corpus, plan.threads, run.record.start)
         self.saver = Saver(self._checkpoints, self.work)
@@ -161,9 +161,7 @@ class Session:
         if phase.steps:
             self.engine.end_phase(self._pass_end(number, phase, self.stats))
             return True
-        last = number >= self.run.stopping.passes
-        following = None if last else self._order(number + 1)
-        work = Pass(number, self._order(number), self.params, self.stats, following=following)
+        work = Pass(number, self._order(number), self.params, self.stats)
         return self._visits(work, f"pass {number}/{self.run.stopping.passes}", pause)
 
     def _visits(self, work: Pass, what: str, pause: Callable[[int], bool]) -> bool:

@@ -41,8 +41,6 @@ class Threads(Executor):
         self._buffers = [WorkerBuffers(job) for _ in range(job.workers.threads)]
         self._space = RoundSpace(job.round_blocks, job.spill)
         self._ahead: StorageAhead | None = None
-        self._following: tuple[np.ndarray, StorageAhead] | None = None
-        self._next_pass: np.ndarray | None = None
         self._todo = np.zeros(0, np.int64)
 
     def place(self, tables: Mapping[str, Table], successors: Mapping[str, Table]) -> None:
@@ -53,19 +51,9 @@ class Threads(Executor):
             rows = self.job.block.most_rows(self.engine.tables[name].rows)
             self.rounds[name] = table.new_round(self._space, rows, self.engine.shape.tokens)
 
-    def begin(self, blocks: np.ndarray, following: np.ndarray | None) -> None:
-        begun, self._following = self._following, None
-        self._todo, self._next_pass = blocks, following
-        if begun is not None:  # what the end of the pass before has begun to decode, if it is the right thing
-            if np.array_equal(begun[0], blocks):
-                begun[1].reach(self.job.prefetch)
-                self._ahead = begun[1]
-                return
-            begun[1].close()
-        self._ahead = self._decode(blocks, self.job.prefetch)
-
-    def _decode(self, blocks: np.ndarray, prefetch: int) -> StorageAhead:
-        return StorageAhead(self.job.corpus, self.job.grid, blocks, prefetch, self.workers, self.engine.about.axes)
+    def begin(self, blocks: np.ndarray) -> None:
+        self._todo = blocks
+        self._ahead = StorageAhead(self.job.corpus, self.job.grid, blocks, self.job.prefetch, self.engine.about.axes)
 
     def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
         return self.visit_some(position, group, range(len(group)), assignment)
@@ -83,10 +71,6 @@ class Threads(Executor):
         if assignment.old is not None:
             for number in self._todo[end : end + len(group)].tolist():
                 assignment.old.ahead(number)
-        if self._next_pass is not None and end >= len(self._todo):
-            # queued behind the last visits, for a worker that has none left
-            first = min(self.workers.threads - 1, self.job.prefetch)
-            self._following = self._next_pass, self._decode(self._next_pass, first)
         self.workers.run(work, len(group))
         return reports
 
@@ -148,9 +132,6 @@ class Threads(Executor):
             scratch.clear()
 
     def release(self) -> None:
-        if self._following is not None:
-            self._following[1].close()
-            self._following = None
         for deltas in self.rounds.values():
             deltas.close()
         self._buffers, self._space.keep, self.rounds = [], [], {}
