@@ -32,9 +32,9 @@ SUMMARY = """{corpus}: {documents:document} forgotten, {cells:,} cells
 def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...]) -> Printed:
     """Remove documents permanently, by id: text, id, topics and source.
 
-    The store is rewritten without them. The state that training runs keep of each document is deleted entirely, so the
-    next training or update starts every block again. If the store lies in a folder of `topics retrain`, the runs,
-    versions and state there are cleaned as well. Finally the store's table of documents is read again: exit 0 if no id
+    The store is rewritten without them. The state that training runs keep of each document is deleted entirely, so a run
+    that is continued starts every block again. If the store lies in a folder of `topics retrain`, the runs, versions and
+    state there are cleaned as well. Finally the store's table of documents is read again: exit 0 if no id
     is left, 1 if one is, 4 if a process that reads the store still holds old files (run the command again when it has
     ended).
 

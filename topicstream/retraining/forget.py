@@ -89,8 +89,7 @@ def forget(
 ) -> Forgotten:
     """Remove documents for good, by id, from a corpus store and from the state of models that were trained on it.
 
-    Block state and checkpoints of the runs go, so their next training or update starts every block.  The store is compacted on the
-    way.  Called again, it finishes what was left; an id that is not there is no error.
+    Block state and checkpoints of the runs go, so a run that is continued starts every block.  The store is compacted on the way.  Called again, it finishes what was left; an id that is not there is no error.
 
     Parameters
     ----------
