@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from topicstream.evaluation.evaluate import evaluate
     from topicstream.evaluation.matching import compare
     from topicstream.exchange.exchanging import export_model, import_model
+    from topicstream.files.publication import publish
     from topicstream.inference.classifier import train_classifier
     from topicstream.inference.infer import infer
     from topicstream.ingestion.pipeline import ingest
@@ -60,6 +61,7 @@ _PUBLIC = {  # name -> module that has it
     "import_model": "topicstream.exchange.exchanging",
     "infer": "topicstream.inference.infer",
     "ingest": "topicstream.ingestion.pipeline",
+    "publish": "topicstream.files.publication",
     "report": "topicstream.reporting.html",
     "retrain": "topicstream.retraining.retrain",
     "rollback": "topicstream.retraining.publish",
@@ -87,6 +89,7 @@ __all__ = [
     "import_model",
     "infer",
     "ingest",
+    "publish",
     "report",
     "retrain",
     "rollback",

@@ -30,6 +30,7 @@ SUMMARIES = {  # in the order of the flow; known without importing the command
     "update": "Update a model with new documents.",
     "retrain": "Ingest, update, judge and publish in one step, for cron.",
     "rollback": "Publish the previous model again.",
+    "publish": "Upload a corpus store or a model to an object store.",
     "show": "Print topics, words and documents of a model.",
     "report": "Write one HTML file that shows a model offline.",
     "edit": "Label, merge, drop and order topics; propose labels.",

@@ -19,26 +19,48 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from topicstream.errors import InputError, StoreError
 from topicstream.files.ownership import temporary
-from topicstream.files.remote import MIRROR, Absent, address_of, address_read, download, list_below, read_object
+from topicstream.files.remote import AT_ONCE, MIRROR, Absent, address_of, address_read, download, get, list_below
 from topicstream.machine import parse_bytes
 
 Where = str | os.PathLike[str]
+Kind = Literal["corpus", "model"]
+CURRENT, LISTING = "current.json", "files.json"
+"""Of what was published (publication.py): the version that readers take, and the list of its files."""
 SIZE = "20G"
 """Bytes of chunks in the cache, unless TOPICS_CACHE_SIZE says otherwise."""
-AT_ONCE = 8
-"""Files of a model that are fetched at the same time."""
 _CHUNK = re.compile(r"(.*/)?c/\d+/\d+")
-_LEFT_OUT = re.compile(r"(checkpoints|work)/.*|(.*/)?\..*")
-"""What a folder of a training has beside the model."""
 
 
 def cache_folder() -> Path:
     """Where mirrors lie: TOPICS_CACHE, else below the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(os.path.abspath(os.environ.get("TOPICS_CACHE") or os.path.join(base, "topicstream", "remote")))
+
+
+class Current(msgspec.Struct, frozen=True):
+    """``current.json``."""
+
+    kind: Kind
+    version: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+    nonce: str
+    schema: Literal[1] = 1
+
+
+def current_at(address: str) -> tuple[Current | None, Any]:
+    """What is published at an address, None where nothing is, and the condition on which it may be replaced.  StoreError."""
+    try:
+        content, condition = get(f"{address}/{CURRENT}")
+        return msgspec.json.decode(content, type=Current), condition
+    except Absent:
+        return None, "create"
+    except msgspec.DecodeError as e:
+        raise StoreError(f"{address}/{CURRENT}: was not written by this program, or is damaged ({e})") from None
 
 
 def mirrored(place: Where) -> Path:
@@ -56,7 +78,9 @@ def mirrored(place: Where) -> Path:
         return Path(place)
     address = address.rstrip("/")
     try:
-        manifest = read_object(f"{address}/manifest.json")
+        current, _ = current_at(address)
+        source = address if current is None else f"{address}/versions/{current.version}"
+        manifest, _ = get(f"{source}/manifest.json")
         kind = json.loads(manifest)["kind"]
     except Absent as e:
         raise StoreError(f"{address}: neither a corpus store nor a model ({e})") from None
@@ -68,19 +92,26 @@ def mirrored(place: Where) -> Path:
         raise InputError(f"{address}: contains ..; name the object by its key")
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "manifest.json").exists():  # which is written last
-        _write(folder / MIRROR, address.encode())
+        _write(folder / MIRROR, source.encode())
         if kind == "model":
+            names = _listed(source) if current is None else json.loads(get(f"{source}/{LISTING}")[0])
             with ThreadPoolExecutor(AT_ONCE) as pool:
-                list(pool.map(lambda name: os.close(_fetch(folder, name)), _files_of_model(address)))
+                list(pool.map(lambda name: os.close(_fetch(folder, name)), names))
         _write(folder / "manifest.json", manifest)
     os.utime(folder)
     return folder
 
 
-def _files_of_model(address: str) -> list[str]:
-    """Places of the files of a model, in its folder."""
+def _listed(address: str) -> list[str]:
+    """Places of the files of a model that was copied to a bucket, in its folder."""
     names = [found.removeprefix(f"{address}/") for found in list_below(address)]
-    return [name for name in names if name != "manifest.json" and not _LEFT_OUT.fullmatch(name)]
+    return [name for name in names if is_published(name)]
+
+
+def is_published(name: str) -> bool:
+    """Whether a file of a store or a model, by its place in the folder, belongs to what is published."""
+    parts = name.split("/")
+    return parts[0] not in ("checkpoints", "work") and not any(part.startswith(".") for part in parts)
 
 
 def fetched(path: Where) -> int | None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -26,6 +27,8 @@ HEAD, PART = 128 << 10, 8 << 20
 """Bytes of the first request, which may only be looked at, and of each further one."""
 RETRY: dict[str, Any] = {"max_retries": 5}
 """How obstore repeats a request that a server refuses or that times out, with backoff."""
+AT_ONCE = 8
+"""Objects that are fetched or stored at the same time, where all are at hand."""
 TRIES = 4
 """Of a request whose answer broke off."""
 MIRROR = ".address"
@@ -73,6 +76,10 @@ def _store(root: str) -> Any:
 
 class Absent(InputError):
     """No such object, or none that the credentials may read: a server need not tell them apart."""
+
+
+class Changed(InputError):
+    """An object is not what it was, or is there where none was."""
 
 
 class Traffic:
@@ -147,11 +154,34 @@ def download(address: str, file: BinaryIO) -> int:
     return size
 
 
-def read_object(address: str) -> bytes:
-    """The bytes of a small object.  Absent, InputError."""
-    file = io.BytesIO()
-    download(address, file)
-    return file.getvalue()
+def get(address: str) -> tuple[bytes, dict[str, Any]]:
+    """A small object, and the condition on which ``put`` replaces this version of it.  Absent, InputError."""
+
+    def request(store: Any, key: str) -> tuple[bytes, dict[str, Any]]:
+        answer = _library().get(store, key)
+        version = {name: answer.meta[name] for name in ("e_tag", "version") if answer.meta[name]}
+        return bytes(answer.bytes()), version
+
+    return _ask(address, request)
+
+
+def put(address: str, content: bytes | Path, condition: Any = "overwrite") -> None:
+    """Store bytes or a file, as a whole or not at all.
+
+    Parameters
+    ----------
+    condition
+        ``overwrite``, ``create`` (there must be no such object) or what ``get`` gave (it must not have changed since).
+
+    Raises
+    ------
+    Changed
+        Where the condition does not hold.
+    InputError
+        Where the object cannot be stored.
+    """
+    library, at_once = _library(), {"chunk_size": PART, "max_concurrency": 2}
+    _ask(address, lambda store, key: library.put(store, key, content, mode=condition, **at_once), "written")
 
 
 def list_below(address: str) -> list[str]:
@@ -171,7 +201,7 @@ def _split(address: str) -> tuple[str, str]:
     return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/")
 
 
-def _ask(address: str, request: Callable[[Any, str], T]) -> T:
+def _ask(address: str, request: Callable[[Any, str], T], done: str = "read") -> T:
     """The answer to a request; what fails becomes one line."""
     root, key = _split(address)
     for attempt in range(TRIES):
@@ -186,7 +216,7 @@ def _ask(address: str, request: Callable[[Any, str], T]) -> T:
             if getattr(error, "errno", None):  # of the file that is written to
                 raise
             if type(error).__name__ != "GenericError" or attempt == TRIES - 1 or _fault(str(error)):
-                raise _refusal(address, error) from None
+                raise _refusal(address, error, done) from None
             time.sleep(0.2 * 2**attempt)
     raise AssertionError
 
@@ -195,19 +225,19 @@ def _fault(answer: str) -> str | None:
     return next((told for pattern, told in _FAULTS if re.search(pattern, answer)), None)
 
 
-def _refusal(address: str, error: Exception) -> InputError:
+def _refusal(address: str, error: Exception, done: str) -> InputError:
     """What an error of obstore means, in one line: nothing of its own text, which may repeat what was sent."""
     kind, answer = type(error).__name__, str(error)
     if told := _fault(answer):
         return InputError(f"{address}: {told}")
-    if kind in ("PermissionDeniedError", "UnauthenticatedError"):
+    if re.search("status code: 40[13]", answer):
         hint = "check the credentials in the environment, or AWS_SKIP_SIGNATURE=true for a public bucket"
         return Absent(f"{address}: access denied; {hint}")
-    if kind == "PreconditionError":
-        return InputError(f"{address}: changed while it was read; run the command again")
+    if kind in ("PreconditionError", "AlreadyExistsError"):
+        return Changed(f"{address}: changed while it was {done}; run the command again")
     status = re.search(r"status code: (\d{3} [A-Za-z ]+)|(error sending request|operation timed out)", answer)
     reason = status[0] if status else kind
-    return InputError(f"{address}: cannot be read ({reason.strip()}); check the network, the endpoint and the region")
+    return InputError(f"{address}: cannot be {done} ({reason.strip()}); check the network, the endpoint and the region")
 
 
 class RemoteFile(io.RawIOBase):

@@ -12,7 +12,9 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import settle
 from topicstream.errors import InputError, NothingKept, NotOurs, TopicsError, UsageError
 from topicstream.files import durable, owned
+from topicstream.files.mirror import cache_folder, current_at
 from topicstream.files.ownership import MARK, check_place, claim, refuse_strangers
+from topicstream.files.publication import claim_address, publish
 from topicstream.files.remote import address_of
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.opening import inputs_record
@@ -79,7 +81,24 @@ def ingest(config: IngestConfig) -> dict[str, Json]:
                 raise InputError(f"{name}: no such file or folder")
     if names == []:
         raise InputError("nothing to ingest: give files, folders or - for standard input")
+    if (address := address_of(config.out)) is not None:
+        return _ingest_to(address.rstrip("/"), config)
     return _Ingest(names, Path(config.out), options, listener(config.progress), config.stop or Stop()).run()
+
+
+def _ingest_to(address: str, config: IngestConfig) -> dict[str, Any]:
+    """Make the store in a working folder of this machine, and publish it at an address.  The folder stays until that is done,
+    so that the same command carries on after a kill."""
+    if config.append:
+        raise UsageError(f"--out {address}: a store at an address cannot be appended to; append to one of this machine and publish it")
+    claim_address(address, "corpus")
+    if current_at(address)[0] is not None and not config.force:
+        raise TopicsError(f"{address}: exists; --force replaces it")
+    work = cache_folder().joinpath("uploads", *address.split("://"))
+    summary = ingest(dataclasses.replace(config, out=work))
+    published = publish(work, address)
+    owned.remove(work, "corpus")
+    return summary | {"out": address, "version": published["version"]}
 
 
 class _Ingest:

@@ -86,6 +86,7 @@ compact = "auto"          # merge the small blocks of many appends and purge rem
 keep = 5                  # versions that stay on disk, at least 2: a reader of the last one is not cut off
 far = 1.0                 # l1 distance (0..2) beyond which a topic is not the old one any more
 classifier = false        # learn a classifier of every version as well: `topics infer --method maxent`
+# address = "s3://bucket/models/news"  # every version is uploaded there, too: docs/storage.md
 """
 
 
@@ -169,6 +170,7 @@ class Publish:
     keep: int = option(5, "versions on disk; a reader of the last one needs two", min=2)
     far: float = 1.0
     classifier: bool = False
+    address: str | None = None
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from topicstream.errors import InputError, NotOurs, StoreError
 from topicstream.files import owned
 from topicstream.files.durable import sync_folder
 from topicstream.files.ownership import Kind, claim
+from topicstream.files.publication import publish as upload
 from topicstream.inference.classifier import train_classifier
 from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.upkeep.compact import compact, gain
@@ -323,6 +324,9 @@ class Cycle:
         if (before := publish.current(self.folder)) is not None and before != number:
             edits.carry(publish.version_path(self.folder, before), place)
         publish.point_to(self.folder, number)
+        if (address := self.config.publish.address) is not None:
+            uploaded = upload(place, address)
+            self.log.say(f"published {address}: {uploaded['uploaded']} files uploaded")
         self._remember(last_trained=_date(), version=number, refused=None, held=None)
         publish.prune(self.folder, self.config.publish.keep)
         changes = {name: getattr(ids, name) for name in ("kept", "born", "died", "split", "merged")}

@@ -1,0 +1,192 @@
+"""Publishing stores and models: whole or not at all, one winner of several, resumed after a kill."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import http.server
+import io
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.s3 import SECRET, Put
+from topicstream import Corpus, TopicModel, ingest, publish, train
+from topicstream.cli.main import run
+from topicstream.errors import Busy, InputError, NotOurs, StoreError, TopicsError, UsageError
+from topicstream.files import publication, remote
+from topicstream.files.mirror import Current, current_at
+
+LINES = [f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}" for n in range(300)]
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a text file, its store and two models."""
+    folder = tmp_path_factory.mktemp("here")
+    (folder / "docs.txt").write_text("\n".join(LINES))
+    ingest(folder / "docs.txt", folder / "c.zarr", progress=False)
+    for seed in (0, 1):
+        train(folder / "c.zarr", folder / f"m{seed}", topics=2, passes=2, algo="atbp", seed=seed, progress=False)
+    return folder
+
+
+def topics(*args: object) -> tuple[int, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run([str(a) for a in args])
+    return code, out.getvalue() + err.getvalue()
+
+
+def test_readers_take_the_version_that_was_published_last(put: Put, here: Path) -> None:
+    address = "s3://corpora/models/news"
+    first = publish(here / "m0", address)
+    assert first["uploaded"] == first["files"] and TopicModel.open(address).content_hash() == TopicModel.open(here / "m0").content_hash()
+    assert publish(here / "m0", address)["uploaded"] == 0, "what is there is not uploaded again"
+    code, said = topics("publish", here / "m1", address)
+    assert code == 0, said
+    assert TopicModel.open(address).content_hash() == TopicModel.open(here / "m1").content_hash()
+    with pytest.raises(NotOurs, match="not a corpus store"):
+        publish(here / "c.zarr", address)
+    put("taken/readme.md", b"hello")
+    with pytest.raises(NotOurs, match=r"readme\.md"):
+        publish(here / "m0", "s3://corpora/taken")
+    with pytest.raises(StoreError, match="neither a corpus store nor a model"):
+        publish(here, address)
+    with pytest.raises(UsageError, match="only be read"):
+        publish(here / "m0", "https://host/m")
+    put("models/news/current.json", b"{}")
+    with pytest.raises(StoreError, match=r"current\.json"):
+        TopicModel.open(address)
+
+
+def test_an_ingest_to_an_address(put: Put, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored, puts = [], publication.put
+
+    def killed(address: str, content: Any, condition: Any = "overwrite") -> None:
+        if "/versions/" in address:
+            stored.append(address)
+            if len(stored) > 5:
+                raise KeyboardInterrupt
+        puts(address, content, condition)
+
+    monkeypatch.setattr(publication, "put", killed)
+    address = "s3://corpora/c.zarr"
+    with pytest.raises(KeyboardInterrupt):
+        ingest(here / "docs.txt", address, progress=False)
+    assert current_at(address)[0] is None, "nothing is published"
+    before = set(remote.list_below(address + "/versions"))
+    assert len(before) >= 5
+    monkeypatch.setattr(publication, "put", puts)
+    code, said = topics("ingest", here / "docs.txt", "--out", address)
+    assert code == 0, said
+    assert Corpus.open(address).fingerprint == Corpus.open(here / "c.zarr").fingerprint
+    publish(here / "c.zarr", "s3://corpora/other.zarr")
+    assert current_at(address)[0].version == current_at("s3://corpora/other.zarr")[0].version, "the same bytes"
+    code, said = topics("ingest", here / "docs.txt", "--out", address)
+    assert code == 1 and "exists; --force replaces it" in said
+    code, said = topics("ingest", here / "docs.txt", "--append", "--out", address)
+    assert code == 2 and "cannot be appended to" in said and SECRET not in said
+
+
+def race(address: str, publishers: int) -> tuple[list[str], list[Exception]]:
+    """Versions of those that won, and what the others were told."""
+    condition, gate = current_at(address)[1], threading.Barrier(publishers)
+    won: list[str] = []
+    lost: list[Exception] = []
+
+    def one(number: int) -> None:
+        new = Current("model", f"{number:032x}", f"nonce {number}")
+        gate.wait()
+        try:
+            publication._replace(address, new, condition)
+            won.append(new.version)
+        except Exception as e:
+            lost.append(e)
+
+    threads = [threading.Thread(target=one, args=(n,)) for n in range(publishers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return won, lost
+
+
+def test_one_of_several_publishers_wins(put: Put) -> None:
+    address = "s3://corpora/race"
+    publication.claim_address(address, "model")
+    for _ in ("the first version", "the next one"):
+        won, lost = race(address, 8)
+        current, _ = current_at(address)
+        assert current is not None and won == [current.version]
+        assert len(lost) == 7 and all(isinstance(e, Busy) and "was faster" in str(e) for e in lost), lost
+    current, condition = current_at(address)
+    stale = {**condition, "e_tag": '"0"'}
+    assert current is not None
+    publication._replace(address, current, stale)  # its answer was lost: the nonce tells that it won
+
+
+class Heedless(http.server.BaseHTTPRequestHandler):
+    """A store that ignores conditions: passes requests on without them."""
+
+    behind = ""
+
+    def do_GET(self) -> None:
+        connection = http.client.HTTPConnection(urlsplit(self.behind).netloc)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        headers = {k: v for k, v in self.headers.items() if k.lower() not in ("if-none-match", "if-match")}
+        connection.request(self.command, self.path, body, headers)
+        answer = connection.getresponse()
+        content = answer.read()
+        self.send_response(answer.status)
+        for name in ("ETag", "Last-Modified", "Content-Type"):
+            if answer.headers[name]:
+                self.send_header(name, answer.headers[name])
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+        connection.close()
+
+    do_PUT = do_GET
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+def test_a_store_that_ignores_conditions_is_refused(put: Put, here: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = type("Handler", (Heedless,), {"behind": endpoint})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_address[1]}")
+        remote._store.cache_clear()
+        with pytest.raises(TopicsError, match="ignores conditional writes"):
+            publish(here / "m0", "s3://corpora/unsafe")
+        server.shutdown()
+    remote._store.cache_clear()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    assert current_at("s3://corpora/unsafe")[0] is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("status code: 400 Bad Request: <Code>ExpiredToken</Code> very-secret-key", "the credentials have expired"),
+        ("Received redirect without LOCATION, this normally indicates an incorrectly configured region", "another region"),
+        ("status code: 403 Forbidden: SignatureDoesNotMatch very-secret-key", "access denied"),
+        ("HTTP error: error sending request", "check the network"),
+    ],
+)
+def test_faults_are_told_without_what_was_sent(answer: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = type("GenericError", (Exception,), {})
+    monkeypatch.setattr(remote, "_store", lambda root: None)
+    monkeypatch.setattr(remote, "TRIES", 1)
+
+    def request(store: Any, key: str) -> None:
+        raise kind(answer)
+
+    with pytest.raises(InputError, match=told) as refused:
+        remote._ask("s3://corpora/x", request)
+    assert SECRET not in str(refused.value) and str(refused.value).startswith("s3://corpora/x: ")

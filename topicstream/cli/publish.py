@@ -1,0 +1,24 @@
+"""``topics publish``: a store or a model to an object store."""
+
+from __future__ import annotations
+
+import click
+
+from topicstream.cli.command import Printed, topics_command
+from topicstream.files.publication import publish
+from topicstream.text import render
+
+SUMMARY = "{address}: {kind}, version {version}, {files:,} files, {bytes:size}; {uploaded:,} files uploaded"
+
+
+@topics_command("publish")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False))
+@click.argument("address")
+def command(folder: str, address: str) -> Printed:
+    """Upload a corpus store or a model, and make it the current version at ADDRESS.
+
+    FOLDER is a store, a model, or the link `current` of `topics retrain`; ADDRESS is s3://BUCKET/NAME, gs:// or az://. Readers
+    see the version before until everything is uploaded. Of several publishers one wins, and the others exit with 4.
+    """
+    result = publish(folder, address)
+    return result, render(SUMMARY, result)

@@ -1,0 +1,140 @@
+"""Stores and models published at an address: objects that never change, and ``current.json``, which names the version.
+
+    ADDRESS/published.json          whose the address is: the kind of what is published there
+    ADDRESS/versions/VERSION/...    the files; VERSION is the hash of ``files.json``, which lists theirs
+    ADDRESS/current.json            the version that readers take
+
+``current.json`` is replaced last, on the condition that it is still what it was when the upload began, so one of several publishers
+wins and readers see a whole version or the one before.  It holds a nonce: a publisher whose answer was lost sees that it won.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from topicstream.errors import Busy, NotOurs, StoreError, TopicsError, UsageError
+from topicstream.files.mirror import CURRENT, LISTING, Current, Kind, current_at, is_published
+from topicstream.files.ownership import KINDS, kind_of
+from topicstream.files.plain import refuse_links
+from topicstream.files.remote import AT_ONCE, Absent, Changed, get, list_below, put
+
+MARK = "published.json"
+NEVER_MET = {"e_tag": '"0"', "version": "0"}
+"""A condition that no object meets."""
+
+
+def claim_address(address: str, kind: Kind) -> None:
+    """Make sure that a kind may be published at an address, whose store heeds conditions.
+
+    Raises
+    ------
+    NotOurs
+        Where something else lies there.
+    UsageError
+        On web servers.
+    TopicsError
+        Where the store ignores conditions, so that publishers could overwrite each other.
+    """
+    if address.startswith("http"):
+        raise UsageError(f"{address}: web servers can only be read; publish to s3://, gs:// or az://")
+    mark, content = f"{address}/{MARK}", json.dumps({"kind": kind}).encode()
+    try:
+        found = get(mark)[0]
+    except Absent:
+        if other := next(iter(list_below(address)), None):
+            raise NotOurs(f"{address}: holds objects that were not published by this program ({other}); name another address") from None
+        with contextlib.suppress(Changed):  # another publisher has just put it there
+            put(mark, content, "create")
+        found = content
+    if found != content:
+        raise NotOurs(f"{address}: is not {KINDS[kind]}; name another address")
+    for condition in ("create", NEVER_MET):  # a probe: neither may succeed
+        try:
+            put(mark, content, condition)
+        except Changed:
+            continue
+        raise TopicsError(f"{address}: this store ignores conditional writes, so publishers could overwrite each other; use another store")
+
+
+def publish(folder: str | os.PathLike[str], address: str) -> dict[str, Any]:
+    """Upload a corpus store or a model, and make it the current version at an address.
+
+    A publication that was killed is carried on: files that were uploaded are not uploaded again.
+
+    Parameters
+    ----------
+    folder
+        Of a store, a model, or a version of a retrain.
+    address
+        Such as ``s3://bucket/models/news``; docs/storage.md.
+
+    Returns
+    -------
+    dict
+        address, kind, version, files, bytes, uploaded (files).
+
+    Raises
+    ------
+    StoreError
+        Where the folder is neither a store nor a model.
+    NotOurs
+        Where something else lies at the address.
+    Busy
+        Where another publisher was faster; nothing has changed then.
+
+    Examples
+    --------
+    >>> topicstream.publish("nothing", "s3://bucket/models/news")
+    Traceback (most recent call last):
+    topicstream.errors.StoreError: nothing: neither a corpus store nor a model; nothing is published
+    """
+    address, place = address.rstrip("/"), Path(folder).resolve()
+    kind: Kind = "corpus" if kind_of(place) == "corpus" else "model"
+    if kind_of(place) not in ("corpus", "model", "version") or not (place / "manifest.json").exists():
+        raise StoreError(f"{folder}: neither a corpus store nor a model; nothing is published")
+    claim_address(address, kind)
+    before, condition = current_at(address)
+    refuse_links(place, but=(".lock", "checkpoints", "work"))
+    sizes = {name: (place / name).stat().st_size for name in files_within(place)}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        listing = json.dumps(dict(zip(sizes, pool.map(lambda name: _sha256(place / name), sizes)))).encode()
+        version = hashlib.sha256(listing).hexdigest()[:32]
+        below = f"{address}/versions/{version}/"
+        there = {found.removeprefix(below) for found in list_below(below)}
+        missing = [name for name in sizes if name not in there]
+        list(pool.map(lambda name: put(below + name, place / name), missing))
+    put(below + LISTING, listing)
+    if before is None or before.version != version:
+        _replace(address, Current(kind, version, secrets.token_hex(16)), condition)
+    return {"address": address, "kind": kind, "version": version, "files": len(sizes), "bytes": sum(sizes.values()), "uploaded": len(missing)}
+
+
+def _replace(address: str, new: Current, condition: Any) -> None:
+    """Replace ``current.json`` if it is still what it was; Busy."""
+    try:
+        put(f"{address}/{CURRENT}", msgspec.json.encode(new), condition)
+    except Changed:
+        now, _ = current_at(address)
+        if now != new:
+            other = "another publisher" if now is None else f"another publisher, of version {now.version},"
+            raise Busy(f"{address}: {other} was faster; version {new.version} is uploaded but not current: publish it again if it should be") from None
+
+
+def files_within(folder: Path) -> list[str]:
+    """Places of the files of a store or a model in its folder, sorted: all but locks, marks and what a training keeps."""
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return [name for name in names if is_published(name)]
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
