@@ -64,7 +64,7 @@ def test_readers_take_the_version_that_was_published_last(put: Put, here: Path) 
 
 
 def test_an_ingest_to_an_address(put: Put, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored, puts = [], publication.put
+    stored, puts = [], publication.put_object
 
     def killed(address: str, content: Any, condition: Any = "overwrite") -> None:
         if "/versions/" in address:
@@ -73,14 +73,14 @@ def test_an_ingest_to_an_address(put: Put, here: Path, tmp_path: Path, monkeypat
                 raise KeyboardInterrupt
         puts(address, content, condition)
 
-    monkeypatch.setattr(publication, "put", killed)
+    monkeypatch.setattr(publication, "put_object", killed)
     address = "s3://corpora/c.zarr"
     with pytest.raises(KeyboardInterrupt):
         ingest(here / "docs.txt", address, progress=False)
     assert current_at(address)[0] is None, "nothing is published"
     before = set(remote.list_below(address + "/versions"))
     assert len(before) >= 5
-    monkeypatch.setattr(publication, "put", puts)
+    monkeypatch.setattr(publication, "put_object", puts)
     code, said = topics("ingest", here / "docs.txt", "--out", address)
     assert code == 0, said
     assert Corpus.open(address).fingerprint == Corpus.open(here / "c.zarr").fingerprint

@@ -25,7 +25,7 @@ import msgspec
 
 from topicstream.errors import InputError, StoreError
 from topicstream.files.ownership import temporary
-from topicstream.files.remote import AT_ONCE, MIRROR, Absent, address_of, address_read, download, get, list_below
+from topicstream.files.remote import AT_ONCE, MIRROR, Absent, address_of, address_read, download, get_object, list_below
 from topicstream.machine import parse_bytes
 
 Where = str | os.PathLike[str]
@@ -55,7 +55,7 @@ class Current(msgspec.Struct, frozen=True):
 def current_at(address: str) -> tuple[Current | None, Any]:
     """What is published at an address, None where nothing is, and the condition on which it may be replaced.  StoreError."""
     try:
-        content, condition = get(f"{address}/{CURRENT}")
+        content, condition = get_object(f"{address}/{CURRENT}")
         return msgspec.json.decode(content, type=Current), condition
     except Absent:
         return None, "create"
@@ -80,7 +80,7 @@ def mirrored(place: Where) -> Path:
     try:
         current, _ = current_at(address)
         source = address if current is None else f"{address}/versions/{current.version}"
-        manifest, _ = get(f"{source}/manifest.json")
+        manifest, _ = get_object(f"{source}/manifest.json")
         kind = json.loads(manifest)["kind"]
     except Absent as e:
         raise StoreError(f"{address}: neither a corpus store nor a model ({e})") from None
@@ -94,7 +94,7 @@ def mirrored(place: Where) -> Path:
     if not (folder / "manifest.json").exists():  # which is written last
         _write(folder / MIRROR, source.encode())
         if kind == "model":
-            names = _listed(source) if current is None else json.loads(get(f"{source}/{LISTING}")[0])
+            names = _listed(source) if current is None else json.loads(get_object(f"{source}/{LISTING}")[0])
             with ThreadPoolExecutor(AT_ONCE) as pool:
                 list(pool.map(lambda name: os.close(_fetch(folder, name)), names))
         _write(folder / "manifest.json", manifest)

@@ -25,7 +25,7 @@ from topicstream.errors import Busy, NotOurs, StoreError, TopicsError, UsageErro
 from topicstream.files.mirror import CURRENT, LISTING, Current, Kind, current_at, is_published
 from topicstream.files.ownership import KINDS, kind_of
 from topicstream.files.plain import refuse_links
-from topicstream.files.remote import AT_ONCE, Absent, Changed, get, list_below, put
+from topicstream.files.remote import AT_ONCE, Absent, Changed, get_object, list_below, put_object
 
 MARK = "published.json"
 NEVER_MET = {"e_tag": '"0"', "version": "0"}
@@ -48,18 +48,18 @@ def claim_address(address: str, kind: Kind) -> None:
         raise UsageError(f"{address}: web servers can only be read; publish to s3://, gs:// or az://")
     mark, content = f"{address}/{MARK}", json.dumps({"kind": kind}).encode()
     try:
-        found = get(mark)[0]
+        found = get_object(mark)[0]
     except Absent:
         if other := next(iter(list_below(address)), None):
             raise NotOurs(f"{address}: holds objects that were not published by this program ({other}); name another address") from None
         with contextlib.suppress(Changed):  # another publisher has just put it there
-            put(mark, content, "create")
+            put_object(mark, content, "create")
         found = content
     if found != content:
         raise NotOurs(f"{address}: is not {KINDS[kind]}; name another address")
     for condition in ("create", NEVER_MET):  # a probe: neither may succeed
         try:
-            put(mark, content, condition)
+            put_object(mark, content, condition)
         except Changed:
             continue
         raise TopicsError(f"{address}: this store ignores conditional writes, so publishers could overwrite each other; use another store")
@@ -111,8 +111,8 @@ def publish(folder: str | os.PathLike[str], address: str) -> dict[str, Any]:
         below = f"{address}/versions/{version}/"
         there = {found.removeprefix(below) for found in list_below(below)}
         missing = [name for name in sizes if name not in there]
-        list(pool.map(lambda name: put(below + name, place / name), missing))
-    put(below + LISTING, listing)
+        list(pool.map(lambda name: put_object(below + name, place / name), missing))
+    put_object(below + LISTING, listing)
     if before is None or before.version != version:
         _replace(address, Current(kind, version, secrets.token_hex(16)), condition)
     return {"address": address, "kind": kind, "version": version, "files": len(sizes), "bytes": sum(sizes.values()), "uploaded": len(missing)}
@@ -121,7 +121,7 @@ def publish(folder: str | os.PathLike[str], address: str) -> dict[str, Any]:
 def _replace(address: str, new: Current, condition: Any) -> None:
     """Replace ``current.json`` if it is still what it was; Busy."""
     try:
-        put(f"{address}/{CURRENT}", msgspec.json.encode(new), condition)
+        put_object(f"{address}/{CURRENT}", msgspec.json.encode(new), condition)
     except Changed:
         now, _ = current_at(address)
         if now != new:

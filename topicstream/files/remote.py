@@ -154,8 +154,8 @@ def download(address: str, file: BinaryIO) -> int:
     return size
 
 
-def get(address: str) -> tuple[bytes, dict[str, Any]]:
-    """A small object, and the condition on which ``put`` replaces this version of it.  Absent, InputError."""
+def get_object(address: str) -> tuple[bytes, dict[str, Any]]:
+    """A small object, and the condition on which ``put_object`` replaces this version of it.  Absent, InputError."""
 
     def request(store: Any, key: str) -> tuple[bytes, dict[str, Any]]:
         answer = _library().get(store, key)
@@ -165,13 +165,13 @@ def get(address: str) -> tuple[bytes, dict[str, Any]]:
     return _ask(address, request)
 
 
-def put(address: str, content: bytes | Path, condition: Any = "overwrite") -> None:
+def put_object(address: str, content: bytes | Path, condition: Any = "overwrite") -> None:
     """Store bytes or a file, as a whole or not at all.
 
     Parameters
     ----------
     condition
-        ``overwrite``, ``create`` (there must be no such object) or what ``get`` gave (it must not have changed since).
+        ``overwrite``, ``create`` (there must be no such object) or what ``get_object`` gave (it must not have changed since).
 
     Raises
     ------
