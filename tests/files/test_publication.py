@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import http.server
 import io
+import secrets
 import threading
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,7 @@ def race(address: str, publishers: int) -> tuple[list[str], list[Exception]]:
     lost: list[Exception] = []
 
     def one(number: int) -> None:
-        new = Current("model", f"{number:032x}", f"nonce {number}")
+        new = Current("model", f"{number:032x}", secrets.token_hex(16))
         gate.wait()
         try:
             publication._replace(address, new, condition)
