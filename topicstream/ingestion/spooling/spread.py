@@ -78,7 +78,7 @@ class Spread:
                     for piece in found:
                         frames = tuple(map(file.read, piece.lengths))
                         yield piece if piece.made is None else piece._replace(made=replace(piece.made, frames=frames))
-                part.unlink()
+                owned.remove_file(part)
 
     def _shares(self, sources: list[tuple[Reader, Source]]) -> Iterator[SourceSpan]:
         """Cut the inputs into shares of about equal size, at least four a worker where there are enough."""
