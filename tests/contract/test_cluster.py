@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import signal
 
 import numpy as np
 import pytest
 
+import topicstream
 from tests.contract.test_engines import components
 from tests.listening import Listening
 from tests.planted import draw, sides, store
+from tests.retrain_tools import folder, made, write
 from topicstream.cli.main import run
 from topicstream.engines import engines
 from topicstream.errors import WorkersLost
 from topicstream.ingestion.pipeline import ingest
+from topicstream.model.topic_model import TopicModel
 from topicstream.parallel import scheduler
 from topicstream.progress import Shown
 from topicstream.training.loop import train
@@ -160,6 +165,25 @@ def test_a_run_without_workers_ends_and_is_finished_by_one_machine(corpus, tmp_p
         assert lost.value.exit_code == 7
     train(corpus, tmp_path / "m", algo="gs", **GIVEN, progress=Shown(-1))
     assert content_hash(tmp_path / "m") == content_hash(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_retrain_publishes_the_models_of_one_machine(client, tmp_path):
+    topics = []
+    for name, line in (("here", ""), ("there", f'scheduler = "{client.scheduler.address}"\n')):
+        config = folder(tmp_path / name)
+        config.write_text(config.read_text().replace("[train]\n", f"[train]\n{line}"))
+        for day in (0, 1):  # a full training, then an update
+            if day:
+                write(config.parent / "raw" / "more.jsonl", made(50, 7, prefix="new"))
+            told = topicstream.retrain(config, stream=io.StringIO())
+            assert told["published"] == day + 1
+            model = TopicModel.open(config.parent / "current")
+            topics.append((model.phi.tobytes(), model.alpha.tobytes(), model.beta))
+            if line:
+                history = (config.parent / "current" / "history.jsonl").read_text().splitlines()
+                assert json.loads(history[-1])["cluster"]["workers"] == 2
+    assert topics[:2] == topics[2:] and topics[0] != topics[1]
 
 
 def test_too_few_workers_are_refused(corpus, client, tmp_path, capsys, monkeypatch):
