@@ -166,21 +166,17 @@ class Cluster:
 
     def memory(self, limit: MemoryLimit) -> int:
         """Bytes that each worker may hold: as stated, or a share of its machine; DoesNotFit where Dask allows it less."""
-        tightest = (
-            min((m.limit, address) for address, m in self.machines.items() if m.limit)
-            if any(m.limit for m in self.machines.values())
-            else (1 << 62, "")
-        )
+        by_dask, tightest = min(((m.limit, address) for address, m in self.machines.items() if m.limit), default=(1 << 62, ""))
         if limit.stated:
-            if tightest[0] < limit.bytes:
+            if by_dask < limit.bytes:
                 raise DoesNotFit(
-                    f"--mem-limit {limit}: Dask allows worker {tightest[1]} {format_bytes(tightest[0])}; start workers with "
+                    f"--mem-limit {limit}: Dask allows worker {tightest} {format_bytes(by_dask)}; start workers with "
                     f"--memory-limit {-(-limit.bytes >> 20)}MiB or more, or lower --mem-limit"  # Dask's GB is decimal
                 )
             return limit.bytes
         hosts = [address.rpartition(":")[0] for address in self.machines]
         shares = [m.allowed // hosts.count(host) for host, m in zip(hosts, self.machines.values(), strict=True)]
-        return max(FLOOR, int(min(*shares, tightest[0]) * DEFAULT_SHARE))
+        return max(FLOOR, int(min(*shares, by_dask) * DEFAULT_SHARE))
 
     def spans(self, count: int, most: int) -> Iterator[tuple[int, int]]:
         """Where to cut so many things into tasks: at least four a worker where there are enough, of at most ``most`` things."""

@@ -37,24 +37,6 @@ DRIVER = uuid.uuid4().hex
 SLOT = 64  # bytes that an array of block state is rounded up to
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What a member may take, and where files are that all machines reach.
-
-    Attributes
-    ----------
-    folder
-        Working folder of the run.
-    limit, threads, tables
-        As in ``JoinOrder``.
-    """
-
-    folder: Path
-    limit: int
-    threads: int | None
-    tables: str
-
-
 @dataclass
 class PassEffort:
     """What a pass has taken so far.
@@ -105,17 +87,29 @@ def deal(cells: np.ndarray, round_blocks: int, members: int) -> np.ndarray:
 
 
 class DaskWorkers(Executor):
-    """Members on the workers of a cluster, one each."""
+    """Members on the workers of a cluster, one each.
 
-    def __init__(self, job: Job, cluster: Cluster, terms: Terms) -> None:
-        self.job, self.client, self.cluster, self.folder = job, cluster.client, cluster, terms.folder
+    Parameters
+    ----------
+    job
+        What they work on.
+    cluster
+        Whose workers.
+    folder
+        Working folder of the run, which all machines reach.
+    limit, threads, tables
+        As in ``JoinOrder``.
+    """
+
+    def __init__(self, job: Job, cluster: Cluster, folder: Path, limit: int, threads: int | None, tables: str) -> None:
+        self.job, self.client, self.cluster, self.folder = job, cluster.client, cluster, folder
         self.gone: set[str] = set()
         self.run = f"topics-{uuid.uuid4().hex[:12]}"
         self.roster = tuple((address, machine.id) for address, machine in cluster.machines.items())
         owners = deal(job.grid.cells, job.round_blocks, len(self.roster))
         order = JoinOrder(
-            self.run, job.recipe, job.grid, job.block, owners, self.roster, terms.limit, terms.threads, terms.tables,
-            (DRIVER, str(terms.folder)),
+            self.run, job.recipe, job.grid, job.block, owners, self.roster, limit, threads, tables,
+            (DRIVER, str(folder)),
         )  # fmt: skip
         self.room = (state_bytes(job.engine, job.block) + SLOT * len(job.engine.state)) * np.bincount(
             owners, minlength=len(self.roster)

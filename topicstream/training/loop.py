@@ -151,12 +151,14 @@ def _executor(config: TrainConfig, run: TrainingRun) -> Iterator[MakeExecutor]:
     if config.scheduler is None:
         yield run.executor
         return
-    from topicstream.training.cluster import DaskWorkers, Terms  # Dask is an extra
+    from topicstream.training.cluster import DaskWorkers  # Dask is an extra
 
     paths = [run.corpus.path, run.folder]
     with connected(config.scheduler, paths, config.workers_min) as cluster:
-        terms = Terms(run.folder / "work", cluster.memory(config.memory), config.threads, config.tables)
-        yield partial(DaskWorkers, cluster=cluster, terms=terms)
+        yield partial(
+            DaskWorkers, cluster=cluster, folder=run.folder / "work", limit=cluster.memory(config.memory), threads=config.threads,
+            tables=config.tables,
+        )  # fmt: skip
 
 
 def _planned(config: TrainConfig, run: TrainingRun) -> Session:
