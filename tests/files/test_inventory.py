@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 from pathlib import Path
 
@@ -156,3 +157,13 @@ def test_nothing_else_in_the_package_removes_or_replaces():
                 if attribute in forbidden.get(module, of_paths if module not in ("owned", "durable") else ()):
                     wrong.append(f"{name}:{node.lineno}: {ast.unparse(node)[:80]}")
     assert wrong == []
+
+
+def test_a_full_disk_leaves_no_half_made_mark(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left"):
+        patched.setattr(os, "fsync", full)
+        ownership.claim(tmp_path / "m", "model")
+    assert ownership.claim(tmp_path / "m", "model").kind == "model"

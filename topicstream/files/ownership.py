@@ -189,11 +189,15 @@ def seal(folder: Where, id: str) -> None:
 
 
 def _write(path: Path, mark: Mark, entries: Iterable[bytes]) -> None:
-    """Write mark and inventory to a new file."""
+    """Write mark and inventory to a new file, which a full disk does not leave behind half written."""
     with open(path, "xb") as file:
-        file.writelines(line + b"\n" for line in (msgspec.json.encode(mark), *entries))
-        file.flush()
-        os.fsync(file.fileno())
+        try:
+            file.writelines(line + b"\n" for line in (msgspec.json.encode(mark), *entries))
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            os.unlink(path)
+            raise
 
 
 def temporary(target: Where) -> Path:
