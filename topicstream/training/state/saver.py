@@ -40,18 +40,21 @@ class Saver:
         are cheaper to repeat than to save).  ``final``: written in any case;  ``pin``: written, and kept until another is pinned."""
         if not (final or pin) and time.monotonic() - self.last < self._cost / SHARE:
             return
-        present = state()
+        began = time.monotonic()
+        present = state()  # members of a cluster bring block state to the disk
         if pin:
             self.pin(present.name)
-        self.save(present, tables, {})
+        self.save(present, tables, {}, began)
 
     def pin(self, name: str) -> None:
         """Keep this checkpoint, and not the one that was pinned before."""
         self._pinned = name
 
-    def save(self, state: State, tables: Mapping[str, Table], successors: Mapping[str, Table]) -> None:
-        """Write a checkpoint."""
-        began = time.monotonic()
+    def save(
+        self, state: State, tables: Mapping[str, Table], successors: Mapping[str, Table], began: float | None = None
+    ) -> None:
+        """Write a checkpoint; began: when that began, by the monotonic clock, if not now."""
+        began = time.monotonic() if began is None else began
         every = {**tables, **{f"{name}.next": table for name, table in successors.items()}}
         files = set(state.facts.memory.values())
         try:
