@@ -275,20 +275,6 @@ def test_samples_are_averaged_and_survive_a_checkpoint(place, tmp_path: Path):
 
 
 @PLACES
-def test_a_table_that_has_grown_takes_over_its_first_rows(place, tmp_path: Path):
-    rng = np.random.default_rng(4)
-    for words, more in ((1, 5), (70, 70), (100, 333)):
-        counts = rng.poisson(1.0, (words, 6)).astype(np.int64)
-        table = table_for(counts, place, tmp_path)
-        table.add([delta_of(counts)])
-        table.save(tmp_path / f"saved {words}")
-        whole = np.vstack([counts, np.zeros((more - words, 6), np.int64)])
-        grown = table_for(whole, place, tmp_path)
-        grown.load(tmp_path / f"saved {words}", words)
-        np.testing.assert_array_equal(dense(grown), whole)
-
-
-@PLACES
 def test_wrong_deltas_and_files_are_refused(place, tmp_path: Path):
     counts = np.ones((10, 4), np.int64)
     table = table_for(counts, place, tmp_path)
