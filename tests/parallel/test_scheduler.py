@@ -17,7 +17,7 @@ import pytest
 
 from tests.listening import Listening
 from topicstream.cli.main import run
-from topicstream.errors import DoesNotFit, UsageError, WorkersLost
+from topicstream.errors import DoesNotFit, TopicsError, UsageError, WorkersLost
 from topicstream.evaluation import memory, visiting
 from topicstream.ingestion.pipeline import ingest
 from topicstream.memory import MemoryLimit
@@ -203,6 +203,16 @@ def test_a_worker_does_one_task_at_a_time():
     with distributed.LocalCluster(**options, processes=False) as made, distributed.Client(made) as client:
         ran = sorted(Cluster(client).map(when, [0.02] * 6))
     assert all(end <= begin for (_, end), (begin, _) in pairwise(ran))
+
+
+def test_tasks_without_a_worker_end_in_a_line(monkeypatch):
+    monkeypatch.setattr(scheduler, "LOOK", 0.2)
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
+    with distributed.LocalCluster(**options, processes=False) as made, distributed.Client(made) as client:
+        cluster = Cluster(client)
+        client.retire_workers(list(cluster.machines), close_workers=True, remove=True)
+        with pytest.raises(TopicsError, match="no worker is left"):
+            list(cluster.map(when, [0.02]))
 
 
 def test_sweep_trains_the_same_models(here, cluster, tmp_path, capsys):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from topicstream import __version__
 from topicstream.errors import DoesNotFit, InputError, TopicsError, UsageError, WorkersLost
 from topicstream.kernels.self_test import self_test
-from topicstream.machine import default_threads, format_bytes, memory_allowed
+from topicstream.machine import default_threads, format_bytes, memory_allowed, return_freed_memory
 from topicstream.memory import DEFAULT_SHARE, FLOOR, MemoryLimit
 
 Item = TypeVar("Item")
@@ -61,6 +61,7 @@ class Machine(NamedTuple):
 
 async def describe(paths: list[str], dask_worker: Any) -> Machine:
     """What the worker that runs this is; Dask passes the worker.  From now on it takes our tasks, one at a time."""
+    return_freed_memory()
     await dask_worker.set_resources(**ONE)
     missing = [path for path in paths if not os.access(path, os.R_OK)]
     limit = int(dask_worker.memory_manager.memory_limit or 0)
@@ -193,6 +194,7 @@ class Cluster:
         """
         from distributed import CancelledError, KilledWorker, wait
 
+        no_worker = "--scheduler: no worker is left (see their logs, and `dmesg` for those killed for memory)"
         futures = [
             self.client.submit(work, item, pure=False, priority=-i, resources=ONE) for i, item in enumerate(items)
         ]
@@ -202,7 +204,9 @@ class Cluster:
                     try:
                         wait(future, LOOK)
                     except TimeoutError:
-                        self.machines = self._look()  # those that have come take tasks, too
+                        before, self.machines = self.machines, self._look()  # those that have come take tasks, too
+                        if not (before or self.machines):  # nor do they start again
+                            raise TopicsError(f"{no_worker}; start workers, then run the same command again") from None
                 yield future.result()
         except KilledWorker as e:
             raise TopicsError(
