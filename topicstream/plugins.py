@@ -83,6 +83,7 @@ OWN = {
         "experts": "topicstream.reporting.experts:ExpertsView",
     },
     READERS: {
+        "arrow": "topicstream.ingestion.readers.arrow:READER",
         "csv": "topicstream.ingestion.readers.csv:READER",
         "docword": "topicstream.ingestion.readers.docword:READER",
         "files": "topicstream.ingestion.readers.files:FILES",

@@ -29,6 +29,14 @@ def parquet(**options: Any) -> bytes:
     return out.getvalue()
 
 
+def arrow(compression: str | None) -> bytes:
+    out = io.BytesIO()
+    table = pa.table({"id": [f"d{i}" for i in range(len(TEXTS))], "text": TEXTS, "labels": [["a", "b"]] * len(TEXTS)})
+    with pa.ipc.new_file(out, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as file:
+        file.write_table(table, 2)
+    return out.getvalue()
+
+
 def vectors() -> bytes:
     out = io.BytesIO()
     values = np.random.default_rng(1).normal(size=(7, 4)).tolist()
@@ -44,6 +52,7 @@ KINDS = {  # file, seeds, words of the format, options
     "parquet": ("f.parquet", [parquet(compression=c) for c in ("snappy", "none", "zstd")], [b"PAR1"], {"format": "parquet", **META}),
     "other pages": ("f.parquet", [parquet(compression=c, data_page_version=v) for c in ("gzip", "lz4") for v in ("1.0", "2.0")]
                     + [parquet(use_dictionary=False, column_encoding=DELTAS, row_group_size=2)], [b"PAR1"], {"format": "parquet", **META}),
+    "arrow": ("f.arrow", [arrow(c) for c in (None, "lz4", "zstd")], [b"ARROW1", bytes(8)], {"format": "arrow", **META}),
     "vectors": ("v.parquet", [vectors()], [b"PAR1"], {"format": "vectors", "vector_field": "v"}),
 }  # fmt: skip
 

@@ -38,6 +38,8 @@ GUESSES = [
     ("x.dat", b"1" * 5000 + b" 1:1\n", "svmlight"),  # more digits than Python turns into a number
     ("x.dat", b"-1 1:0.5 3:2\n+1 2:1\n", "svmlight"),
     ("x", b"PAR1....", "parquet"),
+    ("x", b"ARROW1..", "arrow"),
+    ("x.feather", b"ARROW1..", "arrow"),
     ("x.tgz", b"", "tar"),
     ("x.mallet", b"a b c\n", "mallet"),
     ("x.xml", b"<?xml version='1.0'?>\n<!DOCTYPE PubmedArticleSet PUBLIC 'x'>\n<PubmedArticleSet>\n", "pubmed"),
@@ -59,7 +61,7 @@ def test_guess_says_when_unsure(tmp_path: Path) -> None:
         Read(write(tmp_path / "b.txt", b"ab\0cd\n"))
     with pytest.raises(InputError, match="a JSON array, not JSON lines"):
         Read(write(tmp_path / "c.json", '[\n{"text": "a"}]'))
-    with pytest.raises(InputError, match="--format wat: not known; choose one of csv, docword"):
+    with pytest.raises(InputError, match="--format wat: not known; choose one of arrow, csv, docword"):
         Read(tmp_path / "b.txt", format="wat")
     assert Read(tmp_path / "b.txt", format="lines").texts == ["ab\0cd"]
 

@@ -140,6 +140,21 @@ class _Ranges(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+def test_arrow_files_in_partitions_from_the_command_line(put: Put, tmp_path: Path) -> None:
+    table = pa.table({"id": [str(n) for n in range(300)], "body": TEXTS, "year": [2020 + n % 2 for n in range(300)]})
+    ds.write_dataset(table, tmp_path / "d", format="arrow", partitioning=["year"], partitioning_flavor="hive")
+    for path in sorted((tmp_path / "d").rglob("*.arrow")):
+        put(f"d/{path.relative_to(tmp_path / 'd').as_posix()}", path.read_bytes())
+    for place, out in ((tmp_path / "d", "here.zarr"), ("s3://corpora/d/", "there.zarr")):
+        result = run("ingest", place, "--text-field", "body", "--meta", "year", "--out", tmp_path / out)
+        assert result.exit_code == 0, result.output
+        years = {document.metadata["year"] for document in Corpus.open(tmp_path / out)}
+        assert years == {"2020", "2021"}
+    (tmp_path / "cut.feather").write_bytes(next((tmp_path / "d").rglob("*.arrow")).read_bytes()[:-40])
+    result = run("ingest", tmp_path / "cut.feather", "--text-field", "body", "--out", tmp_path / "cut.zarr")
+    assert result.exit_code == 3 and "not a whole Arrow file" in result.output and result.output.count("\n") == 1
+
+
 @pytest.mark.parametrize("given", ["dataset", "scanner", "reader"])
 def test_a_dataset_of_arrow_with_its_partitions(tmp_path: Path, given: str) -> None:
     table = pa.table({"id": [str(n) for n in range(300)], "body": TEXTS, "year": [2020 + n % 2 for n in range(300)]})
