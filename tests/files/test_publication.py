@@ -6,7 +6,9 @@ import contextlib
 import http.client
 import http.server
 import io
+import json
 import secrets
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.retrain_tools import folder
 from tests.s3 import SECRET, Put
-from topicstream import Corpus, TopicModel, ingest, publish, train
+from topicstream import Corpus, TopicModel, ingest, publish, retrain, train
 from topicstream.cli.main import run
 from topicstream.errors import Busy, InputError, NotOurs, StoreError, TopicsError, UsageError
 from topicstream.files import publication, remote
-from topicstream.files.mirror import Current, current_at
+from topicstream.files.mirror import Current, cache_folder, current_at
+from topicstream.files.remote import get_object
 
 LINES = [f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}" for n in range(300)]
 
@@ -42,7 +46,7 @@ def topics(*args: object) -> tuple[int, str]:
     return code, out.getvalue() + err.getvalue()
 
 
-def test_readers_take_the_version_that_was_published_last(put: Put, here: Path) -> None:
+def test_readers_take_the_version_that_was_published_last(put: Put, here: Path, tmp_path: Path) -> None:
     address = "s3://corpora/models/news"
     first = publish(here / "m0", address)
     assert first["uploaded"] == first["files"] and TopicModel.open(address).content_hash() == TopicModel.open(here / "m0").content_hash()
@@ -59,6 +63,19 @@ def test_readers_take_the_version_that_was_published_last(put: Put, here: Path) 
         publish(here, address)
     with pytest.raises(UsageError, match="only be read"):
         publish(here / "m0", "https://host/m")
+    current, _ = current_at(address)
+    assert current is not None
+    below = f"models/news/versions/{current.version}"
+    names = ["../../../../escaped", "/tmp/escaped", ".address", "x/../../y", *json.loads(get_object(f"s3://corpora/{below}/files.json")[0])]
+    put(f"{below}/files.json", json.dumps(dict.fromkeys(names, "")).encode())
+    shutil.rmtree(cache_folder())
+    before = {p for p in tmp_path.rglob("*")}
+    TopicModel.open(address)
+    assert all(p.is_relative_to(cache_folder() / "s3" / "corpora") for p in set(tmp_path.rglob("*")) - before if p.is_file())
+    put(f"{below}/files.json", b"[1]")
+    shutil.rmtree(cache_folder())
+    with pytest.raises(StoreError, match="manifest of neither"):
+        TopicModel.open(address)
     put("models/news/current.json", b"{}")
     with pytest.raises(StoreError, match=r"current\.json"):
         TopicModel.open(address)
@@ -91,6 +108,15 @@ def test_an_ingest_to_an_address(put: Put, here: Path, tmp_path: Path, monkeypat
     assert code == 1 and "exists; --force replaces it" in said
     code, said = topics("ingest", here / "docs.txt", "--append", "--out", address)
     assert code == 2 and "cannot be appended to" in said and SECRET not in said
+
+
+def test_a_retrain_publishes_its_versions(put: Put, tmp_path: Path) -> None:
+    config = folder(tmp_path / "home")
+    address = "s3://corpora/models/nightly"
+    config.write_text(f'{config.read_text()}\naddress = "{address}"\n')
+    done = retrain(config, stream=io.StringIO())
+    assert done["published"] == 1
+    assert TopicModel.open(address).content_hash() == TopicModel.open(config.parent / "current").content_hash()
 
 
 def race(address: str, publishers: int) -> tuple[list[str], list[Exception]]:

@@ -82,36 +82,39 @@ def mirrored(place: Where) -> Path:
         source = address if current is None else f"{address}/versions/{current.version}"
         manifest, _ = get_object(f"{source}/manifest.json")
         kind = json.loads(manifest)["kind"]
+        names = _listed(source, current) if kind == "model" else []
     except Absent as e:
         raise StoreError(f"{address}: neither a corpus store nor a model ({e})") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise StoreError(f"{address}/manifest.json: is the manifest of neither a corpus store nor a model") from None
     scheme, _, rest = address.partition("://")
-    folder = cache_folder() / scheme / f"{rest}@{hashlib.sha256(manifest).hexdigest()[:16]}"
+    version = hashlib.sha256(manifest).hexdigest() if current is None else current.version
+    folder = cache_folder() / scheme / f"{rest}@{version[:16]}"
     if ".." in folder.parts:
         raise InputError(f"{address}: contains ..; name the object by its key")
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "manifest.json").exists():  # which is written last
         _write(folder / MIRROR, source.encode())
-        if kind == "model":
-            names = _listed(source) if current is None else json.loads(get_object(f"{source}/{LISTING}")[0])
-            with ThreadPoolExecutor(AT_ONCE) as pool:
-                list(pool.map(lambda name: os.close(_fetch(folder, name)), names))
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(lambda name: os.close(_fetch(folder, name)), names))
         _write(folder / "manifest.json", manifest)
     os.utime(folder)
     return folder
 
 
-def _listed(address: str) -> list[str]:
-    """Places of the files of a model that was copied to a bucket, in its folder."""
-    names = [found.removeprefix(f"{address}/") for found in list_below(address)]
+def _listed(source: str, current: Current | None) -> list[str]:
+    """Places of the files of a model, in its folder: as it was published, or copied to a bucket.  ValueError."""
+    if current is None:
+        names = [found.removeprefix(f"{source}/") for found in list_below(source)]
+    else:
+        names = list(msgspec.json.decode(get_object(f"{source}/{LISTING}")[0], type=dict[str, str]))
     return [name for name in names if is_published(name)]
 
 
 def is_published(name: str) -> bool:
     """Whether a file of a store or a model, by its place in the folder, belongs to what is published."""
     parts = name.split("/")
-    return parts[0] not in ("checkpoints", "work") and not any(part.startswith(".") for part in parts)
+    return parts[0] not in ("", "checkpoints", "work") and not any(part.startswith(".") for part in parts)
 
 
 def fetched(path: Where) -> int | None:
@@ -126,6 +129,8 @@ def fetched(path: Where) -> int | None:
 
 def _fetch(home: Path, name: str) -> int:
     """Fetch a file of a mirror; a descriptor of it."""
+    if not is_published(name):  # nor may it lead out of the mirror
+        raise FileNotFoundError(f"{home}: has no {name}")
     place = home / name
     place.parent.mkdir(parents=True, exist_ok=True)
     beside = temporary(place)

@@ -89,7 +89,7 @@ def publish(folder: str | os.PathLike[str], address: str) -> dict[str, Any]:
     NotOurs
         Where something else lies at the address.
     Busy
-        Where another publisher was faster; nothing has changed then.
+        Where another publisher was faster, or the folder has changed meanwhile; the current version stays.
 
     Examples
     --------
@@ -106,12 +106,15 @@ def publish(folder: str | os.PathLike[str], address: str) -> dict[str, Any]:
     refuse_links(place, but=(".lock", "checkpoints", "work"))
     sizes = {name: (place / name).stat().st_size for name in files_within(place)}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        listing = json.dumps(dict(zip(sizes, pool.map(lambda name: _sha256(place / name), sizes)))).encode()
+        hashes = dict(zip(sizes, pool.map(lambda name: _sha256(place / name), sizes)))
+        listing = json.dumps(hashes).encode()
         version = hashlib.sha256(listing).hexdigest()[:32]
         below = f"{address}/versions/{version}/"
         there = {found.removeprefix(below) for found in list_below(below)}
         missing = [name for name in sizes if name not in there]
         list(pool.map(lambda name: put_object(below + name, place / name), missing))
+    if _sha256(place / "manifest.json") != hashes["manifest.json"]:
+        raise Busy(f"{folder}: another process changed it during the upload; publish it again")
     put_object(below + LISTING, listing)
     if before is None or before.version != version:
         _replace(address, Current(kind, version, secrets.token_hex(16)), condition)
