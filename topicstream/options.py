@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from topicstream.errors import UsageError
-from topicstream.files.mirror import mirrored
-from topicstream.files.remote import address_of
 
 P = ParamSpec("P")
 C = TypeVar("C")
@@ -199,8 +197,6 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
             raise UsageError(f"{name}: {e}") from None
         except (TypeError, AttributeError):
             raise UsageError(f"{name} cannot be {repr(value)[:60]}: {about['help']}") from None
-    if about.get("stored") and isinstance(value, (str, os.PathLike)) and address_of(value):
-        value = mirrored(value)
     if isinstance(value, float) and value.is_integer() and int in alternatives and float not in alternatives:
         value = int(value)
     if not fits(value, kind):

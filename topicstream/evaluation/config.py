@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from topicstream.files.mirror import opened_at
 from topicstream.memory import MemoryOptions
 from topicstream.options import SchedulerOptions, option
 from topicstream.progress import Told
@@ -21,10 +22,10 @@ class EvalConfig(SchedulerOptions, MemoryOptions):
     """All settings of an evaluation but those of single scorers."""
 
     model: str | Path | TopicModel = option(
-        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, stored=True
+        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=opened_at
     )
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, stored=True
+        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, parse=opened_at
     )
     _: KW_ONLY
     heldout: bool | str | Path = option(
@@ -68,8 +69,8 @@ class EvalConfig(SchedulerOptions, MemoryOptions):
 class CompareConfig(SchedulerOptions, MemoryOptions):
     """All settings of a comparison of two models."""
 
-    a: str | Path | TopicModel = option(MISSING, "a model, or its folder", cli=False, stored=True)
-    b: str | Path | TopicModel = option(MISSING, "the other one", cli=False, stored=True)
+    a: str | Path | TopicModel = option(MISSING, "a model, or its folder", cli=False, parse=opened_at)
+    b: str | Path | TopicModel = option(MISSING, "the other one", cli=False, parse=opened_at)
     _: KW_ONLY
     words: int = option(10, "First words of a topic to compare.", flags=("-n", "--words"), min=1, show=True)
     far: float = option(

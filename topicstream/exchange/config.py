@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from topicstream.files.mirror import opened_at
 from topicstream.options import option
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class ExportConfig:
     """All settings of an export."""
 
     model: str | Path | TopicModel = option(
-        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, stored=True
+        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=opened_at
     )
     out: str | Path | None = option(
         None, "File or folder to write.", flags=("-o", "--out"), metavar="PATH", required=True
@@ -30,7 +31,7 @@ class ExportConfig:
         None, "One of the formats listed above (default: detected from the name of --out).", metavar="NAME"
     )
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store, for formats that need documents.", env="TOPICS_CORPUS", show=True, stored=True
+        "corpus.zarr", "Corpus store, for formats that need documents.", env="TOPICS_CORPUS", show=True, parse=opened_at
     )
     top: int | None = option(None, "Topics of documents: only the N largest of each.", min=1, metavar="N")
     words: int | None = option(None, "mallet: words in topic-keys; pyldavis: words per topic.", min=1, metavar="N")

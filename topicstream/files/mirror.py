@@ -63,6 +63,11 @@ def current_at(address: str) -> tuple[Current | None, Any]:
         raise StoreError(f"{address}/{CURRENT}: was not written by this program, or is damaged ({e})") from None
 
 
+def opened_at(place: Any) -> Any:
+    """What an option that names a store or a model takes: the mirror of an address, anything else (a model, say) as it is."""
+    return mirrored(place) if isinstance(place, (str, os.PathLike)) and address_of(place) else place
+
+
 def mirrored(place: Where) -> Path:
     """The folder in which a store or a model is read: the mirror of an address, any other place as it is.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from topicstream import plugins
+from topicstream.files.mirror import opened_at
 from topicstream.inference.methods import DEFAULT, METHOD_NAMES
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.memory import MemoryOptions
@@ -32,7 +33,7 @@ def as_names(value: str | Sequence[str]) -> Sequence[str]:
 class InferConfig(ReadOptions, SchedulerOptions, MemoryOptions):
     """All settings of an inference but those of its method."""
 
-    model: str | Path | TopicModel = option(MISSING, "the model, or its folder", cli=False, stored=True)
+    model: str | Path | TopicModel = option(MISSING, "the model, or its folder", cli=False, parse=opened_at)
     documents: Any = option(
         MISSING,
         "a Corpus or the Path of one; a Path or a list of Paths: raw documents of any format that ingest reads "
@@ -94,8 +95,8 @@ class InferConfig(ReadOptions, SchedulerOptions, MemoryOptions):
 class ClassifierConfig(MemoryOptions):
     """All settings of the classifier beside a model."""
 
-    model: str | Path | TopicModel = option("model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, stored=True)
-    corpus: str | Path | Corpus = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, stored=True)
+    model: str | Path | TopicModel = option("model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=opened_at)
+    corpus: str | Path | Corpus = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=opened_at)
     _: KW_ONLY
     documents: int = option(200_000, "Use at most this many training documents, evenly spaced; 0: all.", min=0, show=True)
     features: str = option(

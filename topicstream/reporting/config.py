@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from topicstream.files.mirror import opened_at
 from topicstream.memory import MemoryOptions
 from topicstream.options import SchedulerOptions, option
 from topicstream.progress import Told
@@ -28,9 +29,9 @@ def columns(given: str | Sequence[str]) -> list[str]:
 class MethodsConfig(SchedulerOptions, MemoryOptions):
     """What ``compare_methods`` is asked."""
 
-    model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False, stored=True)
+    model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False, parse=opened_at)
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store that the model was trained on.", show=True, env="TOPICS_CORPUS", stored=True
+        "corpus.zarr", "Corpus store that the model was trained on.", show=True, env="TOPICS_CORPUS", parse=opened_at
     )
     methods: str = option("all", "Methods to compare, separated by commas.", metavar="NAMES", show=True)
     on: str | Path = option(
@@ -57,7 +58,7 @@ class MethodsConfig(SchedulerOptions, MemoryOptions):
 class DriftConfig(MemoryOptions):
     """What ``drift`` is asked."""
 
-    model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False, stored=True)
+    model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False, parse=opened_at)
     documents: str | Path | Corpus | None = option(
         None,
         "Measure how well the model still fits these documents: a store or raw files.",
@@ -69,7 +70,7 @@ class DriftConfig(MemoryOptions):
     )
     period: str | None = option(None, "Length of a period (default: chosen from the dates).", choices=tuple(GRAINS))
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store that the model was trained on.", env="TOPICS_CORPUS", stored=True
+        "corpus.zarr", "Corpus store that the model was trained on.", env="TOPICS_CORPUS", parse=opened_at
     )
     method: str | None = option(
         None,
@@ -90,9 +91,9 @@ class DriftConfig(MemoryOptions):
 class ReportConfig(MemoryOptions):
     """All settings of a report."""
 
-    model: str | Path | TopicModel = option("model", "the model, or its folder", cli=False, stored=True)
+    model: str | Path | TopicModel = option("model", "the model, or its folder", cli=False, parse=opened_at)
     corpus: str | Path | Corpus | None = option(
-        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, stored=True
+        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, parse=opened_at
     )
     _: KW_ONLY
     out: str | Path = option("report.html", "HTML file to write.", flags=("-o", "--out"), metavar="FILE", show=True)
@@ -132,10 +133,10 @@ class ShowConfig(MemoryOptions):
     """What ``show`` is asked."""
 
     model: str | Path | TopicModel = option(
-        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, stored=True
+        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=opened_at
     )
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, stored=True
+        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, parse=opened_at
     )
     _: KW_ONLY
     words: int = option(10, "Words per topic.", flags=("-n", "--words"), min=1, show=True)

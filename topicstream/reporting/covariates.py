@@ -16,6 +16,7 @@ from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.keys import documents
 from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.shares import document_shares
+from topicstream.files.mirror import opened_at
 from topicstream.memory import MemoryOptions
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.topic_model import TopicModel
@@ -38,10 +39,10 @@ class EffectsConfig(MemoryOptions):
 
     formula: str = option("", "Covariates, such as 'party * s(date)'.", cli=False)
     model: str | Path | TopicModel = option(
-        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, stored=True
+        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=opened_at
     )
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, stored=True
+        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, parse=opened_at
     )
     _: KW_ONLY
     topics: Sequence[int] | None = option(None, "Only this topic (repeatable).", flags=("-k", "--topic"), multiple=True)
