@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import NotOurs, StoreError, TopicsError, UsageError
+from topicstream.errors import NotOurs, TopicsError, UsageError
 from topicstream.files import durable, owned
 from topicstream.files.durable import lock
 from topicstream.files.ownership import check_place, claim, kind_of, mark_of, not_ours
 from topicstream.memory import MemoryOptions
 from topicstream.metrics import recorded
 from topicstream.model import edits
-from topicstream.model.manifest import ModelManifest, read_manifest
+from topicstream.model.manifest import read_manifest
 from topicstream.options import SchedulerOptions, configured, like, option
 from topicstream.progress import Shown, Told, listener
 from topicstream.training.config import TrainConfig
@@ -107,7 +107,6 @@ def train_on(
         ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes, scheduler, workers_min`` of ``train``.
     """
     progress, manifest = listener(progress, Shown), read_manifest(model)
-    _refuse_incomplete(manifest, Path(model))
     about = engine_facts(str(manifest.engine))
     if "warm" not in about.starts:
         raise TopicsError(f"{manifest.engine} cannot start from a model; train again with `topics train`")
@@ -131,22 +130,14 @@ def train_on(
         seed_words=manifest.seed_words,
         sample=manifest.sample,
         weighting=manifest.weighting.kind if manifest.weighting else "none",
-        block_cells=manifest.layout["block_cells"],
-        round_blocks=manifest.layout["round_blocks"],
+        block_cells=manifest.layout.get("block_cells"),
+        round_blocks=manifest.layout.get("round_blocks"),
         options=options,
         force=begun,
         progress=progress,
         **limits,
     )
     return Updated(done.model, "warm", done.passes, done.reason, done.last)
-
-
-def _refuse_incomplete(manifest: ModelManifest, model: Path) -> None:
-    """StoreError where a manifest lacks what a training from the model needs."""
-    missing = [f"layout.{name}" for name in ("block_cells", "round_blocks") if name not in manifest.layout]
-    missing += [name for name, there in (("seed", str(manifest.seed).isdecimal()), ("engine", manifest.engine)) if not there]
-    if missing:
-        raise StoreError(f"{model}/manifest.json: incomplete (no {missing[0]}); restore the file or train again")
 
 
 @configured(UpdateConfig)
@@ -183,9 +174,9 @@ def update(config: UpdateConfig) -> Updated:
     """
     with recorded(config.metrics, "update", model=config.model) as tell:
         old = Path(config.model)
-        if read_manifest(old).engine == "imported":
+        if read_manifest(old).engine in (None, "imported"):
             raise UsageError(
-                f"--model {old}: was imported, so no engine can continue it; train from it (topics train --start warm --warm "
+                f"--model {old}: was imported or made in Python, so no engine can continue it; train from it (topics train --start warm --warm "
                 f"{old}), or find the topics of new documents with topics infer"
             )
         done = _replace(old, config) if config.out is None else _write_beside(old, Path(config.out), config)
