@@ -155,3 +155,17 @@ def test_more_threads_than_a_round_has_blocks_are_told_of_wider_rounds(threads, 
     assert said in found if said else not found
     stepping, _ = plan_for("ovb", 100, "2G")
     assert not wider_rounds(stepping, stepping.layout.round_blocks, 64, 10_000)  # there a round is a step
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("sparse-bp", "--sparsity 16 halves it"), ("bp", "--algo sparse-bp keeps 32 bytes a cell"), ("rtm", ""), ("atbp", "")],
+)
+def test_a_run_that_keeps_much_on_disk_says_what_keeps_less(name, said, monkeypatch):
+    """52 million cells; whoever keeps less is told nothing."""
+    _, plan = plan_for(name, 100, "4G")
+    assert plan.disk["block state"] > 1 << 30
+    last = plan.lines()[-1]
+    assert last.startswith(f"  less block state: {said}") if said else "less block state" not in last
+    monkeypatch.setattr(planning, "MUCH_STATE", plan.disk["block state"] + 1)
+    assert "less block state" not in plan_for(name, 100, "4G")[1].lines()[-1]

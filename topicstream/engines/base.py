@@ -221,7 +221,7 @@ def learns_priors(alpha: float | None, beta: float | None, asked: bool | None) -
 
 
 class Engine:
-    """Base of all engines: twelve methods, of which ``process`` (and usually ``start``) have to be defined.
+    """Base of all engines: thirteen methods, of which ``process`` (and usually ``start``) have to be defined.
 
     Parameters
     ----------
@@ -253,6 +253,11 @@ class Engine:
     def state(self) -> Mapping[str, ArraySpec]:
         """What is kept of each block between its visits, on disk, by name."""
         return {}
+
+    @property
+    def smaller_state(self) -> str:
+        """What keeps less of each block on disk, and its cost in quality, for people; "" where nothing does."""
+        return ""
 
     @property
     def stats(self) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""Engines on stores of dense rows: what they do beside the twelve methods, because their first parameters come from points."""
+"""Engines on stores of dense rows: what they do beside the thirteen methods, because their first parameters come from points."""
 
 from __future__ import annotations
 

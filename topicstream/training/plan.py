@@ -90,6 +90,9 @@ class Allowance:
     folder: str = ""
 
 
+MUCH_STATE = 1 << 30  # bytes of disk from which on a smaller state is offered
+
+
 class Placement(NamedTuple):
     """Whether tables and the deltas of a round live in mapped files, and storage blocks decoded ahead."""
 
@@ -100,11 +103,12 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Threads, placements, and bytes by purpose."""
+    """Threads, placements, and bytes by purpose.  advice: how to keep less, of a run that keeps much."""
 
     memory: MemoryPlan
     place: Placement
     disk: Mapping[str, int]
+    advice: str = ""
 
     @property
     def threads(self) -> int:
@@ -116,7 +120,8 @@ class Plan:
         disk = ", ".join(f"{name} {format_bytes(size)}" for name, size in self.disk.items() if size)
         where = "tables on disk" if self.place.tables_on_disk else "tables in memory"
         spilled = ", deltas on disk" if self.place.deltas_on_disk else ""
-        return [*self.memory.lines(), f"  {where}{spilled}; on disk: {disk or 'checkpoints only'}"]
+        lines = [*self.memory.lines(), f"  {where}{spilled}; on disk: {disk or 'checkpoints only'}"]
+        return [*lines, f"  less block state: {self.advice}"] if self.advice else lines
 
 
 def sizes_of(name: str, spec: TableSpec, engine: Engine, block: BlockShape) -> Sizes:
@@ -222,7 +227,7 @@ def make_plan(work: Work, room: Allowance) -> Plan:
             f"{format_bytes(room.disk_free)} are free{f' where {room.folder} lies' if room.folder else ''}; "
             "free some, put --model on another disk, or choose an engine that keeps less (`topics engines`)"
         )
-    return Plan(memory, place, disk)
+    return Plan(memory, place, disk, work.engine.smaller_state if disk["block state"] >= MUCH_STATE else "")
 
 
 Stage = tuple[Mapping[str, int], Mapping[str, int]]

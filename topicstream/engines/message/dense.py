@@ -69,6 +69,12 @@ class DenseMessages(Learning):
         return {"messages": ArraySpec("cell", "float32", self.shape.topics)}
 
     @property
+    def smaller_state(self) -> str:
+        if self.about.axes or not self.state:
+            return ""  # authors or links: no other engine learns the same
+        return "--algo sparse-bp keeps 32 bytes a cell (perplexity no higher), --algo atbp 4 bytes a topic and document (0 to 3 % higher)"
+
+    @property
     def layout(self) -> Layout:
         # two copies of a block's messages are in RAM a thread: keep each near 64 MiB whatever K is
         cells = min(super().layout.block_cells, (1 << 26) // (4 * self.shape.topics))
