@@ -1,4 +1,4 @@
-"""Make an AnnData file of planted cell types, with h5py alone: python planted_cells.py OUT.h5ad [CELLS REGIONS TYPES]"""
+"""Make an AnnData file of planted cell types, with h5py alone: python planted_cells.py OUT.h5ad [CELLS REGIONS TYPES PERCENT]"""
 
 import sys
 
@@ -6,15 +6,15 @@ import h5py
 import numpy as np
 
 
-def main(out: str, cells: int = 20_000, regions: int = 100_000, types: int = 12) -> None:
-    """Each type opens regions of its own; a cell takes 70 % of its regions from its type, the rest from all."""
+def main(out: str, cells: int = 20_000, regions: int = 100_000, types: int = 12, percent: int = 70) -> None:
+    """Each type opens regions of its own; a cell takes so many percent of its regions from its type, the rest from all."""
     draw = np.random.default_rng(0)
     cell_types = draw.integers(types, size=cells)
     shares = draw.dirichlet(np.full(regions, 0.02), types)
     everywhere = shares.mean(axis=0)
     rows = []
     for kind in cell_types:
-        own = draw.choice(regions, 1000, p=0.7 * shares[kind] + 0.3 * everywhere)
+        own = draw.choice(regions, 1000, p=percent / 100 * shares[kind] + (1 - percent / 100) * everywhere)
         rows.append(np.unique(own))
     with h5py.File(out, "w") as data:
         matrix = data.create_group("X")
