@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.reading import DATA, Read, needs_data, write
 from topicstream.errors import InputError
+from topicstream.ingestion.parsing.counts import in_order
 
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 W = 9
@@ -241,3 +242,17 @@ def test_real_ldac_is_the_same_as_its_docword(tmp_path: Path) -> None:
     got = Read(tmp_path / "ap" / "ap.dat")
     assert got.bags == Read(DATA / "ap" / "docword.txt.gz").bags
     assert len(got.words or []) == 10_473
+
+
+@pytest.mark.parametrize("most", [3, 50, 2**31 - 1])
+def test_cells_are_put_in_order_as_by_lexsort(most):
+    """Repeated words are summed in the order in which they stand; the largest ids do not overflow."""
+    rng = np.random.default_rng(most % 7)
+    docs = np.sort(rng.integers(0, 2**31 - 1, 20)).repeat(10)
+    words, counts = rng.integers(0, most, 200), rng.random(200).astype(np.float32)
+    order = np.lexsort((words, docs))
+    starts = np.flatnonzero(np.diff(docs[order], prepend=-1) | np.diff(words[order], prepend=-1))
+    got = in_order(docs, words, counts)
+    np.testing.assert_array_equal(got[0], docs[order][starts])
+    np.testing.assert_array_equal(got[1], words[order][starts])
+    np.testing.assert_array_equal(got[2], np.add.reduceat(counts[order], starts))
