@@ -193,10 +193,13 @@ class Cluster:
             What ``work`` raised, or that worker after worker died of an item.
         """
         from distributed import CancelledError, KilledWorker, wait
+        from distributed.protocol.pickle import dumps
 
+        pickled = dumps(work)
         no_worker = "--scheduler: no worker is left (see their logs, and `dmesg` for those killed for memory)"
         futures = [
-            self.client.submit(work, item, pure=False, priority=-i, resources=ONE) for i, item in enumerate(items)
+            self.client.submit(_unpickled, pickled, item, pure=False, priority=-i, resources=ONE)
+            for i, item in enumerate(items)
         ]
         try:
             for future in futures:
@@ -218,6 +221,13 @@ class Cluster:
             ) from None
         finally:
             self.client.cancel(futures)
+
+
+def _unpickled(pickled: bytes, item: Any) -> Any:
+    """Do a task.  Dask keeps its arguments as long as its result: what they are unpickled to, such as a model, goes before."""
+    from distributed.protocol.pickle import loads
+
+    return loads(pickled)(item)
 
 
 @contextmanager
