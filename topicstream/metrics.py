@@ -39,7 +39,7 @@ HELP = {
 
 
 @contextmanager
-def recorded(path: str | Path | None, command: str, **labels: Any) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def recorded(path: str | Path | None, command: str, **dimensions: Any) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """Within: a function that takes figures by name (those of HELP that are numbers are kept).  The file is written at the end;
     an error passes on.  Without a path nothing is written.  UsageError or NotOurs at once where the file cannot be written."""
     if path is None:
@@ -66,12 +66,12 @@ def recorded(path: str | Path | None, command: str, **labels: Any) -> Iterator[C
             "duration_seconds": time.monotonic() - began,
             "peak_memory_bytes": float(peak_bytes()),
         }
-        write(target, text({**whole, **figures}, {"command": command, **labels}))
+        write(target, text({**whole, **figures}, {"command": command, **dimensions}))
 
 
-def text(figures: Mapping[str, float], labels: Mapping[str, Any]) -> str:
+def text(figures: Mapping[str, float], dimensions: Mapping[str, Any]) -> str:
     """The figures as gauges ``topicstream_NAME{command="train", ...}``."""
-    of = ",".join(f'{name}="{_escaped(str(value))}"' for name, value in labels.items())
+    of = ",".join(f'{name}="{_escaped(str(value))}"' for name, value in dimensions.items())
     lines = [FIRST]
     for name, value in figures.items():
         full = f"topicstream_{name}"

@@ -158,7 +158,7 @@ def test_names_go_with_an_export_and_damaged_ones_are_told(trained, tmp_path):
     given = {"labels": True, "threshold": 3.0, "threads": 1}
     both = [evaluate(m, trained / "c.zarr", **given)["labels"] for m in (trained / "m", tmp_path / "again")]
     assert both[0] == both[1]
-    for wrong in ({"labels": {"0": "grain"}}, {"label_docs": [1] * 9}):
+    for wrong in ({"topic_names": {"0": "grain"}}, {"label_docs": [1] * 9}):
         model = TopicModel.open(tmp_path / "again")
         model.manifest = msgspec.structs.replace(model.manifest, **wrong)
         with pytest.raises(StoreError, match="names of its topics are damaged"):

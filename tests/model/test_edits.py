@@ -24,9 +24,9 @@ from topicstream.files.durable import read_sealed
 from topicstream.model.edits import LOG, Label, Merge, apply, carry, edit, preview, read_log, seen, view_of
 from topicstream.progress import Shown as Progress
 from topicstream.reporting.doc_topics import shares, write_theta
-from topicstream.reporting.labels import propose
 from topicstream.reporting.naming import proposals
 from topicstream.reporting.show import show
+from topicstream.reporting.topic_names import propose
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ def test_edits_show_in_the_report(stored, tmp_path):
     )
     report(tmp_path / "model", corpus, out=tmp_path / "r.html", scores=False)
     values, arrays = unpack(data_of((tmp_path / "r.html").read_text()))
-    assert values["ids"] == [0, 1, 3] and values["labels"][2] == "Baking <b>" and values["members"] == [2, 1, 1]
+    assert values["ids"] == [0, 1, 3] and values["names"][2] == "Baking <b>" and values["members"] == [2, 1, 1]
     theta = np.concatenate([t for _, t in shares(TopicModel.open(folder / "model"), corpus)]).astype(np.float64)
     merged = np.stack([theta[:, 0] + theta[:, 2], theta[:, 1], theta[:, 3]], 1)
     merged /= merged.sum(axis=1, keepdims=True)
@@ -394,7 +394,7 @@ def test_the_first_screen(written, visit, expect, width):
     assert overview.locator(".map text").count() >= 3 and tab.evaluate(OVERLAPS, "#topic .map text") == []
     rows = overview.locator(".grid tbody tr")
     expect(rows).to_have_count(5)
-    expect(rows.first.locator("th")).to_have_text(values["labels"][int(np.argmax(unpack(data_of(path.read_text()))[1]["tokens"]))])
+    expect(rows.first.locator("th")).to_have_text(values["names"][int(np.argmax(unpack(data_of(path.read_text()))[1]["tokens"]))])
     expect(overview.locator(".grid thead th")).to_have_count(3)
     expect(overview.locator(".chart .curve")).to_have_count(2)
     for anchor in ("overview", "topic-1", "time"):

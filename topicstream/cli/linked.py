@@ -1,4 +1,4 @@
-"""What became of the links of a corpus, in words: ``topics ingest`` and ``topics info`` say it."""
+"""What became of linked documents, in words: ``topics ingest`` and ``topics info`` say it."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.corpus.block import Block
+from topicstream.corpus.format import LABELS
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.clusters import AGREEMENT, score_agreement
@@ -46,7 +47,6 @@ from topicstream.options import option
 from topicstream.parallel.order import in_order
 from topicstream.text import render
 
-LABELS = "labels"
 F1 = """F1 of labels          micro {micro_f1:.4f}, macro {macro_f1:.4f} over {labels:,} labels
   precision {precision:.4f}, recall {recall:.4f}: {measured}
   {docs:,} documents[; the first label is right for {accuracy:.1p} % of those with one][; {unlabelled:,} documents without labels were left out][; {unknown_labels:,} times a label the model does not know]
@@ -122,7 +122,7 @@ def _micro(right: np.ndarray, said: np.ndarray, true: int) -> tuple[float, float
 
 def named_topics(model: TopicModel) -> dict[str, int]:
     """Label -> topic, of a model whose topics are labels; InputError for another, StoreError where they cannot be."""
-    names, docs = model.manifest.labels, model.manifest.label_docs
+    names, docs = model.manifest.topic_names, model.manifest.label_docs
     if not (names and docs):
         raise InputError(
             f"{model.path}: its topics are not labels; train with --algo llda"

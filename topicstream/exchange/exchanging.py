@@ -40,7 +40,7 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
     """Write a model, its documents' topics, or its corpus in another program's format.
 
     ``topics export --help`` lists the formats (``topicstream.exchange.formats.FORMATS``).  Merged and dropped topics are written as
-    they are shown, in that order, with their labels where the format has room.  The table is read from disk in parts, and
+    they are shown, in that order, with their names where the format has room.  The table is read from disk in parts, and
     documents are streamed.
 
     Returns
@@ -119,11 +119,11 @@ def _check_place(kind: Format, path: Path, force: bool) -> None:
 
 
 def _as_shown(model: TopicModel, view: View) -> TopicModel:
-    """The model as its edits show it, with their labels."""
+    """The model as its edits show it, with the names that they give."""
     shown = copy.copy(seen(model, view))
-    names = {str(j): view.labels[i] for j, i in enumerate(view.ids) if i in view.labels}
+    names = {str(j): name for j, i in enumerate(view.ids) if (name := view.label_of(i)) is not None}
     if names:
-        shown.manifest = origin_of(shown.manifest, labels=names)
+        shown.manifest = origin_of(shown.manifest, topic_names=names)
     return shown
 
 

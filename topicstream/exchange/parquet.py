@@ -33,7 +33,7 @@ GROUP_BYTES = 8 << 20
 ROWS = 1 << 17
 """Of a group of entries."""
 KEPT = ("engine", "cites", "options", "seed", "passes")
-CARRIED = ("tokenizer", "seed_words", "labels", "label_docs", "weighting")
+CARRIED = ("tokenizer", "seed_words", "topic_names", "label_docs", "weighting")
 """Of a manifest: what a file says, and of that what goes into the manifest of the imported model."""
 
 

@@ -70,7 +70,7 @@ def copy_file(source: Where, target: Where) -> None:
 
 
 def link_file(source: Where, target: Where) -> None:
-    """Give a file of ours a second name, which nothing has; a copy where the file system has no hard links."""
+    """Give a file of ours a second name, which nothing has; a copy where the file system cannot link."""
     note(target)
     try:
         os.link(source, target)

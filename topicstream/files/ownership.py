@@ -140,7 +140,7 @@ def must_own(path: Where) -> None:
 
 
 def not_ours(folder: Where) -> Iterator[Path]:
-    """What lies in a marked folder and is in no inventory: files, links, special files; a folder with nothing of ours in it
+    """What lies in a marked folder and is in no inventory: files, symlinks, special files; a folder with nothing of ours in it
     as one.  Empty folders count as ours, for a kill may leave one."""
     entries = set(_read(folder)[1].split(b"\n"))
     folders = {above[:-1] for entry in entries for above in _above(entry)}

@@ -30,7 +30,7 @@ def infer(config: InferConfig) -> Any:
     Returns
     -------
     pyarrow.Table or dict
-        Without ``out``, a table: id, topics, shares, tokens, oov_rate, flag; where topics are labels, also names.  With ``out``, the
+        Without ``out``, a table: id, topics, shares, tokens, oov_rate, flag; of labelled LDA, also names.  With ``out``, the
         summary of what was written there: documents, empty, unknown, tokens, oov_tokens, oov_rate, rejected, seconds,
         documents_per_second, method, topics, model, out.
 

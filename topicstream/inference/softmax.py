@@ -1,4 +1,4 @@
-"""Multinomial logistic regression on soft labels, by minibatches (Yao, Mimno and McCallum 2009, eq. 13 and 17):
+"""Multinomial logistic regression on soft targets, by minibatches (Yao, Mimno and McCallum 2009, eq. 13 and 17):
 
     loss(weights) = - sum_d sum_k theta_dk log p(k|d)  +  sum of weights^2 / (2 variance)
     p(k|d)        ~ exp(sum_w weights[w, k] x_wd + weights[W, k])

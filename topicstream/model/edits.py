@@ -97,6 +97,10 @@ class View:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def label_of(self, topic: int) -> str | None:
+        """The label that somebody gave a topic, by its id."""
+        return self.labels.get(topic)
+
     @cached_property
     def numbers(self) -> np.ndarray:
         """``ids`` as int32[shown]."""
@@ -141,7 +145,7 @@ class EditedModel(TopicModel):
             view.columns(trained.totals[None])[0],
             view.columns(trained.alpha[None])[0],
             trained.beta,
-            manifest=origin_of(trained.manifest, seed_words=None, labels={}, label_docs=None),
+            manifest=origin_of(trained.manifest, seed_words=None, topic_names={}, label_docs=None),
             path=trained.path,
         )
         self.sizes = view.columns(trained.sizes[None])[0]
@@ -182,7 +186,7 @@ def view_of(model: TopicModel) -> View:
 
 def names_of(manifest: Origin, ids: Sequence[int]) -> dict[int, str]:
     """Stable id -> the name that a topic was trained with (a label's), on one line of printable characters."""
-    named = {int(k): name for k, name in manifest.labels.items() if k.isdecimal()}
+    named = {int(k): name for k, name in manifest.topic_names.items() if k.isdecimal()}
     return {ids[k]: tidy(name)[:LONGEST] for k, name in named.items() if k < len(ids)}
 
 

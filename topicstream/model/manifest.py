@@ -71,7 +71,7 @@ class TrainedOn(Record):
 class Origin(Record, omit_defaults=True):
     """Where a model comes from: all that a model in memory knows of itself besides its numbers.
 
-    labels: topic (by column, as text) -> name; label_docs: training documents of each label, of the last topics;
+    topic_names (``labels`` in the file): topic (by column, as text) -> name; label_docs: training documents of each label, of the last topics;
     sample: share of the training documents that it learned from.
     """
 
@@ -90,7 +90,7 @@ class Origin(Record, omit_defaults=True):
     stopped: str | None = None
     vectors: Count | None = None
     patches: Count | None = None
-    labels: dict[str, str] = {}
+    topic_names: dict[str, str] = msgspec.field(default_factory=dict, name="labels")
     label_docs: list[Count] | None = None
     weighting: Weighting | None = None
     seed_words: list[SeedEntry] | None = None

@@ -10,7 +10,7 @@
     strength = 2000
 
 ``space = ["nasa", "orbit"]`` is short for a topic with words alone.  The first topic of the file is topic 0 of the model,
-the next one topic 1, and they carry their names; where topics are labels, each is the label of that name.  ``strength`` is
+the next one topic 1, and they carry their names; in labelled LDA each is the topic of that name.  ``strength`` is
 the pseudo-count of each word in its topic: the prior of word w in topic k is beta + strength.  By default it is the word's
 count in the training documents, so that half of the word's weight stays in the topic, whatever the corpus says.
 """
@@ -137,7 +137,7 @@ def resolve(
 ) -> tuple[Constants, list[SeedEntry], list[str]]:
     """Constants of a table of ``columns`` topics, the entries of a model's manifest, and warnings.
 
-    n_w: float64[W], training tokens of each word; named: name -> topic, where topics have names of their own (labels).
+    n_w: float64[W], training tokens of each word; named: name -> topic, where topics have names of their own.
     UsageError where there are more seed topics than topics; InputError for a topic none of whose words is known.
     """
     if named is None:
@@ -190,6 +190,6 @@ def constants_of(entries: Sequence[SeedEntry] | None, vocabulary: Vocabulary, co
     return _constants(every, columns) if every else None
 
 
-def labels_of(entries: Iterable[SeedEntry]) -> dict[str, str]:
+def names_of_seeds(entries: Iterable[SeedEntry]) -> dict[str, str]:
     """Topic (by column, as text: a JSON key) -> name."""
     return {str(entry.topic): entry.name for entry in entries}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
 from topicstream.errors import StoreError, UsageError
@@ -23,6 +23,7 @@ from topicstream.model.store import ModelWriter, StoredTable, check_file, read_h
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.model.weighting import Weights
 from topicstream.payload import noun_of
+from topicstream.records import plain
 
 VALUES = 1 << 20
 """Values of the table that are held at a time."""
@@ -271,7 +272,7 @@ class TopicModel:
 
         Never seen half-written: an older model at ``path`` stays readable until the new manifest replaces its own.
         """
-        about = as_origin({**asdict(origin_of(self.manifest)), **manifest})
+        about = as_origin({**plain(origin_of(self.manifest)), **manifest})
         seed_words = None if self.seeds is None else about.seed_words
         about = replace(about, versions=about.versions or versions(), seed_words=seed_words)
         with ModelWriter(path, self.n_words, self.n_topics) as writer:

@@ -23,9 +23,9 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured, option
 from topicstream.progress import Told, listener
 from topicstream.reporting.formula import Covariate, Design, Factor, Term, as_number, parse_formula
-from topicstream.reporting.labels import propose
 from topicstream.reporting.metadata import Metadata, columns_of
 from topicstream.reporting.regression import Coefficients, Regression
+from topicstream.reporting.topic_names import propose
 
 AVERAGED = 2_000
 """Documents whose other covariates a prediction is averaged over, the first that have all of them, evenly spaced."""
@@ -143,7 +143,7 @@ def effects(config: EffectsConfig) -> Effects:
             tell.step("reading topics and covariates", regression.documents + left_out, corpus.n_docs, "documents")
         coefficients = regression.fit()
     proposals = propose(seen(model, view))
-    labels = [view.labels.get(view.ids[j], proposals[j]) for j in chosen]
+    labels = [view.label_of(view.ids[j]) or proposals[j] for j in chosen]
     numbers = view.numbers[np.array(chosen)]
     references = {
         c.column: c.levels[0] if c.levels else f"{c.mean:.6g}" for c in design.covariates.values() if not c.df

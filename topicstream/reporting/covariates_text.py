@@ -64,12 +64,13 @@ def plot_effects(effects: Effects, figure: Figure) -> int:
     topic, share, error = (columns[name].astype(float) for name in ("topic", "share", "se"))
     spread = {k: np.std(share[topic == k]) / np.mean(error[topic == k] + 1e-12) for k in effects.topics.tolist()}
     topics = sorted(sorted(spread, key=lambda k: -spread[k])[:PLOTTED])
-    labels = dict(zip(effects.topics.tolist(), effects.labels))
+    table = effects.table()
+    topic_names = dict(zip(table["topic"].to_pylist(), table["label"].to_pylist()))
     variables = list(dict.fromkeys(frame["variable"]))
     panels = figure.panels(len(topics) * len(variables), across=len(variables), size=(4, 2.2))
     for axis, (k, variable) in zip(panels, itertools.product(topics, variables), strict=True):
         here = (topic == k) & (columns["variable"] == variable)
-        figure.titled(axis, f"{k} {shortened(labels[k], 30)}, by {shortened(variable, 30)}")
+        figure.titled(axis, f"{k} {shortened(topic_names[k], 30)}, by {shortened(variable, 30)}")
         if variable in effects.categories:
             chosen = np.flatnonzero(here)[::-1]
             axis.errorbar(100 * share[chosen], range(len(chosen)), xerr=196 * error[chosen], fmt="o", ms=3, lw=1)

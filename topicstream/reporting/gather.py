@@ -33,7 +33,7 @@ MOST_DISTINCT = 0.5
 HELD = 1 << 18
 """Different values of a column that are counted at a time; the rarer ones are forgotten beyond that."""
 LINKED = 1 << 18
-"""Documents that links between topics are computed from: all, or in a larger corpus every n-th block (the correlations'
+"""Documents that likeness between topics is computed from: all, or in a larger corpus every n-th block (the correlations'
 own errors are then 0.002)."""
 
 
@@ -153,13 +153,13 @@ def gather_report(
     *,
     docs: int = 5,
     cross: str | None = None,
-    links: bool = True,
+    between: bool = True,
     threads: int = 1,
     progress: Told = None,
 ) -> Gathered:
     """Stream the topics of all training documents once and add them up.
 
-    docs   typical documents a topic;  cross: a column whose values are counted by period too;  links: the products of shares
+    docs   typical documents a topic;  cross: a column whose values are counted by period too;  between: the products of shares
     """
     one_blas_thread()  # a second one mostly waits on products this thin, and would decide their last bits
     topics, tell = len(view), listener(progress)
@@ -174,7 +174,7 @@ def gather_report(
         Best(min(docs, max(1, corpus.n_docs)), topics),
         {name: Groups(size, topics) for name, size in sizes.items()},
         {cross: Groups(sizes[cross] * sizes[DATE], topics)} if cross is not None and DATE in sizes else {},
-        np.zeros((topics, topics)) if links else None,
+        np.zeros((topics, topics)) if between else None,
     )
     table, alpha, every = Metadata(corpus, list(groupings)), float(model.alpha.sum()), -(-corpus.n_docs // LINKED)
     for block, (first, theta, tokens) in enumerate(document_shares(model, corpus, threads=threads)):

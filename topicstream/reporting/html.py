@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 import numpy as np
 from msgspec.structs import asdict
 
+from topicstream.corpus.format import LINKS
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.coherence import coherence, diversity
@@ -36,7 +37,7 @@ CROSSED = 300
 """Topics up to which the page has the lines of groups over time."""
 LINES = 5
 """Groups that have a line."""
-LINKS = 6
+CORRELATED = 6
 CHARACTERS = 160
 """Of a metadata value in the page."""
 HISTORY = ("running_perplexity", "heldout_perplexity", "seconds")
@@ -62,7 +63,7 @@ def _check_out(path: Path, config: ReportConfig) -> None:
 
 
 def _add_documents(built: Page, shown: ShownModel, store: Corpus, config: ReportConfig) -> None:
-    """Add what the corpus tells: groups, trends, links, typical documents and scores."""
+    """Add what the corpus tells: groups, trends, likeness, typical documents and scores."""
     many = len(shown.view) > 300
     built.values["title"] = config.title or title_of(store)
     found = survey(store, by=config.by, grain=config.period)
@@ -184,8 +185,8 @@ def add_model(built: Page, shown: ShownModel, words: int) -> None:
             history[name] = list(zip(*curve, strict=True))
     built.values |= {
         "ids": view.ids,
-        "labels": shown.names,
-        "named": [number in view.labels for number in view.ids],
+        "names": shown.names,
+        "named": [view.label_of(number) is not None for number in view.ids],
         "members": [len(members) for members in view.members],
         "ordered": view.ordered,
         "vocabulary": model.vocabulary.texts(used),
@@ -290,7 +291,7 @@ def add_links(built: Page, sums: Gathered) -> None:
     if sums.product is None or sums.linked <= 2 or len(sums.share) <= 2:
         return
     correlation = correlations(sums)
-    built.arrays["link"], built.arrays["linkValue"] = _nearest(correlation, min(LINKS, len(correlation) - 1))
+    built.arrays["link"], built.arrays["linkValue"] = _nearest(correlation, min(CORRELATED, len(correlation) - 1))
     built.values["linked"] = sums.linked
 
 
@@ -313,7 +314,7 @@ def add_typical(
     numbers = np.unique(np.array([d for listed in lists for d in listed], np.int64))
     columns = columns_of(corpus)
     rows = describe_documents(corpus, numbers, ["source", *columns])
-    shown_columns = [name for name in columns if name != "links"]
+    shown_columns = [name for name in columns if name != LINKS]
     built.values["documents"] = [_document(rows[number], shown_columns) for number in numbers.tolist()]
     words, passages = shown.first_words(MARKED, 0.6), []
     for k, listed in enumerate(lists):

@@ -133,13 +133,13 @@ def sheet_page(sheet: pa.Table) -> str:
     for row in sheet.to_pylist():
         n = row["question"]
         choices = [row[name] for name in sheet.column_names if name.startswith(f"{kind}_")]
-        labels = "".join(
+        buttons = "".join(
             f'<label><input type="radio" name="q{n}" value="{i}"> <bdi>{escape(text)}</bdi></label>'
             for i, text in enumerate(choices, 1)
         )
         text = f"<blockquote><bdi>{escape(row['text'])}</bdi></blockquote>" if kind == "topic" else ""
         questions.append(
-            f'<fieldset data-question="{n}"><legend>{n}</legend>{text}<div{" class=row" if kind == "word" else ""}>{labels}</div></fieldset>'
+            f'<fieldset data-question="{n}"><legend>{n}</legend>{text}<div{" class=row" if kind == "word" else ""}>{buttons}</div></fieldset>'
         )
     return framed("sheet.html", ("sheet.js",), TITLE=ASKED[kind], QUESTIONS="\n".join(questions))
 

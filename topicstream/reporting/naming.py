@@ -1,4 +1,4 @@
-"""Proposals of labels: from the topics' own words, or by a program that the user names (no network code of ours)."""
+"""Proposals of names for topics: from the topics' own words, or by a program that the user names (no network code of ours)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def proposals(
     """
     shown = look_at(model, None, threads)
     ids = shown.view.ids
-    wanted = [k for k, number in enumerate(ids) if number not in shown.view.labels and shown.model.sizes[k] >= 1.0]
+    wanted = [k for k, number in enumerate(ids) if shown.view.label_of(number) is None and shown.model.sizes[k] >= 1.0]
     if program is None:
         return {ids[k]: shown.names[k] for k in wanted}
     try:

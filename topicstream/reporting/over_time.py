@@ -62,7 +62,7 @@ class OverTimeView(ModelView):
             raise InputError(f"{store.path}: no document has a value of {self.by}")
         columns = shown.columns(self.topics)
         sums = gather_report(
-            shown.trained, shown.view, store, counted, docs=0, cross=self.by if self.over_time else None, links=False,
+            shown.trained, shown.view, store, counted, docs=0, cross=self.by if self.over_time else None, between=False,
             threads=shown.threads, progress=self.progress,
         )  # fmt: skip
         return self._rows(shown, counted, sums, np.array(columns, np.int64))

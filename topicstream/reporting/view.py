@@ -18,7 +18,7 @@ from topicstream.options import option
 from topicstream.progress import Told
 from topicstream.records import Json
 from topicstream.reporting.config import ShowConfig
-from topicstream.reporting.labels import propose
+from topicstream.reporting.topic_names import propose
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ShownModel:
     def names(self) -> list[str]:
         """A name of each topic: its label, or its own words."""
         proposals = propose(self.model)
-        return [self.view.labels.get(number, proposals[k]) for k, number in enumerate(self.view.ids)]
+        return [self.view.label_of(number) or proposals[k] for k, number in enumerate(self.view.ids)]
 
     def columns(self, topics: Sequence[int] | None) -> list[int]:
         """Positions of topics by their numbers; of all where none are given."""
@@ -81,8 +81,8 @@ class ShownModel:
     def entry(self, column: int) -> dict[str, Json]:
         """A topic by its number, and its label, where it has one."""
         number = self.view.ids[column]
-        label = {"label": self.view.labels[number]} if number in self.view.labels else {}
-        return {"topic": number, **label}
+        label = self.view.label_of(number)
+        return {"topic": number, **({} if label is None else {"label": label})}
 
 
 def look_at(model: str | Path | TopicModel, mem_limit: str | int | None = None, threads: int | None = 1) -> ShownModel:

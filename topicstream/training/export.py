@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.dense_rows import VectorEngine
-from topicstream.model.manifest import as_origin
-from topicstream.model.seeds import labels_of
+from topicstream.model.manifest import as_origin, origin_of
+from topicstream.model.seeds import names_of_seeds
 from topicstream.model.store import ModelWriter
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.training.session import Session
@@ -60,21 +60,22 @@ def write_model(session: Session, reason: str) -> None:
             "passes": passes,
             "stopped": reason,
         }
+        topic_names: dict[str, str] = {}
         if engine.about.topics_axis:
             first = topics - corpus.axes[engine.about.topics_axis].size
             names = chain.from_iterable(piece.to_pylist() for piece in names_of(corpus, engine.about.topics_axis))
-            manifest["labels"] = {str(first + i): name for i, name in enumerate(names)}
+            topic_names = {str(first + i): name for i, name in enumerate(names)}
             manifest["label_docs"] = corpus.axes[engine.about.topics_axis].docs().tolist()
         if corpus.weights is not None:
             manifest["weighting"] = corpus.weights.record()
         if record.seed_words is not None:
             manifest["seed_words"] = record.seed_words
-            manifest["labels"] = labels_of(record.seed_words) | manifest.get("labels", {})
+            topic_names = names_of_seeds(record.seed_words) | topic_names
         vocabulary = Vocabulary.read(vocab)
         if record.sample is not None:
             manifest["sample"], df = record.sample, corpus.document_counts()
             vocabulary = Vocabulary.of(vocabulary.words, df if corpus.weighted else corpus.word_counts(), df)
-        writer.commit(as_origin(manifest), vocabulary, params["alpha"], float(params["beta"][0]))
+        writer.commit(origin_of(as_origin(manifest), topic_names=topic_names), vocabulary, params["alpha"], float(params["beta"][0]))
 
 
 def names_of(corpus: Corpus, axis: str, step: int = 1 << 16) -> Iterator[pa.Array]:

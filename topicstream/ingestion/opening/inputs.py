@@ -203,7 +203,7 @@ def walk(root: Path) -> Iterator[tuple[str, str]]:
     """(path, key) of the regular files below root in sorted order; left out: hidden ones, and what Spark and Hadoop write
     beside the data (``_SUCCESS``, ``*.crc``).  The key is the path below root with forward slashes.
 
-    InputError at a link that leads out of the tree; links to folders within it are passed over, their files are read
+    InputError at a link that leads out of the tree; one to a folder within it is passed over, their files are read
     at their own place.
     """
     real = root.resolve()

@@ -116,7 +116,7 @@ def _batch(ids: list[str], texts: list[str], prefix: str, options: ReadOptions) 
 class Tar(Reader):
     """A tar archive, compressed or not; a document's id is the name of its member.
 
-    Members are read from the stream and never written to disk; links, devices and hidden files are passed over.
+    Members are read from the stream and never written to disk; linked members, devices and hidden files are passed over.
     """
 
     name = "tar"

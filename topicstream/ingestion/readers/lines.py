@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from topicstream.corpus.format import LABELS
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.cut import lines_of
 from topicstream.ingestion.parsing.documents import LIST, TEXT, as_documents, batch_of, positions, why_not_utf8
@@ -49,7 +50,7 @@ class Mallet(Reader):
                     rows.append((number, *(part.decode() for part in [*parts, b""][:3])))
             places = positions(source.key, np.array([row[0] for row in rows], np.int64))
             text = pa.array([row[3] for row in rows], TEXT)
-            yield batch_of([row[1] for row in rows], places, {"text": text}, {"labels": pa.array([[row[2]] for row in rows], LIST)})
+            yield batch_of([row[1] for row in rows], places, {"text": text}, {LABELS: pa.array([[row[2]] for row in rows], LIST)})
 
 
 LINES = Lines()

@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from topicstream.corpus.format import LABELS
 from topicstream.errors import InputError
 from topicstream.ingestion.opening.source import HEAD_BYTES, Source
 from topicstream.ingestion.parsing.counts import MOST_COUNT, count_batch, matching, parsed_numbers
@@ -168,8 +169,8 @@ class SvmLight(PairReader):
         return options.weighted
 
     def meta(self, heads: list[bytes]) -> dict[str, pa.Array]:
-        labels = [[x for x in head.decode("utf-8", "replace").split(",") if x] for head in heads]
-        return {"labels": pa.array(labels, LIST)}
+        lists = [[x for x in head.decode("utf-8", "replace").split(",") if x] for head in heads]
+        return {LABELS: pa.array(lists, LIST)}
 
 
 LDAC = LdaC()

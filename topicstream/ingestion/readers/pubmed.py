@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from topicstream.corpus.format import AUTHORS, LABELS
 from topicstream.errors import UsageError
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.cut import most_records
@@ -37,7 +38,7 @@ class Citation(NamedTuple):
     text: str | None = None
     abstract: bool = False
     authors: Sequence[str] = ()
-    labels: Sequence[str] = ()
+    headings: Sequence[str] = ()
     date: str | None = None
     journal: str | None = None
 
@@ -100,7 +101,7 @@ def _forget(element: Any) -> None:
 def _batch(source: Source, citations: list[Citation]) -> pa.RecordBatch:
     source.note(NO_ABSTRACT, sum(c.text is not None and not c.abstract for c in citations))
     columns = {name: [getattr(c, name) for c in citations] for name in Citation._fields}
-    lists = {name: pa.array(columns[name], LIST) for name in ("authors", "labels")}
+    lists = {column: pa.array(columns[name], LIST) for column, name in ((AUTHORS, "authors"), (LABELS, "headings"))}
     single = {name: pa.array(columns[name], TEXT) for name in ("date", "journal")}
     return batch_of(columns["id"], columns["source"], {"text": pa.array(columns["text"], TEXT)}, lists | single)
 

@@ -117,4 +117,4 @@ function colours() {
   [...parts.values()].sort((a, b) => b.length - a.length || a[0] - b[0]).forEach((part, c) => { for (const k of part) D.family[k] = c; });
 }
 const colour = k => `var(--c${D.family[k]})`;
-const link = k => el("a", { href: `#topic-${D.ids[k]}` }, bdi(D.labels[k]));
+const link = k => el("a", { href: `#topic-${D.ids[k]}` }, bdi(D.names[k]));

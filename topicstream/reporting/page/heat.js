@@ -16,7 +16,7 @@ function heatView() {
     onpointerdown: e => { start = pair(e); },
     onpointermove: e => {
       const [i, j] = pair(e).map(n => D.a.order[n]);
-      tip(e, i === j ? `${D.ids[i]} ${D.labels[i]}` : `${D.ids[j]} ${D.labels[j]} – ${D.ids[i]} ${D.labels[i]}: ${alike(i, j).toFixed(2)}`);
+      tip(e, i === j ? `${D.ids[i]} ${D.names[i]}` : `${D.ids[j]} ${D.names[j]} – ${D.ids[i]} ${D.names[i]}: ${alike(i, j).toFixed(2)}`);
     },
     onpointerleave: e => { start = null; tip(e, ""); },
     onpointerup: e => {

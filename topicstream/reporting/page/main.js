@@ -36,7 +36,7 @@ function route(first) {
     S.topic = D.at.get(+topic[1]);
     topicPanel(S.topic);
     mark();
-    document.title = `${D.labels[S.topic]} – ${D.title}`;
+    document.title = `${D.names[S.topic]} – ${D.title}`;
     document.body.classList.add("reading");
     $("topic").scrollTop = 0;
     if (innerWidth <= 900) scrollTo(0, 0);

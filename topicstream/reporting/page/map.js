@@ -41,7 +41,7 @@ function mapOf(W, H, buttons) {
       dots[k] = svg("circle", {
         class: k === S.topic ? "dot on" : "dot", cx: x(k).toFixed(1), cy: y(k).toFixed(1), r: r(k).toFixed(1), css: { fill: colour(k) }, "data-topic": D.ids[k],
         onclick: () => go(`topic-${D.ids[k]}`),
-        onpointermove: e => tip(e, `${D.ids[k]} ${D.labels[k]} (${percent(D.size[k])}): ${D.top[k].slice(0, 7).join(" ")}`),
+        onpointermove: e => tip(e, `${D.ids[k]} ${D.names[k]} (${percent(D.size[k])}): ${D.top[k].slice(0, 7).join(" ")}`),
         onpointerleave: e => tip(e, ""),
       });
       root.append(dots[k]);
@@ -50,11 +50,11 @@ function mapOf(W, H, buttons) {
     const free = box => box[0] >= 2 && box[2] <= W - 2 && box[1] >= 2 && box[3] <= H - 2 && taken.every(b => b[2] <= box[0] || box[2] <= b[0] || b[3] <= box[1] || box[3] <= b[1]);
     let put = 0;
     for (let i = 0; i < Math.min(seen.length, 250) && put < 120; i++) {
-      const k = seen[i], letters = [...D.labels[k]], d = r(k) + 3;
+      const k = seen[i], letters = [...D.names[k]], d = r(k) + 3;
       const spots = w => [[x(k) - w / 2, y(k) + d + 10], [x(k) - w / 2, y(k) - d], [x(k) + d, y(k) + 4], [x(k) - d - w, y(k) + 4], [x(k) + 0.7 * d, y(k) + d + 6], [x(k) - 0.7 * d - w, y(k) + d + 6], [x(k) + 0.7 * d, y(k) - d + 4], [x(k) - 0.7 * d - w, y(k) - d + 4]];
       let spot = null, text = "", w = 0;
       for (const most of [24, 11]) {
-        text = letters.length > most ? letters.slice(0, most - 1).join("").replace(/[ ,]+$/, "") + "…" : D.labels[k];
+        text = letters.length > most ? letters.slice(0, most - 1).join("").replace(/[ ,]+$/, "") + "…" : D.names[k];
         w = 6.1 * [...text].length + 4;
         if ((spot = spots(w).find(([a, b]) => free([a, b - 10, a + w, b + 3])))) break;
       }

@@ -19,7 +19,7 @@ function groupHeat(i) {
   const groups = groupsOf(i).slice(0, innerWidth < 600 ? 5 : MOST_GROUPS), rows = Array.from({ length: D.K }, (_, k) => k).sort((a, b) => D.size[b] - D.size[a] || a - b).slice(0, LARGEST);
   const cell = (k, g) => {
     const share = groupShare(i, g, k), mean = D.a.share[k] || 1e-9, ratio = Math.log2(Math.max(share, 1e-9) / mean), sure = Math.abs(share - mean) > 2 * groupError(i, g, k);
-    const text = `${D.labels[k]}: ${percent(share)} ± ${percent(2 * groupError(i, g, k))} of ${D.columns[i].values[g]}, ${percent(mean)} of all`;
+    const text = `${D.names[k]}: ${percent(share)} ± ${percent(2 * groupError(i, g, k))} of ${D.columns[i].values[g]}, ${percent(mean)} of all`;
     return el("td", { class: ratio < 0 ? "cell less" : "cell", onpointermove: e => tip(e, text), onpointerleave: e => tip(e, "") }, el("i", { css: { opacity: sure ? Math.min(0.5, 0.2 * Math.abs(ratio)) : 0 } }), el("span", null, percent(share, share < 0.0095 ? 1 : 0).replace(" %", "")));
   };
   const head = groups.map(g => el("th", { scope: "col", title: D.columns[i].values[g] }, el("span", null, bdi(D.columns[i].values[g]))));
@@ -44,7 +44,7 @@ function differ(i, k) {
 }
 function lineChooser() {
   const order = Array.from({ length: D.K }, (_, k) => k).sort((a, b) => differ(D.crossed, b) - differ(D.crossed, a) || a - b), chart = el("div");
-  const select = el("select", { "aria-label": "Topic", onchange: () => draw() }, order.slice(0, 40).map(k => el("option", { value: k }, `${D.ids[k]} ${D.labels[k]}`)));
+  const select = el("select", { "aria-label": "Topic", onchange: () => draw() }, order.slice(0, 40).map(k => el("option", { value: k }, `${D.ids[k]} ${D.names[k]}`)));
   const draw = () => clear(chart).append(groupLines(+select.value));
   draw();
   return el("div", null, el("div", { class: "bar" }, select), chart, el("p", { class: "soft" }, "Topics that differ most between the groups come first; periods of few documents are left out."));

@@ -1,6 +1,6 @@
 const COLUMNS = [
   { key: "id", name: "#", n: true, value: k => D.ids[k], up: true, hint: "number of the topic" },
-  { key: "label", name: "Topic", value: k => D.labels[k].toLowerCase(), up: true, hint: "label and most probable words" },
+  { key: "label", name: "Topic", value: k => D.names[k].toLowerCase(), up: true, hint: "label and most probable words" },
   { key: "size", name: "Share", n: true, value: k => D.size[k], hint: "share of all tokens" },
   { key: "first", name: "Docs", n: true, hide: true, value: k => D.a.first[k], needs: "first", hint: "documents in which the topic is the largest" },
   { key: "npmi", name: "NPMI", n: true, hide: true, value: k => D.a.npmi[k], needs: "npmi", hint: "coherence of the first ten words, -1 to 1" },
@@ -39,7 +39,7 @@ function row(k) {
     return el("td", { class: cls }, spark(column("over", k).value, T.known));
   });
   const tr = el("tr", { onclick: e => { if (!e.target.closest("a")) go(`topic-${D.ids[k]}`); } }, cells);
-  tr.dataset.text = [D.ids[k], D.labels[k], ...D.top[k], ...words(k, 0.6, 30).filter(w => D.a.tokens[k] >= 1 && w.p > w.all).map(w => w.text)].join(" ").toLowerCase();
+  tr.dataset.text = [D.ids[k], D.names[k], ...D.top[k], ...words(k, 0.6, 30).filter(w => D.a.tokens[k] >= 1 && w.p > w.all).map(w => w.text)].join(" ").toLowerCase();
   return T.rows[k] = tr;
 }
 function sort(c, up) {

@@ -95,8 +95,8 @@ def same_topics(model: TopicModel, topics: int, names: pa.Array) -> np.ndarray:
     """int64[topics], the model's topic that each of ours begins as, -1 none: the last ones by their names, those before
     them, which all documents share, by their numbers."""
     free = model.n_topics - len(model.manifest.label_docs or [])
-    by_name = {name: int(k) for k, name in model.manifest.labels.items() if int(k) >= free}
+    by_name = {name: int(k) for k, name in model.manifest.topic_names.items() if int(k) >= free}
     if not by_name:
-        raise InputError("the model to start from has no topics of labels; start without --warm")
+        raise InputError("the topics of the model to start from have no names; start without --warm")
     first = [k if k < free else -1 for k in range(topics - len(names))]
     return np.array([*first, *(by_name.get(name, -1) for name in names.to_pylist())], np.int64)
