@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from pathlib import Path
 from typing import Any
+
+import topicstream
 
 TOPICS = 4
 WORDS = 40
@@ -67,3 +70,13 @@ def folder(place: Path, *, changed: str = "replace", drift: str = "false", toler
     config = place / "retrain.toml"
     config.write_text(CONFIG.format(changed=changed, drift=drift, tolerance=tolerance))
     return config
+
+
+def cycle(config: Path, **options: Any) -> dict[str, Any]:
+    """One cycle that keeps its log to itself."""
+    return topicstream.retrain(config, stream=io.StringIO(), **options)
+
+
+def state_of(place: Path) -> dict[str, bytes]:
+    """Every file below a folder, by its path."""
+    return {str(p.relative_to(place)): p.read_bytes() for p in sorted(place.rglob("*")) if p.is_file()}

@@ -1,0 +1,229 @@
+"""Retraining where something is wrong: states, journals, configurations, files, locks and clocks."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import topicstream
+from tests import ROOT
+from tests.ingest_tools import cells_by_id
+from tests.retrain_tools import cycle, folder, made, state_of, write
+from topicstream.cli.main import run
+from topicstream.errors import Busy, InputError, StoreError, TopicsError
+from topicstream.files import durable
+from topicstream.retraining import config as settings
+from topicstream.retraining import decide, publish, raw_files
+
+
+@pytest.mark.parametrize(
+    "members", [{"files": {"a.jsonl": 5}}, {"last_trained": 5}, {"version": [1]}, {"files": []}, {"refused": 1}]
+)
+def test_a_state_that_no_cycle_wrote_is_refused_in_a_line(home, members):
+    state = durable.read_json(home / "state.json")
+    durable.write_json(home / "state.json", {k: v for k, v in state.items() if k != "checksum"} | members)
+    with pytest.raises(StoreError, match=r"state\.json: `\$"):
+        cycle(home / "retrain.toml", dry_run=True)
+
+
+def test_what_is_no_plain_file_among_the_raw_ones_is_left_alone(home):
+    os.mkfifo(home / "raw" / "pipe.jsonl")  # would be waited for without end
+    (home / "raw" / "gone.jsonl").symlink_to("nowhere")
+    assert [*raw_files.raw_files(home / "raw", ("*",))] == [*raw_files.raw_files(home / "raw", ("[!pg]*",))]
+
+
+JOURNAL = {
+    "stage": "append", "began": "2026-11-23", "decision": "full", "files": {}, "base": None, "version": 2, "summary": {},
+    "groups": [{"name": "new", "rule": "skip"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"groups": [{"name": "../../elsewhere", "rule": "skip"}]},
+        {"groups": [{"name": "new"}]},
+        {"groups": [{"name": "new", "rule": "skip", "base": "x"}]},
+        {"groups": [5]},
+        {"base": "../1"},
+        {"version": "../2"},
+        {"summary": []},
+        {"stage": ["append"]},
+        {"stage": "publish"},
+        {"stage": "publish", "ids": {}},
+    ],
+)
+def test_a_journal_leads_nowhere_else(home, members):
+    (home.parent / "elsewhere").mkdir()
+    (home.parent / "elsewhere" / "x.jsonl").write_text('{"id": "x", "text": "not for this corpus"}')
+    before = state_of(home / "corpus.zarr")
+    (home / "journal.json").write_text(json.dumps(JOURNAL | members))
+    with pytest.raises(StoreError, match=r"journal\.json: `\$"):
+        cycle(home / "retrain.toml")
+    assert state_of(home / "corpus.zarr") == before
+
+
+@pytest.mark.parametrize("journal", ["{}", "[]", '{"stage": "run", "began": "today"}'])
+def test_a_journal_that_no_cycle_wrote_is_told(home, journal):
+    (home / "journal.json").write_text(journal)
+    with pytest.raises(StoreError, match=r"journal\.json"):
+        cycle(home / "retrain.toml")
+    assert (home / "journal.json").read_text() == journal
+
+
+def test_a_file_that_fails_three_nights_is_set_aside(home):
+    bad, config, metrics = home / "raw" / "bad.jsonl", home / "retrain.toml", home.parent / "retrain.prom"
+    write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
+    bad.write_text("garbage {\n")
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"raw/bad\.jsonl:1"):
+            cycle(config, metrics=metrics)
+        assert "files_set_aside" not in metrics.read_text() and publish.current(home) == 1
+    third = cycle(config, metrics=metrics)
+    assert (third["published"], third["documents_added"], list(third["set_aside"])) == (2, 30, ["bad.jsonl"])
+    assert "topicstream_files_set_aside{" in metrics.read_text() and metrics.read_text().split("files_set_aside{")[1].split()[1] == "1"
+    log = io.StringIO()
+    assert topicstream.retrain(config, stream=log)["decision"] == "nothing"
+    assert "raw/bad.jsonl:1" in log.getvalue() and "set aside until it changes" in log.getvalue()
+    with pytest.raises(InputError, match=r"raw/bad\.jsonl:1"):
+        cycle(config, release=True)
+    write(bad, made(20, seed=3, prefix="f"))
+    mended = cycle(config)
+    assert (mended["documents_added"], mended["set_aside"]) == (20, {})
+
+
+def test_two_at_once(home, capsys):
+    with durable.lock(home, "retraining"):
+        with pytest.raises(Busy):
+            cycle(home / "retrain.toml")
+        assert run(["retrain", "--config", str(home / "retrain.toml")]) == 4
+        assert "another process is retraining" in capsys.readouterr().err
+        assert run(["rollback", str(home)]) == 4
+        done: list[dict] = []
+        waiting = threading.Thread(target=lambda: done.append(cycle(home / "retrain.toml", wait=True)))
+        waiting.start()
+        waiting.join(0.3)
+        assert not done
+    waiting.join(600)
+    assert done[0]["decision"] == "nothing"
+
+
+def test_a_clock_that_goes_back(home, monkeypatch):
+    at = datetime.now(UTC)
+    monkeypatch.setattr(decide, "now", lambda: at - timedelta(days=400))
+    log = io.StringIO()
+    said = topicstream.retrain(home / "retrain.toml", at_least_every="30d", stream=log)
+    assert said["decision"] == "nothing" and "behind the last training" in log.getvalue()
+    write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
+    assert cycle(home / "retrain.toml")["published"] == 2
+    monkeypatch.setattr(decide, "now", lambda: at - timedelta(days=360))
+    done = cycle(home / "retrain.toml", at_least_every="30d")
+    assert done["decision"] == "full" and "40.0 days ago" in done["why"][0]
+
+
+def test_a_read_only_target(home, tmp_path):
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    if subprocess.run(["mount", "--bind", str(home), str(mounted)], capture_output=True).returncode:
+        pytest.skip("cannot mount here")
+    try:
+        remount = ["mount", "-o", "remount,ro,bind", str(mounted)]
+        if subprocess.run(remount, capture_output=True).returncode:
+            pytest.skip("cannot mount read-only here")
+        with pytest.raises(TopicsError, match="is read-only; retrain writes there") as caught:
+            cycle(mounted / "retrain.toml")
+        assert "\n" not in str(caught.value)
+    finally:
+        subprocess.run(["umount", "-l", str(mounted)], check=True)
+
+
+def test_a_file_that_changes_while_it_is_read(home, monkeypatch):
+    busy = write(home / "raw" / "busy.jsonl", made(30, seed=2, prefix="e"))
+    real, left = raw_files._stat, [1]
+
+    def stat(path):
+        found = real(path)
+        if Path(path) == busy and left[0]:
+            left[0] -= 1
+            with open(busy, "a") as f:
+                f.write(json.dumps({"id": f"more{left[0]}", "text": "axko aylo azmo"}) + "\n")
+        return found
+
+    monkeypatch.setattr(raw_files, "_stat", stat)
+    assert cycle(home / "retrain.toml")["documents_added"] == 31  # the second copy was whole
+    left[0] = 100
+    with open(busy, "a") as f:
+        f.write(json.dumps({"id": "again", "text": "axko aylo"}) + "\n")
+    log = io.StringIO()
+    waiting = topicstream.retrain(home / "retrain.toml", stream=log)
+    assert (waiting["decision"], waiting["unsettled_files"]) == ("nothing", 1)
+    assert "is being written to" in log.getvalue()
+    left[0] = 0
+    assert cycle(home / "retrain.toml")["published"] == 3
+    assert "again" in cells_by_id(home / "corpus.zarr")
+
+
+def test_a_bad_file_is_named_and_changes_nothing(home):
+    (home / "raw" / "bad.jsonl").write_text('{"id": "x", "text": "axko"}\n{broken\n')
+    before = state_of(home / "corpus.zarr")
+    with pytest.raises(InputError, match=r"raw/bad\.jsonl:2"):
+        cycle(home / "retrain.toml")
+    assert state_of(home / "corpus.zarr") == before and publish.current(home) == 1
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("gone", ["manifest.json", ""])
+def test_a_corpus_that_is_gone_is_not_begun_anew(home, gone, full):
+    """A disk that is not mounted: the new documents wait until the store is back."""
+    write(home / "raw" / "b.jsonl", made(40, seed=9, prefix="n"))
+    missing, away = home / "corpus.zarr" / gone, home / "away"
+    missing.rename(away)
+    before = state_of(home)
+    with pytest.raises(
+        StoreError, match=r"corpus\.zarr: no corpus store is there, though 1 raw files were taken into it"
+    ):
+        cycle(home / "retrain.toml", full=full)
+    assert state_of(home) == before
+    away.rename(missing)
+    assert cycle(home / "retrain.toml", full=full)["documents_added"] == 40
+
+
+def test_a_bad_file_in_the_first_cycle_can_be_mended(tmp_path):
+    config = folder(tmp_path)
+    good = (tmp_path / "raw" / "a.jsonl").read_text()
+    (tmp_path / "raw" / "a.jsonl").write_text(good + "{broken\n")
+    with pytest.raises(InputError, match=r"raw/a\.jsonl:301"):
+        cycle(config)
+    (tmp_path / "raw" / "a.jsonl").write_text(good)
+    assert cycle(config)["documents_added"] == 300
+
+
+def test_init_writes_a_config_that_says_the_defaults(tmp_path, capsys):
+    config = tmp_path / "r.toml"
+    assert run(["retrain", "--init", "--config", str(config)]) == 0
+    read = settings.load_config(config)
+    assert read == settings.Config(folder=tmp_path, raw=tmp_path / "raw", ingest={"grow_vocab": True}, patterns=["*"])
+    assert run(["retrain", "--init", "--config", str(config)]) == 1
+    capsys.readouterr()
+    for text, word in (
+        ("tpics = 3", "tpics"),
+        ("[train]\ntopics = 'x'", "topics"),
+        ("[gate]\nx = 1", "x"),
+        ("a = [", "TOML"),
+    ):
+        config.write_text(text)
+        assert run(["retrain", "--config", str(config)]) == 2
+        assert word in capsys.readouterr().err
+    assert run(["retrain", "--config", str(tmp_path / "no.toml")]) == 2
+    assert "--init" in capsys.readouterr().err
+
+
+def test_the_example_config_is_one():
+    assert settings.load_config(ROOT / "examples" / "cron" / "retrain.toml").train.topics >= 2
