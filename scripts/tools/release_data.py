@@ -24,36 +24,20 @@ THEMES = (
     "star galaxy telescope orbit comet planet nebula moon sun solar",
     "bread oven flour dough baker yeast crust loaf butter salt",
 )
-ENGINES = {
-    "docs": (
-        "atbp",
-        "atm",
-        "bp",
-        "cvb0",
-        "llda",
-        "rtm",
-        "sibp",
-        "sparse-bp",
-        "stbp",
-        "gs",
-        "sparselda",
-        "mvi",
-        "ovb",
-        "svi",
-        "vb",
-        "anchors",
-        "fdm",
-        "mixture",
-    ),
-    "weights": ("bp",),
-    "vectors": ("gmm",),
-}
-EXTRA = {
+ENGINES = (
+    "atbp", "atm", "bp", "cvb0", "llda", "rtm", "sibp", "sparse-bp", "stbp", "gs", "sparselda", "mvi", "ovb", "svi", "vb", "anchors", "fdm",
+    "mixture",
+)  # fmt: skip
+RUNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    **{engine: ("docs", engine, ()) for engine in ENGINES},
+    "gmm": ("vectors", "gmm", ()),
+    "weighted": ("weights", "bp", ()),
     "seeded": ("docs", "bp", ("--seed-words", "seeds.toml")),
     "tfidf": ("docs", "sparse-bp", ("--weighting", "tfidf")),
     "reading": ("docs", "auto", ("--aim", "reading")),
     "full": ("vectors", "gmm", ("--covariance", "full")),
 }
+"""Model -> its store, engine and options."""
 
 
 def topics(*arguments: str) -> str:
@@ -98,11 +82,8 @@ def make() -> None:
     topics("compact", "grown.zarr", "-q")
     topics("ingest", "weights.svm", "--out", "weights.zarr", "--weighted", "--heldout", "10%", "-q")
     topics("ingest", "vectors.npy", "--out", "vectors.zarr", "--heldout", "10%", "-q")
-    runs = {f"{engine}": (store, engine, ()) for store in ("docs", "vectors") for engine in ENGINES[store]}
-    runs["weighted"] = ("weights", "bp", ())
-    runs |= EXTRA
     said: dict[str, object] = {}
-    for name, (store, engine, options) in runs.items():
+    for name, (store, engine, options) in RUNS.items():
         passes = () if engine in ("fdm", "anchors") else ("--passes", "4")
         topics_of = () if engine == "llda" else ("-K", "3" if store == "vectors" else "4")
         common = ("--corpus", f"{store}.zarr", "--algo", engine, *topics_of, *passes, "--threads", "1", "-q")

@@ -8,6 +8,7 @@ import shutil
 import tarfile
 
 import pytest
+import release_data
 
 import topicstream
 from tests import ROOT
@@ -66,32 +67,6 @@ def test_an_old_run_goes_on_and_an_old_store_grows(old):
 
 EVERY = ROOT / "tests" / "data" / "every-0.1.tar.xz"
 """Stores and models of every kind as 0.1 wrote them, with what it said of them (scripts/tools/release_data.py)."""
-KINDS = [
-    "atbp",
-    "atm",
-    "bp",
-    "cvb0",
-    "llda",
-    "rtm",
-    "sibp",
-    "sparse-bp",
-    "stbp",
-    "gs",
-    "sparselda",
-    "mvi",
-    "ovb",
-    "svi",
-    "vb",
-    "anchors",
-    "fdm",
-    "mixture",
-    "weighted",
-    "gmm",
-    "seeded",
-    "tfidf",
-    "reading",
-    "full",
-]
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +94,7 @@ def same_numbers(now, then, rel):
         assert now[path] == pytest.approx(then[path], rel=rel, abs=1e-6), path
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", release_data.RUNS)
 def test_every_kind_of_old_model_is_shown_and_scored_as_it_was(every, kind, capsys):
     folder, said = every
     model, then = folder / "models" / kind, said[kind]

@@ -28,6 +28,7 @@ from topicstream.evaluation.completion import known_block
 from topicstream.evaluation.keys import document_keys, match_words
 from topicstream.evaluation.memory import block_cells
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring
+from topicstream.evaluation.thresholds import Predicted, precision_recall_f1
 from topicstream.inference.documents import ragged_rows
 from topicstream.inference.method import TopicRows
 from topicstream.kernels.arrays import Floats, Ints, Longs
@@ -55,69 +56,6 @@ TENTH = 10
 THRESHOLDS = np.concatenate(([0.0], np.geomspace(0.25, 4096, 119))).astype(np.float32)
 PRIOR_TOKENS = 1e-3
 """Of all labels together at least: the others must have a share that can take a label's place."""
-
-
-class Predicted:
-    """What every threshold would predict, counted document by document.
-
-    hit, said      int64[L, T]: true labels, and all labels, whose score lies between threshold t and the next
-    first_hit, first_said   int64[L, T + 1]: documents whose largest score lies just below threshold t, by that label
-    true           int64[L]: documents with each label;  unknown: labels of documents that the model does not have
-    first          documents of one label, and those of them whose largest score is that label's
-    """
-
-    def __init__(self, labels: int, thresholds: np.ndarray) -> None:
-        n = len(thresholds)
-        self.thresholds = thresholds
-        self.hit, self.said = (np.zeros((labels, n), np.int64) for _ in range(2))
-        self.first_hit, self.first_said = (np.zeros((labels, n + 1), np.int64) for _ in range(2))
-        self.true = np.zeros(labels, np.int64)
-        self.docs = self.unlabelled = self.unknown = 0
-        self.first = np.zeros(2, np.int64)
-
-    def add(self, scores: np.ndarray, indptr: np.ndarray, labels: np.ndarray) -> None:
-        """Count documents.  scores: float32[D, L]; indptr: int64[D+1], labels: int64[.], -1: not of the model."""
-        given = np.diff(indptr)
-        self.unlabelled += int((given == 0).sum())
-        owner = np.repeat(np.arange(len(given)), given)
-        self.docs += int((given > 0).sum())
-        self.unknown += int((labels < 0).sum())
-        true = np.zeros(scores.shape, bool)
-        true[owner[labels >= 0], labels[labels >= 0]] = True
-        self.true += true.sum(0)
-        scores, true = scores[given > 0], true[given > 0]
-        place = np.searchsorted(self.thresholds, scores, "right") - 1
-        d, k = np.nonzero(place >= 0)
-        np.add.at(self.said, (k, place[d, k]), 1)
-        hits = true[d, k]
-        np.add.at(self.hit, (k[hits], place[d, k][hits]), 1)
-        best = scores.argmax(1)
-        rows = np.arange(len(scores))
-        below = place[rows, best] + 1
-        np.add.at(self.first_said, (best, below), 1)
-        right = true[rows, best]
-        np.add.at(self.first_hit, (best[right], below[right]), 1)
-        one = given[given > 0] == 1
-        self.first += [int(one.sum()), int((one & right).sum())]
-
-    def counts(self, t: int, at_least_one: bool) -> tuple[np.ndarray, np.ndarray]:
-        """(right, predicted) of each label with threshold number t, int64[L]."""
-        right, said = self.hit[:, t:].sum(1), self.said[:, t:].sum(1)
-        if at_least_one:
-            right, said = right + self.first_hit[:, : t + 1].sum(1), said + self.first_said[:, : t + 1].sum(1)
-        return right, said
-
-    def best(self) -> tuple[int, bool]:
-        """The threshold's number, and whether a document gets one label at least, of the highest micro F1."""
-        every = [(t, one) for t in range(len(self.thresholds)) for one in (False, True)]
-        return max(every, key=lambda rule: _micro(*self.counts(*rule), int(self.true.sum()))[2])
-
-
-def _micro(right: np.ndarray, said: np.ndarray, true: int) -> tuple[float, float, float]:
-    """Precision, recall and F1 of all decisions together."""
-    hit, all_said = int(right.sum()), int(said.sum())
-    f1 = 2 * hit / (all_said + true) if all_said + true else 0.0
-    return hit / max(all_said, 1), hit / max(true, 1), f1
 
 
 def named_topics(model: TopicModel) -> dict[str, int]:
@@ -324,7 +262,7 @@ def score_labels(run: Scoring, store: Corpus, parts: tuple[str, ...], threshold:
     how += f" (chosen on {chosen_on:,} training documents)" if chosen_on else ""
     names = {k: name for name, k in named_topics(model).items()}
     right, said = predicted.counts(0, at_least_one)
-    precision, recall, micro = _micro(right, said, int(predicted.true.sum()) + predicted.unknown)
+    precision, recall, micro = precision_recall_f1(right, said, int(predicted.true.sum()) + predicted.unknown)
     both = said + predicted.true
     f1 = np.divide(2.0 * right, both, out=np.zeros(len(both)), where=both > 0)
     scored = (predicted.true > 0) & (np.array(model.manifest.label_docs) > 0)

@@ -262,7 +262,7 @@ class Cycle:
 
     def _train(self) -> None:
         """The new model in a folder of its own."""
-        want, run, base = self.config.train, self._run_of(self.journal.version), self.journal.base
+        want, run, base = self.config.train, publish.run_path(self.folder, self.journal.version), self.journal.base
         own = {k: v for k, v in asdict(want).items() if k not in (*MACHINES, "seed_words")}
         if want.seed_words is not None:
             own["seed_words"] = plain(read_seeds(want.seed_words))
@@ -292,7 +292,7 @@ class Cycle:
         """Publish or refuse."""
         present = publish.current(self.folder)
         before = [] if present is None else [publish.version_path(self.folder, present)]
-        (new, *olds), threads = self._open(self._run_of(self.journal.version), *before)
+        (new, *olds), threads = self._open(publish.run_path(self.folder, self.journal.version), *before)
         old = olds[0] if olds else None
         found = judge(new, old, Corpus.open(self.config.corpus), self.config.gate, threads)
         self._record(gate=asdict(found))
@@ -315,7 +315,7 @@ class Cycle:
         """The version, the link, the state."""
         number, ids, want = self.journal.version, self.journal.ids, self.config.train
         assert ids is not None
-        run = self._run_of(number)
+        run = publish.run_path(self.folder, number)
         if self.config.publish.classifier and not publish.version_path(self.folder, number).exists():
             learned = train_classifier(run, self.config.corpus, threads=want.threads, mem_limit=want.mem_limit)
             self.log.say(f"classifier: {learned['documents']:,} documents, {learned['divergence']:.3f} nats from theta")
@@ -355,9 +355,6 @@ class Cycle:
         """Change ``state.json``."""
         self.state = replace(self.state, **facts)
         write_record(self.folder / STATE, self.state)
-
-    def _run_of(self, version: int) -> Path:
-        return self.folder / "runs" / f"{version:04d}"
 
     def _fingerprint(self) -> str | None:
         return rules.fingerprint(self.config)

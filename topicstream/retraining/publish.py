@@ -39,6 +39,11 @@ def version_path(folder: Path, number: int) -> Path:
     return folder / "versions" / f"{number:04d}"
 
 
+def run_path(folder: Path, number: int) -> Path:
+    """``runs/NNNN``, in which the version is trained."""
+    return folder / "runs" / f"{number:04d}"
+
+
 def current(folder: Path) -> int | None:
     """The number of the version that ``current`` points to; None without one.  TopicsError when it points elsewhere."""
     link = folder / CURRENT
@@ -96,6 +101,19 @@ def prune(folder: Path, keep: int) -> list[int]:
             owned.remove(version_path(folder, number), "version")
             removed.append(number)
     return removed
+
+
+def prune_runs(folder: Path, version: int | None) -> list[str]:
+    """Remove the runs of other versions; why some stay, in words: others have put something into them."""
+    runs, stay = folder / "runs", []
+    for run in runs.iterdir() if runs.is_dir() else ():
+        if run.name.isdecimal() and (version is None or run != run_path(folder, version)):
+            try:
+                claim(run, "model")
+                owned.remove(run, "model")
+            except NotOurs as e:
+                stay.append(str(e))
+    return stay
 
 
 def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = False) -> tuple[int | None, int]:
