@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from topicstream.errors import UsageError
 from topicstream.files.outputs import check_output, written
@@ -39,7 +38,7 @@ HELP = {
 
 
 @contextmanager
-def recorded(path: str | Path | None, command: str, **dimensions: Any) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def recorded(path: str | Path | None, command: str, **dimensions: object) -> Iterator[Callable[[Mapping[str, object]], None]]:
     """Within: a function that takes figures by name (those of HELP that are numbers are kept).  The file is written at the end;
     an error passes on.  Without a path nothing is written.  UsageError or NotOurs at once where the file cannot be written."""
     if path is None:
@@ -49,7 +48,7 @@ def recorded(path: str | Path | None, command: str, **dimensions: Any) -> Iterat
     check(target)
     began, figures = time.monotonic(), dict[str, float]()
 
-    def tell(values: Mapping[str, Any]) -> None:
+    def tell(values: Mapping[str, object]) -> None:
         figures.update({k: float(v) for k, v in values.items() if k in HELP and isinstance(v, (bool, int, float))})
 
     code = 0
@@ -69,7 +68,7 @@ def recorded(path: str | Path | None, command: str, **dimensions: Any) -> Iterat
         write(target, text({**whole, **figures}, {"command": command, **dimensions}))
 
 
-def text(figures: Mapping[str, float], dimensions: Mapping[str, Any]) -> str:
+def text(figures: Mapping[str, float], dimensions: Mapping[str, object]) -> str:
     """The figures as gauges ``topicstream_NAME{command="train", ...}``."""
     of = ",".join(f'{name}="{_escaped(str(value))}"' for name, value in dimensions.items())
     lines = [FIRST]

@@ -67,7 +67,7 @@ def escaped(value: object) -> str:
     return shown(str(value).replace("\n", " "))
 
 
-def _parts(pieces: Iterator[str], record: Mapping[str, Any], optional: bool) -> str:
+def _parts(pieces: Iterator[str], record: Mapping[str, object], optional: bool) -> str:
     """The template up to the bracket that ends this part; nothing of an optional one with a missing value."""
     fields, out, whole = _Fields(optional), "", True
     for piece in pieces:
@@ -83,13 +83,13 @@ def _parts(pieces: Iterator[str], record: Mapping[str, Any], optional: bool) -> 
     return out if whole else ""
 
 
-def render(template: str, record: Mapping[str, Any]) -> list[str]:
+def render(template: str, record: Mapping[str, object]) -> list[str]:
     """The lines of a template with the values of a record."""
     text = _parts(iter(re.split(r"([\[\]])", template)), record, False)
     return [line.rstrip() for line in text.split("\n") if line.strip()]
 
 
-def each(template: str, records: Iterable[Mapping[str, Any]]) -> list[str]:
+def each(template: str, records: Iterable[Mapping[str, object]]) -> list[str]:
     """The lines of several records."""
     return [line for record in records for line in render(template, record)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -35,7 +34,7 @@ def length_histogram(corpus: Corpus) -> dict[str, Json]:
     }
 
 
-def vocabulary_curve(counts: np.ndarray) -> list[dict[str, Any]]:
+def vocabulary_curve(counts: np.ndarray) -> list[dict[str, Json]]:
     """Share of the tokens that the most frequent 10, 100, 1000 ... words take; counts: int64[W]."""
     ordered = np.sort(counts)[::-1]
     sums = np.cumsum(ordered, dtype=np.float64)

@@ -97,7 +97,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def figure_lines(name: str, entry: Mapping[str, Any]) -> list[str]:
+def figure_lines(name: str, entry: Mapping[str, object]) -> list[str]:
     """An entry of the result for people: its figures on one line, and what was measured."""
     shown = [f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in entry.items() if k != "measured"]
     return render("{name:22}{figures}\n[  {measured}]", {**entry, "name": name, "figures": shown})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -64,7 +63,7 @@ def write_table(
             out.write(("\n".join(lines) + "\n").encode())
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """A value as text: numbers with four significant digits, null as nothing."""
     if value is None:
         return ""

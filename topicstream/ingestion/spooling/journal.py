@@ -24,7 +24,7 @@ import pyarrow as pa
 from topicstream.errors import InputError, StoreError
 from topicstream.files import owned
 from topicstream.ingestion.opening.inputs_record import InputsRecord
-from topicstream.records import Count, Crc, read_record, write_record
+from topicstream.records import Count, Crc, Json, read_record, write_record
 
 JOURNAL = 4
 SPOOLS = ("cells", "types", "docs")
@@ -146,7 +146,7 @@ class Journal:
         if durable:
             self._write(state)
 
-    def commit_store(self, fingerprint: str, summary: dict[str, Any]) -> None:
+    def commit_store(self, fingerprint: str, summary: dict[str, Json]) -> None:
         """Say that the new store is whole, before it is put in place."""
         state = self.state
         if not self.durable:  # what was spooled is not safe

@@ -157,7 +157,7 @@ class Finishing:
 
     def _vocabulary(
         self, decision: Decision, store: Path, pool: ThreadPoolExecutor
-    ) -> tuple[ChosenWords, dict[str, Any]]:
+    ) -> tuple[ChosenWords, dict[str, Json]]:
         """Count the words of the training documents and choose the vocabulary; also what the manifest says of it."""
         fixed = None
         if self.base is not None:
@@ -226,7 +226,7 @@ class Finishing:
         self,
         decision: Decision,
         found: ChosenWords,
-        pruning: dict[str, Any],
+        pruning: dict[str, Json],
         blocks: WrittenBlocks,
         store: Path,
         saving: Future[None],
@@ -301,7 +301,7 @@ class Finishing:
         return files
 
     def _summary(
-        self, decision: Decision, found: ChosenWords, parts: dict[str, PartEntry], blocks: WrittenBlocks, pruning: dict[str, Any]
+        self, decision: Decision, found: ChosenWords, parts: dict[str, PartEntry], blocks: WrittenBlocks, pruning: dict[str, Json]
     ) -> dict[str, Json]:
         totals, old = self.journal.totals, self.old.summary if self.old is not None else {}
         characters = totals["characters"]
@@ -327,7 +327,7 @@ class Finishing:
             "language": self.language,
         }
 
-    def _end(self, summary: dict[str, Any]) -> dict[str, Json]:
+    def _end(self, summary: dict[str, Json]) -> dict[str, Json]:
         """Remove the working folder; the summary with what differs from run to run."""
         state = self.journal.state
         self.journal.remove()
