@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,20 @@ Put = Callable[[str, bytes], str]
 def endpoint() -> Iterator[str]:
     pytest.importorskip("obstore", reason="the extra cloud is not installed")
     server = pytest.importorskip("moto.server", reason="moto's server is not installed (extra dev)")
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    yield f"http://{host}:{port}"
-    running.stop()
+    responses = pytest.importorskip("moto.s3.responses").S3Response
+    put_object, lock = responses.put_object, threading.Lock()
+
+    def one_at_a_time(self: Any) -> Any:  # as S3 does: moto looks, then writes
+        with lock:
+            return put_object(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(responses, "put_object", one_at_a_time)
+        running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        running.start()
+        host, port = running.get_host_and_port()
+        yield f"http://{host}:{port}"
+        running.stop()
 
 
 @pytest.fixture

@@ -56,13 +56,16 @@ def test_readers_take_the_version_that_was_published_last(put: Put, here: Path, 
     assert TopicModel.open(address).content_hash() == TopicModel.open(here / "m1").content_hash()
     with pytest.raises(NotOurs, match="not a corpus store"):
         publish(here / "c.zarr", address)
+    with pytest.raises(InputError, match="no such bucket"):
+        publish(here / "m0", "s3://nowhere/news")
     put("taken/readme.md", b"hello")
     with pytest.raises(NotOurs, match=r"readme\.md"):
         publish(here / "m0", "s3://corpora/taken")
     with pytest.raises(StoreError, match="neither a corpus store nor a model"):
         publish(here, address)
-    with pytest.raises(UsageError, match="only be read"):
-        publish(here / "m0", "https://host/m")
+    for nowhere in ("https://host/m", str(tmp_path / "m"), "ftp://host/m"):
+        with pytest.raises(UsageError, match="are published to s3://"):
+            publish(here / "m0", nowhere)
     current, _ = current_at(address)
     assert current is not None
     below = f"models/news/versions/{current.version}"
@@ -112,8 +115,11 @@ def test_an_ingest_to_an_address(put: Put, here: Path, tmp_path: Path, monkeypat
 
 def test_a_retrain_publishes_its_versions(put: Put, tmp_path: Path) -> None:
     config = folder(tmp_path / "home")
+    config.write_text(f'{(given := config.read_text())}\naddress = "https://host/m"\n')
+    with pytest.raises(UsageError, match=r"\[publish\] address"):
+        retrain(config, stream=io.StringIO())
     address = "s3://corpora/models/nightly"
-    config.write_text(f'{config.read_text()}\naddress = "{address}"\n')
+    config.write_text(f'{given}\naddress = "{address}"\n')
     done = retrain(config, stream=io.StringIO())
     assert done["published"] == 1
     assert TopicModel.open(address).content_hash() == TopicModel.open(config.parent / "current").content_hash()

@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,6 +29,8 @@ from topicstream.files.plain import refuse_links
 from topicstream.files.remote import AT_ONCE, Absent, Changed, get_object, list_below, put_object
 
 MARK = "published.json"
+WRITABLE = re.compile("(s3|gs|az|abfss?)://[^/]")
+"""Addresses that can be published to."""
 NEVER_MET = {"e_tag": '"0"', "version": "0"}
 """A condition that no object meets."""
 
@@ -40,12 +43,12 @@ def claim_address(address: str, kind: Kind) -> None:
     NotOurs
         Where something else lies there.
     UsageError
-        On web servers.
+        For a web server or a folder.
     TopicsError
         Where the store ignores conditions, so that publishers could overwrite each other.
     """
-    if address.startswith("http"):
-        raise UsageError(f"{address}: web servers can only be read; publish to s3://, gs:// or az://")
+    if not WRITABLE.match(address):
+        raise UsageError(f"{address}: stores and models are published to s3://, gs:// or az://; elsewhere copy the folder")
     mark, content = f"{address}/{MARK}", json.dumps({"kind": kind}).encode()
     try:
         found = get_object(mark)[0]

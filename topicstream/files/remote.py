@@ -38,6 +38,7 @@ STREAM = 4 << 20
 _FAULTS = (
     (r"ExpiredToken|token .{0,40}expired", "the credentials have expired; renew those in the environment"),
     (r"AuthorizationHeaderMalformed|PermanentRedirect|status code: 301|Received redirect", "it lies in another region; set AWS_REGION to the region of the bucket"),
+    (r"NoSuchBucket", "there is no such bucket; create it first"),
     (r"RequestTimeTooSkewed", "the clock of this machine is wrong; set it"),
 )
 """What servers say, and what that means."""

@@ -13,6 +13,7 @@ from typing import Any, cast
 from topicstream.errors import TopicsError, UsageError
 from topicstream.files.ownership import KINDS, kind_of
 from topicstream.files.plain import read_given
+from topicstream.files.publication import WRITABLE
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.machine import parse_bytes
 from topicstream.model.seeds import read_seeds
@@ -163,6 +164,13 @@ class Store:
     compact: str = option("auto", "when to compact the corpus", choices=("auto", "never", "always"))
 
 
+def _bucket(address: str) -> str:
+    """An address that can be published to."""
+    if not WRITABLE.match(address):
+        raise UsageError(f"{address}: versions are uploaded to s3://, gs:// or az://")
+    return address
+
+
 @dataclass(frozen=True)
 class Publish:
     """[publish]: versions, and how topics are matched between them."""
@@ -170,7 +178,7 @@ class Publish:
     keep: int = option(5, "versions on disk; a reader of the last one needs two", min=2)
     far: float = 1.0
     classifier: bool = False
-    address: str | None = None
+    address: str | None = option(None, "where versions are uploaded to", parse=_bucket)
 
 
 @dataclass(frozen=True)
