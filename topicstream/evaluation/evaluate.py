@@ -88,7 +88,7 @@ def evaluate(config: EvalConfig) -> dict[str, Json]:
 
 def _judged(
     config: EvalConfig, chosen: Chosen, notes: Mapping[str, Any], cluster: Cluster | None, *, split: float, reading: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """The scores, of a model and a corpus that are opened for that."""
     beside = 0 if isinstance(config.model, TopicModel) else _bytes_beside(config, chosen)
     (model,), threads = open_all_within([config.model], config.memory, config.threads, beside=beside, dense=True)

@@ -86,7 +86,7 @@ def ingest(config: IngestConfig) -> dict[str, Json]:
     return _Ingest(names, Path(config.out), options, listener(config.progress), config.stop or Stop()).run()
 
 
-def _ingest_to(address: str, config: IngestConfig) -> dict[str, Any]:
+def _ingest_to(address: str, config: IngestConfig) -> dict[str, Json]:
     """Make the store in a working folder of this machine, and publish it at an address.  The folder stays until that is done,
     so that the same command carries on after a kill."""
     if config.append:
