@@ -1,4 +1,4 @@
-"""NumPy's .npz: a sparse matrix that SciPy saved, its rows documents; or arrays of vectors, a row each (readers/vectors.py).
+"""NumPy's .npz: a sparse matrix that SciPy saved, its rows documents; or arrays of vectors, a row each (readers/dense_rows.py).
 
 Arrays of Python objects are never read.
 """
