@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from tests.engines.test_seed_words import call, jsonl, texts
+from tests.engines.test_seed_words import call
+from tests.engines.test_seed_words_kept import jsonl, texts
 from tests.planted import draw, sides, store
 from topicstream import TopicModel
 from topicstream.corpus.reader import Corpus
