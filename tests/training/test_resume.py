@@ -18,7 +18,9 @@ from topicstream.errors import TopicsError
 from topicstream.files.durable import read_json, write_json
 from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
+from topicstream.training.state import saver as saving
 from topicstream.training.state.checkpoint import checkpoints, content_hash
+from topicstream.training.state.memory import BlockMemory, Memories
 
 pytestmark = pytest.mark.slow
 
@@ -181,3 +183,27 @@ def test_a_run_from_before_an_option_goes_on_with_what_it_did_then(corpus, tmp_p
     with pytest.raises(TopicsError, match=r"--step 1\.0 -> 1\.8\."):
         train(corpus, tmp_path / "m", **settings, passes=3)
     assert train(corpus, tmp_path / "m", **settings, passes=3, options={"step": 1.0}).passes == 3
+
+
+def test_block_memory_is_written_over_a_file_that_nothing_needs(corpus, tmp_path, monkeypatch):
+    created = []
+    make = BlockMemory.__init__
+
+    def counted(self, *given, create):
+        created.append(create)
+        make(self, *given, create=create)
+
+    monkeypatch.setattr(BlockMemory, "__init__", counted)
+    monkeypatch.setattr(saving, "SHARE", 1e9)
+    given = {"algo": "sparse-bp", "topics": 20, "tol": 0.0, "block_cells": 9000, "threads": 2, "passes": 12}
+    train(corpus, tmp_path / "over", **given, progress=Progress(-1))
+    assert created.count(False) >= 3
+    assert len(list((tmp_path / "over" / "work").glob("memory-*.bin"))) == 1
+    monkeypatch.setattr(BlockMemory, "__init__", make)
+    monkeypatch.setattr(Memories, "needless", lambda self, needed: [])
+    train(corpus, tmp_path / "new", **given, progress=Progress(-1))
+    monkeypatch.undo()
+    assert content_hash(tmp_path / "over") == content_hash(tmp_path / "new")
+    train(corpus, tmp_path / "over", **{**given, "passes": 14}, progress=Progress(-1))
+    train(corpus, tmp_path / "new", **{**given, "passes": 14}, progress=Progress(-1))
+    assert content_hash(tmp_path / "over") == content_hash(tmp_path / "new")

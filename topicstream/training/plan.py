@@ -103,12 +103,21 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Threads, placements, and bytes by purpose.  advice: how to keep less, of a run that keeps much."""
+    """Threads, placements, and bytes by purpose.
+
+    Attributes
+    ----------
+    advice
+        How to keep less, of a run that keeps much.
+    spare
+        Whether a file of block state is kept to be written over, which pays where the system keeps it in its cache.
+    """
 
     memory: MemoryPlan
     place: Placement
     disk: Mapping[str, int]
     advice: str = ""
+    spare: bool = True
 
     @property
     def threads(self) -> int:
@@ -214,9 +223,10 @@ def make_plan(work: Work, room: Allowance) -> Plan:
     if not fitting:
         raise min(refused, key=lambda e: e.least)
     _, place, memory = min(fitting, key=lambda choice: choice[0])
+    spare = work.pass_state <= room.limit.bytes // 8
     # block state: of the pass before, of this one and of a checkpoint's
     disk = {
-        "block state": work.pass_state * (3 + work.keeps_best),
+        "block state": work.pass_state * (3 + spare + work.keeps_best),
         "checkpoints": tables.saved * (2 + work.keeps_best),
         "tables": tables.rows * place.tables_on_disk,
         "deltas": tables.delta * work.layout.round_blocks * place.deltas_on_disk,
@@ -227,7 +237,7 @@ def make_plan(work: Work, room: Allowance) -> Plan:
             f"{format_bytes(room.disk_free)} are free{f' where {room.folder} lies' if room.folder else ''}; "
             "free some, put --model on another disk, or choose an engine that keeps less (`topics engines`)"
         )
-    return Plan(memory, place, disk, work.engine.smaller_state if disk["block state"] >= MUCH_STATE else "")
+    return Plan(memory, place, disk, work.engine.smaller_state if disk["block state"] >= MUCH_STATE else "", spare)
 
 
 Stage = tuple[Mapping[str, int], Mapping[str, int]]

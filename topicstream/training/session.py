@@ -55,7 +55,7 @@ class Session:
         self.params, self.stats = run.engine.initial_params(), new_stats(run.engine)
         self.passes, self.rounds, self.needs_start, self.made = 0, 0, True, 0
         self._pass_seconds = 0.0
-        self.memories = Memories(self.work, run.engine.state, len(run.grid))
+        self.memories = Memories(self.work, run.engine.state, len(run.grid), plan.spare)
         self._history = History(run.folder / "history.jsonl")
         self.course = Course(run.engine, run.corpus, plan.threads, run.record.start)
         self.saver = Saver(self._checkpoints, self.work)

@@ -31,7 +31,7 @@ class BlockMemory:
     Parameters
     ----------
     path
-        The file; ``create``: it is made.
+        The file, which is created or reused; ``create``: it is made.
     specs
         What is kept of each block, by name.
     index
@@ -100,10 +100,14 @@ class BlockMemory:
 
 
 class Memories:
-    """The block state of a run: ``old``, of the last pass, and ``new``, of the one under way; None where there is none."""
+    """The block state of a run: ``old``, of the last pass, and ``new``, of the one under way; None where there is none.
 
-    def __init__(self, work: Path, specs: Mapping[str, ArraySpec], blocks: int) -> None:
-        self._work, self._specs, self._blocks = work, specs, blocks
+    spare: keep one needless file for the next pass to write over: its pages are there, and new ones cost ten times the copying
+    into them.  Not where the system has long written them out.
+    """
+
+    def __init__(self, work: Path, specs: Mapping[str, ArraySpec], blocks: int, spare: bool) -> None:
+        self._work, self._specs, self._blocks, self._spare = work, specs, blocks, spare
         self.old: BlockMemory | None = None
         self.new: BlockMemory | None = None
 
@@ -116,16 +120,26 @@ class Memories:
         """The state of a pass, unless it has begun or the engine keeps none.  needed: files that checkpoints refer to."""
         if self.new is not None or not self._specs:
             return
-        self.tidy(needed)
+        path, create = self._work / f"memory-{number:06d}.bin", True
+        for needless in self.needless(needed):
+            # a file in a backup made by links is not to change
+            if create and self._spare and needless.stat().st_nlink == 1:
+                owned.replace(needless, path)
+                create = False
+            else:
+                owned.remove_file(needless)
         index = np.full((self._blocks, len(self._specs), 3), -1, np.int64)
-        self.new = BlockMemory(self._work / f"memory-{number:06d}.bin", self._specs, index, create=True)
+        self.new = BlockMemory(path, self._specs, index, create=create)
+
+    def needless(self, needed: set[str]) -> list[Path]:
+        """Files that neither the run nor a checkpoint refers to."""
+        used = needed | {memory.path.name for _, memory in self.held}
+        return [path for path in sorted(self._work.glob("memory-*.bin")) if path.name not in used]
 
     def tidy(self, needed: set[str]) -> None:
-        """Remove the files that neither the run nor a checkpoint refers to."""
-        used = needed | {memory.path.name for _, memory in self.held}
-        for path in sorted(self._work.glob("memory-*.bin")):
-            if path.name not in used:
-                owned.remove_file(path)
+        """Remove those."""
+        for path in self.needless(needed):
+            owned.remove_file(path)
 
     def end_pass(self) -> None:
         """What was new is old, if the engine keeps anything."""
