@@ -122,7 +122,7 @@ class Memories:
             return
         path, create = self._work / f"memory-{number:06d}.bin", True
         for needless in self.needless(needed):
-            # a file in a backup made by links is not to change
+            # a file that a backup shares (cp -l) is not to change
             if create and self._spare and needless.stat().st_nlink == 1:
                 owned.replace(needless, path)
                 create = False
