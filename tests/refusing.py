@@ -1,6 +1,9 @@
-"""A command that is refused."""
+"""Commands and what they say."""
 
 from __future__ import annotations
+
+import contextlib
+import io
 
 import pytest
 
@@ -14,3 +17,11 @@ def refused(*args: object, capsys: pytest.CaptureFixture[str], code: int = 3) ->
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1, lines
     return lines[0]
+
+
+def topics(*args: object) -> tuple[int, str]:
+    """Run a command; its exit code and all that it says."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run([str(a) for a in args])
+    return code, out.getvalue() + err.getvalue()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import http.server
-import io
 import os
 import threading
 from pathlib import Path
@@ -13,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.refusing import topics
 from tests.s3 import SECRET, Put, put_folder
 from topicstream import Corpus, TopicModel, evaluate, infer, ingest, train
-from topicstream.cli.main import run
 from topicstream.errors import StoreError, UsageError
 from topicstream.files import mirror
 from topicstream.files.remote import TRAFFIC
@@ -30,13 +28,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ingest(TEXTS, folder / "c.zarr", progress=False)
     train(folder / "c.zarr", folder / "m", topics=2, passes=3, algo="atbp", progress=False)
     return folder
-
-
-def topics(*args: object) -> tuple[int, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = run([str(a) for a in args])
-    return code, out.getvalue() + err.getvalue()
 
 
 def test_a_store_in_a_bucket_trains_the_model_that_its_folder_trains(put: Put, here: Path, tmp_path: Path) -> None:
@@ -63,10 +54,15 @@ def test_a_store_larger_than_the_cache_is_read_all_the_same(put: Put, here: Path
     again = corpus.decode(0)
     assert (first.words == again.words).all() and 0 < TRAFFIC.taken()["requests"] < 3, "some chunks stayed, some did not"
     assert sum(size for _, size in mirror._chunks(corpus.path)) <= 20480
+    stranger = mirror.cache_folder() / "letters"
+    (stranger / "c" / "0").mkdir(parents=True)
+    (stranger / ".address").write_text("12 Elm Street")
+    (stranger / "c" / "0" / "0").write_text("not a chunk of ours")
     monkeypatch.setattr(mirror, "_ROOM", mirror._Room())
     other = Corpus.open(put_folder(put, here / "c.zarr", "other.zarr"))
     other.decode(0)
     assert not list(mirror._chunks(corpus.path)), "the store opened longest ago makes room"
+    assert (stranger / "c" / "0" / "0").exists(), "what is no mirror stays"
     assert sum(size for _, size in mirror._chunks(other.path)) <= 20480
     assert (corpus.decode(0).words == first.words).all(), "who still reads it fetches it again"
 

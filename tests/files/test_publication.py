@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import http.server
 import io
@@ -16,10 +15,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.refusing import topics
 from tests.retrain_tools import folder
 from tests.s3 import SECRET, Put
 from topicstream import Corpus, TopicModel, ingest, publish, retrain, train
-from topicstream.cli.main import run
 from topicstream.errors import Busy, InputError, NotOurs, StoreError, TopicsError, UsageError
 from topicstream.files import publication, remote
 from topicstream.files.mirror import Current, cache_folder, current_at
@@ -37,13 +36,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in (0, 1):
         train(folder / "c.zarr", folder / f"m{seed}", topics=2, passes=2, algo="atbp", seed=seed, progress=False)
     return folder
-
-
-def topics(*args: object) -> tuple[int, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = run([str(a) for a in args])
-    return code, out.getvalue() + err.getvalue()
 
 
 def test_readers_take_the_version_that_was_published_last(put: Put, here: Path, tmp_path: Path) -> None:

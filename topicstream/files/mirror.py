@@ -179,7 +179,8 @@ class _Room:
     def _made(self, size: int, home: Path) -> int:
         """Bytes that are free; the chunks of other mirrors go, of those opened longest ago first."""
         limit, cache = parse_bytes(os.environ.get("TOPICS_CACHE_SIZE", SIZE)), cache_folder()
-        mirrors = sorted((marker.parent for marker in cache.rglob(MIRROR)), key=lambda p: (p == home, p.stat().st_mtime))
+        ours = [m.parent for m in cache.rglob(MIRROR) if m.is_file() and address_of(m.read_text(errors="replace"))]
+        mirrors = sorted(ours, key=lambda p: (p == home, p.stat().st_mtime))
         chunks = {mirror: list(_chunks(mirror)) for mirror in mirrors}
         used = sum(bytes_ for of_one in chunks.values() for _, bytes_ in of_one)
         for mirror in mirrors[:-1]:
