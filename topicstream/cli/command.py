@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import Field, dataclass
@@ -165,6 +166,8 @@ def topics_command(
     def wrap(function: Callable[..., Printed]) -> Command:
         @functools.wraps(function)
         def call(*args: Any, as_json: bool, **values: Any) -> None:
+            gc.freeze()  # what the command needs is imported (cli/entry.py), and stays
+            gc.enable()
             if (printed := function(*args, **values)) is not None:
                 result, lines = printed
                 click.echo(json_line(result, indent) if as_json else "\n".join(lines), nl=as_json or bool(lines))
