@@ -178,18 +178,19 @@ def visit(
                 links.tokens[0] += n
         for i in range(indptr[d], indptr[d + 1]):
             x, row = np.float32(counts[i]), delta[words[i]][:k_all]
-            own, phi, change = _share(x, exclude), base[index[words[i]]], row if moving else nothing
+            own, phi = _share(x, exclude), base[index[words[i]]]
             if links is None:
-                s = _weigh(own, old[i], theta, alpha, phi, change, beta, lam, p, _ONE, _ZERO, None)
-                loglik += float(x) * math.log(s / (n - own + mass))
                 if moving:
+                    s = _weigh(own, old[i], theta, alpha, phi, row, beta, lam, p, _ONE, _ZERO, None)
                     _move(x, _ONE / s, p, old[i], new[i], theta, row, lam)
                 else:
+                    s = _weigh(own, old[i], theta, alpha, phi, nothing, beta, lam, p, _ONE, _ZERO, None)
                     _put(x, _ONE / s, p, new[i], row, None)
+                loglik += float(x) * math.log(s / (n - own + mass))
             else:
                 rest = n - x + mass
                 first, scaled = np.float32(a), np.float32(b * rest)
-                sums = fresh if moving else theta
+                sums, change = (fresh, row) if moving else (theta, nothing)
                 s = _weigh(own, old[i], sums, alpha, phi, change, beta, lam, p, first, scaled, message)
                 loglik += float(x) * math.log(s / (rest * (a + b * z)))
                 if moving:

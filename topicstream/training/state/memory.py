@@ -102,8 +102,9 @@ class BlockMemory:
 class Memories:
     """The block state of a run: ``old``, of the last pass, and ``new``, of the one under way; None where there is none.
 
-    spare: keep one needless file for the next pass to write over: its pages are there, and new ones cost ten times the copying
-    into them.  Not where the system has long written them out.
+    spare: keep needless files for later passes to write over (a file is made where there is none, so they stay as few as one
+    pass needs): their pages are there, and new ones cost ten times the copying into them.  Not where the system has long written
+    them out.
     """
 
     def __init__(self, work: Path, specs: Mapping[str, ArraySpec], blocks: int, spare: bool) -> None:
@@ -123,11 +124,11 @@ class Memories:
         path, create = self._work / f"memory-{number:06d}.bin", True
         for needless in self.needless(needed):
             # a file that a backup shares (cp -l) is not to change
-            if create and self._spare and needless.stat().st_nlink == 1:
+            if not self._spare or needless.stat().st_nlink > 1:
+                owned.remove_file(needless)
+            elif create:
                 owned.replace(needless, path)
                 create = False
-            else:
-                owned.remove_file(needless)
         index = np.full((self._blocks, len(self._specs), 3), -1, np.int64)
         self.new = BlockMemory(path, self._specs, index, create=create)
 
