@@ -111,6 +111,12 @@ class Command(click.Command):
         options: dict[str, list[click.Option]] = ctx.meta["asked"]
         return options
 
+    def invoke(self, ctx: click.Context) -> Any:
+        if not gc.isenabled():  # see cli/entry.py: what the command needs is imported now, and stays
+            gc.freeze()
+            gc.enable()
+        return super().invoke(ctx)
+
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return [*super().get_params(ctx), *(option for options in self.asked(ctx).values() for option in options)]
 
@@ -166,8 +172,6 @@ def topics_command(
     def wrap(function: Callable[..., Printed]) -> Command:
         @functools.wraps(function)
         def call(*args: Any, as_json: bool, **values: Any) -> None:
-            gc.freeze()  # what the command needs is imported (cli/entry.py), and stays
-            gc.enable()
             if (printed := function(*args, **values)) is not None:
                 result, lines = printed
                 click.echo(json_line(result, indent) if as_json else "\n".join(lines), nl=as_json or bool(lines))
