@@ -34,7 +34,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 from topicstream.training.heldout import HeldOut
 from topicstream.training.loop import train
-from topicstream.training.state.saver import Saver
+from topicstream.training.state.checkpoint import Saver
 
 HERE = Path(__file__).parent
 TOOLS = HERE.parent / "tools"

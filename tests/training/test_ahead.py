@@ -8,7 +8,7 @@ import pytest
 from tests.small_store import planted, store
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
-from topicstream.training.ahead import StorageAhead
+from topicstream.training.threads import StorageAhead
 
 
 @pytest.fixture(scope="module")

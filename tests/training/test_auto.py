@@ -17,7 +17,7 @@ from topicstream.progress import Shown as Progress
 from topicstream.training import loop, setup
 from topicstream.training.auto import choose, smallest
 from topicstream.training.loop import train
-from topicstream.training.starts.choosing import default_start
+from topicstream.training.setup import default_start
 
 SHORT = Shape(docs=1_000_000, words=50_000, cells=60_000_000, tokens=9e7, topics=100)
 LONG = Shape(docs=10_000, words=50_000, cells=5_000_000, tokens=9e6, topics=100)

@@ -13,7 +13,7 @@ from topicstream.progress import Progress
 from topicstream.training.course import Course
 from topicstream.training.loop import train
 from topicstream.training.session import Session
-from topicstream.training.state import saver
+from topicstream.training.state import checkpoint
 from topicstream.training.state.checkpoint import checkpoints, content_hash
 
 MADE = {2: 900.0, 4: 800.0, 6: 780.0, 8: 790.0, 10: 795.0, 12: 799.0, 14: 798.0, 16: 785.0, 18: 781.0, 20: 770.0}
@@ -129,15 +129,15 @@ def test_a_damaged_best_pass_is_told_and_the_last_one_kept(corpus, tmp_path, mad
 @pytest.mark.parametrize(("saves", "said"), [(0, "no checkpoint yet); the same `topics train` command starts"), (3, "2 passes); the same")])
 def test_an_unfinished_run_says_what_is_there_and_what_to_do(corpus, tmp_path, monkeypatch, capsys, saves, said):
     """As a run that a kill ended: before its first checkpoint, and after those of the start and two passes."""
-    model, real, written = tmp_path / "m", saver.write_checkpoint, []
+    model, real, written = tmp_path / "m", checkpoint.write_checkpoint, []
 
     def writes(*given):
         if len(written) == saves:
             raise RuntimeError("killed here")
         written.append(real(*given))
 
-    monkeypatch.setattr(saver, "write_checkpoint", writes)
-    monkeypatch.setattr(saver, "SHARE", float("inf"))  # a checkpoint each pass
+    monkeypatch.setattr(checkpoint, "write_checkpoint", writes)
+    monkeypatch.setattr(checkpoint, "SHARE", float("inf"))  # a checkpoint each pass
     with pytest.raises(RuntimeError, match="killed here"):
         train(corpus, model, algo="bp", topics=4, passes=6, progress=Said())
     for command in (["info", str(model)], ["show", "--model", str(model)]):

@@ -10,7 +10,7 @@ from tests.planted import draw, store
 from topicstream.engines import engines
 from topicstream.engines.base import Shape
 from topicstream.engines.moments.anchors import AnchorOptions, Anchors, dirichlet_of
-from topicstream.training.judgement import alpha_at_bound, topic_diversity, unigram_perplexity, worse_than_unigram
+from topicstream.training.course import alpha_at_bound, topic_diversity, unigram_perplexity, worse_than_unigram
 from topicstream.training.loop import train
 
 

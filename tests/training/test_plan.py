@@ -19,8 +19,7 @@ from topicstream.progress import Shown as Progress
 from topicstream.training import plan as planning
 from topicstream.training.loop import train
 from topicstream.training.plan import Allowance, Work, make_plan, state_bytes, wider_rounds
-from topicstream.training.setup import make_options
-from topicstream.training.starts.choosing import start_named
+from topicstream.training.setup import make_options, start_named
 from topicstream.training.starts.warm import WarmStart
 from topicstream.training.state.checkpoint import content_hash
 

@@ -18,7 +18,7 @@ from topicstream.errors import TopicsError
 from topicstream.files.durable import read_json, write_json
 from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
-from topicstream.training.state import saver as saving
+from topicstream.training.state import checkpoint as saving
 from topicstream.training.state.checkpoint import checkpoints, content_hash
 from topicstream.training.state.memory import BlockMemory, Memories
 

@@ -14,8 +14,8 @@ from topicstream.engines.base import Shape, padded
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.starts import best as tries
 from topicstream.training.starts import sample as samples
+from topicstream.training.starts.best import short_training
 from topicstream.training.starts.sample import Sample, draw_documents
-from topicstream.training.starts.short_training import short_training
 
 TOPICS, WORDS = 6, 300
 

@@ -59,8 +59,6 @@ def framed(name: str, scripts: Sequence[str], **filled: str) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda match: filled[match[1]], (folder / name).read_text(encoding="utf-8"))
 
 
-
-
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 

@@ -23,10 +23,9 @@ from topicstream.model.manifest import read_manifest
 from topicstream.options import SchedulerOptions, configured, like, option
 from topicstream.progress import Shown, Told, listener
 from topicstream.training.config import TrainConfig
-from topicstream.training.folder import forget_runs
 from topicstream.training.loop import figures_of, train
 from topicstream.training.setup import engine_facts
-from topicstream.training.state.record import RunRecord
+from topicstream.training.state.record import RunRecord, forget_runs
 from topicstream.training.stopping import tolerance
 
 PASSES = 15

@@ -27,13 +27,11 @@ from topicstream.training.auto import with_engine
 from topicstream.training.config import TrainConfig
 from topicstream.training.executor import MakeExecutor
 from topicstream.training.export import write_model
-from topicstream.training.folder import forget_runs, free_disk
 from topicstream.training.plan import Allowance, make_plan, wider_rounds
 from topicstream.training.rehearsal import beside, rehearse
 from topicstream.training.session import Session
 from topicstream.training.setup import TrainingRun, corpus_of, prepare
-from topicstream.training.state.outcome import Outcome
-from topicstream.training.state.record import RunRecord, same_or_refuse
+from topicstream.training.state.record import Outcome, RunRecord, forget_runs, free_disk, same_or_refuse
 from topicstream.training.state.settled_topics import settled_bytes
 from topicstream.training.stopping import Signals, Stopping
 

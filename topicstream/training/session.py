@@ -22,11 +22,9 @@ from topicstream.training.passes import START, Pass, PassRunner
 from topicstream.training.plan import Plan
 from topicstream.training.setup import TrainingRun
 from topicstream.training.starts.start import Ground
-from topicstream.training.state.checkpoint import Facts, State, checkpoints, place_name, read_checkpoint
-from topicstream.training.state.history import History
+from topicstream.training.state.checkpoint import Facts, Saver, State, checkpoints, place_name, read_checkpoint
 from topicstream.training.state.memory import Memories
-from topicstream.training.state.outcome import Outcome, unfinish
-from topicstream.training.state.saver import Saver
+from topicstream.training.state.record import History, Outcome, unfinish
 from topicstream.training.state.settled_topics import SettledTopics
 from topicstream.training.tables import RunTables
 
@@ -56,7 +54,7 @@ class Session:
         self.passes, self.rounds, self.needs_start, self.made = 0, 0, True, 0
         self._pass_seconds = 0.0
         self.memories = Memories(self.work, run.engine.state, len(run.grid), plan.spare)
-        self._history = History(run.folder / "history.jsonl")
+        self._history = History(run.folder)
         self.course = Course(run.engine, run.corpus, plan.threads, run.record.start)
         self.saver = Saver(self._checkpoints, self.work)
         self._settled: SettledTopics | None = None
@@ -76,7 +74,7 @@ class Session:
             self.saver.pin(best.name)
         finished = Outcome.read(self.run.folder)
         if finished is not None and finished.passes == self.passes and not self.rounds:
-            self.made = finished.passes_made
+            self.made = max(finished.passes, finished.made)
             return finished
         rounds = f" and {self.rounds} rounds" if self.rounds else ""
         self.run.progress.say(f"continuing after {self.passes} passes{rounds}")

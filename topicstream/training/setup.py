@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,25 @@ from topicstream.errors import InputError, UsageError
 from topicstream.files.ownership import check_place, kind_of
 from topicstream.files.remote import address_read
 from topicstream.model.manifest import Origin
+from topicstream.model.weighting import Weights
 from topicstream.options import checked, seconds, share
 from topicstream.payload import noun_of
 from topicstream.progress import Progress, Shown, listener
 from topicstream.training.config import TrainConfig
 from topicstream.training.executor import MakeExecutor, RunRecipe
 from topicstream.training.plan import Work, state_bytes_of_pass
-from topicstream.training.starts.choosing import default_start, start_named
-from topicstream.training.starts.seeded import with_seeds
+from topicstream.training.starts.anchors import AnchorStart
+from topicstream.training.starts.best import BestStart, pays
+from topicstream.training.starts.clusters import ClusterStart
+from topicstream.training.starts.documents import DocumentStart
+from topicstream.training.starts.points import VectorStart
+from topicstream.training.starts.random import RandomStart
+from topicstream.training.starts.seeded import SeededStart, with_seeds
 from topicstream.training.starts.start import Start
+from topicstream.training.starts.warm import WarmStart
 from topicstream.training.state.record import RECORDED, RunRecord, begun_from, left_open
 from topicstream.training.stopping import CELLS, LONG, Stopping, tolerance
 from topicstream.training.threads import executor_of
-from topicstream.training.weights import TrainingWeights
 
 
 @dataclass(frozen=True)
@@ -265,3 +271,48 @@ def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stop
     if config.passes not in (None, needed):
         progress.say(f"{config.algo} makes {needed} passes, whatever --passes says")
     return replace(stopping, passes=needed, tol=0.0)
+
+
+LEARNED = ("best", "anchors")  # their topics are learned already
+
+
+def start_named(name: str, engine: Engine, warm: str | Path | None = None, warm_share: float = 1.0) -> Start:
+    """The start of that name; warm: the model to start from."""
+    if engine.about.dense:
+        return VectorStart()
+    if name == "warm":
+        assert warm is not None
+        return WarmStart(warm, warm_share)
+    tries = getattr(engine.options, "tries", 1)
+    starts: dict[str, Start] = {
+        "random": RandomStart(),
+        "documents": DocumentStart(),
+        "kmeans": ClusterStart(tries) if tries > 1 else DocumentStart(far=True),
+        "best": BestStart(),
+        "anchors": AnchorStart(),
+    }
+    return SeededStart(starts[name], learned=name in LEARNED)
+
+
+def default_start(engine: Engine) -> str:
+    """The engine's own; ``best`` in the place of ``documents`` where it pays."""
+    about, shape = engine.about, engine.shape
+    first = "documents" if shape.topics >= about.documents_from else about.starts[0]
+    return "best" if first == "documents" and "best" in about.starts and pays(shape, about.best_from) else first
+
+
+@dataclass(frozen=True)
+class TrainingWeights(Weights):
+    """n_w: float64[W], sums of the weighted cells; counts: float64[W], of the cells as they are."""
+
+    n_w: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def of_corpus(cls, kind: str, corpus: Corpus) -> TrainingWeights:
+        """Of the training part of a corpus, which is read once more for tf."""
+        counts = corpus.word_counts()
+        plain = Weights.of(kind, counts, corpus.document_counts(), corpus.n_docs)
+        n_w = plain.sums(counts, map(plain.block, corpus.blocks()) if plain.per_word is None else ())
+        own = {f.name: getattr(plain, f.name) for f in fields(Weights)}
+        return cls(**own, n_w=n_w, counts=counts)

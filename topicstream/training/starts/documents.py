@@ -13,8 +13,7 @@ from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import padded
 from topicstream.training.starts.sample import DRAW, Sample, draw_documents, uniform_draws
-from topicstream.training.starts.seeding import fill_rows
-from topicstream.training.starts.seeds import Seeds, id_ranges
+from topicstream.training.starts.seeds import Seeds, fill_rows, id_ranges
 from topicstream.training.starts.start import Ground, Start
 
 SHARE = 0.5  # of a seed topic that is its document's words; the rest is the corpus mean

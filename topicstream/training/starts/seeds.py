@@ -1,4 +1,4 @@
-"""What a start gives: a seed table, row by row."""
+"""What a start gives: a seed table, whose rows are made when they are asked for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
+
+from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
+from topicstream.kernels.digamma import log
+from topicstream.kernels.jit import kernel
+from topicstream.kernels.rng import bits, stream, uniform
 
 
 class Seeds(Protocol):
@@ -21,3 +26,42 @@ def id_ranges(n: int, step: int = 8192) -> Iterator[np.ndarray]:
     """0, 1, ... n - 1 in pieces."""
     for at in range(0, n, step):
         yield np.arange(at, min(at + step, n))
+
+
+@kernel
+def fill_rows(
+    ids: Array,
+    ptr: Longs,
+    topic: Ints,
+    value: Floats,
+    mean: Doubles,
+    share: float,
+    scale: float,
+    topics: int,
+    seed: int,
+    draw: int,
+    out: Floats,
+) -> None:
+    """Rows of the seed table: out[u, k] = scale * ((1 - share) * mean[w] + share * value of (w, k)), w = ids[u].
+
+    ptr int64[W+1], topic int32, value float32 sorted by word; mean float64[W]; out float32[U, KP], padding zeroed.
+    draw: under this number the mean's part of each word is split over the topics by a flat Dirichlet; 0: evenly.
+    """
+    for u in range(len(ids)):
+        w = ids[u]
+        ground = scale * (1.0 - share) * mean[w]
+        if draw:
+            total = 0.0
+            for k in range(topics):
+                e = 1e-6 - log(1.0 - uniform(bits(stream(seed, draw, w * topics + k))))
+                total += e
+                out[u, k] = e
+            for k in range(topics):
+                out[u, k] *= np.float32(ground * topics / total)
+        else:
+            for k in range(topics):
+                out[u, k] = np.float32(ground)
+        for k in range(topics, out.shape[1]):
+            out[u, k] = 0.0
+        for j in range(ptr[w], ptr[w + 1]):
+            out[u, topic[j]] += np.float32(scale * share * value[j])

@@ -1,7 +1,12 @@
-"""``training.json``: what a run is, written before its first pass.  Only the same run may continue it."""
+"""What a run records in its folder: what it is, how its passes did, and why it ended.
+
+``training.json`` is written before the first pass, and only the same run may continue it; ``history.jsonl`` has a line a pass, the
+start's with ``pass`` 0; ``finished.json`` is for the same command given again.
+"""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -11,17 +16,23 @@ from typing import Any, Literal
 from topicstream.engines import find
 from topicstream.engines.base import option_fields
 from topicstream.errors import TopicsError
+from topicstream.files import owned
+from topicstream.files.durable import read_sealed, sealed_line, write_bytes
+from topicstream.files.ownership import refuse_strangers
 from topicstream.model.seeds import SeedEntry
+from topicstream.model.store import as_pass
 from topicstream.options import flags
-from topicstream.records import Record, plain, read_record, write_record
+from topicstream.records import Count, Record, plain, read_record, write_record
 from topicstream.training.config import TrainConfig
+from topicstream.training.stopping import Share, Stopping, tolerance
 
-NAME = "training.json"
+RUN, HISTORY, FINISHED = "training.json", "history.jsonl", "finished.json"
+RUN_FILES, RUN_FOLDERS = (RUN, HISTORY, FINISHED, "carried.json"), ("checkpoints", "work")
 RECORDED = {f.name: f for f in fields(TrainConfig) if f.metadata.get("recorded")}
 
 
 class RunRecord(Record, frozen=True, kw_only=True):
-    """Everything that the result depends on.  ``versions`` are compared with a warning, the rest must be equal.
+    """``training.json``: everything that the result depends on.  ``versions`` are compared with a warning, the rest must be equal.
 
     The fields from ``aim`` to ``weighting`` are the settings of ``TrainConfig`` that are recorded, as they were resolved;
     their defaults are what a run did before there was the setting.
@@ -46,12 +57,12 @@ class RunRecord(Record, frozen=True, kw_only=True):
     @classmethod
     def read(cls, folder: Path) -> RunRecord | None:
         """That of the run in a folder, None where there is none; StoreError for a damaged one."""
-        path = folder / NAME
+        path = folder / RUN
         return read_record(path, cls, "Restore the file, or use --force to start over") if path.exists() else None
 
     def write(self, folder: Path) -> None:
         """Put it into the folder of the run."""
-        write_record(folder / NAME, self)
+        write_record(folder / RUN, self)
 
 
 def left_open(folder: Path, algo: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,3 +137,88 @@ def same_or_refuse(
         )
     versions = [f"{k} {before.versions.get(k)} -> {v}" for k, v in record.versions.items() if before.versions.get(k) != v]
     return [f"resuming under other versions ({'; '.join(versions)}): the result may differ in the last bits"] if versions else []
+
+
+class History:
+    """``history.jsonl`` and its latest record, ``last`` (empty before the first)."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / HISTORY
+        self.last: dict[str, Any] = {}
+
+    def rewind(self, passes: int, needs_start: bool) -> list[str]:
+        """Keep the lines of the first ``passes`` passes (and of the start, unless it is to be made again): what was
+        written after the checkpoint that a run resumes from is lost, and so is a line that a kill cut short.  Returns what to say of lines that are damaged (they are left out)."""
+        records, damaged = read_sealed(self._path)
+        kept = []
+        for record in records:
+            named = as_pass(record, self._path.parent)
+            if named["pass"] <= passes and (named["pass"] > 0 or not needs_start):
+                kept.append(record)
+                self.last = named
+        write_bytes(self._path, "".join(map(sealed_line, kept)).encode(), durable=False)
+        return damaged
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add a pass."""
+        self.last = dict(record)
+        with owned.append(self._path) as f:
+            f.write(sealed_line(self.last).encode())
+
+
+class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """``finished.json``: how a run ended.
+
+    passes: of the model;  made: where the model is that of the best pass, those behind it counted too;  tol, tol_params: 0
+    where no change stopped it.
+    """
+
+    passes: Count
+    reason: str
+    tol: float | str = 0.0
+    made: Count = 0
+    tol_params: float = 0.0
+
+    @classmethod
+    def of(cls, passes: int, reason: str, made: int, stopping: Stopping, tol_params: float) -> Outcome:
+        """The outcome of a run under ``stopping``; tol_params: 0 where moves of topics were not measured."""
+        tol = str(stopping.tol) if isinstance(stopping.tol, Share) else stopping.tol
+        return cls(passes=passes, reason=reason, tol=tol, made=made if made > passes else 0, tol_params=tol_params)
+
+    @classmethod
+    def read(cls, folder: Path) -> Outcome | None:
+        """What the run in ``folder`` left when it ended; None: it has not."""
+        path = folder / FINISHED
+        return read_record(path, cls, "Start over with --force") if path.exists() else None
+
+    def write(self, folder: Path) -> None:
+        """Leave it."""
+        write_record(folder / FINISHED, self)
+
+    def covers(self, stopping: Stopping) -> bool:
+        """Whether a run that converged so had converged under these tolerances too."""
+        tol = tolerance(self.tol)
+        same = isinstance(stopping.tol, Share) == isinstance(tol, Share) and stopping.tol >= tol > 0
+        return same or stopping.tol_params >= self.tol_params > 0
+
+
+def unfinish(folder: Path) -> None:
+    """A finished run that continues is finished no more."""
+    owned.remove_file(folder / FINISHED, missing_ok=True)
+
+
+def free_disk(folder: Path, force: bool) -> int:
+    """Bytes that are free where the folder lies, and with ``force`` those that ``forget_runs`` will set free."""
+    free = shutil.disk_usage(next(p for p in (folder, *folder.absolute().parents) if p.exists())).free
+    if force:
+        free += sum(512 * p.stat().st_blocks for name in RUN_FOLDERS for p in (folder / name).rglob("*") if p.is_file())
+    return free
+
+
+def forget_runs(folder: Path) -> None:
+    """Remove what a run left in a model folder, but not the model itself (the new one replaces it when it is done)."""
+    refuse_strangers(folder)
+    for name in RUN_FOLDERS:
+        owned.remove_within(folder / name)
+    for name in RUN_FILES:
+        owned.remove_file(folder / name, missing_ok=True)
