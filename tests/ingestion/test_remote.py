@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from topicstream import Corpus, ingest
 from topicstream.cli.main import run as topics
 from topicstream.errors import InputError
 from topicstream.files import remote
+from topicstream.ingestion.opening.source import Source
 
 TEXTS = [f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}" for n in range(300)]
 JSONL = "".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(TEXTS)).encode()
@@ -64,6 +66,41 @@ def test_parts_are_read_in_order_and_ahead(put: Put, monkeypatch: pytest.MonkeyP
         assert file.read() == JSONL
         file.seek(2500)
         assert file.read(700) == JSONL[2500:3200]
+
+
+def test_a_list_of_addresses_is_not_taken_for_texts(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is a file, and a str in a list a document: give Path\('s3://b/a.jsonl'\)"):
+        ingest(["s3://b/a.jsonl", "s3://b/b.jsonl"], tmp_path / "c.zarr")
+
+
+@pytest.mark.parametrize("remotely", [True, False])
+def test_a_resumed_ingest_reads_no_finished_input_again(
+    put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remotely: bool
+) -> None:
+    places: list[Path] = []
+    for n in range(3):
+        lines = b"".join(b'{"id": "%d-%d", "text": "%s"}\n' % (n, i, b"stars galaxy bread flour " * 40) for i in range(300))
+        (tmp_path / f"{n}.jsonl").write_bytes(lines)
+        places.append(Path(put(f"raw/{n}.jsonl", lines)) if remotely else tmp_path / f"{n}.jsonl")
+    reads: Counter[str] = Counter()
+    more, broken = Source._more, True
+
+    def counted(self: Source) -> bytes:
+        reads[self.key] += 1
+        if broken and self.key == "2.jsonl" and reads["2.jsonl"] > 5:
+            raise InputError("the line is down")
+        return more(self)
+
+    monkeypatch.setattr(Source, "_more", counted)
+    options: dict[str, Any] = {"checkpoint_bytes": 1, "piece_bytes": 1 << 16, "min_df": 1, "max_df": 1.0}
+    with pytest.raises(InputError, match="the line is down"):
+        ingest(places, tmp_path / "c.zarr", **options)
+    whole, broken = reads["0.jsonl"], False
+    reads.clear()
+    assert ingest(places, tmp_path / "c.zarr", **options)["documents"] == 900
+    assert reads["0.jsonl"] == reads["1.jsonl"] < whole / 2, "only the head, which tells the format"
+    assert ingest(places, tmp_path / "whole.zarr", **options)["documents"] == 900
+    assert Corpus.open(tmp_path / "c.zarr").fingerprint == Corpus.open(tmp_path / "whole.zarr").fingerprint
 
 
 def test_a_folder_of_a_bucket_in_partitions(put: Put, tmp_path: Path) -> None:

@@ -159,11 +159,12 @@ class _Ingest:
                 self.names = numbered_from(self.names, sum(p.docs for p in self.base.manifest.parts.values()))
             journal = Journal(self.wip, self._key(), force=self.options.given.force or self._left_in_memory())
             state = journal.state
+            same = state.record is not None and inputs_record.are_same(record, state.record)
             if state.record is None:
                 state.record = record
                 state.places = [] if isinstance(self.names, InMemory) else input_places(self.names)
             try:
-                return self._run(journal)
+                return self._run(journal, same)
             except BaseException as e:
                 if state.pieces == 0 or isinstance(e, NothingKept):  # a run that has read nothing leaves nothing
                     journal.remove()
@@ -250,7 +251,7 @@ class _Ingest:
             "append to": self.base.fingerprint if self.base is not None else None,
         }
 
-    def _run(self, journal: Journal) -> dict[str, Json]:
+    def _run(self, journal: Journal, same: bool) -> dict[str, Json]:
         state, given = journal.state, dataclasses.replace(self.options.given, scratch=journal.folder)
         if journal.resumed and state.pieces:
             self.progress.say(f"{self.wip}: resuming after {state.pieces} pieces")
@@ -261,6 +262,7 @@ class _Ingest:
                 state.piece_bytes = state.piece_bytes or min(plan.piece_bytes, self.plan.piece_bytes, given.piece_bytes)
                 read = dataclasses.replace(given, piece_bytes=state.piece_bytes, room=plan.room)
                 workers = plan.workers if cluster is None else Spread(cluster, plan.workers)
-                Reading(journal, read, self.progress, self.stop).run(self.names, Tokenizer(self.options.recipe), workers)
+                reading = Reading(journal, read, self.progress, self.stop, same=same)
+                reading.run(self.names, Tokenizer(self.options.recipe), workers)
         options = dataclasses.replace(self.options, given=given)
         return Finishing(self.out, self.base, self.plan, self.progress, journal, options).run()

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from topicstream.arrow import pc
 from topicstream.errors import InputError
+from topicstream.files.remote import address_of
 from topicstream.ingestion.opening.names import expanded
 from topicstream.ingestion.opening.source import Input
 from topicstream.ingestion.parsing.columns import WrongField
@@ -134,11 +135,16 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
         return counted_tokens(documents, ids)
     if path and isinstance(documents, (list, tuple)) and 0 < len(documents) <= 1000:
         names = [d for d in documents if isinstance(d, str) and len(d) < 1024 and "\0" not in d]
-        if len(names) == len(documents) and all(d == "-" or os.path.exists(d) for d in names):
+        if len(names) == len(documents) and all(map(_is_place, names)):
             raise InputError(
                 f"documents: {names[0]!r} is a file, and a str in a list a document: give Path({names[0]!r})"
             )
     return InMemory(documents, vocabulary, ids)
+
+
+def _is_place(text: str) -> bool:
+    """Whether a text is rather the name of a file: one that exists, an address, or standard input."""
+    return text == "-" or os.path.exists(text) or (address_of(text) is not None and len(text.split()) == 1)
 
 
 def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMemory:

@@ -47,6 +47,8 @@ class IngestState(msgspec.Struct, kw_only=True):
         What it was asked to read and how.
     pieces, crc, consumed
         Batches that are spooled, their checksum (to know on a resume that the input is the same), bytes of input read.
+    before
+        Pieces and checksum as they were before the last source began.
     spools
         Frames and bytes of each spool.
     width
@@ -64,6 +66,7 @@ class IngestState(msgspec.Struct, kw_only=True):
     pieces: Count = 0
     crc: Crc = 0
     consumed: Count = 0
+    before: tuple[Count, Crc] = (0, 0)
     spools: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=lambda: dict.fromkeys(SPOOLS, (0, 0)))
     totals: dict[str, int] = {}
     notes: dict[str, int] = {}

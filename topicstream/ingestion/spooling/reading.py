@@ -33,14 +33,18 @@ def chain(crc: int, piece: int) -> int:
 
 
 class Reading:
-    """Takes prepared pieces in order into the journal's spools."""
+    """Takes prepared pieces in order into the journal's spools.
 
-    def __init__(self, journal: Journal, options: IngestConfig, progress: Progress, stop: Stop) -> None:
+    same: whether the inputs are known to be those that an earlier run read, so that those it finished are not read again.
+    """
+
+    def __init__(self, journal: Journal, options: IngestConfig, progress: Progress, stop: Stop, *, same: bool) -> None:
         self.stop, self.journal, self.options, self.progress = stop, journal, options, progress
         self._last = time.monotonic()
         self._error: Exception | None = None
         self._last_bytes = journal.state.consumed
         self._last_name = journal.state.sources[-1] if journal.state.sources else None
+        self._begin = self._last_name if same and self._last_name and journal.state.before[0] else ""
 
     def run(self, paths: Places | InMemory, tokenizer: Tokenizer, workers: int | Spread) -> None:
         """Read to the end, committing on the way; afterwards ``state.done``.  workers: threads, or those of a cluster."""
@@ -48,7 +52,7 @@ class Reading:
         if isinstance(workers, int):
             made = prepared_pieces(self._uncommitted(paths), tokenizer, workers, self.options.piece_bytes)
         else:
-            made = self._uncommitted_of(workers.pieces(paths, self.options, tokenizer.recipe, self.journal.state.sources[:-1]))
+            made = self._uncommitted_of(workers.pieces(paths, self.options, tokenizer.recipe, self.journal.state.sources[:-1], self._begin))
         self.stop.deferring = isinstance(workers, int)  # a part of a cluster may take long
         try:
             with closing(made):
@@ -66,13 +70,15 @@ class Reading:
     def _uncommitted_of(self, pieces: Generator[Piece, None, None]) -> Generator[Prepared, None, None]:
         """What the pieces gave behind those that an earlier run committed; InputError where these are others now."""
         with closing(pieces):
-            self._check_committed(piece.crc for piece in islice(pieces, self.journal.state.pieces))
+            self._check_committed(piece.crc for piece in pieces)
             for piece in pieces:
                 assert piece.made is not None
                 yield piece.made
 
     def _check_committed(self, crcs: Iterable[int]) -> None:
-        if reduce(chain, crcs, 0) != self.journal.state.crc:
+        state = self.journal.state
+        pieces, crc = state.before if self._begin else (0, 0)
+        if reduce(chain, islice(crcs, state.pieces - pieces), crc) != state.crc:
             changed = "the input has changed since this ingest was stopped; --force starts over"
             raise InputError(f"{self.journal.folder}: {changed}")
 
@@ -81,8 +87,8 @@ class Reading:
 
         An error of the input is kept, to be raised when the tasks before it are done.
         """
-        tasks = pieces(paths, self.options)
-        self._check_committed(batch_crc(task.batch) for task in islice(tasks, self.journal.state.pieces))
+        tasks = pieces(paths, self.options, begin=self._begin)
+        self._check_committed(batch_crc(task.batch) for task in tasks)
         try:
             yield from tasks
         except Exception as e:
@@ -103,7 +109,7 @@ class Reading:
             state.whole_ids = state.whole_ids is not False and done.whole
         if task.key != self._last_name:
             state.sources.append(task.key)
-            self._last_name = task.key
+            state.before, self._last_name = (state.pieces, state.crc), task.key
         state.pieces += 1
         state.crc = chain(state.crc, done.crc)
         state.consumed = task.consumed

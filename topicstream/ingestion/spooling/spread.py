@@ -51,9 +51,9 @@ class Spread:
         self.cluster, self.threads = cluster, threads
 
     def pieces(
-        self, paths: Places | InMemory, options: IngestConfig, recipe: Recipe, spooled: list[str]
+        self, paths: Places | InMemory, options: IngestConfig, recipe: Recipe, spooled: list[str], begin: str
     ) -> Generator[Piece, None, None]:
-        """All pieces in input order; ``spooled``: keys of the sources that are in the spools already.
+        """All pieces in input order, from the source ``begin`` on; ``spooled``: keys of the sources that are in the spools already.
 
         Raises
         ------
@@ -72,19 +72,20 @@ class Spread:
             read = partial(
                 _read, options=there, recipe=recipe, total=inputs.total, threads=self.threads, spooled=frozenset(spooled)
             )
-            shares = self._shares([(reader, _absolute(source)) for reader, source in inputs.sources()])
-            for part, found in self.cluster.map(read, shares):
+            found = [(reader, _absolute(source)) for reader, source in inputs.sources()]
+            shares = self._shares(found, next((i for i, (_, source) in enumerate(found) if source.key == begin), 0))
+            for part, made in self.cluster.map(read, shares):
                 with open(part, "rb") as file:
-                    for piece in found:
+                    for piece in made:
                         frames = tuple(map(file.read, piece.lengths))
                         yield piece if piece.made is None else piece._replace(made=replace(piece.made, frames=frames))
                 owned.remove_file(part)
 
-    def _shares(self, sources: list[tuple[Reader, Source]]) -> Iterator[SourceSpan]:
-        """Cut the inputs into shares of about equal size, at least four a worker where there are enough."""
+    def _shares(self, sources: list[tuple[Reader, Source]], first: int) -> Iterator[SourceSpan]:
+        """Cut the inputs from ``first`` on into shares of about equal size, at least four a worker where there are enough."""
         *starts, total = accumulate((source.size or 0 for _, source in sources), initial=0)
         size = max(1, min(PART_BYTES, total // (4 * len(self.cluster.machines))))
-        for _, group in groupby(range(len(sources)), lambda i: starts[i] // size):
+        for _, group in groupby(range(first, len(sources)), lambda i: starts[i] // size):
             numbers = list(group)
             yield SourceSpan([sources[i] for i in numbers], starts[numbers[0]])
 

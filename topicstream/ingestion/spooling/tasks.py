@@ -81,7 +81,9 @@ def with_fields(batch: pa.RecordBatch, values: Mapping[str, str | None], order: 
     return batch_of(batch.column(0), batch.column(1), content, {name: columns[name] for name in order if name in columns})
 
 
-def pieces(paths: Places | InMemory, options: ReadOptions, *, eager: bool = False) -> Iterator[Task]:
+def pieces(
+    paths: Places | InMemory, options: ReadOptions, *, eager: bool = False, begin: str = ""
+) -> Iterator[Task]:
     """All the work of an ingest, in input order.
 
     Parameters
@@ -90,6 +92,8 @@ def pieces(paths: Places | InMemory, options: ReadOptions, *, eager: bool = Fals
         Files, folders (read in sorted order, hidden files left out) and ``-`` for standard input; or ``InMemory``.
     eager
         Of standard input, a piece is what is there.
+    begin
+        Key of the source to begin with: those before it are not opened.
 
     Raises
     ------
@@ -101,14 +105,18 @@ def pieces(paths: Places | InMemory, options: ReadOptions, *, eager: bool = Fals
         yield from pieces_of(paths.sources(options), options)
     else:
         inputs = survey_inputs(paths, options, eager=eager)
-        yield from pieces_of(inputs.sources(), options, inputs.total)
+        yield from pieces_of(inputs.sources(), options, inputs.total, begin=begin)
 
 
 def pieces_of(
-    sources: Iterable[tuple[Reader, Input]], options: ReadOptions, total: int | None = None, before: int = 0
+    sources: Iterable[tuple[Reader, Input]], options: ReadOptions, total: int | None = None, before: int = 0, begin: str = ""
 ) -> Iterator[Task]:
-    """All the work of some sources; before: bytes of the sources before these, total: of all."""
+    """All the work of some sources; before: bytes of the sources before these, total: of all; begin: as ``pieces`` has it."""
     for reader, source in sources:
+        if begin not in ("", source.key):
+            before += source.size or 0
+            continue
+        begin = ""
         in_path = partitions(source.name) if source.path is not None and options.meta else {}
         own = {column: in_path[name] for column, name in options.meta.items() if name in in_path}
         asked = replace(options, meta={c: n for c, n in options.meta.items() if c not in own}) if own else options
