@@ -15,8 +15,7 @@ from topicstream.engines.message import active_topics
 from topicstream.engines.message import sparse_messages as kernels
 from topicstream.engines.message.sparse_bp import SparseBeliefPropagation, SparseOptions
 from topicstream.errors import UsageError
-from topicstream.kernels.arrays import CellsByWord
-from topicstream.kernels.cells import sort_by_word
+from topicstream.kernels.arrays import CellsByWord, sort_by_word
 from topicstream.kernels.select import largest_numbers
 from topicstream.training.setup import make_options
 

@@ -1,10 +1,12 @@
-"""Names for the arrays that kernels take, by what is in them.  For readers and mypy: numba infers its own types."""
+"""Arrays that kernels take, by what is in them, and the cells of a block.  Names are for readers and mypy: numba infers its own types."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from topicstream.kernels.jit import kernel
 
 Array = np.ndarray[Any, Any]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -41,3 +43,24 @@ class CellsByWord(NamedTuple):
     ptr: Longs
     doc: Ints
     x: Floats
+
+
+@kernel
+def sort_by_word(cells: Cells, out: CellsByWord) -> None:
+    """The cells word by word into the arrays of ``out`` (a counting sort)."""
+    (indptr, words, counts), (ptr, doc, x) = cells, out
+    ptr[:] = 0
+    for i in range(len(words)):
+        ptr[words[i] + 1] += 1
+    for u in range(len(ptr) - 1):
+        ptr[u + 1] += ptr[u]
+    for d in range(len(indptr) - 1):
+        for i in range(indptr[d], indptr[d + 1]):
+            u = words[i]
+            j = ptr[u]
+            doc[j] = d
+            x[j] = np.float32(counts[i])
+            ptr[u] = j + 1
+    for u in range(len(ptr) - 1, 0, -1):
+        ptr[u] = ptr[u - 1]
+    ptr[0] = 0

@@ -5,7 +5,6 @@ Each reads ``data[at : at + 64]`` (uint8, contiguous), which must lie within the
 ``letters``      A-Z and a-z                  ``digits``   0-9                ``beyond_ascii``  0x80 and above
 ``equal``        the byte given               ``blanks``   white space and control characters: up to 0x20, and 0x7F
 ``first_bit``    number of the lowest bit of a mask that is not 0      ``count_bits``  how many are set
-``copy``         copy(data, at, out, to): the 64 bytes to ``out[to : to + 64]``
 """
 
 from __future__ import annotations
@@ -68,9 +67,3 @@ def first_bit(b: Builder, mask: Value) -> Value:
 def count_bits(b: Builder, mask: Value) -> Value:
     """See the module's head."""
     return b.ctpop(mask)
-
-
-@emit("void", _BYTES, "int64", _BYTES, "int64")
-def copy(b: Builder, data: Value, at: Value, out: Value, to: Value) -> None:
-    """See the module's head."""
-    llvm.store(b, out, to, llvm.load(b, data, at, I8, WIDE))

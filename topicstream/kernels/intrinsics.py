@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.datamodel import models
+from numba.core.extending import lower_builtin, register_model
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic
-
-from topicstream.kernels.vector_type import Float32x16
-from topicstream.kernels.vector_type import vector as vector_kind
 
 WIDTH = 16
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
@@ -32,6 +33,46 @@ ZERO = ir.Constant(VECTOR, [0.0] * WIDTH)
 vector, ENTRY = "float32x16", "entry"
 ANY: tuple[str, ...] = ()  # an array of any dtype
 FLOATS, TOPICS = ("float32",), ("uint16",)
+
+
+class Float32x16(types.Type):
+    """The numba type of a vector."""
+
+    def __init__(self) -> None:
+        super().__init__(name="float32x16")
+
+
+vector_kind = Float32x16()
+
+
+@register_model(Float32x16)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager: Any, fe_type: Any) -> None:
+        super().__init__(manager, fe_type, VECTOR)  # type: ignore[no-untyped-call]
+
+
+def _operator(function: Any, instruction: str) -> None:
+    class Template(AbstractTemplate):
+        def generic(self, args: Any, kws: Any) -> Any:
+            if len(args) == 2 and all(isinstance(a, Float32x16) for a in args):
+                return signature(vector_kind, vector_kind, vector_kind)
+            return None
+
+    infer_global(function)(Template)
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return getattr(builder, instruction)(*args)
+
+    lower_builtin(function, Float32x16, Float32x16)(lower)
+
+
+for _function, _name in (
+    (operator.add, "fadd"),
+    (operator.sub, "fsub"),
+    (operator.mul, "fmul"),
+    (operator.truediv, "fdiv"),
+):
+    _operator(_function, _name)
 
 
 def _fits(kind: Any, given: Any) -> bool:

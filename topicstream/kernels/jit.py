@@ -185,9 +185,8 @@ class KernelCache:
 
     def _path(self, sig: Any, target_context: Any) -> Path:
         function = self._function
-        lowering = zlib.crc32(
-            Path(__file__).with_name("vector_type.py").read_bytes()
-        )  # numba's own type, which no name leads to
+        # of numba's own type, which no name leads to
+        lowering = zlib.crc32(Path(__file__).with_name("intrinsics.py").read_bytes())
         versions = (sys.version_info[:2], np.__version__, numba.__version__, lowering)
         about = (content_of(function), str(sig), self._flags, versions, target_context.codegen().magic_tuple())
         key = hashlib.sha256(repr(about).encode())

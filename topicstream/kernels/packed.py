@@ -28,12 +28,6 @@ def entry_bytes(largest: int, topics: int) -> int:
     return 4 if largest < 1 << (32 - topic_bits(topics)) else 8
 
 
-@kernel(inline="always")
-def pack(count: int, topic: int, m: int) -> Int:
-    """int64 entry of a count and a topic."""
-    return (np.int64(count) << np.int64(m)) | np.int64(topic)
-
-
 @kernel
 def count_tokens(words: Ints, counts: Ints, tokens: Ints) -> None:
     """Tokens of each local word: tokens[u] = sum of the counts of its cells."""

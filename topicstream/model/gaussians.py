@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from topicstream.errors import StoreError
-from topicstream.kernels.cluster_scores import log_sums
 from topicstream.kernels.gaussian_density import Densities, log_density, point_densities
 from topicstream.machine import one_blas_thread
+from topicstream.model.clusters import log_sums
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
 

@@ -28,8 +28,6 @@ from topicstream.errors import InputError, UsageError
 
 MOST_LEVELS = 50
 MOST_COLUMNS = 200
-KNOT_SAMPLE = 100_000
-"""Values of a smooth variable from which knots are placed."""
 SMOOTH_DF = 10
 DEGREE = 3
 _FACTOR = re.compile(r"\s*(?:s\(\s*(?P<smooth>[\w.-]+)\s*(?:,\s*(?P<df>\d+)\s*)?\)|(?P<name>[\w.-]+))\s*")

@@ -103,19 +103,6 @@ def prune(folder: Path, keep: int) -> list[int]:
     return removed
 
 
-def prune_runs(folder: Path, version: int | None) -> list[str]:
-    """Remove the runs of other versions; why some stay, in words: others have put something into them."""
-    runs, stay = folder / "runs", []
-    for run in runs.iterdir() if runs.is_dir() else ():
-        if run.name.isdecimal() and (version is None or run != run_path(folder, version)):
-            try:
-                claim(run, "model")
-                owned.remove(run, "model")
-            except NotOurs as e:
-                stay.append(str(e))
-    return stay
-
-
 def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = False) -> tuple[int | None, int]:
     """Publish the version before the present one, or version ``to``, again.
 

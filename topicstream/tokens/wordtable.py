@@ -17,7 +17,7 @@ from topicstream.kernels.jit import kernel
 
 _M1 = np.uint64(0xD6E8FEB86659FD93)
 _M2 = np.uint64(0x9E3779B97F4A7C15)
-_S32, _S8, _S29 = np.uint64(32), np.uint64(8), np.uint64(29)
+_S32, _S29 = np.uint64(32), np.uint64(29)
 _NOT_LOW = np.uint64(0xFFFFFFFFFFFFFF00)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 LOW_HALF = np.uint64(0xFFFFFFFF)

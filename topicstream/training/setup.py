@@ -18,7 +18,6 @@ from topicstream.engines.base import About, BlockShape, Engine, Layout, Shape, p
 from topicstream.errors import InputError, UsageError
 from topicstream.files.ownership import check_place, kind_of
 from topicstream.files.remote import address_read
-from topicstream.model.manifest import Origin
 from topicstream.model.weighting import Weights
 from topicstream.options import checked, seconds, share
 from topicstream.payload import noun_of
@@ -197,12 +196,6 @@ def make_engine(kind: type[Engine], store: Corpus, options: Any, topics: int | N
 def engine_facts(algo: str) -> About:
     """Facts about an engine, by its name; UsageError where there is none."""
     return find(algo).about
-
-
-def engine_of_model(manifest: Origin, topics: int, store: Corpus) -> Engine:
-    """The engine that made a model, with the model's options, on a state of its corpus; UsageError where there is none."""
-    kind = find(str(manifest.engine))
-    return make_engine(kind, store, make_options(kind, manifest.options), None if kind.about.topics_axis else topics)
 
 
 def bare_cells(store: Corpus, axis: str) -> int:

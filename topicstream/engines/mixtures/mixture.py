@@ -28,8 +28,7 @@ from topicstream.engines.base import (
 )
 from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, log_shares
 from topicstream.engines.variational.bounds import rows_bound, totals_bound
-from topicstream.kernels.arrays import Array, CellsByWord, Doubles, Floats, Longs, Shorts
-from topicstream.kernels.cells import sort_by_word
+from topicstream.kernels.arrays import Array, CellsByWord, Doubles, Floats, Longs, Shorts, sort_by_word
 from topicstream.kernels.digamma import digamma, log
 from topicstream.kernels.jit import kernel
 

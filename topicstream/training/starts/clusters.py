@@ -8,8 +8,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from topicstream.engines.base import BlockShape, Engine, padded
-from topicstream.kernels.cluster_scores import log_sums
 from topicstream.memory import Array, total_bytes
+from topicstream.model.clusters import log_sums
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.best import NEXT, LearnedSeeds, cells_of_sample
 from topicstream.training.starts.documents import DocumentSeeds, document_seeds, far_apart, mean_of
