@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from topicstream.ingestion.pipeline import ingest
     from topicstream.ingestion.upkeep.compact import compact
     from topicstream.ingestion.upkeep.drop_words import drop_words
+    from topicstream.machine import __version__
     from topicstream.model.edits import edit
     from topicstream.reporting.comparing import compare_methods
     from topicstream.reporting.covariates import effects
@@ -43,11 +44,10 @@ if TYPE_CHECKING:
     from topicstream.training.loop import train
     from topicstream.verbs import TopicModel
 
-__version__ = "0.2.0"
-
 _PUBLIC = {  # name -> module that has it
     "Corpus": "topicstream.corpus.reader",
     "TopicModel": "topicstream.verbs",
+    "__version__": "topicstream.machine",
     "compact": "topicstream.ingestion.upkeep.compact",
     "compare": "topicstream.evaluation.matching",
     "compare_methods": "topicstream.reporting.comparing",

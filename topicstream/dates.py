@@ -7,8 +7,7 @@ from datetime import date, timedelta
 from functools import lru_cache
 
 import pyarrow as pa
-
-from topicstream.arrow import pc
+import pyarrow.compute as pc
 
 Day = tuple[int, int, int]  # year, month (0: not said), day (0: not said)
 READABLE = "1999, 1999-05, 1999-05-31, 31.05.1999, or --date-format %m/%d/%Y"

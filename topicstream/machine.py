@@ -1,4 +1,4 @@
-"""What this machine allows: memory (cgroup included), processors, and what this process uses of them."""
+"""What this machine allows: memory (cgroup included), processors, what this process uses of them, and the versions of what runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from topicstream import __version__
 from topicstream.errors import UsageError
 
+__version__ = "0.2.0"
+"""Of this package; ``pyproject.toml`` has the same."""
 PROCESS_BYTES = 304 << 20
 """What a process holds before it holds data: the interpreter, its libraries (numba and LLVM, SciPy, Arrow, zarr) and the
 kernels of a command, loaded from the cache."""

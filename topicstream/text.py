@@ -1,4 +1,4 @@
-"""Results as text for people: templates whose missing parts fall away, and curves in one line.
+"""Text for people: results by templates whose missing parts fall away, curves in one line, and what a payload is called.
 
 A template holds the lines of a record.  ``{heldout.perplexity:.1f}`` is a value by its path, formatted as by ``str.format``, and
 ``[, {skipped:,} left out]`` a part that is left out where one of its values is missing, empty or zero:
@@ -117,3 +117,13 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(BARS[round((v - low) * scale)] if math.isfinite(v) else " " for v in values)
+
+
+def noun_of(width: int | None) -> str:
+    """``documents``, or ``vectors`` where there is a width."""
+    return "vectors" if width else "documents"
+
+
+def payload_of(width: int | None) -> str:
+    """``documents``, or ``vectors of 63 numbers``."""
+    return f"{noun_of(width)} of {width} numbers" if width else noun_of(width)

@@ -40,7 +40,7 @@ EVERY_BIT = """
 import sys
 import zipfile
 from pathlib import Path
-from topicstream.files.parquet import read_words
+from topicstream.files.plain import read_words
 path, whole = Path(sys.argv[1]), Path(sys.argv[1]).read_bytes()
 size = int.from_bytes(whole[-8:-4], "little")
 refused = 0

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from topicstream.errors import StoreError
 from topicstream.files.durable import read_json, write_json
-from topicstream.files.parquet import batches
+from topicstream.files.plain import batches
 from topicstream.model import arrays as model_arrays
 from topicstream.model import manifest as model_manifest
 from topicstream.model import store as model_store

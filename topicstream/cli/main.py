@@ -17,9 +17,9 @@ from pathlib import Path
 
 import click
 
-from topicstream import __version__
 from topicstream.cli.process import hold_streams, set_verbosity, stopping, verbosity
 from topicstream.errors import Stopped, TopicsError
+from topicstream.machine import __version__
 
 SUMMARIES = {  # in the order of the flow; known without importing the command
     "ingest": "Turn raw text or counts of any size into a corpus store.",

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.chunks import read_chunk
 from topicstream.corpus.format import CELLS, LISTS, chunk_path, width_of, write_row
 from topicstream.corpus.manifest import AxisBlock, AxisPart, BlockEntry

@@ -19,9 +19,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from topicstream.arrow import pc
 from topicstream.corpus.axes import write_lists
 from topicstream.corpus.documents import hash_ids, placed_documents
 from topicstream.corpus.format import LINKS, LISTS, NAMED, PARTS, settle_arrays
@@ -30,7 +30,7 @@ from topicstream.corpus.sweep import settle
 from topicstream.errors import DoesNotFit, StoreError
 from topicstream.files import owned
 from topicstream.files.durable import lock, sync_file, sync_folder
-from topicstream.files.parquet import batches
+from topicstream.files.plain import batches
 from topicstream.machine import format_bytes
 from topicstream.relations import Relations
 

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from topicstream.arrow import pc
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.manifest import PartEntry, StoreFile, StoreManifest, store_file
 from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.durable import sync_file, sync_folder
-from topicstream.files.parquet import batches
+from topicstream.files.plain import batches
 from topicstream.kernels.arrays import Bytes, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from topicstream.arrow import pc
 from topicstream.chunks import read_chunk
 from topicstream.corpus.axes import Axes, Axis, read_lists
 from topicstream.corpus.axis_build import stored_axes
@@ -31,10 +31,9 @@ from topicstream.corpus.manifest import AxisEntry, BlockEntry, PartEntry, StoreF
 from topicstream.corpus.views import Views
 from topicstream.errors import StoreError, TopicsError, UsageError
 from topicstream.files.mirror import mirrored
-from topicstream.files.parquet import batches
-from topicstream.files.plain import load_arrays, refuse_linked_folders
+from topicstream.files.plain import batches, load_arrays, refuse_linked_folders
 from topicstream.parallel.order import pooled
-from topicstream.payload import noun_of
+from topicstream.text import noun_of
 
 
 class Corpus(Views):

@@ -18,8 +18,8 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit, InputError
 from topicstream.evaluation.completion import known_block, log_likelihood, split_documents

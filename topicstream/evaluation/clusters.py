@@ -20,7 +20,7 @@ from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method, method_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.scheduler import Cluster
-from topicstream.payload import noun_of
+from topicstream.text import noun_of
 
 AGREEMENT = """clusters and labels   NMI {nmi:.4f}, ARI {ari:.4f}, purity {purity:.4f}
   {measured}: {docs:,} documents, {clusters} clusters, {classes} labels

@@ -16,8 +16,7 @@ from topicstream.evaluation.per_document import score_documents
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.options import option
-from topicstream.payload import noun_of
-from topicstream.text import render
+from topicstream.text import noun_of, render
 
 TITLES = {"heldout": "held-out", "whole": "whole documents", "training": "training"}
 POINTS = "{title:22}{loglik:.4f} nats a point   ({points:,} points; {measured})"

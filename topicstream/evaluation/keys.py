@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
-from topicstream.files.parquet import batches
+from topicstream.files.plain import batches
 from topicstream.inference.hashing import fnv1a
 from topicstream.model.vocabulary import Vocabulary
 

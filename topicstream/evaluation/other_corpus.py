@@ -12,7 +12,7 @@ from typing import Any
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.model.topic_model import TopicModel
-from topicstream.payload import noun_of, payload_of
+from topicstream.text import noun_of, payload_of
 
 
 def check_payload(corpus: Corpus, model: TopicModel) -> None:

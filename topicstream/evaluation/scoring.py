@@ -12,9 +12,8 @@ from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.config import EvalConfig
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.scheduler import Cluster
-from topicstream.payload import noun_of
 from topicstream.progress import Progress
-from topicstream.text import render
+from topicstream.text import noun_of, render
 
 BOTH_PARTS = ("train", "heldout")
 

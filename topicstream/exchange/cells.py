@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from topicstream import __version__
-from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError
 from topicstream.evaluation.topic_number import loglikelihood, topic_coherence, topic_number_measures
@@ -28,6 +27,7 @@ from topicstream.exchange.common import Export, table_of, write_word_list
 from topicstream.files.outputs import PARQUET_MARK, SIGN, written
 from topicstream.inference.answers import Answers
 from topicstream.inference.config import InferConfig
+from topicstream.machine import __version__
 from topicstream.model.topic_model import TopicModel
 from topicstream.records import Json
 

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit, InputError, one_line
 from topicstream.files.outputs import written

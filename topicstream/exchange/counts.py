@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.exchange.common import Export, as_text_array, fit_for_text, join_lists, text_lines, write_word_list
 from topicstream.files.outputs import written
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.errors import InputError, TopicsError
 from topicstream.exchange.common import Export, as_text_array, join_lists, opened, text_lines
 from topicstream.files.outputs import written

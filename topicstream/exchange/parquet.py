@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from topicstream.arrow import pc
 from topicstream.errors import InputError, one_line
 from topicstream.exchange.common import Export, Given, Imported, checked_words, places_of, summed
 from topicstream.files.outputs import SIGN, written

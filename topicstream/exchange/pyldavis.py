@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.errors import InputError, one_line
 from topicstream.exchange.common import Export, Given, Imported, checked_words
 from topicstream.files.outputs import SIGN, written

@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 from msgspec.structs import replace
 
-from topicstream import __version__
 from topicstream.errors import InputError, TopicsError, one_line
 from topicstream.exchange.common import Export, Given, Imported, checked_words, table_of
 from topicstream.exchange.parquet import ExportedFacts, about, origin, read_facts
 from topicstream.files.outputs import written
+from topicstream.machine import __version__
 from topicstream.model.top import topic_table
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import string_buffers

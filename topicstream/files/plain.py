@@ -1,4 +1,4 @@
-"""Reading files of stores and models, which may come from anywhere: regular files alone.
+"""Reading files of stores and models, which may come from anywhere: regular files alone, as bytes, arrays or Parquet.
 
 No link is followed (it could lead out of the folder), and nothing but a regular file is opened (a fifo or a device never
 answers, or never ends).  SECURITY.md says what is promised.
@@ -9,14 +9,18 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from topicstream.errors import StoreError, one_line
 from topicstream.files.mirror import fetched
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _Where = str | os.PathLike[str]
@@ -124,3 +128,25 @@ def load_arrays(path: _Where) -> dict[str, np.ndarray]:
         return {"array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     except Exception as e:  # the head of an array is a line of Python, which may be anything
         raise StoreError(f"{path}: is no file of arrays ({one_line(e)[:200]}); restore the file") from None
+
+
+def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int = 1 << 18) -> Iterator[pa.RecordBatch]:
+    """Record batches of at most ``rows`` rows; columns that are not there are left out (None: all of them).
+
+    Raises FileNotFoundError, OSError, ValueError, KeyError or ArrowException where the file is missing or damaged.
+    """
+    import pyarrow.parquet as pq
+
+    with open(open_plain(path), "rb") as raw, pq.ParquetFile(arrow_file(raw), pre_buffer=False) as file:
+        names = file.schema_arrow.names
+        wanted = names if columns is None else [c for c in columns if c in names]
+        for group in range(file.num_row_groups):  # a group at a time: no more is held
+            yield from file.iter_batches(rows, row_groups=[group], columns=wanted)
+
+
+def read_words(path: str | os.PathLike[str], columns: list[str]) -> pa.Table:
+    """The columns of a vocabulary's file as a ``pyarrow.Table``; raises as ``batches`` does."""
+    import pyarrow.parquet as pq
+
+    with open(open_plain(path), "rb") as raw, pq.ParquetFile(arrow_file(raw), pre_buffer=False) as file:
+        return file.read(columns=columns)

@@ -16,10 +16,10 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from topicstream.arrow import pc
 from topicstream.errors import InputError
 from topicstream.files.outputs import PARQUET_MARK, OutputFile, check_output
 from topicstream.inference.documents import FLAGS, Documents

@@ -26,7 +26,7 @@ from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.parallel.order import in_order
-from topicstream.payload import payload_of
+from topicstream.text import payload_of
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
 from topicstream.tokens.vocabulary import TokenVocabulary

@@ -29,7 +29,7 @@ from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.durable import read_sealed, size_and_crc, sync_file, sync_folder
 from topicstream.files.ownership import claim, temporary
-from topicstream.files.parquet import read_words
+from topicstream.files.plain import read_words
 from topicstream.model.arrays import ArrayWriter, StoredArray
 from topicstream.model.manifest import (
     TOPICS,

@@ -22,8 +22,8 @@ from topicstream.model.manifest import Origin, as_origin, origin_of, read_manife
 from topicstream.model.store import ModelWriter, StoredTable, check_file, read_history
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.model.weighting import Weights
-from topicstream.payload import noun_of
 from topicstream.records import plain
+from topicstream.text import noun_of
 
 VALUES = 1 << 20
 """Values of the table that are held at a time."""

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from topicstream.errors import StoreError
 from topicstream.files import owned
-from topicstream.files.parquet import read_words
+from topicstream.files.plain import read_words
 
 
 def as_words(words: Any) -> Any:
@@ -109,7 +109,7 @@ class Vocabulary:
 
     def find(self, words: Any) -> np.ndarray:
         """Ids of other words here, int64[n]; -1 where a word is unknown."""
-        from topicstream.arrow import pc
+        import pyarrow.compute as pc
 
         found = pc.index_in(as_words(words), value_set=self.words)
         return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))

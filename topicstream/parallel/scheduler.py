@@ -19,10 +19,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from topicstream import __version__
 from topicstream.errors import DoesNotFit, InputError, TopicsError, UsageError, WorkersLost
 from topicstream.kernels.local_step import dirichlet_weights, probabilities
-from topicstream.machine import default_threads, format_bytes, memory_allowed, return_freed_memory
+from topicstream.machine import __version__, default_threads, format_bytes, memory_allowed, return_freed_memory
 from topicstream.memory import DEFAULT_SHARE, FLOOR, MemoryLimit
 
 Item = TypeVar("Item")

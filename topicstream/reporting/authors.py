@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.errors import InputError, one_line
 from topicstream.model.edits import seen, view_of
 from topicstream.model.store import StoredTable

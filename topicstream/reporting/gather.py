@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.dates import Day, parse
 from topicstream.errors import InputError

@@ -17,8 +17,8 @@ from typing import Any, TypedDict
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.manifest import Sources, StoreManifest, store_file
 from topicstream.corpus.reader import Corpus

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.tokens.vocabulary import ROWS, TokenVocabulary
 

@@ -20,9 +20,9 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from topicstream.arrow import pc
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import rest_of
 from topicstream.errors import InputError, StoreError, TopicsError, UsageError

@@ -6,8 +6,8 @@ import html
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.tokens.recipe import Recipe
 
 DROPPED = {

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import scipy.sparse
-
-from topicstream.arrow import pc
 
 TEXT = pa.large_string()
 

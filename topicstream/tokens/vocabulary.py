@@ -14,15 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from topicstream.arrow import pc
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.files import owned
 from topicstream.files.durable import sync_file, sync_folder
 from topicstream.files.ownership import temporary
-from topicstream.files.parquet import batches, read_words
-from topicstream.files.plain import read_given
+from topicstream.files.plain import batches, read_given, read_words
 from topicstream.tokens.wordtable import enter_words, look_up, table_for
 
 ROWS = 1 << 20

@@ -20,8 +20,8 @@ from topicstream.files.ownership import check_place, kind_of
 from topicstream.files.remote import address_read
 from topicstream.model.weighting import Weights
 from topicstream.options import checked, seconds, share
-from topicstream.payload import noun_of
 from topicstream.progress import Progress, Shown, listener
+from topicstream.text import noun_of
 from topicstream.training.config import TrainConfig
 from topicstream.training.executor import MakeExecutor, RunRecipe
 from topicstream.training.plan import Work, state_bytes_of_pass

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from topicstream import plugins
 from topicstream.errors import InputError, UsageError
 from topicstream.options import checked
-from topicstream.payload import noun_of
+from topicstream.text import noun_of
 
 if TYPE_CHECKING:  # importing the package to list the names must not load the kernels
     from topicstream.inference.method import Method, TopicRows, Variant

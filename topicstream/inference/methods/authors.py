@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.errors import InputError, StoreError
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, TopicRows, Variant

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import scipy.sparse as sp
 
-from topicstream.arrow import pc
 from topicstream.errors import InputError
 from topicstream.files.remote import address_of
 from topicstream.ingestion.opening.names import expanded

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.ingestion.opening.source import Input
 from topicstream.ingestion.parsing.documents import batch_of
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.errors import InputError
 from topicstream.ingestion.opening.source import Input
 from topicstream.ingestion.parsing.columns import LISTS, as_list, as_lists, without_empty

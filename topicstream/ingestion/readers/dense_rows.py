@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.errors import InputError, UsageError, one_line
 from topicstream.ingestion.opening.source import Input, Source
 from topicstream.ingestion.parsing.cut import most_records

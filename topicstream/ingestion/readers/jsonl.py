@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.ingestion.opening.source import Input, Source
 from topicstream.ingestion.parsing.columns import LISTS, WrongField, as_id, as_list, as_scalar, as_text
 from topicstream.ingestion.parsing.cut import lines_of

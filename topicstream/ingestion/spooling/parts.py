@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.parsing.documents import TEXT, batch_of, content_kind, metadata_of
 from topicstream.ingestion.read_options import ReadOptions

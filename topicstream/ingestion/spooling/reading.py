@@ -19,8 +19,8 @@ from topicstream.ingestion.spooling.prepare import Prepared, batch_crc, prepared
 from topicstream.ingestion.spooling.spread import Piece, Spread
 from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.ingestion.stop import Stop
-from topicstream.payload import payload_of
 from topicstream.progress import Progress
+from topicstream.text import payload_of
 from topicstream.tokens.tokenizer import Tokenizer
 
 AN_INSTANT = 2.0

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.corpus.documents import PlacedDocuments
 from topicstream.corpus.format import LINKS, PARTS
 from topicstream.corpus.manifest import (

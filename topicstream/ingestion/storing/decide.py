@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.corpus.documents import hash_ids, read_documents
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, NothingKept

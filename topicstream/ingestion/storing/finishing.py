@@ -44,9 +44,9 @@ from topicstream.ingestion.storing.decide import HELDOUT, TRAIN, Decision, decid
 from topicstream.ingestion.storing.side_join import join_side_files
 from topicstream.ingestion.upkeep.removal import Removal
 from topicstream.machine import peak_bytes, versions
-from topicstream.payload import noun_of, payload_of
 from topicstream.progress import Progress
 from topicstream.records import Json, plain
+from topicstream.text import noun_of, payload_of
 from topicstream.tokens.language import unfit
 from topicstream.tokens.vocabulary import TokenVocabulary, read_drop_words, stream_pruned
 from topicstream.tokens.word_counts import ChosenWords, WordCounts, WordLimits, ask_for_words

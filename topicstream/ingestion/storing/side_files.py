@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from topicstream.arrow import pc
 from topicstream.corpus.documents import OWN
 from topicstream.errors import InputError
 from topicstream.files.remote import address_of, object_at

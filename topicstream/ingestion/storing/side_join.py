@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.ingestion.parsing.columns import LISTS
 from topicstream.ingestion.parsing.documents import LIST, TEXT
 from topicstream.ingestion.read_options import ReadOptions

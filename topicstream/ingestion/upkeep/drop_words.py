@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.corpus.axis_build import MEMORY
 from topicstream.corpus.manifest import StoreManifest, store_file
 from topicstream.corpus.reader import Corpus

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topicstream.arrow import pc
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.manifest import PartEntry, Removed, part_of

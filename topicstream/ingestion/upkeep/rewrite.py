@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from topicstream.arrow import pc
 from topicstream.corpus.axis_build import MEMORY, Contents, blank_names, derive
 from topicstream.corpus.documents import PlacedDocuments, read_documents
 from topicstream.corpus.format import CELLS, DOCS, KINDS, LINKS, PARTS, chunk_path, settle_arrays

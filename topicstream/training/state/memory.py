@@ -21,7 +21,6 @@ from topicstream.engines.base import ArraySpec, BlockShape, Scratch
 from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.plain import open_plain
-from topicstream.files.whole import read_all, write_all
 from topicstream.training.state.checkpoint import State
 
 
@@ -168,3 +167,21 @@ class Memories:
         for _, memory in self.held:
             memory.close()
         self.old = self.new = None
+
+
+def write_all(fd: int, array: np.ndarray, offset: int) -> None:
+    """pwrite the whole array."""
+    view = memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+    while len(view):
+        n = os.pwrite(fd, view[: 1 << 26], offset)
+        view, offset = view[n:], offset + n
+
+
+def read_all(fd: int, array: np.ndarray, offset: int, what: str) -> None:
+    """pread into the whole array; StoreError when the file ends before."""
+    view = memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+    while len(view):
+        n = os.preadv(fd, [view[: 1 << 26]], offset)
+        if n == 0:
+            raise StoreError(f"{what} is shorter than recorded; start again from an older checkpoint")
+        view, offset = view[n:], offset + n
