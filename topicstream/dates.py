@@ -10,7 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Day = tuple[int, int, int]  # year, month (0: not said), day (0: not said)
-READABLE = "1999, 1999-05, 1999-05-31, 31.05.1999, or --date-format %m/%d/%Y"
+_FORMS = [
+    form.replace("/", mark) + time
+    for form in ("%d/%m/%y", "%m/%d/%y", "%d/%m/%Y", "%m/%d/%Y")
+    for mark in "/-."
+    for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+]
+"""What ``advice`` tries."""
 _DATE = re.compile(
     r"(?P<year>\d{4})(?:[-/. ](?P<month>\d{1,2}|[a-z]{3})[a-z]*(?:[-/. ](?P<day>\d{1,2})(?:[t ]\d.*)?)?)?"
     r"|(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})"
@@ -43,6 +49,24 @@ def parse(text: str) -> Day | None:
     except ValueError:
         return None
     return numbers
+
+
+def advice(unread: str) -> str:
+    """How to give a date that ``parse`` does not read: the formats that fit it, as options.
+
+    Examples
+    --------
+    >>> advice("28/06/2017 13:06")
+    "--date-format '%d/%m/%Y %H:%M'"
+    >>> advice("3/4/2017")
+    "--date-format '%d/%m/%Y' or '%m/%d/%Y'"
+    """
+    text = pa.chunked_array([[unread]], pa.large_string())
+    fitting = [form for form in _FORMS if in_iso_format(text, form)[0].as_py() != unread]
+    fitting = [form for form in fitting if "%y" in form] or fitting  # %Y takes a year of two digits, too: as one of the first century
+    if not fitting:
+        return "1999, 1999-05, 1999-05-31, 31.05.1999, or --date-format"
+    return f"--date-format {' or '.join(map(repr, fitting))}"
 
 
 def in_iso_format(dates: pa.ChunkedArray, form: str) -> pa.ChunkedArray:

@@ -161,7 +161,8 @@ def test_show_theta(capsys, tmp_path):
     assert len(path.read_text().splitlines()) == 1 + 120 * K
 
 
-def test_compare(capsys):
+def test_compare(capsys, monkeypatch):
+    monkeypatch.setenv("TOPICS_CORPUS", "corpus.zarr")  # of the shell, not of this command
     code, out, _ = typed(capsys, "compare", "model", "turned")
     assert code == 0 and "4 topics matched" in out
     result = json.loads(typed(capsys, "compare", "model", "turned", "--json")[1])

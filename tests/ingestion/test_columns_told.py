@@ -33,10 +33,35 @@ def tweets(tmp_path, monkeypatch) -> Path:
 def test_dates_of_spreadsheets_and_what_is_no_date(tweets, capsys):
     assert run(["ingest", "tweets.csv", "--meta", "date=created,airline"]) == 0
     said = capsys.readouterr().out
-    assert "columns: date (3 of 4 read; not '2/24/15': give 1999, 1999-05, 1999-05-31, 31.05.1999, or --date-format %m/%d/%Y), airline (3)" in said
+    assert "columns: date (3 of 4 read; not '2/24/15': give --date-format '%m/%d/%y'), airline (3)" in said
     assert "left out: name, tweet_id (--meta NAME,NAME keeps them)" in said
     assert run(["info"]) == 0
     assert "columns   airline, date, id, source" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("written", "advised"),
+    [
+        ("28/06/2017 13:06", "--date-format '%d/%m/%Y %H:%M'"),
+        ("6/28/2017 1:06 PM", "--date-format '%m/%d/%Y %I:%M %p'"),
+        ("3/4/2017", "--date-format '%d/%m/%Y' or '%m/%d/%Y'"),
+        ("soon", "1999, 1999-05, 1999-05-31, 31.05.1999, or --date-format"),
+    ],
+)
+def test_the_format_that_is_advised_reads_the_date(tweets, capsys, written, advised):
+    (tweets / "tweets.csv").write_text(TWEETS.replace("2/24/15", written))
+    assert run(["ingest", "tweets.csv", "--meta", "date=created"]) == 0
+    assert f"date (3 of 4 read; not {written!r}: give {advised})" in capsys.readouterr().out
+    if form := advised.partition("'")[2].partition("'")[0]:
+        assert run(["ingest", "tweets.csv", "--meta", "date=created", "--date-format", form, "--force"]) == 0
+        assert "date (4 of 4 read)" in capsys.readouterr().out
+
+
+def test_held_out_documents_that_nobody_has_are_told(tweets, capsys):
+    assert run(["ingest", "tweets.csv", "--meta", "airline", "--heldout", "airline=delta"]) == 0
+    assert "warning: no document has airline=delta" in capsys.readouterr().out
+    assert run(["ingest", "tweets.csv", "--meta", "airline", "--heldout", "airline=Delta", "--force"]) == 0
+    assert "warning" not in capsys.readouterr().out
 
 
 def test_dates_month_first_are_kept_as_iso(tweets, capsys):

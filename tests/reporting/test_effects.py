@@ -127,9 +127,10 @@ def place(tmp_path_factory):
             record = {"id": d, "text": " ".join(words), "date": f"{year}-03-01", "party": "red" if red else "blue"}
             record |= {"labels": ["a", "b"], "odd": None if d < 890 else "x"}
             record |= {"clicks": str(1_000_000 * year), "rare": str(2000 + d / 1e6 + 9 * (d == 0))}
+            record |= {"day": f"{1 + d % 28}/{1 + d % 12}/{year}"}
             file.write(json.dumps(record) + "\n")
     topicstream.ingest(
-        folder / "docs.jsonl", folder / "corpus.zarr", meta=("party", "date", "labels", "odd", "clicks", "rare"), min_df=1, max_df=1.0, heldout=0
+        folder / "docs.jsonl", folder / "corpus.zarr", meta=("party", "date", "labels", "odd", "clicks", "rare", "day"), min_df=1, max_df=1.0, heldout=0
     )
     topicstream.train(folder / "corpus.zarr", folder / "model", topics=3, algo="bp", passes=30, seed=1, progress=False)
     return folder
@@ -166,7 +167,13 @@ def test_a_small_effect_has_digits_and_a_useless_term_is_told(place, capsys, mon
     said = capsys.readouterr().out
     assert re.search(r"clicks +[+-]0\.00000[0-9]*[1-9]", said) and "warning" not in said
     assert run(["effects", "party * s(rare)"]) == 0
-    assert "warning: too few documents tell apart" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "warning: too few documents tell apart" in said and "these estimates mean nothing" in said
+    unknown = re.search(r"tell apart (.*): these", said)[1].split(", ")
+    told = [line.split()[:3] for line in said.splitlines() if line.split()[0] in unknown]
+    assert len(told) == 3 * len(unknown) and all(star != "*" for _, _, star in told)
+    assert run(["effects", "party + date", "-k", "0"]) == 0
+    assert "date: measured from 2004.16, for one more (of a date: one more year)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -176,6 +183,7 @@ def test_a_small_effect_has_digits_and_a_useless_term_is_told(place, capsys, mon
         ("labels", 3, "several values"),
         ("s(party)", 3, "neither a number nor a date"),
         ("odd", 3, "the value x"),
+        ("day", 3, "'1/1/2000' is neither a number nor a date, and of"),
         ("party +", 2, "expected a column"),
     ],
 )

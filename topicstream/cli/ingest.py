@@ -12,7 +12,7 @@ from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.cli.linked import linked_text
 from topicstream.cli.options import given, made, options_of
 from topicstream.corpus.format import LINKS
-from topicstream.dates import READABLE
+from topicstream.dates import advice
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.stop import Stop
@@ -24,6 +24,7 @@ VECTORS = """{out}: {documents:,} vectors of {vectors} numbers, {documents_heldo
 [  {rejected:,} rejected (rejects.jsonl)]
   {bytes:size}; {seconds:.1f} s, peak memory {peak_rss_bytes:size}"""
 SUMMARY = """{out}: {documents:,} documents, {documents_heldout:,} of them held out ({heldout_asked})
+[  warning: no document has {heldout_missed}]
 [  {told}]
   words: {words_before:,} before pruning, {words:,} kept (min-df {pruning.min_df}, max-df {max_df})
   {cells:,} cells, {tokens:,} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a cell
@@ -100,7 +101,7 @@ def columns_told(s: dict[str, Any]) -> str:
         share = "" if filled == every else f" ({filled:,})" if filled else " (in no document)"
         if name == "date" and filled:
             read, unread = s["dates"]["read"], s["dates"]["unread"]
-            share = f" ({read:,} of {filled:,} read" + (f"; not {unread[:40]!r}: give {READABLE})" if unread else ")")
+            share = f" ({read:,} of {filled:,} read" + (f"; not {unread[:40]!r}: give {advice(unread)})" if unread else ")")
         out.append(name + share)
     return f"columns: {', '.join(out)}" if out else ""
 
@@ -118,6 +119,7 @@ def lines(s: dict[str, Any]) -> list[str]:
     about = {
         **s,
         "columns": columns_told(s),
+        "heldout_missed": "" if s["documents_heldout"] or "=" not in s["heldout_asked"] else s["heldout_asked"],
         "told": [f"{n:,} {what}" for what, n in counts.items() if n],
         "max_df": "off" if s["pruning"]["max_df"] is None else f"{s['pruning']['max_df']:,}",
         "axis_sizes": [f"{size:,} {name}" for name, size in (s.get("axes") or {}).items()],

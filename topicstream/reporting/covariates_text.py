@@ -32,11 +32,17 @@ def lines(effects: Effects) -> list[str]:
     """A block a topic: each coefficient in percentage points with its 95 % interval; a star where that excludes zero."""
     left_out = f", {effects.left_out:,} left out (no value or no known word)" if effects.left_out else ""
     out = [f"{effects.formula}: {effects.documents:,} documents{left_out}; percentage points of a document's share"]
-    out += [f"  {column}: measured from {level}" for column, level in effects.references.items()]
+    out += [
+        f"  {column}: measured from {level}{'' if column in effects.categories else ', for one more (of a date: one more year)'}"
+        for column, level in effects.references.items()
+    ]
     if determined := effects.coefficients.left_out:
         out.append(f"  left out, determined by the others: {', '.join(map(one_line, determined))}")
     if unknown := [effects.coefficients.names[i] for i in np.flatnonzero(effects.coefficients.errors.min(axis=1) > 1)]:
-        out.append(f"  warning: too few documents tell apart {', '.join(map(one_line, unknown))}; a simpler formula would")
+        out.append(
+            f"  warning: too few documents tell apart {', '.join(map(one_line, unknown))}: these estimates mean nothing; "
+            "drop the interaction, or smooth more: s(date, 4)"
+        )
     table = effects.table()
     width = max(map(len, effects.coefficients.names))
     last = None
@@ -44,7 +50,7 @@ def lines(effects: Effects) -> list[str]:
         if row["topic"] != last:
             last = row["topic"]
             out.append(f"{last:>4} {one_line(row['label'])}")
-        star = "*" if row["term"] != "(intercept)" and (row["low"] > 0 or row["high"] < 0) else " "
+        star = "*" if row["term"] != "(intercept)" and row["se"] <= 1 and (row["low"] > 0 or row["high"] < 0) else " "
         low, estimate, high = (100 * row[name] for name in ("low", "estimate", "high"))
         digits = _decimals(max(abs(low), abs(high)))
         out.append(f"     {one_line(row['term']):{width}} {estimate:+8.{digits}f} {star} [{low:+.{digits}f}, {high:+.{digits}f}]")
@@ -77,6 +83,7 @@ def plot_effects(effects: Effects, figure: Figure) -> int:
             names = [figure.text(shortened(value, 30)) for value in columns["value"][chosen]]
             axis.set_yticks(range(len(chosen)), names, fontsize=6)
             continue
+        axis.locator_params(axis="x", nbins=5)
         groups = list(dict.fromkeys(columns["group"][here]))
         for group in groups:
             chosen = np.flatnonzero(here & (columns["group"] == group))

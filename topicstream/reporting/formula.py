@@ -142,13 +142,14 @@ class Covariate:
                 self.knots = np.unique(values[order][np.searchsorted(shares, quantiles)])
                 self.knots = self.knots[(self.knots > self.low) & (self.knots < self.high)]
             return
+        text = next(value for value, number in numbers.items() if number is None)
         if self.df:
-            text = next(value for value, number in numbers.items() if number is None)
             raise InputError(f"s({self.column}): {text[:40]!r} is neither a number nor a date; leave out s()")
         self.levels = [value for value, _ in sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))]
         if len(self.levels) > MOST_LEVELS:
             raise InputError(
-                f"column {self.column}: {len(self.levels)} different values, at most {MOST_LEVELS} can be compared; group them"
+                f"column {self.column}: {text[:40]!r} is neither a number nor a date, and of {len(self.levels):,} different groups "
+                f"at most {MOST_LEVELS} can be compared; --date-format of `topics ingest` reads other dates"
             )
         if len(self.levels) == 1:
             raise InputError(f"column {self.column}: all documents have the value {self.levels[0]}; leave it out")

@@ -162,8 +162,8 @@ class WordCounts(Relations):
             raise NothingKept(f"{documents:,} training documents were read and none has a word; nothing was stored")
         if not size:
             raise NothingKept(
-                f"no word is left: {distinct} distinct words in {documents} training documents, none passes min-df, max-df "
-                f"and min-count{f' after --drop-top {drop_top:,}' if drop_top else ''}; lower them"
+                f"no word is left of {distinct:,} in {documents:,} training documents; "
+                "lower --min-df, --min-count or --drop-top, or raise --max-df"
             )
         words = pa.Table.from_batches(self.stream("select word, count, df from chosen where id is not null order by id"))
         top = [word for batch in self.stream("select word from chosen where top") for word in batch["word"].to_pylist()]

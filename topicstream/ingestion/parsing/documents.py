@@ -162,7 +162,7 @@ def why_not_utf8(value: bytes) -> str | None:
         value.decode()
         return None
     except UnicodeDecodeError as e:
-        return f"not valid UTF-8 (byte 0x{value[e.start]:02x}); give --encoding, latin-1 perhaps"
+        return f"not valid UTF-8 (byte 0x{value[e.start]:02x}); give --encoding, cp1252 perhaps"
 
 
 def not_utf8(strings: pa.Array) -> list[int]:

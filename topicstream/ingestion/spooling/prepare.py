@@ -82,7 +82,7 @@ def metadata(batch: pa.RecordBatch) -> pa.Table:
     columns = {"id": batch.column(0).cast(TEXT), "source": batch.column(1).cast(TEXT)}
     for name, values in metadata_of(batch).items():
         if name in columns or name in ("part", "block", "row"):
-            raise UsageError(f"--meta {name}: is reserved for the store; choose another column name")
+            raise UsageError(f"--meta {name}: the store has a column of that name itself; choose another, such as --meta my_{name}={name}")
         columns[name] = values.cast(LIST if name in LISTS else TEXT)
     return pa.table(columns)
 
