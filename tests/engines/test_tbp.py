@@ -300,7 +300,7 @@ def test_learning_priors_stays_within_bounds_and_reports(name):
 
 
 def test_logarithms_of_a_document_match_numpy():
-    from topicstream.engines.message.logs import sum_x_log
+    from topicstream.kernels.digamma import sum_x_log
 
     rng = np.random.default_rng(0)
     p = np.append(np.exp(rng.normal(size=1000) * 12), [1.0, 0.5, 2.0, np.nextafter(1, 0), 1e-300, 1e300])

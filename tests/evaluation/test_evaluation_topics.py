@@ -10,8 +10,7 @@ import pytest
 
 from tests.small_store import planted, store
 from topicstream.errors import DoesNotFit, InputError
-from topicstream.evaluation.coherence import c_v, coherence, diversity, npmi, umass
-from topicstream.evaluation.cooccurrence import cooccurrence
+from topicstream.evaluation.coherence import c_v, coherence, cooccurrence, diversity, npmi, umass
 from topicstream.evaluation.evaluate import evaluate, parse_split
 from topicstream.evaluation.matching import compare, l1_distances
 from topicstream.model.top import top_words

@@ -20,8 +20,7 @@ import topicstream
 from tests.small_store import planted, store
 from topicstream.cli.main import run
 from topicstream.errors import StoreError
-from topicstream.inference.keep import Lists, keep
-from topicstream.inference.output import CsvAnswers, JsonAnswers, answer_batch, answer_schema
+from topicstream.inference.output import CsvAnswers, JsonAnswers, Lists, answer_batch, answer_schema, keep
 from topicstream.model.topic_model import TopicModel
 from topicstream.tokens.recipe import Recipe
 

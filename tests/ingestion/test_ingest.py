@@ -308,7 +308,7 @@ def test_a_bad_record_stops_with_its_place_or_is_set_aside(tmp_path):
 
 
 def test_a_signal_while_reading_commits_first(tmp_path):
-    from topicstream.ingestion.stop import Stop
+    from topicstream.ingestion.config import Stop
 
     source = write_jsonl(tmp_path / "a.jsonl", documents(400))
     stop = Stop()

@@ -26,7 +26,7 @@ from topicstream.progress import Shown as Progress
 from topicstream.reporting.doc_topics import shares, write_theta
 from topicstream.reporting.naming import proposals
 from topicstream.reporting.show import show
-from topicstream.reporting.topic_names import propose
+from topicstream.reporting.view import propose
 
 
 @pytest.fixture

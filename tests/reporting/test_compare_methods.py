@@ -13,10 +13,9 @@ from tests.small_store import planted, store
 from topicstream.cli.main import run
 from topicstream.errors import InputError, NotOurs, TopicsError
 from topicstream.evaluation.completion import score_model
-from topicstream.evaluation.likeness import cosine, divergence, f1, topic_sets
 from topicstream.inference.classifier import train_classifier
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.comparing import envelope, plot_methods
+from topicstream.reporting.comparing import cosine, divergence, envelope, f1, plot_methods, topic_sets
 from topicstream.reporting.figures import Figure
 
 

@@ -11,9 +11,9 @@ from tests.report_store import data_of, unpack
 from topicstream.cli.main import run
 from topicstream.errors import InputError, TopicsError
 from topicstream.model.edits import edit
-from topicstream.model.top import top_words
+from topicstream.model.top import top_words, words_by_relevance
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting import geometry, relevance
+from topicstream.reporting import geometry
 from topicstream.reporting.doc_topics import shares
 from topicstream.reporting.html import report
 from topicstream.reporting.payload import pack, page
@@ -60,7 +60,7 @@ def test_shares_in_the_page_are_those_of_the_documents(stored, written):
 def test_relevance_candidates_are_those_of_top_words(stored):
     folder, _, _ = stored
     model = TopicModel.open(folder / "model")
-    offsets, ids, log_p, marginal = relevance.candidates(model, 7)
+    offsets, ids, log_p, marginal = words_by_relevance(model, 7)
     for step in (0, 3, 10):
         wanted, score = top_words(model, 7, step / 10)
         for k in range(model.n_topics):

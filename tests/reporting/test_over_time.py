@@ -21,7 +21,7 @@ from topicstream.evaluation.shares import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting import periods
 from topicstream.reporting.doc_topics import shares
-from topicstream.reporting.effects import Groups
+from topicstream.reporting.gather import Groups
 from topicstream.reporting.hierarchy import hierarchy
 from topicstream.reporting.over_time import OverTimeView
 from topicstream.reporting.similar import SimilarView

@@ -12,9 +12,8 @@ from topicstream.cli.command import Printed, Section, asked_values, showing, top
 from topicstream.cli.options import made, options_of, value_on_line
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.evaluate import evaluate
-from topicstream.evaluation.registry import options_of as scorer_options
-from topicstream.evaluation.registry import scorers
-from topicstream.evaluation.scoring import figure_lines
+from topicstream.evaluation.scoring import figure_lines, scorers
+from topicstream.evaluation.scoring import options_of as scorer_options
 from topicstream.text import render
 
 HEAD = "{model}: [{topics} topics over {words:,} words][{components} components over {numbers} numbers]"

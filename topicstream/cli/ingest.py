@@ -9,13 +9,12 @@ from typing import Any
 import click
 
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.cli.linked import linked_text
+from topicstream.cli.info import linked_text
 from topicstream.cli.options import given, made, options_of
 from topicstream.corpus.format import LINKS
 from topicstream.dates import advice
-from topicstream.ingestion.config import IngestConfig
+from topicstream.ingestion.config import IngestConfig, Stop
 from topicstream.ingestion.pipeline import ingest
-from topicstream.ingestion.stop import Stop
 from topicstream.text import render
 from topicstream.tokens.stopwords import read_stopwords
 

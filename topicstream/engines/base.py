@@ -38,9 +38,10 @@ from topicstream.tables.spec import (
 if TYPE_CHECKING:
     from topicstream.tables.table import Table
 
+
 __all__ = [
     "LANES", "TOPICS", "About", "ArraySpec", "BlockShape", "Buffer", "Engine", "Key", "Layout", "Objective", "Options", "Out",
-    "PackedRows", "PassEnd", "Phase", "Priors", "Rows", "Rule", "Scratch", "Shape", "SparseDelta", "TableSpec", "Visit",
+    "PackedRows", "PassEnd", "Phase", "Priors", "Rows", "Rule", "Scratch", "Shape", "SparseDelta", "TableSpec", "VectorEngine", "Visit",
     "learns_priors", "new_stats", "option", "option_fields", "padded", "passes_needed", "phase_of", "workspace_bytes",
 ]  # fmt: skip
 
@@ -357,3 +358,19 @@ def passes_needed(phases: Sequence[Phase]) -> int | None:
 def option_fields(options: type[Options]) -> dict[str, Field[Any]]:
     """name -> dataclass field of every option of an engine, defaults first declared first."""
     return {f.name: f for f in options.__dataclass_fields__.values() if f.default is not MISSING}
+
+
+class VectorEngine(Engine):
+    """Base of engines whose ``about.dense`` is True: their first parameters come from points."""
+
+    def begin(self, sample: np.ndarray, seed: int, params: dict[str, np.ndarray]) -> None:
+        """Before pass 0: put into params what the start needs.  sample: float64[S, n], some points of the store."""
+        raise NotImplementedError(f"{type(self).__name__}.begin")
+
+    def start_rows(self, table: str, params: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The rows, padded, with which a table begins in a run that makes no pass 0."""
+        raise NotImplementedError(f"{type(self).__name__}.start_rows")
+
+    def model_rows(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
+        """What a model stores in the place of topics, float64[n, K]."""
+        raise NotImplementedError(f"{type(self).__name__}.model_rows")

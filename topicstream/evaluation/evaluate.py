@@ -11,12 +11,10 @@ from typing import Any
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import UsageError
-from topicstream.evaluation.belonging import strangers
+from topicstream.evaluation.belonging import check_payload, other_corpus, strangers
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.memory import open_all_within
-from topicstream.evaluation.other_corpus import check_payload, other_corpus
-from topicstream.evaluation.registry import Chosen, chosen_scorers, scorers
-from topicstream.evaluation.scoring import Entry, Scoring, model_kind
+from topicstream.evaluation.scoring import Chosen, Entry, Scoring, chosen_scorers, model_kind, scorers
 from topicstream.inference.methods import find_method, method_of
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel

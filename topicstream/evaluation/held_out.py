@@ -1,21 +1,27 @@
-"""Perplexity of the documents set aside or of others, of whole documents, and of the training documents."""
+"""Perplexity of the documents set aside or of others (also one row a document), of whole documents, and of the training documents."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from topicstream.corpus.documents import typed_ids
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from
 from topicstream.errors import UsageError
 from topicstream.evaluation.clusters import ClusterScore, PointScore, score_clusters
 from topicstream.evaluation.completion import Score, score_model
-from topicstream.evaluation.per_document import score_documents
+from topicstream.evaluation.keys import documents
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring
 from topicstream.evaluation.table_file import check_table_file, write_table
+from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
+from topicstream.parallel.scheduler import Cluster
 from topicstream.text import noun_of, render
 
 TITLES = {"heldout": "held-out", "whole": "whole documents", "training": "training"}
@@ -38,6 +44,51 @@ def part_score(
         run.model, store, split=split, threads=run.visitors, parts=parts, fold_in=run.config.fold_in,
         progress=run.step(name),
     )  # fmt: skip
+
+
+def score_documents(
+    model: TopicModel,
+    corpus: Corpus,
+    *,
+    part: str = "heldout",
+    split: float | None = 0.8,
+    threads: int | Cluster = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Score, pa.Table]:
+    """Score the documents set aside (or of another part), together and one by one.
+
+    Returns
+    -------
+    The score, and a table: id, tokens double (those scored), loglik double (their sum, natural logarithms), perplexity
+    double; null where a document was too short to be split.  The rows' loglik and tokens add up to the score's.
+    """
+    logliks: list[np.ndarray] = []
+    tokens: list[np.ndarray] = []
+
+    def each(loglik: np.ndarray, scored: np.ndarray) -> None:
+        logliks.append(loglik)
+        tokens.append(scored)
+
+    score = score_model(model, corpus, split=split, threads=threads, parts=(part,), progress=progress, each=each)
+    loglik, scored = np.concatenate(logliks), np.concatenate(tokens)
+    names = [str(d) for d in range(len(loglik))]
+    listed = np.zeros(len(loglik), bool)
+    for numbers, batch in documents(corpus, part == "heldout", ["id"]):
+        listed[numbers] = True
+        for number, name in zip(numbers.tolist(), batch.column("id").to_pylist(), strict=True):
+            names[number] = name
+    too_short = scored <= 0
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        perplexity = np.exp(-loglik / scored)
+    table = pa.table(
+        {
+            "id": typed_ids(pa.array(names, pa.string()), corpus.manifest.ids == "integer"),
+            "tokens": pa.array(scored),
+            "loglik": pa.array(loglik, mask=too_short),
+            "perplexity": pa.array(perplexity, mask=too_short),
+        }
+    )
+    return score, table.filter(pa.array(listed))
 
 
 @dataclass(frozen=True)

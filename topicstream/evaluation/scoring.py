@@ -1,16 +1,19 @@
-"""What a scorer is, and what it is given: one analysis of a model, registered in ``topicstream.plugins``."""
+"""Scorers: what one is, what it is given, and which of those registered in ``topicstream.plugins`` an evaluation runs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from functools import partial
 from typing import Any
 
+from topicstream import plugins
 from topicstream.corpus.reader import Corpus
+from topicstream.errors import UsageError
 from topicstream.evaluation.config import EvalConfig
 from topicstream.model.topic_model import TopicModel
+from topicstream.options import checked
 from topicstream.parallel.scheduler import Cluster
 from topicstream.progress import Progress
 from topicstream.text import noun_of, render
@@ -131,3 +134,36 @@ class Scorer:
     text: Callable[[str, Mapping[str, Any]], list[str]] = figure_lines
     bytes_held: Callable[[Corpus, int], int] | None = None
 
+
+Chosen = list[tuple[Scorer, Any]]
+"""Scorers with their options."""
+
+
+def scorers(names: str | Sequence[str] = ()) -> list[Scorer]:
+    """Ours, in the order of the result, then those of these names; UsageError for a name that no other package has."""
+    ours, asked = plugins.OWN[plugins.SCORERS], (names,) if isinstance(names, str) else names
+    theirs = [name for name in plugins.entries(plugins.SCORERS) if name not in ours]
+    if unknown := [name for name in asked if name not in theirs]:
+        there = "ours have options of their own" if unknown[0] in ours else ", ".join(theirs) or "none is installed"
+        raise UsageError(f"--score {unknown[0]}: no package has such a scorer ({there})")
+    return [plugins.load(plugins.SCORERS, name) for name in (*ours, *asked)]
+
+
+def options_of(every: Sequence[Scorer]) -> type:
+    """A dataclass of the options of several scorers."""
+    return make_dataclass("ScorerOptions", (), bases=tuple(scorer.Options for scorer in reversed(every)), frozen=True)
+
+
+def chosen_scorers(config: EvalConfig) -> tuple[Chosen, bool]:
+    """The scorers that a configuration asks for, and whether it asks for any by itself; UsageError for an unknown option."""
+    every = scorers(config.score)
+    foreign = every[len(plugins.OWN[plugins.SCORERS]) :]
+    given = checked(options_of(every), config.options or {}, "evaluate")
+    chosen, asked = [], bool(config.heldout or foreign)
+    for scorer in every:
+        own = {field.name for field in fields(scorer.Options)}
+        options = scorer.Options(**{name: value for name, value in given.items() if name in own})
+        asked = asked or scorer.asked(options)
+        if scorer in foreign or scorer.asked(options) or scorer.beside(config, options):
+            chosen.append((scorer, options))
+    return chosen, asked

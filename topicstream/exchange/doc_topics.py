@@ -23,8 +23,7 @@ from topicstream.exchange.common import Export, as_text_array, join_lists, opene
 from topicstream.files.outputs import written
 from topicstream.inference.answers import Answers
 from topicstream.inference.config import InferConfig
-from topicstream.inference.keep import Lists
-from topicstream.inference.output import AnswersFile, ParquetAnswers, answer_batch, answer_schema
+from topicstream.inference.output import AnswersFile, Lists, ParquetAnswers, answer_batch, answer_schema
 from topicstream.records import Json
 
 HEAD = b"#doc name topic proportion ...\n"

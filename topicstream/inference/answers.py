@@ -14,11 +14,10 @@ from topicstream.corpus.documents import typed_ids
 from topicstream.errors import UsageError
 from topicstream.inference.config import InferConfig, as_names
 from topicstream.inference.documents import EMPTY, UNKNOWN, Documents
-from topicstream.inference.keep import Lists, keep
 from topicstream.inference.memory import plan_inference
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_method, make_method, method_of
-from topicstream.inference.output import AnswerFormat, AnswerTable, answer_batch, answer_schema, facts_of
+from topicstream.inference.output import AnswerFormat, AnswerTable, Lists, answer_batch, answer_schema, facts_of, keep
 from topicstream.inference.source import TEXT, TEXTS, open_source
 from topicstream.kernels.jit import notify_compiling
 from topicstream.machine import default_threads, return_freed_memory

@@ -1,4 +1,4 @@
-"""Documents as inference takes them: cells over the model's own word ids, in small blocks.
+"""Documents as inference takes them: cells over the model's own word ids, in small blocks, and hashes of their texts.
 
 A cell of a word that the model does not know is left out and counted.  Within a document cells ascend by word id, so a
 document has the same cells in the same order whether it comes from a store or from text.
@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_array
+
+from topicstream.kernels.arrays import Bytes, Longs, Words
+from topicstream.kernels.jit import kernel
+from topicstream.model.vocabulary import string_buffers
 
 
 @dataclass(frozen=True)
@@ -104,3 +109,25 @@ def cut_cells(indptr: np.ndarray, most_docs: int, cells: int) -> Iterator[tuple[
         last = max(first + 1, min(last, first + most_docs, docs))
         yield first, last
         first = last
+
+
+_BASIS = np.uint64(0xCBF29CE484222325)
+_PRIME = np.uint64(0x100000001B3)
+
+
+@kernel
+def _hash(offsets: Longs, text: Bytes, out: Words) -> None:
+    for i in range(len(out)):
+        h = _BASIS
+        for j in range(offsets[i], offsets[i + 1]):
+            h = (h ^ np.uint64(text[j])) * _PRIME
+        out[i] = h
+
+
+def fnv1a(strings: Any) -> np.ndarray:
+    """FNV-1a hashes (Fowler, Noll, Vo), which random draws and held-out splits depend on, uint64[n].  strings: Arrow's, or what
+    Arrow converts."""
+    offsets, text = string_buffers(strings)
+    out = np.empty(len(offsets) - 1, np.uint64)
+    _hash(offsets, text, out)
+    return out

@@ -1,22 +1,29 @@
-"""``topicstream.infer``: topics of new documents, streamed."""
+"""``topicstream.infer``: topics of new documents, streamed; on a Dask cluster, workers answer batches of a store's documents into
+files, which are joined in input order."""
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import UsageError
-from topicstream.inference.answers import Answers
+from topicstream.inference.answers import Answers, Tally
 from topicstream.inference.config import InferConfig
 from topicstream.inference.output import AnswersFile, AnswerTable, JsonAnswers, check_answers
-from topicstream.inference.spread import infer_on_cluster
+from topicstream.inference.source import StoredDocuments
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import openly_configured
+from topicstream.parallel.order import in_order
+from topicstream.parallel.scheduler import Cluster, connected, threads_of_worker
+from topicstream.records import Json
 
 
 @openly_configured(InferConfig)
@@ -90,3 +97,68 @@ def _places(config: InferConfig) -> list[Path]:
     read = [Path(d.path) if isinstance(d, Corpus) else d for d in given if isinstance(d, Path | Corpus)]
     own = config.model.path if isinstance(config.model, TopicModel) else Path(config.model)
     return [p for p in [*read, own] if p is not None and str(p) != "-"]
+
+
+BATCHES_OF_TASK = 8
+"""Of 8,192 documents each, at most: some seconds of work."""
+
+
+class Part(NamedTuple):
+    """What a task has answered: the file of its answers, and what they were."""
+
+    file: Path
+    tally: Tally
+
+
+def infer_on_cluster(config: InferConfig, out: Path, inputs: list[Path]) -> dict[str, Json]:
+    """``infer`` with ``scheduler``: the same file as one machine writes, and the summary.
+
+    Raises
+    ------
+    UsageError
+        For documents that are not those of one stored corpus, a model in memory, or a method that needs all documents.
+    """
+    begin = time.perf_counter()
+    if isinstance(config.model, TopicModel):
+        raise UsageError("scheduler: workers open the model themselves; give the path of its folder")
+    run = Answers(replace(config, scheduler=None))
+    if not isinstance(run.source, StoredDocuments) or run.source.corpus.path is None:
+        raise UsageError("--scheduler: workers read a corpus store; run `topics ingest` on the documents first")
+    if run.method.needs_all:
+        raise UsageError(f"--scheduler: --method {run.method.name} with these options needs all documents before it answers")
+    batches = sum(1 for _ in run.source.corpus.placed(["id"], run.source.parts))
+    with (
+        connected(config.scheduler, [run.source.corpus.whole.path, config.model, out.absolute().parent]) as cluster,
+        AnswersFile(out, run.schema, option="--out", force=config.force, inputs=inputs) as file,
+        tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".topics-infer-") as folder,
+    ):
+        for part in _parts(run, cluster, batches, Path(folder)):
+            with pa.ipc.open_file(part.file) as reader:
+                batches_of_part = (reader.get_batch(i) for i in range(reader.num_record_batches))
+                for encoded in in_order(file.format.encode, batches_of_part, run.plan.threads):
+                    file.format.write(encoded)
+            run.tally.join(part.tally)
+            run.progress.step("topics of documents", run.tally.documents, run.source.total or None, "documents")
+        file.commit()
+    return run.summary(begin)
+
+
+def _parts(run: Answers, cluster: Cluster, batches: int, folder: Path) -> Iterator[Part]:
+    config = run.config
+    there = replace(
+        config, model=Path(config.model).absolute(), documents=run.source.corpus.whole.path.absolute(), out=None,  # type: ignore[arg-type, attr-defined]
+        progress=False, mem_limit=cluster.memory(config.memory),
+    )  # fmt: skip
+    return cluster.map(partial(_answer, config=there, folder=folder), cluster.spans(batches, BATCHES_OF_TASK))
+
+
+def _answer(batches: tuple[int, int], config: InferConfig, folder: Path) -> Part:
+    """Answer some batches of documents into a file of Arrow's, on a worker."""
+    run = Answers(replace(config, threads=threads_of_worker(config.threads)))
+    assert isinstance(run.source, StoredDocuments)
+    run.source.batches = batches
+    file = folder / f"{batches[0]:09d}.arrow"
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, run.schema) as writer:
+        for batch in run.batches():
+            writer.write_batch(batch)
+    return Part(file, run.tally)

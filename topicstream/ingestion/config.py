@@ -1,4 +1,5 @@
-"""Options of an ingest: the one list that makes ``topicstream.ingest``'s keywords and the options of ``topics ingest``."""
+"""Options of an ingest: the one list that makes ``topicstream.ingest``'s keywords and the options of ``topics ingest``;
+and how a signal ends it."""
 
 from __future__ import annotations
 
@@ -7,16 +8,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
 from typing import TYPE_CHECKING, Any
 
+from topicstream.errors import Interrupted
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.memory import MemoryOptions
 from topicstream.options import SchedulerOptions, option, share_or_number
 from topicstream.progress import Told
 
 if TYPE_CHECKING:
-    from topicstream.ingestion.stop import Stop
     from topicstream.tokens.recipe import Recipe
 
 Place = str | os.PathLike[str]
+
+
+class Stop:
+    """A signal handler: while reading, the first signal is kept until the next commit; any other stops at once (what
+    is committed is safe, the rest is done again)."""
+
+    def __init__(self) -> None:
+        self.signum = 0
+        self.deferring = False
+
+    def __call__(self, signum: int, frame: object = None) -> None:
+        if self.signum or not self.deferring:
+            raise self.error(signum)
+        self.signum = signum
+
+    @staticmethod
+    def error(signum: int) -> Interrupted:
+        """What is raised."""
+        return Interrupted("stopped; the same command again carries on where this one was", signum)
 
 
 @dataclass(frozen=True)

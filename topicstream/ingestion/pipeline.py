@@ -16,7 +16,7 @@ from topicstream.files.mirror import cache_folder, current_at
 from topicstream.files.ownership import MARK, check_place, claim, refuse_strangers
 from topicstream.files.publication import claim_address, publish
 from topicstream.files.remote import address_of
-from topicstream.ingestion.config import IngestConfig
+from topicstream.ingestion.config import IngestConfig, Stop
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.opening.inputs import input_places
 from topicstream.ingestion.opening.inputs_record import InputsRecord
@@ -28,7 +28,6 @@ from topicstream.ingestion.spooling.journal import Journal, clear, read_state
 from topicstream.ingestion.spooling.reading import Reading
 from topicstream.ingestion.spooling.spread import Spread
 from topicstream.ingestion.spooling.tasks import pieces
-from topicstream.ingestion.stop import Stop
 from topicstream.ingestion.storing.finishing import Finishing
 from topicstream.kernels.jit import notify_compiling
 from topicstream.machine import peak_bytes, return_freed_memory

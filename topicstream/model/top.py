@@ -8,6 +8,7 @@ import pyarrow as pa
 from topicstream.model.topic_model import TopicModel
 
 _LEAST, _TINY = float(np.finfo(np.float64).min), 1e-300  # for empty topics of a model without a prior
+LAMBDA_STEPS, LEAST_LOG = 10, -690.0
 
 
 class Best:
@@ -76,3 +77,31 @@ def topic_table(model: TopicModel, n: int = 10, relevance: float = 1.0) -> pa.Ta
     topics = pa.array(np.arange(model.n_topics, dtype=np.int32))
     columns = [topics, pa.array(model.shares), words, pa.ListArray.from_arrays(offsets, pa.array(p))]
     return pa.table(columns, names=["topic", "share", "words", "p"])
+
+
+def words_by_relevance(model: TopicModel, words: int = 30) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The first ``words`` words of each topic for lambda = 0, 0.1, ..., 1 together (Sievert & Shirley 2014; the same scores
+    as ``top_words``), in order of word id.
+
+    Returns offsets int64[K+1], word ids int64[n], log p(w|k) float64[n], and log p(w) float64[W].
+    """
+    topics, beta = model.n_topics, model.beta
+    best = [Best(min(words, model.n_words), topics) for _ in range(LAMBDA_STEPS + 1)]
+    log_norm = np.log(model.norms)
+    whole = np.log(max(float(model.totals.sum()) + model.n_words * topics * beta, 1e-300))
+    marginal = np.empty(model.n_words)
+    with np.errstate(divide="ignore"):
+        for start, rows in model.spans():
+            value = np.maximum(np.log(rows.astype(np.float64) + beta) - log_norm, LEAST_LOG)
+            of_words = np.maximum(np.log(rows.sum(axis=1, dtype=np.float64) + topics * beta) - whole, LEAST_LOG)
+            marginal[start : start + len(rows)] = of_words
+            for step, one in enumerate(best):
+                one.add(start, value - (1.0 - step / LAMBDA_STEPS) * of_words[:, None])
+    ids = [
+        np.unique(np.concatenate([one.ids[np.isfinite(one.scores[:, k]), k] for one in best])) for k in range(topics)
+    ]
+    lengths = [len(words_of_topic) for words_of_topic in ids]
+    flat = np.concatenate(ids)
+    p = model.pair_probabilities(flat, np.repeat(np.arange(topics), lengths))
+    log_p = np.log(np.maximum(p, np.exp(LEAST_LOG)))
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), flat, log_p, marginal

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from topicstream.errors import UsageError
-from topicstream.kernels.cosines import cosines
+from topicstream.ingestion.readers.images import cosines
 from topicstream.model.gaussians import GaussianModel
 from topicstream.options import option
 from topicstream.records import Json

@@ -25,7 +25,7 @@ from topicstream.progress import Told, listener
 from topicstream.reporting.formula import Covariate, Design, Factor, Term, as_number, parse_formula
 from topicstream.reporting.metadata import Metadata, columns_of
 from topicstream.reporting.regression import Coefficients, Regression
-from topicstream.reporting.topic_names import propose
+from topicstream.reporting.view import propose
 
 AVERAGED = 2_000
 """Documents whose other covariates a prediction is averaged over, the first that have all of them, evenly spaced."""

@@ -15,8 +15,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import UsageError
 from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.shares import document_shares
-from topicstream.inference.keep import Lists, keep
-from topicstream.inference.output import AnswersFile, answer_batch, answer_schema, check_answers
+from topicstream.inference.output import AnswersFile, Lists, answer_batch, answer_schema, check_answers, keep
 from topicstream.inference.source import columns_within
 from topicstream.model.edits import View, view_of
 from topicstream.model.top import Best

@@ -21,9 +21,8 @@ from topicstream import machine
 from topicstream.corpus.reader import Corpus
 from topicstream.dates import parse
 from topicstream.errors import InputError
+from topicstream.evaluation.belonging import other_corpus
 from topicstream.evaluation.keys import met_words
-from topicstream.evaluation.likeness import cosine, f1
-from topicstream.evaluation.other_corpus import other_corpus
 from topicstream.inference.documents import Documents, known
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_variant, make_variant
@@ -34,7 +33,7 @@ from topicstream.options import configured
 from topicstream.progress import listener
 from topicstream.records import Json
 from topicstream.reporting import periods
-from topicstream.reporting.comparing import completion, joined, opened_to_compare, parts_of, shares_by
+from topicstream.reporting.comparing import completion, cosine, f1, joined, opened_to_compare, parts_of, shares_by
 from topicstream.reporting.config import DriftConfig
 from topicstream.text import each, render
 

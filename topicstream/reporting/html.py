@@ -20,8 +20,9 @@ from topicstream.evaluation.completion import score_model
 from topicstream.files.outputs import check_output, written
 from topicstream.ingestion.opening.inputs_record import file_of
 from topicstream.model.manifest import origin_of
+from topicstream.model.top import words_by_relevance
 from topicstream.options import configured
-from topicstream.reporting import geometry, relevance
+from topicstream.reporting import geometry
 from topicstream.reporting.config import ReportConfig
 from topicstream.reporting.gather import DATE, Gathered, Survey, correlations, describe_documents, gather_report, survey
 from topicstream.reporting.metadata import columns_of, open_corpus
@@ -153,7 +154,7 @@ def title_of(corpus: Corpus) -> str:
 def add_model(built: Page, shown: ShownModel, words: int) -> None:
     """What the model alone has: words, map, tree, settings."""
     model, view = shown.model, shown.view
-    offsets, ids, log_p, marginal = relevance.candidates(model, words)
+    offsets, ids, log_p, marginal = words_by_relevance(model, words)
     used, where = np.unique(ids, return_inverse=True)
     similar = geometry.gram(model)
     tree = geometry.tree(similar, model.sizes)

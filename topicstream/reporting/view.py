@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,7 +18,10 @@ from topicstream.options import option
 from topicstream.progress import Told
 from topicstream.records import Json
 from topicstream.reporting.config import ShowConfig
-from topicstream.reporting.topic_names import propose
+
+RELEVANCE, CONSIDERED, NAMING = 0.6, 12, 3
+"""Names of topics: the lambda that Sievert & Shirley (2014) advise, words that are looked at, and words of a name."""
+_JOINTS = str.maketrans({"_": " ", "\u00a0": " "})
 
 
 @dataclass(frozen=True)
@@ -96,3 +99,56 @@ def largest(values: np.ndarray, n: int) -> list[int]:
     """Positions of the n largest values, the first of equal ones first."""
     positions: list[int] = np.argsort(-values, kind="stable")[:n].tolist()
     return positions
+
+
+def propose(model: TopicModel) -> list[str]:
+    """A label for each topic: its most relevant words (by ``RELEVANCE``), without those that say
+    the same again (a plural, a word that is part of a phrase in the list); a phrase counts as two.  Two topics never get
+    the same label: the later one takes a further word."""
+    ids, scores = top_words(model, CONSIDERED, RELEVANCE)
+    order = np.argsort(-model.sizes, kind="stable")
+    out = [""] * model.n_topics
+    taken: set[str] = set()
+    for k in order.tolist():
+        texts = [
+            t.translate(_JOINTS) for t, s in zip(model.vocabulary.texts(ids[:, k]), scores[:, k]) if np.isfinite(s)
+        ]
+        if model.sizes[k] < 1.0:
+            out[k] = f"(empty {k})"
+            taken.add(out[k])
+            continue
+        kept = _distinct(texts)
+        n = weight = 0
+        while n < len(kept) and weight < NAMING:
+            weight += 2 if " " in kept[n] else 1
+            n += 1
+        label = ", ".join(kept[:n])
+        while label in taken and n < len(kept):
+            n += 1
+            label = ", ".join(kept[:n])
+        if label in taken or not label:
+            label = f"{label} ({k})".strip()
+        taken.add(label)
+        out[k] = label
+    return out
+
+
+def _distinct(texts: list[str]) -> list[str]:
+    kept: list[str] = []
+    for text in texts:
+        stem = _stem(text)
+        parts = {_stem(p) for t in kept for p in t.split()}
+        if stem in parts or any(stem == _stem(t) for t in kept):
+            continue
+        pieces = {_stem(p) for p in text.split()}
+        kept = [t for t in kept if not (len(pieces) > 1 and _stem(t) in pieces)]
+        kept.append(text)
+    return kept
+
+
+@lru_cache(1 << 16)
+def _stem(text: str) -> str:
+    for ending in ("ies", "es", "s"):
+        if len(text) > len(ending) + 3 and text.endswith(ending):
+            return text[: -len(ending)].rstrip("ey")
+    return text.rstrip("ey") if len(text) > 4 else text

@@ -27,9 +27,9 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import rest_of
 from topicstream.errors import InputError, StoreError, TopicsError, UsageError
 from topicstream.evaluation.coherence import coherence, diversity, exclusivity
+from topicstream.evaluation.held_out import score_documents
 from topicstream.evaluation.keys import hash_strings
 from topicstream.evaluation.memory import open_within
-from topicstream.evaluation.per_document import score_documents
 from topicstream.evaluation.topic_number import MEASURES, topic_number_measures
 from topicstream.files import owned
 from topicstream.files.durable import lock, write_bytes

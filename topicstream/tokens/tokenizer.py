@@ -7,6 +7,7 @@ in plain Python in ``tests/reference/tokens.py``.
 
 from __future__ import annotations
 
+import html
 import re
 import threading
 from collections.abc import Callable
@@ -16,12 +17,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from topicstream.errors import InputError, UsageError
 from topicstream.plugins import LEMMATIZERS, SEGMENTERS
 from topicstream.tokens import characters
 from topicstream.tokens.characters import lower
-from topicstream.tokens.preparation import is_prepared, prepared
 from topicstream.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
 from topicstream.tokens.scan import Rules, scan_run
 from topicstream.tokens.sequences import WordSequence, add_ngrams, count_sequence, join_phrases
@@ -216,3 +217,35 @@ def _lemmatizer_factory(lemmas: str | None) -> Callable[[], Callable[[str], str]
 def stemmer_named(language: str) -> str:
     """The stemmer's name of a language, which may be given by its ISO code, too."""
     return LANGUAGES.get(language.lower(), language.lower())
+
+
+DROPPED = {
+    "urls": r"(?i)(?:https?://|www\.)[^\s<>\"']+|\b(?:[a-z0-9-]+\.)+[a-z]{2,}/[^\s<>\"']*",
+    "mentions": r"(^|[^\w@])@\w[\w.]*",
+}
+"""Patterns (RE2) of what ``--drop-urls`` and ``--drop-mentions`` take out."""
+
+
+def is_prepared(recipe: Recipe) -> bool:
+    """Whether text is changed before it is cut into words."""
+    return bool(recipe.drop or recipe.entities or recipe.segmenter)
+
+
+def prepared(documents: pa.Array, recipe: Recipe, segment: Callable[[str], list[str]] | None) -> pa.Array:
+    """The text of documents, large_string[D], as the recipe wants it.
+
+    Parameters
+    ----------
+    segment
+        Text to words, of this thread; None: none.
+    """
+    if recipe.entities:
+        has_some = pc.match_substring(documents, "&").to_numpy(zero_copy_only=False)
+        if has_some.any():
+            resolved = [html.unescape(t) for t in documents.filter(pa.array(has_some)).to_pylist()]
+            documents = pc.replace_with_mask(documents, pa.array(has_some), pa.array(resolved, pa.large_string()))
+    for kind in recipe.drop:
+        documents = pc.replace_substring_regex(documents, DROPPED[kind], r"\1 " if kind == "mentions" else " ")
+    if segment is not None:
+        documents = pa.array([" ".join(segment(t)) for t in documents.to_pylist()], pa.large_string())
+    return documents

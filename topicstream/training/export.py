@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.dense_rows import VectorEngine
+from topicstream.engines.base import VectorEngine
 from topicstream.model.manifest import as_origin, origin_of
 from topicstream.model.seeds import names_of_seeds
 from topicstream.model.store import ModelWriter

@@ -27,12 +27,14 @@ from topicstream.engines.base import (
     option,
     padded,
 )
-from topicstream.engines.gibbs.draws import draw_topics, seeded_topics
 from topicstream.engines.gibbs.moves import count_assigned, count_moved, count_moves
 from topicstream.errors import InputError, TopicsError, UsageError
+from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
 from topicstream.kernels.count_priors import BINS, length_counts, topic_counts, words_loglik
 from topicstream.kernels.dirichlet_fit import Histogram, digamma_rise, fit_alpha, fit_beta
+from topicstream.kernels.jit import kernel
 from topicstream.kernels.packed import entry_bytes
+from topicstream.kernels.rng import below, bits, step, stream, uniform
 
 # with so many topics 200 passes do not bring the random start to the perplexity of seed documents (docs/decisions/defaults.md)
 MANY = 500
@@ -225,3 +227,62 @@ class Chain(Engine):
                 end.say(f"warning: {held} learned priors are at a bound, {where}")
         found["alpha_sum"], found["beta"] = float(params["alpha"].sum()), float(params["beta"][0])
         return found
+
+
+@kernel
+def draw_topics(
+    indptr: Longs, counts: Ints, topics: int, seed: int, pass_number: int, first_doc: int, z: Array
+) -> None:
+    """z[token] = a uniform topic 0..topics-1, from the document's stream.  indptr: int64[D+1]; counts: int32[nnz]."""
+    i = 0
+    for d in range(len(indptr) - 1):
+        state = stream(seed, pass_number, first_doc + d)
+        for c in range(indptr[d], indptr[d + 1]):
+            for _ in range(counts[c]):
+                state = step(state)
+                z[i] = below(bits(state), topics)
+                i += 1
+
+
+@kernel
+def seeded_topics(
+    indptr: Longs,
+    words: Ints,
+    counts: Ints,
+    base: Floats,
+    index: Longs,
+    inverse: Doubles,
+    alpha: Doubles,
+    seed: int,
+    pass_number: int,
+    first_doc: int,
+    work: Doubles,
+    z: Array,
+) -> None:
+    """z of each token in turn from p(k) ~ (alpha_k + n_dk so far) * base[index[w], k] * inverse[k].
+
+    base: float32[R, >=K] seed rows; inverse: float64[K], 1 / their column sums; work: float64[2, K].
+    """
+    topics = len(alpha)
+    prior, sums = work[0], work[1]
+    i = 0
+    for d in range(len(indptr) - 1):
+        state = stream(seed, pass_number, first_doc + d)
+        prior[:] = alpha
+        for c in range(indptr[d], indptr[d + 1]):
+            row = base[index[words[c]]]
+            for _ in range(counts[c]):
+                total = 0.0
+                for k in range(topics):
+                    total += prior[k] * np.float64(row[k]) * inverse[k]
+                    sums[k] = total
+                state = step(state)
+                if total > 0.0:
+                    x = uniform(bits(state)) * total
+                    k = np.searchsorted(sums, x, side="right")
+                    k = min(k, topics - 1)
+                else:
+                    k = below(bits(state), topics)
+                z[i] = k
+                prior[k] += 1.0
+                i += 1

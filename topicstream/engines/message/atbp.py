@@ -25,9 +25,9 @@ from typing import NamedTuple
 import numpy as np
 
 from topicstream.engines.base import Out, Visit, padded
-from topicstream.engines.message.logs import sum_x_log
 from topicstream.engines.message.tiny import TinyEngine
 from topicstream.kernels.arrays import Cells, Doubles, Float, Floats, Ints, Longs
+from topicstream.kernels.digamma import sum_x_log
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.simd import WIDTH, fetch, fma, get, load, rows_ahead, splat, store, total
 

@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topicstream.engines.message.logs import sum_x_log
 from topicstream.kernels.arrays import Bytes, Cells, Doubles, Floats, Longs
+from topicstream.kernels.digamma import sum_x_log
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import below, bits, step, stream
 from topicstream.kernels.simd import WIDTH, fetch, fma, get, larger, load, rows_ahead, splat, store, total

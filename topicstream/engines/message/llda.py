@@ -44,9 +44,9 @@ from topicstream.engines.base import (
     option,
     padded,
 )
-from topicstream.engines.message.logs import sum_x_log
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.kernels.arrays import Bytes, CellsByWord, Doubles, Floats, Ints, Longs, Shorts, sort_by_word
+from topicstream.kernels.digamma import sum_x_log
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, step, stream, uniform
 

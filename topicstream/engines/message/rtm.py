@@ -24,10 +24,88 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from topicstream.engines.base import BlockShape, Buffer, Out, PassEnd, Priors, Rule, TableSpec, Visit, option, padded
-from topicstream.engines.message import linked_messages as kernels
 from topicstream.engines.message.dense import DenseMessages, DenseOptions
-from topicstream.engines.message.messages import CELL, Links
+from topicstream.engines.message.messages import CELL, Links, gather_theta
+from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
+from topicstream.kernels.jit import fast_kernel
 from topicstream.tables.spec import DOCUMENTS
+
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+
+@fast_kernel
+def link_messages(
+    ptr: Longs,
+    local: Ints,
+    theta: Floats,
+    row: Longs,
+    eta: Floats,
+    renormalise: bool,
+    link: Floats,
+    sums: Floats,
+    weight: Floats,
+) -> None:
+    """Eq. (29) of every document of a block: the mean over its linked documents that have words of eta theta_d' / n_d'.
+
+    Shapes: as in messages.py; the links of document d are local[ptr[d]] .. local[ptr[d + 1] - 1], rows of theta (of the pass
+    before) at theta[row[local]]; link, sums float32[D, Kp]; weight float32[D], the sum of a document's link message, 0 where
+    it has none; eta float32[K, K]; renormalise: scale a document's message to the sum 1.  sums gets the linked documents' theta added up,
+    not normalised: what eq. (28) needs.
+    """
+    k_all = eta.shape[0]
+    mean = np.empty(k_all, np.float32)
+    for d in range(len(ptr) - 1):
+        mean[:] = _ZERO
+        link[d] = _ZERO
+        sums[d] = _ZERO
+        weight[d] = _ZERO
+        degree = 0
+        for e in range(ptr[d], ptr[d + 1]):
+            other = theta[row[local[e]]]
+            n = _ZERO
+            for k in range(k_all):
+                n += other[k]
+            if n > _ZERO:
+                degree += 1
+                scale = _ONE / n
+                for k in range(k_all):
+                    mean[k] += scale * other[k]
+                    sums[d, k] += other[k]
+        if degree == 0:
+            continue
+        each = _ONE / np.float32(degree)
+        whole = _ZERO
+        for k in range(k_all):
+            s = _ZERO
+            for j in range(k_all):
+                s += eta[k, j] * mean[j]
+            link[d, k] = each * s
+        for k in range(k_all):
+            whole += link[d, k]
+        weight[d] = whole
+        if renormalise and whole > _ZERO:
+            for k in range(k_all):
+                link[d, k] /= whole
+            weight[d] = _ONE
+
+
+@fast_kernel
+def link_products(before: Floats, sums: Floats, pairs: Doubles) -> None:
+    """pairs[k, j] += before[d, k] sums[d, j]: the numerator of eq. (28), both directions of each link, in float64."""
+    k_all = before.shape[1]
+    for d in range(len(before)):
+        for k in range(k_all):
+            own = np.float64(before[d, k])
+            if own > 0.0:
+                for j in range(k_all):
+                    pairs[k, j] += own * sums[d, j]
+
+
+@fast_kernel
+def own_theta(indptr: Longs, counts: Array, messages: Floats, thetas: Floats) -> None:
+    """thetas[d] = sum of x mu over the cells of document d, float32[D, K]."""
+    for d in range(len(indptr) - 1):
+        gather_theta(indptr[d], indptr[d + 1], counts, messages, thetas[d])
 
 
 @dataclass(frozen=True)
@@ -103,14 +181,14 @@ class RelationalTopicModel(DenseMessages):
     def start(self, visit: Visit, out: Out) -> None:
         super().start(visit, out)
         thetas, block = out.array("theta"), visit.block
-        kernels.own_theta(block.indptr, block.counts, self._messages(out.state), thetas)
+        own_theta(block.indptr, block.counts, self._messages(out.state), thetas)
         self._write(thetas, out)
 
     def process(self, visit: Visit, out: Out) -> None:
         topics, theta = self.shape.topics, visit.rows["theta"]
         link, sums, weight = out.array("link"), out.array("sums"), out.array("weight of links")
         links = visit.block.rows("links")
-        kernels.link_messages(
+        link_messages(
             links.indptr,
             links.local,
             theta.base,
@@ -123,7 +201,7 @@ class RelationalTopicModel(DenseMessages):
         )
         before, thetas, xi = out.array("before"), out.array("theta"), float(visit.params["xi"][0])
         self._update(visit, out, before, Links(link, weight, xi, thetas, out.stats["linked"]))
-        kernels.link_products(before, sums, out.stats["pairs"].reshape(topics, topics))
+        link_products(before, sums, out.stats["pairs"].reshape(topics, topics))
         self._write(thetas, out)
         self.count_for_priors(visit, thetas, out)
 

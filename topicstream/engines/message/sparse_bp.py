@@ -64,9 +64,9 @@ from topicstream.engines.base import (
 from topicstream.engines.message import active_topics
 from topicstream.engines.message import sparse_messages as kernels
 from topicstream.engines.message.learning import Learning, reach_option
-from topicstream.engines.message.logs import sum_x_log
 from topicstream.errors import InputError, UsageError
 from topicstream.kernels.arrays import CellsByWord, sort_by_word
+from topicstream.kernels.digamma import sum_x_log
 
 FLAT = (
     1e4  # first messages follow the document's mixture alone: 1 to 3 % better after 20 passes than following the words

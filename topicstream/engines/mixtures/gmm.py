@@ -19,11 +19,11 @@ from topicstream.engines.base import (
     Out,
     PassEnd,
     TableSpec,
+    VectorEngine,
     Visit,
     option,
     padded,
 )
-from topicstream.engines.dense_rows import VectorEngine
 from topicstream.engines.mixtures import gaussians
 from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, log_shares, respond
 from topicstream.engines.mixtures.gaussians import Prior, Statistics

@@ -23,8 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from topicstream.errors import InputError
-from topicstream.inference.documents import Documents
-from topicstream.inference.hashing import fnv1a
+from topicstream.inference.documents import Documents, fnv1a
 from topicstream.inference.method import Method, TopicRows, Variant
 from topicstream.kernels.arrays import Doubles, Floats, Int, Ints, Longs, Words
 from topicstream.kernels.jit import kernel

@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from topicstream.inference.documents import Documents
-from topicstream.inference.hashing import fnv1a
+from topicstream.inference.documents import Documents, fnv1a
 from topicstream.inference.method import Method, TopicRows, Variant
 from topicstream.inference.methods.gibbs import draw, units
 from topicstream.inference.methods.maxent import MaxEnt, MaxEntOptions

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,6 @@ from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.dense_rows import coordinate_names, rows_at_once, vector_batch
-from topicstream.kernels.cosines import cosines
 
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """What is read of what Pillow knows: for EPS it would run Ghostscript on a stranger's program, others it reads in part."""
@@ -75,6 +75,17 @@ def _grey(source: Source, options: ReadOptions) -> np.ndarray:
         if options.room is not None and 6 * pixels > options.piece_bytes:
             options.room.ask(6 * pixels, f"{source.name}: an image of {image.width} x {image.height} pixels")
         return np.asarray(image.convert("L"), np.uint8)
+
+
+@cache
+def cosines(n: int) -> np.ndarray:
+    """float64[n^2 - 1, n^2]: the basis of patches, orthonormal cosines of two dimensions (DCT-II) over n x n pixels, without the constant."""
+    k = np.arange(n)
+    one = np.cos(np.pi * (k[None, :] + 0.5) * k[:, None] / n) * np.sqrt(2.0 / n)
+    one[0] /= np.sqrt(2.0)
+    found = np.kron(one, one)[1:]
+    found.flags.writeable = False
+    return found
 
 
 READER = Images()

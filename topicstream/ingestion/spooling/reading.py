@@ -11,14 +11,13 @@ from itertools import islice
 import google_crc32c
 
 from topicstream.errors import InputError
-from topicstream.ingestion.config import IngestConfig
+from topicstream.ingestion.config import IngestConfig, Stop
 from topicstream.ingestion.opening.inputs import Places
 from topicstream.ingestion.opening.memory import InMemory
 from topicstream.ingestion.spooling.journal import Journal
 from topicstream.ingestion.spooling.prepare import Prepared, batch_crc, prepared_pieces
 from topicstream.ingestion.spooling.spread import Piece, Spread
 from topicstream.ingestion.spooling.tasks import Task, pieces
-from topicstream.ingestion.stop import Stop
 from topicstream.progress import Progress
 from topicstream.text import payload_of
 from topicstream.tokens.tokenizer import Tokenizer

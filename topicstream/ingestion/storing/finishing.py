@@ -47,7 +47,7 @@ from topicstream.machine import peak_bytes, versions
 from topicstream.progress import Progress
 from topicstream.records import Json, plain
 from topicstream.text import noun_of, payload_of
-from topicstream.tokens.language import unfit
+from topicstream.tokens.stopwords import unfit
 from topicstream.tokens.vocabulary import TokenVocabulary, read_drop_words, stream_pruned
 from topicstream.tokens.word_counts import ChosenWords, WordCounts, WordLimits, ask_for_words
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.base import BlockShape, Engine, workspace_bytes
-from topicstream.engines.dense_rows import VectorEngine
+from topicstream.engines.base import BlockShape, Engine, VectorEngine, workspace_bytes
 from topicstream.memory import Array
 from topicstream.tables.table import Table
 from topicstream.training.plan import StartMemory
