@@ -69,6 +69,7 @@ def test_topics_go_into_a_copy_of_the_anndata_file(planted, trained, tmp_path, c
     model = TopicModel.open(trained / "m")
     assert shares.shape == (CELLS, TYPES) and topics.shape == (REGIONS, TYPES)
     known = ~np.isnan(shares[:, 0])
+    assert known.sum() == CELLS - 1 and not known[5]  # this one is empty
     assert np.allclose(shares[known].sum(1), 1, atol=1e-5)
     assert np.isnan(topics[7]).all() and (~np.isnan(topics[:, 0])).sum() == model.n_words  # no cell has the others
     np.testing.assert_allclose(topics[int(model.words[3][1:])], probabilities(model)[:, 3], rtol=1e-4)

@@ -158,12 +158,85 @@ def test_anndata_in_memory(place, tmp_path):
         topicstream.ingest(AnnData(), tmp_path / "d.zarr", meta=("age",), heldout=0, progress=False)
 
 
+def test_every_kind_of_obs_column_is_read(place, tmp_path):
+    folder, _ = place
+    path = tmp_path / "kinds.h5ad"
+    path.write_bytes((folder / "cells.h5ad").read_bytes())
+    with h5py.File(path, "r+") as file:
+        obs, masked = file["obs"], np.arange(CELLS) % 2 == 1
+        for name, values in (("age", np.arange(CELLS)), ("donor", np.array(["d"] * CELLS, h5py.string_dtype()))):
+            group = obs.create_group(name)  # nullable-integer, nullable-string-array
+            group["values"], group["mask"] = values, masked
+        obs["score"] = np.where(masked, np.nan, 0.5)
+        obs["old"] = np.arange(CELLS) % 3 - 1  # codes of categories, as AnnData wrote them before 0.8
+        obs["__categories/old"] = np.array(["left", "right"], h5py.string_dtype())
+        index = obs.create_group("names")
+        index["values"], index["mask"] = np.array(BARCODES, h5py.string_dtype()), np.zeros(CELLS, bool)
+        obs.attrs["_index"] = "names"
+    columns = ("age", "donor", "score", "old")
+    topicstream.ingest(path, tmp_path / "c.zarr", meta=columns, heldout=0, progress=False)
+    documents = [{name: d.metadata.get(name) for name in columns} for d in topicstream.Corpus.open(tmp_path / "c.zarr")]
+    assert documents[4] == {"age": "4", "donor": "d", "score": "0.5", "old": "left"}
+    assert documents[3] == dict.fromkeys(columns)
+
+
+def test_names_that_occur_again_stay_features_and_cells_of_their_own(place, tmp_path):
+    folder, matrix = place
+    path, names, barcodes = tmp_path / "twice.h5ad", [*NAMES], [*BARCODES]
+    path.write_bytes((folder / "cells.h5ad").read_bytes())
+    names[3] = names[9] = names[8]
+    barcodes[20] = barcodes[10]
+    with h5py.File(path, "r+") as file:
+        file["var/_index"][:], file["obs/_index"][:] = names, barcodes
+    expected = [*names]
+    expected[8], expected[9] = f"{names[3]}-1", f"{names[3]}-2"  # as AnnData's var_names_make_unique
+    topicstream.ingest(path, tmp_path / "c.zarr", heldout=0, progress=False)
+    np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", expected), matrix.toarray())
+
+    class AnnData:
+        X, obs_names, var_names, obs = matrix, barcodes, names, None
+
+    topicstream.ingest(AnnData(), tmp_path / "d.zarr", heldout=0, progress=False)
+    np.testing.assert_array_equal(counts_of(tmp_path / "d.zarr", expected), matrix.toarray())
+    assert [d.id for d in topicstream.Corpus.open(tmp_path / "d.zarr")][20] == "cell10-1"
+
+
+def test_raw_counts_beside_a_normalised_matrix(place, tmp_path):
+    _, matrix = place
+    with h5py.File(tmp_path / "raw.h5ad", "w") as file:
+        write_annotated(file, sp.csr_array(matrix[:, :50]).log1p(), np.array(["t"] * CELLS))
+        del file["var/_index"]
+        file["var/_index"] = np.array(NAMES[:50], h5py.string_dtype())
+        write_group(file.create_group("raw/X"), "csr", matrix)
+        file["raw/var/_index"] = np.array(NAMES, h5py.string_dtype())
+    topicstream.ingest(tmp_path / "raw.h5ad", tmp_path / "c.zarr", layer="raw", heldout=0, progress=False)
+    np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
+
+
+def test_hdf5_of_cell_ranger_2(place, tmp_path):
+    _, matrix = place
+    turned = sp.csc_array(matrix.T).astype(np.int64)
+    path = tmp_path / "old.h5"
+    with h5py.File(path, "w") as file:
+        inner = file.create_group("hg19")
+        for name in ("data", "indices", "indptr"):
+            inner[name] = getattr(turned, name)
+        inner["shape"], inner["barcodes"] = np.array(turned.shape), np.array(BARCODES, "S")
+        inner["genes"], inner["gene_names"] = np.array([f"id{i}" for i in range(FEATURES)], "S"), np.array(NAMES, "S")
+    topicstream.ingest(path, tmp_path / "c.zarr", heldout=0, progress=False)
+    np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
+    with h5py.File(path, "r+") as file:
+        file.copy("hg19", "mm10")
+    with pytest.raises(InputError, match="a matrix for each of hg19, mm10"):
+        topicstream.ingest(path, tmp_path / "d.zarr", heldout=0, progress=False)
+
+
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
         (["tenx/matrix.mtx.gz"], 3, "give the folder tenx itself"),
         (["cells.h5ad", "--layer", "logs"], 3, "--binarize"),
-        (["cells.h5ad", "--layer", "none"], 3, "it has csc, dense, logs"),
+        (["cells.h5ad", "--layer", "none"], 3, "its layers: csc, dense, logs"),
         (["cells.h5ad", "--meta", "age"], 3, "it has cell_type, depth"),
         (["csr.npz", "--words", "tenx/barcodes.tsv.gz"], 3, "300 words, but csr.npz states 400"),
     ],

@@ -27,6 +27,7 @@ from topicstream.exchange.common import Export, table_of, write_word_list
 from topicstream.files.outputs import PARQUET_MARK, SIGN, written
 from topicstream.inference.answers import Answers
 from topicstream.inference.config import InferConfig
+from topicstream.ingestion.readers.h5ad import DAMAGE, index_names
 from topicstream.machine import __version__
 from topicstream.model.topic_model import TopicModel
 from topicstream.records import Json
@@ -35,8 +36,9 @@ CELLS, REGIONS = "cell_names.txt", "region_names.txt"
 PREFIX = "topics"
 
 
-def cell_topics(job: Export) -> tuple[pa.Array, np.ndarray]:
-    """Names of all cells of the store (training, then held out), and their shares of the topics, float32[cells, K]."""
+def cell_topics(job: Export, unknown: float | None = None) -> tuple[pa.Array, np.ndarray]:
+    """Names of all cells of the store (training, then held out), and their shares of the topics, float32[cells, K]; of cells
+    without a known feature ``unknown`` (None: the prior)."""
     run = Answers(InferConfig(job.model, job.corpus, edits=False))
     names, pieces = [], []
     for batch in run.batches():
@@ -44,6 +46,8 @@ def cell_topics(job: Export) -> tuple[pa.Array, np.ndarray]:
         rows = np.repeat(np.arange(len(batch)), np.diff(shares.offsets.to_numpy()))
         piece = np.zeros((len(batch), job.model.n_topics), np.float32)
         piece[rows, topics.values.to_numpy()] = shares.values.to_numpy()
+        if unknown is not None:
+            piece[batch.column("flag").is_valid().to_numpy(zero_copy_only=False)] = unknown
         names.append(batch.column("id").cast(pa.large_string()))
         pieces.append(piece)
     return pa.chunked_array(names, pa.large_string()).combine_chunks(), np.concatenate(pieces)
@@ -79,7 +83,7 @@ def write_h5ad(job: Export) -> dict[str, Json]:
         import h5py
     except ImportError:
         raise TopicsError("--format h5ad needs h5py: pip install 'topicstream[h5]'") from None
-    names, shares = cell_topics(job)
+    names, shares = cell_topics(job, np.nan)
     features, topics = job.model.vocabulary.words, feature_topics(job)
     with written(job.path, force=job.force, inputs=() if job.into is None else (job.into,)) as file:
         if job.into is None:
@@ -110,9 +114,8 @@ def _opened(h5py: Any, copy: str, given: str | Path) -> Any:
 def _rows_for(data: Any, axis: str, names: pa.Array, values: np.ndarray, given: str | Path) -> np.ndarray:
     """Rows in the order of the file's own names; NaN for those that the model does not know."""
     try:
-        frame = data[axis]
-        listed = pa.array(frame[frame.attrs.get("_index", "_index")].asstr()[:].tolist(), pa.large_string())
-    except (KeyError, TypeError, ValueError, AttributeError, OSError):
+        listed = index_names(data[axis])
+    except DAMAGE:
         raise InputError(f"--into {given}: names no {axis} as AnnData does; give the .h5ad that was ingested") from None
     places = pc.index_in(listed, value_set=names)
     if places.null_count == len(places):

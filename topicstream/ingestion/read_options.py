@@ -114,7 +114,7 @@ class ReadOptions:
     weighted: bool = option(False, "Accept real-valued weights instead of counts (svmlight).")
     binarize: bool = option(False, "Replace every count above 0 with 1 (presence or absence, as for open chromatin).")
     transpose: bool = option(False, "Matrices (mtx, npz, h5ad): documents are columns, not rows.")
-    layer: str | None = option(None, "h5ad: read this layer instead of X.", metavar="NAME")
+    layer: str | None = option(None, "h5ad: read this layer (or raw) instead of X.", metavar="NAME")
     first_id: int | None = option(None, "svmlight and LDA-C: number of the first word.")
     words: str | Path | None = option(
         None,

@@ -29,6 +29,7 @@ from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.vocabulary import numbered
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.dense_rows import check_width, coordinate_names, rows_at_once, vector_batch
+from topicstream.ingestion.readers.h5ad import distinct
 from topicstream.ingestion.readers.jsonl import Objects
 from topicstream.ingestion.readers.parquet import sliced
 
@@ -103,7 +104,8 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
     if isinstance(documents, InMemory):
         return documents
     if all(hasattr(documents, name) for name in ("X", "obs_names", "var_names")):  # anndata.AnnData
-        return InMemory(documents.X, list(documents.var_names), list(documents.obs_names), documents.obs)
+        features, cells = (distinct(pa.array(list(names), TEXT)) for names in (documents.var_names, documents.obs_names))
+        return InMemory(documents.X, features, cells, documents.obs)
     if isinstance(documents, os.PathLike) or (path and isinstance(documents, str)):
         return expanded([os.fspath(documents)])
     if isinstance(documents, (list, tuple)) and not documents:

@@ -7,11 +7,14 @@ and columns of ``obs`` as metadata.  10x keeps features x cells in ``matrix``, c
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from topicstream.errors import InputError, TopicsError
 from topicstream.files.remote import address_of
@@ -22,7 +25,7 @@ from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.parsing.sparse import Compressed, Dense, Named, matrix_batches
 from topicstream.ingestion.read_options import ReadOptions
 
-DAMAGE = (OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError)
+DAMAGE = (OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError)
 """What h5py and zarr raise of files that are not as they should be."""
 
 
@@ -41,26 +44,31 @@ class Annotated:
 
     def __init__(self, name: str, group: Any, layer: str | None) -> None:
         self._name, self._group = name, group
-        if "X" in group or "layers" in group:
-            held = group["layers"] if layer is not None and "layers" in group else group
-            chosen = layer if layer is not None else "X"
-            if chosen not in held:
-                there = ", ".join(sorted(group["layers"])) if "layers" in group else ""
+        genomes = [key for key in group if hasattr(group[key], "keys") and "barcodes" in group[key]]
+        if "obs" in group:
+            held, var = group.get("layers", {}), group["var"]
+            if layer is None:
+                held, layer = group, "X"
+            elif layer == "raw" and layer not in held and layer in group:
+                held, layer, var = group["raw"], "X", group["raw/var"]
+            if layer not in held:
+                there = ", ".join([*sorted(group.get("layers", {})), *(["raw"] if "raw" in group else [])])
                 raise InputError(
-                    f"{name}: has no layer {chosen!r} (it has {there or 'only X'}); choose another --layer"
+                    f"{name}: has no {'X' if held is group else f'layer {layer!r}'} (its layers: {there or 'none'}); choose one with --layer"
                 )
-            self.matrix, self.by_line = self._matrix_of(held[chosen])
-            self.cells, self.features = self._index("obs"), self._index("var")
-        elif "matrix" in group and "barcodes" in group["matrix"]:
-            inner = group["matrix"]
+            self.matrix, self.by_line = self._matrix_of(held[layer])
+            self.cells, self.features = index_names(group["obs"]), index_names(var)
+        elif len(genomes) == 1:
+            inner = group[genomes[0]]
             features, cells = (int(n) for n in inner["shape"][:])
             pointers = np.asarray(inner["indptr"][:], np.int64)
             self.matrix, self.by_line = Compressed(pointers, inner["indices"], inner["data"], cells, features), True
             self.cells = strings(inner["barcodes"])
-            listed = inner.get("features", inner)
-            self.features = unique_names(strings(listed["name"]), strings(listed["id"]))
+            self.features = distinct(strings(inner["features/name" if "features" in inner else "gene_names"]))
+        elif genomes:
+            raise BadFile(name, 0, f"holds a matrix for each of {', '.join(genomes)}; write one of them as .h5ad")
         else:
-            raise BadFile(name, 0, "HDF5 that is neither AnnData (no X) nor 10x (no matrix); convert it to .h5ad")
+            raise BadFile(name, 0, "HDF5 that is neither AnnData (no obs) nor 10x (no barcodes); convert it to .h5ad")
         lines, across = (self.cells, self.features) if self.by_line else (self.features, self.cells)
         if (len(lines), len(across)) != (self.matrix.lines, self.matrix.across):
             raise BadFile(name, 0, "the names do not fit the matrix; the file is damaged")
@@ -76,37 +84,61 @@ class Annotated:
         pointers = np.asarray(held["indptr"][:], np.int64)
         return Compressed(pointers, held["indices"], held["data"], lines, across), by_line
 
-    def _index(self, axis: str) -> pa.Array:
-        frame = self._group[axis]
-        return strings(frame[frame.attrs.get("_index", "_index")])
-
     def column(self, name: str, field: str, separator: str) -> pa.Array:
         """A column of ``obs`` as metadata ``name``."""
         frame = self._group.get("obs", {})
         if field not in frame:
             there = ", ".join(sorted(set(frame) - {"_index"}))[:300] or "none"
             raise InputError(f"{self._name}: no column {field!r} in obs (it has {there}); choose another --meta")
-        held = frame[field]
-        if hasattr(held, "shape"):
-            values = np.asarray(held[:])
-            array = strings(held) if values.dtype.kind in "OSUT" else pa.array(values)
-        else:  # categories
-            codes = np.asarray(held["codes"][:], np.int64)
-            array = strings(held["categories"]).take(pa.array(codes, mask=codes < 0))
+        held, old = frame[field], frame.get("__categories", {})  # AnnData before 0.8
+        array = coded(old[field], held) if field in old else column_of(held)
         return as_metadata(array, name, f"{self._name}: obs column {field!r}", separator)
 
 
+def column_of(held: Any) -> pa.Array:
+    """A column of a data frame, as AnnData encodes it: an array, categories with codes, or values with a mask."""
+    if not hasattr(held, "shape"):
+        if "codes" in held:
+            return coded(held["categories"], held["codes"])
+        return pc.if_else(pa.array(held["mask"][:]), None, column_of(held["values"]))
+    values = np.asarray(held[:])
+    return strings(held) if values.dtype.kind in "OSUT" else pa.array(values, from_pandas=True)
+
+
+def coded(categories: Any, codes: Any) -> pa.Array:
+    """Categories by their codes; a code below 0 is none."""
+    places = np.asarray(codes[:], np.int64)
+    return strings(categories).take(pa.array(places, mask=places < 0))
+
+
 def strings(held: Any) -> pa.Array:
-    """An array of names, bytes or numbers as large_string."""
-    values = np.asarray(held[:]).astype(object).tolist()
+    """An array of names, bytes or numbers (perhaps with a mask) as large_string."""
+    values = np.asarray((held if hasattr(held, "shape") else held["values"])[:]).astype(object).tolist()
     return pa.array([v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values], TEXT)
 
 
-def unique_names(names: pa.Array, ids: pa.Array) -> pa.Array:
-    """Names of features; where one occurs twice, with its id behind it."""
-    counts = {entry["values"]: entry["counts"] for entry in names.value_counts().to_pylist()}
-    pairs = zip(names.to_pylist(), ids.to_pylist())
-    return pa.array([f"{name} ({key})" if counts[name] > 1 else name for name, key in pairs], TEXT)
+def index_names(frame: Any) -> pa.Array:
+    """The names along ``obs`` or ``var``; one that occurs again gets -1, -2, ... as AnnData's ``var_names_make_unique`` does."""
+    return distinct(strings(frame[frame.attrs.get("_index", "_index")]))
+
+
+def distinct(names: pa.Array) -> pa.Array:
+    """Names, each of its own: one that occurs again gets -1, -2, ... as AnnData's ``make_index_unique`` has it.
+
+    >>> distinct(pa.array(["a", "b", "a", "a-1"])).to_pylist()
+    ['a', 'b', 'a-2', 'a-1']
+    """
+    listed = names.to_pylist()
+    taken, met, last = set(listed), set[str](), Counter[str]()
+    if len(taken) == len(listed):
+        return names
+    for place, name in enumerate(listed):
+        if name in met:
+            last[name] = next(n for n in count(last[name] + 1) if f"{name}-{n}" not in taken)
+            listed[place] = f"{name}-{last[name]}"
+            taken.add(listed[place])
+        met.add(name)
+    return pa.array(listed, names.type)
 
 
 class H5AD(Reader):
@@ -125,8 +157,8 @@ class H5AD(Reader):
         with _opened(source) as group:
             held = _annotated(source, group, options)
             cells, features, values = len(held.cells), len(held.features), held.matrix.cells
-            what, count = ("features", features) if options.transpose else ("cells", cells)
-            source.note(f"{what} as documents, of {cells:,} cells x {features:,} features, {values:,} values", count)
+            what, size = ("features", features) if options.transpose else ("cells", cells)
+            source.note(f"{what} as documents, of {cells:,} cells x {features:,} features, {values:,} values", size)
             if options.transpose:
                 named = Named(held.features)
             else:

@@ -18,7 +18,7 @@ from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.parsing.sparse import Named, as_counts, ordered_batches
 from topicstream.ingestion.parsing.triples import cells_of
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.readers.h5ad import unique_names
+from topicstream.ingestion.readers.h5ad import distinct
 from topicstream.ingestion.readers.mtx import MatrixMarket
 
 
@@ -73,13 +73,12 @@ def cell_names(source: Source, options: ReadOptions) -> pa.Array:
 
 
 def feature_names(source: Source, options: ReadOptions) -> pa.Array:
-    """Names of genes (with the id where a name occurs twice), or regions as chr:start-end."""
+    """Names of genes (one that occurs again gets -1, -2, ... as in AnnData), or regions as chr:start-end."""
     path = _part(source, FEATURES)
     rows = _columns(path, options)
     if path.name.startswith("peaks.bed"):
         return pa.array([f"{row[0]}:{row[1]}-{row[2]}" for row in rows if len(row) > 2], TEXT)
-    ids = [row[0] for row in rows]
-    return unique_names(pa.array([row[1] if len(row) > 1 else row[0] for row in rows], TEXT), pa.array(ids, TEXT))
+    return distinct(pa.array([row[1] if len(row) > 1 else row[0] for row in rows], TEXT))
 
 
 READER = TenX()
