@@ -43,6 +43,7 @@ ALLOWED = {
         "evaluation.belonging",
         "evaluation.topic_number",
         "ingestion.parsing.vocabulary",
+        "ingestion.readers.h5ad",
         "tokens.recipe",
         "reporting.geometry",
     },
