@@ -29,7 +29,7 @@ from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.vocabulary import numbered
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.dense_rows import check_width, coordinate_names, rows_at_once, vector_batch
-from topicstream.ingestion.readers.h5ad import distinct
+from topicstream.ingestion.readers.h5ad import unique_names
 from topicstream.ingestion.readers.jsonl import Objects
 from topicstream.ingestion.readers.parquet import sliced
 
@@ -104,7 +104,7 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
     if isinstance(documents, InMemory):
         return documents
     if all(hasattr(documents, name) for name in ("X", "obs_names", "var_names")):  # anndata.AnnData
-        features, cells = (distinct(pa.array(list(names), TEXT)) for names in (documents.var_names, documents.obs_names))
+        features, cells = (unique_names(pa.array(list(names), TEXT)) for names in (documents.var_names, documents.obs_names))
         return InMemory(documents.X, features, cells, documents.obs)
     if isinstance(documents, os.PathLike) or (path and isinstance(documents, str)):
         return expanded([os.fspath(documents)])

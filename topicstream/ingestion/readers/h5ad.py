@@ -64,7 +64,7 @@ class Annotated:
             pointers = np.asarray(inner["indptr"][:], np.int64)
             self.matrix, self.by_line = Compressed(pointers, inner["indices"], inner["data"], cells, features), True
             self.cells = strings(inner["barcodes"])
-            self.features = distinct(strings(inner["features/name" if "features" in inner else "gene_names"]))
+            self.features = unique_names(strings(inner["features/name" if "features" in inner else "gene_names"]))
         elif genomes:
             raise BadFile(name, 0, f"holds a matrix for each of {', '.join(genomes)}; write one of them as .h5ad")
         else:
@@ -91,16 +91,16 @@ class Annotated:
             there = ", ".join(sorted(set(frame) - {"_index"}))[:300] or "none"
             raise InputError(f"{self._name}: no column {field!r} in obs (it has {there}); choose another --meta")
         held, old = frame[field], frame.get("__categories", {})  # AnnData before 0.8
-        array = coded(old[field], held) if field in old else column_of(held)
+        array = coded(old[field], held) if field in old else obs_column(held)
         return as_metadata(array, name, f"{self._name}: obs column {field!r}", separator)
 
 
-def column_of(held: Any) -> pa.Array:
+def obs_column(held: Any) -> pa.Array:
     """A column of a data frame, as AnnData encodes it: an array, categories with codes, or values with a mask."""
     if not hasattr(held, "shape"):
         if "codes" in held:
             return coded(held["categories"], held["codes"])
-        return pc.if_else(pa.array(held["mask"][:]), None, column_of(held["values"]))
+        return pc.if_else(pa.array(held["mask"][:]), None, obs_column(held["values"]))
     values = np.asarray(held[:])
     return strings(held) if values.dtype.kind in "OSUT" else pa.array(values, from_pandas=True)
 
@@ -119,13 +119,13 @@ def strings(held: Any) -> pa.Array:
 
 def index_names(frame: Any) -> pa.Array:
     """The names along ``obs`` or ``var``; one that occurs again gets -1, -2, ... as AnnData's ``var_names_make_unique`` does."""
-    return distinct(strings(frame[frame.attrs.get("_index", "_index")]))
+    return unique_names(strings(frame[frame.attrs.get("_index", "_index")]))
 
 
-def distinct(names: pa.Array) -> pa.Array:
+def unique_names(names: pa.Array) -> pa.Array:
     """Names, each of its own: one that occurs again gets -1, -2, ... as AnnData's ``make_index_unique`` has it.
 
-    >>> distinct(pa.array(["a", "b", "a", "a-1"])).to_pylist()
+    >>> unique_names(pa.array(["a", "b", "a", "a-1"])).to_pylist()
     ['a', 'b', 'a-2', 'a-1']
     """
     listed = names.to_pylist()

@@ -18,7 +18,7 @@ from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.parsing.sparse import Named, as_counts, ordered_batches
 from topicstream.ingestion.parsing.triples import cells_of
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.readers.h5ad import distinct
+from topicstream.ingestion.readers.h5ad import unique_names
 from topicstream.ingestion.readers.mtx import MatrixMarket
 
 
@@ -78,7 +78,7 @@ def feature_names(source: Source, options: ReadOptions) -> pa.Array:
     rows = _columns(path, options)
     if path.name.startswith("peaks.bed"):
         return pa.array([f"{row[0]}:{row[1]}-{row[2]}" for row in rows if len(row) > 2], TEXT)
-    return distinct(pa.array([row[1] if len(row) > 1 else row[0] for row in rows], TEXT))
+    return unique_names(pa.array([row[1] if len(row) > 1 else row[0] for row in rows], TEXT))
 
 
 READER = TenX()
