@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from topicstream.kernels.scatter import changed_entries, put_entries
 from topicstream.parallel.rounds import Workers
 from topicstream.tables.layouts import new_table
 from topicstream.tables.rounds import RoundSpace
@@ -90,3 +91,26 @@ def test_a_block_that_has_put_nothing_is_missing():
         if i != 2:
             put(deltas, i, ids, delta)
     assert deltas.missing(BLOCKS) == [2]
+
+
+@pytest.mark.parametrize("bits", ["u4", "u8"])
+def test_entries_that_changed_are_those_that_numpy_finds_and_put_them_there(bits):
+    rng = np.random.default_rng(1)
+    numbers = rng.random((40, padded(COLUMNS))).astype(bits.replace("u", "f"))
+    numbers[3, 4] = 0.0
+    rows = np.array([0, 3, 5, 17, 39], np.int32)
+    after, before = numbers.view(bits).copy(), numbers.view(bits)[rows, :COLUMNS]
+    after[3, [4, 9]] = (-numbers[3, [4, 9]]).view(bits)  # -0.0 is another number
+    after[5, :COLUMNS], after[17, :10], after[39, :11] = 1, 2, 3
+    lengths, columns, values = np.empty(5, np.int32), np.empty(before.size, np.uint16), np.empty(before.size, bits)
+    n, m = changed_entries(before, after, rows, lengths, columns, values)
+
+    moved = before != after[rows, :COLUMNS]
+    whole = moved.sum(axis=1) > COLUMNS / 2
+    assert lengths.tolist() == np.where(whole, COLUMNS, moved.sum(axis=1)).tolist() == [0, 2, COLUMNS, 10, COLUMNS]
+    assert columns[:n].tolist() == np.nonzero(moved[~whole])[1].tolist()
+    assert values[:m].tolist() == after[rows, :COLUMNS][moved | whole[:, np.newaxis]].tolist()
+
+    there = numbers.view(bits).copy()
+    put_entries(there, rows, COLUMNS, lengths, columns[:n], values[:m])
+    assert (there == after).all()

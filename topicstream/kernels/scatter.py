@@ -248,3 +248,47 @@ def scale_rows(table: Array, factor: float) -> None:
     for w in range(table.shape[0]):
         for k in range(table.shape[1]):
             table[w, k] = table.dtype.type(np.float64(table[w, k]) * factor)
+
+
+@kernel
+def changed_entries(before: Array, table: Array, rows: Ints, lengths: Ints, columns: Array, values: Array) -> tuple[Int, Int]:
+    """What differs between ``before`` (unsigned [n, K], the bits of numbers) and ``rows`` (int32[n]) of ``table`` ([, >= K]).
+
+    lengths int32[n] receives how many entries of each row differ, ``columns`` and ``values`` which they are and what they are
+    now, one row after the other; a row of more than half its entries goes whole, as K values without columns.  Returns how
+    many columns and values there are.
+    """
+    width, i, j = before.shape[1], 0, 0
+    for u in range(len(rows)):
+        old, new, n = before[u], table[rows[u]], 0
+        for k in range(width):
+            n += np.int64(old[k] != new[k])
+        if 2 * n > width:
+            for k in range(width):
+                values[j + k] = new[k]
+            n = width
+        else:
+            m = j
+            for k in range(width):
+                if old[k] != new[k]:
+                    columns[i], values[m] = k, new[k]
+                    i, m = i + 1, m + 1
+        lengths[u] = n
+        j += n
+    return i, j
+
+
+@kernel
+def put_entries(table: Array, rows: Ints, width: int, lengths: Ints, columns: Array, values: Array) -> None:
+    """Put into ``rows`` of ``table`` what ``changed_entries`` found; width: its K."""
+    i = j = 0
+    for u in range(len(rows)):
+        new, n = table[rows[u]], lengths[u]
+        if n == width:
+            for k in range(width):
+                new[k] = values[j + k]
+        else:
+            for e in range(n):
+                new[columns[i + e]] = values[j + e]
+            i += n
+        j += n

@@ -26,8 +26,12 @@ from topicstream.memory import DEFAULT_SHARE, FLOOR, MemoryLimit
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-UNWATCHED = {"distributed.worker.profile.enabled": False, "distributed.admin.system-monitor.gil.enabled": False}
-"""Settings of Dask for workers of our own: nothing looks at them a hundred or a thousand times a second."""
+UNWATCHED = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+}
+"""Settings of Dask for workers of our own: nothing looks at them fifty, a hundred or a thousand times a second."""
 PATIENCE, ANSWER, LOOK = 10.0, 60.0, 30.0
 """Seconds in which a scheduler must answer and a first worker be there; in which a worker says what it is (it may compile);
 after which it is looked for workers that have come."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from topicstream.errors import StoreError
 from topicstream.kernels.constants import Constants
-from topicstream.kernels.scatter import clip_rows, column_sums, hold_rows, scale_rows
+from topicstream.kernels.scatter import changed_entries, clip_rows, column_sums, hold_rows, put_entries, scale_rows
 from topicstream.memory import Array
 from topicstream.tables.rounds import (
     WINDOW_BYTES,
@@ -78,6 +78,8 @@ class DenseTable(Table):
         self._storage = Storage((rows + behind, self.width), spec.dtype, folder)
         self._rows = self._storage.array[:rows]
         self._row_bytes = self.width * self._rows.itemsize
+        self._bits = np.dtype(f"u{self._rows.itemsize}")  # of a number: -0.0 is another one than 0.0
+        self._number = np.dtype(np.uint16 if columns < 1 << 16 else np.int32)  # of a column
         self._stale, self._lock = True, threading.Lock()
         step = max(1, min(-(-rows // RANGES), RANGE_BYTES // self._row_bytes))
         self.edges = np.append(np.arange(0, rows, step), rows).astype(np.int64)
@@ -156,9 +158,13 @@ class DenseTable(Table):
                 deltas.add_to(part, lo, hi, factor)
                 return
             rows = np.unique(np.concatenate([v[a:b] for v, a, b in zip(ids, lo, hi)]))
-            before = part.rows[rows - part.first, : self.columns]
+            present = part.rows.view(self._bits)
+            before = present[rows - part.first, : self.columns]
             deltas.add_to(part, lo, hi, factor)
-            moved[i] = rows, *_changed(before, part.rows[rows - part.first, : self.columns])
+            lengths = np.empty(len(rows), np.int32)
+            columns, values = np.empty(before.size, self._number), np.empty(before.size, self._bits)
+            n, m = changed_entries(before, present, rows - np.int32(part.first), lengths, columns, values)
+            moved[i] = rows, lengths, columns[:n], values[:m]
 
         touched = np.asarray((cuts[:, 1:] > cuts[:, :-1]).any(axis=0))
         sums = self._over_ranges(add, mine[touched[mine]])
@@ -184,20 +190,33 @@ class DenseTable(Table):
         told = moved if members > 1 else None  # there is nobody to tell
         change, worst = self._add(deltas, factor, hold, self._owned(owner, members), told)
         groups = np.arange(owner, self._groups, members)
-        return Entered([moved[i] for i in sorted(moved)], groups, change[groups], worst[groups])
+        rows = tuple(np.concatenate(arrays) for arrays in zip(*(moved[i] for i in sorted(moved))))
+        return Entered(rows, groups, change[groups], worst[groups])
 
     def absorb(self, entered: Sequence[Entered], own: int) -> None:
         change, worst = np.zeros((self._groups, self.width)), np.zeros((self._groups, 3))
         for member, theirs in enumerate(entered):
             change[theirs.groups], worst[theirs.groups] = theirs.change, theirs.worst
-            for ids, *what in theirs.rows if member != own else ():
-                if len(what) == 1:
-                    self._rows[ids, : self.columns] = what[0]
-                else:
-                    lengths, columns, values = what
-                    self._rows[np.repeat(ids, lengths), columns] = values
-                self._storage.let_go(int(ids[0]), int(ids[-1]) + 1)
+            if theirs.rows and member != own:
+                self._put(*(np.require(array, requirements="A") for array in theirs.rows))
         self._sum(change, worst)
+
+    def _put(self, ids: np.ndarray, lengths: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
+        """Take over what another member has entered, range by range."""
+        cuts = np.searchsorted(ids, self.edges)
+        to_values = np.append(0, np.cumsum(lengths, dtype=np.int64))
+        to_columns = np.append(0, np.cumsum(np.where(lengths == self.columns, 0, lengths), dtype=np.int64))
+
+        def put(i: int) -> None:
+            a, b = int(cuts[i]), int(cuts[i + 1])
+            if a < b:
+                put_entries(
+                    self._rows.view(self._bits), ids[a:b], self.columns, lengths[a:b], columns[to_columns[a] :],
+                    values[to_values[a] :],
+                )  # fmt: skip
+                self._storage.let_go(int(self.edges[i]), int(self.edges[i + 1]))
+
+        self._run_all(put, len(self.edges) - 1)
 
     def _over_ranges(
         self, work: Callable[[int, RowRange], None], touched: np.ndarray | None = None
@@ -302,13 +321,3 @@ class DenseTable(Table):
     def close(self) -> None:
         self._rows = self._rows[:0]
         self._storage.close()
-
-
-def _changed(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Whole rows, or the number of entries of each row that changed, their columns and values, whichever is shorter."""
-    bits = np.dtype(f"u{after.itemsize}")
-    moved = before.view(bits) != after.view(bits)
-    number = np.dtype(np.uint16 if after.shape[1] < 1 << 16 else np.int32)
-    if np.count_nonzero(moved) * (number.itemsize + after.itemsize) >= after.nbytes:
-        return (after,)
-    return moved.sum(axis=1, dtype=np.int32), np.nonzero(moved)[1].astype(number), after[moved]

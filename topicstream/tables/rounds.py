@@ -46,11 +46,12 @@ def _joined(array: np.ndarray, spans: Sequence[slice]) -> np.ndarray:
 class Entered(NamedTuple):
     """What the owner of some groups of ranges of a dense table made of a round.
 
-    rows: of each range that changed its ids, and whole rows [n, columns], or how many entries of each row changed, their columns and
-    their values;  groups int64[G]: those owned;  change float64[G, padded(columns)], worst float64[G, 3]: theirs.
+    rows: the ids that it added to, and what changed in them (``changed_entries``: lengths, columns, bits of the values), for all
+    of its ranges; empty where there is nobody to tell;  groups int64[G]: those owned;  change float64[G, padded(columns)],
+    worst float64[G, 3]: theirs.
     """
 
-    rows: list[tuple[np.ndarray, ...]]
+    rows: tuple[np.ndarray, ...]
     groups: np.ndarray
     change: np.ndarray
     worst: np.ndarray
@@ -201,7 +202,7 @@ class SparseRound(Round):
         return _joined(np.diff(delta.ptr), spans), _joined(delta.topic, entries), _joined(delta.value, entries)
 
     def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
-        ids, lengths, topic, value = (np.array(array) for array in part)  # aligned: the kernels take addresses
+        ids, lengths, topic, value = (np.require(array, requirements="A") for array in part)  # kernels take addresses
         self.put(i, ids, SparseDelta(np.append(0, np.cumsum(lengths, dtype=np.int64)), topic, value))
 
     @property
