@@ -262,7 +262,7 @@ def changed_entries(before: Array, table: Array, rows: Ints, lengths: Ints, colu
     for u in range(len(rows)):
         old, new, n = before[u], table[rows[u]], 0
         for k in range(width):
-            n += np.int64(old[k] != new[k])
+            n += 1 if old[k] != new[k] else 0
         if 2 * n > width:
             for k in range(width):
                 values[j + k] = new[k]

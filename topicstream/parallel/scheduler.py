@@ -29,9 +29,10 @@ Result = TypeVar("Result")
 UNWATCHED = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.admin.system-monitor.interval": "5s",
     "distributed.admin.tick.interval": "1s",
 }
-"""Settings of Dask for workers of our own: nothing looks at them fifty, a hundred or a thousand times a second."""
+"""Settings of Dask for workers of our own: what looks at them fifty to a thousand times a second takes 3 % of a core."""
 PATIENCE, ANSWER, LOOK = 10.0, 60.0, 30.0
 """Seconds in which a scheduler must answer and a first worker be there; in which a worker says what it is (it may compile);
 after which it is looked for workers that have come."""
