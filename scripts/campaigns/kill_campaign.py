@@ -27,6 +27,7 @@ from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+import msgspec
 import numpy as np
 from measure import heading, table
 
@@ -358,7 +359,7 @@ def retraining(work: Path, source: Path, more: Path) -> Subject:
 
     def digest() -> str:
         published = home / "current"
-        parts = [model_hash(published), read_ids(published, 20), Corpus.open(home / "corpus.zarr").fingerprint]
+        parts = [model_hash(published), msgspec.to_builtins(read_ids(published, 20)), Corpus.open(home / "corpus.zarr").fingerprint]
         parts.append(json.loads((home / "state.json").read_text())["files"])
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
