@@ -45,20 +45,11 @@ def format_bytes(n: float) -> str:
     return f"{int(n)} B"
 
 
-def _status(field: str) -> int:
-    with suppress(OSError), open("/proc/self/status") as file:
-        return next((int(line.split()[1]) << 10 for line in file if line.startswith(field + ":")), 0)
-    return 0
-
-
-def resident_bytes() -> int:
-    """Resident memory of this process now (VmRSS)."""
-    return _status("VmRSS")
-
-
 def peak_bytes() -> int:
     """Highest resident memory of this process so far (VmHWM)."""
-    return _status("VmHWM")
+    with suppress(OSError), open("/proc/self/status") as file:
+        return next((int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM:")), 0)
+    return 0
 
 
 def _cgroup_limits() -> list[int]:

@@ -48,7 +48,7 @@ from topicstream.evaluation.links import (
     logistic,
     trained_shares,
 )
-from topicstream.evaluation.shares import document_shares
+from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 

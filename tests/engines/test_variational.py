@@ -215,7 +215,7 @@ def test_memoized_statistics_equal_a_fresh_sum_and_the_bound_its_definition(most
 def evidence(rows, local):
     """The evidence lower bound where rows float32[W, P] are the sum of the documents' statistics."""
     totals = rows[:, :K].sum(axis=0, dtype=np.float64)
-    return local + bounds.rows_bound(rows, 1.0, 0.1, K) + bounds.totals_bound(totals, 0.1 * len(rows))
+    return local + bounds.rows_bound(rows, 0.1, K) + bounds.totals_bound(totals, 0.1 * len(rows))
 
 
 def test_evidence_equals_equations_42_to_49():

@@ -13,8 +13,9 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.authors import author_perplexity, mixtures
-from topicstream.evaluation.completion import known_block, split_documents
+from topicstream.evaluation.completion import split_documents
 from topicstream.evaluation.keys import corpus_vocabulary, document_keys, word_keys
+from topicstream.evaluation.visiting import known_block
 from topicstream.inference.infer import infer
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress

@@ -12,7 +12,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit, InputError
 from topicstream.evaluation import links
 from topicstream.evaluation.evaluate import evaluate
-from topicstream.evaluation.shares import document_shares
+from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting.links import LinksView
 from topicstream.training.loop import train

@@ -26,13 +26,14 @@ pytestmark = pytest.mark.slow
 W, K = 20_000, 100
 DOCUMENTS = 600_000
 CHILD = """
-import sys
+import os, sys
 import topicstream
 from pathlib import Path
 from topicstream import machine
 held = []
 def answered(what, done, total):
-    held.append((done, machine.resident_bytes()))
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    held.append((done, pages * os.sysconf("SC_PAGE_SIZE")))
 store, model, out = sys.argv[1:]
 topicstream.infer(model, Path(store), out=out, top=3, threads=2, mem_limit='512M', force=True, progress=answered)
 settled = [now for done, now in held if 100_000 < done <= 200_000]

@@ -17,7 +17,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.dates import parse
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
-from topicstream.evaluation.shares import document_shares
+from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting import periods
 from topicstream.reporting.doc_topics import shares

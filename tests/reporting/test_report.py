@@ -49,7 +49,7 @@ def test_shares_are_the_fixed_point(made, monkeypatch):
     assert whole.shape == (D, K) and np.allclose(whole.sum(axis=1), 1, atol=1e-5)
     assert np.abs(whole - em(counts, model)).max() < 0.02
     assert np.allclose(whole[17], 0.25)
-    monkeypatch.setattr("topicstream.evaluation.shares.block_cells", lambda topics: 100)
+    monkeypatch.setattr("topicstream.evaluation.visiting.block_cells", lambda topics: 100)
     pieces = list(shares(model, corpus, threads=3))
     assert len(pieces) > 10 and (np.concatenate([theta for _, theta in pieces]) == whole).all()
     assert [first for first, _ in pieces] == np.cumsum([0, *(len(t) for _, t in pieces[:-1])]).tolist()

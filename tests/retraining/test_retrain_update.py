@@ -12,11 +12,11 @@ from tests.retrain_tools import made, write
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import score_model
+from topicstream.evaluation.matching import align
 from topicstream.files import owned, ownership
 from topicstream.model.identity import TopicIds, first_ids
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
-from topicstream.retraining.align import align
 from topicstream.retraining.config import Limits
 from topicstream.retraining.drift import jensen_shannon, measure, stage, verdict
 from topicstream.training.starts.sample import draw_documents

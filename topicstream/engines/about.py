@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["TOPICS", "About", "Objective", "Priors"]
-
 TOPICS = 100  # the default number of topics
 
 

@@ -12,8 +12,6 @@ from topicstream.corpus.block import AxisShape, Block
 from topicstream.kernels.constants import Constants
 from topicstream.tables.spec import DOCUMENTS, WORDS
 
-__all__ = ["ArraySpec", "BlockShape", "Buffer", "Shape"]
-
 
 @dataclass(frozen=True)
 class Shape:

@@ -22,13 +22,14 @@ import pyarrow.compute as pc
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit, InputError
-from topicstream.evaluation.completion import known_block, log_likelihood, split_documents
+from topicstream.evaluation.completion import log_likelihood, split_documents
 from topicstream.evaluation.keys import document_keys, hash_strings, match_words
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring
+from topicstream.evaluation.visiting import known_block
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import TopicRows
-from topicstream.kernels.author_step import spread_authors
+from topicstream.inference.methods.authors import spread_authors
 from topicstream.kernels.local_step import INNER, TOLERANCE
 from topicstream.machine import format_bytes
 from topicstream.memory import MemoryLimit

@@ -12,10 +12,9 @@ from scipy.special import entr
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
-from topicstream.evaluation.completion import known_block
 from topicstream.evaluation.keys import documents, match_words
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.evaluation.visiting import Item, visited
+from topicstream.evaluation.visiting import Item, known_block, visited
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method, method_of
 from topicstream.model.topic_model import TopicModel

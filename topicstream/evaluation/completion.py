@@ -17,16 +17,14 @@ from itertools import chain
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
-import pyarrow as pa
 
-from topicstream.corpus.block import Block
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.keys import document_keys, match_words, mix, word_keys
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.evaluation.visiting import Item, visited
-from topicstream.inference.documents import Documents, dense_documents, known
+from topicstream.evaluation.visiting import Item, known_block, visited
+from topicstream.inference.documents import Documents
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_method
 from topicstream.kernels.arrays import Doubles, Floats, Longs
@@ -72,15 +70,6 @@ class Score:
             f"document completion: perplexity of {rest:g} % of each document's words (by type), theta folded in on the "
             f"other {seen:g} % {how}"
         )
-
-
-def known_block(block: Block, index: np.ndarray | None, *, dense: bool = False) -> Documents:
-    """The documents of a block over a model's words, or its dense rows; index: as ``match_words`` finds it."""
-    ids = pa.nulls(block.n_docs, pa.large_string())
-    if dense:
-        return dense_documents(ids, block.indptr, block.counts)
-    words = block.vocab.astype(np.int64) if index is None else index[block.vocab]
-    return known(ids, block.indptr, block.words, block.counts, words)
 
 
 def split_documents(

@@ -24,11 +24,11 @@ from topicstream.corpus.format import LABELS
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.clusters import AGREEMENT, score_agreement
-from topicstream.evaluation.completion import known_block
 from topicstream.evaluation.keys import document_keys, match_words
 from topicstream.evaluation.memory import block_cells
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring
 from topicstream.evaluation.thresholds import Predicted, precision_recall_f1
+from topicstream.evaluation.visiting import known_block
 from topicstream.inference.documents import ragged_rows
 from topicstream.inference.method import TopicRows
 from topicstream.kernels.arrays import Floats, Ints, Longs
@@ -322,10 +322,6 @@ def _label_scores(run: Scoring, options: LabelOptions) -> Mapping[str, Entry]:
     return {"labels": Entry(score_labels(run, store, parts, options.threshold), documents)}
 
 
-def _meta(options: LabelOptions) -> Mapping[str, str]:
-    return {LABELS: options.label_field} if options.labels else {}
-
-
 def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
     """F1 of labels, or agreement with clusters."""
     return render(AGREEMENT if "nmi" in score else F1, score)
@@ -337,7 +333,7 @@ LABEL_SCORES = Scorer(
     Options=LabelOptions,
     asked=lambda options: options.labels,
     needs_corpus=lambda config, options: not config.elsewhere or options.threshold is None,
-    meta=_meta,
+    meta=lambda options: {LABELS: options.label_field} if options.labels else {},
     kinds=(),
     text=_lines,
 )

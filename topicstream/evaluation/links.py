@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
-from topicstream.evaluation.completion import known_block, score_cells, split_documents
+from topicstream.evaluation.completion import score_cells, split_documents
 from topicstream.evaluation.keys import document_keys, documents, first_documents, hash_strings, match_words
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring
-from topicstream.evaluation.shares import document_shares
+from topicstream.evaluation.visiting import document_shares, known_block
 from topicstream.inference.method import TopicRows
 from topicstream.kernels.local_step import EVEN, INNER, POINT, TOLERANCE, local_step, padded_floats
 from topicstream.model.topic_model import TopicModel
@@ -222,7 +222,6 @@ def link_prediction(
     model: TopicModel,
     corpus: Corpus,
     *,
-    seed: int = 0,
     threads: int = 1,
     theta: np.ndarray | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -231,7 +230,7 @@ def link_prediction(
     have the theta that the model was trained to (if it holds them), else that of their words; ``theta`` [train documents, K],
     counts by topic, stands in for the former.  InputError where there is nothing to predict.
     """
-    rng = np.random.default_rng([seed, 0])
+    rng = np.random.default_rng([0, 0])
     pairs = Pairs(corpus, rng)
     if not len(pairs.training) or not len(pairs.testing):
         where = "between training documents" if not len(pairs.training) else "of documents set aside (--heldout)"
@@ -240,7 +239,7 @@ def link_prediction(
         )
     draws = [
         (pairs.unlinked(len(pairs.training), False, r), pairs.unlinked(len(pairs.testing), True, r))
-        for r in (np.random.default_rng([seed, 1 + i]) for i in range(DRAWS))
+        for r in (np.random.default_rng([0, 1 + i]) for i in range(DRAWS))
     ]
     wanted = np.unique(np.concatenate([pairs.training, pairs.testing, *(p for draw in draws for p in draw)]))
     of_words, there = _gather(model, corpus, pairs, wanted, threads, progress)

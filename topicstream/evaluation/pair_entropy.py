@@ -60,14 +60,12 @@ def pair_entropy(
     *,
     heldout: bool = True,
     smooth: bool = False,
-    a: np.ndarray | None = None,
     mem_limit: str | int | None = None,
 ) -> PairScore:
     """Cross-entropy in nats of the pairs of words of a part's documents, all pairs of every document of two tokens or more, each
     document the same weight (Fisher, Kozdoba & Mannor, eq. 3).
 
     smooth  with the model's beta (its topics as they are inferred with); else as they were learned
-    a       float[K, K]; None: the model's matrix of topic pairs, or what its alpha makes of them where it has none
     mem_limit  of the process; None: what the machine allows
     """
     opened = model if isinstance(model, TopicModel) else TopicModel.open(model)
@@ -79,11 +77,9 @@ def pair_entropy(
     if store.weighted:
         raise InputError(f"{store.path}: has real-valued cells; pairs of words need whole counts")
     k = opened.n_topics
-    by = "as given"
-    if a is None:
-        stored = "pairs" in opened.manifest.tables
-        a = opened.table("pairs").gather(np.arange(k)) if stored else second_moment(opened.alpha)
-        by = "as learned" if stored else "of a Dirichlet of its alpha"
+    stored = "pairs" in opened.manifest.tables
+    a = opened.table("pairs").gather(np.arange(k)) if stored else second_moment(opened.alpha)
+    by = "as learned" if stored else "of a Dirichlet of its alpha"
     width = -(-k // 16) * 16  # whole registers
     wide = np.zeros((width, width), np.float32)
     wide[:k, :k] = a / np.sum(a)

@@ -10,7 +10,7 @@ from scipy.special import gammaln
 
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.coherence import coherence
-from topicstream.evaluation.shares import document_shares
+from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 
 PIECE_ENTRIES = 1 << 24

@@ -1,4 +1,5 @@
-"""The blocks of a corpus visited one by one, by threads of this process or by the workers of a cluster; results in block order."""
+"""The blocks of a corpus, visited one by one by threads of this process or by the workers of a cluster (results in block order), and
+their documents over the words and the topics of a model."""
 
 from __future__ import annotations
 
@@ -7,10 +8,17 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.corpus.block import Block
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.keys import match_words
+from topicstream.evaluation.memory import block_cells, block_docs
+from topicstream.inference.documents import Documents, dense_documents, known
+from topicstream.inference.method import TopicRows
+from topicstream.inference.methods import make_method, method_of
+from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.order import in_order
 from topicstream.parallel.scheduler import Cluster, threads_of_worker
 
@@ -59,3 +67,34 @@ def _visit_span(
 ) -> list[Result]:
     """Visit some blocks, on a worker."""
     return list(in_order(visit, _items(corpus, *span), threads_of_worker(threads)))
+
+
+def known_block(block: Block, index: np.ndarray | None, *, dense: bool = False) -> Documents:
+    """The documents of a block over a model's words, or its dense rows; index: as ``match_words`` finds it."""
+    ids = pa.nulls(block.n_docs, pa.large_string())
+    if dense:
+        return dense_documents(ids, block.indptr, block.counts)
+    words = block.vocab.astype(np.int64) if index is None else index[block.vocab]
+    return known(ids, block.indptr, block.words, block.counts, words)
+
+
+def document_shares(
+    model: TopicModel, corpus: Corpus, *, heldout: bool = False, threads: int = 1
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Shares of the topics by the model's default method.
+
+    Returns
+    -------
+    For each block, in document order: global number of its first document, p(k|d) float32[D, K], and the known tokens of its
+    documents, float64[D].  A document without a known word gets the prior's mean.
+    """
+    index = match_words(model.vocabulary, corpus)
+    method = make_method(method_of(model), TopicRows(model))
+
+    def visit(block: Block) -> tuple[int, np.ndarray, np.ndarray]:
+        docs = known_block(block, index)
+        return block.first_doc, method.shares(docs), docs.tokens - docs.unknown
+
+    topics = model.n_topics
+    grid = corpus.grid(block_cells(topics), block_docs(topics), heldout=heldout)
+    yield from in_order(visit, corpus.blocks(grid=grid, heldout=heldout), threads)

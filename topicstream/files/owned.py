@@ -30,13 +30,13 @@ from topicstream.files.ownership import (
 
 
 # -- making ------------------------------------------------------------------------------------------------------------
-def create_fd(path: Where, mode: int = 0o644) -> int:
+def create_fd(path: Where) -> int:
     """A descriptor (read and write) of a new, empty file; one of ours that has the name goes first, another's is refused."""
     if os.path.lexists(path):
         remove_file(path)
     else:
         note(path)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
 
 def create(path: Where) -> BinaryIO:

@@ -20,7 +20,7 @@ from topicstream.ingestion.config import IngestConfig, Stop
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.opening.inputs import input_places
 from topicstream.ingestion.opening.inputs_record import InputsRecord
-from topicstream.ingestion.opening.memory import KEY, InMemory, as_inputs, numbered_from
+from topicstream.ingestion.opening.memory import KEY, InMemory, as_inputs
 from topicstream.ingestion.plan import plan_ingest
 from topicstream.ingestion.read_options import CUT, REMEMBERED
 from topicstream.ingestion.settings import IngestOptions
@@ -155,7 +155,8 @@ class _Ingest:
             if self.base is None and self.options.recipe.phrase_threshold is not None:
                 self.options = dataclasses.replace(self.options, recipe=self._with_phrases())
             if isinstance(self.names, InMemory) and self.base is not None:
-                self.names = numbered_from(self.names, sum(p.docs for p in self.base.manifest.parts.values()))
+                # an append must not meet the numbers of the documents before
+                self.names = dataclasses.replace(self.names, first=sum(p.docs for p in self.base.manifest.parts.values()))
             journal = Journal(self.wip, self._key(), force=self.options.given.force or self._left_in_memory())
             state = journal.state
             same = state.record is not None and inputs_record.are_same(record, state.record)

@@ -38,15 +38,8 @@ def _mask(test: Callable[[Value, Value], Value]) -> Value:
     return emit("uint64", _BYTES, "int64")(masked)
 
 
-def _letters(builder: Builder, x: Value) -> Value:
-    return _within(builder, builder.or_(x, _all(0x20)), 0x61, 0x7A)
-
-
-def _blanks(builder: Builder, x: Value) -> Value:
-    return builder.or_(builder.icmp_unsigned("<=", x, _all(0x20)), builder.icmp_unsigned("==", x, _all(0x7F)))
-
-
-letters, blanks = _mask(_letters), _mask(_blanks)
+letters = _mask(lambda b, x: _within(b, b.or_(x, _all(0x20)), 0x61, 0x7A))
+blanks = _mask(lambda b, x: b.or_(b.icmp_unsigned("<=", x, _all(0x20)), b.icmp_unsigned("==", x, _all(0x7F))))
 digits = _mask(lambda b, x: _within(b, x, 0x30, 0x39))
 beyond_ascii = _mask(lambda b, x: b.icmp_signed("<", x, _all(0)))
 

@@ -48,11 +48,6 @@ class _Metadata(Record):
     attributes: Attributes
 
 
-def chunk_rows(columns: int) -> int:
-    """Rows of a chunk: about 1 MiB."""
-    return max(1, CHUNK_BYTES // (4 * columns))
-
-
 class StoredArray:
     """Rows of such an array straight from its chunk files, each chunk verified and decoded once a call; thread-safe.
 
@@ -133,7 +128,7 @@ class ArrayWriter:
     def __init__(self, folder: Path, rows: int, columns: int) -> None:
         self.folder, self.n_rows, self.columns = folder, rows, columns
         owned.remove_within(folder)
-        self._step = chunk_rows(columns)
+        self._step = max(1, CHUNK_BYTES // (4 * columns))  # rows of a chunk
         self._buffer = np.zeros((self._step, columns), np.float32)
         self.done = 0  # rows taken
         self._chunks: list[str] = []

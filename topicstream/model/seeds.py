@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -188,8 +188,3 @@ def constants_of(entries: Sequence[SeedEntry] | None, vocabulary: Vocabulary, co
         if i >= 0 and weight > 0
     ]
     return _constants(every, columns) if every else None
-
-
-def names_of_seeds(entries: Iterable[SeedEntry]) -> dict[str, str]:
-    """Topic (by column, as text: a JSON key) -> name."""
-    return {str(entry.topic): entry.name for entry in entries}

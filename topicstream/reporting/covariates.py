@@ -15,7 +15,7 @@ from topicstream.errors import InputError
 from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.keys import documents
 from topicstream.evaluation.memory import open_within
-from topicstream.evaluation.shares import document_shares
+from topicstream.evaluation.visiting import document_shares
 from topicstream.files.mirror import opened_at
 from topicstream.memory import MemoryOptions
 from topicstream.model.edits import View, seen, view_of

@@ -14,7 +14,7 @@ from topicstream.corpus.documents import typed_ids
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import UsageError
 from topicstream.evaluation.memory import open_within
-from topicstream.evaluation.shares import document_shares
+from topicstream.evaluation.visiting import document_shares
 from topicstream.inference.output import AnswersFile, Lists, answer_batch, answer_schema, check_answers, keep
 from topicstream.inference.source import columns_within
 from topicstream.model.edits import View, view_of

@@ -12,9 +12,9 @@ import pyarrow as pa
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
-from topicstream.evaluation.completion import known_block
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.memory import block_cells, block_docs
+from topicstream.evaluation.visiting import known_block
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method, method_of
 from topicstream.model.topic_model import TopicModel

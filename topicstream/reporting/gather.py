@@ -16,7 +16,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.dates import Day, parse
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
-from topicstream.evaluation.shares import document_shares
+from topicstream.evaluation.visiting import document_shares
 from topicstream.machine import one_blas_thread
 from topicstream.model.edits import View
 from topicstream.model.top import Best

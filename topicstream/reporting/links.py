@@ -13,7 +13,7 @@ from topicstream.errors import InputError
 from topicstream.evaluation.keys import first_documents
 from topicstream.evaluation.links import check_model, trained_shares
 from topicstream.evaluation.memory import open_within
-from topicstream.evaluation.shares import document_shares
+from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.records import Json

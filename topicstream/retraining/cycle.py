@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from topicstream import machine
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, NotOurs, StoreError
+from topicstream.evaluation.matching import align
 from topicstream.files import owned
 from topicstream.files.durable import sync_folder
 from topicstream.files.ownership import Kind, claim
@@ -42,7 +43,6 @@ from topicstream.progress import Progress
 from topicstream.records import Json, plain, write_record
 from topicstream.retraining import decide as rules
 from topicstream.retraining import publish
-from topicstream.retraining.align import align
 from topicstream.retraining.config import MACHINES, Config
 from topicstream.retraining.drift import drift_of, in_raw_names, verdict
 from topicstream.retraining.gate import ask_room, judge, open_models

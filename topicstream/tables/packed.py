@@ -19,9 +19,8 @@ from topicstream.kernels.constants import Constants
 from topicstream.kernels.packed import entry_bytes
 from topicstream.kernels.packed_table import expand_packed, merge_packed, sum_packed
 from topicstream.memory import Array
-from topicstream.tables.packed_file import PackedFile, write_file
 from topicstream.tables.rounds import Round, RoundSpace, SparseRound
-from topicstream.tables.slots import PIECE, RowPiece, Slots
+from topicstream.tables.slots import PIECE, PackedFile, RowPiece, Slots, write_file
 from topicstream.tables.spec import PackedRows, Scratch, SparseDelta, TableSpec
 from topicstream.tables.table import Footprint, RunAll, Sizes, Table
 

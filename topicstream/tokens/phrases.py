@@ -22,6 +22,7 @@ from topicstream.tokens.vocabulary import word_table
 from topicstream.tokens.word_counts import WordCounts, WordLimits, totals
 
 _JOINER = "\x1f"
+MOST = 50_000
 
 
 def learn_phrases(
@@ -32,10 +33,9 @@ def learn_phrases(
     memory_bytes: int,
     threshold: float = 0.5,
     min_count: int = 20,
-    most: int = 50_000,
 ) -> Recipe:
     """The recipe with the phrases of ``texts`` (large_string, all of a corpus or a sample): pairs that occur ``min_count`` times or more
-    with an npmi of ``threshold`` or more, the ``most`` frequent ones if there are more, in the order of their bytes.
+    with an npmi of ``threshold`` or more, the ``MOST`` frequent ones if there are more, in the order of their bytes.
 
     Counts every pair exactly, out of core in the scratch ``folder``.  Phrases that the recipe has already are replaced.
     InputError for a threshold outside [-1, 1]."""
@@ -62,7 +62,7 @@ def learn_phrases(
     for pair, n in count.items():  # by descending count
         first, joiner, second = pair.partition(_JOINER)
         known = joiner and first in count and second in count
-        if not known or len(first.split()) != 1 or len(second.split()) != 1 or len(learned) == most:
+        if not known or len(first.split()) != 1 or len(second.split()) != 1 or len(learned) == MOST:
             continue
         p = n / pairs
         pmi = np.log(p) - np.log(count[first] / words) - np.log(count[second] / words)

@@ -32,6 +32,12 @@ from topicstream.tokens.vocabulary import word_array, word_buffers
 
 _STEMS_KEPT = 1 << 20
 
+DROPPED = {
+    "urls": r"(?i)(?:https?://|www\.)[^\s<>\"']+|\b(?:[a-z0-9-]+\.)+[a-z]{2,}/[^\s<>\"']*",
+    "mentions": r"(^|[^\w@])@\w[\w.]*",
+}
+"""Patterns (RE2) of what ``--drop-urls`` and ``--drop-mentions`` take out."""
+
 
 @dataclass(frozen=True)
 class Counted:
@@ -111,7 +117,7 @@ class Tokenizer:
         """The counts of documents, large_string[D].  Pure: the same texts give the same bytes, whatever was counted before.  Releases the GIL
         but for a pattern of the user's own and for stems not met before.  ``ask``: called before a table of very many
         different words grows, with the bytes that all takes then, and about at the end; may raise."""
-        if is_prepared(self.recipe):
+        if self.recipe.drop or self.recipe.entities or self.recipe.segmenter:
             texts = prepared(texts, self.recipe, self._tool("segment", self._new_segmenter))
         given, ends = word_buffers(texts)
         text, offsets = given[ends[0] : ends[-1]], ends - ends[0]
@@ -197,7 +203,7 @@ def _stemmer_factory(language: str | None) -> Callable[[], Callable[[str], str]]
         import snowballstemmer
     except ImportError:
         raise InputError("stemming needs the snowballstemmer package: pip install 'topicstream[stem]'") from None
-    name = stemmer_named(language)
+    name = LANGUAGES.get(language.lower(), language.lower())  # it may be given by its ISO code
     if name not in snowballstemmer.algorithms():
         known = ", ".join(sorted(snowballstemmer.algorithms()))
         raise UsageError(f"--stem {language}: no such language; available: {known}")
@@ -212,23 +218,6 @@ def _lemmatizer_factory(lemmas: str | None) -> Callable[[], Callable[[str], str]
     make = partial(tool(LEMMATIZERS, name), language)
     make()
     return make
-
-
-def stemmer_named(language: str) -> str:
-    """The stemmer's name of a language, which may be given by its ISO code, too."""
-    return LANGUAGES.get(language.lower(), language.lower())
-
-
-DROPPED = {
-    "urls": r"(?i)(?:https?://|www\.)[^\s<>\"']+|\b(?:[a-z0-9-]+\.)+[a-z]{2,}/[^\s<>\"']*",
-    "mentions": r"(^|[^\w@])@\w[\w.]*",
-}
-"""Patterns (RE2) of what ``--drop-urls`` and ``--drop-mentions`` take out."""
-
-
-def is_prepared(recipe: Recipe) -> bool:
-    """Whether text is changed before it is cut into words."""
-    return bool(recipe.drop or recipe.entities or recipe.segmenter)
 
 
 def prepared(documents: pa.Array, recipe: Recipe, segment: Callable[[str], list[str]] | None) -> pa.Array:

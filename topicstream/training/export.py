@@ -12,7 +12,6 @@ import pyarrow as pa
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import VectorEngine
 from topicstream.model.manifest import as_origin, origin_of
-from topicstream.model.seeds import names_of_seeds
 from topicstream.model.store import ModelWriter
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.training.session import Session
@@ -70,7 +69,7 @@ def write_model(session: Session, reason: str) -> None:
             manifest["weighting"] = corpus.weights.record()
         if record.seed_words is not None:
             manifest["seed_words"] = record.seed_words
-            topic_names = names_of_seeds(record.seed_words) | topic_names
+            topic_names = {str(seed.topic): seed.name for seed in record.seed_words} | topic_names
         vocabulary = Vocabulary.read(vocab)
         if record.sample is not None:
             manifest["sample"], df = record.sample, corpus.document_counts()

@@ -14,6 +14,7 @@ from topicstream.tables.table import Table
 ROW_TOLERANCE = 1e-5
 TOTAL_TOLERANCE = 1e-9
 FLOAT32_STEP = 2.0**-24
+COMPARED_BYTES = 8 << 20
 
 
 def check_pass(
@@ -77,20 +78,18 @@ def worth_a_warning(engine: Engine, tables: Mapping[str, Table], params: Mapping
     return warnings
 
 
-def duplicate_topics(table: Any, topics: int, budget: int = 8 << 20) -> list[str]:
+def duplicate_topics(table: Any, topics: int) -> list[str]:
     """Warnings for empty topics and for topics that are the same (l1 distance of p(w|k) over the most frequent words below
-    0.02; as many words as ``budget`` bytes of rows hold, 20,000 at most)."""
-    words = max(200, min(20000, budget // (4 * topics)))
-    top = np.zeros((0, topics))
-    pieces = []
-    seen = 0
+    0.02; as many words as ``COMPARED_BYTES`` of rows hold, 20,000 at most)."""
+    words = max(200, min(20000, COMPARED_BYTES // (4 * topics)))
+    pieces, seen = [np.zeros((0, topics), np.float32)], 0
     for _, rows in table.pieces():
         take = min(len(rows), words - seen)
         pieces.append(np.array(rows[:take, :topics], np.float32))
         seen += take
         if seen >= words:
             break
-    top = np.concatenate(pieces) if pieces else top
+    top = np.concatenate(pieces)
     sums = top.sum(axis=0)
     warnings = []
     empty = np.flatnonzero(table.totals[:topics] < 0.5)

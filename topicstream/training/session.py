@@ -24,7 +24,7 @@ from topicstream.training.setup import TrainingRun
 from topicstream.training.starts.start import Ground
 from topicstream.training.state.checkpoint import Facts, Saver, State, checkpoints, place_name, read_checkpoint
 from topicstream.training.state.memory import Memories
-from topicstream.training.state.record import History, Outcome, unfinish
+from topicstream.training.state.record import FINISHED, History, Outcome
 from topicstream.training.state.settled_topics import SettledTopics
 from topicstream.training.tables import RunTables
 
@@ -122,7 +122,7 @@ class Session:
     # -- passes ------------------------------------------------------------------------------------------------------
     def begin(self) -> None:
         """A finished run that continues is finished no more."""
-        unfinish(self.run.folder)
+        owned.remove_file(self.run.folder / FINISHED, missing_ok=True)
         if self.run.stopping.tol_params:
             phi = self.tables.current["phi"]
             self._settled = SettledTopics(self.work, phi.n_rows, self.engine.shape.topics)

@@ -73,11 +73,6 @@ class WorkerBuffers:
         self.work, self.state = Scratch(), Scratch()
         self.rows = {name: Scratch() for name in job.engine.tables}
 
-    @property
-    def scratches(self) -> list[Scratch]:
-        """All that grow."""
-        return [self.work, self.state, *self.rows.values()]
-
 
 class Threads(Executor):
     """Workers of this process."""
@@ -176,16 +171,14 @@ class Threads(Executor):
     def rest(self) -> None:
         for deltas in self.rounds.values():
             deltas.rest()
-        for scratch in self._scratches():
+        own = [scratch for one in self._buffers for scratch in (one.work, one.state, *one.rows.values())]
+        for scratch in [*self._space.keep, *own]:
             scratch.clear()
 
     def release(self) -> None:
         for deltas in self.rounds.values():
             deltas.close()
         self._buffers, self._space.keep, self.rounds = [], [], {}
-
-    def _scratches(self) -> list[Scratch]:
-        return [*self._space.keep, *(scratch for buffers in self._buffers for scratch in buffers.scratches)]
 
 
 def executor_of(given: MakeExecutor | str | None) -> MakeExecutor:

@@ -54,11 +54,6 @@ class GibbsOptions(Options):
     sample_every: int = option(10, "Passes between samples.", min=1, advanced=True)
 
 
-def smallest_uint(topics: int) -> str:
-    """The smallest unsigned type that holds every topic."""
-    return "uint8" if topics <= 1 << 8 else "uint16" if topics <= 1 << 16 else "uint32"
-
-
 class Chain(Engine):
     """Base of the samplers.
 
@@ -103,7 +98,7 @@ class Chain(Engine):
 
     @property
     def state(self) -> Mapping[str, ArraySpec]:
-        return {"z": ArraySpec("token", smallest_uint(self.shape.topics), below=self.shape.topics)}
+        return {"z": ArraySpec("token", np.min_scalar_type(self.shape.topics - 1).name, below=self.shape.topics)}
 
     @property
     def stats(self) -> Mapping[str, int]:

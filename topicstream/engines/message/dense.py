@@ -32,7 +32,7 @@ from topicstream.engines.base import (
     option,
 )
 from topicstream.engines.message import messages
-from topicstream.engines.message.learning import Learning, reach_option
+from topicstream.engines.message.priors import Learning, reach_option
 
 START_ROUNDS = 3
 

@@ -63,7 +63,7 @@ from topicstream.engines.base import (
 )
 from topicstream.engines.message import active_topics
 from topicstream.engines.message import sparse_messages as kernels
-from topicstream.engines.message.learning import Learning, reach_option
+from topicstream.engines.message.priors import Learning, reach_option
 from topicstream.errors import InputError, UsageError
 from topicstream.kernels.arrays import CellsByWord, sort_by_word
 from topicstream.kernels.digamma import sum_x_log

@@ -21,7 +21,7 @@ from topicstream.engines.base import (
     padded,
 )
 from topicstream.engines.message.frozen import Topics, Workspace, assign, random_topics
-from topicstream.engines.message.learning import Learning, reach_option
+from topicstream.engines.message.priors import Learning, reach_option
 
 START_SWEEPS = 3  # fold-in sweeps of a start before the one that is kept; 1, 2, 3: ever better at the 2nd and 5th pass
 

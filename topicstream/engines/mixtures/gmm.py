@@ -150,12 +150,8 @@ class GaussianMixture(ClusterEngine, VectorEngine):
 
     def statistics(self, rows: Mapping[str, Any]) -> Statistics:
         """The tables as gathered."""
-        return self._joined(
-            {name: rows[name].base[: 2 * k if k else 2] * rows[name].scale for name, k in self._halves()}
-        )
-
-    def _halves(self) -> tuple[tuple[str, int], ...]:
-        return ("sizes", 0), ("sums", self.shape.topics), ("squares", self.shape.topics)
+        halves = {"sizes": 2, "sums": 2 * self.shape.topics, "squares": 2 * self.shape.topics}
+        return self._joined({name: rows[name].base[:number] * rows[name].scale for name, number in halves.items()})
 
     def _joined(self, whole: Mapping[str, np.ndarray]) -> Statistics:
         """Of the tables' rows, [2, P] and twice [2 K, P]."""

@@ -172,7 +172,7 @@ class DocumentMixture(ClusterEngine):
         topics, beta = self.shape.topics, float(end.params["beta"][0])
         data, totals = 0.0, np.zeros(topics)
         for _, piece in end.tables["phi"].pieces():
-            data += rows_bound(piece, 1.0, beta, topics)
+            data += rows_bound(piece, beta, topics)
             totals += piece[:, :topics].sum(axis=0, dtype=np.float64)
         return record | self.bound_of(end, data + totals_bound(totals, beta * self.shape.words))
 

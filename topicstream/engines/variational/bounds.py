@@ -49,13 +49,13 @@ def data_term(src: WeightSource, e: Floats, log_scale: Doubles, stat: Floats) ->
 
 
 @kernel
-def rows_bound(rows: Array, scale: float, beta: float, topics: int) -> float:
+def rows_bound(rows: Array, beta: float, topics: int) -> float:
     """sum over rows and topics of lgamma(beta-hat) - lgamma(beta), float64: the words' part of log B(beta-hat) - log B(beta)."""
     total, zero = 0.0, lgamma(beta)
     for i in range(rows.shape[0]):
         row = 0.0
         for k in range(topics):
-            row += lgamma(scale * rows[i, k] + beta) - zero
+            row += lgamma(rows[i, k] + beta) - zero
         total += row
     return total
 

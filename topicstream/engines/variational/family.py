@@ -181,7 +181,7 @@ class Variational(Engine):
         for first, piece in end.tables["phi"].pieces():
             if seeds is not None:
                 seeds.take(first, piece, seeded)
-            value += bounds.rows_bound(piece, 1.0, beta, topics)
+            value += bounds.rows_bound(piece, beta, topics)
             totals += piece[:, :topics].sum(axis=0, dtype=np.float64)
         value += bounds.totals_bound(totals, beta * self.shape.words)
         if seeds is not None:

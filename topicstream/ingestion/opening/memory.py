@@ -8,7 +8,7 @@ import datetime
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -178,11 +178,6 @@ def of_vectors(documents: Any, options: ReadOptions) -> bool:
         return False
     real = documents.dtype.kind == "f" and documents.size > 0
     return options.vectors or bool(real and np.fmin.reduce(documents, axis=None) < 0)
-
-
-def numbered_from(given: InMemory, first: int) -> InMemory:
-    """The same documents, numbered on from ``first``: an append must not meet the numbers of the documents before."""
-    return replace(given, first=first)
 
 
 class MemoryReader(Reader):

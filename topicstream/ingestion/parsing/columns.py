@@ -70,12 +70,9 @@ def as_list(value: object, name: str, separator: str) -> list[str]:
     raise WrongField(f"field '{name}' is {kind_of(value)}, not a list of strings")
 
 
-def as_lists(values: pa.Array, delimiter: str | None, separator: str) -> pa.Array:
-    """Strings cut at the separator (and the delimiter of the file) -> lists of trimmed strings, none empty."""
-    values = pc.fill_null(values, "")
-    if delimiter is not None and delimiter != separator:
-        values = pc.replace_substring(values, delimiter, separator)
-    cells = pc.split_pattern(values, separator)
+def as_lists(values: pa.Array, separator: str) -> pa.Array:
+    """Strings cut at the separator -> lists of trimmed strings, none empty."""
+    cells = pc.split_pattern(pc.fill_null(values, ""), separator)
     return without_empty(cells.value_lengths().to_numpy().astype(np.int64), pc.utf8_trim_whitespace(cells.flatten()))
 
 

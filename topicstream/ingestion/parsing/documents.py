@@ -202,7 +202,7 @@ def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.
         if column not in LISTS:
             array = array.cast(TEXT)
         elif pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-            array = as_lists(array.cast(TEXT), None, separator)
+            array = as_lists(array.cast(TEXT), separator)
         elif array.type == LIST or array.type == pa.list_(pa.string()):
             lengths = pc.fill_null(array.value_lengths(), 0).to_numpy().astype(np.int64)
             array = without_empty(lengths, array.flatten().cast(TEXT))

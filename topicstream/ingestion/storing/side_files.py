@@ -158,7 +158,7 @@ class SideFile:
             columns = {name: pa.array(values, TEXT) for name, values in zip(names, zip(*rows))}
             table = {field: columns[column] for field, column in wanted.items()} if rows else {}
             separator = self.read.list_separator
-            lists = {field: as_lists(table[field], None, separator) for field in table if field in LISTS}
+            lists = {field: as_lists(table[field], separator) for field in table if field in LISTS}
             yield positions(self.path, numbers), pa.table(table | lists)
 
 

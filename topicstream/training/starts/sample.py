@@ -34,7 +34,7 @@ def _draw_keys(seed: int, draw: int, first: int, lengths: Array, short: int, key
             keys[d] = uniform(bits(stream(seed, draw, first + d))) + (1.0 if lengths[d] < short else 0.0)
 
 
-def draw_documents(corpus: Corpus, n: int, seed: int, draw: int = DRAW) -> np.ndarray:
+def draw_documents(corpus: Corpus, n: int, seed: int) -> np.ndarray:
     """Numbers of at most ``n`` distinct training documents in the order of their random keys, int64."""
     best_keys, best = np.zeros(0), np.zeros(0, np.int64)
     first, removed = 0, corpus.removed()
@@ -42,7 +42,7 @@ def draw_documents(corpus: Corpus, n: int, seed: int, draw: int = DRAW) -> np.nd
         lengths = corpus.lengths(storage)
         lengths[removed[(removed[:, 1] == 0) & (removed[:, 2] == storage), 3]] = 0  # these keep their row, without words
         keys = np.empty(len(lengths))
-        _draw_keys(seed, draw, first, lengths, FEW_WORDS, keys)
+        _draw_keys(seed, DRAW, first, lengths, FEW_WORDS, keys)
         there = np.flatnonzero(keys >= 0)
         if len(there) > n:
             there = there[np.argpartition(keys[there], n)[:n]]

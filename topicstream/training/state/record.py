@@ -202,11 +202,6 @@ class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
         return same or stopping.tol_params >= self.tol_params > 0
 
 
-def unfinish(folder: Path) -> None:
-    """A finished run that continues is finished no more."""
-    owned.remove_file(folder / FINISHED, missing_ok=True)
-
-
 def free_disk(folder: Path, force: bool) -> int:
     """Bytes that are free where the folder lies, and with ``force`` those that ``forget_runs`` will set free."""
     free = shutil.disk_usage(next(p for p in (folder, *folder.absolute().parents) if p.exists())).free
