@@ -10,7 +10,7 @@ from tests.options.running import write_documents
 from topicstream.cli.main import run
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def prepared(tmp_path_factory) -> Path:
     """Documents, a store with metadata and a model of it."""
     folder = tmp_path_factory.mktemp("options")

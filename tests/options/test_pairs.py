@@ -18,7 +18,7 @@ import pytest
 
 import tests
 from tests.options import running
-from tests.options.values import REFUSED, Case, cases, lines
+from tests.options.values import EXCLUDING, REFUSED, Case, cases, excluding, first_values, lines
 from topicstream.cli.main import run
 
 DATA = Path(os.environ.get("TOPICS_DATA") or tests.DATA)
@@ -47,15 +47,27 @@ def tried_together(command_lines: list[list[Case]], code_of: Try) -> None:
                     tried(list(pair))
 
 
-@pytest.mark.parametrize("part", range(8))
-def test_ingest(here, part, capsys):
-    some = lines("ingest", REFUSED)[part::8]
-    tried_together(some, lambda case: running.ingested("folder", case, ("1", "4"), capsys))
-
-
 @pytest.mark.parametrize("part", range(4))
+def test_ingest(here, part, capsys):
+    for line in lines("ingest", REFUSED, size=16)[part::4]:
+        assert not running.ingested("folder", tuple(chain(*line)), ("1", "4"), capsys), line
+
+
+@pytest.mark.parametrize("part", range(2))
 def test_train(here, part, capsys):
-    tried_together(lines("train")[part::4], lambda case: running.trained(case, ("1", "2"), capsys))
+    for line in lines("train", size=16)[part::2]:
+        assert not running.trained(tuple(chain(*line)), ("1", "2"), capsys), line
+
+
+@pytest.mark.parametrize("command", ["ingest", "show"])
+def test_options_that_exclude_each_other_are_refused(here, command, capsys):
+    """So that pairs which the lines above leave out are tried, too."""
+    first = first_values(command, REFUSED).values()
+    pairs = [(a, b) for a, b in combinations(first, 2) if excluding(command, a, b)]
+    assert len(pairs) >= len(EXCLUDING.get(command, ())) and pairs
+    for a, b in pairs:
+        start = ["ingest", "folder", "--out", "tried.zarr"] if command == "ingest" else [command, "--model", "trained", "--corpus", "c.zarr"]
+        assert running.ended([*start, *a, *b], capsys) in running.REFUSALS, (a, b)
 
 
 @pytest.mark.parametrize("command", ["infer", "eval", "report", "show"])

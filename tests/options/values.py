@@ -13,6 +13,7 @@ import click
 
 from topicstream.cli.main import topics
 from topicstream.cli.options import click_option
+from topicstream.cli.show import views_on
 from topicstream.inference.methods import METHOD_NAMES, methods
 from topicstream.options import ordered
 
@@ -25,6 +26,18 @@ ALONE = {"--patches", "--stride", "--vector-field", "--layer"}
 
 REFUSED = [("--segmenter", "jieba"), ("--lemmas", "simplemma:english")]
 """What needs a package that the tests do not install."""
+
+EXCLUDING = {
+    "ingest": [
+        ("--key", "--split"),
+        ("--key", "--min-tokens"),
+        ("--links", "--split"),
+        ("--drop-top", "--vocab"),
+        ("--tokenized", "--token-pattern"),
+        ("--text-field", "--min-tokens"),
+    ]
+}
+"""Options that are refused together, with the first values below.  All others must be accepted together."""
 
 VALUES: dict[str, dict[str, list[list[str]]]] = {
     "ingest": {
@@ -200,18 +213,27 @@ def cases(command: str) -> list[Case]:
     return tried
 
 
-def lines(command: str, refused: Collection[Case] = (), size: int = 8) -> list[list[Case]]:
-    """Command lines on which every two options stand together once, ``size`` options a line, each with its first value.
-
-    Cases that are ``refused`` by themselves are left out.  Options that stand on the line of another already (``--meta`` of another
-    option's values) or that name different methods are not combined.
-    """
+def first_values(command: str, refused: Collection[Case] = ()) -> dict[str, Case]:
+    """Every option that goes with others, with its first value that is not ``refused`` by itself."""
     first: dict[str, Case] = {}
     for case in cases(command):
         if case[0] not in ALONE and case not in refused:
             first.setdefault(case[0], case)
-    tried = list(first.values())
-    open_pairs = {(i, j) for i in range(len(tried)) for j in range(i) if _compatible(tried[i], tried[j])}
+    return first
+
+
+def lines(command: str, refused: Collection[Case] = (), size: int = 8) -> list[list[Case]]:
+    """Command lines on which every two options stand together once, ``size`` options a line, each with its first value.
+
+    Cases that are ``refused`` by themselves are left out.  Options that stand on the line of another already (``--meta`` of another
+    option's values), that name different methods or that exclude each other are not combined.
+    """
+    tried = list(first_values(command, refused).values())
+
+    def together(a: Case, b: Case) -> bool:
+        return _compatible(a, b) and not excluding(command, a, b)
+
+    open_pairs = {(i, j) for i in range(len(tried)) for j in range(i) if together(tried[i], tried[j])}
     chosen_lines = []
     while open_pairs:
         chosen = list(max(open_pairs))
@@ -219,7 +241,7 @@ def lines(command: str, refused: Collection[Case] = (), size: int = 8) -> list[l
             gains = {
                 k: sum((max(k, c), min(k, c)) in open_pairs for c in chosen)
                 for k in range(len(tried))
-                if k not in chosen and all(_compatible(tried[k], tried[c]) for c in chosen)
+                if k not in chosen and all(together(tried[k], tried[c]) for c in chosen)
             }
             best = max(gains, key=lambda k: (gains[k], k), default=None)
             if best is None or not gains[best]:
@@ -228,6 +250,13 @@ def lines(command: str, refused: Collection[Case] = (), size: int = 8) -> list[l
         open_pairs -= {(i, j) for i in chosen for j in chosen}
         chosen_lines.append([tried[k] for k in sorted(chosen)])
     return chosen_lines
+
+
+def excluding(command: str, a: Case, b: Case) -> bool:
+    """Whether a command refuses two options together; ``topics show`` prints one view at a time."""
+    if command == "show":
+        return len(views_on([*a, *b])) > 1
+    return {a[0], b[0]} in map(set, EXCLUDING.get(command, ()))
 
 
 def _compatible(a: Case, b: Case) -> bool:
