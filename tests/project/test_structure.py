@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -63,10 +65,24 @@ ALLOWED = {
 }
 
 
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    """The syntax of a file, parsed once for all tests of this file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees() -> Iterator[None]:
+    """They take much memory: they go when these tests are done."""
+    yield
+    tree.cache_clear()
+
+
+@functools.cache
 def imports(path: Path) -> set[str]:
     """Modules of the package that a file imports, without the leading ``topicstream.``."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "topicstream":
             rest = node.module.split(".")[1:]
             found |= {".".join(rest)} if rest else {a.name for a in node.names}
@@ -103,14 +119,14 @@ def test_only_kernels_jit_touches_numba():
     for path in PACKAGE.rglob("*.py"):
         if path.relative_to(PACKAGE).parts[0] in ("kernels",):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.ImportFrom) and node.module == "numba":
                 assert {a.name for a in node.names} <= {"literal_unroll"}, path
 
 
 def test_no_pickle_no_eval():
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.Import):
                 dangerous = {a.name.split(".")[0] for a in node.names} & {"pickle", "marshal", "shelve"}
                 assert not dangerous or path == PACKAGE / "kernels" / "jit.py", path  # numba's own cache files
@@ -122,7 +138,7 @@ def test_no_fast_loop_sums_and_stores():
     """Why: kernels/jit.py, fast_kernel.  Innermost loops of fast kernels that store into an array and add to a scalar."""
     found, seen = set(), 0
     for path in PACKAGE.rglob("*.py"):
-        for function in ast.walk(ast.parse(path.read_text())):
+        for function in ast.walk(tree(path)):
             if not isinstance(function, ast.FunctionDef):
                 continue
             if not any("fast_kernel" in ast.unparse(d) for d in function.decorator_list):
@@ -174,8 +190,9 @@ def imported(node: ast.AST, when_called: bool) -> set[str]:
     return found - {"topicstream"}
 
 
+@functools.cache
 def graph(when_called: bool) -> dict[str, set[str]]:
-    return {name: imported(ast.parse(path.read_text()), when_called) - {name} for name, path in MODULES.items()}
+    return {name: imported(tree(path), when_called) - {name} for name, path in MODULES.items()}
 
 
 def test_no_module_imports_itself_by_way_of_others():
@@ -197,7 +214,7 @@ def public(kind: type[ast.stmt]) -> dict[str, list[str]]:
     """Public top-level names of that kind -> the modules that define them."""
     found: dict[str, list[str]] = {}
     for module, path in MODULES.items():
-        for node in ast.parse(path.read_text()).body:
+        for node in tree(path).body:
             if isinstance(node, kind) and not node.name.startswith("_"):  # type: ignore[attr-defined]
                 found.setdefault(node.name, []).append(module)  # type: ignore[attr-defined]
     return found
@@ -217,7 +234,7 @@ def test_a_function_imported_by_its_name_is_the_only_one_of_it():
     """Whoever reads a call finds one function, wherever it was imported.  ``lines``: what a view says to people."""
     taken: dict[str, set[str]] = {}
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.ImportFrom):
                 for alias in node.names:
                     if alias.asname is None:
@@ -233,9 +250,9 @@ def test_parts_of_arrow_are_imported_where_they_are_used():
     """``pa.compute`` is there only once somebody has imported it: in a test's process, not in a user's."""
     wrong = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-        for node in ast.walk(tree):
+        parsed = tree(path)
+        imported = {alias.name for node in ast.walk(parsed) if isinstance(node, ast.Import) for alias in node.names}
+        for node in ast.walk(parsed):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pa":
                 name = f"pyarrow.{node.attr}"
                 if node.attr in ("compute", "csv", "parquet", "json", "dataset", "fs") and name not in imported:
