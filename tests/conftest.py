@@ -1,6 +1,10 @@
 """No test may pass or fail by chance: property tests draw the same examples in every run (``--hypothesis-profile=default``
-draws others), however slow the machine is, and no line of progress comes for the time alone."""
+draws others), however slow the machine is, and no line of progress comes for the time alone.
 
+No test waits for the disk: ``os.fsync`` only looks whether the file is open.  What a crash of the machine leaves cannot be
+tested here; the tests of kills run processes of their own, with the real one."""
+
+import os
 from math import inf
 
 import pytest
@@ -10,6 +14,9 @@ from tests.s3 import endpoint, put  # noqa: F401  fixtures
 
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+
+os.fsync = os.fstat
 
 
 @pytest.fixture(autouse=True)
