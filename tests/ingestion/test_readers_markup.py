@@ -45,6 +45,26 @@ def test_an_edition_is_read_by_blocks(tmp_path: Path, encoding: str) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        (("digitalSource", "2019", "printSource", "1959", "firstEdition", "1841"), "1841"),
+        (("digitalSource", "2019", "printSource", "1959"), "1959"),
+        (("digitalSource", "2019"), "2019"),
+        (("printSource", "1959", "creation", "1838"), "1838"),
+        ((), "2004"),
+    ],
+)
+def test_a_novel_is_of_its_first_edition_not_of_its_scan(tmp_path: Path, sources: tuple[str, ...], expected: str) -> None:
+    """As ELTeC writes headers."""
+    dates = dict(zip(sources[::2], sources[1::2], strict=True))
+    creation = f"<profileDesc><creation><date>{dates.pop('creation', '')}</date></creation></profileDesc>"
+    editions = "".join(f'<bibl type="{kind}"><title>T</title>, <date>{year}</date></bibl>' for kind, year in dates.items())
+    head, tail = TEI.replace("{encoding}", "utf-8").split('<bibl><date when="1809-10">Herbst 1809</date></bibl>')
+    path = write(tmp_path / "novel.xml", head + editions + tail.replace("</teiHeader>", creation + "</teiHeader>"))
+    assert Read(path, meta={"date": "date"}).meta == {"date": [expected]}
+
+
 def test_a_page_without_script_and_style(tmp_path: Path) -> None:
     got = Read(write(tmp_path / "page.html", PAGE), meta={"title": "title", "date": "date"})
     assert got.texts == ["Lost & found\n\nLuggage\n\nLost bags at the café\nof the gate\n\nUnclosed tags"]

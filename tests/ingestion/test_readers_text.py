@@ -285,6 +285,12 @@ def test_encoding(tmp_path: Path) -> None:
     assert Read(path, encoding="latin-1").texts == ["café"]
     with pytest.raises(InputError, match=r"a\.txt:1: not valid UTF-8 \(byte 0xe9\)"):
         Read(path, encoding="utf-8")
+    damaged = write(tmp_path / "b.txt", "Мастер и Маргарита".encode()[:-1])
+    with pytest.raises(InputError, match=r"byte 0xd0\), though most of it is: mend the file"):
+        Read(damaged)
+    for encoding in ("cp1251", "koi8-r"):
+        with pytest.raises(InputError, match="give --encoding, such as cp1252 or cp1251"):
+            Read(write(tmp_path / "c.txt", "Мастер и Маргарита, роман".encode(encoding)))
     with pytest.raises(InputError, match="--encoding klingon"):
         Read(path, encoding="klingon")
 

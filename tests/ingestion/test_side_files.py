@@ -101,13 +101,26 @@ def test_by_file(tmp_path):
     for name in ("t/a.txt", "t/x/b.txt", "t/x/c.txt"):
         (tmp_path / name).write_text("some words")
     side = tmp_path / "side.csv"
-    side.write_text(f"file,date\na.txt,1\n{tmp_path}/t/x/b.txt,2\n")
+    side.write_text(f"file,date\na.txt,1\n{tmp_path}/t/x/b.txt,2\n,9\n")
     topicstream.ingest(str(tmp_path / "t"), tmp_path / "c.zarr", meta_files=str(side), key="file", **OPTIONS)
     assert sorted(fields(tmp_path / "c.zarr", "date").items()) == [
         ("a.txt", ("1",)),
         ("x/b.txt", ("2",)),
         ("x/c.txt", (None,)),
     ]
+
+
+def test_by_file_named_without_its_ending(tmp_path):
+    """As the tables of ELTeC name novels, with a dot in one of the names; what is a base name alone has no second ending."""
+    (tmp_path / "t").mkdir()
+    for name in ("FRA001_Adam.txt", "a.b.txt", ".hidden.txt", "plain"):
+        (tmp_path / "t" / name).write_text("some words")
+    side = tmp_path / "side.tsv"
+    side.write_text("file\tdate\nFRA001_Adam\t1840\na.b\t1850\nplain\t1860\n\t1870\na\t1880\n")
+    options = {"meta_files": str(side), "key": "file", "format": "files", **OPTIONS}
+    topicstream.ingest(str(tmp_path / "t"), tmp_path / "c.zarr", **options)
+    dates = fields(tmp_path / "c.zarr", "date")
+    assert dates["FRA001_Adam.txt"] == ("1840",) and dates["a.b.txt"] == ("1850",) and dates["plain"] == ("1860",)
 
 
 def test_by_file_all_documents_of_it(tmp_path):

@@ -146,6 +146,18 @@ def test_words_are_dropped_from_counts_too(tmp_path):
         ingest(tmp_path / "docword.txt", tmp_path / "d.zarr", drop_words=str(tmp_path / "vocab.txt"), heldout=0)
 
 
+def test_a_list_of_languages_is_their_lists_and_an_append_says_what_differs(tmp_path):
+    raw, store = [{"text": "der Hund und the dog"}, {"text": "die Katze and a cat"}], tmp_path / "c.zarr"
+    ingest(raw, store, stopwords=["german", "english"], min_df=1, heldout=0)
+    stored = Corpus.open(store)
+    assert {word for _, cells in cells_by_id(store).values() for word in cells} == {"cat", "dog", "hund", "katze"}
+    assert stored.manifest.tokenizer["stopwords_from"] == "german+english"
+    with pytest.raises(InputError, match=r"another tokenizer \(stopwords, stopwords_from\); leave out"):
+        ingest(raw, store, append=True, stopwords=["der", "und"])
+    words = ingest(raw, tmp_path / "d.zarr", stopwords=["no", "german", "it"], min_df=1, heldout=0)
+    assert words["tokenizer"]["stopwords"] == "list"
+
+
 def test_words_are_dropped_from_a_store_without_a_new_ingest(tmp_path, capsys):
     raw = texts("english", 300)
     options = {"min_df": 1, "max_df": 0.99, "heldout": "10%"}

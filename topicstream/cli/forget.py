@@ -67,5 +67,5 @@ def lines(done: Forgotten) -> list[str]:
     missing = [repr(id) for id in done["not_found"]]
     out = render(SUMMARY, {**done, "first_not_found": missing[:10] + (["..."] if len(missing) > 10 else [])})
     out += [f"{run}: block state and checkpoints removed; its next pass starts every block" for run in done["runs"]]
-    out.append("no id is left in the store" if not done["left"] else "ids are left:")
+    out.append("none of these ids is left in the store" if not done["left"] else "ids are left:")
     return [*out, *each("  {file}: {what}", done["left"]), "not reached:", *(f"  {text}" for text in done["elsewhere"])]

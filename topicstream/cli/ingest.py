@@ -38,7 +38,7 @@ SUMMARY = """{out}: {documents:,} documents, {documents_heldout:,} of them held 
 COUNTED = {
     "documents_added": "added",
     "documents_empty": "without a word of the vocabulary",
-    "dropped_duplicates": "duplicates skipped",
+    "dropped_duplicates": "duplicates skipped (--on-duplicate replace takes the last)",
     "dropped_replaced": "replaced by later ones",
     "dropped_deleted": "withdrawn",
     "documents_removed": "removed from earlier blocks",

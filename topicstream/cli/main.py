@@ -118,7 +118,8 @@ def explained(error: click.ClickException) -> click.ClickException:
     if error.message.startswith("Got unexpected extra argument"):
         taken = [f"--{p.name}" for p in params if p.name in ("model", "corpus") and isinstance(p, click.Option)]
         more = f"; here {' and '.join(taken)} say{'s' if len(taken) == 1 else ''} where it is" if taken else ""
-        return click.UsageError(error.message + more, ctx)
+        append = "; new documents come in by `topics ingest FILE --append`" if ctx.command.name == "update" else more
+        return click.UsageError(error.message + append, ctx)
     if not isinstance(error, click.NoSuchOption):
         return error
     name, hint = error.option_name, ELSEWHERE.get(error.option_name)

@@ -129,8 +129,9 @@ class _Ingest:
             return options
         recipe = Recipe.from_json(stored)
         if options.tokenizer_given and options.recipe.hash() != recipe.hash():
+            other = [n for n in Recipe.__struct_fields__ if getattr(options.recipe, n) != getattr(recipe, n)]
             raise InputError(
-                f"{self.out}: was ingested with another tokenizer; leave out the tokenizer options to append"
+                f"{self.out}: was ingested with another tokenizer ({', '.join(other)}); leave out the tokenizer options to append"
             )
         return dataclasses.replace(options, recipe=recipe)
 

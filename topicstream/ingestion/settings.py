@@ -17,7 +17,7 @@ from topicstream.ingestion.spooling.parts import DOCUMENT, pattern_of
 from topicstream.ingestion.storing.side_files import SideOptions
 from topicstream.options import checked, share_or_number
 from topicstream.tokens.recipe import Recipe
-from topicstream.tokens.stopwords import read_stopwords
+from topicstream.tokens.stopwords import LANGUAGES, read_stopwords
 from topicstream.tokens.tools import replacements, versions_of
 from topicstream.tokens.word_counts import WordLimits
 
@@ -190,8 +190,8 @@ def _recipe_options(config: IngestConfig) -> dict[str, Any]:
         for name in Recipe.__struct_fields__
         if name not in ("drop", "tools", "replace") and (value := getattr(config, name)) is not None
     }
-    if isinstance(config.stopwords, (str, Path)):
-        recipe["stopwords_from"], recipe["stopwords"] = read_stopwords(str(config.stopwords))
+    if isinstance(config.stopwords, (str, Path)) or (config.stopwords and set(_paths(config.stopwords)) <= set(LANGUAGES.values())):
+        recipe["stopwords_from"], recipe["stopwords"] = read_stopwords(*_paths(config.stopwords))
     elif config.stopwords is not None:
         recipe.setdefault("stopwords_from", "list")
     if dropped := tuple(kind for kind in ("urls", "mentions") if getattr(config, f"drop_{kind}")):

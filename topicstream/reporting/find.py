@@ -130,7 +130,7 @@ class FindView(ModelView):
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         out = [
             *render("words: {words}", result),
-            "topics: how likely all of the words are of it",
+            "topics: the probability that all of the words come from it",
             *each("{topic:>5} {p:6.1p} %  [{label}: ]{words: }", result["topics"]),
         ]
         out.append("documents: mean log-likelihood of the words, by their own words and their topics")

@@ -179,7 +179,7 @@ def plot(table: pa.Table, figure: Figure) -> int:
             place = np.array([periods.index(p) for p in period[rows]])
             rows, place = rows[np.argsort(place)], np.sort(place)
             label = None if name is None else figure.text(shortened(name, 24))
-            (line,) = axis.plot(place, 100 * share[rows], lw=1.2, label=label)
+            (line,) = axis.plot(place, 100 * share[rows], lw=1.2, marker=".", ms=4, label=label)  # a dot: there are documents
             low, high = 100 * (share[rows] - 2 * se[rows]), 100 * (share[rows] + 2 * se[rows])
             axis.fill_between(place, np.maximum(low, 0), high, color=line.get_color(), alpha=0.18, lw=0)
         top = max(float(np.quantile((share + 2 * se)[mine], 0.9)), float(share[mine].max()), 1e-6)

@@ -162,7 +162,10 @@ def why_not_utf8(value: bytes) -> str | None:
         value.decode()
         return None
     except UnicodeDecodeError as e:
-        return f"not valid UTF-8 (byte 0x{value[e.start]:02x}); give --encoding, cp1252 perhaps"
+        text = value.decode(errors="replace")
+        damaged = sum(not letter.isascii() for letter in text) > 2 * text.count("\ufffd")  # of another encoding hardly any fits
+        advice = ", though most of it is: mend the file" if damaged else "; give --encoding, such as cp1252 or cp1251"
+        return f"not valid UTF-8 (byte 0x{value[e.start]:02x}){advice}"
 
 
 def not_utf8(strings: pa.Array) -> list[int]:

@@ -35,9 +35,15 @@ LINES = {"l", "br", "lb"}
 FIELDS = {
     "title": ("{*}teiHeader//{*}titleStmt/{*}title", "head/title"),
     "author": ("{*}teiHeader//{*}titleStmt/{*}author",),
-    "date": ("{*}teiHeader//{*}sourceDesc//{*}date", "{*}teiHeader//{*}publicationStmt/{*}date"),
+    "date": (
+        "{*}teiHeader//{*}creation//{*}date",
+        "{*}teiHeader//{*}sourceDesc//*[@type='firstEdition']//{*}date",  # ELTeC: after the scan, and the reprint scanned
+        "{*}teiHeader//{*}sourceDesc//*[@type='printSource']//{*}date",
+        "{*}teiHeader//{*}sourceDesc//{*}date",
+        "{*}teiHeader//{*}publicationStmt/{*}date",
+    ),
 }
-"""Fields that ``--meta`` may name, and where they stand."""
+"""Fields that ``--meta`` may name, and where they stand, the best place first."""
 
 
 class Markup(Reader):

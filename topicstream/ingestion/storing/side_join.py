@@ -64,7 +64,8 @@ class SideJoin:
             self._relate(file, f"file{number}")
 
     def _keys(self, id_column: str) -> Iterator[pa.Table]:
-        """Numbers, ids and keys of the documents; those of a file have two keys: its path and its base name."""
+        """Numbers, ids and keys of the documents; those of a file have up to three keys: its path, its base name, and that without
+        its ending, as tables of metadata name it."""
         for i in range(len(self._docs)):
             metadata = piece_metadata(self._docs.read(i))
             numbers = np.arange(self._documents, self._documents + len(metadata))
@@ -72,9 +73,10 @@ class SideJoin:
             ids = metadata[id_column]
             if self._key == "file":
                 keys = pc.replace_substring_regex(metadata["source"], r"[:#]\d+$", "")
-                base_names = pc.replace_substring_regex(keys, r"^.*/", "")
-                other = pc.not_equal(base_names, keys)
-                yield pa.table({"number": numbers, "id": ids, "key": base_names}).filter(other)
+                name = keys
+                for part, kept in ((r"^.*/", ""), (r"(.)\.[^.]*$", r"\1")):
+                    longer, name = name, pc.replace_substring_regex(name, part, kept)
+                    yield pa.table({"number": numbers, "id": ids, "key": name}).filter(pc.not_equal(name, longer))
             else:
                 keys = ids if self._key != "row" else pa.array(numbers + 1).cast(TEXT)
             yield pa.table({"number": numbers, "id": ids, "key": keys})
