@@ -143,7 +143,7 @@ class TopicModel(data.TopicModel):
         from topicstream.reporting.show import show
 
         shown = show(self, corpus, topics=[topic], docs=n, text=text, **options)
-        return pa.Table.from_pylist(shown["topics"][0]["documents"])
+        return pa.Table.from_pylist(shown["topics"][0].get("documents", []))
 
     def history_table(self) -> pa.Table:
         """``history`` as a table: a row a pass, a column a figure."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -147,11 +148,13 @@ def test_matrices_of_counts(tmp_path):
         ({"text": "x"}, {}, "a list of dicts"),
         (b"x", {}, "cannot be bytes"),
         (7, {}, "cannot be int"),
+        (SimpleNamespace(collect=None), {}, r"call .collect\(\) first"),
         ([], {}, "nothing to ingest"),
         ([Path("x"), "y"], {}, "not both"),
         ([{"body": "x"}], {}, r"no field 'text'"),
         ([{"text": 3}], {}, "is a number, not a string"),
         (["x"], {"vocabulary": ["x"]}, "requires a matrix"),
+        ([["a", None]], {}, "a list of words holds None"),
         (pa.table({"body": ["x"]}), {}, "no column 'text'; choose one of body"),
         (np.array([[-1]]), {}, "negative or not finite"),
         (np.array([[np.nan]]), {}, "negative or not finite"),
@@ -225,3 +228,26 @@ def test_infer_takes_matrices(model):
     text = [" ".join(w for w, c in zip(WORDS, row) for _ in range(c)) for row in matrix]
     assert table["shares"].equals(topicstream.infer(model / "model", text)["shares"])
     assert table["flag"][3].as_py() == "empty"
+
+
+def test_a_matrix_without_names_of_its_columns_is_no_answer_from_the_prior(model):
+    """Its words would be numbers, which a model of words does not know."""
+    opened = topicstream.TopicModel.open(model / "model")
+    with pytest.raises(InputError, match=r"knows none of its words \(0, .*vocabulary="):
+        opened.transform(counts())
+    assert opened.transform(counts(), vocabulary=WORDS).std() > 0.01
+
+
+def test_categories_of_polars(tmp_path):
+    """They are dictionaries of string views, which Arrow does not decode."""
+    kinds = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1]), pa.array(["x", "y"], pa.string_view()))
+    table = pa.table({"text": pa.chunked_array([["a big dog"] * 4]), "kind": kinds})
+    topicstream.ingest(table, tmp_path / "c.zarr", meta="kind", min_df=1, heldout=0, progress=False)
+    assert [d.metadata.get("kind") for d in Corpus.open(tmp_path / "c.zarr")] == ["x", "y", None, "y"]
+
+
+def test_a_matrix_in_dictionary_form(tmp_path):
+    sparse = pytest.importorskip("scipy.sparse")
+    matrix = sparse.csr_array(counts())
+    topicstream.ingest(matrix.todok(), tmp_path / "c.zarr", heldout=0, progress=False)
+    assert Corpus.open(tmp_path / "c.zarr").to_scipy().sum() == matrix.sum()

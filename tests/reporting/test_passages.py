@@ -51,6 +51,7 @@ def test_typical_documents_with_their_passages(folder, monkeypatch, capsys):
     table = model.typical_documents(travel["topic"], 4, text=True)
     assert table.to_pylist() == documents
     assert model.typical_documents(travel["topic"], 2).column_names == ["id", "share", "title"]
+    assert len(model.typical_documents(travel["topic"], 0)) == 0
 
 
 def test_find_ranks_topics_and_documents(folder, monkeypatch, capsys):

@@ -28,7 +28,7 @@ CORPUS = """{path}: corpus, generation {generation}, fingerprint {fingerprint:.1
 [  {none_or_removed}]
   words     {words:,}[ of {summary.words_before:,} before pruning]
   cells     {cells:,} in {train.blocks} + {aside.blocks} blocks, {bytes:size}, {bytes_a_cell:.2f} bytes a cell[{weighted:?}, weighted]
-  tokens    {tokens:,}
+  tokens    {tokens:,.0f}
   columns   {columns}"""
 AXIS = "  {name:<9} {size:,}, {entries:,} in training documents, {longest:,} at most in one"
 WORDS = """  distinct words a document, 1 to {lengths.longest:,} by powers of two: |{histogram}|

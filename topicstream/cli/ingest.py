@@ -26,7 +26,7 @@ SUMMARY = """{out}: {documents:,} documents, {documents_heldout:,} of them held 
 [  warning: no document has {heldout_missed}]
 [  {told}]
   words: {words_before:,} before pruning, {words:,} kept (min-df {pruning.min_df}, max-df {max_df})
-  {cells:,} cells, {tokens:,} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a cell
+  {cells:,} cells, {tokens:,.0f} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a cell
 [  {columns}]
 [  left out: {fields_left_out} (--meta NAME,NAME keeps them)]
 [  {axis_sizes}]

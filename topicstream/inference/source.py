@@ -166,6 +166,11 @@ class RawDocuments(DocumentSource):
         else:
             if self._index[0] is not task.words and not dense:
                 self._index = (task.words, self.model.vocabulary.find(task.words))
+                if task.words is not None and len(task.words) and (self._index[1] < 0).all():
+                    raise InputError(
+                        f"{task.name}: the model knows none of its words ({task.words[0]}, ...; the model has "
+                        f"{self.model.words[0]}, ...); name its columns (vocabulary= in Python, --words FILE)"
+                    )
             index, cells = self._index[1], document_cells(batch)
         none, meta, ids = pa.nulls(len(batch), TEXT), metadata_of(batch), batch.column(0)
         columns = {name: meta.get(name, none) for name in self.columns}

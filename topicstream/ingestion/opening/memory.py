@@ -125,14 +125,15 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
         if not all(isinstance(d, os.PathLike) for d in documents):
             raise InputError("documents: a list holds either documents (str, dict) or files (Path), not both")
         return expanded([os.fspath(d) for d in documents])
-    if isinstance(documents, (bytes, bytearray, Mapping)):
+    if isinstance(documents, (bytes, bytearray, Mapping)) and not sp.issparse(documents):
         hint = "one of its splits" if hasattr(documents, "num_rows") else "a list of dicts, one a document"
         raise InputError(f"documents: cannot be {type(documents).__name__}; give {hint}")
     if isinstance(documents, np.ndarray) and documents.dtype.kind in "iuf" and documents.ndim != 2:
         shape = documents.shape
         raise InputError(f"documents: an array of shape {shape}; expected two dimensions, one row per document")
     if not (is_matrix(documents) or hasattr(documents, "__iter__") or hasattr(documents, "__arrow_c_stream__")):
-        raise InputError(f"documents: cannot be {type(documents).__name__}; give texts, dicts, a table or a matrix")
+        hint = "call .collect() first" if hasattr(documents, "collect") else "give texts, dicts, a table or a matrix"
+        raise InputError(f"documents: cannot be {type(documents).__name__}; {hint}")
     if isinstance(documents, (list, tuple)) and isinstance(documents[0], (list, tuple)):
         return counted_tokens(documents, ids)
     if path and isinstance(documents, (list, tuple)) and 0 < len(documents) <= 1000:
@@ -155,6 +156,8 @@ def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMem
         tokens = [pa.array(document, TEXT) for document in documents]
     except (pa.ArrowException, TypeError):
         raise InputError("documents: lists of words may contain only strings") from None
+    if any(document.null_count for document in tokens):
+        raise InputError("documents: a list of words holds None")
     words = pa.concat_arrays([pa.array([], TEXT), *tokens]).dictionary_encode()
     indptr = np.concatenate(([0], np.cumsum([len(document) for document in tokens])))
     shape = len(tokens), len(words.dictionary)
@@ -269,8 +272,6 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
         arrow = documents.with_format("arrow")
         return (arrow[first : first + ROWS].select(names) for first in range(0, len(documents), ROWS))
     if not hasattr(documents, "__arrow_c_stream__") or hasattr(documents, "to_list"):
-        if hasattr(documents, "collect"):
-            raise InputError("documents: a lazy frame; call .collect() first")
         return None
     if hasattr(documents, "columns") and hasattr(documents, "__len__"):  # a data frame: some rows are converted at a time
         names = select_fields([str(name) for name in documents.columns], options, source)

@@ -180,10 +180,7 @@ def not_utf8(strings: pa.Array) -> list[int]:
 
 def as_strings(array: pa.Array, source: str, name: str, option: str) -> pa.Array:
     """A column as large_string, not yet checked to be UTF-8; InputError when it holds no strings."""
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = decoded(array)
     kind = array.type
     if _is_one_of(kind, _STRINGS):
         return array.cast(TEXT)
@@ -193,14 +190,25 @@ def as_strings(array: pa.Array, source: str, name: str, option: str) -> pa.Array
     raise InputError(f"{source}: column '{name}' holds {kind}; choose another {option}")
 
 
+def decoded(array: pa.Array) -> pa.Array:
+    """A column in one piece, a dictionary's values in place of their codes."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if not pa.types.is_dictionary(array.type):
+        return array
+    values = array.dictionary
+    if pa.types.is_string_view(values.type):  # categories of polars, which Arrow cannot take from
+        values = values.cast(TEXT)
+    return values.take(array.indices)
+
+
 def _is_one_of(kind: pa.DataType, kinds: Sequence[Callable[[pa.DataType], bool]]) -> bool:
     return any(is_kind(kind) for is_kind in kinds)
 
 
 def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.Array:
     """A column of the input as metadata ``column``: strings, or lists of strings; InputError naming ``where``."""
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = decoded(array)
     try:
         if column not in LISTS:
             array = array.cast(TEXT)

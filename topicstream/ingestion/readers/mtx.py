@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -36,6 +37,12 @@ class MatrixMarket(TripleReader):
             what = f"rows are features in a 10x folder; give the folder {source.path.parent} itself, and cells are documents"
             raise InputError(f"{source.name}: {what} (--format mtx reads rows as documents, --transpose columns)")
         return super().words(source, options)
+
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        header = self.header(source)
+        what, size = ("columns", header.words) if options.transpose else ("rows (--transpose: columns)", header.documents)
+        source.note(f"{what} as documents, of {header.documents:,} x {header.words:,}, {header.cells:,} values", size)
+        yield from super().batches(source, options)
 
     def header(self, source: Source) -> MatrixHeader:
         """The sizes; BadFile for a matrix that holds no documents by rows."""

@@ -86,7 +86,7 @@ def _sparse_shape(source: Source) -> tuple[int, int] | None:
         return None
     try:
         with zipfile.ZipFile(source.path) as archive:
-            if not {"indptr.npy", "indices.npy", "data.npy", "shape.npy", "format.npy"} <= set(archive.namelist()):
+            if not {"shape.npy", "format.npy"} <= set(archive.namelist()):
                 return None
             rows, columns = _Member(archive, "shape")[:].tolist()
             return rows, columns
