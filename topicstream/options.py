@@ -3,14 +3,12 @@ the command line (cli/options.py), a line of the docs, and the check of what is 
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import difflib
 import functools
 import inspect
 import os
 import re
-import sys
 import textwrap
 import types
 import typing
@@ -114,29 +112,10 @@ def renamed(fields: Mapping[str, Any]) -> dict[str, str]:
     return {old: name for name, field in fields.items() for old in field.metadata.get("old", ()) if old not in fields}
 
 
-class _ByName(type):
-    """A class that its module imports for type checkers alone: known by its name."""
-
-    def __instancecheck__(cls, value: object) -> bool:
-        return cls.__name__ in (c.__name__ for c in type(value).__mro__)
-
-
-class _Names(dict[str, Any]):
-    """What the names in the annotations of a config stand for."""
-
-    def __init__(self, config: type) -> None:
-        super().__init__(vars(builtins))
-        for base in reversed(config.__mro__):
-            self.update(vars(sys.modules[base.__module__]))
-
-    def __missing__(self, name: str) -> Any:
-        return _ByName(name, (), {})
-
-
 @functools.cache
 def field_types(config: type) -> dict[str, Any]:
     """The types of a config's fields, by name."""
-    return typing.get_type_hints(config, localns=_Names(config))
+    return typing.get_type_hints(config)
 
 
 KINDS = {

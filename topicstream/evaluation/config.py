@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from topicstream.corpus.reader import Corpus
 from topicstream.files.mirror import opened_at
 from topicstream.memory import MemoryOptions
+from topicstream.model.topic_model import TopicModel
 from topicstream.options import SchedulerOptions, option
 from topicstream.progress import Told
-
-if TYPE_CHECKING:
-    from topicstream.corpus.reader import Corpus
-    from topicstream.model.topic_model import TopicModel
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from topicstream.corpus.reader import Corpus
 from topicstream.files.mirror import opened_at
+from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
-
-if TYPE_CHECKING:
-    from topicstream.corpus.reader import Corpus
-    from topicstream.model.topic_model import TopicModel
 
 
 @dataclass(frozen=True)

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from topicstream import plugins
+from topicstream.corpus.reader import Corpus
 from topicstream.files.mirror import opened_at
 from topicstream.inference.methods import DEFAULT, METHOD_NAMES
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.memory import MemoryOptions
 from topicstream.model.classifier import FEATURES
+from topicstream.model.topic_model import TopicModel
 from topicstream.options import SchedulerOptions, option, share
 from topicstream.progress import Told
-
-if TYPE_CHECKING:
-    from topicstream.corpus.reader import Corpus
-    from topicstream.model.topic_model import TopicModel
 
 PARTS = ("train", "heldout")
 SAMPLED = ("sample", "rest")

@@ -6,16 +6,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from topicstream.errors import Interrupted
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.memory import MemoryOptions
 from topicstream.options import SchedulerOptions, option, share_or_number
 from topicstream.progress import Told
-
-if TYPE_CHECKING:
-    from topicstream.tokens.recipe import Recipe
+from topicstream.tokens.recipe import Recipe
 
 Place = str | os.PathLike[str]
 

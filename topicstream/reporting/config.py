@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from topicstream.corpus.reader import Corpus
 from topicstream.files.mirror import opened_at
 from topicstream.memory import MemoryOptions
+from topicstream.model.topic_model import TopicModel
 from topicstream.options import SchedulerOptions, option
 from topicstream.progress import Told
 from topicstream.reporting.periods import GRAINS
-
-if TYPE_CHECKING:
-    from topicstream.corpus.reader import Corpus
-    from topicstream.model.topic_model import TopicModel
 
 SEEN = 0.70
 
