@@ -18,6 +18,9 @@ from topicstream.kernels.arrays import Bytes, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.model.vocabulary import string_buffers
 
+_BASIS = np.uint64(0xCBF29CE484222325)
+_PRIME = np.uint64(0x100000001B3)
+
 
 @dataclass(frozen=True)
 class Documents:
@@ -109,10 +112,6 @@ def cut_cells(indptr: np.ndarray, most_docs: int, cells: int) -> Iterator[tuple[
         last = max(first + 1, min(last, first + most_docs, docs))
         yield first, last
         first = last
-
-
-_BASIS = np.uint64(0xCBF29CE484222325)
-_PRIME = np.uint64(0x100000001B3)
 
 
 @kernel

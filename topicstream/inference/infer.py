@@ -25,6 +25,9 @@ from topicstream.parallel.order import in_order
 from topicstream.parallel.scheduler import Cluster, connected, threads_of_worker
 from topicstream.records import Json
 
+BATCHES_OF_TASK = 8
+"""Of 8,192 documents each, at most: some seconds of work."""
+
 
 @openly_configured(InferConfig)
 def infer(config: InferConfig) -> Any:
@@ -97,10 +100,6 @@ def _places(config: InferConfig) -> list[Path]:
     read = [Path(d.path) if isinstance(d, Corpus) else d for d in given if isinstance(d, Path | Corpus)]
     own = config.model.path if isinstance(config.model, TopicModel) else Path(config.model)
     return [p for p in [*read, own] if p is not None and str(p) != "-"]
-
-
-BATCHES_OF_TASK = 8
-"""Of 8,192 documents each, at most: some seconds of work."""
 
 
 class Part(NamedTuple):

@@ -1,4 +1,4 @@
-"""Stop words.  English ones are our own: function words, that is articles, pronouns, prepositions, conjunctions, auxiliaries, and the halves that an apostrophe
+"""Stop words, and the language whose stop words a corpus still has.  English ones are our own: function words, that is articles, pronouns, prepositions, conjunctions, auxiliaries, and the halves that an apostrophe
 leaves behind (the tokenizer splits ``don't`` into ``don`` and ``t``).
 
 Grouped by what they are, so that a reader can see why a word is in the list.  Words that carry a subject (``system``,
@@ -60,6 +60,12 @@ LANGUAGES = {
     "sk": "slovak", "es": "spanish", "sv": "swedish", "tr": "turkish", "uk": "ukrainian", "vi": "vietnamese",
 }  # fmt: skip
 """The languages with a list, by ISO 639-1 code.  All but English lie in ``stop_lists/`` with their origin and licence."""
+LEAST_TOKENS, LEAST_DIFFERENT = 100, 5
+"""Words of a corpus, and different function words of a language among them, below which nothing is concluded: languages share
+some short words (a, in, no, come)."""
+MUCH = 0.15
+"""Share of function words among all words from which on a corpus is taken to be of their language.  They make up 35 to 50 %
+of running text, and under 8 % of it once they are taken out (what one language's list finds of another's words)."""
 
 
 def language_named(name: str) -> str | None:
@@ -112,14 +118,6 @@ def _of_file(path: str) -> set[str]:
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(f"{path}: cannot be read as a UTF-8 list of stop words ({e})") from None
     return {word for line in lines if not line.lstrip().startswith("#") for word in line.split()}
-
-
-LEAST_TOKENS, LEAST_DIFFERENT = 100, 5
-"""Words of a corpus, and different function words of a language among them, below which nothing is concluded: languages share
-some short words (a, in, no, come)."""
-MUCH = 0.15
-"""Share of function words among all words from which on a corpus is taken to be of their language.  They make up 35 to 50 %
-of running text, and under 8 % of it once they are taken out (what one language's list finds of another's words)."""
 
 
 def unfit(words: Relations, tokens: int, stopwords_from: str) -> dict[str, Any] | None:

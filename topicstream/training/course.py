@@ -18,6 +18,10 @@ from topicstream.training.stopping import SPAN, Share, converged, risen, settled
 if TYPE_CHECKING:
     from topicstream.training.heldout import HeldOut, HeldOutPoints
 
+FIRST_WORDS = 10
+LEAST_DIVERSITY = 0.3
+PIECE = 1 << 16  # entries of the table that are looked at together
+
 
 class Course:
     """``running``: perplexities of the latest passes; ``measured``: held-out ones, each with its pass."""
@@ -116,11 +120,6 @@ class Course:
             return settled(tol, self._engine.about.objective.name)
         least = tol if isinstance(tol, Share) else format(tol, "g")
         return f"no new low of held-out perplexity by {least} in {SPAN} passes"
-
-
-FIRST_WORDS = 10
-LEAST_DIVERSITY = 0.3
-PIECE = 1 << 16  # entries of the table that are looked at together
 
 
 def unigram_perplexity(n_w: np.ndarray) -> float:

@@ -38,6 +38,8 @@ from topicstream.training.state.record import RECORDED, RunRecord, begun_from, l
 from topicstream.training.stopping import CELLS, LONG, Stopping, tolerance
 from topicstream.training.threads import executor_of
 
+LEARNED = ("best", "anchors")  # their topics are learned already
+
 
 @dataclass(frozen=True)
 class TrainingRun:
@@ -264,9 +266,6 @@ def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stop
     if config.passes not in (None, needed):
         progress.say(f"{config.algo} makes {needed} passes, whatever --passes says")
     return replace(stopping, passes=needed, tol=0.0)
-
-
-LEARNED = ("best", "anchors")  # their topics are learned already
 
 
 def start_named(name: str, engine: Engine, warm: str | Path | None = None, warm_share: float = 1.0) -> Start:

@@ -29,6 +29,8 @@ BINS = OCTAVES * 4
 SAYS_LITTLE = 35.0  # tokens a document
 _SHIFT, _FIRST = 21, (127 + LOWEST) * 4
 SAMPLE = np.uint64(16)
+REACH = 10.0
+MOST = 30.0  # that alpha is pulled to, over all topics
 
 
 def bin_values() -> np.ndarray:
@@ -132,10 +134,6 @@ def pull_of(lengths: Histogram, strength: float, mean: float) -> Pull:
     docs = lengths.times.sum()
     rate = strength * docs
     return Pull(mean, rate, rate * min(1.0, (lengths.times @ lengths.values / max(docs, 1.0) / SAYS_LITTLE) ** 2))
-
-
-REACH = 10.0
-MOST = 30.0  # that alpha is pulled to, over all topics
 
 
 def reach_option() -> Any:

@@ -33,6 +33,7 @@ from topicstream.tables.table import Table
 _NAME = re.compile(r"\d{6}-\d{6}")
 _OURS = re.compile(r"\d{6}-\d{6}|\.\d{6}-\d{6}\.(tmp|old)")
 RESTART = "Start over with --force"
+SHARE = 0.05  # of the run's time that writing checkpoints may take
 
 
 class Facts(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -209,9 +210,6 @@ def content_hash(model: Path) -> str:
             while piece := f.read(1 << 22):
                 h.update(piece)
     return h.hexdigest()
-
-
-SHARE = 0.05  # of the run's time that writing checkpoints may take
 
 
 class Saver:
