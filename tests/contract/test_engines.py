@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from tests import ROOT, few_quick
+from tests import few_quick
 from tests.listening import Listening
 from tests.planted import draw, sides, store
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
 from topicstream.engines.base import Rule, Shape, passes_needed
-from topicstream.errors import DoesNotFit, TopicsError
+from topicstream.errors import DoesNotFit, Interrupted, TopicsError
 from topicstream.ingestion.pipeline import ingest
 from topicstream.model.gaussians import GaussianModel
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
+from topicstream.training.passes import PassRunner
 from topicstream.training.state.checkpoint import content_hash
 
 TOPICS = 5
@@ -192,30 +195,19 @@ STOPPED = [(name, {}) for name in ("sparse-bp", "vb", "gs", "anchors", "gmm")]
 
 
 @pytest.mark.parametrize(("name", "options"), few_quick(VARIANTS, STOPPED), ids=IDS)
-def test_a_stop_inside_a_pass_ends_in_the_same_bits(name, options, planted, plain, tmp_path):
+def test_a_stop_inside_a_pass_ends_in_the_same_bits(name, options, planted, plain, tmp_path, monkeypatch):
     _, expected = plain(name, options)
-    code = (
-        "import signal, sys\n"
-        "from pathlib import Path\n"
-        "from topicstream.training import loop, passes\n"
-        "from topicstream.progress import Shown as Progress\n"
-        "from tests.contract.test_engines import run\n"
-        "rounds = 0\n"
-        "enter = passes.PassRunner._apply\n"
-        "def stop(self, *a):\n"
-        "    global rounds\n"
-        "    enter(self, *a)\n"
-        "    rounds += 1\n"
-        "    if rounds == int(sys.argv[5]): signal.raise_signal(signal.SIGTERM)\n"
-        "passes.PassRunner._apply = stop\n"
-        "import json\n"
-        "given = sys.argv[1:]\n"
-        "try: run(Path(given[0]), Path(given[1]), given[2], json.loads(given[3]), tables='disk')\n"
-        "except loop.Interrupted as e: sys.exit(e.exit_code)\n"
-    )
-    args = [sys.executable, "-c", code, str(planted[0]), str(tmp_path / "model"), name, json.dumps(options), "5"]
-    stopped = subprocess.run(args, cwd=ROOT, capture_output=True, text=True)
-    assert stopped.returncode == 143, stopped.stderr
+    enter, rounds = PassRunner._apply, count(1)
+
+    def stop(*arguments):
+        enter(*arguments)
+        if next(rounds) == 5:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupted) as stopped:
+        patch.setattr(PassRunner, "_apply", stop)
+        run(planted[0], tmp_path / "model", name, options, tables="disk")
+    assert stopped.value.exit_code == 143
     run(planted[0], tmp_path / "model", name, options)  # what was on disk goes on in memory
     assert content_hash(tmp_path / "model") == expected
 
