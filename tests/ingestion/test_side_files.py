@@ -131,7 +131,7 @@ def test_by_file_all_documents_of_it(tmp_path):
 
 
 @settings(max_examples=8, deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 80), st.sampled_from(["id", "row"]))
+@given(st.integers(0, 10_000), st.integers(1, 40), st.sampled_from(["id", "row"]))
 def test_joined_in_parts_as_in_one(tmp_path_factory, seed, n, key):
     """Many rows a document, in any order, some of no document; against a plain dictionary."""
     rng = random.Random(seed)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import shutil
 import sys
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -29,11 +31,19 @@ from topicstream.reporting.show import show
 from topicstream.reporting.view import propose
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """A store and a model, which nobody changes."""
+    folder = tmp_path_factory.mktemp("edits")
+    corpus, _ = made(folder, 300)
+    planted_model(corpus, folder / "model")
+    return folder
+
+
 @pytest.fixture
-def home(tmp_path):
-    corpus, _ = made(tmp_path, 300)
-    planted_model(corpus, tmp_path / "model")
-    return tmp_path
+def home(template, tmp_path):
+    """A copy of them."""
+    return Path(shutil.copytree(template, tmp_path / "home"))
 
 
 def label(topic, text):
