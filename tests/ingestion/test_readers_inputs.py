@@ -222,6 +222,21 @@ def test_blank_lines_before_the_header_are_no_records(tmp_path: Path) -> None:
     assert Read(write(tmp_path / "b.csv", " \nid,text")).ids == []
 
 
+@pytest.mark.parametrize("delimiter", [";", ",", "\t"])
+def test_the_line_that_tells_excel_the_delimiter_is_no_header(tmp_path: Path, delimiter: str) -> None:
+    rows = [["id", "text", "date"], ["1", "a, b; c", "2020"], ["2", "d", "2021"]]
+    body = "\r\n".join(delimiter.join(f'"{value}"' for value in row) for row in rows)
+    got = Read(write(tmp_path / "a.csv", f"\ufeffsep={delimiter}\r\n{body}\r\n"), meta={"date": "date"})
+    assert got.ids == ["1", "2"] and got.texts == ["a, b; c", "d"] and got.meta == {"date": ["2020", "2021"]}
+
+
+def test_quotes_that_are_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", 'id\ttext\n1\t"@ann: so true!!" THANKS!\n2\t"never closed\n3\t7" of rain\n')
+    with pytest.raises(InputError, match=r"a\.tsv:2: a quote .* behind it \(.*\); --quotechar '' takes quotes as text"):
+        Read(path)
+    assert Read(path, quotechar="").texts == ['"@ann: so true!!" THANKS!', '"never closed', '7" of rain']
+
+
 def test_bad_csv_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a\.csv:1: no column 'text'; choose one of id, body"):
         Read(write(tmp_path / "a.csv", "id,body\n"), on_error="skip")

@@ -101,7 +101,7 @@ class ReadOptions:
     )
     encoding: str | None = option(None, "Text encoding (default: UTF-8, or by byte order mark).")
     delimiter: str | None = option(None, "CSV delimiter.")
-    quotechar: str | None = option(None, 'CSV quote character (default: ").')
+    quotechar: str | None = option(None, "CSV quote character (default: \"); '' if quotes are text.")
     header: bool | None = option(
         None,
         "Whether CSV files start with column names; without them, columns are called 1, 2, 3, ... (default: detected).",

@@ -25,6 +25,8 @@ LOOKED_AT = 50
 _VALUE = re.compile(r"[-+]?\d|[\w.+-]+@[\w-]+\.|https?://")
 DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
 MOST_HEADER = 16 << 10
+NO_QUOTE = "\x1f"
+"""Stands for no quote character: text does not hold it."""
 csv.field_size_limit(64 << 20)  # of the process; the default is 128 kB, less than a long document
 
 
@@ -104,7 +106,7 @@ def records(source: Source, options: ReadOptions, layout: CsvLayout) -> Iterator
             return
         except csv.Error as e:
             if not source.damage:
-                source.reject(first, f"a quote that is not closed or has text behind it ({e})", text)
+                source.reject(first, f"a quote that is not closed or has text behind it ({e}); --quotechar '' takes quotes as text", text)
             continue
         if row and line > layout.lines:
             yield first, row
@@ -119,7 +121,10 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
         head = western(head) or head
     lines = head.decode("utf-8", "surrogateescape").split("\n")
     blank = next(i for i, line in enumerate(lines) if line.strip())
-    delimiter, quote = _delimiter(source, options, lines[blank]), _one_character(options.quotechar or '"', "--quotechar")
+    if re.fullmatch(r"(?i)\ufeff?sep=.\r?", lines[blank]) and len(lines) > blank + 1:  # what tells Excel the delimiter
+        blank += 1
+    quote = '"' if options.quotechar is None else options.quotechar or NO_QUOTE
+    delimiter, quote = _delimiter(source, options, lines[blank]), _one_character(quote, "--quotechar")
     rows = csv.reader((line + "\n" for line in lines[blank:]), delimiter=delimiter, quotechar=quote, strict=True)
     try:
         first = tuple(name.strip() for name in next(rows))
