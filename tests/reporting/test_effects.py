@@ -127,10 +127,11 @@ def place(tmp_path_factory):
             record = {"id": d, "text": " ".join(words), "date": f"{year}-03-01", "party": "red" if red else "blue"}
             record |= {"labels": ["a", "b"], "odd": None if d < 890 else "x"}
             record |= {"clicks": str(1_000_000 * year), "rare": str(2000 + d / 1e6 + 9 * (d == 0))}
+            record |= {"seats": "NA" if d % 5 == 0 else str(year - 2000), "wing": ("NaN", None, "")[d % 3] if d < 60 else record["party"]}
             record |= {"day": f"{1 + d % 28}/{1 + d % 12}/{year}"}
             file.write(json.dumps(record) + "\n")
     topicstream.ingest(
-        folder / "docs.jsonl", folder / "corpus.zarr", meta=("party", "date", "labels", "odd", "clicks", "rare", "day"), min_df=1, max_df=1.0, heldout=0
+        folder / "docs.jsonl", folder / "corpus.zarr", meta=("party", "date", "labels", "odd", "clicks", "rare", "day", "seats", "wing"), min_df=1, max_df=1.0, heldout=0
     )
     topicstream.train(folder / "corpus.zarr", folder / "model", topics=3, algo="bp", passes=30, seed=1, progress=False)
     return folder
@@ -145,6 +146,16 @@ def test_effects_find_what_was_planted(place):
     assert slopes[cats]["low"] < 0.05 < slopes[cats]["high"] and slopes[cats]["z"] > 5
     red = [r for r in found.predictions.to_pylist() if r["topic"] == cats and r["group"] == "party=red"]
     assert red[0]["share"] == pytest.approx(0.2, abs=0.05) and red[-1]["share"] == pytest.approx(0.6, abs=0.05)
+
+
+def test_a_missing_value_as_r_and_pandas_write_it_is_no_group(place):
+    """A column of numbers stays one; the documents without a value are left out."""
+    numbers = topicstream.effects("seats", place / "model", place / "corpus.zarr")
+    assert (numbers.documents, numbers.left_out, numbers.coefficients.names) == (720, 180, ["(intercept)", "seats"])
+    groups = topicstream.effects("wing", place / "model", place / "corpus.zarr")
+    assert (groups.documents, groups.left_out, groups.coefficients.names) == (840, 60, ["(intercept)", "wing=red"])
+    same = topicstream.effects("party", place / "model", place / "corpus.zarr")
+    assert groups.coefficients.estimates == pytest.approx(same.coefficients.estimates, abs=0.03)
 
 
 def test_the_command_prints_writes_and_draws(place, capsys, monkeypatch):

@@ -32,7 +32,7 @@ def command(formula: str, out: str | None, plot: str | None, force: bool, **valu
 
     FORMULA is a sum of columns of the store: 'party', 'party + s(date)', 'party * s(date)' (with the interaction); s() is a
     smooth curve.  Estimates are differences in the share of a document; standard errors include the uncertainty of the
-    documents' topics.
+    documents' topics. Documents without a value (none, NA or NaN) are left out.
 
     \b
         topics effects 'party * s(date)' --out effects.tex --plot effects.svg

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
@@ -31,6 +32,8 @@ AVERAGED = 2_000
 """Documents whose other covariates a prediction is averaged over, the first that have all of them, evenly spaced."""
 POINTS = 40
 """Points of a predicted curve."""
+NO_VALUE = ["", "NA", "N/A", "NaN", "nan"]
+"""What R and pandas write for a missing value."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Effects:
     formula
         As it was given.
     documents, left_out
-        Training documents in the regression, and those without a known word or without a value of a covariate.
+        Training documents in the regression, and those without a known word or a value of a covariate (none, NA or NaN).
     topics, labels
         Stable numbers int64[K] of the topics, and their labels.
     coefficients
@@ -173,7 +176,7 @@ def _survey(corpus: Corpus, terms: list[Term], factors: list[Factor]) -> tuple[D
     sample: dict[str, list[str]] = {column: [] for column in columns}
     spacing = max(1, corpus.n_docs // AVERAGED)
     for numbers, batch in documents(corpus, False, columns):
-        values = {column: batch.column(column).to_pylist() for column in columns}
+        values = {column: _given(batch.column(column)).to_pylist() for column in columns}
         for covariate in covariates.values():
             covariate.counts.update(v for v in values[covariate.column] if v is not None)
         for i in np.flatnonzero(numbers % spacing == 0).tolist():
@@ -186,6 +189,11 @@ def _survey(corpus: Corpus, terms: list[Term], factors: list[Factor]) -> tuple[D
     return Design(terms, covariates), sample
 
 
+def _given(values: pa.Array) -> pa.Array:
+    """Values, null where they say that there is none."""
+    return pc.if_else(pc.is_in(values, pa.array(NO_VALUE, values.type)), pa.scalar(None, values.type), values)
+
+
 def _documents(
     model: TopicModel, corpus: Corpus, view: View, design: Design, threads: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, int]]:
@@ -196,7 +204,7 @@ def _documents(
         rows, listed = metadata.of(first, len(theta))
         usable = listed & (tokens > 0)
         for column in columns:
-            usable &= ~rows[column].is_null().to_numpy(zero_copy_only=False)
+            usable &= _given(rows[column]).is_valid().to_numpy(zero_copy_only=False)
         kept = np.flatnonzero(usable)
         values = {column: rows[column].take(pa.array(kept)).to_pylist() for column in columns}
         yield design.matrix(values, len(kept)), view.shares(theta[kept]), tokens[kept], len(theta) - len(kept)
