@@ -23,7 +23,7 @@ from topicstream.reporting import periods
 from topicstream.reporting.doc_topics import shares
 from topicstream.reporting.gather import Groups
 from topicstream.reporting.hierarchy import hierarchy
-from topicstream.reporting.over_time import OverTimeView
+from topicstream.reporting.over_time import OverTimeView, curves
 from topicstream.reporting.similar import SimilarView
 
 ACL = DATA / "acl" / "docs.jsonl.gz"
@@ -177,6 +177,27 @@ def test_what_cannot_be_shown_is_said_before_the_documents_are_read(stored, tmp_
         assert run([*base, "--over-time", option, str(tmp_path / name)]) == 2
     assert run(["show", str(folder / "model")]) == 2 and "--model and --corpus say where" in capsys.readouterr().err
     assert run(["update", "new.jsonl"]) == 2 and "`topics ingest FILE --append`" in capsys.readouterr().err
+
+
+def test_the_period_is_that_of_all_groups(stored, tmp_path, capsys):
+    folder, _, _, rows = stored
+    dates = ["2006", "2012", "2006", "2007"]  # of red, red, red, blue
+    documents = [{"text": r["text"], "date": dates[i % 4], "party": "blue" if i % 4 == 3 else "red"} for i, r in enumerate(rows)]
+    topicstream.ingest(documents, out=tmp_path / "c.zarr", meta=["party", "date"], min_df=1, heldout=0, progress=False)
+    given = ["show", "--model", str(folder / "model"), "--corpus", str(tmp_path / "c.zarr"), "--over-time", "--by", "party"]
+    assert run([*given, "--period", "year"]) == 0
+    assert capsys.readouterr().out.startswith("2006 to 2012, mean shares of documents by year")
+
+
+def test_years_without_documents_are_blank_and_groups_lie_over_the_same_years():
+    years = [str(year) for year in range(2006, 2013)]
+
+    def row(period, group, share):
+        return {"topic": 0, "label": "ships", "group": group, "period": period, "share": share, "slope": 0.0, "slope_se": 0.0}
+
+    rows = [row("2006", "red", 0.1), row("2012", "red", 0.3), row("2007", "blue", 0.3), row("2008", "blue", 0.1)]
+    red, blue = curves(rows, years, 120)
+    assert "10.0 %  ▁     █  30.0 %" in red and "30.0 %   █▁      10.0 %" in blue
 
 
 def test_no_dates_say_what_to_do(tmp_path):

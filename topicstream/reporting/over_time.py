@@ -116,9 +116,10 @@ class OverTimeView(ModelView):
             return []
         if not self.over_time:
             return bars(result)
-        grain = self.table.schema.metadata[b"grain"].decode()
-        head = f"{result[0]['period']} to {result[-1]['period']}, mean shares of documents by {grain}"
-        return [head, *curves(result, width or 80)]
+        about = self.table.schema.metadata
+        grain, periods = about[b"grain"].decode(), json.loads(about[b"periods"])
+        head = f"{periods[0]} to {periods[-1]}, mean shares of documents by {grain}"
+        return [head, *curves(result, periods, width or 80)]
 
 
 def _series(rows: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]]:
@@ -140,17 +141,17 @@ def bars(rows: list[dict[str, Any]]) -> list[str]:
     return out
 
 
-def curves(rows: list[dict[str, Any]], width: int) -> list[str]:
-    """Shares over time for people: a line a topic and group."""
+def curves(rows: list[dict[str, Any]], periods: list[str], width: int) -> list[str]:
+    """Shares over time for people: a line a topic and group, all over the same periods, blank where there are no documents."""
     out = []
     for mine in _series(rows, "topic", "group"):
-        first, group, shares = mine[0], mine[0]["group"], [row["share"] for row in mine]
+        first, group, shares = mine[0], mine[0]["group"], {row["period"]: row["share"] for row in mine}
         z = first["slope"] / first["slope_se"] if group is None and first["slope_se"] else 0.0
         trend = "rising" if z > 2 else "falling" if z < -2 else ""
         label, who = escaped(shortened(first["label"], 26)), escaped(shortened(group or "", 14))
         name = f"{first['topic']:>4} {label:26} " + (f"{who:14} " if group else "")
-        curve = sparkline(shares, max(8, width - len(name) - 25))
-        out.append(f"{name}{100 * shares[0]:5.1f} %  {curve} {100 * shares[-1]:5.1f} % {trend}".rstrip())
+        curve = sparkline([shares.get(period, np.nan) for period in periods], max(8, width - len(name) - 25))
+        out.append(f"{name}{100 * first['share']:5.1f} %  {curve} {100 * mine[-1]['share']:5.1f} % {trend}".rstrip())
     return out
 
 
