@@ -99,13 +99,13 @@ def test_entries_that_changed_are_those_that_numpy_finds_and_put_them_there(bits
     numbers = rng.random((40, padded(COLUMNS))).astype(bits.replace("u", "f"))
     numbers[3, 4] = 0.0
     rows = np.array([0, 3, 5, 17, 39], np.int32)
-    after, before = numbers.view(bits).copy(), numbers.view(bits)[rows, :COLUMNS]
+    after, before = numbers.view(bits).copy(), numbers.view(bits)[rows]
     after[3, [4, 9]] = (-numbers[3, [4, 9]]).view(bits)  # -0.0 is another number
     after[5, :COLUMNS], after[17, :10], after[39, :11] = 1, 2, 3
     lengths, columns, values = np.empty(5, np.int32), np.empty(before.size, np.uint16), np.empty(before.size, bits)
-    n, m = changed_entries(before, after, rows, lengths, columns, values)
+    n, m = changed_entries(before, after, rows, COLUMNS, lengths, columns, values)
 
-    moved = before != after[rows, :COLUMNS]
+    moved = before[:, :COLUMNS] != after[rows, :COLUMNS]
     whole = moved.sum(axis=1) > COLUMNS / 2
     assert lengths.tolist() == np.where(whole, COLUMNS, moved.sum(axis=1)).tolist() == [0, 2, COLUMNS, 10, COLUMNS]
     assert columns[:n].tolist() == np.nonzero(moved[~whole])[1].tolist()

@@ -251,14 +251,17 @@ def scale_rows(table: Array, factor: float) -> None:
 
 
 @kernel
-def changed_entries(before: Array, table: Array, rows: Ints, lengths: Ints, columns: Array, values: Array) -> tuple[Int, Int]:
-    """What differs between ``before`` (unsigned [n, K], the bits of numbers) and ``rows`` (int32[n]) of ``table`` ([, >= K]).
+def changed_entries(
+    before: Array, table: Array, rows: Ints, width: int, lengths: Ints, columns: Array, values: Array
+) -> tuple[Int, Int]:
+    """What differs between ``before`` (unsigned [n, P], the bits of numbers) and ``rows`` (int32[n]) of ``table`` ([, P]) in
+    the first ``width`` columns, K of them.
 
     lengths int32[n] receives how many entries of each row differ, ``columns`` and ``values`` which they are and what they are
     now, one row after the other; a row of more than half its entries goes whole, as K values without columns.  Returns how
     many columns and values there are.
     """
-    width, i, j = before.shape[1], 0, 0
+    i = j = 0
     for u in range(len(rows)):
         old, new, n = before[u], table[rows[u]], 0
         for k in range(width):

@@ -79,8 +79,8 @@ class DenseTable(Table):
         self._rows = self._storage.array[:rows]
         self._row_bytes = self.width * self._rows.itemsize
         self._bits = np.dtype(f"u{self._rows.itemsize}")  # of a number: -0.0 is another one than 0.0
-        self._number = np.dtype(np.uint16 if columns < 1 << 16 else np.int32)  # of a column
-        self._stale, self._lock = True, threading.Lock()
+        self._number = np.min_scalar_type(columns)  # of a column
+        self._stale, self._lock, self._own = True, threading.Lock(), threading.local()
         step = max(1, min(-(-rows // RANGES), RANGE_BYTES // self._row_bytes))
         self.edges = np.append(np.arange(0, rows, step), rows).astype(np.int64)
 
@@ -157,14 +157,18 @@ class DenseTable(Table):
             if moved is None:
                 deltas.add_to(part, lo, hi, factor)
                 return
-            rows = np.unique(np.concatenate([v[a:b] for v, a, b in zip(ids, lo, hi)]))
-            present = part.rows.view(self._bits)
-            before = present[rows - part.first, : self.columns]
+            scratch = self._own.__dict__.setdefault("scratch", Scratch())
+            among = np.zeros(len(part.rows), np.bool_)
+            among[np.concatenate([v[a:b] for v, a, b in zip(ids, lo, hi)]) - part.first] = True
+            rows, present = np.flatnonzero(among).astype(np.int32), part.rows.view(self._bits)
+            before = scratch.array("before", (len(rows), self.width), self._bits)
+            np.take(present, rows, axis=0, out=before, mode="clip")
             deltas.add_to(part, lo, hi, factor)
             lengths = np.empty(len(rows), np.int32)
-            columns, values = np.empty(before.size, self._number), np.empty(before.size, self._bits)
-            n, m = changed_entries(before, present, rows - np.int32(part.first), lengths, columns, values)
-            moved[i] = rows, lengths, columns[:n], values[:m]
+            columns = scratch.array("columns", before.size, self._number)
+            values = scratch.array("values", before.size, self._bits)
+            n, m = changed_entries(before, present, rows, self.columns, lengths, columns, values)
+            moved[i] = rows + np.int32(part.first), lengths, columns[:n].copy(), values[:m].copy()
 
         touched = np.asarray((cuts[:, 1:] > cuts[:, :-1]).any(axis=0))
         sums = self._over_ranges(add, mine[touched[mine]])
