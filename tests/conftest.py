@@ -4,6 +4,7 @@ draws others), however slow the machine is, and no line of progress comes for th
 No test waits for the disk: ``os.fsync`` only looks whether the file is open.  What a crash of the machine leaves cannot be
 tested here; the tests of kills run processes of their own, with the real one."""
 
+import gc
 import os
 from math import inf
 
@@ -17,6 +18,12 @@ settings.load_profile("suite")
 
 
 os.fsync = os.fstat
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: the garbage collector need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

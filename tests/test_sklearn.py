@@ -23,7 +23,7 @@ from tests.small_store import planted  # noqa: E402
 from topicstream.sklearn import TopicModel  # noqa: E402
 
 
-@parametrize_with_checks([TopicModel(n_components=3, max_iter=3)])
+@parametrize_with_checks([TopicModel(n_components=3, max_iter=2)])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 

@@ -338,6 +338,7 @@ def test_second_writer_and_memory_are_refused(tmp_path):
         ingest(source, tmp_path / "c.zarr", mem_limit="50M")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.exists(), reason="the real corpora are not there")
 @pytest.mark.parametrize(
     "name, expected", [("kos", (3430, 6906, 353160, 467714)), ("nips12", (1740, 13649, 933295, 2301375))]

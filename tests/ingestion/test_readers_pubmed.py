@@ -166,6 +166,7 @@ def test_any_damage_ends_in_documents_or_one_clear_error(tmp_path: Path, at: int
 
 
 @needs_data
+@pytest.mark.slow
 def test_all_real_files_against_a_plain_parse() -> None:
     files = sorted((DATA / "pubmed").iterdir())
     assert len(files) == 19

@@ -308,6 +308,7 @@ def test_real_json_lines_against_json(tmp_path: Path) -> None:
 
 
 @needs_data
+@pytest.mark.slow
 def test_real_tree_in_an_archive() -> None:
     path = DATA / "20news" / "20news-bydate.tar.gz"
     with tarfile.open(path) as archive:

@@ -302,6 +302,7 @@ def test_wrong_splits_are_told(tmp_path, options, told):
 
 
 # -- the corpora of ../shared/data
+@pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "nips12").exists(), reason="needs ../shared/data")
 def test_nips12(tmp_path):
     nips = DATA / "nips12"

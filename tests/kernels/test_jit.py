@@ -60,6 +60,7 @@ def test_a_change_in_another_file_compiles_the_kernels_that_call_it(tmp_path):
     assert run(package(tmp_path / "one", factor=5.0), cache) == ([16.0, 2.0], "")
 
 
+@pytest.mark.slow
 def test_an_edit_elsewhere_compiles_nothing_and_one_of_a_constant_does(tmp_path):
     cache, folder = tmp_path / "cache", package(tmp_path / "one")
     home = folder / "kernels_of_a_test"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests import few_quick
 from tests.listening import Listening
 from tests.planted import draw, store
 from topicstream.engines import engines
@@ -52,9 +53,11 @@ def few_topics(tmp_path_factory):
 ON_WORDS = sorted(
     name for name, kind in engines().items() if kind.about.completion and not kind.about.dense and not kind.about.axes
 )
+FEW = ("sparse-bp", "gs", "ovb", "fdm")
+"""One of each way to judge: messages, a sampler, a bound, moments."""
 
 
-@pytest.mark.parametrize("name", ON_WORDS)
+@pytest.mark.parametrize("name", few_quick(ON_WORDS, FEW))
 def test_every_engine_tells_that_words_alone_predict_better(name, few_topics, tmp_path):
     """A prior of a hundred tokens a word drowns what the documents say: all topics are nearly uniform."""
     topics = 20 if name == "fdm" else 3  # judged on documents set aside, beside frequencies that are smoothed as much
@@ -62,7 +65,7 @@ def test_every_engine_tells_that_words_alone_predict_better(name, few_topics, tm
     assert any("is worse than that of the words' frequencies alone" in line for line in said)
 
 
-@pytest.mark.parametrize("name", ON_WORDS)
+@pytest.mark.parametrize("name", few_quick(ON_WORDS, FEW))
 def test_every_engine_tells_that_topics_are_alike(name, same_words, tmp_path):
     said = warnings_of(same_words, tmp_path / "m", name, topics=40, passes=1)
     assert any("topic diversity is 0." in line or "topics are empty" in line for line in said)
