@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import topicstream
+from tests import few_quick
 from tests.listening import Listening
 from tests.retrain_tools import made, write
 from tests.small_store import planted, store
@@ -76,7 +77,7 @@ def test_a_view_reads_as_a_store_of_its_documents(whole, alone):
             np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
 
 
-@pytest.mark.parametrize("algo", PLAIN)
+@pytest.mark.parametrize("algo", few_quick(PLAIN, ["sparse-bp", "gs", "ovb", "anchors"]))
 def test_every_engine_learns_what_it_would_of_these_documents_alone(whole, alone, tmp_path, algo):
     given = {"algo": algo, "topics": 4, "passes": 3, "block_cells": 900, **QUIET}
     topicstream.train(whole.path, tmp_path / "a", sample="40%", **given)

@@ -328,6 +328,7 @@ def test_nips12(tmp_path):
     _same_links(corpus, nips / "links.tsv")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "cora").exists(), reason="needs ../shared/data")
 def test_cora(tmp_path):
     cora = DATA / "cora"

@@ -60,6 +60,7 @@ def test_a_novel_is_cut_by_words(tmp_path, words, lengths):
     assert [d.id for d in corpus] == [f"novel.txt#{i + 1}" for i in range(len(lengths))]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not ENWIKI.exists(), reason="the corpus is not there")
 def test_real_articles_are_cut_by_words(tmp_path):
     with gzip.open(ENWIKI, "rt") as file:

@@ -234,6 +234,7 @@ def test_decisions():
     assert kind(train=settings.Train(topics=5)) == "full" and kind(train=settings.Train(topics=4, algo="vb")) == "full"
 
 
+@pytest.mark.slow
 def test_a_cycle_compacts_when_it_pays(tmp_path, monkeypatch):
     """``always``, ``never``; and ``auto`` before a full training, or where half of the blocks are to spare."""
     config = folder(tmp_path)
