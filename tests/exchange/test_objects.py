@@ -118,3 +118,5 @@ def test_a_gensim_model_reads_text_by_the_tokenizer_that_is_named():
     assert known["tokens"].to_pylist() == [2.0] and known["oov_rate"].to_pylist() == [0.5]
     with pytest.raises(InputError, match="lower"):
         TopicModel.from_gensim(theirs, tokenizer={"lower": False})
+    with pytest.raises(InputError, match="give options of ingest"):
+        TopicModel.from_gensim(theirs, tokenizer="english")

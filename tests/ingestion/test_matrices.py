@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 
 import h5py
 import numpy as np
@@ -158,6 +159,12 @@ def test_anndata_in_memory(place, tmp_path):
     with pytest.raises(InputError, match="no column 'age'"):
         topicstream.ingest(AnnData(), tmp_path / "d.zarr", meta=("age",), heldout=0, progress=False)
 
+    class Backed(AnnData):
+        isbacked, filename = True, "cells.h5ad"
+
+    with pytest.raises(InputError, match=r"give Path\('cells.h5ad'\)"):
+        topicstream.ingest(Backed(), tmp_path / "d.zarr", heldout=0, progress=False)
+
 
 def test_every_kind_of_obs_column_is_read(place, tmp_path):
     folder, _ = place
@@ -250,6 +257,13 @@ def test_what_cannot_be_read_is_one_line(place, line, code, said, tmp_path, monk
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_around_a_10x_folder_points_to_it(place, tmp_path):
+    folder, _ = place
+    shutil.copytree(folder / "tenx", tmp_path / "matrices" / "hg19")
+    with pytest.raises(InputError, match=r"give the 10x folder itself, \S*matrices/hg19$"):
+        topicstream.ingest(tmp_path / "matrices", tmp_path / "c.zarr", progress=False)
 
 
 @pytest.mark.parametrize("damage", ["cut", "pointers", "indices", "names"])

@@ -38,8 +38,8 @@ def from_gensim(model: Any, tokenizer: Mapping[str, Any] | TopicModel | None = N
         plain = {"stopwords": (), "stopwords_from": "none", "min_length": 1}
         try:
             recipe = Recipe.from_json({**plain, **(tokenizer or {})}).to_json()
-        except StoreError as e:
-            raise InputError(f"tokenizer: {e}") from None
+        except (StoreError, TypeError) as e:
+            raise InputError(f"tokenizer: {e}; give options of ingest, such as {{'min_length': 3}}, or a model") from None
     try:
         posterior = np.asarray(model.state.get_lambda(), np.float64)
         eta = float(np.min(np.asarray(model.eta, np.float64)))

@@ -283,8 +283,10 @@ def _survey_tree(root: Path, name: str, options: ReadOptions) -> Tree:
         beside = ", or move it out of the folder" if len(formats) > 1 else ""
         raise InputError(f"{kind_of.error}{beside}") from None
     elif len(formats) > 1:
-        what = ", ".join(f"{form} ({example[form]})" for form in formats)
-        raise InputError(f"{name}: contains files of several formats: {what}; give --format or name the files")
+        what, advice = ", ".join(f"{form} ({example[form]})" for form in formats), "give --format or name the files"
+        if "mtx" in example and matrix_folder((root / example["mtx"]).parent):
+            advice = f"give the 10x folder itself, {os.path.join(name, os.path.dirname(example['mtx']))}"
+        raise InputError(f"{name}: contains files of several formats: {what}; {advice}")
     else:
         tree.format = formats[0] if formats else FILES
         if reader_named(tree.format).kind == "counts":

@@ -104,6 +104,9 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
     if isinstance(documents, InMemory):
         return documents
     if all(hasattr(documents, name) for name in ("X", "obs_names", "var_names")):  # anndata.AnnData
+        if getattr(documents, "isbacked", False):
+            file = f"Path({str(documents.filename)!r}), which is read piece by piece"
+            raise InputError(f"documents: an AnnData that is backed by a file; give {file}, or .to_memory()")
         features, cells = (unique_names(pa.array(list(names), TEXT)) for names in (documents.var_names, documents.obs_names))
         return InMemory(documents.X, features, cells, documents.obs)
     if isinstance(documents, os.PathLike) or (path and isinstance(documents, str)):
