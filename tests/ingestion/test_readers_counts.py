@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.reading import DATA, Read, needs_data, write
+from topicstream import Corpus, ingest
 from topicstream.errors import InputError
 from topicstream.ingestion.parsing.counts import in_order
 
@@ -256,3 +257,14 @@ def test_cells_are_put_in_order_as_by_lexsort(most):
     np.testing.assert_array_equal(got[0], docs[order][starts])
     np.testing.assert_array_equal(got[1], words[order][starts])
     np.testing.assert_array_equal(got[2], np.add.reduceat(counts[order], starts))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("third", "weighted"), [("3.0", False), ("3e0", False), ("3.5", True)])
+def test_whole_numbers_of_a_real_matrix_are_counts(tmp_path: Path, third: str, weighted: bool, turned: bool) -> None:
+    sizes, places = ("3 2 3", ("1 1", "2 2", "3 2")) if turned else ("2 3 3", ("1 1", "2 2", "2 3"))
+    lines = "\n".join(f"{place} {value}" for place, value in zip(places, ("2", "1.0", third), strict=True))
+    path = write(tmp_path / "a.mtx", f"%%MatrixMarket matrix coordinate real general\n{sizes}\n{lines}\n")
+    ingest(path, tmp_path / "c.zarr", transpose=turned, min_df=1, max_df=1.0, heldout=0)
+    store = Corpus.open(tmp_path / "c.zarr")
+    assert store.weighted is weighted and store.to_scipy().sum() == 3 + float(third)

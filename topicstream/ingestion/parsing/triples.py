@@ -67,10 +67,10 @@ class TripleReader(Reader):
             documents, words = header.words, header.documents
             yield from ordered_batches(source, options, cells, documents, words, header.cells, Named())
             return
-        waiting, filled = np.empty((0, 3), np.float64 if header.real else np.int64), 0
+        waiting, filled = np.empty((0, 3), np.int64), 0
         done = 0  # documents that are read whole
         for numbers, lines in lines_of(source, options, 1 + source.read(header.size).count(b"\n")):
-            more, used = _cells(source, header, numbers, lines, int(waiting[-1, 0]) if len(waiting) else done + 1)
+            more, used = _cells(source, options, header, numbers, lines, int(waiting[-1, 0]) if len(waiting) else done + 1)
             filled += used
             waiting = np.concatenate((waiting, more))
             last = int(waiting[-1, 0]) - 1 if len(waiting) else done
@@ -89,7 +89,7 @@ def cells_of(
     """(document, word, count) of cells in any order, numbers from 0; ``transposed``: documents are the columns."""
     filled = 0
     for numbers, lines in lines_of(source, options, 1 + source.read(header.size).count(b"\n")):
-        cells, used = _cells(source, header, numbers, lines, None)
+        cells, used = _cells(source, options, header, numbers, lines, None)
         filled += used
         rows, columns = cells[:, 0].astype(np.int64) - 1, cells[:, 1].astype(np.int64)
         yield (columns, rows, cells[:, 2]) if transposed else (rows, columns, cells[:, 2])
@@ -107,7 +107,7 @@ def _all_read(source: Source, header: MatrixHeader, filled: int) -> bool:
 
 
 def _cells(
-    source: Source, header: MatrixHeader, numbers: np.ndarray, lines: list[bytes], first: int | None
+    source: Source, options: ReadOptions, header: MatrixHeader, numbers: np.ndarray, lines: list[bytes], first: int | None
 ) -> tuple[np.ndarray, int]:
     """The good cells [c, 3] of some lines, words from 0, and how many lines are not blank.  first: the least document, from
     which on they have to ascend; None: in any order."""
@@ -134,7 +134,10 @@ def _cells(
     bad = np.logical_or.reduce(list(wrong.values()))
     for i in np.flatnonzero(bad).tolist():
         source.reject(int(numbers[i]), next(reason for reason, rows in wrong.items() if rows[i]), lines[i])
-    return cells[~bad] - np.array([0, 1, 0], cells.dtype), int(filled.sum())
+    cells = cells[~bad] - np.array([0, 1, 0], cells.dtype)
+    if header.real and not options.weighted and (cells == np.floor(cells)).all() and cells.max(initial=0) < 2**53:
+        cells = cells.astype(np.int64)  # counts, which R's writeMM writes as real
+    return cells, int(filled.sum())
 
 
 def _documents(
