@@ -300,3 +300,22 @@ def test_cells_are_sorted_out_of_core_in_many_ranges(tmp_path):
     assert len(runs) > 20 and sum(len(r.indptr) - 1 for r in runs) == 1000
     found = np.concatenate([sp.csr_array((r.counts, r.words, r.indptr), shape=(len(r.indptr) - 1, 90)).toarray() for r in runs])
     np.testing.assert_array_equal(found, matrix.toarray())
+
+
+def test_cells_of_two_samples_with_the_same_barcodes_stay_apart(place, tmp_path):
+    folder, _ = place
+    for name in ("a", "b"):
+        shutil.copytree(folder / "tenx", tmp_path / "given" / name)
+    shutil.copy(folder / "cells.h5ad", tmp_path / "c.h5ad")
+    shutil.copy(folder / "cells.h5ad", tmp_path / "d.h5ad")
+    summary = topicstream.ingest([tmp_path / "given" / "a", tmp_path / "given" / "b"], tmp_path / "two.zarr", min_df=1, max_df=1.0, heldout=0)
+    assert summary["documents"] == 2 * CELLS and summary["dropped_duplicates"] == 0
+    store = topicstream.Corpus.open(tmp_path / "two.zarr")
+    assert [store[0].id, store[CELLS].id] == [f"a:{BARCODES[0]}", f"b:{BARCODES[0]}"]
+    (tmp_path / "samples").mkdir()
+    for name in ("c.h5ad", "d.h5ad"):
+        (tmp_path / name).rename(tmp_path / "samples" / name)
+        alone = topicstream.ingest(tmp_path / "samples", tmp_path / f"{name}.zarr", min_df=1, max_df=1.0, heldout=0)
+        ids = topicstream.Corpus.open(tmp_path / f"{name}.zarr")
+        assert ids[0].id == (BARCODES[0] if name == "c.h5ad" else f"c.h5ad:{BARCODES[0]}")
+    assert alone["documents"] == 2 * CELLS

@@ -43,6 +43,8 @@ class Tree:
         What keys of its files begin with.
     size
         Bytes of the files that are read.
+    several
+        Whether these are more than one.
     notes
         What is odd about it, for the summary.
     """
@@ -54,6 +56,7 @@ class Tree:
     left_out: frozenset[str] = frozenset()
     prefix: str = ""
     size: int = 0
+    several: bool = False
     notes: Counter[str] = field(default_factory=Counter)
 
     def files(self) -> Iterator[tuple[str, str]]:
@@ -109,11 +112,10 @@ class Inputs:
     def sources(self) -> Iterator[tuple[Reader, Source]]:
         """Reader and source of each input in order."""
         for part in self.parts:
-            if isinstance(part, Tree):
-                for source in part.sources():
-                    yield reader_named(part.format), source
-            else:
-                yield reader_named(part[0]), part[1]
+            name, sources = (part.format, part.sources()) if isinstance(part, Tree) else (part[0], [part[1]])
+            for source in sources:
+                source.alone = len(self.parts) == 1 and not (isinstance(part, Tree) and part.several)
+                yield reader_named(name), source
 
 
 def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -> Inputs:
@@ -300,4 +302,5 @@ def _survey_tree(root: Path, name: str, options: ReadOptions) -> Tree:
         for field_name, files in sorted(fields.items()):
             tree.notes[f"files with {field_name}= in their path (--meta {field_name} keeps it)"] += files
     tree.size = sum(size for kind, size in sizes.items() if kind not in tree.left_out)
+    tree.several = sum(count for kind, count in counts.items() if kind not in tree.left_out) > 1
     return tree

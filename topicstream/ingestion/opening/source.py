@@ -104,6 +104,8 @@ class Input:
         Whether the first bad record is an error (``--on-error fail``).
     rejects
         Records left out and notes since the last piece.
+    alone
+        Whether no other file is read beside it, which may have the same names of cells.
     words
         The vocabulary of a bag-of-words source, once read.
     path
@@ -120,7 +122,7 @@ class Input:
 
     def __init__(self, name: str, key: str, *, strict: bool = True, path: Path | None = None) -> None:
         self.name, self.key, self.strict, self.path = printable(name), printable(key), strict, path
-        self.rejects = Rejects()
+        self.rejects, self.alone = Rejects(), True
         self.words: pa.LargeStringArray | None = None
         self.size: int | None = None
         self.line, self.damage = 0, ""

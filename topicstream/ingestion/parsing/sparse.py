@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from scipy import sparse
 
 from topicstream.ingestion.opening.source import Input
 from topicstream.ingestion.parsing.counts import MOST_COUNT, count_batch
 from topicstream.ingestion.parsing.cut import most_records
-from topicstream.ingestion.parsing.documents import positions
+from topicstream.ingestion.parsing.documents import TEXT, positions
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
 
@@ -95,7 +96,8 @@ class Dense:
 
 @dataclass(frozen=True)
 class Named:
-    """Names along the documents, and metadata of the documents; ids None: their numbers."""
+    """Names along the documents, and metadata of the documents; ids None: their numbers.  Of one file among others an id begins with
+    the file's name."""
 
     ids: pa.Array | None = None
     meta: Mapping[str, pa.Array] | None = None
@@ -106,6 +108,9 @@ class Named:
         """The documents first .. first + size - 1; rows: int64[cells], ascending, from 0."""
         places = positions(source.key, np.arange(first, first + size), "#")
         ids = places if self.ids is None else self.ids.slice(first, size)
+        if self.ids is not None and not source.alone:  # samples use the same barcodes
+            ids = pc.binary_join_element_wise(pa.scalar(source.key, TEXT), ids, pa.scalar(":", TEXT))
+            source.note("ids begin with the name of their file", size)
         meta = {name: column.slice(first, size) for name, column in (self.meta or {}).items()}
         return count_batch(source, ids, places, rows, words, counts, meta)
 
