@@ -40,8 +40,8 @@ FIELDS = {
         "{*}teiHeader//{*}sourceDesc//*[@type='firstEdition']//{*}date",  # ELTeC: after the scan, and the reprint scanned
         "{*}teiHeader//{*}sourceDesc//*[@type='printSource']//{*}date",
         "{*}teiHeader//{*}sourceDesc//{*}date",
-        "{*}teiHeader//{*}publicationStmt/{*}date",
     ),
+    "published": ("{*}teiHeader//{*}publicationStmt/{*}date",),  # the digital edition
 }
 """Fields that ``--meta`` may name, and where they stand, the best place first."""
 
