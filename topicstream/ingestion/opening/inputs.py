@@ -43,8 +43,6 @@ class Tree:
         What keys of its files begin with.
     size
         Bytes of the files that are read.
-    several
-        Whether these are more than one.
     notes
         What is odd about it, for the summary.
     """
@@ -56,7 +54,6 @@ class Tree:
     left_out: frozenset[str] = frozenset()
     prefix: str = ""
     size: int = 0
-    several: bool = False
     notes: Counter[str] = field(default_factory=Counter)
 
     def files(self) -> Iterator[tuple[str, str]]:
@@ -114,7 +111,7 @@ class Inputs:
         for part in self.parts:
             name, sources = (part.format, part.sources()) if isinstance(part, Tree) else (part[0], [part[1]])
             for source in sources:
-                source.alone = len(self.parts) == 1 and not (isinstance(part, Tree) and part.several)
+                source.alone = len(self.parts) == 1 and not isinstance(part, Tree)  # tomorrow a folder may hold more
                 yield reader_named(name), source
 
 
@@ -302,5 +299,4 @@ def _survey_tree(root: Path, name: str, options: ReadOptions) -> Tree:
         for field_name, files in sorted(fields.items()):
             tree.notes[f"files with {field_name}= in their path (--meta {field_name} keeps it)"] += files
     tree.size = sum(size for kind, size in sizes.items() if kind not in tree.left_out)
-    tree.several = sum(count for kind, count in counts.items() if kind not in tree.left_out) > 1
     return tree

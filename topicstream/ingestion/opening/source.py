@@ -105,7 +105,7 @@ class Input:
     rejects
         Records left out and notes since the last piece.
     alone
-        Whether no other file is read beside it, which may have the same names of cells.
+        Whether it is the only input, and no file of a folder: no other can have the same names of cells.
     words
         The vocabulary of a bag-of-words source, once read.
     path

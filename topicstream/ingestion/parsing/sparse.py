@@ -96,8 +96,8 @@ class Dense:
 
 @dataclass(frozen=True)
 class Named:
-    """Names along the documents, and metadata of the documents; ids None: their numbers.  Of one file among others an id begins with
-    the file's name."""
+    """Names along the documents, and metadata of the documents; ids None: their numbers.  Of a file among others, or in a
+    folder, an id begins with the file's name."""
 
     ids: pa.Array | None = None
     meta: Mapping[str, pa.Array] | None = None
