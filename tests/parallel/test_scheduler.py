@@ -311,3 +311,16 @@ def test_dask_is_not_imported_without_a_scheduler(here):
         "assert not {'dask', 'distributed'} & {name.split('.')[0] for name in sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.slow
+def test_a_script_without_a_guard_runs_once(here, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import pathlib, topicstream; print('begins'); "
+        f"topicstream.infer({str(here / 'm')!r}, pathlib.Path({str(here / 'c.zarr')!r}), out='out.csv', scheduler='local:2'); "
+        "print(__file__)"
+    )
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["begins", str(script)] and (tmp_path / "out.csv").stat().st_size
+    assert "Traceback" not in done.stderr

@@ -11,10 +11,12 @@ import hashlib
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -268,6 +270,7 @@ def connected(scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1) 
             client = scheduler
         elif str(scheduler).startswith("local:"):
             stack.enter_context(dask_config.set(UNWATCHED))
+            stack.enter_context(_without_script())
             here = LocalCluster(
                 processes=True, memory_limit=0, dashboard_address=":0", silence_logs=logging.CRITICAL, **_local(str(scheduler)),
             )  # fmt: skip
@@ -321,6 +324,17 @@ def workers_of(
         raise UsageError("scheduler: workers open models and corpora themselves; give the path of one that was stored")
     with connected(scheduler, [path for path in paths if Path(path).exists()]) as cluster:
         yield cluster, MemoryLimit(min(limit.bytes, cluster.memory(limit)), limit.stated)
+
+
+@contextmanager
+def _without_script() -> Iterator[None]:
+    """Processes that start meanwhile do not run the script again that this one runs, as `multiprocessing` would have it: it
+    may have no ``if __name__ == "__main__":``, and they need nothing of it."""
+    script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 def _ignore_interrupts() -> None:
