@@ -12,7 +12,8 @@ import topicstream
 from tests import few_quick
 from topicstream.cli.main import run
 from topicstream.errors import InputError, UsageError
-from topicstream.reporting.formula import Covariate, Design, Factor, as_number, parse_formula
+from topicstream.reporting.formula import Covariate, Design, Factor, as_days, as_number, parse_formula
+from topicstream.reporting.over_time import OverTimeView
 from topicstream.reporting.regression import Regression, independent
 
 
@@ -160,6 +161,8 @@ def test_a_missing_value_as_r_and_pandas_write_it_is_no_group(place):
     assert (groups.documents, groups.left_out, groups.coefficients.names) == (840, 60, ["(intercept)", "wing=red"])
     same = topicstream.effects("party", place / "model", place / "corpus.zarr")
     assert groups.coefficients.estimates == pytest.approx(same.coefficients.estimates, abs=0.03)
+    shown = OverTimeView(place / "model", place / "corpus.zarr", by="wing").result()
+    assert {row["group"]: row["documents"] for row in shown} == {"blue": 420, "red": 420}
 
 
 def test_the_command_prints_writes_and_draws(place, capsys, monkeypatch):
@@ -174,6 +177,16 @@ def test_the_command_prints_writes_and_draws(place, capsys, monkeypatch):
     assert run(["effects", "party", "--out", "e.tex"]) == 1
     assert run(["effects", "party", "--out", "e.md", "--force"]) == 0
     assert "| topic | label | term |" in (place / "e.md").read_text()
+
+
+def test_ticks_of_a_plot_are_whole_years_and_numbers(place, monkeypatch):
+    monkeypatch.chdir(place)
+    found = topicstream.effects("date + seats + party", place / "model", place / "corpus.zarr")
+    assert found.kinds == {"date": "date", "seats": "whole", "party": "category"}
+    assert as_days(np.array([as_number("2004-02-29"), as_number("1968-12-31")])).astype(str).tolist() == ["2004-02-29", "1968-12-31"]
+    assert run(["effects", "date + seats", "-k", "0", "--plot", "ticks.svg"]) == 0
+    ticks = re.findall(r"<text[^>]*>([^<]*)</text>", (place / "ticks.svg").read_text())
+    assert {"2002", "2004"} <= set(ticks) and not [t for t in ticks if re.fullmatch(r"20\d\d\..*", t)]
 
 
 def test_a_small_effect_has_digits_and_a_useless_term_is_told(place, capsys, monkeypatch):

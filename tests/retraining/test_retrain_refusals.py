@@ -93,7 +93,8 @@ def test_a_file_that_fails_three_nights_is_set_aside(home):
     assert topicstream.retrain(config, stream=log)["decision"] == "nothing"
     assert "raw/bad.jsonl:1" in log.getvalue() and "set aside until it changes" in log.getvalue()
     with pytest.raises(InputError, match=r"raw/bad\.jsonl:1"):
-        cycle(config, release=True)
+        topicstream.retrain(config, release=True, stream=log)
+    assert "set aside are tried again" in log.getvalue()
     write(bad, made(20, seed=3, prefix="f"))
     mended = cycle(config)
     assert (mended["documents_added"], mended["set_aside"]) == (20, {})

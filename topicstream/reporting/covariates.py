@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
@@ -24,7 +23,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured, option
 from topicstream.progress import Told, listener
 from topicstream.reporting.formula import Covariate, Design, Factor, Term, as_number, parse_formula
-from topicstream.reporting.metadata import Metadata, columns_of
+from topicstream.reporting.metadata import Metadata, columns_of, values_given
 from topicstream.reporting.regression import Coefficients, Regression
 from topicstream.reporting.view import propose
 
@@ -32,8 +31,6 @@ AVERAGED = 2_000
 """Documents whose other covariates a prediction is averaged over, the first that have all of them, evenly spaced."""
 POINTS = 40
 """Points of a predicted curve."""
-NO_VALUE = ["", "NA", "N/A", "NaN", "nan"]
-"""What R and pandas write for a missing value."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +66,8 @@ class Effects:
         The fitted regression.
     references
         column -> what its effects are measured from: the most frequent category, or the mean of numbers.
-    categories
-        Columns that entered as categories.
+    kinds
+        column -> ``category``, ``date``, ``whole`` (numbers without fractions) or ``number``: how it entered.
     predictions
         A row per topic and value: predicted shares, averaged over the other covariates of the documents.  Columns: variable,
         value, group (of an interaction, else null), topic, share, se.
@@ -83,7 +80,7 @@ class Effects:
     labels: list[str]
     coefficients: Coefficients
     references: dict[str, str]
-    categories: frozenset[str]
+    kinds: dict[str, str]
     predictions: pa.Table
 
     def table(self) -> pa.Table:
@@ -151,10 +148,10 @@ def effects(config: EffectsConfig) -> Effects:
     references = {
         c.column: c.levels[0] if c.levels else f"{c.mean:.6g}" for c in design.covariates.values() if not c.df
     }
-    categories = frozenset(c.column for c in design.covariates.values() if c.levels)
+    kinds = {c.column: c.kind for c in design.covariates.values()}
     table = _predictions(design, coefficients, sample, numbers)
     return Effects(
-        config.formula, coefficients.documents, left_out, numbers, labels, coefficients, references, categories, table
+        config.formula, coefficients.documents, left_out, numbers, labels, coefficients, references, kinds, table
     )
 
 
@@ -176,7 +173,7 @@ def _survey(corpus: Corpus, terms: list[Term], factors: list[Factor]) -> tuple[D
     sample: dict[str, list[str]] = {column: [] for column in columns}
     spacing = max(1, corpus.n_docs // AVERAGED)
     for numbers, batch in documents(corpus, False, columns):
-        values = {column: _given(batch.column(column)).to_pylist() for column in columns}
+        values = {column: values_given(batch.column(column)).to_pylist() for column in columns}
         for covariate in covariates.values():
             covariate.counts.update(v for v in values[covariate.column] if v is not None)
         for i in np.flatnonzero(numbers % spacing == 0).tolist():
@@ -189,11 +186,6 @@ def _survey(corpus: Corpus, terms: list[Term], factors: list[Factor]) -> tuple[D
     return Design(terms, covariates), sample
 
 
-def _given(values: pa.Array) -> pa.Array:
-    """Values, null where they say that there is none."""
-    return pc.if_else(pc.is_in(values, pa.array(NO_VALUE, values.type)), pa.scalar(None, values.type), values)
-
-
 def _documents(
     model: TopicModel, corpus: Corpus, view: View, design: Design, threads: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, int]]:
@@ -204,7 +196,7 @@ def _documents(
         rows, listed = metadata.of(first, len(theta))
         usable = listed & (tokens > 0)
         for column in columns:
-            usable &= _given(rows[column]).is_valid().to_numpy(zero_copy_only=False)
+            usable &= values_given(rows[column]).is_valid().to_numpy(zero_copy_only=False)
         kept = np.flatnonzero(usable)
         values = {column: rows[column].take(pa.array(kept)).to_pylist() for column in columns}
         yield design.matrix(values, len(kept)), view.shares(theta[kept]), tokens[kept], len(theta) - len(kept)

@@ -11,6 +11,7 @@ from topicstream.errors import one_line
 from topicstream.records import Json
 from topicstream.reporting.covariates import Effects
 from topicstream.reporting.figures import Figure
+from topicstream.reporting.formula import as_days
 from topicstream.text import shortened
 
 PLOTTED = 12
@@ -33,7 +34,7 @@ def lines(effects: Effects) -> list[str]:
     left_out = f", {effects.left_out:,} left out (no value or no known word)" if effects.left_out else ""
     out = [f"{effects.formula}: {effects.documents:,} documents{left_out}; percentage points of a document's share"]
     out += [
-        f"  {column}: measured from {level}{'' if column in effects.categories else ', for one more (of a date: one more year)'}"
+        f"  {column}: measured from {level}{'' if effects.kinds[column] == 'category' else ', for one more (of a date: one more year)'}"
         for column, level in effects.references.items()
     ]
     if determined := effects.coefficients.left_out:
@@ -77,17 +78,19 @@ def plot_effects(effects: Effects, figure: Figure) -> int:
     for axis, (k, variable) in zip(panels, itertools.product(topics, variables), strict=True):
         here = (topic == k) & (columns["variable"] == variable)
         figure.titled(axis, f"{k} {shortened(topic_names[k], 30)}, by {shortened(variable, 30)}")
-        if variable in effects.categories:
+        if effects.kinds[variable] == "category":
             chosen = np.flatnonzero(here)[::-1]
             axis.errorbar(100 * share[chosen], range(len(chosen)), xerr=196 * error[chosen], fmt="o", ms=3, lw=1)
             names = [figure.text(shortened(value, 30)) for value in columns["value"][chosen]]
             axis.set_yticks(range(len(chosen)), names, fontsize=6)
             continue
-        axis.locator_params(axis="x", nbins=5)
+        figure.ticks(axis, effects.kinds[variable])
         groups = list(dict.fromkeys(columns["group"][here]))
         for group in groups:
             chosen = np.flatnonzero(here & (columns["group"] == group))
             x = columns["value"][chosen].astype(float)
+            if effects.kinds[variable] == "date":
+                x = as_days(x)
             (curve,) = axis.plot(x, 100 * share[chosen], lw=1.2, label=group and figure.text(shortened(group, 30)))
             low, high = (100 * (share[chosen] + side * 1.96 * error[chosen]) for side in (-1, 1))
             axis.fill_between(x, low, high, color=curve.get_color(), alpha=0.18, lw=0)

@@ -61,6 +61,16 @@ class Figure:
             axis.set_axis_off()
         return list(axes.flat[:number])
 
+    def ticks(self, axis: Any, kind: str) -> None:
+        """Few ticks below a panel: at whole dates (``date``), at whole numbers (``whole``) or at any."""
+        if kind == "date":
+            from matplotlib import dates
+
+            locator = dates.AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
+            axis.xaxis.set(major_locator=locator, major_formatter=dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+        else:
+            axis.locator_params(axis="x", nbins=5, integer=kind == "whole")
+
     @staticmethod
     def text(text: str) -> str:
         """Text of others, in which a dollar sign begins no formula."""

@@ -30,6 +30,8 @@ MOST_LEVELS = 50
 MOST_COLUMNS = 200
 SMOOTH_DF = 10
 DEGREE = 3
+DAYS = 365.25
+"""Of a year."""
 _FACTOR = re.compile(r"\s*(?:s\(\s*(?P<smooth>[\w.-]+)\s*(?:,\s*(?P<df>\d+)\s*)?\)|(?P<name>[\w.-]+))\s*")
 
 
@@ -90,17 +92,28 @@ def parse_formula(text: str) -> list[Term]:
     return sorted(terms, key=len)
 
 
-def as_number(text: str) -> float | None:
-    """A number, or a date as years (1999.41); None for other text."""
+def _plain_number(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        day = parse(text)
-    if day is None:
         return None
+
+
+def as_number(text: str) -> float | None:
+    """A number, or a date as years (1999.41); None for other text."""
+    number = _plain_number(text)
+    if number is not None or (day := parse(text)) is None:
+        return number
     year, month, of_month = day
     begin = date(year, month or 1, of_month or 1)
-    return year + (begin - date(year, 1, 1)).days / 365.25
+    return year + (begin - date(year, 1, 1)).days / DAYS
+
+
+def as_days(years: np.ndarray) -> np.ndarray:
+    """Years (1999.41) as dates, datetime64[n]: what ``as_number`` made numbers of."""
+    whole = np.floor(years)
+    begin = (whole.astype(np.int64) - 1970).astype("datetime64[Y]").astype("datetime64[D]")
+    return np.asarray(begin + np.rint((years - whole) * DAYS).astype("timedelta64[D]"))
 
 
 @dataclass
@@ -108,6 +121,7 @@ class Covariate:
     """A column of the documents' metadata, as far as it has been read.
 
     levels   values of a column of categories, the reference first; empty: a column of numbers
+    kind     ``category``, ``date``, ``whole`` (numbers without fractions) or ``number``
     low, high, mean, knots   range and mean of a column of numbers, and the interior knots of its curve
     """
 
@@ -115,6 +129,7 @@ class Covariate:
     df: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     levels: list[str] = field(default_factory=list)
+    kind: str = "category"
     low: float = 0.0
     high: float = 0.0
     mean: float = 0.0
@@ -129,6 +144,8 @@ class Covariate:
             values = np.array(list(numbers.values()), np.float64)
             weights = np.array([self.counts[value] for value in numbers])
             self.low, self.high = float(values.min()), float(values.max())
+            dated = any(_plain_number(text) is None for text in numbers)
+            self.kind = "date" if dated else "whole" if (values == np.floor(values)).all() else "number"
             self.mean = float(np.average(values, weights=weights))
             if self.low == self.high:
                 raise InputError(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from topicstream.corpus.documents import OWN
 from topicstream.corpus.reader import Corpus
@@ -15,6 +16,9 @@ from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.keys import documents
 from topicstream.model.topic_model import TopicModel
+
+NO_VALUE = ["", "NA", "N/A", "NaN", "nan"]
+"""What R and pandas write for a missing value."""
 
 
 def open_corpus(model: TopicModel, corpus: str | Path | Corpus) -> Corpus:
@@ -78,12 +82,17 @@ class Metadata:
         return rows, place >= 0
 
 
+def values_given(values: Any) -> Any:
+    """Values of a column, null where they say that there is none."""
+    return pc.if_else(pc.is_in(values, pa.array(NO_VALUE, values.type)), pa.scalar(None, values.type), values)
+
+
 def flattened(values: Any) -> tuple[Any, np.ndarray]:
-    """(the values of a column one by one, the document of each int64[n]); of a list column, each value of a document."""
+    """(the values of a column one by one, null where there is none; the document of each int64[n]); of a list column, each value of a document."""
     if not (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)):
-        return values, np.arange(len(values))
+        return values_given(values), np.arange(len(values))
     lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    return values.flatten(), np.repeat(np.arange(len(values)), lengths)
+    return values_given(values.flatten()), np.repeat(np.arange(len(values)), lengths)
 
 
 def codes_of(values: Any, code: Callable[[str], int]) -> tuple[np.ndarray, np.ndarray]:
@@ -95,7 +104,7 @@ def codes_of(values: Any, code: Callable[[str], int]) -> tuple[np.ndarray, np.nd
     codes = table[words.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)]
     kept = codes >= 0
     docs, codes = docs[kept], codes[kept]
-    if flat is not values:
+    if pa.types.is_nested(values.type):
         width = int(codes.max(initial=0)) + 1
         docs, codes = np.divmod(np.unique(docs * width + codes), width)
     return docs, codes

@@ -113,6 +113,7 @@ class Cycle:
                 f"it; restore it (manifest.json is written last), or remove {self.folder}/state.json to ingest all again"
             )
         if release and not dry and (self.state.held is not None or self.state.failing):
+            self.log.say("--release: the hold of a rollback ends, and files that were set aside are tried again")
             self._remember(held=None, failing={})
         if (journal := read_journal(self.folder)) is not None:
             self.journal = journal
