@@ -18,7 +18,7 @@ from topicstream.cli.main import run
 from topicstream.errors import InputError
 from topicstream.ingestion.opening.source import Input
 from topicstream.ingestion.parsing.documents import document_cells
-from topicstream.ingestion.parsing.sparse import Named, ordered_batches
+from topicstream.ingestion.parsing.sparse import Side, ordered_batches
 from topicstream.ingestion.read_options import ReadOptions
 
 CELLS, FEATURES = 300, 400
@@ -296,7 +296,7 @@ def test_cells_are_sorted_out_of_core_in_many_ranges(tmp_path):
         for p in np.array_split(order, 7)
     ]
     options = ReadOptions(piece_bytes=1 << 14, scratch=tmp_path)
-    runs = [document_cells(b) for b in ordered_batches(Input("x", "x"), options, iter(parts), 1000, 90, matrix.nnz, Named())]
+    runs = [document_cells(b) for b in ordered_batches(Input("x", "x"), options, iter(parts), Side(1000), 90, matrix.nnz)]
     assert len(runs) > 20 and sum(len(r.indptr) - 1 for r in runs) == 1000
     found = np.concatenate([sp.csr_array((r.counts, r.words, r.indptr), shape=(len(r.indptr) - 1, 90)).toarray() for r in runs])
     np.testing.assert_array_equal(found, matrix.toarray())

@@ -104,6 +104,13 @@ def test_docword_bad_file(tmp_path: Path, text: str, why: str) -> None:
     assert [r for r in Read(path, format="docword", on_error="skip").rejects if why in r.reason]
 
 
+def test_a_file_of_counts_without_a_header_is_left_out_beside_a_good_one(tmp_path: Path) -> None:
+    good = write(tmp_path / "docword.txt", "3\n2\n3\n1 1 1\n2 1 1\n3 2 1\n")
+    bad = write(tmp_path / "zero.txt", "a\nb\n")
+    summary = ingest([good, bad], tmp_path / "store", format="docword", on_error="skip", heldout=0, progress=False)
+    assert summary["documents"] == 3 and summary["rejected"] == 1
+
+
 def test_vocabulary_of_another_length(tmp_path: Path) -> None:
     path = write(tmp_path / "docword.txt", "1\n2\n1\n1 2 3\n")
     write(tmp_path / "vocab.txt", "a\n")

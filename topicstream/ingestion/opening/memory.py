@@ -196,11 +196,9 @@ class MemoryReader(Reader):
         self.given, self._batches, self._words = given, batches, words
         self.kind = "text" if words is None else "counts"  # type: ignore[misc]
 
-    def words(self, source: Input, options: ReadOptions) -> pa.LargeStringArray:
-        assert self._words is not None
-        return self._words(self.given)
-
     def batches(self, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        if self._words is not None:
+            source.words = self._words(self.given)
         return self._batches(self.given, source, options)
 
 

@@ -107,7 +107,7 @@ class Input:
     alone
         Whether it is the only input, and no file of a folder: no other can have the same names of cells.
     words
-        The vocabulary of a bag-of-words source, once read.
+        The vocabulary of a source of counts, set by its reader.
     path
         The file, or None.
     size
@@ -123,7 +123,7 @@ class Input:
     def __init__(self, name: str, key: str, *, strict: bool = True, path: Path | None = None) -> None:
         self.name, self.key, self.strict, self.path = printable(name), printable(key), strict, path
         self.rejects, self.alone = Rejects(), True
-        self.words: pa.LargeStringArray | None = None
+        self.words: pa.LargeStringArray = pa.array([], pa.large_string())
         self.size: int | None = None
         self.line, self.damage = 0, ""
         self.progress: int | None = None

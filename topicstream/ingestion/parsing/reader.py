@@ -25,7 +25,7 @@ class Reader:
     name
         What ``--format`` takes.
     kind
-        ``text``, or ``counts`` of a vocabulary of the source's own (``words``).
+        ``text``, or ``counts`` of a vocabulary of the source's own.
     about
         What the format is, in a few words.
     suffixes
@@ -44,17 +44,14 @@ class Reader:
         """Whether text of a file whose name says nothing looks like this format."""
         return False
 
-    def words(self, source: Any, options: ReadOptions) -> pa.LargeStringArray:
-        """The vocabulary of a source of counts, in the order of its numbers; read before its batches."""
-        raise NotImplementedError
-
     def batches(self, source: Any, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         """The documents of a source, about ``options.piece_bytes`` at a time.
 
         Parameters
         ----------
         source
-            A ``Source``: ``read``, ``reject`` for records that cannot be used, ``note`` for what is odd.
+            A ``Source``: ``read``, ``reject`` for records that cannot be used, ``note`` for what is odd.  A reader of counts sets
+            its ``words``, in the order of their numbers, before the first batch.
         options
             What the user said about the input.
 

@@ -1,159 +1,204 @@
-"""What the formats of sparse matrices share: documents by rows or by columns, from matrices compressed along either.
+"""What the formats of matrices of counts share: documents by rows or by columns, of cells that come in the order of either.
 
-A matrix that is compressed along its documents is read as it lies.  One that is compressed along its words is transposed out of
-core: its cells go to ranges of documents, each small enough for memory, in scratch files; then range by range is put in order.
+Cells that come in the order of the documents are read as they lie.  Others are put in order out of core: they go to ranges of
+documents, each small enough for memory, in scratch files; then range by range is sorted.
 """
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from topicstream.ingestion.opening.source import Input
+from topicstream.ingestion.opening.source import Input, Source
 from topicstream.ingestion.parsing.counts import MOST_COUNT, count_batch
 from topicstream.ingestion.parsing.cut import most_records
 from topicstream.ingestion.parsing.documents import TEXT, positions
+from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
+from topicstream.ingestion.parsing.vocabulary import numbered_words, words_for
 from topicstream.ingestion.read_options import ReadOptions
 
 CELL = np.dtype([("document", np.int32), ("word", np.int32), ("count", np.float64)])
 """A cell in a scratch file; documents from the first one of the file's range."""
 READ_CELLS = 1 << 20
 """Cells that are read at once."""
+Part = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Some cells: line and position across int64[c], from 0, and count [c]."""
 
 
-@dataclass(frozen=True)
+class MatrixCells(Protocol):
+    """The cells of a matrix, about so many, in lines: whether the lines ascend."""
+
+    cells: int
+    ascending: bool
+
+    def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
+        """All cells.  BadFile where they cannot be counts."""
+
+
 class Compressed:
     """A matrix in compressed form, its arrays sliced where they lie (HDF5, Zarr, NumPy).
 
-    Attributes
+    Parameters
     ----------
     pointers
-        int64[lines + 1]: where each line's cells begin.
+        [lines + 1]: where each line's cells begin.
     indices, values
         Arrays [cells] that can be sliced: position across the lines, and value.
-    lines, across
-        Number of lines that it is compressed along, and of positions across.
+    lines
+        How many there are.
     """
 
-    pointers: np.ndarray
-    indices: Any
-    values: Any
-    lines: int
-    across: int
+    ascending = True
 
-    @property
-    def cells(self) -> int:
-        """Values that are held."""
-        return int(self.values.shape[0])
+    def __init__(self, pointers: Any, indices: Any, values: Any, lines: int) -> None:
+        self.pointers, self.indices, self.values = np.asarray(pointers[:], np.int64), indices, values
+        self.lines, self.cells = lines, int(values.shape[0])
 
-    def check(self, name: str) -> None:
-        """BadFile where the pointers do not divide the cells among the lines."""
-        p = self.pointers
-        ends = len(p) == self.lines + 1 and (not len(p) or (p[0] == 0 and p[-1] == self.cells))
-        if not ends or (np.diff(p) < 0).any() or self.indices.shape[0] != self.cells:
-            raise BadFile(name, 0, "the pointers of the sparse matrix do not fit its values; the file is damaged")
-
-    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """(line, position, value) of each cell, line after line, some at a time."""
-        first = 0
+    def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
+        """Line after line; BadFile where the pointers do not divide the cells among the lines."""
+        p, first = self.pointers, 0
+        whole = len(p) == self.lines + 1 and p[0] == 0 and p[-1] == self.cells == self.indices.shape[0]
+        if not whole or (np.diff(p) < 0).any():
+            raise BadFile(source.name, 0, "the pointers of the sparse matrix do not fit its values; the file is damaged")
         while first < self.lines:
-            limit = self.pointers[first] + READ_CELLS
-            last = max(first + 1, int(np.searchsorted(self.pointers, limit, "right")) - 1)
-            a, b = int(self.pointers[first]), int(self.pointers[last])
-            line = np.repeat(np.arange(first, last), np.diff(self.pointers[first : last + 1]))
-            yield line, np.asarray(self.indices[a:b], np.int64), np.asarray(self.values[a:b])
+            last = max(first + 1, int(np.searchsorted(p, p[first] + READ_CELLS, "right")) - 1)
+            here = slice(int(p[first]), int(p[last]))
+            line = np.repeat(np.arange(first, last), np.diff(p[first : last + 1]))
+            yield line, np.asarray(self.indices[here], np.int64), as_counts(source, options, np.asarray(self.values[here]))
             first = last
 
 
 class Dense:
-    """A matrix that holds every entry, as one that is compressed along its rows.  values: an array [lines, across] that can be
-    sliced."""
+    """A matrix that holds every entry.  values: an array [lines, across] that can be sliced."""
+
+    ascending = True
 
     def __init__(self, values: Any) -> None:
-        self.values, (self.lines, self.across) = values, values.shape
-        self.cells = self.lines * self.across
+        self.values, self.cells = values, values.shape[0] * values.shape[1]
 
-    def check(self, name: str) -> None:
-        """All is where it has to be."""
-
-    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """As of ``Compressed``: the entries that are not 0."""
-        step = max(1, READ_CELLS // max(self.across, 1))
-        for first in range(0, self.lines, step):
+    def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
+        """The entries that are not 0."""
+        lines, across = self.values.shape
+        step = max(1, READ_CELLS // max(across, 1))
+        for first in range(0, lines, step):
             entries = np.asarray(self.values[first : first + step])
             line, position = np.nonzero(entries)
-            yield line + first, position, entries[line, position]
+            yield line + first, position, as_counts(source, options, entries[line, position])
 
 
 @dataclass(frozen=True)
-class Named:
-    """Names along the documents, and metadata of the documents; ids None: their numbers.  Of a file among others, or in a
-    folder, an id begins with the file's name."""
+class Side:
+    """What lies along the rows or the columns of a matrix.
 
-    ids: pa.Array | None = None
-    meta: Mapping[str, pa.Array] | None = None
+    Attributes
+    ----------
+    size
+        Number of them.
+    names
+        Their names; None: they are called by their numbers.
+    meta
+        Metadata of each, should they be documents.
+    first, mark
+        Number of the first one, and what stands before numbers in ids.
+    """
 
-    def batch(
-        self, source: Input, first: int, rows: np.ndarray, words: np.ndarray, counts: np.ndarray, size: int
-    ) -> pa.RecordBatch:
-        """The documents first .. first + size - 1; rows: int64[cells], ascending, from 0."""
-        places = positions(source.key, np.arange(first, first + size), "#")
-        ids = places if self.ids is None else self.ids.slice(first, size)
-        if self.ids is not None and not source.alone:  # samples use the same barcodes
+    size: int
+    names: pa.Array | None = None
+    meta: Mapping[str, pa.Array] = field(default_factory=dict)
+    first: int = 0
+    mark: str = "#"
+
+    def batch(self, source: Input, first: int, rows: np.ndarray, words: np.ndarray, counts: np.ndarray, size: int) -> pa.RecordBatch:
+        """The documents first .. first + size - 1; rows: int64[cells], ascending, from 0.  Of a file among others, or in a
+        folder, an id that is a name begins with the file's."""
+        numbers = np.arange(first + self.first, first + self.first + size)
+        ids = positions(source.key, numbers, self.mark) if self.names is None else self.names.slice(first, size)
+        if self.names is not None and not source.alone:  # samples use the same barcodes
             ids = pc.binary_join_element_wise(pa.scalar(source.key, TEXT), ids, pa.scalar(":", TEXT))
             source.note("ids begin with the name of their file", size)
-        meta = {name: column.slice(first, size) for name, column in (self.meta or {}).items()}
-        return count_batch(source, ids, places, rows, words, counts, meta)
+        meta = {name: column.slice(first, size) for name, column in self.meta.items()}
+        return count_batch(source, ids, positions(source.key, numbers, "#"), rows, words, counts, meta)
 
 
-def matrix_batches(
-    source: Input, options: ReadOptions, matrix: Compressed | Dense, by_line: bool, named: Named
-) -> Iterator[pa.RecordBatch]:
-    """The documents of a matrix.
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix in a file, open: its cells, whether their lines are its rows (else its columns), and its sides, the documents
+    first, unless it is transposed."""
 
-    Parameters
+    cells: MatrixCells
+    by_row: bool
+    rows: Side
+    columns: Side
+
+
+class MatrixReader(Reader):
+    """A reader of files that hold one matrix.
+
+    Attributes
     ----------
-    matrix
-        Checked here.
-    by_line
-        Whether its lines are the documents (else its positions across are).
-    named
-        Names and metadata of the documents.
+    what
+        What its rows and columns are called, in the note that says which are the documents; none: no note.
+    shown
+        How the note shows the shape.
+    first_word
+        The number of the first word that has no name.
     """
-    matrix.check(source.name)
-    documents, words = (matrix.lines, matrix.across) if by_line else (matrix.across, matrix.lines)
-    parts = (
-        (*((line, position) if by_line else (position, line)), as_counts(source, options, values))
-        for line, position, values in matrix.parts()
-    )
-    if not by_line:
-        yield from ordered_batches(source, options, parts, documents, words, matrix.cells, named)
-        return
-    first = 0
-    for rows, columns, counts in parts:
+
+    kind = "counts"
+    what: ClassVar[tuple[str, ...]] = ("rows", "columns")
+    shown: ClassVar[str] = "{:,} x {:,}"
+    first_word: ClassVar[int] = 0
+
+    def opened(self, source: Source, options: ReadOptions) -> AbstractContextManager[Matrix]:
+        """The matrix.  BadFile where there is none."""
+        raise NotImplementedError
+
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        with self.opened(source, options) as matrix:
+            held, by_document = matrix.cells, matrix.by_row != options.transpose
+            documents, words = (matrix.columns, matrix.rows) if options.transpose else (matrix.rows, matrix.columns)
+            listed = words_for(source, options, words.size) if words.names is None else words.names
+            source.words = numbered_words(source, words.size, self.first_word, options) if listed is None else listed
+            if self.what:
+                shape = self.shown.format(matrix.rows.size, matrix.columns.size)
+                source.note(f"{self.what[options.transpose]} as documents, of {shape}, {held.cells:,} values", documents.size)
+            parts = (
+                (line, position, counts) if by_document else (position, line, counts)
+                for line, position, counts in held.parts(source, options)
+            )
+            if by_document and held.ascending:
+                yield from _as_they_come(source, options, parts, documents, words.size)
+            else:
+                yield from ordered_batches(source, options, parts, documents, words.size, held.cells)
+
+
+def _as_they_come(source: Input, options: ReadOptions, parts: Iterator[Part], documents: Side, words: int) -> Iterator[pa.RecordBatch]:
+    """The documents of cells in their order; of a file that is damaged those that were read whole."""
+    first, waiting = 0, (np.zeros(0, np.int64),) * 3
+    for part in parts:
+        rows, columns, counts = (np.concatenate(pair) for pair in zip(waiting, part))
         check_positions(source, columns, words, "word")
-        last = max(first, int(rows[-1]) + 1) if len(rows) else first
-        yield from _cut(source, options, named, first, last, rows, columns, counts)
-        first = last
-    yield from _cut(source, options, named, first, documents, *_NO_CELLS)
-
-
-_NO_CELLS = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        last = int(rows[-1]) if len(rows) else first  # it may go on in the next part
+        cut = int(np.searchsorted(rows, last))
+        yield from _cut(source, options, documents, first, last, rows[:cut], columns[:cut], counts[:cut])
+        first, waiting = last, (rows[cut:], columns[cut:], counts[cut:])
+    if not source.damage:
+        yield from _cut(source, options, documents, first, documents.size, *waiting)
 
 
 def _cut(
     source: Input,
     options: ReadOptions,
-    named: Named,
+    documents: Side,
     first: int,
     last: int,
     rows: np.ndarray,
@@ -164,17 +209,11 @@ def _cut(
     for begin in range(first, last, most_records(options)):
         end = min(begin + most_records(options), last)
         here = slice(*np.searchsorted(rows, (begin, end)))
-        yield named.batch(source, begin, rows[here] - begin, words[here], counts[here], end - begin)
+        yield documents.batch(source, begin, rows[here] - begin, words[here], counts[here], end - begin)
 
 
 def ordered_batches(
-    source: Input,
-    options: ReadOptions,
-    parts: Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]],
-    documents: int,
-    words: int,
-    cells: int,
-    named: Named,
+    source: Input, options: ReadOptions, parts: Iterator[Part], documents: Side, words: int, cells: int
 ) -> Iterator[pa.RecordBatch]:
     """The documents of cells in any order, sorted out of core.
 
@@ -185,13 +224,13 @@ def ordered_batches(
     cells
         About how many there are: it decides into how many ranges of documents they go.
     """
-    ranges = max(1, min(documents, -(-cells * CELL.itemsize * 3 // max(options.piece_bytes, 1)), 512))
-    edges = np.linspace(0, documents, ranges + 1).astype(np.int64)
+    ranges = max(1, min(documents.size, -(-cells * CELL.itemsize * 3 // max(options.piece_bytes, 1)), 512))
+    edges = np.linspace(0, documents.size, ranges + 1).astype(np.int64)
     real = False
-    with contextlib.ExitStack() as opened:
+    with ExitStack() as opened:
         files = [opened.enter_context(tempfile.TemporaryFile(dir=options.scratch)) for _ in range(ranges)]
         for rows, columns, counts in parts:
-            check_positions(source, rows, documents, "document")
+            check_positions(source, rows, documents.size, "document")
             check_positions(source, columns, words, "word")
             real |= counts.dtype.kind == "f"
             order = np.argsort(rows, kind="stable")
@@ -210,7 +249,7 @@ def ordered_batches(
             shape = (last - first, words)
             by_row = sparse.csr_array((part["count"], (part["document"], part["word"])), shape=shape).tocoo()
             counts = by_row.data if real else by_row.data.astype(np.int64)
-            yield from _cut(source, options, named, first, last, by_row.row + first, by_row.col, counts)
+            yield from _cut(source, options, documents, first, last, by_row.row + first, by_row.col, counts)
 
 
 def check_positions(source: Input, positions: np.ndarray, size: int, what: str) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.counts import MOST_COUNT, count_batch, matching, parsed_numbers
-from topicstream.ingestion.parsing.cut import lines_of, most_records
-from topicstream.ingestion.parsing.documents import positions
-from topicstream.ingestion.parsing.reader import Reader
+from topicstream.ingestion.parsing.counts import MOST_COUNT, matching, parsed_numbers
+from topicstream.ingestion.parsing.cut import lines_of
 from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.parsing.sparse import Named, ordered_batches
-from topicstream.ingestion.parsing.vocabulary import numbered_words, words_for
+from topicstream.ingestion.parsing.sparse import Matrix, MatrixReader, Part, Side, as_counts
 from topicstream.ingestion.read_options import ReadOptions
 
 _WHOLE = r"[-+]?[0-9]{1,18}"
@@ -45,72 +42,57 @@ def check_header(name: str, line: int, header: MatrixHeader) -> None:
         raise BadFile(name, line, f"{header.documents} documents for {header.cells} cells; is the header right?")
 
 
-class TripleReader(Reader):
+class Triples:
+    """The cells of a file with one a line: row and column, from 1, and count.
+
+    Parameters
+    ----------
+    ascending
+        Whether its rows have to ascend.
+    counts_only
+        Whether real numbers are an error where weights are not accepted.
+    """
+
+    def __init__(self, file: Source, header: MatrixHeader, *, ascending: bool, counts_only: bool = False) -> None:
+        self._file, self._header, self.cells = file, header, header.cells
+        self.ascending, self._counts_only = ascending, counts_only
+
+    def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
+        """Row, column and count of the cells that can be used; BadFile where the file has another number than its header."""
+        file, header, filled, least = self._file, self._header, 0, 1
+        for numbers, lines in lines_of(file, options, 1 + file.read(header.size).count(b"\n")):
+            cells, used = _cells(file, options, header, numbers, lines, least if self.ascending else None)
+            filled += used
+            least = int(cells[-1, 0]) if len(cells) else least
+            counts = as_counts(source, options, cells[:, 2]) if self._counts_only else cells[:, 2]
+            yield cells[:, 0].astype(np.int64) - 1, cells[:, 1].astype(np.int64) - 1, counts
+        # before the documents without a cell at the end: a header of a few bytes may speak of billions
+        if filled != header.cells and not file.damage:
+            reason = f"{filled} cells where the header says {header.cells}; the file is truncated or its header wrong"
+            raise BadFile(file.name, file.line, reason)
+
+
+class TripleReader(MatrixReader):
     """A reader whose file begins with a header of sizes, in ASCII, followed by one cell a line."""
 
-    kind = "counts"
+    first_word = 1
 
     def header(self, source: Source) -> MatrixHeader:
         """The sizes; BadFile when there is none."""
         raise NotImplementedError
 
-    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
+    @contextmanager
+    def opened(self, source: Source, options: ReadOptions) -> Iterator[Matrix]:
         header = self.header(source)
-        size = header.documents if options.transpose else header.words
-        listed = words_for(source, options, size)
-        return numbered_words(source, size, 1, options) if listed is None else listed
-
-    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        header = self.header(source)
-        if options.transpose:
-            cells = cells_of(source, options, header, transposed=True)
-            documents, words = header.words, header.documents
-            yield from ordered_batches(source, options, cells, documents, words, header.cells, Named())
-            return
-        waiting, filled = np.empty((0, 3), np.int64), 0
-        done = 0  # documents that are read whole
-        for numbers, lines in lines_of(source, options, 1 + source.read(header.size).count(b"\n")):
-            more, used = _cells(source, options, header, numbers, lines, int(waiting[-1, 0]) if len(waiting) else done + 1)
-            filled += used
-            waiting = np.concatenate((waiting, more))
-            last = int(waiting[-1, 0]) - 1 if len(waiting) else done
-            if last > done:
-                whole = np.searchsorted(waiting[:, 0], last, "right")
-                yield from _documents(source, options, waiting[:whole], done, last)
-                waiting, done = waiting[whole:], last
-        # before the documents without a cell at the end: a header of a few bytes may speak of billions
-        if _all_read(source, header, filled):
-            yield from _documents(source, options, waiting, done, header.documents)
-
-
-def cells_of(
-    source: Source, options: ReadOptions, header: MatrixHeader, *, transposed: bool
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """(document, word, count) of cells in any order, numbers from 0; ``transposed``: documents are the columns."""
-    filled = 0
-    for numbers, lines in lines_of(source, options, 1 + source.read(header.size).count(b"\n")):
-        cells, used = _cells(source, options, header, numbers, lines, None)
-        filled += used
-        rows, columns = cells[:, 0].astype(np.int64) - 1, cells[:, 1].astype(np.int64)
-        yield (columns, rows, cells[:, 2]) if transposed else (rows, columns, cells[:, 2])
-    _all_read(source, header, filled)
-
-
-def _all_read(source: Source, header: MatrixHeader, filled: int) -> bool:
-    """False where reading ended at damage; BadFile where the file has another number of cells than its header."""
-    if source.damage:
-        return False
-    if filled != header.cells:
-        reason = f"{filled} cells where the header says {header.cells}; the file is truncated or its header wrong"
-        raise BadFile(source.name, source.line, reason)
-    return True
+        cells = Triples(source, header, ascending=not options.transpose)
+        yield Matrix(cells, True, Side(header.documents, first=1, mark=":"), Side(header.words))
 
 
 def _cells(
     source: Source, options: ReadOptions, header: MatrixHeader, numbers: np.ndarray, lines: list[bytes], first: int | None
 ) -> tuple[np.ndarray, int]:
-    """The good cells [c, 3] of some lines, words from 0, and how many lines are not blank.  first: the least document, from
-    which on they have to ascend; None: in any order."""
+    """The good cells [c, 3] of some lines, and how many lines are not blank.  first: the least document, from which on they
+    have to ascend; None: in any order."""
     filled = matching(lines, r"[^ \t\r]")
     pattern = r"\s+".join([_WHOLE, _WHOLE, _REAL if header.real else _WHOLE][: header.fields])
     good = matching(lines, rf"^\s*{pattern}\s*$")
@@ -134,19 +116,7 @@ def _cells(
     bad = np.logical_or.reduce(list(wrong.values()))
     for i in np.flatnonzero(bad).tolist():
         source.reject(int(numbers[i]), next(reason for reason, rows in wrong.items() if rows[i]), lines[i])
-    cells = cells[~bad] - np.array([0, 1, 0], cells.dtype)
+    cells = cells[~bad]
     if header.real and not options.weighted and (cells == np.floor(cells)).all() and cells.max(initial=0) < 2**53:
         cells = cells.astype(np.int64)  # counts, which R's writeMM writes as real
     return cells, int(filled.sum())
-
-
-def _documents(
-    source: Source, options: ReadOptions, cells: np.ndarray, done: int, last: int
-) -> Iterator[pa.RecordBatch]:
-    """The documents done + 1 .. last, those without a cell included."""
-    for first in range(done + 1, last + 1, most_records(options)):
-        end = min(first + most_records(options), last + 1)
-        docs, words, counts = cells[slice(*np.searchsorted(cells[:, 0], (first, end)))].T
-        numbers = np.arange(first, end, dtype=np.int64)
-        ids, sources = positions(source.key, numbers), positions(source.key, numbers, "#")
-        yield count_batch(source, ids, sources, docs.astype(np.int64) - first, words, counts)

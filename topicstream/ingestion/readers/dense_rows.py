@@ -5,7 +5,6 @@ Coordinates have names as words have.  Arrays of objects are never read: they ar
 
 from __future__ import annotations
 
-import io
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -31,28 +30,22 @@ class Vectors(Reader):
     kind = "counts"
     about = "Parquet, a vector a row (--vector-field)"
 
-    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         if source.path is None or source.compressed:
             raise BadFile(source.name, 0, "vectors are read from a plain Parquet file, not from a stream")
         with tempfile.TemporaryFile() as spare, open_parquet(source, spare) as file:
-            fields = vector_fields(options, file.schema_arrow, source.name)
-            first = next(row_batches(source, file, fields, options), None)
-        width = 1 if first is None else int(np.sum([_lengths(first[1][name])[0] for name in fields]))
-        if not 0 < width <= MOST:
-            raise BadFile(source.name, 1, f"row 0: a vector of {width} numbers; 1 to {MOST} are possible")
-        return coordinate_names(width)
-
-    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        assert source.words is not None
-        with tempfile.TemporaryFile() as spare, open_parquet(source, spare) as file:
-            names = file.schema_arrow.names
+            names, width = file.schema_arrow.names, 0
             fields = vector_fields(options, file.schema_arrow, source.name)
             wanted = [*fields, *options.meta.values(), *([own] if (own := options.id_column(names)) is not None else [])]
             for name in wanted:
                 if name not in names:
                     raise InputError(f"{source.name}: no column '{name}'; choose one of {', '.join(names)[:300]}")
             for first, rows in row_batches(source, file, list(dict.fromkeys(wanted)), options):
-                yield _batch(source, options, fields, len(source.words), first, rows)
+                width = width or int(np.sum([_lengths(rows[name])[0] for name in fields]))
+                if not 0 < width <= MOST:
+                    raise BadFile(source.name, 1, f"row 0: a vector of {width} numbers; 1 to {MOST} are possible")
+                source.words = coordinate_names(width)
+                yield _batch(source, options, fields, width, first, rows)
 
 
 def _batch(
@@ -196,11 +189,9 @@ class Npy(Reader):
     about = "NumPy arrays, a row a vector"
     signature = re.compile(rb"\x93NUMPY")
 
-    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
-        return coordinate_names(ArrayHeader(io.BytesIO(source.as_bytes().head()), source.name).columns)
-
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         header = ArrayHeader(source.as_bytes(), source.name)
+        source.words = coordinate_names(header.columns)
         yield from header.batches(source, source, options)
         if source.read(1):
             raise BadFile(source.name, 0, f"holds more than the {header.rows} rows that it says")

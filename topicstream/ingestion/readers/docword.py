@@ -15,6 +15,7 @@ _NEGATIVE = re.compile(rb"\s*-?\d+\s+-?\d+\s+-?\d+[ \t\r]*(\n|$)")
 class Docword(TripleReader):
     name = "docword"
     about = "UCI bag of words (docword.txt with its vocab.txt)"
+    what = ()
 
     def resembles(self, head: bytes) -> bool:
         lines = head.split(b"\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from typing import Any
 
@@ -20,79 +21,73 @@ from topicstream.errors import InputError, TopicsError
 from topicstream.files.remote import address_of
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.documents import TEXT, as_metadata
-from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.parsing.sparse import Compressed, Dense, Named, matrix_batches
+from topicstream.ingestion.parsing.sparse import Compressed, Dense, Matrix, MatrixReader, Side
 from topicstream.ingestion.read_options import ReadOptions
 
 DAMAGE = (OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError)
 """What h5py and zarr raise of files that are not as they should be."""
 
 
-class Annotated:
-    """An open file of AnnData or of 10x.
+def annotated(name: str, group: Any, options: ReadOptions) -> Matrix:
+    """The matrix of an open file of AnnData or of 10x, its rows the cells.
 
-    Attributes
-    ----------
-    matrix
-        In compressed form, or dense.
-    by_line
-        Whether the matrix's lines are cells.
-    cells, features
-        Names, large_string.
+    Raises
+    ------
+    InputError
+        Where the layer asked for, or a column of metadata, is not there.
+    BadFile
+        Where it is neither, or holds several matrices.
     """
+    genomes = [key for key in group if hasattr(group[key], "keys") and "barcodes" in group[key]]
+    if "obs" in group:
+        held, var, layer = group.get("layers", {}), group["var"], options.layer
+        if layer is None:
+            held, layer = group, "X"
+        elif layer == "raw" and layer not in held and layer in group:
+            held, layer, var = group["raw"], "X", group["raw/var"]
+        if layer not in held:
+            there = ", ".join([*sorted(group.get("layers", {})), *(["raw"] if "raw" in group else [])])
+            raise InputError(
+                f"{name}: has no {'X' if held is group else f'layer {layer!r}'} (its layers: {there or 'none'}); choose one with --layer"
+            )
+        cells, features = index_names(group["obs"]), index_names(var)
+        matrix, by_cell, shape = _annotated_cells(held[layer])
+    elif len(genomes) == 1:
+        inner = group[genomes[0]]
+        cells, shape = strings(inner["barcodes"]), inner["shape"][:][::-1]
+        features = unique_names(strings(inner["features/name" if "features" in inner else "gene_names"]))
+        matrix, by_cell = Compressed(inner["indptr"], inner["indices"], inner["data"], len(cells)), True
+    elif genomes:
+        raise BadFile(name, 0, f"holds a matrix for each of {', '.join(genomes)}; write one of them as .h5ad")
+    else:
+        raise BadFile(name, 0, "HDF5 that is neither AnnData (no obs) nor 10x (no barcodes); convert it to .h5ad")
+    if (len(cells), len(features)) != tuple(int(n) for n in shape):
+        raise BadFile(name, 0, "the names do not fit the matrix; the file is damaged")
+    meta = {} if options.transpose else {c: _column(name, group, c, f, options.list_separator) for c, f in options.meta.items()}
+    return Matrix(matrix, by_cell, Side(len(cells), cells, meta), Side(len(features), features))
 
-    def __init__(self, name: str, group: Any, layer: str | None) -> None:
-        self._name, self._group = name, group
-        genomes = [key for key in group if hasattr(group[key], "keys") and "barcodes" in group[key]]
-        if "obs" in group:
-            held, var = group.get("layers", {}), group["var"]
-            if layer is None:
-                held, layer = group, "X"
-            elif layer == "raw" and layer not in held and layer in group:
-                held, layer, var = group["raw"], "X", group["raw/var"]
-            if layer not in held:
-                there = ", ".join([*sorted(group.get("layers", {})), *(["raw"] if "raw" in group else [])])
-                raise InputError(
-                    f"{name}: has no {'X' if held is group else f'layer {layer!r}'} (its layers: {there or 'none'}); choose one with --layer"
-                )
-            self.matrix, self.by_line = self._matrix_of(held[layer])
-            self.cells, self.features = index_names(group["obs"]), index_names(var)
-        elif len(genomes) == 1:
-            inner = group[genomes[0]]
-            features, cells = (int(n) for n in inner["shape"][:])
-            pointers = np.asarray(inner["indptr"][:], np.int64)
-            self.matrix, self.by_line = Compressed(pointers, inner["indices"], inner["data"], cells, features), True
-            self.cells = strings(inner["barcodes"])
-            self.features = unique_names(strings(inner["features/name" if "features" in inner else "gene_names"]))
-        elif genomes:
-            raise BadFile(name, 0, f"holds a matrix for each of {', '.join(genomes)}; write one of them as .h5ad")
-        else:
-            raise BadFile(name, 0, "HDF5 that is neither AnnData (no obs) nor 10x (no barcodes); convert it to .h5ad")
-        lines, across = (self.cells, self.features) if self.by_line else (self.features, self.cells)
-        if (len(lines), len(across)) != (self.matrix.lines, self.matrix.across):
-            raise BadFile(name, 0, "the names do not fit the matrix; the file is damaged")
 
-    def _matrix_of(self, held: Any) -> tuple[Compressed | Dense, bool]:
-        kind = held.attrs.get("encoding-type") or held.attrs.get("h5sparse_format") or "array"
-        if hasattr(held, "shape"):
-            return Dense(held), True
-        shape = held.attrs.get("shape")
-        rows, columns = (int(n) for n in (shape if shape is not None else held.attrs["h5sparse_shape"]))
-        by_line = str(kind).startswith("csr")
-        lines, across = (rows, columns) if by_line else (columns, rows)
-        pointers = np.asarray(held["indptr"][:], np.int64)
-        return Compressed(pointers, held["indices"], held["data"], lines, across), by_line
+def _annotated_cells(held: Any) -> tuple[Compressed | Dense, bool, Any]:
+    """A matrix as AnnData encodes it, whether its lines are the cells, and its shape."""
+    if hasattr(held, "shape"):
+        return Dense(held), True, held.shape
+    kind = held.attrs.get("encoding-type") or held.attrs.get("h5sparse_format") or "array"
+    shape = held.attrs.get("shape")
+    shape = held.attrs["h5sparse_shape"] if shape is None else shape
+    by_cell = str(kind).startswith("csr")
+    return Compressed(held["indptr"], held["indices"], held["data"], int(shape[1 - by_cell])), by_cell, shape
 
-    def column(self, name: str, field: str, separator: str) -> pa.Array:
-        """A column of ``obs`` as metadata ``name``."""
-        frame = self._group.get("obs", {})
-        if field not in frame:
-            there = ", ".join(sorted(set(frame) - {"_index"}))[:300] or "none"
-            raise InputError(f"{self._name}: no column {field!r} in obs (it has {there}); choose another --meta")
-        held, old = frame[field], frame.get("__categories", {})  # AnnData before 0.8
-        array = coded(old[field], held) if field in old else obs_column(held)
-        return as_metadata(array, name, f"{self._name}: obs column {field!r}", separator)
+
+def _column(name: str, group: Any, column: str, field: str, separator: str) -> pa.Array:
+    """A column of ``obs`` as metadata ``column``."""
+    frame = group.get("obs", {})
+    if field not in frame:
+        there = ", ".join(sorted(set(frame) - {"_index"}))[:300] or "none"
+        raise InputError(f"{name}: no column {field!r} in obs (it has {there}); choose another --meta")
+    held, old = frame[field], frame.get("__categories", {})  # AnnData before 0.8
+    array = coded(old[field], held) if field in old else obs_column(held)
+    return as_metadata(array, column, f"{name}: obs column {field!r}", separator)
 
 
 def obs_column(held: Any) -> pa.Array:
@@ -141,40 +136,23 @@ def unique_names(names: pa.Array) -> pa.Array:
     return pa.array(listed, names.type)
 
 
-class H5AD(Reader):
+class H5AD(MatrixReader):
     name = "h5ad"
-    kind = "counts"
     about = "AnnData (.h5ad, Zarr) and 10x HDF5; documents are the cells"
     suffixes = (".h5ad", ".h5")
     signature = re.compile(rb"\x89HDF\r\n\x1a\n")
+    what = ("cells", "features")
+    shown = "{:,} cells x {:,} features"
 
-    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
+    @contextmanager
+    def opened(self, source: Source, options: ReadOptions) -> Iterator[Matrix]:
+        what = "not AnnData or 10x that can be read ({})"
         with _opened(source) as group:
-            held = _annotated(source, group, options)
-            return held.cells if options.transpose else held.features
-
-    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        with _opened(source) as group:
-            held = _annotated(source, group, options)
-            cells, features, values = len(held.cells), len(held.features), held.matrix.cells
-            what, size = ("features", features) if options.transpose else ("cells", cells)
-            source.note(f"{what} as documents, of {cells:,} cells x {features:,} features, {values:,} values", size)
-            if options.transpose:
-                named = Named(held.features)
-            else:
-                meta = {c: held.column(c, f, options.list_separator) for c, f in options.meta.items()}
-                named = Named(held.cells, meta)
             try:
-                yield from matrix_batches(source, options, held.matrix, held.by_line != options.transpose, named)
+                matrix, what = annotated(source.name, group, options), "cannot be read ({}); the file is damaged"
+                yield matrix
             except DAMAGE as e:
-                raise BadFile(source.name, 0, f"cannot be read ({e}); the file is damaged") from None
-
-
-def _annotated(source: Source, group: Any, options: ReadOptions) -> Annotated:
-    try:
-        return Annotated(source.name, group, options.layer)
-    except DAMAGE as e:
-        raise BadFile(source.name, 0, f"not AnnData or 10x that can be read ({e})") from None
+                raise BadFile(source.name, 0, what.format(e)) from None
 
 
 def _opened(source: Source) -> Any:
@@ -182,11 +160,9 @@ def _opened(source: Source) -> Any:
     if source.path is None or address_of(source.path) is not None:
         raise BadFile(source.name, 0, "HDF5 is read from a file on disk, not from standard input or an address; copy it first")
     if source.path.is_dir():
-        import contextlib
-
         import zarr  # a tenth of a second, for folders alone
 
-        return contextlib.nullcontext(zarr.open_group(str(source.path), mode="r"))
+        return nullcontext(zarr.open_group(str(source.path), mode="r"))
     try:
         import h5py
     except ImportError:

@@ -32,13 +32,10 @@ class Images(Reader):
     kind = "counts"
     about = "images, cut into patches (--patches)"
 
-    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         if not options.patches:
             raise UsageError(f"{source.name}: is an image; --patches 8 cuts it into squares of 8 x 8 pixels")
-        return coordinate_names(options.patches**2 - 1)
-
-    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        n = int(options.patches or 0)
+        n, source.words = options.patches, coordinate_names(options.patches**2 - 1)
         step = options.stride or max(1, n // 2)
         try:
             pixels = _grey(source, options)

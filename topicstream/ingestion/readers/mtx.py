@@ -26,22 +26,13 @@ class MatrixMarket(TripleReader):
     about = "Matrix Market coordinate (rows = documents)"
     suffixes = (".mtx",)
     signature = re.compile(rb"%%MatrixMarket")
-
-    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
-        if (
-            source.path is not None
-            and options.format is None
-            and not options.transpose
-            and matrix_folder(source.path.parent)
-        ):
-            what = f"rows are features in a 10x folder; give the folder {source.path.parent} itself, and cells are documents"
-            raise InputError(f"{source.name}: {what} (--format mtx reads rows as documents, --transpose columns)")
-        return super().words(source, options)
+    what = ("rows (--transpose: columns)", "columns")
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        header = self.header(source)
-        what, size = ("columns", header.words) if options.transpose else ("rows (--transpose: columns)", header.documents)
-        source.note(f"{what} as documents, of {header.documents:,} x {header.words:,}, {header.cells:,} values", size)
+        by_row = options.format is None and not options.transpose
+        if by_row and source.path is not None and matrix_folder(source.path.parent):
+            what = f"rows are features in a 10x folder; give the folder {source.path.parent} itself, and cells are documents"
+            raise InputError(f"{source.name}: {what} (--format mtx reads rows as documents, --transpose columns)")
         yield from super().batches(source, options)
 
     def header(self, source: Source) -> MatrixHeader:

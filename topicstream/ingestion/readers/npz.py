@@ -10,6 +10,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import IO
 
 import numpy as np
@@ -17,10 +18,8 @@ import pyarrow as pa
 
 from topicstream.files.remote import address_of
 from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.parsing.sparse import Compressed, Named, matrix_batches
-from topicstream.ingestion.parsing.vocabulary import numbered_words, words_for
+from topicstream.ingestion.parsing.sparse import Compressed, Matrix, MatrixReader, Side
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.dense_rows import ArrayHeader, coordinate_names
 
@@ -36,28 +35,36 @@ BROKEN = (
 )
 
 
-class Npz(Reader):
+class Npz(MatrixReader):
     name = "npz"
-    kind = "counts"
     about = "NumPy archives: a sparse matrix (scipy.sparse.save_npz), or a row a vector"
     suffixes = (".npz",)
 
-    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
-        if (shape := _sparse_shape(source)) is not None:
-            size = shape[0] if options.transpose else shape[1]
-            listed = words_for(source, options, size)
-            return numbered_words(source, size, 0, options) if listed is None else listed
-        _, header = next(_arrays(source))
-        return coordinate_names(header.columns)
-
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        if (shape := _sparse_shape(source)) is not None:
-            yield from _sparse_batches(source, options, shape)
+        if _is_sparse(source):
+            yield from super().batches(source, options)
             return
         record = 0
         for stream, header in _arrays(source):
+            source.words = coordinate_names(header.columns)
             yield from header.batches(source, stream, options, record)
             record += header.rows
+
+    @contextmanager
+    def opened(self, source: Source, options: ReadOptions) -> Iterator[Matrix]:
+        assert source.path is not None
+        try:
+            with zipfile.ZipFile(source.path) as archive, archive.open("format.npy") as stream:
+                rows, columns = _Member(archive, "shape")[:].tolist()
+                kind = np.lib.format.read_array(stream, allow_pickle=False).item()
+                kind = kind.decode() if isinstance(kind, bytes) else kind
+                if kind not in ("csr", "csc"):
+                    raise BadFile(source.name, 0, f"a sparse matrix in {kind} form; save it as CSR (matrix.tocsr())")
+                pointers, indices, values = (_Member(archive, name) for name in ("indptr", "indices", "data"))
+                held = Compressed(pointers, indices, values, rows if kind == "csr" else columns)
+                yield Matrix(held, kind == "csr", Side(rows), Side(columns))
+        except (*BROKEN, ValueError, TypeError) as e:
+            raise BadFile(source.name, 0, f"not a sparse matrix that can be read ({e})") from None
 
 
 class _Member:
@@ -80,37 +87,13 @@ class _Member:
         return np.frombuffer(data, self._dtype)
 
 
-def _sparse_shape(source: Source) -> tuple[int, int] | None:
-    """Rows and columns of a sparse matrix; None where the archive holds none."""
+def _is_sparse(source: Source) -> bool:
+    """Whether the archive holds a sparse matrix."""
     if source.path is None or not zipfile.is_zipfile(source.path):
-        return None
-    try:
-        with zipfile.ZipFile(source.path) as archive:
-            if not {"shape.npy", "format.npy"} <= set(archive.namelist()):
-                return None
-            rows, columns = _Member(archive, "shape")[:].tolist()
-            return rows, columns
-    except (*BROKEN, ValueError, TypeError) as e:
-        raise BadFile(source.name, 0, f"not a sparse matrix that can be read ({e})") from None
-
-
-def _sparse_batches(source: Source, options: ReadOptions, shape: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-    assert source.path is not None
-    try:
-        with zipfile.ZipFile(source.path) as archive, archive.open("format.npy") as stream:
-            kind = np.lib.format.read_array(stream, allow_pickle=False).item()
-            kind = kind.decode() if isinstance(kind, bytes) else kind
-            if kind not in ("csr", "csc"):
-                raise BadFile(source.name, 0, f"a sparse matrix in {kind} form; save it as CSR (matrix.tocsr())")
-            lines, across = shape if kind == "csr" else shape[::-1]
-            pointers = np.asarray(_Member(archive, "indptr")[:], np.int64)
-            matrix = Compressed(pointers, _Member(archive, "indices"), _Member(archive, "data"), lines, across)
-            what = "columns" if options.transpose else "rows"
-            size = shape[int(options.transpose)]
-            source.note(f"{what} as documents, of {shape[0]:,} x {shape[1]:,}, {matrix.cells:,} values", size)
-            yield from matrix_batches(source, options, matrix, (kind == "csr") != options.transpose, Named())
-    except (*BROKEN, ValueError, TypeError) as e:
-        raise BadFile(source.name, 0, f"not a sparse matrix that can be read ({e})") from None
+        return False
+    with suppress(*BROKEN), zipfile.ZipFile(source.path) as archive:
+        return {"shape.npy", "format.npy"} <= set(archive.namelist())
+    return False
 
 
 def _arrays(source: Source) -> Iterator[tuple[IO[bytes], ArrayHeader]]:

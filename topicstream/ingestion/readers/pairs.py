@@ -51,21 +51,8 @@ class PairReader(Reader):
     line: ClassVar[str]
     blank: ClassVar[str] = r"^\s*$"
 
-    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
-        """The vocabulary given or beside the file; else numbers up to the highest, for which the file is read once."""
-        listed = words_for(source, options, None)
-        if listed is not None:
-            return listed
-        if source.path is None:
-            raise InputError("standard input has no file of words next to it; give one as --words")
-        first, highest = self._first(options), -1
-        with Source(source.name, source.path, encoding=options.encoding, strict=False) as again:
-            for _, lines in lines_of(again, options):
-                highest = max(highest, int(self._taken_apart(lines).cells[:, 0].max(initial=-1)))
-        return numbered_words(source, highest - first + 1, first, options)
-
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        assert source.words is not None
+        source.words = self._words(source, options)
         for numbers, lines in lines_of(source, options):
             pairs = self._taken_apart(lines)
             owner = np.repeat(np.arange(len(pairs.heads)), pairs.lengths)
@@ -102,6 +89,19 @@ class PairReader(Reader):
     def meta(self, heads: list[bytes]) -> dict[str, pa.Array]:
         """What the heads say of the documents."""
         return {}
+
+    def _words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
+        """The vocabulary given or beside the file; else numbers up to the highest, for which the file is read once."""
+        listed = words_for(source, options, None)
+        if listed is not None:
+            return listed
+        if source.path is None:
+            raise InputError("standard input has no file of words next to it; give one as --words")
+        first, highest = self._first(options), -1
+        with Source(source.name, source.path, encoding=options.encoding, strict=False) as again:
+            for _, lines in lines_of(again, options):
+                highest = max(highest, int(self._taken_apart(lines).cells[:, 0].max(initial=-1)))
+        return numbered_words(source, highest - first + 1, first, options)
 
     def _first(self, options: ReadOptions) -> int:
         return self.first if options.first_id is None else options.first_id

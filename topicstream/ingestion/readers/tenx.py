@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,42 +14,33 @@ from topicstream.ingestion.opening.names import CELLS, FEATURES, MATRIX, matrix_
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.cut import lines_of
 from topicstream.ingestion.parsing.documents import TEXT
-from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.parsing.sparse import Named, as_counts, ordered_batches
-from topicstream.ingestion.parsing.triples import cells_of
+from topicstream.ingestion.parsing.sparse import Matrix, MatrixReader, Side
+from topicstream.ingestion.parsing.triples import Triples
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.h5ad import unique_names
 from topicstream.ingestion.readers.mtx import MatrixMarket
 
 
-class TenX(Reader):
+class TenX(MatrixReader):
     name = "tenx"
-    kind = "counts"
     about = "10x folder (matrix.mtx, barcodes.tsv, features.tsv); documents are the cells"
+    what = ("cells", "features")
+    shown = "{:,} cells x {:,} features"
 
-    def words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
-        return cell_names(source, options) if options.transpose else feature_names(source, options)
-
-    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    @contextmanager
+    def opened(self, source: Source, options: ReadOptions) -> Iterator[Matrix]:
         cells, features = cell_names(source, options), feature_names(source, options)
         path = _part(source, MATRIX)
-        with Source(str(path), path, key=source.key, strict=source.strict) as matrix:
-            header = MatrixMarket().header(matrix)
+        with Source(str(path), path, key=source.key, strict=source.strict) as file:
+            header = MatrixMarket().header(file)
             if (header.documents, header.words) != (len(features), len(cells)):
                 found = f"{header.documents:,} x {header.words:,} in {path.name}, {len(features):,} features and {len(cells):,} barcodes"
                 raise BadFile(source.name, 0, f"the files do not fit one another: {found}")
-            what, documents, words = ("features", features, cells) if options.transpose else ("cells", cells, features)
-            shape = f"{len(cells):,} cells x {len(features):,} features, {header.cells:,} values"
-            source.note(f"{what} as documents, of {shape}", len(documents))
-            parts = (
-                (rows, columns, as_counts(source, options, counts))
-                for rows, columns, counts in cells_of(matrix, options, header, transposed=not options.transpose)
-            )
-            sizes = len(documents), len(words), header.cells
-            yield from ordered_batches(source, options, parts, *sizes, Named(documents))
-            source.rejects.records += matrix.rejects.records
-            source.damage = matrix.damage
+            held = Triples(file, header, ascending=False, counts_only=True)
+            yield Matrix(held, False, Side(len(cells), cells), Side(len(features), features))
+            source.rejects.records += file.rejects.records
+            source.damage = file.damage
 
 
 def _part(source: Source, names: tuple[str, ...]) -> Path:

@@ -125,15 +125,14 @@ def pieces_of(
                 if not isinstance(source, Source):
                     source.progress = (source.progress or 0) + batch.nbytes
                 used, rejects = before + source.consumed(), source.taken()
-                yield Task(reader, source.name, source.key, batch, rejects, options, used, total, source.words, own)
+                words = source.words if reader.kind == "counts" else None
+                yield Task(reader, source.name, source.key, batch, rejects, options, used, total, words, own)
             before += source.size or source.consumed()
 
 
 def _batches(reader: Reader, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """What a reader makes of a source, and an empty batch where there are rejects or notes behind its last one."""
     try:
-        if reader.kind == "counts":
-            source.words = reader.words(source, options)
         for batch in reader.batches(source, options):
             if options.room is not None and batch.nbytes > 2 * options.piece_bytes:
                 options.room.ask(WORK_BYTES * batch.nbytes, f"a document of {source.name}")
