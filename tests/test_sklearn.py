@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -99,7 +100,16 @@ def test_bad_input_is_a_value_error(matrix):
         TopicModel(2).fit("nowhere.zarr")
 
 
-@pytest.mark.parametrize("given", [["a text", "another"], np.array(["a text", "another"])])
-def test_texts_are_told_what_to_put_before(given):
-    with pytest.raises(ValueError, match=r"put CountVectorizer before it, as in make_pipeline\(CountVectorizer\(\), TopicModel\(7"):
+@pytest.mark.parametrize(
+    ("given", "before"),
+    [
+        (["a text", "another"], ""),
+        (np.array(["a text", "another"]), ""),
+        (np.array([["a text", 1.0]], object), ""),  # as a data frame
+        ([["a", "text"], ["another"]], "analyzer=list"),
+    ],
+)
+def test_texts_are_told_what_to_put_before(given, before):
+    said = f"put CountVectorizer before it, as in make_pipeline(CountVectorizer({before}), TopicModel(7))"
+    with pytest.raises(ValueError, match=re.escape(said)):
         TopicModel(7).fit(given)

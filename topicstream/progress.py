@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Protocol, TextIO, runtime_checkable
 
-from topicstream.text import render
+from topicstream.text import counted, render
 
 LOG = logging.getLogger("topicstream")
 LOG.addHandler(logging.NullHandler())
@@ -176,7 +176,7 @@ class Shown(Progress):
             "done": done,
             "total": total,
             "unit": unit,
-            "documents": f"{documents:,} documents, {documents / seconds:,.0f}/s",
+            "documents": f"{counted(documents, 'document')}, {documents / seconds:,.0f}/s",
             "speed": done / seconds / 1e6,
             "left": f"{seconds * (whole - done) / max(done, 1):.0f} s left",
         }
@@ -197,7 +197,7 @@ class Shown(Progress):
             )
         self._bar.total = total or None
         if unit == "B":
-            self._bar.set_postfix_str(f"{documents:,} documents", refresh=False)
+            self._bar.set_postfix_str(counted(documents, 'document'), refresh=False)
         self._bar.update(done - self._bar.n)
         if total and done >= total:
             self.close()

@@ -148,10 +148,14 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return {k: v for k, v in super().__getstate__().items() if k != "_model"}
 
     def _checked(self, X: Any, whom: str, *, reset: bool) -> Any:
-        if isinstance(next(iter(X), None) if isinstance(X, (list, tuple)) or getattr(X, "ndim", 2) == 1 else None, str):
+        listed = isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], (list, tuple))
+        row = np.array(X[:1], object).ravel().tolist() if listed or isinstance(X, list) or (hasattr(X, "__array__") and hasattr(X, "__getitem__")) else []
+        if any(isinstance(value, (str, list)) for value in row):
+            words = "analyzer=list" if listed or isinstance(row[0], list) else ""
             raise ValueError(
                 f"{whom} takes counts, and these are texts: put CountVectorizer before it, as in "
-                f"make_pipeline(CountVectorizer(), TopicModel({self.n_components}))"
+                f"make_pipeline(CountVectorizer({words}), TopicModel({self.n_components}))"
+                + (", and give it the column of texts alone" if hasattr(X, "columns") else "")
             )
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
         check_non_negative(X, whom)

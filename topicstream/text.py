@@ -58,8 +58,13 @@ class _Fields(Formatter):
         if format_spec.endswith("p"):
             return format(100 * value, f"{format_spec[:-1]}f")
         if format_spec.isalpha() and len(format_spec) > 1:
-            return f"{value:,} {format_spec}{'s' * (value != 1)}"
+            return counted(value, format_spec)
         return format(value, format_spec)
+
+
+def counted(n: object, noun: str) -> str:
+    """``1 document`` or ``2 documents``, ``1 pass`` or ``2 passes``."""
+    return f"{n:,} {noun}{('es' if noun.endswith('s') else 's') * (n != 1)}"
 
 
 def escaped(value: object) -> str:

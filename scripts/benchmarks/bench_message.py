@@ -243,7 +243,7 @@ def sweep_once(topics: int, width: int) -> None:
     new, likely = np.empty_like(old), np.empty(n)
     theta, left = rng.random((docs, width), f) * 20 + f(0.1), (np.zeros(docs + 1, np.int64), np.zeros(0, np.uint16))
     mass, nobody, none = theta.sum(1) + f(10), np.full(docs, -1, np.int32), np.zeros(0, f)
-    room = kernels.most_entries(ptr, width, columns) + 16
+    room = min(words * columns, 2 * width * n) + 16
     out = np.empty(words + 1, np.int64), np.empty(room, np.uint16), np.empty(room, f)
     best = np.inf
     for _ in range(8):

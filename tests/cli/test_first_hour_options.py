@@ -99,12 +99,25 @@ def test_an_impossible_value_is_a_usage_error(store, line, monkeypatch, capsys):
 
 
 def test_a_model_that_is_no_option_is_told_of_as_the_argument(capsys):
-    for command, place in (("report", "MODEL"), ("edit", "MODEL"), ("compare", "A"), ("info", "PATH")):
+    for command, place in (("compare", "A"), ("info", "PATH")):
         assert run([command, "--model", "m"]) == 2
         assert f"it is {place}, without a name, here" in capsys.readouterr().err
 
 
+def test_a_store_and_a_model_may_be_given_by_path_or_by_option(store, monkeypatch, capsys):
+    monkeypatch.chdir(store)
+    assert run(["train", "corpus.zarr", "-K", "3", "--passes", "1", "--algo", "atbp", "--model", "by-path", "-q"]) == 0
+    assert run(["show", "by-path", "--words", "2"]) == 0 and run(["report", "--model", "by-path", "--force", "-q"]) == 0
+    assert run(["eval", "by-path", "corpus.zarr", "--heldout", "-q"]) == 0 and run(["compact", "--corpus=corpus.zarr", "-q"]) == 0
+    capsys.readouterr()
+    assert run(["show", "nothing-there"]) == 2
+    assert "(nothing-there); here --model and --corpus say where it is" in capsys.readouterr().err
+
+
 def test_names_of_other_programs_are_known(capsys):
+    for command, ours in (("train", "it is --model here"), ("eval", "it is > FILE (results go to standard output) here")):
+        assert run([command, "--out", "x"]) == 2
+        assert ours in capsys.readouterr().err
     for given, ours in (("-k", "-K"), ("--iterations", "--passes"), ("--num-topics", "-K"), ("--epochs", "--passes")):
         assert run(["train", given, "5"]) == 2
         assert f"No such option: {given}; it is {ours} here" in capsys.readouterr().err

@@ -195,7 +195,7 @@ def test_a_name_shows_on_one_line_and_edits_go_over_it(tmp_path):
 def test_what_is_left_out_is_counted_and_what_cannot_be_is_refused(two_a_document, tmp_path):
     told = Listening()
     run(two_a_document[0], tmp_path / "m", passes=2, options={"no_label": "skip"}, progress=told)
-    assert any("40 documents without labels are left out" in line for line in told.said)
+    assert any("40 documents without labels left out" in line for line in told.said)
     with pytest.raises(UsageError, match="-K 7: llda has a topic for each of the 8 labels; leave --topics out"):
         run(two_a_document[0], tmp_path / "m2", topics=7)
     with pytest.raises(UsageError, match="does not learn its priors"):

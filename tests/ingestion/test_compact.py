@@ -133,7 +133,7 @@ def test_weights_and_stores_without_documents_set_aside(tmp_path):
     store = tmp_path / "w.zarr"
     for k in range(3):
         (tmp_path / f"m{k}.mtx").write_text(text)
-        topicstream.ingest(tmp_path / f"m{k}.mtx", store, heldout=0, append=k > 0)
+        topicstream.ingest(tmp_path / f"m{k}.mtx", store, heldout=0, append=k > 0, weighted=k == 0)  # an append recalls it
     before = cells_by_id(store)
     assert compact(store)["blocks"] == [3, 1]
     assert cells_by_id(store) == before and whole(store) and Corpus.open(store).weighted

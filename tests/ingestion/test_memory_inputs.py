@@ -154,7 +154,9 @@ def test_matrices_of_counts(tmp_path):
         ([{"body": "x"}], {}, r"no field 'text'"),
         ([{"text": 3}], {}, "is a number, not a string"),
         (["x"], {"vocabulary": ["x"]}, "requires a matrix"),
-        ([["a", None]], {}, "a list of words holds None"),
+        ([["a", None]], {}, "None in a list of words"),
+        ([("17", "a text")], {}, "a tuple of fields; give dicts"),
+        ([["a"], "b"], {}, r"documents\[1\]: is str, not a list of words"),
         (pa.table({"body": ["x"]}), {}, "no column 'text'; choose one of body"),
         (np.array([[-1]]), {}, "negative or not finite"),
         (np.array([[np.nan]]), {}, "negative or not finite"),
@@ -170,6 +172,23 @@ def test_what_cannot_be_meant_is_said(tmp_path, documents, more, match):
     with pytest.raises((InputError, UsageError), match=match):
         topicstream.ingest(documents, tmp_path / "c.zarr", **ALL, **more)
     assert not (tmp_path / "c.zarr").exists()
+
+
+BATCH = pa.record_batch({"text": ["ships sail", "bread"], "by": ["a", "b"]})
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        [BATCH, pa.table(BATCH).slice(0, 0)],
+        iter([BATCH.slice(0, 1), pa.table(BATCH.slice(1))]),
+        (text.split() for text in ("ships sail", "bread")),
+        np.array([["ships", "sail"], ["bread"]], object),
+    ],
+)
+def test_batches_and_lists_of_words_one_after_the_other(tmp_path, documents):
+    topicstream.ingest(documents, tmp_path / "c.zarr", **ALL)
+    assert [words for _, words in cells_by_id(tmp_path / "c.zarr").values()] == [{"ships": 1, "sail": 1}, {"bread": 1}]
 
 
 def test_a_name_of_a_file_in_a_list_is_pointed_out(tmp_path):

@@ -46,7 +46,7 @@ def test_docword_with_its_words_and_oddities(tmp_path: Path) -> None:
     got = Read(write(tmp_path / "docword.k.txt", text))
     assert got.words == ["a", "b", "c"]
     assert got.bags == [{0: 1, 2: 7}, {}, {0: 70000, 2: 1}, {}]
-    assert got.notes == {"cells of count zero left out": 1}
+    assert got.notes == {"values of zero left out": 1}
     assert got.dtypes == {"int64"}
 
 
@@ -187,7 +187,7 @@ def test_matrix_market_as_scipy_writes_it(tmp_path: Path, field: str) -> None:
     sink = io.BytesIO()
     scipy.io.mmwrite(sink, scipy.sparse.csr_matrix(dense), comment="made by scipy", field=field)
     path = write(tmp_path / "a.mtx", sink.getvalue())
-    got = Read(path, piece_bytes=50)
+    got = Read(path, piece_bytes=50, weighted=field == "real")
     assert got.ids[-1] == "a.mtx:40"
     back = np.zeros((40, 17))
     for d, b in enumerate(got.bags):
@@ -272,6 +272,9 @@ def test_whole_numbers_of_a_real_matrix_are_counts(tmp_path: Path, third: str, w
     sizes, places = ("3 2 3", ("1 1", "2 2", "3 2")) if turned else ("2 3 3", ("1 1", "2 2", "2 3"))
     lines = "\n".join(f"{place} {value}" for place, value in zip(places, ("2", "1.0", third), strict=True))
     path = write(tmp_path / "a.mtx", f"%%MatrixMarket matrix coordinate real general\n{sizes}\n{lines}\n")
-    ingest(path, tmp_path / "c.zarr", transpose=turned, min_df=1, max_df=1.0, heldout=0)
+    if weighted:
+        with pytest.raises(InputError, match=r"a\.mtx:5: a weight that is no count; --weighted accepts it"):
+            ingest(path, tmp_path / "c.zarr", transpose=turned)
+    ingest(path, tmp_path / "c.zarr", transpose=turned, weighted=weighted, min_df=1, max_df=1.0, heldout=0)
     store = Corpus.open(tmp_path / "c.zarr")
     assert store.weighted is weighted and store.to_scipy().sum() == 3 + float(third)

@@ -31,9 +31,9 @@ def test_lines_of_a_lone_file_are_documents_and_the_output_says_so(book, capsys)
     assert "23 lines, each a document (--format files makes each file one)" in capsys.readouterr().out
     assert run(["ingest", "book.txt", "--min-df", "1", "--format", "files", "--force"]) == 0
     said = capsys.readouterr().out
-    assert "corpus.zarr: 1 documents" in said and "each a document" not in said
+    assert "corpus.zarr: 1 document," in said and "each a document" not in said
     assert run(["ingest", "folder", "--min-df", "1", "--force"]) == 0
-    assert "corpus.zarr: 1 documents" in capsys.readouterr().out
+    assert "corpus.zarr: 1 document," in capsys.readouterr().out
 
 
 def test_a_lone_file_is_cut_as_in_a_folder(book):
@@ -46,6 +46,9 @@ def test_a_number_is_no_pattern(book, capsys):
     assert run(["ingest", "book.txt", "--split", "1000"]) == 2
     said = capsys.readouterr().err
     assert "1000 words" in said and "says 1000" in said
+    for split, meant in (("500 wörter", "write '500 words'"), ("paragraphs", "did you mean paragraph?")):
+        assert run(["ingest", "book.txt", "--split", split]) == 2
+        assert meant in capsys.readouterr().err
     assert run(["ingest", "book.txt", "--split", "0 words"]) == 2
     assert not list(book.glob("corpus.zarr*"))
 

@@ -175,7 +175,6 @@ def test_what_cannot_be_shown_is_said_before_the_documents_are_read(stored, tmp_
     monkeypatch.setattr("topicstream.reporting.over_time.gather_report", None)
     for option, name in (("--out", "x.txt"), ("--plot", "x.txt"), ("--out", "none/x.csv"), ("--plot", "none/x.svg")):
         assert run([*base, "--over-time", option, str(tmp_path / name)]) == 2
-    assert run(["show", str(folder / "model")]) == 2 and "--model and --corpus say where" in capsys.readouterr().err
     assert run(["update", "new.jsonl"]) == 2 and "`topics ingest FILE --append`" in capsys.readouterr().err
 
 

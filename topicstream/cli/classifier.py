@@ -11,7 +11,7 @@ from topicstream.inference.config import ClassifierConfig
 from topicstream.text import render
 
 SUMMARY = (
-    "{model}: classifier of {documents:,} documents by {features} in {passes} passes[{more:?} (not converged: more --passes"
+    "{model}: classifier of {documents:document} by {features} in {passes:pass}[{more:?} (not converged: more --passes"
     " would help)], temperature {temperature:.3g}, {divergence:.3f} nats from theta on documents set aside, {seconds:.1f} s"
 )
 

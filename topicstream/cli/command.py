@@ -14,6 +14,7 @@ import click
 from topicstream.cli.options import click_option, spelt_now
 from topicstream.cli.process import set_verbosity, verbosity
 from topicstream.errors import json_line
+from topicstream.files.ownership import kind_of
 from topicstream.options import checked, flags, ordered
 from topicstream.progress import Shown
 
@@ -124,7 +125,24 @@ class Command(click.Command):
         ctx.meta["line"] = tuple(args)
         for section in self.sections(ctx).values():
             args = spelt_now(args, section.config)
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, self._with_places(ctx, args))
+
+    def _with_places(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """A line on which a store and a model stand as this command takes them, whether given as ``--corpus`` and ``--model`` or
+        by their paths alone."""
+        arguments = {f"--{p.name}" for p in self.params if isinstance(p, click.Argument)}
+        if arguments:
+            asked = arguments & {"--corpus", "--model"}
+            return [a.partition("=")[2] if a.partition("=")[0] in asked else a for a in args if a not in asked]
+        alone = {f"--{kind_of(word)}": word for word in self.make_parser(ctx).parse_args(list(args))[1]}
+        places = {name: word for name, word in alone.items() if any(name in p.opts for p in self.params)}
+        args = [word for word in args if word not in places.values()]
+        args += [word for place in places.items() for word in place]
+        if places:  # the sections may depend on what lies there
+            ctx.meta["line"] = tuple(args)
+            for name in ("asked", "sections"):
+                ctx.meta.pop(name, None)
+        return args
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         common, grouped = super().get_params(ctx), {name for names in self._groups.values() for name in names}

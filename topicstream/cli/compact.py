@@ -18,8 +18,8 @@ WAITING = (
 
 
 @topics_command("compact", indent=None)
-@click.argument("store", default="corpus.zarr", envvar="TOPICS_CORPUS", type=click.Path())
-def command(store: str) -> Printed:
+@click.argument("corpus", metavar="[STORE]", default="corpus.zarr", envvar="TOPICS_CORPUS", type=click.Path())
+def command(corpus: str) -> Printed:
     """Merge the small storage blocks of past appends in STORE (default: corpus.zarr), and purge the cells of removed or
     replaced documents.
 
@@ -29,7 +29,7 @@ def command(store: str) -> Printed:
     store is either the old one or the new one; run it again to finish.
     """
     with showing() as progress:
-        result = compact(store, progress=progress)
+        result = compact(corpus, progress=progress)
     (before, after), sizes = result["blocks"], result["bytes"]
-    about = {"store": store, "before": before, "after": after, "bytes_before": sizes[0], "bytes_after": sizes[1]}
+    about = {"store": corpus, "before": before, "after": after, "bytes_before": sizes[0], "bytes_after": sizes[1]}
     return result, render((MERGED if result["compacted"] else NOTHING) + WAITING, {**result, **about})

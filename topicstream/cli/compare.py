@@ -61,7 +61,7 @@ def command(ctx: click.Context, /, a: str, b: str | None, svg: str | None, force
 
 def lines(result: dict[str, Any]) -> list[str]:
     """Two models for people."""
-    out = render("{a} -> {b}: {vocabulary.a:,} and {vocabulary.b:,} words, {vocabulary.common:,} in common", result)
+    out = render("{a} -> {b}: {vocabulary.a:,} and {vocabulary.b:word}, {vocabulary.common:,} in common", result)
     for m in result["matched"]:
         changes = [sign + word for sign, name in (("+", "gained"), ("-", "lost")) for word in m[name]]
         kept = [word for word in m["words"] if word not in m["gained"]]

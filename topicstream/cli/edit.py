@@ -14,7 +14,7 @@ from topicstream.records import Json, plain
 from topicstream.reporting.naming import proposals
 from topicstream.text import each, render
 
-DROPPED = "{corpus}: {dropped:,} words {would}dropped, with {tokens:,.0f} tokens; {words:,} left[; {not_found:,} of the list were not there]"
+DROPPED = "{corpus}: {dropped:word} {would}dropped, with {tokens:,.0f} tokens; {words:,} left[; {not_found:,} of the list were not there]"
 
 
 def _numbers(text: str, option: str) -> list[int]:

@@ -12,6 +12,7 @@ from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.reporting.covariates import EffectsConfig, effects
 from topicstream.reporting.covariates_text import lines, plot_effects, result_of
 from topicstream.reporting.figures import Figure
+from topicstream.text import counted
 
 
 @topics_command("effects")
@@ -45,5 +46,5 @@ def command(formula: str, out: str | None, plot: str | None, force: bool, **valu
     if out is not None:
         write_table(fitted.table(), out, force=force, caption=f"Effects on the shares of topics: {formula}")
     if figure is not None:
-        click.echo(f"{plot}: {plot_effects(fitted, figure)} topics", err=True)
+        click.echo(f"{plot}: {counted(plot_effects(fitted, figure), 'topic')}", err=True)
     return result_of(fitted), lines(fitted)

@@ -9,7 +9,7 @@ from topicstream.cli.options import made, options_of
 from topicstream.exchange.config import ExportConfig
 from topicstream.exchange.exchanging import export_model
 from topicstream.exchange.formats import formats_listed
-from topicstream.text import render
+from topicstream.text import counted, render
 
 SUMMARY = "{out}: {format}, {what}[ ({unknown_cells:,} cells without a known feature hold NaN)][{edited:?} as edited], {bytes:size}, {seconds:.1f} s"
 COUNTED = ("documents", "topics", "words", "tokens", "cells")
@@ -26,5 +26,5 @@ COUNTED = ("documents", "topics", "words", "tokens", "cells")
 def command(**values: Any) -> Printed:
     """Write a model, the topics of its documents or its corpus; the help above lists the formats."""
     summary = export_model(made(ExportConfig, values))
-    what = [f"{summary[name]:,} {name}" for name in COUNTED if name in summary]
+    what = [counted(summary[name], name.removesuffix("s")) for name in COUNTED if name in summary]
     return summary, render(SUMMARY, {**summary, "what": what})

@@ -13,8 +13,8 @@ from topicstream.exchange.exchanging import import_model
 from topicstream.exchange.formats import formats_listed
 from topicstream.text import render
 
-SUMMARY = """[{model}: {topics:,} topics, {words:,} words, from {format}]
-[{out}: topics of {documents:,} documents ({layout})]"""
+SUMMARY = """[{model}: {topics:topic}, {words:word}, from {format}]
+[{out}: topics of {documents:document} ({layout})]"""
 
 
 @topics_command(

@@ -27,7 +27,7 @@ CORPUS = """{path}: corpus, generation {generation}, fingerprint {fingerprint:.1
   documents {train.docs:,} training + {aside.docs:,} held out ({heldout_asked})
 [  {none_or_removed}]
   words     {words:,}[ of {summary.words_before:,} before pruning]
-  cells     {cells:,} in {train.blocks} + {aside.blocks} blocks, {bytes:size}, {bytes_a_cell:.2f} bytes a cell[{weighted:?}, weighted]
+  {cell:8}  {cells:,} in {train.blocks} + {aside.blocks} blocks, {bytes:size}, {bytes_a_cell:.2f} bytes each[{weighted:?}, weighted]
   tokens    {tokens:,.0f}
   columns   {columns}"""
 AXIS = "  {name:<9} {size:,}, {entries:,} in training documents, {longest:,} at most in one"
@@ -113,6 +113,7 @@ def lines(f: dict[str, Any], verified: bool) -> list[str]:
         "none_or_removed": f"{empty:,} without a word, {removed:,} removed" if empty or removed else "",
         "columns": [f"{name} (list)" if kind == "list" else name for name, kind in f["columns"].items()],
         "cells": cells,
+        "cell": "cells" if summary.get("tokenizer", True) else "values",
         "bytes": size,
         "bytes_a_cell": size / max(cells, 1),
         "tokens": train["tokens"] + aside["tokens"],

@@ -18,15 +18,15 @@ from topicstream.ingestion.pipeline import ingest
 from topicstream.text import render
 from topicstream.tokens.stopwords import read_stopwords
 
-AGAIN = "{out}: finished before, from the same input: {documents:,} documents"
-VECTORS = """{out}: {documents:,} vectors of {vectors} numbers, {documents_heldout:,} of them held out ({heldout_asked})
+AGAIN = "{out}: finished before, from the same input: {documents:document}"
+VECTORS = """{out}: {documents:vector} of {vectors} numbers, {documents_heldout:,} of them held out ({heldout_asked})
 [  {rejected:,} rejected (rejects.jsonl)]
   {bytes:size}; {seconds:.1f} s, peak memory {peak_rss_bytes:size}"""
-SUMMARY = """{out}: {documents:,} documents, {documents_heldout:,} of them held out ({heldout_asked})
+SUMMARY = """{out}: {documents:document}, {documents_heldout:,} of them held out ({heldout_asked})
 [  warning: no document has {heldout_missed}]
 [  {told}]
   words: {words_before:,} before pruning, {words:,} kept (min-df {pruning.min_df}, max-df {max_df})
-  {cells:,} cells, {tokens:,.0f} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a cell
+  {cells:,} {cell}s, {tokens:,.0f} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a {cell}
 [  {columns}]
 [  left out: {fields_left_out} (--meta NAME,NAME keeps them)]
 [  {axis_sizes}]
@@ -119,6 +119,7 @@ def lines(s: dict[str, Any]) -> list[str]:
     about = {
         **s,
         "columns": columns_told(s),
+        "cell": "cell" if tokenizer else "value",  # of a matrix of cells, those are the documents
         "heldout_missed": "" if s["documents_heldout"] or "=" not in s["heldout_asked"] else s["heldout_asked"],
         "told": [f"{n:,} {what}" for what, n in counts.items() if n],
         "max_df": "off" if s["pruning"]["max_df"] is None else f"{s['pruning']['max_df']:,}",

@@ -100,6 +100,7 @@ ELSEWHERE = {
     "--max-iter": "--passes",
     "--epochs": "--passes",
     "--output": "--out",
+    "-o": "--out",
     "--stop-words": "--stopwords",
     "--memory": "--mem-limit",
     "--max-features": "--max-vocab",
@@ -123,6 +124,8 @@ def explained(error: click.ClickException) -> click.ClickException:
     if not isinstance(error, click.NoSuchOption):
         return error
     name, hint = error.option_name, ELSEWHERE.get(error.option_name)
+    if "--out" in (name, hint) and not any("--out" in p.opts for p in params):
+        hint = "--model" if ctx.command.name == "train" else "> FILE (results go to standard output)"
     if name == "--model":
         hint = next(
             (f"{p.name.upper()}, without a name," for p in params if isinstance(p, click.Argument) and p.name), hint

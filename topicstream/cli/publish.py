@@ -8,7 +8,7 @@ from topicstream.cli.command import Printed, topics_command
 from topicstream.files.publication import publish
 from topicstream.text import render
 
-SUMMARY = "{address}: {kind}, version {version}, {files:,} files, {bytes:size}; {uploaded:,} files uploaded"
+SUMMARY = "{address}: {kind}, version {version}, {files:file}, {bytes:size}; {uploaded:file} uploaded"
 
 
 @topics_command("publish")

@@ -12,7 +12,7 @@ from topicstream.reporting.config import ReportConfig
 from topicstream.reporting.html import report
 from topicstream.text import render
 
-SUMMARY = "{out}: {topics:,} topics, {documents:,} documents[, {periods} periods][, by {columns}]; {megabytes:.2f} MB"
+SUMMARY = "{out}: {topics:topic}, {documents:document}[, {periods:period}][, by {columns}]; {megabytes:.2f} MB"
 
 
 @topics_command("report")

@@ -31,7 +31,7 @@ DRY_RUN = (
 PAYS = 0.5
 """Of the number of workers: a smaller gain is not worth them."""
 SUMMARY = (
-    "{model}: {topics} topics, {passes} passes ({stopped})[, running perplexity {last.running_perplexity:.1f}]"
+    "{model}: {topics:topic}, {passes:pass} ({stopped})[, running perplexity {last.running_perplexity:.1f}]"
     "[, held-out perplexity {last.heldout_perplexity:.1f}], peak memory {peak:.0f} MB"
 )
 

@@ -29,5 +29,5 @@ def command(**values: Any) -> Printed:
     if done.how == "nothing":
         return result, [f"{done.model}: is up to date with the corpus"]
     return result, render(
-        "{model}: {passes} passes ({stopped}), {how}[, running perplexity {last.running_perplexity:.1f}]", result
+        "{model}: {passes:pass} ({stopped}), {how}[, running perplexity {last.running_perplexity:.1f}]", result
     )

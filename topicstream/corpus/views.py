@@ -16,6 +16,7 @@ from scipy.sparse import csr_array, vstack
 
 from topicstream.corpus.documents import Placed, placed_documents
 from topicstream.corpus.format import PARTS
+from topicstream.text import counted
 
 if TYPE_CHECKING:
     from topicstream.corpus.grid import Decoded
@@ -63,7 +64,7 @@ class Views(Sequence["Document"]):
         held = parts["heldout"].docs
         cells = sum(p.cells for p in parts.values())
         aside = f" ({held:,} held out)" if held else ""
-        return f"Corpus({str(self.path)!r}: {len(self):,} documents{aside}, {self.n_words:,} words, {cells:,} cells)"
+        return f"Corpus({str(self.path)!r}: {counted(len(self), 'document')}{aside}, {counted(self.n_words, 'word')}, {counted(cells, 'cell')})"
 
     def _repr_html_(self) -> str:
         """What the corpus holds, as a table of its parts."""

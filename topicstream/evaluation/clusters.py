@@ -22,8 +22,8 @@ from topicstream.parallel.scheduler import Cluster
 from topicstream.text import noun_of
 
 AGREEMENT = """clusters and labels   NMI {nmi:.4f}, ARI {ari:.4f}, purity {purity:.4f}
-  {measured}: {docs:,} documents, {clusters} clusters, {classes} labels
-[  {left_out:,} documents without one label were left out]
+  {measured}: {docs:document}, {clusters} clusters, {classes} labels
+[  {left_out:document} without one label were left out]
 """
 
 

@@ -39,7 +39,7 @@ PREDICTION = """link prediction       F {product.f:.3f} ± {product.f_sd:.3f}, p
   of square roots     F {root.f:.3f} ± {root.f_sd:.3f}, precision {root.precision:.3f}, recall {root.recall:.3f}, AUC {root.auc:.3f}
   {measured}; {pairs.testing:,} links predicted
 [with links given      {given.perplexity:.1f}   (withheld {given.withheld:.1f})
-  held-out perplexity of {given.docs:,} documents with links, {given.tokens:,.0f} tokens scored, xi {given.xi:.3g}]
+  held-out perplexity of {given.docs:document} with links, {given.tokens:,.0f} tokens scored, xi {given.xi:.3g}]
 """
 PENALTY = 1.0  # of the logistic regression: half its square, a weight
 FEATURES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"product": lambda x: x, "root": np.sqrt}

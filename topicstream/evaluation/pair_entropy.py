@@ -38,7 +38,7 @@ def second_moment(alpha: np.ndarray) -> np.ndarray:
 
 
 CROSS_ENTROPY = """pairs of words        {cross_entropy:.4f} nats a pair[   ({kl:.4f} from the pairs' own distribution)]
-  {measured}; {documents:,} documents"""
+  {measured}; {documents:document}"""
 STRIPE = 32 << 20
 """Bytes of the rows of the pairs' own matrix that are held at a time."""
 

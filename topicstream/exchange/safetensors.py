@@ -31,10 +31,10 @@ from topicstream.text import render
 FILE, CARD = "model.safetensors", "README.md"
 TABLES = ("phi", "topic_word", "components_", "beta_kw")
 """Names of the topics: ours [W, K], then those of others [K, W]."""
-FACTS = """- {topics} topics over {words:,} words
+FACTS = """- {topics} topics over {words:word}
 - engine: {engine}, passes: {passes}
 - alpha (sum over topics): {alpha_sum:g}, beta: {beta:g}
-[- trained on {corpus.docs:,} documents, {corpus.tokens:,.0f} tokens]"""
+[- trained on {corpus.docs:document}, {corpus.tokens:,.0f} tokens]"""
 LISTED = 50
 """Topics in the card."""
 

@@ -13,7 +13,7 @@ from topicstream.machine import format_bytes
 from topicstream.options import option
 from topicstream.records import Json
 
-REMEMBERED = ("text_field", "id_field", "delimiter", "quotechar", "header", "list_separator", "date_format", "binarize", "transpose", "layer")
+REMEMBERED = ("text_field", "id_field", "delimiter", "quotechar", "header", "list_separator", "date_format", "weighted", "binarize", "transpose", "layer")
 """Of ``ReadOptions``: how the fields of an input are called and parted."""
 CUT = ("split", "min_tokens", "patches", "stride", "vector_field")
 """Of ``ReadOptions``: how an ingest makes documents of the records; what is inferred is inferred whole."""
@@ -111,7 +111,7 @@ class ReadOptions:
     list_separator: str = option(
         ";", f"Between the {', '.join(NAMED)} or {LINKS} of one field (default: ;).", cli=("ingest",)
     )
-    weighted: bool = option(False, "Accept real-valued weights instead of counts (svmlight).")
+    weighted: bool = option(False, "Accept real-valued weights instead of counts (matrices, svmlight).")
     binarize: bool = option(False, "Replace every count above 0 with 1 (presence or absence, as for open chromatin).")
     transpose: bool = option(False, "Matrices (mtx, npz, h5ad): documents are columns, not rows.")
     layer: str | None = option(None, "h5ad: read this layer (or raw) instead of X.", metavar="NAME")
@@ -204,7 +204,7 @@ class ReadOptions:
         if not isinstance(kept, dict):
             return self
         given = self.given()
-        types = {"header": bool, "binarize": bool, "transpose": bool, "min_tokens": int, "patches": int, "stride": int}
+        types = {"header": bool, "weighted": bool, "binarize": bool, "transpose": bool, "min_tokens": int, "patches": int, "stride": int}
         values: dict[str, Any] = {
             k: v for k, v in kept.items() if k in names and k not in given and isinstance(v, types.get(k, str))
         }

@@ -266,7 +266,7 @@ REFERENCE = "{name:16}                reference {seconds:9.3f} {documents_per_se
 def method_lines(result: dict[str, Any]) -> list[str]:
     """The comparison for people."""
     out = render(
-        "{model}: {topics} topics, {documents:,} documents of {on}, {tokens:,.0f} tokens; against {reference}", result
+        "{model}: {topics} topics, {documents:document} of {on}, {tokens:,.0f} tokens; against {reference}", result
     )
     out.append(
         f"{'method':16} {'cosine':>7} {'KL':>8} {'F1 0.8':>7} {'seconds':>9} {'documents/s':>12} {'perplexity':>11}"

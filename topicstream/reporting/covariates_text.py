@@ -12,7 +12,7 @@ from topicstream.records import Json
 from topicstream.reporting.covariates import Effects
 from topicstream.reporting.figures import Figure
 from topicstream.reporting.formula import as_days
-from topicstream.text import shortened
+from topicstream.text import counted, shortened
 
 PLOTTED = 12
 
@@ -32,7 +32,7 @@ def result_of(effects: Effects) -> dict[str, Json]:
 def lines(effects: Effects) -> list[str]:
     """A block a topic: each coefficient in percentage points with its 95 % interval; a star where that excludes zero."""
     left_out = f", {effects.left_out:,} left out (no value or no known word)" if effects.left_out else ""
-    out = [f"{effects.formula}: {effects.documents:,} documents{left_out}; percentage points of a document's share"]
+    out = [f"{effects.formula}: {counted(effects.documents, 'document')}{left_out}; percentage points of a document's share"]
     out += [
         f"  {column}: measured from {level}{'' if effects.kinds[column] == 'category' else ', for one more (of a date: one more year)'}"
         for column, level in effects.references.items()

@@ -25,6 +25,7 @@ from topicstream.progress import Told, listener
 from topicstream.records import Json
 from topicstream.reporting.metadata import Metadata
 from topicstream.reporting.view import ModelView
+from topicstream.text import counted
 
 BLOCK_DOCS = 1 << 12
 
@@ -185,4 +186,4 @@ class ThetaView(ModelView):
         return {"theta": self.theta, "documents": done}
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
-        return [f"{result['theta']}: {result['documents']:,} documents"]
+        return [f"{result['theta']}: {counted(result['documents'], 'document')}"]

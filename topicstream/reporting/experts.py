@@ -177,7 +177,7 @@ class ExpertsView(ModelView):
                 )
                 + rows
             )
-        rows = each("{likeness:>7.3f}  {author}  ({documents:,} documents)", result["experts"])
+        rows = each("{likeness:>7.3f}  {author}  ({documents:document})", result["experts"])
         return render(head + "likeness of the authors' documents", result) + (
             rows or ["no author's documents have any of its words"]
         )

@@ -222,7 +222,7 @@ beta\t{beta:.4g} a word
 PROVENANCE = """[seed\t{seed}]
 [start\t{start}]
 [passes\t{passes} ({stopped})]
-[trained on\t{corpus.docs:,} documents, {corpus.tokens:,.0f} tokens]
+[trained on\t{corpus.docs:document}, {corpus.tokens:,.0f} tokens]
 [corpus fingerprint\t{corpus.fingerprint}]
 [tokenizer\t{stopwords} stop words, min length {tokenizer.min_length}[, ngrams {ngrams}][, stem {tokenizer.stem}]]
 [vocabulary sha256\t{vocab_sha256}]

@@ -52,7 +52,7 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
     return out
 
 
-SUMMARY = """{path}: {topics} topics over {words:,} words
+SUMMARY = """{path}: {topics} topics over {words:word}
 [  engine       {engine}[ ({cites})]]
 [  options      {options}]
 [  weighting    {weighting.kind}]

@@ -16,6 +16,7 @@ from topicstream.records import Json
 from topicstream.reporting.gather import Survey, correlations, gather_report
 from topicstream.reporting.metadata import open_corpus
 from topicstream.reporting.view import ModelView, ShownModel, look_at
+from topicstream.text import counted
 
 MEASURES = ("probability", "frex", "lift", "score")
 
@@ -109,4 +110,4 @@ class TableView(ModelView):
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         """A line a file."""
-        return [f"{result[name]}: {result['topics']:,} topics" for name in ("table", "correlations") if name in result]
+        return [f"{result[name]}: {counted(result['topics'], 'topic')}" for name in ("table", "correlations") if name in result]

@@ -59,6 +59,7 @@ from topicstream.retraining.state import (
     read_retrain_state,
 )
 from topicstream.retraining.update import train_on
+from topicstream.text import counted
 from topicstream.training.loop import train
 
 FOLDERS: Mapping[str, Kind] = {
@@ -219,7 +220,7 @@ class Cycle:
             self.log.say(f"compacting {self.config.corpus}: {why}")
             done = compact(self.config.corpus, progress=self.log)
             before, after = done["blocks"]
-            self.log.say(f"{before} -> {after} blocks, {done['documents_purged']:,} documents purged")
+            self.log.say(f"{before} -> {after} blocks, {counted(done['documents_purged'], 'document')} purged")
             self._record(compacted=done["blocks"])
         self._record("train")
 
@@ -234,7 +235,7 @@ class Cycle:
             self._ingest(group)
         group = replace(group, added=self._documents() - (group.docs_before or 0))
         self._record(groups={index: group})
-        self.log.say(f"{group.name} files: {group.added:,} documents added")
+        self.log.say(f"{group.name} files: {counted(group.added, 'document')} added")
 
     def _ingest(self, group: Group) -> None:
         options = {"grow_vocab": True, **self.config.ingest, "append": True}
@@ -319,7 +320,7 @@ class Cycle:
         run = publish.run_path(self.folder, number)
         if self.config.publish.classifier and not publish.version_path(self.folder, number).exists():
             learned = train_classifier(run, self.config.corpus, threads=want.threads, mem_limit=want.mem_limit)
-            self.log.say(f"classifier: {learned['documents']:,} documents, {learned['divergence']:.3f} nats from theta")
+            self.log.say(f"classifier: {counted(learned['documents'], 'document')}, {learned['divergence']:.3f} nats from theta")
             self._record(classifier={k: learned[k] for k in ("documents", "divergence", "temperature")})
         place = publish.store_version(run, self.folder, number, ids)
         if (before := publish.current(self.folder)) is not None and before != number:
@@ -327,7 +328,7 @@ class Cycle:
         publish.point_to(self.folder, number)
         if (address := self.config.publish.address) is not None:
             uploaded = upload(place, address)
-            self.log.say(f"published {address}: {uploaded['uploaded']} files uploaded")
+            self.log.say(f"published {address}: {counted(uploaded['uploaded'], 'file')} uploaded")
         self._remember(last_trained=_date(), version=number, refused=None, held=None)
         publish.prune(self.folder, self.config.publish.keep)
         changes = {name: getattr(ids, name) for name in ("kept", "born", "died", "split", "merged")}

@@ -23,6 +23,7 @@ from topicstream.options import configured
 from topicstream.parallel.scheduler import connected
 from topicstream.progress import Progress, Shown, listener
 from topicstream.records import Json
+from topicstream.text import counted
 from topicstream.training.auto import with_engine
 from topicstream.training.config import TrainConfig
 from topicstream.training.executor import MakeExecutor
@@ -202,7 +203,7 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
         if not session.run_pass(pause):
             session.checkpoint_between_rounds(session.rounds)
             raise Interrupted(
-                f"stopped by a signal after {session.passes} passes; a checkpoint is written. Run the same command again to continue",
+                f"stopped by a signal after {counted(session.passes, 'pass')}; a checkpoint is written. Run the same command again to continue",
                 signals.asked,
             )
         reason = _reason_to_stop(session, run.stopping, time.monotonic() - began)
@@ -217,9 +218,9 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
 def _nothing_to_do(session: Session, finished: Outcome, stopping: Stopping) -> str:
     """Why a finished run is not continued; "" where it is."""
     if session.made >= stopping.passes:
-        return f", {session.passes} passes; a higher --passes continues"
+        return f", {counted(session.passes, 'pass')}; a higher --passes continues"
     if finished.reason != ALL_DONE and finished.covers(stopping):
-        return f" ({finished.reason}, {session.passes} passes); --tol 0 continues"
+        return f" ({finished.reason}, {counted(session.passes, 'pass')}); --tol 0 continues"
     return ""
 
 

@@ -15,6 +15,7 @@ from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.remote import TRAFFIC
 from topicstream.parallel.rounds import Workers
+from topicstream.text import counted
 from topicstream.training.course import Course
 from topicstream.training.executor import Job
 from topicstream.training.invariants import check_pass
@@ -77,7 +78,7 @@ class Session:
             self.made = max(finished.passes, finished.made)
             return finished
         rounds = f" and {self.rounds} rounds" if self.rounds else ""
-        self.run.progress.say(f"continuing after {self.passes} passes{rounds}")
+        self.run.progress.say(f"continuing after {counted(self.passes, 'pass')}{rounds}")
         return None
 
     def _load_latest(self) -> bool:

@@ -49,6 +49,7 @@ from topicstream.kernels.arrays import Bytes, CellsByWord, Doubles, Floats, Ints
 from topicstream.kernels.digamma import sum_x_log
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, step, stream, uniform
+from topicstream.text import counted
 
 TOP = 65535.0
 VISIT, RANDOM, SEEDED = 0, 1, 2
@@ -306,7 +307,7 @@ class LabeledBeliefPropagation(Engine):
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         n = int(end.stats["unlabelled"][0])
         if end.key.pass_number == 1 and self.options.no_label == "skip" and n:
-            end.say(f"warning: {n:,} documents without labels are left out")
+            end.say(f"warning: {counted(n, 'document')} without labels left out")
         return {"unlabelled": n}
 
     def topics_of(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime
 import os
 import uuid
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -40,6 +41,13 @@ ROWS = 1 << 13
 
 
 @dataclass(frozen=True)
+class Frames:
+    """Tables, record batches or data frames, one after the other."""
+
+    parts: Iterable[Any]
+
+
+@dataclass(frozen=True)
 class InMemory:
     """Documents as the caller has them.
 
@@ -67,7 +75,7 @@ class InMemory:
     @property
     def once(self) -> bool:
         """Whether the documents can be read only once."""
-        return isinstance(self.documents, (Iterator, pa.RecordBatchReader))
+        return isinstance(getattr(self.documents, "parts", self.documents), (Iterator, pa.RecordBatchReader))
 
     def sources(self, options: ReadOptions) -> Iterator[tuple[Reader, Input]]:
         """The one reader and source."""
@@ -119,11 +127,11 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
         if len(documents) < 256 and os.path.splitext(documents)[1] and "\0" not in documents and os.path.exists(documents):
             raise InputError(f"documents: {documents!r} is a file, and a str a document: give Path({documents!r})")
         documents = [documents]
-    elif isinstance(documents, Iterator) and not isinstance(documents, pa.RecordBatchReader):
-        first = next(documents, None)
-        documents = chain(() if first is None else (first,), documents)
-        if isinstance(first, os.PathLike):
-            documents = list(documents)
+    first, documents = _first_of(documents)
+    if isinstance(first, os.PathLike):
+        documents = list(documents)
+    if _is_frame(first):
+        return InMemory(Frames(documents), vocabulary, ids)
     if isinstance(documents, (list, tuple)) and any(isinstance(d, os.PathLike) for d in documents):
         if not all(isinstance(d, os.PathLike) for d in documents):
             raise InputError("documents: a list holds either documents (str, dict) or files (Path), not both")
@@ -137,7 +145,7 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
     if not (is_matrix(documents) or hasattr(documents, "__iter__") or hasattr(documents, "__arrow_c_stream__")):
         hint = "call .collect() first" if hasattr(documents, "collect") else "give texts, dicts, a table or a matrix"
         raise InputError(f"documents: cannot be {type(documents).__name__}; {hint}")
-    if isinstance(documents, (list, tuple)) and isinstance(documents[0], (list, tuple)):
+    if isinstance(first, (list, tuple, set)) or (_is_series(first) and not isinstance(first, str)):
         return counted_tokens(documents, ids)
     if path and isinstance(documents, (list, tuple)) and 0 < len(documents) <= 1000:
         names = [d for d in documents if isinstance(d, str) and len(d) < 1024 and "\0" not in d]
@@ -153,20 +161,40 @@ def _is_place(text: str) -> bool:
     return text == "-" or os.path.exists(text) or (address_of(text) is not None and len(text.split()) == 1)
 
 
+def _first_of(documents: Any) -> tuple[Any, Any]:
+    """The first of some documents that follow each other, and all of them: an iterator loses nothing."""
+    if isinstance(documents, Iterator) and not isinstance(documents, pa.RecordBatchReader):
+        first = next(documents, None)
+        return first, chain(() if first is None else (first,), documents)
+    return next(iter(documents), None) if isinstance(documents, (list, tuple)) or _is_series(documents) else None, documents
+
+
+def _is_series(given: Any) -> bool:
+    """A series of pandas or polars, or an array of objects."""
+    return hasattr(given, "to_list") or (isinstance(given, np.ndarray) and given.dtype.kind == "O")
+
+
+def _is_frame(given: Any) -> bool:
+    """A table, a record batch or a data frame."""
+    return hasattr(given, "__arrow_c_stream__") and not _is_series(given)
+
+
 def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMemory:
     """Lists of words, as gensim and tomotopy take documents, as a matrix of counts."""
-    try:
-        tokens = [pa.array(document, TEXT) for document in documents]
-    except (pa.ArrowException, TypeError):
-        raise InputError("documents: lists of words may contain only strings") from None
-    if any(document.null_count for document in tokens):
-        raise InputError("documents: a list of words holds None")
-    words = pa.concat_arrays([pa.array([], TEXT), *tokens]).dictionary_encode()
-    indptr = np.concatenate(([0], np.cumsum([len(document) for document in tokens])))
-    shape = len(tokens), len(words.dictionary)
-    counts = sp.csr_array((np.ones(len(words), np.int64), words.indices.to_numpy(), indptr), shape)
+    numbers, words, ends = array("i"), dict[Any, int](), array("q", [0])
+    for document in documents:
+        if isinstance(document, tuple) and (len(document) == 2 or hasattr(document, "_fields")):
+            raise InputError("documents: a tuple of fields; give dicts such as {'id': ..., 'text': ...}, or lists of words")
+        if isinstance(document, (str, bytes, Mapping)):
+            raise InputError(f"documents[{len(ends) - 1}]: is {type(document).__name__}, not a list of words as the first")
+        if wrong := [word for word in document if not isinstance(word, str)]:
+            raise InputError(f"documents[{len(ends) - 1}]: {wrong[0]!r} in a list of words, which may hold only strings")
+        numbers.extend(words.setdefault(word, len(words)) for word in document)
+        ends.append(len(numbers))
+    indices, shape = np.array(numbers, np.int32), (len(ends) - 1, len(words))
+    counts = sp.csr_array((np.ones(len(indices), np.int32), indices, np.array(ends)), shape)
     counts.sum_duplicates()
-    return InMemory(counts, words.dictionary.to_pylist(), ids)
+    return InMemory(counts, list(words), ids)
 
 
 def is_matrix(documents: object) -> bool:
@@ -258,6 +286,9 @@ def _plain(value: object) -> object:
 
 def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.Table] | None:
     """A table or a frame as Arrow tables of the columns that are read, some rows at a time; None for anything else."""
+    if isinstance(documents, Frames):
+        tables = map(_as_table, documents.parts)
+        return (table.select(select_fields(table.column_names, options, source)) for table in tables)
     if isinstance(documents, (pa.Array, pa.ChunkedArray)):
         documents = pa.table({options.text_fields[0]: documents})
     if isinstance(documents, pa.RecordBatch):
@@ -277,10 +308,17 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
     if hasattr(documents, "columns") and hasattr(documents, "__len__"):  # a data frame: some rows are converted at a time
         names = select_fields([str(name) for name in documents.columns], options, source)
         parts = (documents[names][first : first + ROWS] for first in range(0, len(documents), ROWS))
-        return (pa.RecordBatchReader.from_stream(part).read_all().select(names) for part in parts)
+        return (_as_table(part).select(names) for part in parts)
     stream = pa.RecordBatchReader.from_stream(documents)
     names = select_fields(stream.schema.names, options, source)
     return (pa.Table.from_batches([batch.select(names)]) for batch in stream)
+
+
+def _as_table(frame: Any) -> pa.Table:
+    try:
+        return pa.table(frame)
+    except pa.ArrowException as e:
+        raise InputError(f"documents: {'; '.join(map(str, e.args))}; give its values one type, as by .astype(str)") from None
 
 
 def _matrix_words(given: InMemory) -> pa.LargeStringArray:

@@ -62,7 +62,7 @@ def count_batch(
     """
     zero = counts == 0
     if zero.any():
-        source.note("cells of count zero left out", int(zero.sum()))
+        source.note("values of zero left out", int(zero.sum()))
         rows, words, counts = rows[~zero], words[~zero], counts[~zero]
     if len(rows):
         rows, words, counts = in_order(rows, words, counts)

@@ -113,10 +113,12 @@ def _cells(
         f"word number out of range ({header.words} words)": (words < 1) | (words > header.words),
         "a count that is negative or not finite": ~((counts >= 0) & (counts < MOST_COUNT)),
     }
+    if header.real and not (options.weighted or options.binarize):
+        wrong["a weight that is no count; --weighted accepts it, --binarize takes it for 1"] = counts != np.floor(counts)
     bad = np.logical_or.reduce(list(wrong.values()))
     for i in np.flatnonzero(bad).tolist():
         source.reject(int(numbers[i]), next(reason for reason, rows in wrong.items() if rows[i]), lines[i])
     cells = cells[~bad]
-    if header.real and not options.weighted and (cells == np.floor(cells)).all() and cells.max(initial=0) < 2**53:
+    if header.real and not (options.weighted or options.binarize):
         cells = cells.astype(np.int64)  # counts, which R's writeMM writes as real
     return cells, int(filled.sum())

@@ -1,6 +1,6 @@
 """Matrix Market coordinate files: rows are documents, sorted, columns words; with ``--transpose`` the other way, in any order.
 
-``integer`` and ``pattern`` matrices hold counts, ``real`` ones weights (float32 cells), or counts if all are whole numbers.
+``integer`` and ``pattern`` matrices hold counts; so do ``real`` ones, or with ``--weighted`` weights (float32 cells).
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from difflib import get_close_matches
 from itertools import pairwise
 
 import numpy as np
@@ -26,7 +27,9 @@ NAMED = {
 }
 
 
-_LENGTH = re.compile(r"(\d+) words?")
+_LENGTH = re.compile(r"(\d+)\s*words?", re.IGNORECASE)
+_NO_PATTERN = re.compile(r"(\d+)\s*\w*")
+"""A length in another unit or language, rather than what lies between parts."""
 _SPACE = np.frombuffer(b" \t\n\r\f\v", np.uint8)
 
 
@@ -40,11 +43,13 @@ def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
         return int(length[1])
     if split in NAMED:
         return NAMED[split]
-    if split.strip().isdecimal():
+    if number := _NO_PATTERN.fullmatch(split.strip()):
         raise UsageError(
-            f"--split {split}: for parts of that length write '{split.strip()} words', to cut wherever the text says {split} "
+            f"--split {split}: for parts of that length write '{number[1]} words', to cut wherever the text says {split} "
             f"write '\\b{split.strip()}\\b'"
         )
+    if split.isalpha() and (near := get_close_matches(split.lower(), NAMED, 1, 0.8)):
+        raise UsageError(f"--split {split}: did you mean {near[0]}? (to cut at that word write '\\b{split}\\b')")
     return as_pattern(split, f"--split {split[:80]!r}: give paragraph, section, '1000 words' or a regular expression")
 
 
