@@ -66,10 +66,12 @@ def test_the_same_documents_in_fewer_blocks(tmp_path):
     assert new.manifest.summary["documents"] == len(before)
     # whoever had it open reads on, to the last block
     assert not list(verify(old)) and sum(b.n_cells for b in old.blocks()) == old.n_cells
+    named = {e.file for e in (*new.manifest.files.values(), *new.manifest.docs)}
     del old
+    assert topicstream.compact(store)["waiting"]  # ``new`` reads the store
+    del new
     again = topicstream.compact(store)
     assert not again["compacted"] and not again["waiting"]
-    named = {e.file for e in (*new.manifest.files.values(), *new.manifest.docs)}
     assert {f for f in files(store) if not f.startswith(("train-2/", "heldout-2/"))} == named | {
         "manifest.json", "zarr.json", ".topicstream", ".inputs.json", "vocab.parquet", "pruned.parquet",
     }  # fmt: skip

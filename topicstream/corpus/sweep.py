@@ -1,35 +1,20 @@
 """What lies in a store beside what its manifest names, and its removal.
 
-A killed writer leaves files that no manifest has come to name; they go with the next writer.  Files of earlier generations
-stay as long as somebody reads the store, who may have opened it as it was then.
+A killed writer leaves files that no manifest has come to name, and each change files of the state before it.  They go with the
+next writer, unless somebody reads the store, who may have opened it as it was then.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path
 
-from topicstream.corpus.documents import next_part
 from topicstream.corpus.lease import alone
 from topicstream.corpus.manifest import StoreManifest, part_folder
 from topicstream.files import owned
-from topicstream.files.ownership import seal, temporary
-
-_WRITTEN = re.compile(
-    r"(?P<kind>vocab|pruned|removed|rejects|axes/[a-z]+|docs/part|train|heldout)(-(?P<number>\d+))?(\.[a-z]+|/.+)"
-)
-_TEMPORARY = re.compile(r"(.*/)?(\..+\.tmp|.+\.partial)(/.+)?")
-
-
-class Age(Enum):
-    """Of a file that no manifest names: left by a killed writer, for readers from before the last compaction, for readers of
-    the present blocks."""
-
-    LEFT_OVER, BEFORE, PRESENT = range(3)
+from topicstream.files.ownership import owns, seal, temporary
 
 
 def folder_number(folder: str) -> int:
@@ -46,22 +31,19 @@ def settle(store: Path, manifest: StoreManifest) -> None:
             beside = temporary(store / name)
             owned.link_file(store / file, beside)
             owned.replace(beside, store / name)
+    owned.sweep(store)
     with contextlib.ExitStack() as stack:
-        present = store / part_folder(manifest.parts["train"], "train")
-        folders = [path for path in sorted(store.glob("train*")) if path.is_dir() and path != present]
-        removable = {Age.LEFT_OVER}
+        folders = [path for path in store.glob("train*") if path.is_dir()]
         if all([stack.enter_context(alone(folder)) for folder in folders]):
-            removable |= {Age.BEFORE} | ({Age.PRESENT} if stack.enter_context(alone(present)) else set())
-        for path, age in list(_unnamed(store, manifest)):
-            if age in removable:
+            for path in list(_unnamed(store, manifest)):
                 owned.discard(path)
-        owned.remove_empty(store)
+            owned.remove_empty(store)
     seal(store, manifest.fingerprint[:16])
 
 
 def waits_for_readers(store: Path, manifest: StoreManifest) -> bool:
-    """Whether files of the store as it was before its last compaction are left, for readers that hold it open."""
-    return any(age is Age.BEFORE for _, age in _unnamed(store, manifest))
+    """Whether files of the store as it was before are left, for readers that hold it open."""
+    return any(_unnamed(store, manifest))
 
 
 def _plain_names(manifest: StoreManifest) -> dict[str, str]:
@@ -71,31 +53,17 @@ def _plain_names(manifest: StoreManifest) -> dict[str, str]:
     return words | names
 
 
-def _unnamed(store: Path, manifest: StoreManifest) -> Iterator[tuple[Path, Age]]:
-    """The files that a writer made and the manifest does not name, and who may need them."""
+def _unnamed(store: Path, manifest: StoreManifest) -> Iterator[Path]:
+    """The files that a writer made and the manifest does not name."""
     parts = {part_folder(entry, part): entry.rows for part, entry in manifest.parts.items()}
-    newest = {folder.partition("-")[0]: folder_number(folder) for folder in parts}
-    newest["docs/part"] = next_part(manifest.docs) - 1
-    named = {entry.file for entry in (*manifest.files.values(), *manifest.docs)}
-    named |= {*_plain_names(manifest), *_plain_names(manifest).values()}
     folders = {entry.folder for entry in manifest.axes.values()}
+    named = {entry.file for entry in (*manifest.files.values(), *manifest.docs)} | {"manifest.json", "zarr.json"}
+    named |= {*_plain_names(manifest), *_plain_names(manifest).values()}
     for path in store.rglob("*"):
         name = path.relative_to(store).as_posix()
-        if path.is_dir() and not path.is_symlink():
-            continue
-        if _TEMPORARY.fullmatch(name):
-            yield path, Age.LEFT_OVER
-            continue
-        made = _WRITTEN.fullmatch(name)
-        if made is None or name in named or (name.rpartition("/")[2] == "zarr.json" and name.partition("/")[0] in parts):
-            continue
         first, *below = name.split("/")
-        if "/".join([first, *below[:1]]) in folders:
+        if name in named or "/".join([first, *below[:1]]) in folders or (first[0] == "." and not below and path.suffix != ".tmp"):
             continue
-        if first in parts and below[2:] and below[2].isdecimal() and int(below[2]) < parts[first]:
-            continue
-        kind, number = made["kind"], int(made["number"] or 1)
-        if first in parts or kind == "rejects" or number > newest.get(kind, manifest.generation):
-            yield path, Age.LEFT_OVER  # rows behind the last one; no reader opens rejects
-        else:
-            yield path, Age.BEFORE if kind in newest or number < manifest.compacted else Age.PRESENT
+        rows = below[2:] and below[2].isdecimal() and int(below[2]) < parts.get(first, 0)
+        if not rows and not (first in parts and path.name == "zarr.json") and owns(path):
+            yield path

@@ -29,9 +29,8 @@ from topicstream.files.durable import lock, sync_folder, write_bytes
 from topicstream.files.plain import refuse_links
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.opening.inputs_record import file_of
-from topicstream.ingestion.upkeep.compact import refuse_unfinished
 from topicstream.ingestion.upkeep.removal import Removal
-from topicstream.ingestion.upkeep.rewrite import Rewrite
+from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
 from topicstream.model.store import drop_tables
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
@@ -137,13 +136,13 @@ def forget(
         raise InputError(f"{strange}: has another vocabulary than {store}, so it was not trained on it; leave it out")
     home = store.parent if (store.parent / "versions").is_dir() and (store.parent / STATE).is_file() else None
     runs = _runs(models, home)
-    with _held(store, runs, home):
-        return _forget(wanted, store, runs, home, listener(progress))
+    with _held(store, runs, home) as base:
+        return _forget(wanted, base, runs, home, listener(progress))
 
 
 @contextlib.contextmanager
-def _held(store: Path, runs: Sequence[Path], home: Path | None) -> Iterator[None]:
-    """The locks of all that is changed; Busy, and TopicsError where something is unfinished there."""
+def _held(store: Path, runs: Sequence[Path], home: Path | None) -> Iterator[Corpus]:
+    """The store, and the locks of all that is changed; Busy, and TopicsError where something is unfinished there."""
     with contextlib.ExitStack() as stack:
         if home is not None:
             stack.enter_context(lock(home, "retraining", kind="retrain"))
@@ -152,11 +151,8 @@ def _held(store: Path, runs: Sequence[Path], home: Path | None) -> Iterator[None
             owned.remove(home / "incoming", "incoming")  # of a scan that was killed
         for run in runs:
             stack.enter_context(lock(run, "training", kind="model"))
-        stack.enter_context(lock(store, "writing to", kind="corpus"))
-        for place in (store, *runs):
-            refuse_links(place)
-        refuse_unfinished(store)
-        yield
+            refuse_links(run)
+        yield stack.enter_context(writing(store))
 
 
 def trained_on(model: Path, store: str | Path) -> bool:
@@ -183,10 +179,8 @@ def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
     return sorted(set(found))
 
 
-def _forget(ids: list[str], store: Path, runs: list[Path], home: Path | None, progress: Progress) -> Forgotten:
-    base = Corpus.open(store, dense=True)
-    base.let_go()  # the writer's lock keeps what it reads
-    settle(store, base.manifest)
+def _forget(ids: list[str], base: Corpus, runs: list[Path], home: Path | None, progress: Progress) -> Forgotten:
+    store = base.path
     found = _find(base, pa.array(ids, pa.large_string()))
     cleared = [run for run in runs if _clear(run, base, always=bool(len(found.numbers)))]
     for model in [*runs, *(version_path(home, n) for n in published_versions(home))] if home is not None else runs:

@@ -11,11 +11,8 @@ import numpy as np
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.manifest import PartEntry, StoreManifest
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sweep import settle, waits_for_readers
-from topicstream.errors import TopicsError
-from topicstream.files import durable
-from topicstream.files.plain import refuse_links
-from topicstream.ingestion.upkeep.rewrite import Rewrite
+from topicstream.corpus.sweep import waits_for_readers
+from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
 from topicstream.progress import Told, listener
 
 
@@ -69,25 +66,12 @@ def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> Comp
     False
     """
     path, progress = Path(store), listener(progress)
-    Corpus.open(path, dense=True).let_go()
-    with durable.lock(path, "writing to", kind="corpus"):
-        refuse_links(path)
-        base = Corpus.open(path, dense=True)
-        refuse_unfinished(path)
-        base.let_go()  # the writer's lock keeps what it reads
-        settle(path, base.manifest)
+    with writing(path) as base:
         gone = base.removed()
         work, manifest = Rewrite(base, gone), base.manifest
         if work.changes:
             manifest = work.commit(progress)
         return _told(path, base.manifest, manifest, len(gone))
-
-
-def refuse_unfinished(store: Path) -> None:
-    """TopicsError where an ingest into the store was killed and has not been run again."""
-    wip = store.with_name(store.name + ".wip")
-    if (wip / "state.json").exists():
-        raise TopicsError(f"{wip}: an unfinished ingest; run it again first, or remove that folder")
 
 
 def gain(corpus: Corpus) -> tuple[int, int, int]:

@@ -18,11 +18,9 @@ import pyarrow.compute as pc
 from topicstream.corpus.axis_build import MEMORY
 from topicstream.corpus.manifest import StoreManifest, store_file
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sweep import settle
 from topicstream.errors import InputError, TopicsError
 from topicstream.files import durable, owned
-from topicstream.ingestion.upkeep.compact import refuse_unfinished
-from topicstream.ingestion.upkeep.rewrite import Rewrite
+from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
 from topicstream.progress import Progress, Told, listener
 from topicstream.records import Json
 from topicstream.relations import Relations
@@ -80,17 +78,12 @@ def drop_words(
 
 
 def _drop(wanted: set[str], path: Path, dry_run: bool, progress: Progress) -> dict[str, Json]:
-    Corpus.open(path).let_go()
-    with durable.lock(path, "writing to", kind="corpus"):
-        base = Corpus.open(path)
-        refuse_unfinished(path)
-        base.let_go()  # the writer's lock keeps what it reads
+    with writing(path, dense=False) as base:
         vocabulary = TokenVocabulary.load(base.file("vocab"))
         mask, told = _matches(path, vocabulary, wanted)
         there = set(vocabulary.words.filter(pa.array(mask)).to_pylist())
         if dry_run or not there:
             return told
-        settle(path, base.manifest)
         before = base.manifest
         manifest = _rewrite(base, vocabulary, mask, there, progress)
     for what in ("cells", "tokens"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ from topicstream.corpus.sweep import folder_number, settle
 from topicstream.corpus.writer import BlockWriter
 from topicstream.errors import DoesNotFit, StoreError, TopicsError
 from topicstream.files import owned
-from topicstream.files.durable import sync_all, sync_folder
+from topicstream.files.durable import lock, sync_all, sync_folder
+from topicstream.files.plain import refuse_links
 from topicstream.ingestion.storing import commit
 from topicstream.machine import format_bytes
 from topicstream.progress import Progress
@@ -56,6 +57,22 @@ def grouped(blocks: Sequence[BlockEntry]) -> list[list[int]]:
             groups.append([number])
             cells, docs = entry.left.cells, entry.left.docs
     return groups
+
+
+@contextlib.contextmanager
+def writing(store: Path, *, dense: bool = True) -> Iterator[Corpus]:
+    """A store under the writer's lock, without what earlier writers left.  StoreError, Busy, TopicsError where an ingest into it
+    was killed and has not been run again; dense: as of ``Corpus.open``."""
+    Corpus.open(store, dense=dense).let_go()  # before anything is made
+    with lock(store, "writing to", kind="corpus"):
+        refuse_links(store)
+        wip = store.with_name(store.name + ".wip")
+        if (wip / "state.json").exists():
+            raise TopicsError(f"{wip}: an unfinished ingest; run it again first, or remove that folder")
+        base = Corpus.open(store, dense=dense)
+        base.let_go()  # the writer's lock keeps what it reads
+        settle(store, base.manifest)
+        yield base
 
 
 class Rewrite:
