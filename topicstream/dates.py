@@ -12,43 +12,54 @@ import pyarrow.compute as pc
 Day = tuple[int, int, int]  # year, month (0: not said), day (0: not said)
 _FORMS = [
     form.replace("/", mark) + time
-    for form in ("%d/%m/%y", "%m/%d/%y", "%d/%m/%Y", "%m/%d/%Y")
+    for form in ("%d/%m/%y", "%m/%d/%y", "%d/%b/%y", "%d/%m/%Y", "%m/%d/%Y")
     for mark in "/-."
     for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 ]
 """What ``advice`` tries."""
-_DATE = re.compile(
-    r"(?P<year>\d{4})(?:[-/. ](?P<month>\d{1,2}|[a-z]{3})[a-z]*(?:[-/. ](?P<day>\d{1,2})(?:[t ]\d.*)?)?)?"
-    r"|(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})"
-    r"|(?P<dd>\d{1,2})\. ?(?P<mm>\d{1,2})\. ?(?P<yyyy>\d{4})(?:,? \d.*)?"
-    r"|(?:[a-z]{3,9},? )?(?P<d2>\d{1,2})[-/. ]+(?P<m2>[a-z]{3})[a-z]*[-/., ]+(?P<y2>\d{4})(?:[, t]+\d.*)?"
-    r"|(?P<serial>\d{5})(?:\.\d*)?"
+_WORD = r"[^\W\d_]{3,}"
+_READ = tuple(
+    re.compile(form.replace("MONTH", rf"(?P<month>{_WORD})\.?"))
+    for form in (
+        rf"(?P<year>\d{{4}})(?:[-/. ](?P<month>\d{{1,2}}|{_WORD})(?:[-/. ](?P<day>\d{{1,2}})(?:[t ]\d.*)?)?)?",
+        r"(?P<year>\d{4})(?P<month>\d{2})(?P<day>\d{2})(?:t\d.*)?",
+        r"(?P<day>\d{1,2})\. ?(?P<month>\d{1,2})\. ?(?P<year>\d{4})(?:,? \d.*)?",
+        rf"(?:{_WORD}\.?,? )?(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th|er)?[-/. ]+(?:de )?)?MONTH[-/., ]+(?:de )?(?P<year>\d{{4}})(?:[, t]+\d.*)?",
+        rf"(?:{_WORD}\.?,? )?MONTH (?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?(?: \d\d?:\S+(?: [-+a-z0-9]+)?)? (?P<year>\d{{4}})(?: .*)?",
+    )
 )
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_SPREADSHEET = date(1899, 12, 30)
-"""Day 0 of Excel and its kin (for dates from March 1900 on: they count 29 February 1900, which never was)."""
+_NUMBER = re.compile(r"(?:(?P<days>\d{5})|(?P<seconds>\d{10})(?:\d{3})?)(?:\.\d*)?")
+_ABOUT = re.compile(r"^[\[(]?(?:c|ca|circa|um|vers)\b\.? ?|[][?~]")
+_EASTERN = str.maketrans({"年": "-", "月": "-", "日": None})
+_MONTHS = (
+    "jan ene gen", "feb fev fév", "mar mär mrz mrt", "apr avr abr", "may mai maj mei mag", "jun juin giu", "jul juil lug",
+    "aug aou aoû ago", "sep set", "oct okt ott out", "nov", "dec dez déc dic",
+)  # fmt: skip
+"""Beginnings of the months' names in English, German, French, Spanish, Italian, Portuguese, Dutch."""
+_UNIX, _SPREADSHEET = date(1970, 1, 1), date(1899, 12, 30)
+"""Day 0 of Unix, and of Excel and its kin (for dates from March 1900 on: they count 29 February 1900, which never was)."""
 
 
 @lru_cache(maxsize=1 << 16)
 def parse(text: str) -> Day | None:
-    """A date: ``1999``, ``1999-05``, ``1999-05-31``, ``19990531``, ``31.5.1999``, ``31-MAY-1999``, an ISO time, PubMed's ``1999 May 31``, the
-    days of a spreadsheet (``42059.48``); None for what is none of these."""
-    match = _DATE.fullmatch(text.strip().lower())
-    if match is None:
-        return None
-    if match["serial"]:
-        day = _SPREADSHEET + timedelta(int(match["serial"]))
+    """A date: ``1999``, ``1999-05``, ``1999-05-31``, ``19990531``, ``31.5.1999``, ``31-MAY-1999``, ``May 31, 1999``, ``31. Mai 1999``, an ISO
+    time, the times of mail and of Twitter, ``1999年5月31日``, ``c. 1999``, the days of a spreadsheet (``42059.48``), the seconds or
+    milliseconds of Unix; None for what is none of these."""
+    text = _ABOUT.sub("", " ".join(text.lower().translate(_EASTERN).split())).rstrip("- ")
+    if number := _NUMBER.fullmatch(text):
+        day = _SPREADSHEET + timedelta(int(number["days"])) if number["days"] else _UNIX + timedelta(seconds=int(number["seconds"]))
         return day.year, day.month, day.day
-    year, month, day_of_month = (
-        next((text for name in names if (text := match[name])), "0")
-        for names in (("year", "y", "yyyy", "y2"), ("month", "m", "mm", "m2"), ("day", "d", "dd", "d2"))
-    )
-    try:
-        numbers = int(year), int(month) if month.isdecimal() else 1 + _MONTHS.index(month), int(day_of_month)
-        date(numbers[0], numbers[1] or 1, numbers[2] or 1)
-    except ValueError:
-        return None
-    return numbers
+    for match in filter(None, (form.fullmatch(text) for form in _READ)):
+        month = match["month"] or "0"
+        if not month.isdecimal():
+            month = next((str(n) for n, names in enumerate(_MONTHS, 1) if month.startswith(tuple(names.split()))), "13")
+        try:
+            numbers = int(match["year"]), int(month), int(match["day"] or 0)
+            date(numbers[0], numbers[1] or 1, numbers[2] or 1)
+            return numbers
+        except ValueError:
+            continue
+    return None
 
 
 def advice(unread: str) -> str:

@@ -159,11 +159,27 @@ def test_anndata_in_memory(place, tmp_path):
     with pytest.raises(InputError, match="no column 'age'"):
         topicstream.ingest(AnnData(), tmp_path / "d.zarr", meta=("age",), heldout=0, progress=False)
 
+    class Scaled(AnnData):
+        X, layers = matrix.toarray() - 1.5, {"counts": matrix}
+
+    topicstream.ingest(Scaled(), tmp_path / "e.zarr", layer="counts", heldout=0, progress=False)
+    np.testing.assert_array_equal(counts_of(tmp_path / "e.zarr", NAMES), matrix.toarray())
+    for more, said in (({}, "values below 0 .*layer=NAME"), ({"layer": "count"}, r"no layer 'count' \(its layers: counts\)")):
+        with pytest.raises(InputError, match=said):
+            topicstream.ingest(Scaled(), tmp_path / "d.zarr", heldout=0, progress=False, **more)
+
     class Backed(AnnData):
         isbacked, filename = True, "cells.h5ad"
 
     with pytest.raises(InputError, match=r"give Path\('cells.h5ad'\)"):
         topicstream.ingest(Backed(), tmp_path / "d.zarr", heldout=0, progress=False)
+
+
+def test_a_file_of_an_old_anndata_is_said_to_be_one(tmp_path):
+    with h5py.File(tmp_path / "old.h5ad", "w") as file:
+        file["X"], file["obs"] = np.ones((2, 3)), np.zeros(2, [("index", "S3"), ("louvain", "i1")])
+    with pytest.raises(InputError, match=r"before 0\.7; write it again"):
+        topicstream.ingest(tmp_path / "old.h5ad", tmp_path / "c.zarr", progress=False)
 
 
 def test_every_kind_of_obs_column_is_read(place, tmp_path):

@@ -156,6 +156,14 @@ def test_json_lists_and_separated_strings(tmp_path: Path) -> None:
     assert got.meta["authors"] == [["X Y", "Z"], ["P", "Q"], [], ["1"]]
 
 
+def test_fields_inside_objects_are_named_by_paths(tmp_path: Path) -> None:
+    record = {"doc": {"id": "a1", "body": "ships", "by": [{"name": "Ada"}, {"name": "Bo"}, "x"]}, "doc.year": 1999, "else": 1}
+    path = write(tmp_path / "a.jsonl", json.dumps(record) + "\n")
+    got = Read(path, text_field="doc.body", id_field="doc.id", meta={"authors": "doc.by.name", "year": "doc.year", "no": "doc.x.y"})
+    assert got.texts == ["ships"] and got.ids == ["a1"] and set(got.notes) == {"field left out: else"}
+    assert got.meta == {"authors": [["Ada", "Bo"]], "year": ["1999"], "no": [None]}
+
+
 def test_several_text_fields_are_joined(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"title":"T","abstract":"A\\nB","id":"1"}\n')
     assert Read(path, text_field="title,abstract").texts == ["T\nA\nB"]

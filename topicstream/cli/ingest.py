@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ COUNTED = {
     "rejected": "records rejected (rejects.jsonl)",
 }
 
+
+_SEVERAL = re.compile(r"(?<=^CSV file)s|(?<=^record)s|(?<=^value)s|(?<=^document)s|(?<=^duplicate)s|(?<=^line)s")
 
 GROUPS = {
     "Input": (
@@ -121,7 +124,7 @@ def lines(s: dict[str, Any]) -> list[str]:
         "columns": columns_told(s),
         "cell": "cell" if tokenizer else "value",  # of a matrix of cells, those are the documents
         "heldout_missed": "" if s["documents_heldout"] or "=" not in s["heldout_asked"] else s["heldout_asked"],
-        "told": [f"{n:,} {what}" for what, n in counts.items() if n],
+        "told": [f"{n:,} {what if n > 1 else _SEVERAL.sub('', what)}" for what, n in counts.items() if n],
         "max_df": "off" if s["pruning"]["max_df"] is None else f"{s['pruning']['max_df']:,}",
         "axis_sizes": [f"{size:,} {name}" for name, size in (s.get("axes") or {}).items()],
         "links_told": linked_text(s[LINKS]) if s.get(LINKS) else "",

@@ -200,8 +200,9 @@ def columns_within(corpus: Corpus, names: Sequence[str]) -> dict[str, pa.DataTyp
 
 def open_source(config: InferConfig, model: TopicModel, plan: InferencePlan) -> DocumentSource:
     """The documents that a configuration names; InputError, UsageError."""
-    documents, vocabulary, ids = config.documents, config.vocabulary, config.ids
-    inputs = [documents] if isinstance(documents, Corpus) else as_inputs(documents, path=False, vocabulary=vocabulary, ids=ids)
+    documents = config.documents
+    given = {"vocabulary": config.vocabulary, "ids": config.ids, "layer": config.layer}
+    inputs = [documents] if isinstance(documents, Corpus) else as_inputs(documents, path=False, **given)
     files: list[Any] = inputs if isinstance(inputs, list) else []
     if isinstance(inputs, list) and not inputs:
         raise InputError("no documents: give texts, a store, or the Path of files")

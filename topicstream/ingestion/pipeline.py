@@ -73,7 +73,7 @@ def ingest(config: IngestConfig) -> dict[str, Json]:
     4
     """
     options = IngestOptions.made(config)
-    names = as_inputs(config.documents, path=True, vocabulary=config.vocabulary, ids=config.ids)
+    names = as_inputs(config.documents, path=True, vocabulary=config.vocabulary, ids=config.ids, layer=config.layer)
     if isinstance(names, list):
         for name in names:
             if name != "-" and address_of(name) is None and not os.path.exists(name):

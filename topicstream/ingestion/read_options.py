@@ -86,7 +86,7 @@ class ReadOptions:
     meta: Mapping[str, str] = field(
         default_factory=dict,
         metadata={
-            "help": f"Keep a field: {'=, '.join(LIST_COLUMNS)}=, date=, any.",
+            "help": f"Keep a field: {'=, '.join(LIST_COLUMNS)}=, date=, any (of JSON also a.b).",
             "cli": ("ingest",),
             "multiple": True,
             "metavar": "COLUMN=FIELD",

@@ -69,6 +69,8 @@ def snippets(
     tuple
         The texts by passage, and why there are none (or "").  Files that cannot be read are left out.
     """
+    if corpus.manifest.tokenizer is None:
+        return {}, "the corpus was made from counts, not from texts"
     wanted: dict[str, set[Passage]] = {}
     for passage in passages:
         wanted.setdefault(file_of(passage[0]), set()).add(passage)

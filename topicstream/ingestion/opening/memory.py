@@ -82,7 +82,7 @@ class InMemory:
         source = Input("documents", "documents", strict=options.strict)
         if of_vectors(self.documents, options):
             if self.vocabulary is not None:
-                raise InputError("vocabulary= requires a matrix of counts; this one holds vectors")
+                raise InputError("documents: values below 0 in a matrix with names; give the counts (of an AnnData: layer=NAME)")
             check_width(self.documents.shape[1], "documents")
             yield MemoryReader(self, _vectors, lambda given: coordinate_names(given.documents.shape[1])), source
         elif is_matrix(self.documents):
@@ -106,17 +106,15 @@ class InMemory:
         return pc.cast(pa.array(self.ids[first:last]), TEXT)
 
 
-def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = None) -> list[str] | InMemory:
+def as_inputs(
+    documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = None, layer: str | None = None
+) -> list[str] | InMemory:
     """What the caller gave as names of files or as documents.  A ``Path`` is a file or folder, an element of a list that
     is a ``str`` a document; ``path``: whether a ``str`` alone is a path (else a document)."""
     if isinstance(documents, InMemory):
         return documents
     if all(hasattr(documents, name) for name in ("X", "obs_names", "var_names")):  # anndata.AnnData
-        if getattr(documents, "isbacked", False):
-            file = f"Path({str(documents.filename)!r}), which is read piece by piece"
-            raise InputError(f"documents: an AnnData that is backed by a file; give {file}, or .to_memory()")
-        features, cells = (unique_names(pa.array(list(names), TEXT)) for names in (documents.var_names, documents.obs_names))
-        return InMemory(documents.X, features, cells, documents.obs)
+        return _annotated(documents, layer)
     if isinstance(documents, os.PathLike) or (path and isinstance(documents, str)):
         return expanded([os.fspath(documents)])
     if isinstance(documents, (list, tuple)) and not documents:
@@ -154,6 +152,20 @@ def as_inputs(documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = 
                 f"documents: {names[0]!r} is a file, and a str in a list a document: give Path({names[0]!r})"
             )
     return InMemory(documents, vocabulary, ids)
+
+
+def _annotated(cells: Any, layer: str | None) -> InMemory:
+    """The counts of an AnnData, with the names of its cells and features."""
+    if getattr(cells, "isbacked", False):
+        file = f"Path({str(cells.filename)!r}), which is read piece by piece"
+        raise InputError(f"documents: an AnnData that is backed by a file; give {file}, or .to_memory()")
+    raw = getattr(cells, "raw", None)
+    there = [*getattr(cells, "layers", ()), *(["raw"] if raw is not None else [])]
+    if layer is not None and layer not in there:
+        raise InputError(f"documents: no layer {layer!r} (its layers: {', '.join(there) or 'none'})")
+    held: Any = raw if layer == "raw" else cells
+    features, names = (unique_names(pa.array(list(names), TEXT)) for names in (held.var_names, cells.obs_names))
+    return InMemory(held.X if layer in (None, "raw") else cells.layers[layer], features, names, cells.obs)
 
 
 def _is_place(text: str) -> bool:

@@ -41,6 +41,8 @@ def annotated(name: str, group: Any, options: ReadOptions) -> Matrix:
     """
     genomes = [key for key in group if hasattr(group[key], "keys") and "barcodes" in group[key]]
     if "obs" in group:
+        if hasattr(group["obs"], "shape"):
+            raise BadFile(name, 0, "written by AnnData before 0.7; write it again: anndata.read_h5ad(file).write(file)")
         held, var, layer = group.get("layers", {}), group["var"], options.layer
         if layer is None:
             held, layer = group, "X"
@@ -150,6 +152,9 @@ class H5AD(MatrixReader):
         with _opened(source) as group:
             try:
                 matrix, what = annotated(source.name, group, options), "cannot be read ({}); the file is damaged"
+                if "obs" in group and not options.transpose:
+                    index = {"__categories", group["obs"].attrs.get("_index", "_index")}
+                    source.leave_out(set(group["obs"]) - index - set(options.meta.values()))
                 yield matrix
             except DAMAGE as e:
                 raise BadFile(source.name, 0, what.format(e)) from None

@@ -67,6 +67,20 @@ def record_of(line: bytes) -> dict[str, object]:
 READER = JsonLines()
 
 
+def field_at(value: object, path: str) -> object:
+    """What stands at a path such as ``meta.author.name``; through a list, what stands there in each item.
+
+    >>> field_at({"meta": {"authors": [{"name": "Ada"}, {"name": "Bo"}]}}, "meta.authors.name")
+    ['Ada', 'Bo']
+    """
+    for name in path.split("."):
+        if isinstance(value, list):
+            value = [item[name] for item in value if isinstance(item, dict) and name in item]
+        else:
+            value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
@@ -79,10 +93,16 @@ class Objects:
         self.rows: list[tuple[str, str | int | None, list[list[str] | str | None]]] = []
         self.size = 0
         self.fields: set[str] = set()
+        self.asked = {*options.text_fields, *options.meta.values(), options.id_field or "id"}
+        self.paths = {name for name in self.asked if "." in name}
 
     def add(self, number: int, record: Mapping[str, object]) -> None:
         """Take the fields that the options name from a record at line ``number``.  Raises WrongField with the reason."""
         options = self.options
+        self.fields.update(record)
+        for path in self.paths - record.keys():
+            if (value := field_at(record, path)) is not None:
+                record = {**record, path: value}
         for name in options.text_fields:
             if name not in record:
                 raise WrongField(f"no field '{name}'; choose one of {', '.join(sorted(record))[:200]} (--text-field)")
@@ -97,13 +117,12 @@ class Objects:
         ]
         self.rows.append((text, own, meta))
         self.numbers.append(number)
-        self.fields.update(record)
         self.size += len(text) + 64
 
     def batch(self) -> pa.RecordBatch:
         """The documents."""
         options = self.options
-        self.source.leave_out(self.fields - {*options.text_fields, *options.meta.values(), options.id_field or "id"})
+        self.source.leave_out(self.fields - self.asked - {path.partition(".")[0] for path in self.paths})
         source = positions(self.source.key, np.array(self.numbers, np.int64), self.mark)
         ids = [own for _, own, _ in self.rows]
         if ids and all(isinstance(own, int) and own in _INT64 for own in ids):

@@ -57,7 +57,7 @@ MOST_FIELDS = 100
 
 def told(notes: Counter[str]) -> dict[str, Json]:
     """Notes for the summary, and the names of the fields that were left out."""
-    fields = sorted(note.removeprefix(LEFT_OUT) for note in notes if note.startswith(LEFT_OUT))
+    fields = sorted(note.removeprefix(LEFT_OUT) for note in notes if note.startswith(LEFT_OUT) and note != LEFT_OUT)
     others = sorted((note, n) for note, n in notes.items() if not note.startswith(LEFT_OUT))
     return {"notes": dict(others), "fields_left_out": fields[:MOST_FIELDS]}
 
