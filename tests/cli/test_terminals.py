@@ -65,7 +65,7 @@ def test_a_signal_ends_a_command_cleanly(tmp_path, command, signum):
     hooks = {
         "eval": "topicstream.ingestion.pipeline.ingest",
         "compare": "topicstream.evaluation.matching.compare",
-        "show": "topicstream.reporting.doc_topics.shares",
+        "show": "topicstream.inference.answers.Answers.encoded",
         "infer": "topicstream.inference.infer.Answers.encoded",
         "report": "topicstream.reporting.html.page",
         "export": "pyarrow.parquet.ParquetWriter",

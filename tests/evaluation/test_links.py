@@ -83,10 +83,9 @@ def test_the_classifier_is_at_its_optimum_and_the_measures_by_hand():
 def test_topics_of_words_are_those_that_infer_answers(made):
     folder, _, _ = made
     model, corpus = TopicModel.open(folder / "bp"), Corpus.open(folder / "c.zarr")
-    from topicstream.reporting.doc_topics import shares
 
     mine = np.concatenate([s for _, s, _ in document_shares(model, corpus, heldout=True)])
-    np.testing.assert_array_equal(mine, np.concatenate([s for _, s in shares(model, corpus, heldout=True)]))
+    np.testing.assert_array_equal(mine, np.concatenate([s for _, s, _ in document_shares(model, corpus, heldout=True)]))
 
 
 def test_links_are_predicted_and_better_by_a_model_that_saw_some(made):

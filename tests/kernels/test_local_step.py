@@ -214,7 +214,7 @@ def test_infer_eval_and_show_have_one_theta(raw, trained, tmp_path, monkeypatch,
     topicstream.infer(model, raw / "all.jsonl", out=tmp_path / "raw.parquet", threads=threads)
     assert same(answers(tmp_path / "raw.parquet"), want)
     # show --theta
-    topicstream.reporting.doc_topics.write_theta(tmp_path / "theta.parquet", model, corpus, threads=threads)
+    topicstream.reporting.doc_topics.ThetaView(model, corpus, theta=str(tmp_path / "theta.parquet"), threads=threads).result()
     assert same(answers(tmp_path / "theta.parquet"), learned)
     # eval, all cells observed: what it scores with
     seen = []

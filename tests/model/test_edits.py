@@ -22,10 +22,11 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.evaluation.completion import score_model
+from topicstream.evaluation.visiting import document_shares
 from topicstream.files.durable import read_sealed
 from topicstream.model.edits import LOG, Label, Merge, apply, carry, edit, preview, read_log, seen, view_of
 from topicstream.progress import Shown as Progress
-from topicstream.reporting.doc_topics import shares, write_theta
+from topicstream.reporting.doc_topics import ThetaView
 from topicstream.reporting.naming import proposals
 from topicstream.reporting.show import show
 from topicstream.reporting.view import propose
@@ -113,7 +114,7 @@ def test_labels_follow_the_topic_not_the_column():
 
 def test_merge_and_drop_in_show_infer_theta_and_eval(home):
     corpus, model = Corpus.open(home / "corpus.zarr"), TopicModel.open(home / "model")
-    plain = np.concatenate([t for _, t in shares(model, corpus)])
+    plain = np.concatenate([t for _, t, _ in document_shares(model, corpus)])
     perplexity = score_model(model, corpus).perplexity
     edit(home / "model", [merge(3, 1), drop(0), label(3, "bread and ships")])
     result = show(home / "model", corpus, words=25, docs=2)
@@ -126,7 +127,7 @@ def test_merge_and_drop_in_show_infer_theta_and_eval(home):
         show(home / "model", topics=[1])
     wanted = np.stack([plain[:, 2], plain[:, 3] + plain[:, 1]], 1)
     wanted /= wanted.sum(axis=1, keepdims=True)
-    write_theta(home / "theta.parquet", model, corpus)
+    ThetaView(model, corpus, theta=str(home / "theta.parquet")).result()
     table = pq.read_table(home / "theta.parquet")
     got = np.array(table["shares"].to_pylist())
     assert table["topics"][0].as_py() == [2, 3] and np.allclose(got, wanted, atol=1e-5)

@@ -10,11 +10,11 @@ import pytest
 from tests.report_store import data_of, unpack
 from topicstream.cli.main import run
 from topicstream.errors import InputError, TopicsError
+from topicstream.evaluation.visiting import document_shares
 from topicstream.model.edits import edit
 from topicstream.model.top import top_words, words_by_relevance
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting import geometry
-from topicstream.reporting.doc_topics import shares
 from topicstream.reporting.html import report
 from topicstream.reporting.payload import pack, page
 
@@ -26,7 +26,7 @@ def test_shares_in_the_page_are_those_of_the_documents(stored, written):
     _folder, corpus, rows = stored
     _path, done, values, arrays = written
     model = TopicModel.open(corpus.path.parent / "model")
-    theta = np.concatenate([t for _, t in shares(model, corpus)]).astype(np.float64)
+    theta = np.concatenate([t for _, t, _ in document_shares(model, corpus)]).astype(np.float64)
     assert values["docs"] == corpus.n_docs == done["documents"]
     assert np.allclose(arrays["share"], theta.mean(axis=0), atol=1e-6)
     assert (arrays["first"] == np.bincount(theta.argmax(axis=1), minlength=5)).all()
@@ -133,7 +133,7 @@ def test_edits_show_in_the_report(stored, tmp_path):
     report(tmp_path / "model", corpus, out=tmp_path / "r.html", scores=False)
     values, arrays = unpack(data_of((tmp_path / "r.html").read_text()))
     assert values["ids"] == [0, 1, 3] and values["names"][2] == "Baking <b>" and values["members"] == [2, 1, 1]
-    theta = np.concatenate([t for _, t in shares(TopicModel.open(folder / "model"), corpus)]).astype(np.float64)
+    theta = np.concatenate([t for _, t, _ in document_shares(TopicModel.open(folder / "model"), corpus)]).astype(np.float64)
     merged = np.stack([theta[:, 0] + theta[:, 2], theta[:, 1], theta[:, 3]], 1)
     merged /= merged.sum(axis=1, keepdims=True)
     assert np.allclose(arrays["share"], merged.mean(axis=0), atol=1e-6)

@@ -20,7 +20,6 @@ from topicstream.evaluation.keys import documents
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting import periods
-from topicstream.reporting.doc_topics import shares
 from topicstream.reporting.gather import Groups
 from topicstream.reporting.hierarchy import hierarchy
 from topicstream.reporting.over_time import OverTimeView, curves
@@ -112,7 +111,7 @@ def test_standard_errors_on_acl_are_those_of_25_draws(tmp_path):
 
 def test_over_time_and_by(stored):
     folder, corpus, model, rows = stored
-    theta = np.concatenate([t for _, t in shares(model, corpus)]).astype(np.float64)
+    theta = np.concatenate([t for _, t, _ in document_shares(model, corpus)]).astype(np.float64)
     table = OverTimeView(folder / "model", corpus, over_time=True, by="party", period="year").table
     assert set(table["group"].to_pylist()) == {"red", "blue"}
     for row in table.to_pylist()[::7]:
@@ -208,8 +207,8 @@ def test_no_dates_say_what_to_do(tmp_path):
 
 def test_similar_documents(stored):
     folder, corpus, model, _ = stored
-    theta = np.concatenate([t for _, t in shares(model, corpus)]).astype(np.float64)
-    held = np.concatenate([t for _, t in shares(model, corpus, heldout=True)]).astype(np.float64)
+    theta = np.concatenate([t for _, t, _ in document_shares(model, corpus)]).astype(np.float64)
+    held = np.concatenate([t for _, t, _ in document_shares(model, corpus, heldout=True)]).astype(np.float64)
     ids = {}
     for heldout in (False, True):
         for numbers, batch in documents(corpus, heldout, ["id"]):

@@ -12,9 +12,10 @@ import pytest
 
 from tests.small_store import planted, store, with_documents
 from topicstream.errors import InputError, StoreError
+from topicstream.evaluation.visiting import document_shares
 from topicstream.model.edits import view_of
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.doc_topics import Layout, shares, typical_documents, write_theta
+from topicstream.reporting.doc_topics import ThetaView, typical_documents
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.model_info import describe, history_lines
 from topicstream.reporting.model_info import lines as info_lines
@@ -45,19 +46,19 @@ def em(counts, model):
 
 def test_shares_are_the_fixed_point(made, monkeypatch):
     counts, corpus, model = made
-    whole = np.concatenate([theta for _, theta in shares(model, corpus)])
+    whole = np.concatenate([theta for _, theta, _ in document_shares(model, corpus)])
     assert whole.shape == (D, K) and np.allclose(whole.sum(axis=1), 1, atol=1e-5)
     assert np.abs(whole - em(counts, model)).max() < 0.02
     assert np.allclose(whole[17], 0.25)
     monkeypatch.setattr("topicstream.evaluation.visiting.block_cells", lambda topics: 100)
-    pieces = list(shares(model, corpus, threads=3))
-    assert len(pieces) > 10 and (np.concatenate([theta for _, theta in pieces]) == whole).all()
-    assert [first for first, _ in pieces] == np.cumsum([0, *(len(t) for _, t in pieces[:-1])]).tolist()
+    pieces = list(document_shares(model, corpus, threads=3))
+    assert len(pieces) > 10 and (np.concatenate([theta for _, theta, _ in pieces]) == whole).all()
+    assert [first for first, _, _ in pieces] == np.cumsum([0, *(len(t) for _, t, _ in pieces[:-1])]).tolist()
 
 
 def test_typical_documents(made):
     _, corpus, model = made
-    whole = np.concatenate([theta for _, theta in shares(model, corpus)])
+    whole = np.concatenate([theta for _, theta, _ in document_shares(model, corpus)])
     numbers, values = typical_documents(model, corpus, 3, 1, view_of(model))
     names = describe_documents(corpus, numbers, [])
     assert (numbers == np.argsort(-whole, axis=0, kind="stable")[:3]).all()
@@ -102,14 +103,14 @@ def read(path):
 @pytest.mark.parametrize("top", [None, 2])
 def test_theta_files(made, tmp_path, suffix, top):
     _, corpus, model = made
-    whole = np.concatenate([theta for _, theta in shares(model, corpus)])
+    whole = np.concatenate([theta for _, theta, _ in document_shares(model, corpus)])
     seen: list[tuple[str, int, int]] = []
 
     def progress(*said):
         seen.append(said)
 
     path = tmp_path / f"theta{suffix}"
-    assert write_theta(path, model, corpus, Layout(top),  threads=2, progress=progress) == D
+    assert ThetaView(model, corpus, theta=str(path), top=top, threads=2, progress=progress).result()["documents"] == D
     assert seen[-1] == ("topics of documents", D, D)
     rows = read(path)
     assert [r["id"] for r in rows] == [f"train-{d}" for d in range(D)]
@@ -123,13 +124,13 @@ def test_theta_files(made, tmp_path, suffix, top):
 def test_theta_of_a_store_without_documents_and_of_replaced_ones(made, tmp_path):
     counts, _, model = made
     plain = store(tmp_path / "plain.zarr", counts, counts[:3])
-    write_theta(tmp_path / "t.jsonl", model, plain)
+    ThetaView(model, plain, theta=str(tmp_path / "t.jsonl")).result()
     assert [r["id"] for r in read(tmp_path / "t.jsonl")] == [str(d) for d in range(D)]
     part = store(tmp_path / "part.zarr", counts, counts[:3], blocks=2, ids=True)
     table = pq.read_table(part.path / "docs" / "part-00000.parquet")
     keep = [i for i in range(len(table)) if i not in (5, 120)]
     part = with_documents(part, table.take(keep))
-    assert write_theta(tmp_path / "u.jsonl", model, part) == D - 2
+    assert ThetaView(model, part, theta=str(tmp_path / "u.jsonl")).result()["documents"] == D - 2
     assert [r["id"] for r in read(tmp_path / "u.jsonl")] == [f"train-{d}" for d in range(D) if d not in (5, 120)]
 
 
@@ -141,12 +142,12 @@ def test_a_damaged_documents_table_leaves_no_file(made, tmp_path):
     table = table.set_column(table.column_names.index("row"), "row", pa.array([10**6] * len(table), pa.int32()))
     corpus = with_documents(corpus, table)
     with pytest.raises(StoreError, match="past its block"):
-        write_theta(tmp_path / "t.csv", model, corpus)
+        ThetaView(model, corpus, theta=str(tmp_path / "t.csv")).result()
     path.write_bytes(b"no parquet")
     with pytest.raises(StoreError, match="part-00000"):
-        write_theta(tmp_path / "t.csv", model, corpus)
+        ThetaView(model, corpus, theta=str(tmp_path / "t.csv")).result()
     with pytest.raises(InputError, match=r"must end in \.parquet"):
-        write_theta(tmp_path / "t.txt", model, corpus)
+        ThetaView(model, corpus, theta=str(tmp_path / "t.txt")).result()
     assert [p.name for p in tmp_path.iterdir()] == ["c.zarr"]
 
 

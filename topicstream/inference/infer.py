@@ -63,7 +63,7 @@ def infer(config: InferConfig) -> Any:
     """
     begin, out = time.perf_counter(), config.out
     path = Path(out) if isinstance(out, str | Path) else None
-    inputs = _places(config)
+    inputs = _read_by(config)
     if path is not None:
         check_answers(path, "--out", inputs, force=config.force)
         if config.follow:
@@ -94,12 +94,10 @@ def answers(config: InferConfig) -> Iterator[pa.RecordBatch]:
     yield from Answers(config).batches()
 
 
-def _places(config: InferConfig) -> list[Path]:
-    """The files and folders that are read: the documents' and the model's."""
+def _read_by(config: InferConfig) -> list[Any]:
+    """What is read: stores and files of documents, and the model."""
     given = config.documents if isinstance(config.documents, list | tuple) else [config.documents]
-    read = [Path(d.path) if isinstance(d, Corpus) else d for d in given if isinstance(d, Path | Corpus)]
-    own = config.model.path if isinstance(config.model, TopicModel) else Path(config.model)
-    return [p for p in [*read, own] if p is not None and str(p) != "-"]
+    return [config.model, *(d for d in given if isinstance(d, Path | Corpus) and d != Path("-"))]
 
 
 class Part(NamedTuple):
@@ -109,7 +107,7 @@ class Part(NamedTuple):
     tally: Tally
 
 
-def infer_on_cluster(config: InferConfig, out: Path, inputs: list[Path]) -> dict[str, Json]:
+def infer_on_cluster(config: InferConfig, out: Path, inputs: list[Any]) -> dict[str, Json]:
     """``infer`` with ``scheduler``: the same file as one machine writes, and the summary.
 
     Raises

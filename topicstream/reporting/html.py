@@ -58,9 +58,7 @@ def _check_out(path: Path, config: ReportConfig) -> None:
         raise UsageError(f"--out {path}: the name of a report must end in .html")
     if not path.parent.is_dir():
         raise UsageError(f"--out {path}: no such folder")
-    read = (config.model, config.corpus if config.documents else None)
-    places = [Path(p) if isinstance(p, (str, Path)) else getattr(p, "path", None) for p in read]
-    check_output(path, "--out", [place for place in places if place is not None], force=config.force)
+    check_output(path, "--out", [config.model, config.corpus if config.documents else None], force=config.force)
 
 
 def _add_documents(built: Page, shown: ShownModel, store: Corpus, config: ReportConfig) -> None:

@@ -14,13 +14,13 @@ import pyarrow as pa
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.table_file import check_table_file, write_table
+from topicstream.evaluation.visiting import document_shares
 from topicstream.files.outputs import check_output, written
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.progress import listener
 from topicstream.records import Json
-from topicstream.reporting.doc_topics import shares
 from topicstream.reporting.metadata import open_corpus
 from topicstream.reporting.payload import framed
 from topicstream.reporting.snippets import beginnings
@@ -85,7 +85,7 @@ def topic_intrusion(
     rng = np.random.default_rng(seed)
     drawn = np.sort(rng.choice(store.n_docs, min(questions, store.n_docs), replace=False))
     theta = np.zeros((len(drawn), len(view)))
-    for first, block in shares(shown.trained, store, threads=shown.threads):
+    for first, block, _ in document_shares(shown.trained, store, threads=shown.threads):
         mine = np.flatnonzero((drawn >= first) & (drawn < first + len(block)))
         theta[mine] = view.shares(block[drawn[mine] - first])
     about = beginnings(store, drawn, text_field=text_field, characters=600)

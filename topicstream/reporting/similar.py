@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
+from topicstream.evaluation.visiting import document_shares
 from topicstream.options import option
 from topicstream.records import Json
-from topicstream.reporting.doc_topics import best_documents, shares
+from topicstream.reporting.doc_topics import best_documents
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.metadata import kept_columns, open_corpus
 from topicstream.reporting.view import ModelView, largest, look_at
@@ -87,7 +88,7 @@ class SimilarView(ModelView):
         part, number = find_document(store, str(self.similar), "--similar")
 
         def topics(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
-            for first, theta in shares(shown.trained, store, heldout=heldout, threads=shown.threads):
+            for first, theta, _ in document_shares(shown.trained, store, heldout=heldout, threads=shown.threads):
                 yield first, view.shares(theta)
 
         own = one_document(topics(part), number, store)

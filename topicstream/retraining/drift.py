@@ -21,12 +21,12 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.keys import met_words
+from topicstream.evaluation.visiting import document_shares
 from topicstream.files import owned
 from topicstream.ingestion.pipeline import ingest
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.progress import Progress
-from topicstream.reporting.doc_topics import shares
 from topicstream.retraining.config import Config, Limits
 from topicstream.retraining.raw_files import MEASURED, Scan
 from topicstream.tokens.recipe import Recipe
@@ -88,7 +88,7 @@ def usage(model: TopicModel, corpus: Corpus, heldout: bool, threads: int) -> np.
     """Mean p(k|d) of the first 20,000 documents of a part, float64[K]; empty documents left out."""
     total, n = np.zeros(model.n_topics), 0
     empty = model.alpha / model.alpha.sum()
-    for _, theta in shares(model, corpus, heldout=heldout, threads=threads):
+    for _, theta, _ in document_shares(model, corpus, heldout=heldout, threads=threads):
         full = np.abs(theta - empty).max(axis=1) > 1e-6
         total += theta[full].sum(axis=0, dtype=np.float64)
         n += int(full.sum())
