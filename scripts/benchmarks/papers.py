@@ -38,7 +38,7 @@ import topicstream
 from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Silent
-from topicstream.reporting.intrusion import word_intrusion
+from topicstream.reporting.intrusion import IntrusionView
 
 
 def raw(a: argparse.Namespace, corpus: str) -> Path:
@@ -357,7 +357,7 @@ def intrusion(a: argparse.Namespace) -> None:
         fit(corpus, model, SMALL | options, topics=a.topics, **settings)
         right = []
         for seed in range(a.runs):
-            for row in word_intrusion(model, seed=seed).to_pylist():
+            for row in IntrusionView(model, intrusion="words", seed=seed).table.to_pylist():
                 own = x[:, [ids[row[f"word_{n}"]] for n in range(1, 7)]]
                 both = np.maximum((own.T @ own).toarray() / x.shape[0], 1e-12)
                 single = np.diagonal(both)

@@ -21,7 +21,7 @@ from topicstream.evaluation.evaluate import evaluate
 from topicstream.evaluation.pair_entropy import pair_entropy, second_moment
 from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.pairs import PairsView, topic_pairs
+from topicstream.reporting.pairs import PairsView
 from topicstream.training.loop import train
 
 TOPICS, WORDS = 5, 120
@@ -140,7 +140,7 @@ def test_eval_scores_pairs_of_any_model(tmp_path, monkeypatch):
 
 def test_pairs_are_shown_and_scored(planted, tmp_path):
     model, _ = run(planted[1], tmp_path / "m", passes=5, options={"pairs": 0})
-    found = topic_pairs(tmp_path / "m", n=3)
+    found = PairsView(tmp_path / "m", words=3).result()
     mu, a = parts(model)
     assert found["apart"] == pytest.approx(1 - np.trace(a), abs=1e-6)
     q = a - np.diag(np.diag(a))
@@ -158,4 +158,4 @@ def test_pairs_are_shown_and_scored(planted, tmp_path):
     assert scored.cross_entropy == pytest.approx(em_step(cooccurrence(dense(planted[1])), mu, a)[2], abs=1e-4)
     train(planted[1], tmp_path / "other", algo="anchors", topics=TOPICS, progress=False)
     with pytest.raises(InputError, match="no matrix of topic pairs"):
-        topic_pairs(tmp_path / "other")
+        PairsView(tmp_path / "other").result()

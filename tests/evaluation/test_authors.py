@@ -19,8 +19,8 @@ from topicstream.evaluation.visiting import known_block
 from topicstream.inference.infer import infer
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
-from topicstream.reporting.authors import author, top_authors
-from topicstream.reporting.experts import experts
+from topicstream.reporting.authors import AuthorsView
+from topicstream.reporting.experts import ExpertsView
 from topicstream.training.loop import train
 
 TOPICS = 3
@@ -65,7 +65,7 @@ def kind_of(words):
 
 
 def test_the_authors_of_a_topic(made):
-    result = top_authors(made[1], n=4)
+    result = AuthorsView(made[1], words=4).result()
     assert result["authors"] == len(AUTHORS)
     assert sum(t["share"] for t in result["topics"]) == pytest.approx(1.0)
     for topic in result["topics"]:
@@ -73,20 +73,26 @@ def test_the_authors_of_a_topic(made):
         assert {AUTHORS[a["author"]] for a in topic["authors"]} == {kind}
         tokens = [a["tokens"] for a in topic["authors"]]
         assert tokens == sorted(tokens, reverse=True) and min(a["share"] for a in topic["authors"]) > 0.5
-    assert [t["topic"] for t in top_authors(made[1], topics=[2, 0])["topics"]] == [2, 0]
+    assert [t["topic"] for t in AuthorsView(made[1], topics=[2, 0]).result()["topics"]] == [2, 0]
 
 
 def test_the_topics_of_an_author_and_the_nearest(made):
-    found = author(made[1], "Ahab 2", n=3)
+    found = AuthorsView(made[1], author="Ahab 2", words=3).result()
     assert kind_of(found["topics"][0]["words"]) == 0 and found["topics"][0]["share"] > 0.5
     assert {AUTHORS[a["author"]] for a in found["nearest"]} == {0}
     assert "Ahab 2" not in [a["author"] for a in found["nearest"]]
     with pytest.raises(InputError, match="no such author; did you mean Ahab"):
-        author(made[1], "ahab")
+        AuthorsView(made[1], author="ahab").result()
 
 
-def test_who_knows_about_a_text_by_topics(made):
-    found = experts(made[1], "skya skyb skyc skyd unheard", n=4)
+def experts(model, text, folder, corpus="corpus.zarr", n=10):
+    """Who knows about a text."""
+    (folder / "text.txt").write_text(text)
+    return ExpertsView(model, corpus, experts=str(folder / "text.txt"), words=n).result()
+
+
+def test_who_knows_about_a_text_by_topics(made, tmp_path):
+    found = experts(made[1], "skya skyb skyc skyd unheard", tmp_path, n=4)
     assert found["by"] == "topics" and {AUTHORS[a["author"]] for a in found["experts"]} == {1}
     assert found["oov_rate"] == pytest.approx(0.2)
     model = TopicModel.open(made[1])
@@ -97,7 +103,7 @@ def test_who_knows_about_a_text_by_topics(made):
     wanted = np.exp(-np.log(theta @ model.probabilities(ids).T).mean(1))
     assert found["experts"][0]["perplexity"] == pytest.approx(wanted.min(), rel=1e-5)
     with pytest.raises(InputError, match="no word that the model knows"):
-        experts(made[1], "unheard")
+        experts(made[1], "unheard", tmp_path)
 
 
 def plain_votes(corpus, text):
@@ -119,10 +125,10 @@ def plain_votes(corpus, text):
     return found
 
 
-def test_who_knows_about_a_text_by_documents(made):
+def test_who_knows_about_a_text_by_documents(made, tmp_path):
     text = "skya skyb skyb skyd unheard"
     corpus = Corpus.open(made[0])
-    found = experts(made[1], text, corpus=corpus, n=4)
+    found = experts(made[1], text, tmp_path, corpus=corpus, n=4)
     assert found["by"] == "documents" and {AUTHORS[a["author"]] for a in found["experts"]} == {1}
     assert found["oov_rate"] == pytest.approx(0.2)
     wanted = plain_votes(corpus, text)
@@ -130,7 +136,7 @@ def test_who_knows_about_a_text_by_documents(made):
     assert [a["author"] for a in found["experts"]] == first
     likeness = [a["likeness"] for a in found["experts"]]
     assert likeness == pytest.approx([wanted[name] ** 0.25 for name in first])
-    assert sum(a["documents"] for a in experts(made[1], text, corpus=corpus, n=99)["experts"]) > 100
+    assert sum(a["documents"] for a in experts(made[1], text, tmp_path, corpus=corpus, n=99)["experts"]) > 100
 
 
 def test_one_document_may_be_rarer_than_a_topic(tmp_path):
@@ -140,7 +146,7 @@ def test_one_document_may_be_rarer_than_a_topic(tmp_path):
     source = write_jsonl(tmp_path / "in.jsonl", texts)
     topicstream.ingest(str(source), tmp_path / "c.zarr", meta={"authors": "authors"}, **PLAIN)
     train(tmp_path / "c.zarr", tmp_path / "m", algo="atm", topics=2, passes=5, tol=0, **QUIET)
-    found = experts(tmp_path / "m", "kraken sea", corpus=tmp_path / "c.zarr")["experts"]
+    found = experts(tmp_path / "m", "kraken sea", tmp_path, corpus=tmp_path / "c.zarr")["experts"]
     assert [a["author"] for a in found] == ["A1"] and found[0]["documents"] == 4
 
 
@@ -148,7 +154,7 @@ def test_experts_need_a_store_with_authors(made, tmp_path):
     source = write_jsonl(tmp_path / "in.jsonl", [{"id": "d", "text": "skya skyb seaa landa"}])
     topicstream.ingest(str(source), tmp_path / "c.zarr", **PLAIN)
     with pytest.raises(InputError, match="has no authors; ingest with --meta authors=FIELD"):
-        experts(made[1], "skya", corpus=tmp_path / "c.zarr")
+        experts(made[1], "skya", tmp_path, corpus=tmp_path / "c.zarr")
 
 
 def dense_perplexity(model, corpus, split, known, sweeps):

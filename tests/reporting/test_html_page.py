@@ -12,7 +12,7 @@ import pytest
 from tests.report_store import HOSTILE, THEMES, data_of, unpack
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting.html import report
-from topicstream.reporting.intrusion import sheet_and_key, topic_intrusion, word_intrusion, write_sheet
+from topicstream.reporting.intrusion import IntrusionView
 
 pytestmark = pytest.mark.slow
 
@@ -178,11 +178,13 @@ def test_everything_has_a_name_and_can_be_read(written, visit, dark):
 
 
 @pytest.mark.parametrize("kind", ["words", "topics"])
-def test_a_sheet_of_intruders_is_filled_in_and_saved(stored, visit, expect, tmp_path, kind):
+def test_a_sheet_of_intruders_is_filled_in_and_saved(stored, visit, expect, tmp_path, kind, monkeypatch):
     folder, corpus, _ = stored
-    model = folder / "model"
-    table = word_intrusion(model) if kind == "words" else topic_intrusion(model, corpus, questions=6, topics=2)
-    write_sheet(sheet_and_key(table)[0], tmp_path / "sheet.html")
+    monkeypatch.setattr("topicstream.reporting.intrusion.QUESTIONS", 6)
+    monkeypatch.setattr("topicstream.reporting.intrusion.TOPICS", 2)
+    sheet = IntrusionView(folder / "model", corpus, intrusion=kind, out=str(tmp_path / "sheet.html"), progress=False)
+    sheet.result()
+    table = sheet.table
     tab = visit(tmp_path / "sheet.html")
     assert tab.evaluate(ACCESSIBLE) == [] and tab.locator("fieldset").count() == len(table)
     assert tab.evaluate("document.querySelectorAll('img').length") == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.csv as pc
@@ -17,7 +18,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.completion import score_model
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.intrusion import sheet_and_key, topic_intrusion, word_intrusion
+from topicstream.reporting.intrusion import IntrusionView, sheet_and_key
 from topicstream.reporting.show import show
 
 
@@ -116,10 +117,11 @@ def test_scores_of_documents_add_up(home, tmp_path, capsys):
     assert run(["eval", *paths(folder), "--coherence", "--per-document", str(tmp_path / "e.csv")]) == 2
 
 
-def test_intrusion_sheets(home, tmp_path):
+def test_intrusion_sheets(home, tmp_path, monkeypatch):
     folder, rows = home
-    table = word_intrusion(folder / "model", seed=3)
-    assert table.equals(word_intrusion(folder / "model", seed=3)) and len(table) == 4
+    words = IntrusionView(folder / "model", intrusion="words", seed=3)
+    table = words.table
+    assert table.equals(replace(words).table) and len(table) == 4
     model = TopicModel.open(folder / "model")
     texts = model.vocabulary.texts(np.arange(model.n_words))
     for row in table.to_pylist():
@@ -127,7 +129,9 @@ def test_intrusion_sheets(home, tmp_path):
         assert words[row["place"] - 1] == row["intruder"] and len(set(words)) == 6
         p = model.probabilities([texts.index(w) for w in words])[:, row["topic"]]
         assert p.argmin() == row["place"] - 1
-    topics = topic_intrusion(TopicModel.open(folder / "model"), folder / "corpus.zarr", questions=5, topics=2)
+    monkeypatch.setattr("topicstream.reporting.intrusion.QUESTIONS", 5)
+    monkeypatch.setattr("topicstream.reporting.intrusion.TOPICS", 2)
+    topics = IntrusionView(TopicModel.open(folder / "model"), folder / "corpus.zarr", intrusion="topics").table
     assert len(topics) == 5 and all(r["document"] in rows and r["text"] for r in topics.to_pylist())
     sheet, key = sheet_and_key(topics)
     assert "intruder" not in sheet.column_names and "place" in key.column_names and sheet["answer"].null_count == 5

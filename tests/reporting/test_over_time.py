@@ -21,7 +21,7 @@ from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting import periods
 from topicstream.reporting.gather import Groups
-from topicstream.reporting.hierarchy import hierarchy
+from topicstream.reporting.hierarchy import TreeView
 from topicstream.reporting.over_time import OverTimeView, curves
 from topicstream.reporting.similar import SimilarView
 
@@ -232,7 +232,7 @@ def test_similar_documents(stored):
 
 def test_the_tree_in_words(stored, capsys):
     folder, _, _, _ = stored
-    result = hierarchy(folder / "model", reduce_to=2)
+    result = TreeView(folder / "model", reduce_to=2).result()
     assert sorted(i for c in result["clusters"] for i in c) == [0, 1, 2, 3] and len(result["clusters"]) == 2
     args = ["show", "--model", str(folder / "model")]
     assert run([*args, "--tree"]) == 0 and len(capsys.readouterr().out.splitlines()) == 7

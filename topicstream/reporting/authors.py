@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,64 +17,39 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.errors import InputError, one_line
-from topicstream.model.edits import seen, view_of
 from topicstream.model.store import StoredTable
 from topicstream.model.top import Best
-from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.records import Json
-from topicstream.reporting.view import ModelView, ShownModel, largest
+from topicstream.reporting.view import ModelView, largest
 from topicstream.text import each, render
 
 AXIS = "authors"
+WORDS = 6
+"""Of a topic."""
 EVIDENCE = 100.0
 """Tokens of the corpus' topics with which a mixture begins (docs/decisions/authors.md)."""
 TOPIC = "{topic:>4} {share:5.1p} %  [{label}: ]{words: }"
 
 
-def author_table(model: str | Path | TopicModel) -> tuple[ShownModel, StoredTable]:
-    """A model and its table of authors; StoreError, InputError where it has none over its topics."""
-    opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
-    table = opened.table(AXIS)
-    if table.names is None or table.columns != opened.n_topics:
-        raise InputError(f"{opened.path}: its table of authors is not over its topics; train with --algo atm")
-    view = view_of(opened)
-    return ShownModel(opened, view, seen(opened, view), 1), table
+@dataclass(frozen=True)
+class OfAuthors(ModelView):
+    """A view of a model's authors."""
+
+    @cached_property
+    def table(self) -> StoredTable:
+        """Tokens of the authors by topic; StoreError, InputError where the model has none over its topics."""
+        model = self.shown.trained
+        found = model.table(AXIS)
+        if found.names is None or found.columns != model.n_topics:
+            raise InputError(f"{model.path}: its table of authors is not over its topics; train with --algo atm")
+        return found
 
 
 def author_names(table: StoredTable, rows: Any) -> list[str]:
     """The names of some authors."""
     names: list[str] = table.names.take(pa.array(rows, pa.int64())).to_pylist()  # type: ignore[union-attr]
     return names
-
-
-def top_authors(
-    model: str | Path | TopicModel, *, n: int = 10, words: int = 6, topics: list[int] | None = None
-) -> dict[str, Json]:
-    """The n authors who have most tokens of each topic (or of ``topics``, by their numbers), the largest topic first.
-
-    ``topics``: a list of topic, words, share (of all tokens that have an author) and authors (author, tokens, share of the
-    author's own tokens).  StoreError: the model has no authors.
-    """
-    shown, table = author_table(model)
-    best, tokens = Best(min(n, table.n_rows), len(shown.view)), np.zeros(table.n_rows)
-    for first, rows in table.spans():
-        tokens[first : first + len(rows)] = rows.sum(1, dtype=np.float64)
-        best.add(first, shown.view.columns(np.maximum(rows, 0.0)))
-    sizes = shown.view.columns(np.maximum(table.totals, 0.0)[None])[0]
-    chosen = largest(sizes, len(sizes)) if topics is None else shown.columns(topics)
-    first_words = shown.first_words(words)
-    found: list[Json] = []
-    for k in chosen:
-        there = best.scores[:, k] > 0.5
-        rows, scores = best.ids[there, k], best.scores[there, k]
-        authors: list[Json] = [
-            {"author": name, "tokens": float(score), "share": float(score / max(tokens[row], 1e-300))}
-            for name, score, row in zip(author_names(table, rows), scores, rows, strict=True)
-        ]
-        share = float(sizes[k] / max(sizes.sum(), 1e-300))
-        found.append({**shown.entry(k), "words": first_words[k], "share": share, "authors": authors})
-    return {"model": str(shown.trained.path), "authors": table.n_rows, "topics": found}
 
 
 def evidence(table: StoredTable) -> np.ndarray:
@@ -101,41 +76,8 @@ def author_id(names: Any, name: str) -> int:
     raise InputError(f"--author {one_line(name)}: the model knows no such author{hint}")
 
 
-def author(model: str | Path | TopicModel, name: str, *, n: int = 10, words: int = 6) -> dict[str, Json]:
-    """The n largest topics of an author, and the n authors whose topics are most like them.
-
-    Likeness is the Bhattacharyya coefficient of the mixtures, 1 for the same.  Returns author, tokens, ``topics`` (topic, share,
-    words) and ``nearest`` (author, likeness, tokens).  InputError: no such author.
-    """
-    shown, table = author_table(model)
-    own = author_id(table.names, name)
-    counts, prior, view = table.gather(np.array([own])), evidence(table), shown.view
-    theta = view.shares(mixtures(counts, shown.trained.alpha))[0]
-    root, best, tokens = (
-        np.sqrt(view.shares(mixtures(counts, prior))[0]),
-        Best(min(n + 1, table.n_rows), 1),
-        np.zeros(table.n_rows),
-    )
-    for first, rows in table.spans():
-        tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
-        like = np.sqrt(view.shares(mixtures(rows, prior))) @ root
-        best.add(first, np.where(sums < 0.5, -np.inf, like)[:, None])  # of held-out documents alone: nothing is known
-    there = (best.ids[:, 0] != own) & (best.scores[:, 0] > -1)
-    rows, scores = best.ids[there, 0][:n], best.scores[there, 0][:n]
-    first_words = shown.first_words(words)
-    return {
-        "author": name,
-        "tokens": float(max(counts.sum(), 0.0)),
-        "topics": [{**shown.entry(k), "words": first_words[k], "share": float(theta[k])} for k in largest(theta, n)],
-        "nearest": [
-            {"author": other, "likeness": min(1.0, float(score)), "tokens": float(tokens[row])}
-            for other, score, row in zip(author_names(table, rows), scores, rows, strict=True)
-        ],
-    }
-
-
 @dataclass(frozen=True)
-class AuthorsView(ModelView):
+class AuthorsView(OfAuthors):
     """Authors and their topics."""
 
     title: ClassVar[str] = "Authors and their topics (--authors, --author)"
@@ -145,9 +87,65 @@ class AuthorsView(ModelView):
     )
 
     def result(self) -> dict[str, Json]:
-        if self.author is not None:
-            return author(self.model, self.author, n=self.words)
-        return top_authors(self.model, n=self.words, topics=list(self.topics) if self.topics else None)
+        return self._of_author(self.author) if self.author is not None else self._of_topics()
+
+    def _of_topics(self) -> dict[str, Json]:
+        """The authors who have most tokens of each topic asked for, the largest topic first.
+
+        ``topics``: a list of topic, words, share (of all tokens that have an author) and authors (author, tokens, share of the
+        author's own tokens).
+        """
+        shown, table = self.shown, self.table
+        best, tokens = Best(min(self.words, table.n_rows), len(shown.view)), np.zeros(table.n_rows)
+        for first, rows in table.spans():
+            tokens[first : first + len(rows)] = rows.sum(1, dtype=np.float64)
+            best.add(first, shown.view.columns(np.maximum(rows, 0.0)))
+        sizes = shown.view.columns(np.maximum(table.totals, 0.0)[None])[0]
+        chosen = shown.columns(self.topics) if self.topics else largest(sizes, len(sizes))
+        first_words = shown.first_words(WORDS)
+        found: list[Json] = []
+        for k in chosen:
+            there = best.scores[:, k] > 0.5
+            rows, scores = best.ids[there, k], best.scores[there, k]
+            authors: list[Json] = [
+                {"author": name, "tokens": float(score), "share": float(score / max(tokens[row], 1e-300))}
+                for name, score, row in zip(author_names(table, rows), scores, rows, strict=True)
+            ]
+            share = float(sizes[k] / max(sizes.sum(), 1e-300))
+            found.append({**shown.entry(k), "words": first_words[k], "share": share, "authors": authors})
+        return {"model": str(shown.trained.path), "authors": table.n_rows, "topics": found}
+
+    def _of_author(self, name: str) -> dict[str, Json]:
+        """The largest topics of an author, and the authors whose topics are most like them.
+
+        Likeness is the Bhattacharyya coefficient of the mixtures, 1 for the same.  Returns author, tokens, ``topics`` (topic, share,
+        words) and ``nearest`` (author, likeness, tokens).  InputError: no such author.
+        """
+        shown, table, view, n = self.shown, self.table, self.shown.view, self.words
+        own = author_id(table.names, name)
+        counts, prior = table.gather(np.array([own])), evidence(table)
+        theta = view.shares(mixtures(counts, shown.trained.alpha))[0]
+        root, best, tokens = (
+            np.sqrt(view.shares(mixtures(counts, prior))[0]),
+            Best(min(n + 1, table.n_rows), 1),
+            np.zeros(table.n_rows),
+        )
+        for first, rows in table.spans():
+            tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
+            like = np.sqrt(view.shares(mixtures(rows, prior))) @ root
+            best.add(first, np.where(sums < 0.5, -np.inf, like)[:, None])  # of held-out documents alone: nothing is known
+        there = (best.ids[:, 0] != own) & (best.scores[:, 0] > -1)
+        rows, scores = best.ids[there, 0][:n], best.scores[there, 0][:n]
+        first_words = shown.first_words(WORDS)
+        return {
+            "author": name,
+            "tokens": float(max(counts.sum(), 0.0)),
+            "topics": [{**shown.entry(k), "words": first_words[k], "share": float(theta[k])} for k in largest(theta, n)],
+            "nearest": [
+                {"author": other, "likeness": min(1.0, float(score)), "tokens": float(tokens[row])}
+                for other, score, row in zip(author_names(table, rows), scores, rows, strict=True)
+            ],
+        }
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         if self.author is not None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,55 +19,6 @@ from topicstream.text import each
 FIRST = 8  # eigenvectors of a component on the sheet
 
 
-def show_components(model: str | Path, *, words: int = 4, topics: Sequence[int] | None = None) -> dict[str, Json]:
-    """Components, the largest first, or those asked for: number, share, size, standard deviations along the first
-    eigenvectors (of diagonal ones: of the coordinates that vary most)."""
-    opened = GaussianModel(model)
-    if wrong := [k for k in topics or () if not 0 <= k < len(opened.pi)]:
-        raise UsageError(f"-k {wrong[0]}: the model has components 0 to {len(opened.pi) - 1}")
-    entries = []
-    for k in topics or largest(opened.sizes, len(opened.sizes)):
-        covariance = opened.covariances[k]
-        values = np.sort(covariance if covariance.ndim == 1 else np.linalg.eigvalsh(covariance))[::-1]
-        entries.append(
-            {
-                "component": k,
-                "share": float(opened.pi[k]),
-                "size": float(opened.sizes[k]),
-                "deviations": np.sqrt(np.maximum(values[:words], 0.0)).tolist(),
-                "mean_length": float(np.linalg.norm(opened.means[k])),
-            }
-        )
-    return {"model": str(opened.path), "numbers": opened.n, "components": entries}
-
-
-def sheet(model: str | Path, path: str | Path, *, force: bool = False) -> int:
-    """Draw the first eigenvectors of every component of image patches (with the components' numbers and shares), a row a
-    component, the largest first; how many rows."""
-    opened = GaussianModel(model)
-    if not opened.patches:
-        raise UsageError(f"--plot {path}: the model's vectors are not image patches (ingest images with --patches)")
-    figure = Figure(path, "--plot", force=force)
-    n, basis, many = opened.patches, cosines(opened.patches), min(FIRST, opened.n)
-    order = largest(opened.sizes, len(opened.sizes))
-    page = np.full((len(order) * (n + 1) + 1, many * (n + 1) + 1), 1.0)
-    for row, k in enumerate(order):
-        covariance = opened.covariances[k]
-        vectors = np.eye(opened.n)[np.argsort(covariance)] if covariance.ndim == 1 else np.linalg.eigh(covariance)[1].T
-        for column, vector in enumerate(vectors[::-1][:many]):
-            pixels = (vector @ basis).reshape(n, n)
-            grey = 0.5 + 0.5 * pixels / max(float(np.abs(pixels).max()), 1e-30)
-            page[row * (n + 1) + 1 :, column * (n + 1) + 1 :][:n, :n] = grey
-    (axis,) = figure.panels(1, across=1, size=(1 + 0.05 * page.shape[1], 0.3 + 0.05 * page.shape[0]))
-    axis.imshow(page, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    axis.set_xticks([])
-    axis.set_yticks(
-        [(row + 0.5) * (n + 1) for row in range(len(order))], [f"{k}: {100 * opened.pi[k]:.1f} %" for k in order]
-    )
-    figure.save()
-    return len(order)
-
-
 @dataclass(frozen=True)
 class ComponentsView(ModelView):
     """The components of a model of vectors."""
@@ -81,13 +30,56 @@ class ComponentsView(ModelView):
     force: bool = option(False, "Replace an existing figure.")
 
     def result(self) -> dict[str, Json]:
+        """Components, the largest first, or those asked for: number, share, size, standard deviations along the first
+        eigenvectors (of diagonal ones: of the coordinates that vary most)."""
         if self.docs or self.with_columns or self.relevance != 1.0:
             raise UsageError(
                 f"{self.model}: a model of vectors has no topics; -k, -n and --plot FILE show its components"
             )
+        opened = GaussianModel(self.model)  # type: ignore[arg-type]
         if self.plot is not None:
-            return {"plot": self.plot, "components": sheet(self.model, self.plot, force=self.force)}  # type: ignore[arg-type]
-        return show_components(self.model, words=self.words, topics=self.topics)  # type: ignore[arg-type]
+            return {"plot": self.plot, "components": self._sheet(opened, self.plot)}
+        if wrong := [k for k in self.topics or () if not 0 <= k < len(opened.pi)]:
+            raise UsageError(f"-k {wrong[0]}: the model has components 0 to {len(opened.pi) - 1}")
+        entries = []
+        for k in self.topics or largest(opened.sizes, len(opened.sizes)):
+            covariance = opened.covariances[k]
+            values = np.sort(covariance if covariance.ndim == 1 else np.linalg.eigvalsh(covariance))[::-1]
+            entries.append(
+                {
+                    "component": k,
+                    "share": float(opened.pi[k]),
+                    "size": float(opened.sizes[k]),
+                    "deviations": np.sqrt(np.maximum(values[: self.words], 0.0)).tolist(),
+                    "mean_length": float(np.linalg.norm(opened.means[k])),
+                }
+            )
+        return {"model": str(opened.path), "numbers": opened.n, "components": entries}
+
+    def _sheet(self, opened: GaussianModel, path: str) -> int:
+        """Draw the first eigenvectors of every component of image patches (with the components' numbers and shares), a row a
+        component, the largest first; how many rows."""
+        if not opened.patches:
+            raise UsageError(f"--plot {path}: the model's vectors are not image patches (ingest images with --patches)")
+        figure = Figure(path, "--plot", force=self.force)
+        n, basis, many = opened.patches, cosines(opened.patches), min(FIRST, opened.n)
+        order = largest(opened.sizes, len(opened.sizes))
+        page = np.full((len(order) * (n + 1) + 1, many * (n + 1) + 1), 1.0)
+        for row, k in enumerate(order):
+            covariance = opened.covariances[k]
+            vectors = np.eye(opened.n)[np.argsort(covariance)] if covariance.ndim == 1 else np.linalg.eigh(covariance)[1].T
+            for column, vector in enumerate(vectors[::-1][:many]):
+                pixels = (vector @ basis).reshape(n, n)
+                grey = 0.5 + 0.5 * pixels / max(float(np.abs(pixels).max()), 1e-30)
+                page[row * (n + 1) + 1 :, column * (n + 1) + 1 :][:n, :n] = grey
+        (axis,) = figure.panels(1, across=1, size=(1 + 0.05 * page.shape[1], 0.3 + 0.05 * page.shape[0]))
+        axis.imshow(page, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        axis.set_xticks([])
+        axis.set_yticks(
+            [(row + 0.5) * (n + 1) for row in range(len(order))], [f"{k}: {100 * opened.pi[k]:.1f} %" for k in order]
+        )
+        figure.save()
+        return len(order)
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         if self.plot is not None:

@@ -11,16 +11,13 @@ import numpy as np
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
-from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.keys import corpus_vocabulary, match_words
 from topicstream.inference.answers import Answers
 from topicstream.inference.config import InferConfig
 from topicstream.model.top import Best
-from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.records import Json
-from topicstream.reporting.authors import AXIS, author_names, author_table, evidence, mixtures
-from topicstream.reporting.view import ModelView
+from topicstream.reporting.authors import AXIS, OfAuthors, author_names, evidence, mixtures
 from topicstream.text import each, render
 
 SHARPNESS = 4.0
@@ -28,98 +25,6 @@ SHARPNESS = 4.0
 (docs/decisions/authors.md)."""
 NEAR = 1 << 22
 """Numbers of the authors x words of a text that are in memory at a time."""
-
-
-def experts(
-    model: str | Path | TopicModel,
-    documents: Any,
-    *,
-    corpus: str | Path | Corpus | None = None,
-    n: int = 10,
-    mem_limit: str | int | None = None,
-    **reading: Any,
-) -> dict[str, Json]:
-    """Who knows about a text: the n authors whose training documents are most like it, or whose topics make it most likely.
-
-    Documents tell experts far better than topics do (docs/decisions/authors.md), so topics are for where there is no store.
-
-    Parameters
-    ----------
-    documents
-        As ``infer`` takes them; all of them together are the text.
-    corpus
-        A store with authors: they rank by the documents that they wrote (``document_votes``).  None: by
-        p(w|a) = sum_k theta_a[k] p(w|k), of a model of ``--algo atm``.
-
-    Returns
-    -------
-    dict
-        ``by`` (``documents`` or ``topics``), tokens, oov_rate and ``experts``: author, and either likeness (the fourth root of
-        the votes, 1 where one document is all) and documents, or perplexity of the text and tokens.
-
-    Raises
-    ------
-    InputError
-        No word is known, or the store has no authors.
-    """
-    opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
-    ids, x, about = _words_of(opened, documents, mem_limit, reading)
-    if corpus is None:
-        return {"by": "topics", **about, "experts": _by_topics(opened, ids, x, n)}
-    store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
-    strangers(opened, store)
-    return {"by": "documents", **about, "experts": _by_documents(opened, store, ids, x, n)}
-
-
-def _words_of(
-    model: TopicModel, documents: Any, mem_limit: str | int | None, reading: dict[str, Any]
-) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
-    """(the model's ids of a text's words int64[U], how often each float64[U], tokens and oov_rate)."""
-    run = Answers(InferConfig(model=model, documents=documents, threads=1, mem_limit=mem_limit, edits=False, **reading))
-    counts, tokens, unknown = Counter[int](), 0.0, 0.0
-    for some in run.source.documents():
-        tokens, unknown = tokens + float(some.tokens.sum()), unknown + float(some.unknown.sum())
-        ids, place = np.unique(some.words, return_inverse=True)
-        counts.update(dict(zip(ids.tolist(), np.bincount(place, some.counts, len(ids)).tolist(), strict=True)))
-    if not counts:
-        raise InputError("the text contains no word that the model knows")
-    known = sorted(counts)
-    about = {"tokens": tokens, "oov_rate": unknown / tokens if tokens else 0.0}
-    return np.array(known, np.int64), np.array([counts[w] for w in known]), about
-
-
-def _by_topics(model: TopicModel, ids: np.ndarray, x: np.ndarray, n: int) -> list[dict[str, Any]]:
-    shown, table = author_table(model)
-    p = shown.trained.probabilities(ids).T  # [K, words]
-    best, tokens, prior = Best(min(n, table.n_rows), 1), np.zeros(table.n_rows), evidence(table)
-    step = max(1, NEAR // max(len(ids), 1))
-    for first, rows in table.spans():
-        tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
-        for a in range(0, len(rows), step):
-            loglik = np.log(np.maximum(mixtures(rows[a : a + step], prior) @ p, 1e-300)) @ x
-            best.add(first + a, np.where(sums[a : a + step] < 0.5, -np.inf, loglik)[:, None])
-    there = best.scores[:, 0] > -1e300
-    rows, scores = best.ids[there, 0], best.scores[there, 0]
-    return [
-        {"author": name, "perplexity": float(np.exp(-score / x.sum())), "tokens": float(tokens[row])}
-        for name, score, row in zip(author_names(table, rows), scores, rows, strict=True)
-    ]
-
-
-def _by_documents(model: TopicModel, store: Corpus, ids: np.ndarray, x: np.ndarray, n: int) -> list[dict[str, Any]]:
-    index = match_words(model.vocabulary, store)
-    counts = np.zeros(model.n_words + 1)  # the last one is of words that the model does not know
-    counts[ids] = x
-    text = counts[: store.n_words] if index is None else counts[index]
-    votes, documents = document_votes(store, text)
-    best = Best(min(n, len(votes)), 1)
-    best.add(0, votes[:, None])
-    rows = best.ids[best.scores[:, 0] > 0, 0].tolist()
-    names = store.axes[AXIS].names().take(rows).to_pylist()
-    return [
-        {"author": name, "likeness": float(votes[a] ** (1 / SHARPNESS)), "documents": int(documents[a])}
-        for name, a in zip(names, rows, strict=True)
-    ]
 
 
 def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -151,7 +56,7 @@ def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 @dataclass(frozen=True)
-class ExpertsView(ModelView):
+class ExpertsView(OfAuthors):
     """Who knows about a text."""
 
     title: ClassVar[str] = "Authors who know about a text (--experts)"
@@ -163,9 +68,66 @@ class ExpertsView(ModelView):
     )
 
     def result(self) -> dict[str, Json]:
-        there = not isinstance(self.corpus, str) or self.corpus != "corpus.zarr" or Path(self.corpus).exists()
-        text = Path(str(self.experts))
-        return experts(self.model, text, corpus=self.corpus if there else None, n=self.words, mem_limit=self.mem_limit)
+        """The authors whose training documents are most like a text or, without a store, whose topics make it most likely.
+
+        Documents tell experts far better than topics do (docs/decisions/authors.md), so topics are for where there is no store.
+
+        ``by`` (``documents`` or ``topics``), tokens, oov_rate and ``experts``: author, and either likeness (the fourth root of
+        the votes, 1 where one document is all) and documents, or perplexity of the text and tokens.  InputError: no word is known,
+        or the store has no authors.
+        """
+        ids, x, about = self._words_of_text()
+        if isinstance(self.corpus, str) and self.corpus == "corpus.zarr" and not Path(self.corpus).exists():
+            return {"by": "topics", **about, "experts": self._by_topics(ids, x)}
+        return {"by": "documents", **about, "experts": self._by_documents(ids, x)}
+
+    def _words_of_text(self) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
+        """(the model's ids of the text's words int64[U], how often each float64[U], tokens and oov_rate)."""
+        run = Answers(InferConfig(self.shown.trained, Path(str(self.experts)), threads=1, mem_limit=self.mem_limit, edits=False))
+        counts, tokens, unknown = Counter[int](), 0.0, 0.0
+        for some in run.source.documents():
+            tokens, unknown = tokens + float(some.tokens.sum()), unknown + float(some.unknown.sum())
+            ids, place = np.unique(some.words, return_inverse=True)
+            counts.update(dict(zip(ids.tolist(), np.bincount(place, some.counts, len(ids)).tolist(), strict=True)))
+        if not counts:
+            raise InputError("the text contains no word that the model knows")
+        known = sorted(counts)
+        about = {"tokens": tokens, "oov_rate": unknown / tokens if tokens else 0.0}
+        return np.array(known, np.int64), np.array([counts[w] for w in known]), about
+
+    def _by_topics(self, ids: np.ndarray, x: np.ndarray) -> list[dict[str, Any]]:
+        """By p(w|a) = sum_k theta_a[k] p(w|k)."""
+        table = self.table
+        p = self.shown.trained.probabilities(ids).T  # [K, words]
+        best, tokens, prior = Best(min(self.words, table.n_rows), 1), np.zeros(table.n_rows), evidence(table)
+        step = max(1, NEAR // max(len(ids), 1))
+        for first, rows in table.spans():
+            tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
+            for a in range(0, len(rows), step):
+                loglik = np.log(np.maximum(mixtures(rows[a : a + step], prior) @ p, 1e-300)) @ x
+                best.add(first + a, np.where(sums[a : a + step] < 0.5, -np.inf, loglik)[:, None])
+        there = best.scores[:, 0] > -1e300
+        rows, scores = best.ids[there, 0], best.scores[there, 0]
+        return [
+            {"author": name, "perplexity": float(np.exp(-score / x.sum())), "tokens": float(tokens[row])}
+            for name, score, row in zip(author_names(table, rows), scores, rows, strict=True)
+        ]
+
+    def _by_documents(self, ids: np.ndarray, x: np.ndarray) -> list[dict[str, Any]]:
+        """By the documents that they wrote (``document_votes``)."""
+        model, store = self.shown.trained, self.store
+        index = match_words(model.vocabulary, store)
+        counts = np.zeros(model.n_words + 1)  # the last one is of words that the model does not know
+        counts[ids] = x
+        votes, documents = document_votes(store, counts[: store.n_words] if index is None else counts[index])
+        best = Best(min(self.words, len(votes)), 1)
+        best.add(0, votes[:, None])
+        rows = best.ids[best.scores[:, 0] > 0, 0].tolist()
+        names = store.axes[AXIS].names().take(rows).to_pylist()
+        return [
+            {"author": name, "likeness": float(votes[a] ** (1 / SHARPNESS)), "documents": int(documents[a])}
+            for name, a in zip(names, rows, strict=True)
+        ]
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         head = "{tokens:,.0f} tokens, {oov_rate:.1p} % of them unknown; "

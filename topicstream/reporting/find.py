@@ -21,13 +21,12 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.parallel.order import in_order
 from topicstream.records import Json
-from topicstream.reporting.config import columns
 from topicstream.reporting.doc_topics import best_documents
-from topicstream.reporting.metadata import kept_columns, open_corpus
+from topicstream.reporting.metadata import kept_columns
 from topicstream.reporting.passages import DocumentTexts, candidates, distinct
 from topicstream.reporting.show import marked_lines
 from topicstream.reporting.similar import described_documents, document_lines
-from topicstream.reporting.view import ModelView, largest, look_at
+from topicstream.reporting.view import ModelView, largest
 from topicstream.text import each, render
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
@@ -90,9 +89,8 @@ class FindView(ModelView):
     def result(self) -> dict[str, Json]:
         """``query``, ``words`` of it that the model knows, ``topics`` (p: that all of these words are of the topic, by its
         size and p(w|k)) and ``documents`` (score: mean log-likelihood of the words)."""
-        shown = look_at(self.model, self.mem_limit, self.threads)
-        store = open_corpus(shown.trained, self.corpus)
-        kept = kept_columns(store, None if self.with_columns is None else columns(self.with_columns))
+        shown, store = self.shown, self.store
+        kept = kept_columns(store, self.with_columns)
         words, n = query_words(shown.trained, str(self.find)), self.docs or 5
         scores = np.log(shown.model.probabilities(words) + 1e-300).sum(axis=0) + np.log(shown.model.shares + 1e-300)
         p = np.exp(scores - scores.max())
@@ -105,7 +103,7 @@ class FindView(ModelView):
         names = shown.trained.vocabulary.texts(words)
         described = described_documents(ranked, "score", store, kept)
         if self.text:
-            described = self._with_passages(store, ranked, described, names)
+            described = self._with_passages(ranked, described, names)
         return {
             "query": self.find,
             "words": names,
@@ -114,11 +112,11 @@ class FindView(ModelView):
         }
 
     def _with_passages(
-        self, store: Corpus, ranked: list[tuple[float, bool, int]], described: list[dict[str, Any]], words: list[str]
+        self, ranked: list[tuple[float, bool, int]], described: list[dict[str, Any]], words: list[str]
     ) -> list[dict[str, Any]]:
         """The documents with the passages that have most of the words, near-duplicates left out."""
         parts = {
-            part: DocumentTexts(store, [d for _, h, d in ranked if h == part], heldout=part) for part in (False, True)
+            part: DocumentTexts(self.store, [d for _, h, d in ranked if h == part], heldout=part) for part in (False, True)
         }
         if all(texts.missing for texts in parts.values()):
             raise InputError(f"--text: {parts[False].missing}")

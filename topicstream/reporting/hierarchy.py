@@ -3,43 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from topicstream.errors import UsageError
-from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.records import Json
 from topicstream.reporting import geometry
-from topicstream.reporting.view import ModelView, look_at
+from topicstream.reporting.view import ModelView
 from topicstream.text import wrapped
-
-
-def hierarchy(
-    model: str | Path | TopicModel, *, reduce_to: int | None = None, mem_limit: str | int | None = None
-) -> dict[str, Json]:
-    """The topics' merge hierarchy (Ward's linkage of Hellinger distances) or, with ``reduce_to``, the clusters it leaves.
-
-    Returns ``topics`` (ids as they lie under the tree), ``labels``, ``merges`` (left, right, height; numbers from the count
-    of topics on are earlier merges), and ``clusters``: lists of ids, what ``topics edit --merge`` takes.
-    """
-    shown = look_at(model, mem_limit)
-    ids = shown.view.ids
-    if reduce_to is not None and not 1 <= reduce_to <= len(ids):
-        raise UsageError(f"--reduce-to {reduce_to}: give a number in 1..{len(ids)}")
-    tree = geometry.tree(geometry.gram(shown.model), shown.model.sizes)
-    merges = zip(tree.left.tolist(), tree.right.tolist(), tree.height.tolist(), strict=True)
-    out: dict[str, Any] = {
-        "topics": [ids[k] for k in tree.order.tolist()],
-        "labels": dict(zip(map(str, ids), shown.names, strict=True)),
-        "merges": [{"left": left, "right": right, "height": height} for left, right, height in merges],
-        "ids": ids,
-    }
-    if reduce_to is not None:
-        size = dict(zip(ids, shown.model.sizes.tolist(), strict=True))
-        clusters = [sorted((ids[k] for k in c), key=lambda i: (-size[i], i)) for c in tree.cut(reduce_to)]
-        out["clusters"] = sorted(clusters, key=lambda c: (-sum(size[i] for i in c), c[0]))
-    return out
 
 
 def tree_lines(result: dict[str, Any]) -> list[str]:
@@ -78,7 +49,27 @@ class TreeView(ModelView):
     reduce_to: int | None = option(None, "Cut the tree into N groups of topics.", min=1, metavar="N")
 
     def result(self) -> dict[str, Json]:
-        return hierarchy(self.model, reduce_to=self.reduce_to, mem_limit=self.mem_limit)
+        """The topics' merge hierarchy (Ward's linkage of Hellinger distances) and, with ``reduce_to``, the clusters it leaves.
+
+        ``topics`` (ids as they lie under the tree), ``labels``, ``merges`` (left, right, height; numbers from the count of topics on
+        are earlier merges), and ``clusters``: lists of ids, what ``topics edit --merge`` takes.
+        """
+        ids, model = self.shown.view.ids, self.shown.model
+        if self.reduce_to is not None and not 1 <= self.reduce_to <= len(ids):
+            raise UsageError(f"--reduce-to {self.reduce_to}: give a number in 1..{len(ids)}")
+        tree = geometry.tree(geometry.gram(model), model.sizes)
+        merges = zip(tree.left.tolist(), tree.right.tolist(), tree.height.tolist(), strict=True)
+        out: dict[str, Any] = {
+            "topics": [ids[k] for k in tree.order.tolist()],
+            "labels": dict(zip(map(str, ids), self.shown.names, strict=True)),
+            "merges": [{"left": left, "right": right, "height": height} for left, right, height in merges],
+            "ids": ids,
+        }
+        if self.reduce_to is not None:
+            size = dict(zip(ids, model.sizes.tolist(), strict=True))
+            clusters = [sorted((ids[k] for k in c), key=lambda i: (-size[i], i)) for c in tree.cut(self.reduce_to)]
+            out["clusters"] = sorted(clusters, key=lambda c: (-sum(size[i] for i in c), c[0]))
+        return out
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         return tree_lines(result) if self.reduce_to is None else cluster_lines(result, width)

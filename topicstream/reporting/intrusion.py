@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,95 +12,23 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.evaluation.visiting import document_shares
 from topicstream.files.outputs import check_output, written
 from topicstream.model.top import top_words
-from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.progress import listener
 from topicstream.records import Json
-from topicstream.reporting.metadata import open_corpus
 from topicstream.reporting.payload import framed
 from topicstream.reporting.snippets import beginnings
-from topicstream.reporting.view import ModelView, look_at
+from topicstream.reporting.view import ModelView
 
 SHOWN = 5
-TOPICS = 3
+TOPICS, QUESTIONS = 3, 50
 PAGES = (".html", ".htm")
 HIDDEN = ("topic", "intruder_topic", "intruder", "place")
 """Columns that people must not see."""
-
-
-def word_intrusion(
-    model: str | Path | TopicModel, *, seed: int = 0, words: int = SHOWN, mem_limit: str | int | None = None
-) -> pa.Table:
-    """A question a topic: its first words and one intruder, probable in another topic and improbable in this one, mixed.
-
-    Columns: question int32, word_1 ... string, topic int32, intruder string, place int32 (1-based).  Empty topics are left
-    out.  The same seed gives the same sheet.
-    """
-    shown = look_at(model, mem_limit)
-    view, looked = shown.view, shown.model
-    good = [k for k in range(len(view)) if looked.sizes[k] >= 1.0]
-    if len(good) < 2:
-        raise InputError("--intrusion words: needs at least two non-empty topics")
-    ids, _ = top_words(looked, max(2 * words, 10))
-    unique = np.unique(ids)
-    p, rng, rows = looked.probabilities(unique), np.random.default_rng(seed), []
-    for k in good:
-        others = np.setdiff1d(np.unique(ids[:words, [j for j in good if j != k]]), ids[:, k])
-        if not len(others):
-            continue
-        # the half of the other topics' first words that this topic has least of
-        value = p[np.searchsorted(unique, others), k]
-        intruder = rng.choice(others[np.argsort(value, kind="stable")[: max(1, len(others) // 2)]])
-        mixed = rng.permutation(np.append(ids[:words, k], intruder))
-        texts = looked.vocabulary.texts(mixed)
-        rows.append(_question("word", texts, int(np.flatnonzero(mixed == intruder)[0]), {"topic": view.ids[k]}))
-    return _table([rows[i] for i in rng.permutation(len(rows))])
-
-
-def topic_intrusion(
-    model: str | Path | TopicModel,
-    corpus: str | Path | Corpus,
-    *,
-    questions: int = 50,
-    seed: int = 0,
-    topics: int = TOPICS,
-    text_field: str | None = None,
-    threads: int | None = None,
-    mem_limit: str | int | None = None,
-) -> pa.Table:
-    """A question a document: its title and beginning, its largest topics and one that it has nearly none of, mixed.
-
-    Columns: question, document string, text string, topic_1 ... string (their first words), intruder, place.  The documents
-    are drawn from all training documents by the seed; the corpus is streamed once.
-    """
-    shown = look_at(model, mem_limit, threads)
-    view, store = shown.view, open_corpus(shown.trained, corpus)
-    if len(view) < topics + 2:
-        raise InputError(f"--intrusion topics: needs {topics + 2} topics")
-    rng = np.random.default_rng(seed)
-    drawn = np.sort(rng.choice(store.n_docs, min(questions, store.n_docs), replace=False))
-    theta = np.zeros((len(drawn), len(view)))
-    for first, block, _ in document_shares(shown.trained, store, threads=shown.threads):
-        mine = np.flatnonzero((drawn >= first) & (drawn < first + len(block)))
-        theta[mine] = view.shares(block[drawn[mine] - first])
-    about = beginnings(store, drawn, text_field=text_field, characters=600)
-    words, rows = [" ".join(texts) for texts in shown.first_words(8)], []
-    for d, shares_of in zip(drawn.tolist(), theta, strict=True):
-        order = np.argsort(-shares_of, kind="stable")
-        intruder = int(rng.choice(order[len(order) // 2 :]))
-        mixed = rng.permutation(np.append(order[:topics], intruder))
-        place = int(np.flatnonzero(mixed == intruder)[0])
-        known = {"document": about[d].id, "text": about[d].text}
-        rows.append(
-            {**known, **_question("topic", [words[k] for k in mixed], place, {"intruder_topic": view.ids[intruder]})}
-        )
-    return _table(rows)
 
 
 def _question(what: str, choices: Sequence[str], place: int, topic: Mapping[str, int]) -> dict[str, Json]:
@@ -144,15 +73,6 @@ def sheet_page(sheet: pa.Table) -> str:
     return framed("sheet.html", ("sheet.js",), TITLE=ASKED[kind], QUESTIONS="\n".join(questions))
 
 
-def write_sheet(sheet: pa.Table, path: Path, *, force: bool = False) -> None:
-    """As HTML by the name, else as a table."""
-    if path.suffix not in PAGES:
-        write_table(sheet, path, force=force)
-        return
-    with written(path, force=force) as file:
-        file.write(sheet_page(sheet).encode())
-
-
 def sheet_and_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """What people are given (with an empty column ``answer``) and what they must not see."""
     hidden = [name for name in HIDDEN if name in table.column_names]
@@ -184,13 +104,66 @@ class IntrusionView(ModelView):
         else:
             check_table_file(out, "--out", force=self.force)
         check_table_file(key, "--out", force=self.force)
-        if self.intrusion == "words":
-            table = word_intrusion(self.model, seed=self.seed, mem_limit=self.mem_limit)
+        sheet, answers = sheet_and_key(self.table)
+        if out.suffix in PAGES:
+            with written(out, force=self.force) as file:
+                file.write(sheet_page(sheet).encode())
         else:
-            table = topic_intrusion(
-                self.model, self.corpus, seed=self.seed, threads=self.threads, mem_limit=self.mem_limit
-            )
-        sheet, answers = sheet_and_key(table)
-        write_sheet(sheet, out, force=self.force)
+            write_table(sheet, out, force=self.force)
         write_table(answers, key, force=self.force)
-        listener(self.progress).say(f"{out}: {len(table)} questions; the answers are in {key}")
+        listener(self.progress).say(f"{out}: {len(sheet)} questions; the answers are in {key}")
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The questions with their answers; the same seed gives the same."""
+        return _table(self._about_words() if self.intrusion == "words" else self._about_documents())
+
+    def _about_words(self) -> list[dict[str, Any]]:
+        """A question a topic: its first words and one intruder, probable in another topic and improbable in this one, mixed.
+
+        question, word_1 ... string, topic, intruder string, place (1-based).  Empty topics are left out.
+        """
+        view, looked = self.shown.view, self.shown.model
+        good = [k for k in range(len(view)) if looked.sizes[k] >= 1.0]
+        if len(good) < 2:
+            raise InputError("--intrusion words: needs at least two non-empty topics")
+        ids, _ = top_words(looked, max(2 * SHOWN, 10))
+        unique = np.unique(ids)
+        p, rng, rows = looked.probabilities(unique), np.random.default_rng(self.seed), []
+        for k in good:
+            others = np.setdiff1d(np.unique(ids[:SHOWN, [j for j in good if j != k]]), ids[:, k])
+            if not len(others):
+                continue
+            # the half of the other topics' first words that this topic has least of
+            value = p[np.searchsorted(unique, others), k]
+            intruder = rng.choice(others[np.argsort(value, kind="stable")[: max(1, len(others) // 2)]])
+            mixed = rng.permutation(np.append(ids[:SHOWN, k], intruder))
+            texts = looked.vocabulary.texts(mixed)
+            rows.append(_question("word", texts, int(np.flatnonzero(mixed == intruder)[0]), {"topic": view.ids[k]}))
+        return [rows[i] for i in rng.permutation(len(rows))]
+
+    def _about_documents(self) -> list[dict[str, Any]]:
+        """A question a document: its title and beginning, its largest topics and one that it has nearly none of, mixed.
+
+        question, document string, text string, topic_1 ... string (their first words), intruder, place.  The documents are drawn
+        from all training documents by the seed; the corpus is streamed once.
+        """
+        shown, view, store = self.shown, self.shown.view, self.store
+        if len(view) < TOPICS + 2:
+            raise InputError(f"--intrusion topics: needs {TOPICS + 2} topics")
+        rng = np.random.default_rng(self.seed)
+        drawn = np.sort(rng.choice(store.n_docs, min(QUESTIONS, store.n_docs), replace=False))
+        theta = np.zeros((len(drawn), len(view)))
+        for first, block, _ in document_shares(shown.trained, store, threads=shown.threads):
+            mine = np.flatnonzero((drawn >= first) & (drawn < first + len(block)))
+            theta[mine] = view.shares(block[drawn[mine] - first])
+        about = beginnings(store, drawn, characters=600)
+        words, rows = [" ".join(texts) for texts in shown.first_words(8)], []
+        for d, shares_of in zip(drawn.tolist(), theta, strict=True):
+            order = np.argsort(-shares_of, kind="stable")
+            intruder = int(rng.choice(order[len(order) // 2 :]))
+            mixed = rng.permutation(np.append(order[:TOPICS], intruder))
+            place = int(np.flatnonzero(mixed == intruder)[0])
+            known = {"document": about[d].id, "text": about[d].text}
+            rows.append({**known, **_question("topic", [words[k] for k in mixed], place, {"intruder_topic": view.ids[intruder]})})
+        return rows

@@ -12,7 +12,6 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import first_documents
 from topicstream.evaluation.links import check_model, trained_shares
-from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
@@ -73,8 +72,7 @@ class LinksView(ModelView):
         documents have the topics that the model was trained to, others those of their words.  InputError for a model without
         links or of another state of the corpus.
         """
-        opened, workers = open_within(self.model, self.mem_limit, self.threads)
-        store = self.corpus if isinstance(self.corpus, Corpus) else Corpus.open(self.corpus)
+        opened, store, workers = self.shown.trained, self.store, self.shown.threads
         if "eta" not in opened.manifest.tables:
             raise InputError(f"{opened.path}: was trained without links; --links goes with a model of --algo rtm")
         check_model(opened, store)

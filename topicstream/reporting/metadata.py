@@ -16,6 +16,7 @@ from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.keys import documents
 from topicstream.model.topic_model import TopicModel
+from topicstream.reporting.config import columns
 
 NO_VALUE = ["", "NA", "N/A", "NaN", "nan"]
 """What R and pandas write for a missing value."""
@@ -45,12 +46,13 @@ def check_columns(corpus: Corpus, wanted: Sequence[str], option: str = "--with")
             )
 
 
-def kept_columns(corpus: Corpus, wanted: Sequence[str] | None) -> list[str]:
+def kept_columns(corpus: Corpus, wanted: str | Sequence[str] | None) -> list[str]:
     """The columns shown of a document: those asked for (InputError where one is missing), else its title, if it has one."""
     if wanted is None:
         return [name for name in ("title",) if name in columns_of(corpus)]
+    wanted = columns(wanted)
     check_columns(corpus, wanted)
-    return list(wanted)
+    return wanted
 
 
 class Metadata:

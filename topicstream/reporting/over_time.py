@@ -17,9 +17,8 @@ from topicstream.options import option
 from topicstream.progress import listener
 from topicstream.reporting.figures import Figure
 from topicstream.reporting.gather import DATE, Gathered, Survey, gather_report, need_time, survey
-from topicstream.reporting.metadata import open_corpus
 from topicstream.reporting.periods import GRAINS
-from topicstream.reporting.view import ModelView, ShownModel, look_at
+from topicstream.reporting.view import ModelView
 from topicstream.text import each, escaped, render, shortened, sparkline
 
 PLOTTED = 12
@@ -52,8 +51,7 @@ class OverTimeView(ModelView):
         """
         if self.by == DATE:
             raise UsageError(f"--by {DATE}: use --over-time for dates (--period sets the length of a period)")
-        shown = look_at(self.model, self.mem_limit, self.threads)
-        store = open_corpus(shown.trained, self.corpus)
+        shown, store = self.shown, self.store
         if not self.over_time and self.by is None:
             raise InputError("give --over-time, --by COLUMN or both")
         counted = survey(store, by=[self.by] if self.by else [], grain=self.period, most=GROUPS)
@@ -65,9 +63,9 @@ class OverTimeView(ModelView):
             shown.trained, shown.view, store, counted, docs=0, cross=self.by if self.over_time else None, between=False,
             threads=shown.threads, progress=self.progress,
         )  # fmt: skip
-        return self._rows(shown, counted, sums, np.array(columns, np.int64))
+        return self._rows(counted, sums, np.array(columns, np.int64))
 
-    def _rows(self, shown: ShownModel, counted: Survey, sums: Gathered, columns: np.ndarray) -> pa.Table:
+    def _rows(self, counted: Survey, sums: Gathered, columns: np.ndarray) -> pa.Table:
         """The table of what was gathered, for the topics in these columns of the view."""
         time = counted.time
         values: list[str | None] = [*counted.columns[0].values] if self.by is not None else [None]
@@ -83,8 +81,8 @@ class OverTimeView(ModelView):
         arrays = {
             "period": text(names, cell % len(names)),
             "group": text(values, cell // len(names)),
-            "topic": pa.array(shown.view.numbers[column]),
-            "label": text(shown.names, column),
+            "topic": pa.array(self.shown.view.numbers[column]),
+            "label": text(self.shown.names, column),
             "documents": pa.array(groups.docs[cell].astype(np.int64)),
             "share": pa.array(share[cell, column]),
             "se": pa.array(error[cell, column]),

@@ -3,59 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from topicstream.errors import InputError
-from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.records import Json
-from topicstream.reporting.view import ModelView, largest, look_at
+from topicstream.reporting.view import ModelView, largest
 from topicstream.text import each, render
-
-
-def topic_pairs(
-    model: str | Path | TopicModel = "model", *, n: int = 10, words: int = 4, mem_limit: str | int | None = None
-) -> dict[str, Json]:
-    """The n pairs of different topics that go together most beyond chance, by the matrix a that the engine ``fdm`` learned.
-
-    a_kj is the probability that the first of two tokens of a document is of topic k and the second of topic j.  Of each
-    pair: topics, share (of pairs of tokens, both orders), and, among pairs of different topics alone (nearly every topic goes
-    best with itself), lift q_kj / e_kj, e_kj ~ r_k r_j with r the sums of q, and what it adds to the mutual information in
-    nats, by which pairs are ordered; words: the first words of both.  ``apart``: the share of pairs of tokens that are of
-    different topics.  Edits are honoured.  InputError for a model of another engine.
-    """
-    shown = look_at(model, mem_limit, None)
-    trained, view = shown.trained, shown.view
-    if "pairs" not in trained.manifest.tables:
-        raise InputError(f"{trained.path}: has no matrix of topic pairs; --pairs requires a model of --algo fdm")
-    a = view.columns(trained.table("pairs").gather(np.arange(trained.n_topics)).astype(np.float64))
-    a = view.columns(np.ascontiguousarray(a.T))
-    a /= max(float(a.sum()), 1e-300)
-    q = a - np.diag(np.diag(a))
-    q /= max(float(q.sum()), 1e-300)
-    chance = np.outer(q.sum(0), q.sum(0))
-    np.fill_diagonal(chance, 0.0)
-    chance /= max(float(chance.sum()), 1e-300)
-    lift = np.divide(q, chance, out=np.zeros_like(q), where=chance > 0)
-    gain = 2 * q * np.log(np.where(lift > 0, lift, 1.0))
-    one, two = np.triu_indices(len(a), 1)
-    first_words = shown.first_words(words)
-    return {
-        "model": str(trained.path),
-        "apart": float(1.0 - np.trace(a)),
-        "pairs": [
-            {
-                "topics": [{**shown.entry(k), "words": first_words[k]} for k in (int(one[i]), int(two[i]))],
-                "share": float(2 * a[one[i], two[i]]),
-                "lift": float(lift[one[i], two[i]]),
-                "nats": float(gain[one[i], two[i]]),
-            }
-            for i in largest(gain[one, two], n)
-        ],
-    }
 
 
 @dataclass(frozen=True)
@@ -66,7 +22,42 @@ class PairsView(ModelView):
     pairs: bool = option(False, "For an fdm model: the pairs of topics that co-occur most; -n sets how many.")
 
     def result(self) -> dict[str, Json]:
-        return topic_pairs(self.model, n=self.words, mem_limit=self.mem_limit)
+        """The pairs of different topics that go together most beyond chance, by the matrix a that the engine ``fdm`` learned.
+
+        a_kj is the probability that the first of two tokens of a document is of topic k and the second of topic j.  Of each
+        pair: topics, share (of pairs of tokens, both orders), and, among pairs of different topics alone (nearly every topic goes
+        best with itself), lift q_kj / e_kj, e_kj ~ r_k r_j with r the sums of q, and what it adds to the mutual information in
+        nats, by which pairs are ordered; words: the first words of both.  ``apart``: the share of pairs of tokens that are of
+        different topics.  Edits are honoured.  InputError for a model of another engine.
+        """
+        trained, view = self.shown.trained, self.shown.view
+        if "pairs" not in trained.manifest.tables:
+            raise InputError(f"{trained.path}: has no matrix of topic pairs; --pairs requires a model of --algo fdm")
+        a = view.columns(trained.table("pairs").gather(np.arange(trained.n_topics)).astype(np.float64))
+        a = view.columns(np.ascontiguousarray(a.T))
+        a /= max(float(a.sum()), 1e-300)
+        q = a - np.diag(np.diag(a))
+        q /= max(float(q.sum()), 1e-300)
+        chance = np.outer(q.sum(0), q.sum(0))
+        np.fill_diagonal(chance, 0.0)
+        chance /= max(float(chance.sum()), 1e-300)
+        lift = np.divide(q, chance, out=np.zeros_like(q), where=chance > 0)
+        gain = 2 * q * np.log(np.where(lift > 0, lift, 1.0))
+        one, two = np.triu_indices(len(a), 1)
+        first_words = self.shown.first_words(4)
+        return {
+            "model": str(trained.path),
+            "apart": float(1.0 - np.trace(a)),
+            "pairs": [
+                {
+                    "topics": [{**self.shown.entry(k), "words": first_words[k]} for k in (int(one[i]), int(two[i]))],
+                    "share": float(2 * a[one[i], two[i]]),
+                    "lift": float(lift[one[i], two[i]]),
+                    "nats": float(gain[one[i], two[i]]),
+                }
+                for i in largest(gain[one, two], self.words)
+            ],
+        }
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         head = render("{apart:.1p} % of the pairs of a document's words are of two different topics", result)

@@ -13,8 +13,8 @@ from topicstream.errors import InputError, UsageError
 from topicstream.model.top import top_words
 from topicstream.options import configured
 from topicstream.records import Json
-from topicstream.reporting.config import ShowConfig, columns
-from topicstream.reporting.view import ModelView, ShownModel, look_at
+from topicstream.reporting.config import ShowConfig
+from topicstream.reporting.view import ModelView
 from topicstream.text import escaped, render, wrapped
 
 OWN = ("id", "share", "text", "marks")
@@ -47,81 +47,7 @@ def show(config: ShowConfig) -> dict[str, Any]:
     >>> len(shown["topics"]), len(shown["topics"][0]["words"]), len(shown["topics"][0]["documents"])
     (4, 5, 2)
     """
-    if config.text and not config.docs:
-        raise UsageError("--text requires --docs N or --find TEXT")
-    shown = look_at(config.model, config.mem_limit, config.threads)
-    trained, view, model = shown.trained, shown.view, shown.model
-    chosen = shown.columns(config.topics)
-    if config.topics is None and not view.ordered:
-        chosen = np.argsort(-model.sizes, kind="stable").tolist()
-    ids, _ = top_words(model, config.words, config.relevance)
-    unique, place = np.unique(ids, return_inverse=True)
-    place, texts, p = place.reshape(ids.shape), model.vocabulary.texts(unique), model.probabilities(unique)
-    sizes = model.sizes if trained.cluster_sizes is None else view.columns(trained.cluster_sizes[None])[0]
-    shares = sizes / (float(sizes.sum()) or 1.0)
-    anchors = _anchors(shown)
-    documents = _documents(shown, config) if config.docs else {}
-    entries = []
-    for k in chosen:
-        entry: dict[str, Any] = shown.entry(k)
-        entry |= {"share": float(shares[k]), "tokens": float(model.sizes[k])}
-        entry["words"] = [{"word": texts[i], "p": float(p[i, k])} for i in place[:, k].tolist()]
-        if trained.cluster_sizes is not None:
-            entry["size"] = float(sizes[k])
-        if anchors is not None:
-            entry["anchors"] = anchors[k]
-        if config.docs:
-            entry["documents"] = documents[k]
-        entries.append(entry)
-    return {
-        "model": str(trained.path or "in memory"),
-        "vocabulary": trained.n_words,
-        "relevance": config.relevance,
-        "topics": entries,
-    }
-
-
-def _anchors(shown: ShownModel) -> list[list[str]] | None:
-    """The anchor words of each topic, of a model that has some."""
-    if "anchors" not in shown.trained.manifest.tables:
-        return None
-    anchors = shown.trained.table("anchors").gather(np.arange(1))[0].astype(np.int64)
-    there = [[anchors[m] for m in members if 0 <= anchors[m] < shown.trained.n_words] for members in shown.view.members]
-    return [shown.trained.vocabulary.texts(np.array(ids, np.int64)) for ids in there]
-
-
-def _documents(shown: ShownModel, config: ShowConfig) -> dict[int, list[dict[str, Any]]]:
-    """The typical documents of each topic, with the columns asked for."""
-    # inference and the corpus: a quarter of a second that the topics alone do not need
-    from topicstream.reporting.doc_topics import typical_documents
-    from topicstream.reporting.gather import describe_documents
-    from topicstream.reporting.metadata import kept_columns, open_corpus
-    from topicstream.reporting.passages import MARKED, DocumentTexts, candidates, distinct
-
-    store, chosen = open_corpus(shown.trained, config.corpus), shown.columns(config.topics)
-    kept = kept_columns(store, None if config.with_columns is None else columns(config.with_columns))
-    ranked = candidates(config.docs) if config.text else config.docs
-    numbers, shares = typical_documents(shown.trained, store, ranked, shown.threads, shown.view)
-    lists = {k: list(zip(numbers[:, k].tolist(), shares[:, k].tolist(), strict=True)) for k in chosen}
-    lists = {k: [(d, share) for d, share in listed if np.isfinite(share)] for k, listed in lists.items()}
-    texts = DocumentTexts(store, [d for listed in lists.values() for d, _ in listed]) if config.text else None
-    if texts is not None:
-        if texts.missing:
-            raise InputError(f"--text: {texts.missing}")
-        for k, listed in lists.items():
-            lists[k] = [listed[i] for i in distinct([texts.words(d) for d, _ in listed])[: config.docs]]
-    rows = describe_documents(store, np.array([d for listed in lists.values() for d, _ in listed], np.int64), kept)
-    whole = store.manifest.ids == "integer"
-    words = shown.first_words(MARKED, 0.6) if texts is not None else []
-
-    def about(number: int, share: float, k: int) -> dict[str, Json]:
-        row = rows[number]
-        more = {name: row[name] for name in kept if row.get(name) is not None}
-        if texts is not None and (excerpt := texts.passage(number, words[k])) is not None:
-            more |= {"text": excerpt.text, "marks": excerpt.marks}
-        return {"id": int(row["id"]) if whole else row["id"], "share": share, **more}
-
-    return {k: [about(d, share, k) for d, share in listed] for k, listed in lists.items()}
+    return TopicsView(**{f.name: getattr(config, f.name) for f in fields(ShowConfig)}).result()
 
 
 def marked_lines(document: Mapping[str, Any], indent: str, width: int | None) -> list[str]:
@@ -140,7 +66,80 @@ class TopicsView(ModelView):
     """The topics themselves."""
 
     def result(self) -> dict[str, Json]:
-        return show(ShowConfig(**{f.name: getattr(self, f.name) for f in fields(ShowConfig)}))
+        """As ``show`` returns them."""
+        if self.text and not self.docs:
+            raise UsageError("--text requires --docs N or --find TEXT")
+        shown, trained, view, model = self.shown, self.shown.trained, self.shown.view, self.shown.model
+        chosen = shown.columns(self.topics)
+        if self.topics is None and not view.ordered:
+            chosen = np.argsort(-model.sizes, kind="stable").tolist()
+        ids, _ = top_words(model, self.words, self.relevance)
+        unique, place = np.unique(ids, return_inverse=True)
+        place, texts, p = place.reshape(ids.shape), model.vocabulary.texts(unique), model.probabilities(unique)
+        sizes = model.sizes if trained.cluster_sizes is None else view.columns(trained.cluster_sizes[None])[0]
+        shares = sizes / (float(sizes.sum()) or 1.0)
+        anchors = self._anchors()
+        documents = self._documents() if self.docs else {}
+        entries = []
+        for k in chosen:
+            entry: dict[str, Any] = shown.entry(k)
+            entry |= {"share": float(shares[k]), "tokens": float(model.sizes[k])}
+            entry["words"] = [{"word": texts[i], "p": float(p[i, k])} for i in place[:, k].tolist()]
+            if trained.cluster_sizes is not None:
+                entry["size"] = float(sizes[k])
+            if anchors is not None:
+                entry["anchors"] = anchors[k]
+            if self.docs:
+                entry["documents"] = documents[k]
+            entries.append(entry)
+        return {
+            "model": str(trained.path or "in memory"),
+            "vocabulary": trained.n_words,
+            "relevance": self.relevance,
+            "topics": entries,
+        }
+
+    def _anchors(self) -> list[list[str]] | None:
+        """The anchor words of each topic, of a model that has some."""
+        shown = self.shown
+        if "anchors" not in shown.trained.manifest.tables:
+            return None
+        anchors = shown.trained.table("anchors").gather(np.arange(1))[0].astype(np.int64)
+        there = [[anchors[m] for m in members if 0 <= anchors[m] < shown.trained.n_words] for members in shown.view.members]
+        return [shown.trained.vocabulary.texts(np.array(ids, np.int64)) for ids in there]
+
+    def _documents(self) -> dict[int, list[dict[str, Any]]]:
+        """The typical documents of each topic, with the columns asked for."""
+        # inference and the corpus: a quarter of a second that the topics alone do not need
+        from topicstream.reporting.doc_topics import typical_documents
+        from topicstream.reporting.gather import describe_documents
+        from topicstream.reporting.metadata import kept_columns
+        from topicstream.reporting.passages import MARKED, DocumentTexts, candidates, distinct
+
+        shown, store, chosen = self.shown, self.store, self.shown.columns(self.topics)
+        kept = kept_columns(store, self.with_columns)
+        ranked = candidates(self.docs) if self.text else self.docs
+        numbers, shares = typical_documents(shown.trained, store, ranked, shown.threads, shown.view)
+        lists = {k: list(zip(numbers[:, k].tolist(), shares[:, k].tolist(), strict=True)) for k in chosen}
+        lists = {k: [(d, share) for d, share in listed if np.isfinite(share)] for k, listed in lists.items()}
+        texts = DocumentTexts(store, [d for listed in lists.values() for d, _ in listed]) if self.text else None
+        if texts is not None:
+            if texts.missing:
+                raise InputError(f"--text: {texts.missing}")
+            for k, listed in lists.items():
+                lists[k] = [listed[i] for i in distinct([texts.words(d) for d, _ in listed])[: self.docs]]
+        rows = describe_documents(store, np.array([d for listed in lists.values() for d, _ in listed], np.int64), kept)
+        whole = store.manifest.ids == "integer"
+        words = shown.first_words(MARKED, 0.6) if texts is not None else []
+
+        def about(number: int, share: float, k: int) -> dict[str, Json]:
+            row = rows[number]
+            more = {name: row[name] for name in kept if row.get(name) is not None}
+            if texts is not None and (excerpt := texts.passage(number, words[k])) is not None:
+                more |= {"text": excerpt.text, "marks": excerpt.marks}
+            return {"id": int(row["id"]) if whole else row["id"], "share": share, **more}
+
+        return {k: [about(d, share, k) for d, share in listed] for k, listed in lists.items()}
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         """A line a topic, its documents below."""

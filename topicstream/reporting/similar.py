@@ -18,8 +18,8 @@ from topicstream.options import option
 from topicstream.records import Json
 from topicstream.reporting.doc_topics import best_documents
 from topicstream.reporting.gather import describe_documents
-from topicstream.reporting.metadata import kept_columns, open_corpus
-from topicstream.reporting.view import ModelView, largest, look_at
+from topicstream.reporting.metadata import kept_columns
+from topicstream.reporting.view import ModelView, largest
 from topicstream.text import escaped, wrapped
 
 
@@ -82,8 +82,7 @@ class SimilarView(ModelView):
     def result(self) -> dict[str, Json]:
         """The documents of both parts, streamed twice, by the Bhattacharyya coefficient of p(k|d), 1 for the same shares:
         ``document``, ``part``, ``topics`` (its largest) and ``similar`` (id, part, likeness, columns; the title by default)."""
-        shown = look_at(self.model, self.mem_limit, self.threads)
-        view, store = shown.view, open_corpus(shown.trained, self.corpus)
+        shown, view, store = self.shown, self.shown.view, self.store
         kept = kept_columns(store, self.with_columns)
         part, number = find_document(store, str(self.similar), "--similar")
 

@@ -100,12 +100,12 @@ class Beginning:
 
 
 def beginnings(
-    corpus: Corpus, numbers: np.ndarray, *, characters: int = 280, text_field: str | None = None
+    corpus: Corpus, numbers: np.ndarray, *, characters: int = 280
 ) -> dict[int, Beginning]:
     """The beginnings of some training documents by number, as far as the raw files are there."""
     rows = describe_documents(corpus, numbers, ["source", *kept_columns(corpus, None)])
     places = {number: passage_of(corpus, row) for number, row in rows.items()}
-    texts, _ = snippets(corpus, filter(None, places.values()), characters=characters, text_field=text_field)
+    texts, _ = snippets(corpus, filter(None, places.values()), characters=characters)
     return {
         number: Beginning(row["id"], texts.get(places[number] or ("", 0)) or row.get("title") or "")
         for number, row in rows.items()

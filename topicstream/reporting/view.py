@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.memory import open_within
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.top import top_words
@@ -35,6 +36,19 @@ class ModelView(ShowConfig):
     title: ClassVar[str] = ""
     """Of its section in the help."""
     progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
+
+    @cached_property
+    def shown(self) -> ShownModel:
+        """The model that is looked at."""
+        return look_at(self.model, self.mem_limit, self.threads)
+
+    @cached_property
+    def store(self) -> Corpus:
+        """The corpus that it was trained on."""
+        # brings inference with it: a quarter of a second that the topics alone do not need
+        from topicstream.reporting.metadata import open_corpus
+
+        return open_corpus(self.shown.trained, self.corpus)
 
     def result(self) -> Json:
         """What is shown, as plain values for JSON; None where nothing is to be printed."""

@@ -14,8 +14,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.records import Json
 from topicstream.reporting.gather import Survey, correlations, gather_report
-from topicstream.reporting.metadata import open_corpus
-from topicstream.reporting.view import ModelView, ShownModel, look_at
+from topicstream.reporting.view import ModelView, ShownModel
 from topicstream.text import counted
 
 MEASURES = ("probability", "frex", "lift", "score")
@@ -85,7 +84,7 @@ class TableView(ModelView):
         files = {name: path for name in ("table", "correlations") if (path := getattr(self, name)) is not None}
         for name, path in files.items():
             check_table_file(path, f"--{name}", force=self.force, text=True)
-        shown = look_at(self.model, self.mem_limit, self.threads)
+        shown = self.shown
         topics = shown.columns(self.topics)
         if self.topics is None and not shown.view.ordered:
             topics = np.argsort(-shown.model.sizes, kind="stable").tolist()
@@ -96,9 +95,8 @@ class TableView(ModelView):
             caption = f"First {self.words} words of the topics"
             write_table(words, self.table, option="--table", force=self.force, caption=caption)
         if self.correlations is not None:
-            store = open_corpus(shown.trained, self.corpus)
             sums = gather_report(
-                shown.trained, shown.view, store, Survey(None, []), docs=0, threads=shown.threads, progress=self.progress
+                shown.trained, shown.view, self.store, Survey(None, []), docs=0, threads=shown.threads, progress=self.progress
             )
             matrix = correlations(sums)[np.ix_(topics, topics)]
             ids = [shown.view.ids[k] for k in topics]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from topicstream.options import option
-from topicstream.reporting.view import ModelView, largest, look_at
+from topicstream.reporting.view import ModelView, largest
 from topicstream.text import each
 
 
@@ -19,9 +19,8 @@ class Sizes(ModelView):
     width: int = option(40, "characters of the longest bar", min=1, show=True)
 
     def result(self) -> dict[str, Any]:
-        shown = look_at(self.model, self.mem_limit)
-        shares = shown.model.shares
-        rows = [{**shown.entry(k), "share": float(shares[k])} for k in largest(shares, self.words)]
+        shares = self.shown.model.shares
+        rows = [{**self.shown.entry(k), "share": float(shares[k])} for k in largest(shares, self.words)]
         return {"topics": rows}
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
