@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from topicstream.errors import InputError, NotOurs, TopicsError, UsageError
 from topicstream.files.durable import sync_file, sync_folder
@@ -65,12 +65,12 @@ def is_ours(path: Path) -> bool:
     return signed or not head or owns(path) or any(columns[: len(first)] == first for first in _COLUMNS)
 
 
-def check_output(path: Path, option: str, inputs: Iterable[Any] = (), *, force: bool) -> None:
+def check_output(path: Path, option: str, inputs: Iterable[object] = (), *, force: bool) -> None:
     """Before any work: a file that is there is ours and may be replaced (``force``), and ``path`` is no input (a path, or an open
     model or store, which may lie in memory), nor lies in one, nor in a folder of ours."""
     real = Path(os.path.realpath(path))
     for given in filter(None, (getattr(read, "path", read) for read in inputs)):
-        source = Path(os.path.realpath(given))
+        source = Path(os.path.realpath(str(given)))
         if real == source or (path.exists() and source.exists() and os.path.samefile(path, source)):
             raise UsageError(f"{option} {path}: is the input; name another file")
         if source.is_dir() and source in real.parents:
@@ -91,7 +91,7 @@ class OutputFile:
     force: a file of ours that is there may be replaced (another's never);  inputs: what is read, which it must not be.
     """
 
-    def __init__(self, path: str | Path, option: str, *, force: bool, inputs: Iterable[Any] = ()) -> None:
+    def __init__(self, path: str | Path, option: str, *, force: bool, inputs: Iterable[object] = ()) -> None:
         self.path, self._force = Path(path), force
         if not self.path.parent.is_dir():
             raise InputError(f"{option} {path}: no such folder {self.path.parent}")
@@ -119,7 +119,7 @@ class OutputFile:
 
 
 @contextmanager
-def written(path: Path, *, force: bool, option: str = "--out", inputs: Iterable[Any] = ()) -> Iterator[BinaryIO]:
+def written(path: Path, *, force: bool, option: str = "--out", inputs: Iterable[object] = ()) -> Iterator[BinaryIO]:
     """``OutputFile``, committed where the block ends without an error."""
     with OutputFile(path, option, force=force, inputs=inputs) as out:
         yield out.file

@@ -94,7 +94,7 @@ def answers(config: InferConfig) -> Iterator[pa.RecordBatch]:
     yield from Answers(config).batches()
 
 
-def _read_by(config: InferConfig) -> list[Any]:
+def _read_by(config: InferConfig) -> list[object]:
     """What is read: stores and files of documents, and the model."""
     given = config.documents if isinstance(config.documents, list | tuple) else [config.documents]
     return [config.model, *(d for d in given if isinstance(d, Path | Corpus) and d != Path("-"))]
@@ -107,7 +107,7 @@ class Part(NamedTuple):
     tally: Tally
 
 
-def infer_on_cluster(config: InferConfig, out: Path, inputs: list[Any]) -> dict[str, Json]:
+def infer_on_cluster(config: InferConfig, out: Path, inputs: list[object]) -> dict[str, Json]:
     """``infer`` with ``scheduler``: the same file as one machine writes, and the summary.
 
     Raises

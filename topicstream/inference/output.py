@@ -253,7 +253,7 @@ def format_named(path: Path, option: str) -> Any:
     return FORMATS[path.suffix]
 
 
-def check_answers(path: str | Path, option: str, inputs: Iterable[Any], *, force: bool) -> None:
+def check_answers(path: str | Path, option: str, inputs: Iterable[object], *, force: bool) -> None:
     """``check_output`` for topics of documents; checks the suffix, too."""
     format_named(Path(path), option)
     check_output(Path(path), option, inputs, force=force)
@@ -270,7 +270,7 @@ class AnswersFile:
         *,
         option: str,
         force: bool = False,
-        inputs: Iterable[Any] = (),
+        inputs: Iterable[object] = (),
         wide: bool = False,
     ) -> None:
         place = Path(path)
