@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
+import msgspec
 
 from topicstream.errors import Busy, NotOurs, StoreError, one_line
 from topicstream.files import owned
@@ -79,7 +80,8 @@ def write_json(path: str | os.PathLike[str], value: object, *, durable: bool = T
     takes out again (``checked=False``: none, for files whose members others lay down).  StoreError where JSON cannot hold
     the value: numbers that are none, half a character, lists without end come from files that a stranger made."""
     try:
-        text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        line = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
+        text = msgspec.json.format(line, indent=1) + b"\n"  # with an indent, json encodes in Python
     except (ValueError, RecursionError) as e:
         raise StoreError(f"{path}: was not written: an input file contains a value that JSON cannot represent ({one_line(e)[:120]})") from None
     write_bytes(path, with_checksum(text) if checked else text, durable=durable)

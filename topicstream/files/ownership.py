@@ -64,6 +64,9 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     made_by: str = ""
 
 
+_MARKS = msgspec.json.Decoder(Mark)
+
+
 class _Released(msgspec.Struct):
     """What version 0.1 wrote into each JSON file that tells the kind of its folder."""
 
@@ -75,8 +78,9 @@ class _Released(msgspec.Struct):
 def _read(folder: Where) -> tuple[Mark | None, bytes]:
     """The mark of a folder, None without one that can be read, and all lines."""
     try:
-        lines = (Path(folder) / MARK).read_bytes()
-        return msgspec.json.decode(lines.partition(b"\n")[0], type=Mark), lines
+        with open(os.path.join(folder, MARK), "rb", buffering=0) as file:
+            lines = file.read()
+        return _MARKS.decode(lines.partition(b"\n")[0]), lines
     except (OSError, msgspec.DecodeError):
         return None, b""
 
@@ -105,12 +109,24 @@ def _kind_of_released(folder: Path) -> Kind | None:
 
 def home_of(path: Where) -> Path | None:
     """The nearest marked folder above a path."""
-    return next((p for p in Path(os.path.abspath(path)).parents if mark_of(p) is not None), None)
+    home = _home(path)[0]
+    return None if home is None else Path(home)
 
 
-def _entry(path: Where, home: Path) -> bytes:
+def _home(path: Where) -> tuple[str | None, bytes]:
+    """The nearest marked folder above a path, and the lines of its inventory."""
+    folder = os.path.abspath(path)
+    while (above := os.path.dirname(folder)) != folder:
+        folder = above
+        mark, lines = _read(folder)
+        if mark is not None:
+            return folder, lines
+    return None, b""
+
+
+def _entry(path: Where, home: Where) -> bytes:
     """A path as a line of the inventory of its folder."""
-    return os.fsencode(os.path.relpath(path, home)).replace(b"\n", b"\\n")
+    return os.fsencode(os.path.abspath(path)[len(os.path.abspath(home)) :].lstrip(os.sep)).replace(b"\n", b"\\n")
 
 
 def _above(entry: bytes) -> Iterator[bytes]:
@@ -121,10 +137,10 @@ def _above(entry: bytes) -> Iterator[bytes]:
 def is_listed(path: Where) -> bool:
     """Whether the nearest marked folder above lists a path, or a folder that it lies in as a whole; the mark, the lock and
     temporary names need no line."""
-    home = home_of(path)
+    home, lines = _home(path)
     if home is None or _ALWAYS.fullmatch(os.path.basename(path)):
         return home is not None
-    entry, lines = _entry(path, home), _read(home)[1]
+    entry = _entry(path, home)
     return any(b"\n%s\n" % line in lines for line in (entry, entry + b"/", *_above(entry)))
 
 
@@ -170,10 +186,10 @@ def note(*paths: Where) -> None:
     """Enter paths that are about to be made in the inventory of the nearest marked folder above; nothing without one, nor
     for what is temporary.  A string that ends in ``/`` stands for all that will lie in a folder."""
     for path in paths:
-        home = home_of(path)
+        home = _home(path)[0]
         if home is not None and not _ALWAYS.fullmatch(os.path.basename(path)):
             line = _entry(path, home) + (b"/\n" if str(path).endswith("/") else b"\n")
-            with open(os.open(home / MARK, os.O_WRONLY | os.O_APPEND), "wb", buffering=0) as file:
+            with open(os.open(os.path.join(home, MARK), os.O_WRONLY | os.O_APPEND), "wb", buffering=0) as file:
                 file.write(line)
 
 
