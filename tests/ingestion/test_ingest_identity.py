@@ -15,6 +15,7 @@ from topicstream.errors import InputError
 from topicstream.ingestion.settings import Heldout
 from topicstream.ingestion.spooling.prepare import as_stream
 from topicstream.ingestion.storing.decide import DELETED, DROPPED, DUPLICATE, HELDOUT, REPLACED, decide
+from topicstream.relations import Relations
 
 
 def test_the_hash_never_changes():
@@ -68,6 +69,11 @@ class Docs(list):
         return self[number]
 
 
+def decided(journal, rule, heldout=0):
+    with Relations(journal.folder, 1 << 20) as relations:
+        return decide(journal, None, rule, Heldout.of(heldout), relations, np.zeros(0, np.int64))
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     listed=st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=80),
@@ -83,7 +89,7 @@ def test_duplicates_as_one_by_one(tmp_path_factory, listed, rule, pieces, wanted
         documents += names
         docs.append(ids_of(names) | {f"gone_{k}": v for k, v in ids_of(gone).items()})
     journal = SimpleNamespace(docs=docs, folder=tmp_path_factory.mktemp("ids"))
-    decision = decide(journal, None, rule, Heldout.of(wanted), 1 << 20, np.zeros(0, np.int64))
+    decision = decided(journal, rule, wanted)
     expected = plainly(plain, rule)
     assert {d: int(r) for d, r in enumerate(decision.reason) if r} == expected
     alive = sorted(int(h) for d, h in enumerate(ids_of(documents)["high"]) if d not in expected)
@@ -101,9 +107,9 @@ def test_one_id_of_many_documents(tmp_path, rule):
         docs.append(ids_of(["b" if n % 5 == 0 else "a" for n in range(start, start + 20_000)]))
         docs[-1] |= {"gone_high": docs[-1]["high"][:0], "gone_low": docs[-1]["low"][:0]}
     journal = SimpleNamespace(docs=docs, folder=tmp_path)
-    decision = decide(journal, None, rule, Heldout.of(0), 1 << 20, np.zeros(0, np.int64))
+    decision = decided(journal, rule)
     kept = np.flatnonzero(decision.reason == 0).tolist()
     assert kept == ([0, 1] if rule == "skip" else [199_995, 199_999])
     with pytest.raises(InputError, match="the same id as"):
         docs[0]["metadata"] = as_stream(pa.table({"id": ["x"] * 20_000, "source": ["y"] * 20_000}))
-        decide(journal, None, "fail", Heldout.of(0), 1 << 20, np.zeros(0, np.int64))
+        decided(journal, "fail")

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topicstream.errors import DoesNotFit, InputError, StoreError
+from topicstream.relations import Relations
 from topicstream.tokens import vocabulary, word_counts
 from topicstream.tokens.vocabulary import TokenVocabulary, word_table
 from topicstream.tokens.word_counts import ChosenWords, WordCounts, WordLimits
@@ -45,7 +46,8 @@ def counted(documents: list[list[str]]) -> pa.Table:
 
 def choose(folder: Path, pieces: Sequence[pa.Table], pruned: Path | None = None, documents: int = 1, **options) -> ChosenWords:
     limits = {k: options.pop(k) for k in ("min_df", "max_df", "min_count", "max_vocab") if k in options}
-    with WordCounts(folder, MEMORY) as words:
+    with Relations(folder, MEMORY) as relations:
+        words = WordCounts(relations)
         for piece in pieces:
             words.add(piece)
         chosen = words.choose(WordLimits(**limits), documents=documents, **options)

@@ -96,19 +96,15 @@ def derive(
     old: the axes of an earlier manifest of this store; memory: bytes for sorting; room: bytes that the names of an axis
     may take.  DoesNotFit.
     """
-    if not contents.names:
-        return {}
+    axes = {name: old[name] for name in contents.names if name in old and contents.is_fresh(name, old[name])}
+    if len(axes) == len(contents.names):
+        return axes
     (contents.path / "axes").mkdir(exist_ok=True)
-    axes = {}
-    with owned.scratch(contents.path, "axes") as scratch:
-        for name in contents.names:
-            before = old.get(name)
-            if before is not None and contents.is_fresh(name, before):
-                axes[name] = before
-                continue
-            with Relations(scratch, memory) as relations:
-                build = _links if name == LINKS else _named
-                axes[name] = build(contents, name, before, relations, room)
+    with owned.scratch(contents.path, "axes") as scratch, Relations(scratch, memory) as relations:
+        for name in (name for name in contents.names if name not in axes):
+            build = _links if name == LINKS else _named
+            axes[name] = build(contents, name, old.get(name), relations, room)
+            relations.clear()
     sync_folder(contents.path / "axes")
     return axes
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from topicstream.errors import InputError
+from topicstream.relations import Relations
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
 from topicstream.tokens.vocabulary import word_table
@@ -43,15 +44,16 @@ def learn_phrases(
         raise InputError(f"phrase threshold {threshold}: normalised PMI lies between -1 and 1")
     tokenizer = Tokenizer(replace(recipe, phrases=(), phrase_threshold=None, ngrams=2), joiner=_JOINER)
     documents = 0
-    with WordCounts(Path(folder), memory_bytes) as word_counts:
+    with Relations(Path(folder), memory_bytes) as relations:
+        word_counts = WordCounts(relations)
         for some in texts:
             counted = tokenizer.count(some)
             every = np.ones(len(some), np.bool_)
             sums = totals(np.diff(counted.indptr), counted.words, counted.counts, every, len(counted.types))
             word_counts.add(word_table(counted.types, *sums))
             documents += len(some)
-        both = word_counts.number("select coalesce(sum(count), 0) from words")
-        pairs = word_counts.number(f"select coalesce(sum(count), 0) from words where contains(word, '{_JOINER}')")
+        both = relations.number("select coalesce(sum(count), 0) from words")
+        pairs = relations.number(f"select coalesce(sum(count), 0) from words where contains(word, '{_JOINER}')")
         words = both - pairs
         try:
             vocabulary = word_counts.choose(WordLimits(min_count=min_count), documents=documents).vocabulary

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -84,36 +83,34 @@ def _sum(lengths: Longs, words: Ints, counts: Ints, chosen: Bools, sums: Longs, 
         start += lengths[d]
 
 
-class WordCounts(Relations):
-    """Counts of words (a table of rows of ``vocabulary.SCHEMA``), as a context.
+class WordCounts:
+    """Counts of words: the table ``words``, of rows of ``vocabulary.SCHEMA``, and what is made of it.
 
     Parameters
     ----------
-    folder
-        Of ours, for what does not fit memory.
-    memory
-        Bytes.
+    relations
+        Without tables.
     """
 
-    def __init__(self, folder: Path, memory: int) -> None:
-        super().__init__(folder, memory)
+    def __init__(self, relations: Relations) -> None:
+        self.relations = relations
         self._rows = self._summed = 0
-        self.insert("words", SCHEMA.empty_table())
+        relations.insert("words", SCHEMA.empty_table())
 
     def add(self, words: pa.Table | pa.RecordBatch) -> None:
         """Add the words of some documents; a word may come any number of times."""
-        self.insert("words", words)
+        self.relations.insert("words", words)
         self._rows += len(words)
         if self._rows > max(SUMMED_ROWS, 2 * self._summed):
             self._sum()
 
     def _sum(self) -> None:
-        self.execute(
+        self.relations.execute(
             "create table sums as select word, sum(count)::bigint as count, sum(df)::bigint as df from words group by word"
         )
-        self.execute("drop table words")
-        self.execute("alter table sums rename to words")
-        self._rows = self._summed = self.number("select count(*) from words")
+        self.relations.execute("drop table words")
+        self.relations.execute("alter table sums rename to words")
+        self._rows = self._summed = self.relations.number("select count(*) from words")
 
     def choose(
         self,
@@ -153,7 +150,7 @@ class WordCounts(Relations):
             self.add(fixed.table)
         self._sum()
         self._number_words(limits, fixed, grow, dropped, drop_top)
-        size = self.number("select count(id) from chosen")
+        size = self.relations.number("select count(id) from chosen")
         if room is not None:
             ask_for_words(size, room)
         distinct, tokens = self._figures("count > 0")
@@ -165,8 +162,8 @@ class WordCounts(Relations):
                 f"no word is left of {distinct:,} in {documents:,} training documents; "
                 "lower --min-df, --min-count or --drop-top, or raise --max-df"
             )
-        words = pa.Table.from_batches(self.stream("select word, count, df from chosen where id is not null order by id"))
-        top = [word for batch in self.stream("select word from chosen where top") for word in batch["word"].to_pylist()]
+        words = pa.Table.from_batches(self.relations.stream("select word, count, df from chosen where id is not null order by id"))
+        top = [word for batch in self.relations.stream("select word from chosen where top") for word in batch["word"].to_pylist()]
         return ChosenWords(TokenVocabulary.of_table(words), distinct, tokens, pruned, pruned_tokens, top)
 
     def _number_words(
@@ -174,23 +171,23 @@ class WordCounts(Relations):
     ) -> None:
         """Make the view ``chosen``: each word with its id, null of one that is left out."""
         first = len(fixed) if fixed is not None else 0
-        self.insert("fixed", _numbered(fixed.words if fixed is not None else pa.array([], pa.large_string())))
-        self.insert("dropped", _numbered(pa.array(sorted(dropped), pa.large_string())))
+        self.relations.insert("fixed", _numbered(fixed.words if fixed is not None else pa.array([], pa.large_string())))
+        self.relations.insert("dropped", _numbered(pa.array(sorted(dropped), pa.large_string())))
         rules = [f"count >= {max(1, limits.min_count)}", f"df >= {limits.min_df}", "fixed.id is null", "dropped.id is null"]
         rules += [f"df <= {limits.max_df}"] if limits.max_df is not None else []
         rules += ["false"] if fixed is not None and not grow else []
         last = f"and rank < {drop_top + max(0, limits.max_vocab - first)}" if limits.max_vocab is not None else ""
-        self.execute(f"""
+        self.relations.execute(f"""
             create view judged as
             select word, count, df, fixed.id as known, {" and ".join(rules)} as passes
             from words left join fixed using (word) left join dropped using (word)
         """)
-        self.execute("""
+        self.relations.execute("""
             create table ranked as
             select *, row_number() over (order by count desc, word) - 1 as rank from judged where passes
             union all select *, null from judged where not passes
         """)
-        self.execute(f"""
+        self.relations.execute(f"""
             create view chosen as
             select word, count, df, rank < {drop_top} as top,
                 coalesce(known, case when rank >= {drop_top} {last} then {first} + rank - {drop_top} end) as id
@@ -199,13 +196,13 @@ class WordCounts(Relations):
 
     def _figures(self, which: str) -> tuple[int, int]:
         """Number of words and of their occurrences."""
-        return self.number(f"select count(*) from chosen where {which}"), self.number(
+        return self.relations.number(f"select count(*) from chosen where {which}"), self.relations.number(
             f"select coalesce(sum(count), 0) from chosen where {which}"
         )
 
     def save_pruned(self, path: str | os.PathLike[str]) -> None:
         """Write the words left out, in the order of their bytes, as ``pruned.parquet``."""
-        write_words(path, self.stream("select word, count, df from chosen where id is null and count > 0 order by word"))
+        write_words(path, self.relations.stream("select word, count, df from chosen where id is null and count > 0 order by word"))
 
 
 def _numbered(words: pa.Array) -> pa.Table:

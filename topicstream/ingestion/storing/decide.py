@@ -76,7 +76,7 @@ class Decision:
 
 
 def decide(
-    journal: Journal, base: Corpus | None, rule: str, heldout: Heldout, memory: int, removed: np.ndarray
+    journal: Journal, base: Corpus | None, rule: str, heldout: Heldout, relations: Relations, removed: np.ndarray
 ) -> Decision:
     """Resolve duplicates and withdrawals, then fix the threshold.
 
@@ -85,37 +85,37 @@ def decide(
     rule
         ``skip`` keeps the first document of an id, ``replace`` the last, ``fail`` raises InputError.  A withdrawal removes
         what came before it under any rule.
-    memory
-        Bytes for sorting ids.
+    relations
+        Without tables, before and after; sorts the ids.
     removed
         Numbers of documents of the old store that are withdrawn already.
     """
     starts = [0 if base is None else sum(len(ids) for _, ids in _old_ids(base))]
-    with Relations(journal.folder, memory) as relations:
-        for number, ids in _old_ids(base) if base is not None else ():
-            numbers = np.arange(number, number + len(ids))
-            here = np.isin(numbers, removed, invert=True)
-            high, low = hash_ids(ids)
-            relations.insert("events", _events(high[here], low[here], 2 * numbers[here] + 1))
-        for i in range(len(journal.docs)):
-            arrays = journal.docs.read(i)
-            starts.append(starts[-1] + len(arrays["high"]))
-            numbers = np.arange(starts[-2], starts[-1])
-            relations.insert("events", _events(arrays["high"], arrays["low"], 2 * numbers + 1))
-            gone = np.full(len(arrays["gone_high"]), 2 * starts[-1])
-            relations.insert("events", _events(arrays["gone_high"], arrays["gone_low"], gone))
-        reason = np.zeros(starts[-1], np.uint8)
-        other, code = ("next", REPLACED) if rule == "replace" else ("previous", DUPLICATE)
-        dropped = f"select number, {other} as other from ({_LIVES}) where {other} is not null or ended order by number"
-        for batch in relations.stream(dropped) if len(reason) else ():
-            again = batch["other"].is_valid().to_numpy(zero_copy_only=False)
-            if rule == "fail" and again.any():
-                later, earlier = (int(batch[name].filter(pa.array(again))[0].as_py()) for name in ("number", "other"))
-                raise InputError(
-                    f"{_name(journal, base, starts, later)}: the same id as {_name(journal, base, starts, earlier)} "
-                    "(--on-duplicate skip or replace takes the first or the last)"
-                )
-            reason[batch["number"].to_numpy()] = np.where(again, code, DELETED)
+    for number, ids in _old_ids(base) if base is not None else ():
+        numbers = np.arange(number, number + len(ids))
+        here = np.isin(numbers, removed, invert=True)
+        high, low = hash_ids(ids)
+        relations.insert("events", _events(high[here], low[here], 2 * numbers[here] + 1))
+    for i in range(len(journal.docs)):
+        arrays = journal.docs.read(i)
+        starts.append(starts[-1] + len(arrays["high"]))
+        numbers = np.arange(starts[-2], starts[-1])
+        relations.insert("events", _events(arrays["high"], arrays["low"], 2 * numbers + 1))
+        gone = np.full(len(arrays["gone_high"]), 2 * starts[-1])
+        relations.insert("events", _events(arrays["gone_high"], arrays["gone_low"], gone))
+    reason = np.zeros(starts[-1], np.uint8)
+    other, code = ("next", REPLACED) if rule == "replace" else ("previous", DUPLICATE)
+    dropped = f"select number, {other} as other from ({_LIVES}) where {other} is not null or ended order by number"
+    for batch in relations.stream(dropped) if len(reason) else ():
+        again = batch["other"].is_valid().to_numpy(zero_copy_only=False)
+        if rule == "fail" and again.any():
+            later, earlier = (int(batch[name].filter(pa.array(again))[0].as_py()) for name in ("number", "other"))
+            raise InputError(
+                f"{_name(journal, base, starts, later)}: the same id as {_name(journal, base, starts, earlier)} "
+                "(--on-duplicate skip or replace takes the first or the last)"
+            )
+        reason[batch["number"].to_numpy()] = np.where(again, code, DELETED)
+    relations.clear()
     threshold = int(base.manifest.heldout.threshold, 16) if base is not None else _threshold(journal, reason, heldout)
     decision = Decision(heldout, reason, threshold, starts[0], np.array(starts), [])
     decision = replace(decision, classes=_classes(journal, decision))

@@ -46,6 +46,7 @@ from topicstream.ingestion.upkeep.removal import Removal
 from topicstream.machine import peak_bytes, versions
 from topicstream.progress import Progress
 from topicstream.records import Json, plain
+from topicstream.relations import Relations
 from topicstream.text import noun_of, payload_of
 from topicstream.tokens.stopwords import unfit
 from topicstream.tokens.vocabulary import TokenVocabulary, read_drop_words, stream_pruned
@@ -99,13 +100,14 @@ class Finishing:
         heldout = self.options.heldout if self.old is None else Heldout.stored(self.old.heldout)
         rule = self.options.given.on_duplicate or ("replace" if state.pubmed else "skip")
         self.progress.step("deciding which documents count")
-        decision = decide(self.journal, self.base, rule, heldout, self.plan.relations, self.removal.numbers)
-        self.removal.take(decision.replaced)
-        if self.old is not None and not decision.documents(TRAIN, HELDOUT) and not len(decision.replaced):
-            return self._nothing_new(decision)
-        store = self._folder()
         with ThreadPoolExecutor(self.plan.workers, thread_name_prefix="finish") as pool:
-            choice, pruning = self._vocabulary(decision, store, pool)
+            with Relations(self.journal.folder, self.plan.relations) as relations:
+                decision = decide(self.journal, self.base, rule, heldout, relations, self.removal.numbers)
+                self.removal.take(decision.replaced)
+                if self.old is not None and not decision.documents(TRAIN, HELDOUT) and not len(decision.replaced):
+                    return self._nothing_new(decision)
+                store = self._folder()
+                choice, pruning = self._vocabulary(decision, store, relations, pool)
             saving = pool.submit(choice.vocabulary.save, store / self._name("vocab"))
             place = Place(store, self._places(), self.weighted, bool(self.width))
             ahead = self.plan.workers + 1
@@ -156,7 +158,7 @@ class Finishing:
         return f"{kind}.{suffix}" if self.generation == 1 else f"{kind}-{self.generation:04d}.{suffix}"
 
     def _vocabulary(
-        self, decision: Decision, store: Path, pool: ThreadPoolExecutor
+        self, decision: Decision, store: Path, relations: Relations, pool: ThreadPoolExecutor
     ) -> tuple[ChosenWords, dict[str, Json]]:
         """Count the words of the training documents and choose the vocabulary; also what the manifest says of it."""
         fixed = None
@@ -172,23 +174,23 @@ class Finishing:
         # of dense rows every coordinate stays
         limits = WordLimits(min_count=0) if self.width else self.options.limits(documents, self.journal.state.text)
         self.progress.step("choosing the vocabulary")
-        with WordCounts(self.journal.folder, self.plan.relations) as counts:
-            for words in words_of_training(self.journal, decision, pool, self.plan.workers + 1):
-                counts.add(words)
-            for words in stream_pruned(self.base.file("pruned")) if self.base is not None else ():
-                counts.add(words)  # 4 occurrences now and 4 then make 8
-            choice = counts.choose(
-                limits,
-                documents=documents,
-                fixed=fixed,
-                grow=self.options.given.grow_vocab,
-                dropped=dropped,
-                drop_top=self.options.given.drop_top,
-                room=self.plan.words,
-            )
-            counts.save_pruned(store / self._name("pruned"))
-            if self.base is None and self.journal.state.text:
-                self.language = unfit(counts, choice.tokens, self.options.recipe.stopwords_from)
+        counts = WordCounts(relations)
+        for words in words_of_training(self.journal, decision, pool, self.plan.workers + 1):
+            counts.add(words)
+        for words in stream_pruned(self.base.file("pruned")) if self.base is not None else ():
+            counts.add(words)  # 4 occurrences now and 4 then make 8
+        choice = counts.choose(
+            limits,
+            documents=documents,
+            fixed=fixed,
+            grow=self.options.given.grow_vocab,
+            dropped=dropped,
+            drop_top=self.options.given.drop_top,
+            room=self.plan.words,
+        )
+        counts.save_pruned(store / self._name("pruned"))
+        if self.base is None and self.journal.state.text:
+            self.language = unfit(relations, choice.tokens, self.options.recipe.stopwords_from)
         if self.base is None and not self.width and not choice.vocabulary.counts.any():
             raise NothingKept(self._why_nothing(documents))
         dropped |= set(choice.top)
