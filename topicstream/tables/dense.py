@@ -302,12 +302,9 @@ class DenseTable(Table):
             yield a, self._rows[a:b]
             self._storage.let_go(a, b)
 
-    def raw(self) -> Iterator[np.ndarray]:
-        return (rows for _, rows in self.pieces())
-
     def save(self, path: Path) -> None:
         with open(path, "xb") as f:
-            for rows in self.raw():
+            for _, rows in self.pieces():
                 f.write(rows.data)
 
     def load(self, path: Path) -> None:

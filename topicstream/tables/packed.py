@@ -305,11 +305,6 @@ class PackedTable(Table):
             self._sums.close()
         self._sums, self.samples = None, 0
 
-    def raw(self) -> Iterator[np.ndarray]:
-        for held in [self._counts] if self._sums is None else [self._counts, self._sums]:
-            for i in range(len(held.edges) - 1):
-                yield from held.take(i)[1:]
-
     def save(self, path: Path) -> None:
         write_file(path, [self._counts] if self._sums is None else [self._counts, self._sums], self.samples)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-import google_crc32c
 import numpy as np
 
 from topicstream.errors import TopicsError
@@ -138,17 +137,6 @@ class Table(abc.ABC):
         raise TopicsError(f"a {self.spec.layout} table takes no samples")
 
     # -- whole ----------------------------------------------------------------------------------------------------
-    @abc.abstractmethod
-    def raw(self) -> Iterator[np.ndarray]:
-        """Everything that ``save`` writes, as arrays."""
-
-    def digest(self) -> int:
-        """crc32c of rows, totals and scale: equal where a table holds what another one does."""
-        crc = int(google_crc32c.value(np.append(self.totals, self.scale).tobytes()))
-        for array in self.raw():
-            crc = int(google_crc32c.extend(crc, np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
-        return crc
-
     @abc.abstractmethod
     def fill(self, piece: Callable[[int, int], np.ndarray]) -> None:
         """Set all rows: piece(first, stop) -> [stop - first, >= columns]."""

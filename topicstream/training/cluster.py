@@ -1,8 +1,8 @@
 """The executor of a Dask cluster: members visit the blocks and hold the tables (member.py), the driver keeps params, statistics,
 checkpoints and the decision to stop.
 
-The tables of this process are what the members had at the end of the last pass.  They and block state travel through the
-run's folder, which all machines share; the sums of a round travel between members.
+The rows of the tables are the members'.  They come here where something reads them, and go back where that changed them: they and
+block state travel through the run's folder, which all machines share; the sums of a round travel between members.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ import numpy as np
 from distributed.comm.core import CommClosedError
 from distributed.protocol.serialize import to_serialize
 
+from topicstream.engines.base import Phase
 from topicstream.errors import TopicsError, WorkersLost
 from topicstream.files import owned
 from topicstream.parallel.scheduler import Cluster
 from topicstream.tables.table import Table
 from topicstream.training.executor import Assignment, Executor, Job, Report
-from topicstream.training.member import Change, Held, JoinOrder, PassOrder, StateFile, Visited, join
+from topicstream.training.member import Change, JoinOrder, PassOrder, StateFile, Visited, join
 from topicstream.training.plan import state_bytes
 from topicstream.training.state.memory import BlockMemory
+from topicstream.training.tables import Settled
 
 BETWEEN = 1.0
 """Seconds between two looks at the members."""
@@ -114,11 +116,9 @@ class DaskWorkers(Executor):
         self.room = (state_bytes(job.engine, job.block) + SLOT * len(job.engine.state)) * np.bincount(
             owners, minlength=len(self.roster)
         )
-        self.labels: dict[int, str] = {}
-        self.tables: dict[str, Table] = {}
         self.pending: list[Change] = []
         self.assignment: Assignment | None = None
-        self.changed = False
+        self.stale, self.ahead = False, False  # rows that members have changed, and that this process has
         self.taken = PassEffort(np.zeros(len(self.roster)), time.monotonic())
         try:
             refused = self.client.run(join, order, workers=[address for address, _ in self.roster])
@@ -192,28 +192,18 @@ class DaskWorkers(Executor):
         return WorkersLost(f"--scheduler: lost {who}", self.gone)
 
     # -- the pass --------------------------------------------------------------------------------------------------
-    def place(self, tables: Mapping[str, Table], successors: Mapping[str, Table]) -> None:
-        if not self.labels:
-            every = {**tables, **{f"{name}.next": table for name, table in successors.items()}}
-            self.labels = {id(table): label for label, table in every.items()}
-        self.tables = dict(tables)
-
     def begin(self, blocks: np.ndarray) -> None:
         self.blocks, self.assignment = blocks, None
         self.taken = PassEffort(np.zeros(len(self.roster)), time.monotonic())
 
     def _begin(self, assignment: Assignment) -> None:
         """Tell the members of the pass, and give them the tables that they do not have."""
+        if self.ahead:
+            with owned.scratch(self.folder.absolute(), "tables") as place:
+                self._ask_all("load", place, *self.tables.save(place, True))
+            self.ahead = False
         self.assignment = assignment
-        tables = {**{name: self.tables[name] for name in assignment.reads}, **{f"{n} to": t for n, t in assignment.targets.items()}}
-        known = {self.labels[id(table)]: table for table in tables.values()}
-        order = PassOrder(
-            assignment.key, self.blocks, assignment.reads,
-            {name: self.labels[id(table)] for name, table in self.tables.items()},
-            {name: self.labels[id(table)] for name, table in assignment.targets.items()},
-            {label: table.digest() for label, table in known.items()},
-            assignment.seeds, None, None,
-        )  # fmt: skip
+        order = PassOrder(assignment.key, assignment.phase, self.blocks, assignment.seeds, None, None)
         old, new = assignment.old, assignment.new
         stops = (0 if new is None else self._free(new)) + np.cumsum(self.room)
         orders = [
@@ -223,11 +213,7 @@ class DaskWorkers(Executor):
             )
             for stop, room in zip(stops, self.room, strict=True)
         ]
-        differ = self._call("ask", [{"question": "begin", "given": to_serialize([order])} for order in orders])
-        if labels := sorted(set().union(*differ)):
-            held = {label: Held.of(known[label], self._file(label)) for label in labels}
-            self._ask_all("load", held)
-            self._remove(labels)
+        self._call("ask", [{"question": "begin", "given": to_serialize([order])} for order in orders])
 
     def _free(self, memory: BlockMemory) -> int:
         """Where members may write: behind all that is there, and behind what members may still write that were lost."""
@@ -235,20 +221,13 @@ class DaskWorkers(Executor):
             return 0
         return -(-max(memory.end, memory.path.stat().st_size) // SLOT) * SLOT + int(self.room.sum())
 
-    def _file(self, label: str) -> Path:
-        return self.folder.absolute() / f"{self.run}-{label}.rows"
-
-    def _remove(self, labels: Sequence[str]) -> None:
-        for label in labels:
-            owned.remove_file(self._file(label), missing_ok=True)
-
     def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
         if self.assignment is None:
             self._begin(assignment)
         self._flush()
         given = {"group": to_serialize(group), "params": to_serialize(dict(assignment.params))}
         answers: list[Visited] = self._call("visit", [given] * len(self.roster))
-        self.changed = True
+        self.stale = True
         reports: dict[int, Report] = {}
         for answer in answers:
             for place, docs, stats, rows in answer.reports:
@@ -270,21 +249,42 @@ class DaskWorkers(Executor):
             self.taken.sent += sum(self._call("apply", [given] * len(self.roster)))
             self.taken.applying += time.monotonic() - began
 
+    def settle(self, phase: Phase | None) -> dict[str, Settled]:
+        if self.assignment is None:  # the pass was made here
+            self.gather()
+            self.ahead = True
+            return super().settle(phase)
+        self._flush()
+        self.assignment, self.stale = None, True
+        answers: list[dict[str, Settled]] = self._ask_all("settle", phase)
+        for (address, _), answer in zip(self.roster, answers, strict=True):
+            if any(own.totals.tobytes() != answer[name].totals.tobytes() for name, own in answers[0].items()):
+                raise TopicsError(
+                    f"--scheduler: worker {address} made other topics than {self.roster[0][0]}; the last checkpoint is intact, report this"
+                )
+        for name, settled in answers[0].items():
+            table = self.tables.current[name]
+            table.totals[:], table.scale = settled.totals, 1.0
+        for table in self.tables.successors.values():
+            table.totals[:] = 0.0
+        return answers[0]
+
     def gather(self) -> None:
         self._flush()
-        if self.assignment is None or not self.changed:
-            return
-        by_label = {self.labels[id(table)]: table for table in self.assignment.targets.values()}
-        paths = {label: str(self._file(label)) for label in by_label}
-        (answer,) = self._call("ask", [{"question": "save", "given": to_serialize([paths])}])
-        for label, held in answer.items():
-            held.into(by_label[label])
-        self._remove(list(by_label))
-        self.changed = False
+        if self.stale:
+            midway = self.assignment is not None
+            with owned.scratch(self.folder.absolute(), "tables") as place:
+                (saved,) = self._call("ask", [{"question": "save", "given": to_serialize([place, midway])}])
+                self.tables.load(place, *saved)
+            self.stale = False
 
-    def keep(self, memory: BlockMemory) -> None:
+    def share(self) -> None:
+        self.ahead = not self.stale  # rows that were not gathered have not been changed
+
+    def keep(self) -> None:
         if not self.watch.cancelled():  # a member that leaves has brought its state to the disk
             self._ask_all("sync")
+            self.gather()
 
     def effort(self) -> dict[str, Any]:
         taken, seconds = self.taken, time.monotonic() - self.taken.began

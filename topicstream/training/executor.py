@@ -25,12 +25,13 @@ from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import sampled
 from topicstream.engines import find
-from topicstream.engines.base import BlockShape, Engine, Key, Layout, Out, Shape, Visit, new_stats, padded
+from topicstream.engines.base import BlockShape, Engine, Key, Layout, Out, Phase, Shape, Visit, new_stats, padded
 from topicstream.parallel.rounds import Workers
 from topicstream.tables.spec import TableSpec
 from topicstream.tables.table import Table
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.state.memory import BlockMemory
+from topicstream.training.tables import RunTables, Settled
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,8 @@ class Assignment:
 
     Attributes
     ----------
-    key
-        Source of random numbers: seed, pass, phase.
+    key, phase
+        Source of random numbers: seed, pass, phase; and that phase.
     params
         Small arrays by name, read only.
     seeds
@@ -123,12 +124,24 @@ class Assignment:
     """
 
     key: Key
+    phase: Phase
     params: Mapping[str, np.ndarray]
     seeds: Seeds | None
     old: BlockMemory | None
     new: BlockMemory | None
     reads: tuple[str, ...]
     targets: Mapping[str, Table]
+
+    @classmethod
+    def of(
+        cls, tables: RunTables, key: Key, phase: Phase, params: Mapping[str, np.ndarray], seeds: Seeds | None,
+        old: BlockMemory | None, new: BlockMemory | None,
+    ) -> Assignment:  # fmt: skip
+        """With what the phase reads and writes."""
+        # rows hold their mass only once every block has entered: not while a start or a REPLACE pass builds them up
+        every = tables.current | tables.successors if key.pass_number else tables.current
+        reads = tuple(tables.current) if phase.reads is None else phase.reads
+        return cls(key, phase, params, seeds, old, new, reads, {name: every[name] for name in tables.written(phase)})
 
 
 class Report(NamedTuple):
@@ -175,17 +188,18 @@ class Executor(abc.ABC):
     """Who visits blocks and enters deltas: what a driver asks for, pass by pass.
 
     The order of calls is ``place``; then for each pass ``begin``, ``visit`` and ``apply`` (once for each table that the
-    phase writes) round by round, ``gather`` and ``end``; ``place`` again where tables have changed places; ``rest``
-    between phases; at last ``release``.  Before a checkpoint comes ``keep``, and inside a pass ``gather`` before it.  Calls
-    come from one thread.
+    phase writes) round by round, ``end`` and ``settle``; ``rest`` between phases; at last ``release``.  ``gather`` comes before
+    rows are read, ``share`` after they were changed here, ``keep`` before a checkpoint.  Calls come from one thread.
 
     ``train(..., executor=make)`` takes any ``make(job: Job) -> Executor``; entry points in the group
     ``topicstream.executors`` give such functions names.
     """
 
-    @abc.abstractmethod
-    def place(self, tables: Mapping[str, Table], successors: Mapping[str, Table]) -> None:
-        """From now on these are the tables; successors: of REPLACE tables, where their deltas go."""
+    tables: RunTables
+
+    def place(self, tables: RunTables) -> None:
+        """These are the tables of the run."""
+        self.tables = tables
 
     @abc.abstractmethod
     def begin(self, blocks: np.ndarray) -> None:
@@ -200,11 +214,18 @@ class Executor(abc.ABC):
         """Enter the sum of the round's deltas for table ``name`` into ``target``; blend: (rho, scale) of a BLEND table;
         hold: see ``Table.apply``."""
 
-    def gather(self) -> None:  # noqa: B027  the tables are the run's own
-        """See that the tables of this process hold what the rounds of the pass so far have entered."""
+    def settle(self, phase: Phase | None) -> dict[str, Settled]:
+        """The end of a pass: see ``RunTables.settle``."""
+        return self.tables.settle(phase)
 
-    def keep(self, memory: BlockMemory) -> None:  # noqa: B027  state is written where the run's files are
-        """See that the state of every block visited is on the disk, in the file of ``memory``."""
+    def gather(self) -> None:  # noqa: B027  the tables are the run's own
+        """See that the rows of the tables are those that passes and rounds so far have made."""
+
+    def share(self) -> None:  # noqa: B027
+        """The rows of the tables were changed here, after a ``gather`` or before the first pass: they count."""
+
+    def keep(self) -> None:  # noqa: B027  state is written where the run's files are
+        """``gather``, and see that the state of every block visited is on the disk, in the run's files."""
 
     def effort(self) -> dict[str, Any]:
         """What the history tells of how the pass was made."""

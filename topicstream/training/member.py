@@ -23,19 +23,16 @@ from distributed.protocol.serialize import to_serialize
 
 from topicstream import machine
 from topicstream.corpus.grid import Grid
-from topicstream.engines.base import BlockShape, Key
+from topicstream.engines.base import BlockShape, Key, Phase
 from topicstream.errors import DoesNotFit, TopicsError, WorkersLost
-from topicstream.files import owned
-from topicstream.files.ownership import note
 from topicstream.memory import MemoryLimit
 from topicstream.parallel.rounds import Workers
 from topicstream.tables.rounds import Entered
-from topicstream.tables.table import Table
 from topicstream.training.executor import Assignment, Job, RunRecipe, shrunk
 from topicstream.training.plan import Allowance, Work, make_plan
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.state.memory import BlockMemory
-from topicstream.training.tables import RunTables
+from topicstream.training.tables import RunTables, Settled
 from topicstream.training.threads import Threads
 
 T = TypeVar("T")
@@ -85,39 +82,14 @@ class StateFile(NamedTuple):
 
 
 class PassOrder(NamedTuple):
-    """What the visits of a pass share; tables go by their labels (``phi``, ``phi.next``)."""
+    """What the visits of a pass share, as in an ``Assignment``, and its blocks."""
 
     key: Key
+    phase: Phase
     blocks: np.ndarray
-    reads: tuple[str, ...]
-    current: Mapping[str, str]
-    targets: Mapping[str, str]
-    digests: Mapping[str, int]
     seeds: Seeds | None
     old: StateFile | None
     new: StateFile | None
-
-
-class Held(NamedTuple):
-    """A table in a file: its rows there, and what goes beside them."""
-
-    path: str
-    totals: np.ndarray
-    scale: float
-    worst: np.ndarray
-
-    @classmethod
-    def of(cls, table: Table, path: Path) -> Held:
-        """Save a table."""
-        owned.remove_file(path, missing_ok=True)
-        note(path)
-        table.save(path)
-        return cls(str(path), table.totals.copy(), table.scale, table.worst.copy())
-
-    def into(self, table: Table) -> None:
-        """Be as saved."""
-        table.load(Path(self.path))
-        table.totals[:], table.scale, table.worst[:] = self.totals, self.scale, self.worst
 
 
 class Visited(NamedTuple):
@@ -199,11 +171,10 @@ class Member(WorkerPlugin):
             raise DoesNotFit(f"worker {worker.address}: {e}", least=e.least) from None
         self.workers = Workers(plan.threads)
         self.tables = RunTables(engine, n_w, self.workers, folder if plan.place.tables_on_disk else None)
-        self.labelled = {**self.tables.current, **{f"{name}.next": t for name, t in self.tables.successors.items()}}
         spill = folder if plan.place.deltas_on_disk else None
         job = Job(order.recipe, engine, corpus, grid, order.block, self.workers, plan.place.prefetch, spill)
         self.executor = Threads(job)
-        self.executor.place(self.tables.current, self.tables.successors)
+        self.executor.place(self.tables)
         self.assignment: Assignment | None = None
         self.running, self.entered = False, dict[int, dict[str, Entered]]()
 
@@ -242,21 +213,16 @@ class Member(WorkerPlugin):
         """One of the questions below, answered by the member's thread."""
         return {"answer": to_serialize(await self.work(getattr(self, question), *given))}
 
-    def begin(self, order: PassOrder) -> list[str]:
-        """A pass begins; labels of the tables that are not as those of the driver."""
-        self._absorb()
+    def begin(self, order: PassOrder) -> None:
+        """A pass begins."""
         self._forget()
         mine = self.order.owners == self.number
-        current = {name: self.labelled[label] for name, label in order.current.items()}
-        self.executor.place(current, {})
         self.executor.begin(order.blocks[mine[order.blocks]])
         self.position, self.running = 0, True
-        targets = {name: self.labelled[label] for name, label in order.targets.items()}
         old, new = self._state(order.old), self._state(order.new)
-        self.assignment = Assignment(order.key, {}, order.seeds, old, new, order.reads, targets)
+        self.assignment = Assignment.of(self.tables, order.key, order.phase, {}, order.seeds, old, new)
         if order.new is not None:
             self.stop = order.new.stop
-        return [label for label, digest in order.digests.items() if not self._same(self.labelled[label], digest)]
 
     def _state(self, file: StateFile | None) -> BlockMemory | None:
         if file is None:
@@ -265,25 +231,19 @@ class Member(WorkerPlugin):
         memory.end = file.first
         return memory
 
-    @staticmethod
-    def _same(table: Table, digest: int) -> bool:
-        """Whether a table is as the driver's; what the driver does with its own at the end of a pass is tried."""
-        for change in (lambda: None, table.settle, table.clear):
-            change()
-            if table.digest() == digest:
-                table.worst[:] = 0.0
-                return True
-        return False
-
-    def load(self, tables: Mapping[str, Held]) -> None:
+    def load(self, place: Path, arrays: Mapping[str, np.ndarray], scales: Mapping[str, float]) -> None:
         """Tables as the driver has them."""
-        for label, held in tables.items():
-            held.into(self.labelled[label])
+        self.tables.load(place, arrays, scales)
 
-    def save(self, paths: Mapping[str, str]) -> dict[str, Held]:
-        """Write tables to files that the driver reads."""
+    def save(self, place: Path, midway: bool) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+        """Write the tables to files that the driver reads."""
         self._absorb()
-        return {label: Held.of(self.labelled[label], Path(path)) for label, path in paths.items()}
+        return self.tables.save(place, midway)
+
+    def settle(self, phase: Phase | None) -> dict[str, Settled]:
+        """The end of a pass: see ``RunTables.settle``."""
+        self._absorb()
+        return self.tables.settle(phase)
 
     def sync(self) -> None:
         """Bring the block state that this machine has written to the disk."""

@@ -61,12 +61,7 @@ class PassRunner:
     ) -> None:
         self.executor, self.round_blocks = executor, round_blocks
         self._engine, self._grid, self._tables, self._seed = engine, grid, tables, seed
-        executor.place(tables.current, tables.successors)
-
-    def swap(self, phase: Phase) -> None:
-        """End of a pass: see ``RunTables.swap``."""
-        self._tables.swap(phase)
-        self.executor.place(self._tables.current, self._tables.successors)
+        executor.place(tables)
 
     def run(self, work: Pass) -> bool:
         """Make the rounds of a pass; False where it was asked to stop before the end."""
@@ -82,19 +77,14 @@ class PassRunner:
                 going = work.after_round(rounds, int(cells[work.blocks[: rounds * size]].sum()))
                 if not going:
                     break
-            self.executor.gather()
         finally:
             self.executor.end()
         return going
 
     def _assignment(self, work: Pass) -> Assignment:
         phase = phase_of(self._engine.phases, work.number)[0] if work.number else START
-        tables, key = self._tables, Key(self._seed, work.number, phase.name)
-        # rows hold their mass only once every block has entered: not while a start or a REPLACE pass builds them up
-        every = tables.current | tables.successors if work.number else tables.current
-        reads = tuple(tables.current) if phase.reads is None else phase.reads
-        targets = {name: every[name] for name in tables.written(phase)}
-        return Assignment(key, work.params, work.seeds, work.old, work.new, reads, targets)
+        key = Key(self._seed, work.number, phase.name)
+        return Assignment.of(self._tables, key, phase, work.params, work.seeds, work.old, work.new)
 
     def _round(self, work: Pass, position: int, group: np.ndarray, assignment: Assignment) -> None:
         stats, docs = new_stats(self._engine), 0

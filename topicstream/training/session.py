@@ -27,7 +27,7 @@ from topicstream.training.state.checkpoint import Facts, Saver, State, checkpoin
 from topicstream.training.state.memory import Memories
 from topicstream.training.state.record import FINISHED, History, Outcome
 from topicstream.training.state.settled_topics import SettledTopics
-from topicstream.training.tables import RunTables
+from topicstream.training.tables import Readable, RunTables, Settled
 
 
 class Session:
@@ -51,6 +51,7 @@ class Session:
         job = Job(run.recipe, run.engine, run.corpus, run.grid, run.block, self.workers, plan.place.prefetch, spill)
         self.executor = run.executor(job)
         self.runner = PassRunner(run.engine, run.grid, self.executor, self.tables, run.record.seed, job.round_blocks)
+        self.readable = Readable(self.tables, self.executor.gather)
         self.params, self.stats = run.engine.initial_params(), new_stats(run.engine)
         self.passes, self.rounds, self.needs_start, self.made = 0, 0, True, 0
         self._pass_seconds = 0.0
@@ -99,7 +100,8 @@ class Session:
         """Be as a checkpoint says; StoreError."""
         state = read_checkpoint(place)
         try:
-            self.tables.load(place, state)
+            self.tables.load(place, state.arrays, state.facts.scales)
+            self.executor.share()
             self.stats = {name: state.arrays[f"stat.{name}"].copy() for name in self.stats}
             self.memories.reopen(state)
         except (KeyError, ValueError, TypeError, IndexError) as e:
@@ -125,7 +127,7 @@ class Session:
         """A finished run that continues is finished no more."""
         owned.remove_file(self.run.folder / FINISHED, missing_ok=True)
         if self.run.stopping.tol_params:
-            phi = self.tables.current["phi"]
+            phi = self.tables.current["phi"]  # as it was loaded
             self._settled = SettledTopics(self.work, phi.n_rows, self.engine.shape.topics)
             if not self.needs_start and self.rounds == 0:
                 self._settled.resumed(self.passes, phi, float(self.params["beta"][0]))
@@ -178,8 +180,8 @@ class Session:
         return self.runner.run(work)
 
     def _pass_end(self, number: int, phase: Phase, stats: Mapping[str, np.ndarray]) -> PassEnd:
-        key, tables = Key(self.run.record.seed, number, phase.name), self.tables
-        return PassEnd(key, phase, self.params, stats, tables.totals, tables.current, self.run.progress.say, self._step)
+        key = Key(self.run.record.seed, number, phase.name)
+        return PassEnd(key, phase, self.params, stats, self.tables.totals, self.readable, self.run.progress.say, self._step)
 
     def _step(self, what: str, done: int, total: int, unit: str) -> None:
         """Long work between rounds tells how far it is; Interrupted where a signal came."""
@@ -189,19 +191,18 @@ class Session:
     def _end_pass(self, number: int) -> None:
         began, run = time.monotonic(), self.run
         phase, last_of_phase = phase_of(self.engine.phases, number) if number else (START, False)
-        if number:
-            self.runner.swap(phase)
-        worst = self.tables.settle()
+        settled = self.executor.settle(phase if number else None)
+        worst = {name: table.worst for name, table in settled.items()}
         additions = 2 * int(run.grid.docs.max()) + len(run.grid)
         check_pass(self.engine, self.tables.totals, worst, number, float(run.n_w.sum()), additions)
-        figures = self._figures(number, phase, last_of_phase) if number else {}
+        figures = self._figures(number, phase, last_of_phase, settled) if number else {}
         seconds = self._pass_seconds + time.monotonic() - began
         judging, every = time.monotonic(), run.stopping.eval_every
         heldout, low = None, None
         if number and every and (number % every == 0 or number >= run.stopping.passes):
-            heldout, low = self.course.measure(number, self.tables.current, self.params, figures)
+            heldout, low = self.course.measure(number, self.readable, self.params, figures)
         if self._settled is not None:
-            phi, beta = self.tables.current["phi"], float(self.params["beta"][0])
+            phi, beta = self.readable["phi"], float(self.params["beta"][0])
             figures["topics_moved"] = self._settled.moved(number, phi, beta)
         record = {
             "pass": number,
@@ -226,13 +227,16 @@ class Session:
         pin = low is not None and self.course.best == number
         self.saver.end_pass(self._state, self.tables.current, final=number >= run.stopping.passes, pin=pin)
 
-    def _figures(self, number: int, phase: Phase, last_of_phase: bool) -> dict[str, object]:
+    def _figures(
+        self, number: int, phase: Phase, last_of_phase: bool, settled: Mapping[str, Settled]
+    ) -> dict[str, object]:
         """What the engine makes of the end of a pass, for the history."""
         stats = dict(self.stats)
-        for name, table in self.tables.current.items():
-            stats |= {f"{name}.{what}": figure for what, figure in table.summary().items()}
+        for name, table in settled.items():
+            stats |= {f"{name}.{what}": figure for what, figure in table.summary.items()}
             if number in self.engine.tables[name].samples:
-                table.take_sample()
+                self.readable[name].take_sample()
+                self.executor.share()
         end = self._pass_end(number, phase, stats)
         figures: dict[str, object] = dict(self.engine.end_pass(end))
         objective = self.engine.about.objective
@@ -245,6 +249,7 @@ class Session:
         if last_of_phase:
             if not phase.steps:
                 self.engine.end_phase(end)
+                self.executor.share()
             self.course.forget()
         return figures
 
@@ -260,8 +265,7 @@ class Session:
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
     def _state(self) -> State:
-        for _, memory in self.memories.held:
-            self.executor.keep(memory)
+        self.executor.keep()
         arrays = self.tables.arrays
         arrays |= {f"param.{name}": value.copy() for name, value in self.params.items()}
         arrays |= {f"stat.{name}": figure.copy() for name, figure in self.stats.items()}
@@ -280,20 +284,20 @@ class Session:
     def checkpoint_between_rounds(self, rounds: int) -> None:
         """A checkpoint inside a pass, written before this returns."""
         self.rounds = rounds
-        self.executor.gather()
-        self.saver.save(self._state(), self.tables.current, {} if self.needs_start else self.tables.successors)
+        self.saver.save(self._state(), self.tables.current if self.needs_start else self.tables.roles)
 
     # -- end ---------------------------------------------------------------------------------------------------------
     def finish(self, reason: str) -> str:
         """Make the last checkpoint, or that of the best pass, durable; returns the reason, with what is kept.  The buffers of
         the passes make room for what writing the model takes: the plan counts the larger of the two."""
+        self.executor.gather()
         self.executor.release()
         self.made = self.passes
         if self.course.best not in (0, self.passes) and self._go_back(self.course.best):
             reason = f"the best of {self.made} by held-out perplexity; {reason}"
-            self.saver.save(self._state(), self.tables.current, {})
+            self.saver.save(self._state(), self.tables.current)
         elif self.saver.latest != place_name(self.passes):
-            self.saver.save(self._state(), self.tables.current, {})
+            self.saver.save(self._state(), self.tables.current)
         self.memories.tidy(self.saver.needed)
         return reason
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +13,15 @@ from topicstream.parallel.rounds import Workers
 from topicstream.tables.layouts import new_table
 from topicstream.tables.spec import WORDS
 from topicstream.tables.table import Table
-from topicstream.training.state.checkpoint import State
+
+
+class Settled(NamedTuple):
+    """What is known of a table at the end of a pass: its column sums, what had to be corrected, figures (``Table.settle``,
+    ``Table.summary``)."""
+
+    totals: np.ndarray
+    worst: np.ndarray
+    summary: dict[str, np.ndarray]
 
 
 class RunTables:
@@ -40,16 +50,15 @@ class RunTables:
         """Tables that get deltas in a phase."""
         return tuple(self.current) if phase.writes is None else phase.writes
 
-    def swap(self, phase: Phase) -> None:
-        """End of a pass: the REPLACE tables that it wrote and their successors change places."""
-        for name in self.written(phase):
+    def settle(self, phase: Phase | None) -> dict[str, Settled]:
+        """End of a pass (None: of the start): the REPLACE tables that it wrote and their successors change places; then see
+        ``Table.settle``."""
+        for name in self.written(phase) if phase is not None else ():
             if name in self.successors:
                 self.current[name], self.successors[name] = self.successors[name], self.current[name]
                 self.successors[name].clear()
-
-    def settle(self) -> dict[str, np.ndarray]:
-        """End of a pass: see ``Table.settle``."""
-        return {name: table.settle() for name, table in self.current.items()}
+        worst = {name: table.settle() for name, table in self.current.items()}
+        return {name: Settled(table.totals, worst[name], table.summary()) for name, table in self.current.items()}
 
     @property
     def totals(self) -> dict[str, np.ndarray]:
@@ -67,16 +76,27 @@ class RunTables:
         arrays = {f"totals.{name}": table.totals.copy() for name, table in self.current.items()}
         return arrays | {f"next.{name}": table.totals.copy() for name, table in self.successors.items()}
 
-    def load(self, place: Path, state: State) -> None:
-        """Be as the checkpoint at ``place`` says."""
+    @property
+    def roles(self) -> dict[str, Table]:
+        """All tables by what their files are called."""
+        return {**self.current, **{f"{name}.next": table for name, table in self.successors.items()}}
+
+    def save(self, place: Path, midway: bool) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+        """Write the rows into a folder, those of successors only midway in a pass; what ``load`` takes besides."""
+        for role, table in (self.roles if midway else self.current).items():
+            table.save(place / f"{role}.rows")
+        return self.arrays, self.scales
+
+    def load(self, place: Path, arrays: Mapping[str, np.ndarray], scales: Mapping[str, float]) -> None:
+        """Be as the checkpoint at ``place`` says, or what ``save`` wrote there."""
         for name, table in self.current.items():
             table.load(place / f"{name}.rows")
-            table.totals[:] = state.arrays[f"totals.{name}"]
-            table.scale = state.facts.scales.get(name, 1.0)
+            table.totals[:] = arrays[f"totals.{name}"]
+            table.scale = scales.get(name, 1.0)
         for name, table in self.successors.items():
             if (place / f"{name}.next.rows").exists():
                 table.load(place / f"{name}.next.rows")
-                table.totals[:] = state.arrays[f"next.{name}"]
+                table.totals[:] = arrays[f"next.{name}"]
             else:
                 table.clear()
 
@@ -84,3 +104,20 @@ class RunTables:
         """Give memory and files back."""
         for table in [*self.current.values(), *self.successors.values()]:
             table.close()
+
+
+class Readable(Mapping[str, Table]):
+    """The tables of a run for those who read rows: ``gather`` brings them here before the first look."""
+
+    def __init__(self, tables: RunTables, gather: Callable[[], None]) -> None:
+        self._tables, self._gather = tables, gather
+
+    def __getitem__(self, name: str) -> Table:
+        self._gather()
+        return self._tables.current[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables.current)
+
+    def __len__(self) -> int:
+        return len(self._tables.current)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -17,6 +17,7 @@ from topicstream.engines.base import BlockShape, Out, Rows, Scratch, Visit, new_
 from topicstream.tables.rounds import Round, RoundSpace
 from topicstream.tables.table import Table
 from topicstream.training.executor import Assignment, Executor, Job, MakeExecutor, Report, ids_of, run_visit, shrunk
+from topicstream.training.tables import RunTables
 
 
 class StorageAhead:
@@ -80,17 +81,14 @@ class Threads(Executor):
     def __init__(self, job: Job) -> None:
         self.job, self.engine, self.workers = job, job.engine, job.workers
         self.rounds: dict[str, Round] = {}
-        self._tables: dict[str, Table] = {}
         self._buffers = [WorkerBuffers(job) for _ in range(job.workers.threads)]
         self._space = RoundSpace(job.round_blocks, job.spill)
         self._ahead: StorageAhead | None = None
         self._todo = np.zeros(0, np.int64)
 
-    def place(self, tables: Mapping[str, Table], successors: Mapping[str, Table]) -> None:
-        self._tables = dict(tables)
-        if self.rounds:
-            return
-        for name, table in tables.items():
+    def place(self, tables: RunTables) -> None:
+        super().place(tables)
+        for name, table in tables.current.items():
             rows = self.job.block.most_rows(self.engine.tables[name].rows)
             self.rounds[name] = table.new_round(self._space, rows, self.engine.shape.tokens)
 
@@ -151,8 +149,8 @@ class Threads(Executor):
         gathered: dict[str, Any] = {}
         for name in assignment.reads:
             spec = self.engine.tables[name]
-            gathered[name] = self._tables[name].gather(ids_of(block, spec.gathered, spec), buffers.rows[name])
-        totals = {name: self._tables[name].seen_totals for name in assignment.reads}
+            gathered[name] = self.tables.current[name].gather(ids_of(block, spec.gathered, spec), buffers.rows[name])
+        totals = {name: self.tables.current[name].seen_totals for name in assignment.reads}
         state = assignment.old.read(number, block, buffers.state) if assignment.old is not None else {}
         return Visit(block, gathered, totals, state, params, key)
 

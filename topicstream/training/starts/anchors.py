@@ -16,7 +16,7 @@ from topicstream.training.plan import StartMemory, TableBytes
 from topicstream.training.starts.best import LearnedSeeds
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.starts.start import Ground, Start
-from topicstream.training.tables import RunTables
+from topicstream.training.tables import Readable, RunTables
 
 
 class AnchorStart(Start):
@@ -40,7 +40,7 @@ class AnchorStart(Start):
         )
         executor = ground.executor(Job(recipe, engine, ground.corpus, grid, block, ground.workers))
         runner = PassRunner(engine, grid, executor, tables, ground.seed, layout.round_blocks)
-        params, order = engine.initial_params(), np.arange(len(grid))
+        params, order, readable = engine.initial_params(), np.arange(len(grid)), Readable(tables, executor.gather)
         cells = int(grid.cells.sum())
 
         def say(line: str) -> None:
@@ -54,13 +54,14 @@ class AnchorStart(Start):
             for number in range(1, (passes_needed(engine.phases) or 0) + 1):
                 stats = new_stats(engine)
                 runner.run(Pass(number, order, params, stats, after_round=after))
-                tables.settle()
                 phase, last = phase_of(engine.phases, number)
+                executor.settle(phase)
                 key = Key(ground.seed, number, phase.name)
-                end = PassEnd(key, phase, params, stats, tables.totals, tables.current, say, ground.step)
+                end = PassEnd(key, phase, params, stats, tables.totals, readable, say, ground.step)
                 engine.end_pass(end)
                 if last:
                     engine.end_phase(end)
+                    executor.share()
         finally:
             executor.release()
         phi = tables.current["phi"]

@@ -244,21 +244,18 @@ class Saver:
         present = state()  # members of a cluster bring block state to the disk
         if pin:
             self.pin(present.name)
-        self.save(present, tables, {}, began)
+        self.save(present, tables, began)
 
     def pin(self, name: str) -> None:
         """Keep this checkpoint, and not the one that was pinned before."""
         self._pinned = name
 
-    def save(
-        self, state: State, tables: Mapping[str, Table], successors: Mapping[str, Table], began: float | None = None
-    ) -> None:
-        """Write a checkpoint; began: when that began, by the monotonic clock, if not now."""
+    def save(self, state: State, tables: Mapping[str, Table], began: float | None = None) -> None:
+        """Write a checkpoint; tables: by their roles;  began: when that began, by the monotonic clock, if not now."""
         began = time.monotonic() if began is None else began
-        every = {**tables, **{f"{name}.next": table for name, table in successors.items()}}
         files = set(state.facts.memory.values())
         try:
-            writers = {name: table.save for name, table in every.items()}
+            writers = {role: table.save for role, table in tables.items()}
             write_checkpoint(self._folder, state, writers, [self._work / name for name in files])
             remove_before(self._folder, {state.name, self._pinned})
             self._memory = {name: held for name, held in self._memory.items() if name == self._pinned} | {state.name: files}
