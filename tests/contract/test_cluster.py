@@ -6,18 +6,21 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import topicstream
+from tests import ROOT
 from tests.contract.test_engines import components
 from tests.listening import Listening
 from tests.planted import draw, sides, store
 from tests.retrain_tools import folder, made, write
 from topicstream.cli.main import run
 from topicstream.engines import engines
-from topicstream.errors import WorkersLost
+from topicstream.errors import TopicsError, WorkersLost
 from topicstream.ingestion.pipeline import ingest
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel import scheduler
@@ -147,6 +150,46 @@ def test_a_run_goes_on_without_a_worker_that_is_lost(corpus, tmp_path, monkeypat
             if how == signal.SIGSTOP:
                 os.kill(pid, signal.SIGCONT)
     assert any(f"lost {address}; going on from the last checkpoint" in line for line in told.said)
+    assert content_hash(tmp_path / "m") == content_hash(tmp_path / "whole")
+
+
+DRIVER = """
+import os, signal, sys
+from tests.contract.test_cluster import GIVEN, At, cluster_module, train
+cluster_module.SILENCE = 120.0
+killed = At("pass 2/3", 1, lambda: os.kill(os.getpid(), signal.SIGKILL))
+train(sys.argv[1], sys.argv[2], algo=sys.argv[4], **GIVEN, scheduler=sys.argv[3], progress=killed)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", ["sparse-bp", "gs"])
+def test_a_driver_that_was_killed_is_started_again(corpus, client, tmp_path, algo):
+    train(corpus, tmp_path / "whole", algo=algo, **GIVEN, progress=Shown(-1))
+    given = [corpus, tmp_path / "m", client.scheduler.address, algo]
+    assert subprocess.run([sys.executable, "-c", DRIVER, *map(str, given)], cwd=ROOT).returncode == -signal.SIGKILL
+    train(corpus, tmp_path / "m", algo=algo, **GIVEN, scheduler=client, progress=Shown(-1))
+    assert content_hash(tmp_path / "m") == content_hash(tmp_path / "whole")
+
+
+def spoil():
+    """From now on the tables of this worker are not those of others."""
+    from topicstream.training.tables import RunTables
+
+    def settle(self, phase):
+        return {name: found._replace(totals=found.totals + 1.0) for name, found in before(self, phase).items()}
+
+    before, RunTables.settle = RunTables.settle, settle
+
+
+@pytest.mark.slow
+def test_members_whose_tables_differ_end_the_run(corpus, tmp_path):
+    train(corpus, tmp_path / "whole", algo="sparse-bp", **GIVEN, progress=Shown(-1))
+    with distributed.LocalCluster(**OPTIONS, n_workers=2) as made, distributed.Client(made) as client:
+        spoils = At("pass 2/3", 1, lambda: client.run(spoil, workers=[min(client.scheduler_info()["workers"])]))
+        with pytest.raises(TopicsError, match="made other topics than"):
+            train(corpus, tmp_path / "m", algo="sparse-bp", **GIVEN, scheduler=client, progress=spoils)
+    train(corpus, tmp_path / "m", algo="sparse-bp", **GIVEN, progress=Shown(-1))
     assert content_hash(tmp_path / "m") == content_hash(tmp_path / "whole")
 
 

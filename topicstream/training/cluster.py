@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from topicstream.files import owned
 from topicstream.parallel.scheduler import Cluster
 from topicstream.tables.table import Table
 from topicstream.training.executor import Assignment, Executor, Job, Report
-from topicstream.training.member import Change, JoinOrder, PassOrder, StateFile, Visited, join
+from topicstream.training.member import Answer, Change, JoinOrder, PassOrder, StateFile, join
 from topicstream.training.plan import state_bytes
 from topicstream.training.state.memory import BlockMemory
 from topicstream.training.tables import Settled
@@ -64,9 +64,9 @@ class PassEffort:
     sent: int = 0
     blocks: int = 0
 
-    def count(self, answers: Sequence[Visited], blocks: int) -> None:
+    def count(self, answers: Sequence[Answer], blocks: int) -> None:
         """Count a round."""
-        visiting = np.array([answer.visiting for answer in answers])
+        visiting = np.array([answer.working for answer in answers])
         self.visiting += visiting
         self.waiting += float(visiting.max() - visiting.mean()) + max(answer.sending for answer in answers)
         self.sent += sum(answer.sent for answer in answers)
@@ -109,13 +109,12 @@ class DaskWorkers(Executor):
         self.run = f"topics-{uuid.uuid4().hex[:12]}"
         self.roster = tuple((address, machine.id) for address, machine in cluster.machines.items())
         owners = deal(job.grid.cells, job.round_blocks, len(self.roster))
+        state = state_bytes(job.engine, job.block) + SLOT * len(job.engine.state)
+        self.room = state * np.bincount(owners, minlength=len(self.roster))
         order = JoinOrder(
-            self.run, job.recipe, job.grid, job.block, owners, self.roster, limit, threads, tables,
+            self.run, job.recipe, job.grid, job.block, owners, self.roster, self.room, limit, threads, tables,
             (DRIVER, str(folder)),
         )  # fmt: skip
-        self.room = (state_bytes(job.engine, job.block) + SLOT * len(job.engine.state)) * np.bincount(
-            owners, minlength=len(self.roster)
-        )
         self.pending: list[Change] = []
         self.assignment: Assignment | None = None
         self.stale, self.ahead = False, False  # rows that members have changed, and that this process has
@@ -159,15 +158,12 @@ class DaskWorkers(Executor):
         call: Awaitable[Any] = getattr(self.client.rpc(address), f"{self.run}-{handler}")(**given)
         return call
 
-    def _ask_all(self, question: str, *given: Any) -> list[Any]:
-        """Ask all members the same; see ``Member.ask``."""
-        return self._call("ask", [{"question": question, "given": to_serialize(given)}] * len(self.roster))
+    def _ask_all(self, question: str, *given: Any, members: int | None = None) -> list[Answer]:
+        """Ask all members, or the first so many, the same at once; see ``Member.ask``.  WorkersLost, or what a member raised."""
 
-    def _call(self, handler: str, given: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Answers of the first members, each asked at once with what it is given.  WorkersLost, or what a member raised."""
-
-        async def ask() -> list[Any]:
-            calls = [self._ask(address, handler, **own) for (address, _), own in zip(self.roster, given, strict=False)]
+        async def ask() -> list[Answer]:
+            asked = {"question": question, "given": to_serialize(given)}
+            calls = [self._ask(address, "ask", **asked) for address, _ in self.roster[:members]]
             answers = asyncio.gather(*calls)
             answers.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is known by then
             await asyncio.wait({answers, self.watch}, return_when=asyncio.FIRST_COMPLETED)
@@ -181,7 +177,7 @@ class DaskWorkers(Executor):
             raise self._loss()
 
         try:
-            answered: list[Any] = self.client.sync(ask)
+            answered: list[Answer] = self.client.sync(ask)
         except WorkersLost as e:
             self.cluster.lose(e.addresses)
             raise
@@ -200,20 +196,15 @@ class DaskWorkers(Executor):
         """Tell the members of the pass, and give them the tables that they do not have."""
         if self.ahead:
             with owned.scratch(self.folder.absolute(), "tables") as place:
-                self._ask_all("load", place, *self.tables.save(place, True))
+                self._ask_all("tables.load", place, *self.tables.save(place, True))
             self.ahead = False
-        self.assignment = assignment
-        order = PassOrder(assignment.key, assignment.phase, self.blocks, assignment.seeds, None, None)
-        old, new = assignment.old, assignment.new
-        stops = (0 if new is None else self._free(new)) + np.cumsum(self.room)
-        orders = [
-            order._replace(
-                old=None if old is None else StateFile(str(old.path.absolute()), old.index, 0, 0),
-                new=None if new is None else StateFile(str(new.path.absolute()), new.index, int(stop - room), int(stop)),
-            )
-            for stop, room in zip(stops, self.room, strict=True)
-        ]
-        self._call("ask", [{"question": "begin", "given": to_serialize([order])} for order in orders])
+        self.assignment, old, new = assignment, assignment.old, assignment.new
+        order = PassOrder(
+            assignment.key, assignment.phase, self.blocks, assignment.seeds,
+            None if old is None else StateFile(old.path.absolute(), old.index, 0),
+            None if new is None else StateFile(new.path.absolute(), new.index, self._free(new)),
+        )  # fmt: skip
+        self._ask_all("begin", order)
 
     def _free(self, memory: BlockMemory) -> int:
         """Where members may write: behind all that is there, and behind what members may still write that were lost."""
@@ -225,13 +216,11 @@ class DaskWorkers(Executor):
         if self.assignment is None:
             self._begin(assignment)
         self._flush()
-        given = {"group": to_serialize(group), "params": to_serialize(dict(assignment.params))}
-        answers: list[Visited] = self._call("visit", [given] * len(self.roster))
+        answers = self._ask_all("visit", group, dict(assignment.params))
         self.stale = True
         reports: dict[int, Report] = {}
         for answer in answers:
-            for place, docs, stats, rows in answer.reports:
-                reports[place] = Report(docs, stats)
+            for place, reports[place], rows in answer.value:
                 if assignment.new is not None:
                     assignment.new.index[group[place]] = rows
         self.taken.count(answers, len(group))
@@ -245,8 +234,7 @@ class DaskWorkers(Executor):
         if self.pending:
             changes, self.pending = self.pending, []
             began = time.monotonic()
-            given = {"changes": to_serialize(changes)}
-            self.taken.sent += sum(self._call("apply", [given] * len(self.roster)))
+            self.taken.sent += sum(answer.sent for answer in self._ask_all("enter", changes))
             self.taken.applying += time.monotonic() - began
 
     def settle(self, phase: Phase | None) -> dict[str, Settled]:
@@ -256,7 +244,7 @@ class DaskWorkers(Executor):
             return super().settle(phase)
         self._flush()
         self.assignment, self.stale = None, True
-        answers: list[dict[str, Settled]] = self._ask_all("settle", phase)
+        answers: list[dict[str, Settled]] = [answer.value for answer in self._ask_all("tables.settle", phase)]
         for (address, _), answer in zip(self.roster, answers, strict=True):
             if any(own.totals.tobytes() != answer[name].totals.tobytes() for name, own in answers[0].items()):
                 raise TopicsError(
@@ -274,8 +262,8 @@ class DaskWorkers(Executor):
         if self.stale:
             midway = self.assignment is not None
             with owned.scratch(self.folder.absolute(), "tables") as place:
-                (saved,) = self._call("ask", [{"question": "save", "given": to_serialize([place, midway])}])
-                self.tables.load(place, *saved)
+                (saved,) = self._ask_all("tables.save", place, midway, members=1)
+                self.tables.load(place, *saved.value)
             self.stale = False
 
     def share(self) -> None:
@@ -302,7 +290,7 @@ class DaskWorkers(Executor):
         """Members end a pass when the next one begins."""
 
     def rest(self) -> None:
-        self._ask_all("rest")
+        self._ask_all("executor.rest")
 
     def release(self) -> None:
         if self.watch.cancelled():

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,11 +29,11 @@ from topicstream.errors import DoesNotFit, TopicsError, WorkersLost
 from topicstream.memory import MemoryLimit
 from topicstream.parallel.rounds import Workers
 from topicstream.tables.rounds import Entered
-from topicstream.training.executor import Assignment, Job, RunRecipe, shrunk
+from topicstream.training.executor import Assignment, Job, Report, RunRecipe, shrunk
 from topicstream.training.plan import Allowance, Work, make_plan
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.state.memory import BlockMemory
-from topicstream.training.tables import RunTables, Settled
+from topicstream.training.tables import RunTables
 from topicstream.training.threads import Threads
 
 T = TypeVar("T")
@@ -54,6 +55,8 @@ class JoinOrder:
         int64[blocks], the number of the member that owns each block.
     roster
         Address and id of the worker of each member, by number.
+    room
+        int64[members], bytes that each may write of block state in a pass.
     limit, threads, tables
         Bytes of a member, its threads (None: those that Dask gives the worker), and where its tables live.
     driver
@@ -66,6 +69,7 @@ class JoinOrder:
     block: BlockShape
     owners: np.ndarray
     roster: tuple[tuple[str, str], ...]
+    room: np.ndarray
     limit: int
     threads: int | None
     tables: str
@@ -73,12 +77,11 @@ class JoinOrder:
 
 
 class StateFile(NamedTuple):
-    """A file of block state: its path, the rows of its index, and where this member writes: from, and up to."""
+    """A file of block state: its path, the rows of its index, and where the first member writes, before the second ..."""
 
-    path: str
+    path: Path
     rows: np.ndarray
-    first: int
-    stop: int
+    free: int
 
 
 class PassOrder(NamedTuple):
@@ -92,18 +95,19 @@ class PassOrder(NamedTuple):
     new: StateFile | None
 
 
-class Visited(NamedTuple):
-    """What a member tells of its share of a round: a place in the round, documents, statistics and index rows of the state
-    for each block; seconds visiting, seconds sending, and bytes sent."""
+class Answer(NamedTuple):
+    """What a member answers, seconds it took, seconds to send others what it made for them, and bytes of that."""
 
-    reports: list[tuple[int, int, dict[str, np.ndarray], np.ndarray | None]]
-    visiting: float
+    value: Any
+    working: float
     sending: float
     sent: int
 
 
 Change = tuple[str, tuple[float, float] | None, bool]
 """Of ``Executor.apply``: table, blend, hold."""
+Visited = tuple[int, Report, np.ndarray | None]
+"""A block's place in the round, what the driver hears of its visit, and the index rows of its state."""
 
 
 async def join(order: JoinOrder, dask_worker: Worker) -> TopicsError | None:
@@ -131,7 +135,7 @@ class Member(WorkerPlugin):
     async def setup(self, worker: Worker) -> None:
         """Called by Dask."""
         self.heard = time.monotonic()
-        for handler in (self.ping, self.ask, self.visit, self.receive, self.apply, self.take, self.leave):
+        for handler in (self.ping, self.ask, self.hear, self.leave):
             worker.handlers[f"{self.order.run}-{handler.__name__}"] = handler
         self.watch = asyncio.create_task(self._watch())
 
@@ -176,7 +180,8 @@ class Member(WorkerPlugin):
         self.executor = Threads(job)
         self.executor.place(self.tables)
         self.assignment: Assignment | None = None
-        self.running, self.entered = False, dict[int, dict[str, Entered]]()
+        self.entered: dict[int, dict[str, Entered]] = {}
+        self.outbox: list[Any] = []
 
     def close(self) -> None:
         """Give everything back."""
@@ -188,9 +193,7 @@ class Member(WorkerPlugin):
 
     def _forget(self) -> None:
         """End a pass that is under way."""
-        if self.running:
-            self.executor.end()
-            self.running = False
+        self.executor.end()
         for memory in self._memories():
             memory.close()
         self.assignment = None
@@ -210,61 +213,51 @@ class Member(WorkerPlugin):
         return str((await self.worker.plugin_remove(self.order.run))["status"])
 
     async def ask(self, question: str, given: Sequence[Any]) -> dict[str, Any]:
-        """One of the questions below, answered by the member's thread."""
-        return {"answer": to_serialize(await self.work(getattr(self, question), *given))}
+        """A method by its name, called in the member's thread; what it leaves for other members is sent to them."""
+        began = time.monotonic()
+        value = await self.work(self._answer, question, given)
+        worked = time.monotonic()
+        sent = await self._send()
+        return {"answer": to_serialize(Answer(value, worked - began, time.monotonic() - worked, sent))}
+
+    def _answer(self, question: str, given: Sequence[Any]) -> Any:
+        if question != "enter":  # by then others may have sent what they have entered in this very round
+            self._absorb()
+        return attrgetter(question)(self)(*given)
+
+    async def hear(self, sender: int, sent: Any) -> bool:
+        """What another member has entered, by table, or what blocks made there: (table, place in the round, arrays ...)."""
+        if isinstance(sent, dict):
+            self.entered[sender] = sent
+        else:
+            for name, place, *arrays in sent:
+                self.executor.rounds[name].receive(place, arrays)
+        return True
 
     def begin(self, order: PassOrder) -> None:
         """A pass begins."""
         self._forget()
         mine = self.order.owners == self.number
         self.executor.begin(order.blocks[mine[order.blocks]])
-        self.position, self.running = 0, True
-        old, new = self._state(order.old), self._state(order.new)
+        self.position, old, new = 0, self._state(order.old), self._state(order.new)
         self.assignment = Assignment.of(self.tables, order.key, order.phase, {}, order.seeds, old, new)
-        if order.new is not None:
-            self.stop = order.new.stop
 
     def _state(self, file: StateFile | None) -> BlockMemory | None:
         if file is None:
             return None
-        memory = BlockMemory(Path(file.path), self.executor.engine.state, file.rows.copy(), create=False)
-        memory.end = file.first
+        memory = BlockMemory(file.path, self.executor.engine.state, file.rows.copy(), create=False)
+        memory.end = file.free + int(self.order.room[: self.number].sum())
+        self.stop = memory.end + int(self.order.room[self.number])
         return memory
-
-    def load(self, place: Path, arrays: Mapping[str, np.ndarray], scales: Mapping[str, float]) -> None:
-        """Tables as the driver has them."""
-        self.tables.load(place, arrays, scales)
-
-    def save(self, place: Path, midway: bool) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-        """Write the tables to files that the driver reads."""
-        self._absorb()
-        return self.tables.save(place, midway)
-
-    def settle(self, phase: Phase | None) -> dict[str, Settled]:
-        """The end of a pass: see ``RunTables.settle``."""
-        self._absorb()
-        return self.tables.settle(phase)
 
     def sync(self) -> None:
         """Bring the block state that this machine has written to the disk."""
         for memory in self._memories():
             memory.sync()
 
-    def rest(self) -> None:
-        """See ``Executor.rest``."""
-        self.executor.rest()
-
     # -- rounds ----------------------------------------------------------------------------------------------------
-    async def visit(self, group: np.ndarray, params: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Visit the blocks of a round that are this member's; send what they made to those who add it up: ``Visited``."""
-        began = time.monotonic()
-        reports, parts = await self.work(self._visit, group, params)
-        visited = time.monotonic()
-        sent = await self._send("receive", parts)
-        return {"answer": to_serialize(Visited(reports, visited - began, time.monotonic() - visited, sent))}
-
-    def _visit(self, group: np.ndarray, params: Mapping[str, np.ndarray]) -> tuple[list[Any], list[Any]]:
-        self._absorb()
+    def visit(self, group: np.ndarray, params: Mapping[str, np.ndarray]) -> list[Visited]:
+        """Visit the blocks of a round that are this member's; what they made goes to those who add it up."""
         assert self.assignment is not None
         self.group, targets = group, self.assignment.targets
         places = np.flatnonzero(self.order.owners[group] == self.number).tolist()
@@ -273,29 +266,17 @@ class Member(WorkerPlugin):
         new, rounds, members = self.assignment.new, self.executor.rounds, len(self.order.roster)
         if new is not None and new.end > self.stop:
             raise TopicsError("block state is longer than planned; the last checkpoint is intact, report this")
-        reports = [
-            (place, report.docs, report.stats, None if new is None else new.index[group[place]].copy())
+        for other in range(members):
+            chosen = {name: partial(targets[name].spans, owner=other, members=members) for name in targets}
+            here = [] if other == self.number else [(n, place) for n in targets for place in places]
+            self.outbox.append([(n, place, *rounds[n].part(place, chosen[n])) for n, place in here])
+        return [
+            (place, report, None if new is None else new.index[group[place]].copy())
             for place, report in zip(places, made, strict=True)
         ]
-        parts: list[Any] = [None] * members
-        for other in range(members):
-            if other != self.number:
-                chosen = {name: partial(targets[name].spans, owner=other, members=members) for name in targets}
-                parts[other] = [(n, place, *rounds[n].part(place, chosen[n])) for n in targets for place in places]
-        return reports, parts
 
-    async def receive(self, sender: int, sent: Sequence[Any]) -> bool:
-        """What blocks made on another member: (table, place in the round, arrays ...)."""
-        for name, place, *arrays in sent:
-            self.executor.rounds[name].receive(place, arrays)
-        return True
-
-    async def apply(self, changes: Sequence[Change]) -> dict[str, Any]:
-        """The end of a round: add up what is this member's to add up, send to all what came out; bytes sent."""
-        entered = await self.work(self._enter, changes)
-        return {"answer": await self._send("take", [entered] * len(self.order.roster))}
-
-    def _enter(self, changes: Sequence[Change]) -> dict[str, Entered]:
+    def enter(self, changes: Sequence[Change]) -> None:
+        """The end of a round: add up what is this member's to add up; all hear what came out."""
         assert self.assignment is not None
         entered: dict[str, Entered] = {}
         for name, blend, hold in changes:
@@ -306,12 +287,7 @@ class Member(WorkerPlugin):
             if own is not None:
                 entered[name] = own
         self.entered[self.number] = entered
-        return entered
-
-    async def take(self, sender: int, sent: dict[str, Entered]) -> bool:
-        """What another member has entered."""
-        self.entered[sender] = sent
-        return True
+        self.outbox = [entered] * len(self.order.roster)
 
     def _absorb(self) -> None:
         """Take over what the others entered in the round before."""
@@ -322,14 +298,15 @@ class Member(WorkerPlugin):
         for name in entered[self.number]:
             self.assignment.targets[name].absorb([entered[i][name] for i in range(len(self.order.roster))], self.number)
 
-    async def _send(self, handler: str, given: Sequence[Any]) -> int:
-        """Give every other member its own; returns the bytes, once all have them."""
+    async def _send(self) -> int:
+        """Give every other member what there is for it; returns the bytes, once all have them."""
+        given, self.outbox = self.outbox, []
         calls, sent = [], 0
-        for other, (address, _) in enumerate(self.order.roster):
-            if other != self.number:
-                ask = getattr(self.worker.rpc(address), f"{self.order.run}-{handler}")
-                calls.append(ask(sender=self.number, sent=to_serialize(given[other])))
-                sent += size_of(given[other])
+        for (address, identity), own in zip(self.order.roster, given, strict=False):
+            if identity != self.worker.id:
+                hear = getattr(self.worker.rpc(address), f"{self.order.run}-hear")
+                calls.append(hear(sender=self.number, sent=to_serialize(own)))
+                sent += size_of(own)
         if not all(await asyncio.gather(*calls)):
             raise WorkersLost("--scheduler: a member is gone")
         return sent
