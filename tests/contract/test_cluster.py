@@ -128,11 +128,11 @@ def test_a_run_moves_between_one_machine_and_a_cluster_inside_a_pass(corpus, cli
     given = {**GIVEN, "algo": algo}
     train(corpus, tmp_path / "whole", **given, progress=Shown(-1))
     for name, first, then in (("out", {}, {"scheduler": client}), ("back", {"scheduler": client}, {})):
-        with pytest.raises(Exception, match="stopped by a signal after 1 passes"):
+        with pytest.raises(Exception, match="stopped by a signal after 1 pass;"):
             train(corpus, tmp_path / name, **given, **first, progress=At("pass 2/3", 1, stop))
         told = Listening()
         train(corpus, tmp_path / name, **given, **then, progress=told)
-        assert any("continuing after 1 passes and 1 rounds" in line for line in told.said)
+        assert any("continuing after 1 pass and 1 round" in line for line in told.said)
         assert content_hash(tmp_path / name) == content_hash(tmp_path / "whole")
 
 

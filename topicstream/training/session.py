@@ -78,7 +78,7 @@ class Session:
         if finished is not None and finished.passes == self.passes and not self.rounds:
             self.made = max(finished.passes, finished.made)
             return finished
-        rounds = f" and {self.rounds} rounds" if self.rounds else ""
+        rounds = f" and {counted(self.rounds, 'round')}" if self.rounds else ""
         self.run.progress.say(f"continuing after {counted(self.passes, 'pass')}{rounds}")
         return None
 
