@@ -99,8 +99,12 @@ def test_an_ingest_to_an_address(put: Put, here: Path, tmp_path: Path, monkeypat
     assert Corpus.open(address).fingerprint == Corpus.open(here / "c.zarr").fingerprint
     publish(here / "c.zarr", "s3://corpora/other.zarr")
     assert current_at(address)[0].version == current_at("s3://corpora/other.zarr")[0].version, "the same bytes"
+    was = current_at(address)[0]
     code, said = topics("ingest", here / "docs.txt", "--out", address)
-    assert code == 1 and "exists; --force replaces it" in said
+    assert code == 0 and "finished" in said and current_at(address)[0] == was, said
+    assert ingest(here / "docs.txt", address, progress=False)["finished_before"] and not list((cache_folder() / "uploads").rglob("*.json"))
+    code, said = topics("ingest", here / "docs.txt", "--out", address, "--min-df", "2")
+    assert code == 1 and "exists; --force replaces it" in said, "another ingest"
     code, said = topics("ingest", here / "docs.txt", "--append", "--out", address)
     assert code == 2 and "cannot be appended to" in said and SECRET not in said
 

@@ -44,11 +44,12 @@ def cache_folder() -> Path:
 
 
 class Current(msgspec.Struct, frozen=True):
-    """``current.json``."""
+    """``current.json``; inputs: a digest of what an ingest made the version of, "" where none did."""
 
     kind: Kind
     version: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
     nonce: str
+    inputs: str = ""
     schema: Literal[1] = 1
 
 

@@ -68,7 +68,7 @@ def claim_address(address: str, kind: Kind) -> None:
         raise TopicsError(f"{address}: this store ignores conditional writes, so publishers could overwrite each other; use another store")
 
 
-def publish(folder: str | os.PathLike[str], address: str) -> dict[str, Any]:
+def publish(folder: str | os.PathLike[str], address: str, *, inputs: str = "") -> dict[str, Any]:
     """Upload a corpus store or a model, and make it the current version at an address.
 
     A publication that was killed is carried on: files that were uploaded are not uploaded again.
@@ -79,6 +79,8 @@ def publish(folder: str | os.PathLike[str], address: str) -> dict[str, Any]:
         Of a store, a model, or a version of a retrain.
     address
         Such as ``s3://bucket/models/news``; docs/storage.md.
+    inputs
+        A digest of what the folder was made of, which ``ingest`` compares.
 
     Returns
     -------
@@ -120,7 +122,7 @@ def publish(folder: str | os.PathLike[str], address: str) -> dict[str, Any]:
         raise Busy(f"{folder}: another process changed it during the upload; publish it again")
     put_object(below + LISTING, listing)
     if before is None or before.version != version:
-        _replace(address, Current(kind, version, secrets.token_hex(16)), condition)
+        _replace(address, Current(kind, version, secrets.token_hex(16), inputs), condition)
     return {"address": address, "kind": kind, "version": version, "files": len(sizes), "bytes": sum(sizes.values()), "uploaded": len(missing)}
 
 

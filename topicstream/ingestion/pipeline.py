@@ -8,11 +8,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from topicstream.corpus.manifest import StoreManifest
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import settle
 from topicstream.errors import InputError, NothingKept, NotOurs, TopicsError, UsageError
 from topicstream.files import durable, owned
-from topicstream.files.mirror import cache_folder, current_at
+from topicstream.files.mirror import cache_folder, current_at, mirrored
 from topicstream.files.ownership import MARK, check_place, claim, refuse_strangers
 from topicstream.files.publication import claim_address, publish
 from topicstream.files.remote import address_of
@@ -30,7 +31,7 @@ from topicstream.ingestion.spooling.spread import Spread
 from topicstream.ingestion.spooling.tasks import pieces
 from topicstream.ingestion.storing.finishing import Finishing
 from topicstream.kernels.jit import notify_compiling
-from topicstream.machine import peak_bytes, return_freed_memory
+from topicstream.machine import default_threads, peak_bytes, return_freed_memory
 from topicstream.options import configured
 from topicstream.parallel.scheduler import workers_of
 from topicstream.progress import Progress, listener
@@ -81,23 +82,39 @@ def ingest(config: IngestConfig) -> dict[str, Json]:
     if names == []:
         raise InputError("nothing to ingest: give files, folders or - for standard input")
     if (address := address_of(config.out)) is not None:
-        return _ingest_to(address.rstrip("/"), config)
+        return _ingest_to(address.rstrip("/"), inputs_record.describe(names if isinstance(names, list) else [], options), config)
     return _Ingest(names, Path(config.out), options, listener(config.progress), config.stop or Stop()).run()
 
 
-def _ingest_to(address: str, config: IngestConfig) -> dict[str, Json]:
+def _ingest_to(address: str, record: InputsRecord, config: IngestConfig) -> dict[str, Json]:
     """Make the store in a working folder of this machine, and publish it at an address.  The folder stays until that is done,
     so that the same command carries on after a kill."""
     if config.append:
         raise UsageError(f"--out {address}: a store at an address cannot be appended to; append to one of this machine and publish it")
     claim_address(address, "corpus")
-    if current_at(address)[0] is not None and not config.force:
-        raise TopicsError(f"{address}: exists; --force replaces it")
-    work = cache_folder().joinpath("uploads", *address.split("://"))
-    summary = ingest(dataclasses.replace(config, out=work))
-    published = publish(work, address)
+    work, (current, _) = cache_folder().joinpath("uploads", *address.split("://")), current_at(address)
+    if current is not None and not config.force:
+        if not record.digest or current.inputs != record.digest:
+            raise TopicsError(f"{address}: exists; --force replaces it")
+        version, summary = current.version, _made_once(StoreManifest.read(mirrored(address)), record, config)
+    else:
+        summary = ingest(dataclasses.replace(config, out=work))
+        version = publish(work, address, inputs=record.digest)["version"]
     owned.remove(work, "corpus")
-    return summary | {"out": address, "version": published["version"]}
+    return summary | {"out": address, "version": version}
+
+
+def _made_once(store: StoreManifest, record: InputsRecord, config: IngestConfig) -> dict[str, Json]:
+    """The summary of a store that the same ingest has made before."""
+    return store.summary | {
+        "out": str(config.out),
+        "finished_before": True,
+        "seconds": 0.0,
+        "input_bytes": sum(entry.stamp[1] for entry in record.inputs),
+        "megabytes_per_second": 0.0,
+        "peak_rss_bytes": peak_bytes(),
+        "workers": config.workers or default_threads(),
+    }
 
 
 class _Ingest:
@@ -158,7 +175,7 @@ class _Ingest:
             if isinstance(self.names, InMemory) and self.base is not None:
                 # an append must not meet the numbers of the documents before
                 self.names = dataclasses.replace(self.names, first=sum(p.docs for p in self.base.manifest.parts.values()))
-            journal = Journal(self.wip, self._key(), force=self.options.given.force or self._left_in_memory())
+            journal = Journal(self.wip, self._key(record), force=self.options.given.force or self._left_in_memory())
             state = journal.state
             same = state.record is not None and inputs_record.are_same(record, state.record)
             if state.record is None:
@@ -216,15 +233,7 @@ class _Ingest:
             return None
         if state is None:  # the lock alone
             owned.remove(self.wip, "ingest")
-        return store.manifest.summary | {
-            "out": str(self.out),
-            "finished_before": True,
-            "seconds": 0.0,
-            "input_bytes": sum(entry.stamp[1] for entry in record.inputs),
-            "megabytes_per_second": 0.0,
-            "peak_rss_bytes": peak_bytes(),
-            "workers": self.plan.workers,
-        }
+        return _made_once(store.manifest, record, self.options.given)
 
     def _refuse_what_is_not_ours(self) -> None:
         """A folder at ``out`` that is no store, or one that this version cannot read, is never replaced."""
@@ -238,19 +247,10 @@ class _Ingest:
             raise TopicsError(f"{self.out}: exists; --append adds to it, --force replaces it")
         refuse_strangers(self.out)
 
-    def _key(self) -> dict[str, Json]:
+    def _key(self, record: InputsRecord) -> dict[str, Json]:
         """What decides the sequence and the content of the pieces."""
-        read = self.options.given.spelt()
-        del read["on_error"]
-        return {
-            "paths": [self.names.key]
-            if isinstance(self.names, InMemory)
-            else [p if p == "-" or address_of(p) else os.path.abspath(p) for p in self.names],
-            **read,
-            "tokenizer": self.options.recipe.hash(),
-            **({"side files": [self.options.side.key, *self.options.side.stamps()]} if self.options.side else {}),
-            "append to": self.base.fingerprint if self.base is not None else None,
-        }
+        paths = [self.names.key] if isinstance(self.names, InMemory) else [entry.place for entry in record.inputs]
+        return {"paths": paths, **self.options.reading(), "append to": self.base.fingerprint if self.base is not None else None}
 
     def _run(self, journal: Journal, same: bool) -> dict[str, Json]:
         state, given = journal.state, dataclasses.replace(self.options.given, scratch=journal.folder)

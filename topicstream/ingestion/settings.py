@@ -16,6 +16,7 @@ from topicstream.ingestion.config import IngestConfig, Place
 from topicstream.ingestion.spooling.parts import DOCUMENT, pattern_of
 from topicstream.ingestion.storing.side_files import SideOptions
 from topicstream.options import checked, share_or_number
+from topicstream.records import Json
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.stopwords import LANGUAGES, read_stopwords
 from topicstream.tokens.tools import replacements, versions_of
@@ -161,6 +162,11 @@ class IngestOptions:
             heldout=heldout,
             side=SideOptions(_paths(config.meta_files), _paths(config.links), config.key),
         )
+
+    def reading(self) -> dict[str, Json]:
+        """What decides the sequence of the documents and their words, as plain values."""
+        side = {"side files": [self.side.key, *self.side.stamps()]} if self.side else {}
+        return {**self.given.spelt(), "tokenizer": self.recipe.hash(), **side}
 
     def limits(self, documents: int, text: bool) -> WordLimits:
         """Which words are kept of so many training documents.

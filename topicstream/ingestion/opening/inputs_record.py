@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from topicstream.errors import StoreError
@@ -23,7 +24,7 @@ from topicstream.ingestion.settings import IngestOptions
 from topicstream.records import Record, read_record, write_record
 
 NAME = ".inputs.json"
-CHOOSING = ("min_df", "max_df", "min_count", "max_vocab", "vocab", "drop_words", "drop_top", "grow_vocab", "on_duplicate")
+CHOOSING = ("min_df", "max_df", "min_count", "max_vocab", "vocab", "drop_words", "drop_top", "grow_vocab", "on_duplicate", "on_error", "phrase_threshold")
 """Options that decide what is stored of what was read."""
 
 
@@ -42,6 +43,16 @@ class InputsRecord(Record):
     inputs: list[InputPlace] = []
     settings: str = ""
     fingerprint: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether every input has a stamp that tells it from a changed one."""
+        return bool(self.inputs) and all(entry.stamp is not None for entry in self.inputs)
+
+    @property
+    def digest(self) -> str:
+        """Of inputs and settings, equal where the same ingest is run again; "" where that cannot be known."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest() if self.is_known else ""
 
 
 def stamp(name: str, most: float = math.inf) -> list[int | str] | None:
@@ -73,11 +84,7 @@ def describe(names: list[str], options: IngestOptions) -> InputsRecord:
     ``names``: as given, [] for documents in memory; ``options``: before phrases were learnt.
     """
     given = options.given
-    settings = {name: getattr(given, name) for name in CHOOSING} | {"heldout": options.heldout}
-    read = given.spelt()
-    settings["read"] = read | {"meta": sorted(read["meta"].items()), "scratch": None}
-    settings["tokenizer"] = [options.recipe.hash(), options.recipe.phrase_threshold]
-    settings["side"] = [options.side.key, *options.side.stamps()] if options.side else None
+    settings = {name: getattr(given, name) for name in CHOOSING} | {"heldout": options.heldout, "reading": options.reading()}
     files = [os.fspath(f) for f in (given.vocab, given.words, given.drop_words) if f is not None]
     settings["files"] = [[os.path.abspath(f), stamp(f)] for f in files]
     text = json.dumps(settings, sort_keys=True, default=str)
@@ -109,20 +116,15 @@ def load(store: Path) -> InputsRecord:
         return InputsRecord()
 
 
-def is_known(record: InputsRecord) -> bool:
-    """Whether every input has a stamp that tells it from a changed one."""
-    return bool(record.inputs) and all(entry.stamp is not None for entry in record.inputs)
-
-
 def is_this(store: Path, fingerprint: str, record: InputsRecord) -> bool:
     """Whether the store is what an ingest described by ``record`` has made, and nothing was changed since."""
-    return is_known(record) and load(store) == replace(record, fingerprint=fingerprint)
+    return record.is_known and load(store) == replace(record, fingerprint=fingerprint)
 
 
 def are_same(record: InputsRecord, earlier: InputsRecord) -> bool:
     """Whether inputs are as an earlier run found them, and no two of their files have one key."""
     apart = len(record.inputs) == 1 or not any(entry.folder for entry in record.inputs)
-    return apart and is_known(record) and record == earlier
+    return apart and record.is_known and record == earlier
 
 
 def file_of(source: str) -> str:

@@ -12,7 +12,7 @@ from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.counts import MOST_COUNT, matching, parsed_numbers
 from topicstream.ingestion.parsing.cut import lines_of
 from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.parsing.sparse import Matrix, MatrixReader, Part, Side, as_counts
+from topicstream.ingestion.parsing.sparse import Matrix, MatrixReader, Part, Side
 from topicstream.ingestion.read_options import ReadOptions
 
 _WHOLE = r"[-+]?[0-9]{1,18}"
@@ -43,19 +43,10 @@ def check_header(name: str, line: int, header: MatrixHeader) -> None:
 
 
 class Triples:
-    """The cells of a file with one a line: row and column, from 1, and count.
+    """The cells of a file with one a line: row and column, from 1, and count.  ascending: whether its rows have to ascend."""
 
-    Parameters
-    ----------
-    ascending
-        Whether its rows have to ascend.
-    counts_only
-        Whether real numbers are an error where weights are not accepted.
-    """
-
-    def __init__(self, file: Source, header: MatrixHeader, *, ascending: bool, counts_only: bool = False) -> None:
-        self._file, self._header, self.cells = file, header, header.cells
-        self.ascending, self._counts_only = ascending, counts_only
+    def __init__(self, file: Source, header: MatrixHeader, *, ascending: bool) -> None:
+        self._file, self._header, self.cells, self.ascending = file, header, header.cells, ascending
 
     def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
         """Row, column and count of the cells that can be used; BadFile where the file has another number than its header."""
@@ -64,8 +55,7 @@ class Triples:
             cells, used = _cells(file, options, header, numbers, lines, least if self.ascending else None)
             filled += used
             least = int(cells[-1, 0]) if len(cells) else least
-            counts = as_counts(source, options, cells[:, 2]) if self._counts_only else cells[:, 2]
-            yield cells[:, 0].astype(np.int64) - 1, cells[:, 1].astype(np.int64) - 1, counts
+            yield cells[:, 0].astype(np.int64) - 1, cells[:, 1].astype(np.int64) - 1, cells[:, 2]
         # before the documents without a cell at the end: a header of a few bytes may speak of billions
         if filled != header.cells and not file.damage:
             reason = f"{filled} cells where the header says {header.cells}; the file is truncated or its header wrong"

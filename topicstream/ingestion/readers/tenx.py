@@ -37,7 +37,7 @@ class TenX(MatrixReader):
             if (header.documents, header.words) != (len(features), len(cells)):
                 found = f"{header.documents:,} x {header.words:,} in {path.name}, {len(features):,} features and {len(cells):,} barcodes"
                 raise BadFile(source.name, 0, f"the files do not fit one another: {found}")
-            held = Triples(file, header, ascending=False, counts_only=True)
+            held = Triples(file, header, ascending=False)
             yield Matrix(held, False, Side(len(cells), cells), Side(len(features), features))
             source.rejects.records += file.rejects.records
             source.damage = file.damage
