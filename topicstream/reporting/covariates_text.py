@@ -38,7 +38,7 @@ def lines(effects: Effects) -> list[str]:
         for column, level in effects.references.items()
     ]
     if determined := effects.coefficients.left_out:
-        out.append(f"  left out, determined by the others: {', '.join(map(one_line, determined))}")
+        out.append(f"  left out, determined by the others: {shortened(one_line(', '.join(determined)), 200)}")
     if unknown := [effects.coefficients.names[i] for i in np.flatnonzero(effects.coefficients.errors.min(axis=1) > 1)]:
         out.append(
             f"  warning: too few documents tell apart {', '.join(map(one_line, unknown))}: these estimates mean nothing; "
@@ -96,5 +96,6 @@ def plot_effects(effects: Effects, figure: Figure) -> int:
             axis.fill_between(x, low, high, color=curve.get_color(), alpha=0.18, lw=0)
         if groups != [None] and k == topics[0]:
             axis.legend(fontsize=6, frameon=False)
-    figure.save("share of a document, % (categories: horizontal; curves: vertical)")
+    kinds = {effects.kinds[variable] == "category" for variable in variables}
+    figure.save("share of a document, %" + " (categories: horizontal)" * (len(kinds) > 1), across=kinds == {True})
     return len(topics)

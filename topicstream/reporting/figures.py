@@ -54,7 +54,8 @@ class Figure:
 
         across = min(across, number)
         down = -(-number // across)
-        self._figure, axes = pyplot.subplots(down, across, figsize=(size[0] * across, size[1] * down), squeeze=False)
+        figsize = (size[0] * across, size[1] * down)
+        self._figure, axes = pyplot.subplots(down, across, figsize=figsize, squeeze=False, layout="constrained")
         for axis in axes.flat:
             axis.spines[["top", "right"]].set_visible(False)
         for axis in axes.flat[number:]:
@@ -80,12 +81,11 @@ class Figure:
         """Put a title above a panel."""
         axis.set_title(self.text(title), loc="left", fontsize=8)
 
-    def save(self, label: str = "") -> None:
-        """Write the figure, with a label of its vertical axes."""
+    def save(self, label: str = "", *, across: bool = False) -> None:
+        """Write the figure, with a label of its vertical axes; ``across``: of its horizontal ones."""
         from matplotlib import pyplot
 
-        self._figure.supylabel(label, fontsize=8)
-        self._figure.tight_layout()
+        (self._figure.supxlabel if across else self._figure.supylabel)(label, fontsize=8)
         with written(self.path, force=self._force, option=self._option) as file:
             self._figure.savefig(file, format=self.path.suffix[1:], dpi=120, metadata=METADATA[self.path.suffix])
         pyplot.close(self._figure)

@@ -175,17 +175,17 @@ def plot(table: pa.Table, figure: Figure) -> int:
             continue
         for name in dict.fromkeys(group.tolist()):
             rows = np.flatnonzero(mine & told & (group == name))
-            place = np.array([periods.index(p) for p in period[rows]])
-            rows, place = rows[np.argsort(place)], np.sort(place)
+            place = [periods.index(p) for p in period[rows]]
+            curve, error = np.full((2, len(periods)), np.nan)  # where there are no documents, or few, the line ends
+            curve[place], error[place] = 100 * share[rows], 200 * se[rows]
             label = None if name is None else figure.text(shortened(name, 24))
-            (line,) = axis.plot(place, 100 * share[rows], lw=1.2, marker=".", ms=4, label=label)  # a dot: there are documents
-            low, high = 100 * (share[rows] - 2 * se[rows]), 100 * (share[rows] + 2 * se[rows])
-            axis.fill_between(place, np.maximum(low, 0), high, color=line.get_color(), alpha=0.18, lw=0)
+            (line,) = axis.plot(curve, lw=1.2, marker=".", ms=4, label=label)  # a dot: there are documents
+            axis.fill_between(range(len(periods)), np.maximum(curve - error, 0), curve + error, color=line.get_color(), alpha=0.18, lw=0)
         top = max(float(np.quantile((share + 2 * se)[mine], 0.9)), float(share[mine].max()), 1e-6)
         axis.set_ylim(0, 105 * top)
         every = max(1, len(periods) // 4)
         axis.set_xticks(range(0, len(periods), every), periods[::every])
     if len(set(group.tolist())) > 1 and periods != [None]:
         panels[0].legend(fontsize=6, frameon=False)
-    figure.save("" if periods == [None] else "share of documents, %")
+    figure.save("share of documents, %", across=periods == [None])
     return len(drawn)
