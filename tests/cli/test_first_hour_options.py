@@ -107,7 +107,8 @@ def test_a_model_that_is_no_option_is_told_of_as_the_argument(capsys):
 def test_a_store_and_a_model_may_be_given_by_path_or_by_option(store, monkeypatch, capsys):
     monkeypatch.chdir(store)
     assert run(["train", "corpus.zarr", "-K", "3", "--passes", "1", "--algo", "atbp", "--model", "by-path", "-q"]) == 0
-    assert run(["show", "by-path", "--words", "2"]) == 0 and run(["report", "--model", "by-path", "--force", "-q"]) == 0
+    (store / "current").symlink_to("by-path")
+    assert run(["show", "current", "--words", "2"]) == 0 and run(["report", "--model", "by-path", "--force", "-q"]) == 0
     assert run(["eval", "by-path", "corpus.zarr", "--heldout", "-q"]) == 0 and run(["compact", "--corpus=corpus.zarr", "-q"]) == 0
     capsys.readouterr()
     assert run(["show", "nothing-there"]) == 2

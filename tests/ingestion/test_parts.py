@@ -60,6 +60,18 @@ def test_parts_are_what_re_split_leaves(pattern):
     assert [*notes.values()] == [sum(n == 1 for n in whole.values())]  # said in the summary
 
 
+@pytest.mark.parametrize(
+    ("novel", "parts"),
+    [
+        ("EMMA\n\nVOLUME I\n\nCHAPTER I\n\nEmma in\nchapter 2 of it\r\n\r\nChapter II.\r\n\r\nend", 4),
+        ("Erstes Kapitel\nEs war\n\nZweites Kapitel.\nDann\n\nDer letzte Teil war gut" + " genug" * 20, 2),
+        ("前言\n\n第一章 开始\n第二章在这里\n\n第二十回　完\n終", 3),
+    ],
+)
+def test_chapters_of_novels_are_sections(novel, parts):
+    assert len(in_parts(batch_of_texts([novel]), ReadOptions(split="section"), Counter())) == parts
+
+
 def test_paragraphs_and_sections():
     def texts(split, text):
         parts = in_parts(batch_of_texts([text]), ReadOptions(split=split), Counter())

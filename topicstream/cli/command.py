@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import Field, dataclass
@@ -134,7 +135,7 @@ class Command(click.Command):
         if arguments:
             asked = arguments & {"--corpus", "--model"}
             return [a.partition("=")[2] if a.partition("=")[0] in asked else a for a in args if a not in asked]
-        alone = {f"--{kind_of(word)}": word for word in self.make_parser(ctx).parse_args(list(args))[1]}
+        alone = {f"--{kind_of(os.path.realpath(word))}": word for word in self.make_parser(ctx).parse_args(list(args))[1]}
         places = {name: word for name, word in alone.items() if any(name in p.opts for p in self.params)}
         args = [word for word in args if word not in places.values()]
         args += [word for place in places.items() for word in place]

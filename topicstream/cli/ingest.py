@@ -34,7 +34,7 @@ SUMMARY = """{out}: {documents:document}, {documents_heldout:,} of them held out
 [  links: {links_told}]
 [{tokenizer:?}  tokenizer: stop words {tokenizer.stopwords}, min length {tokenizer_length}, numbers {numbers}; discarded {discarded} % of the characters]
 [  warning: {language.share:.0p} % of the words are stop words of {language.language}, but those of {tokenizer.stopwords} were left out;[{stopword_options}] --stopwords {language.language} leaves them out]
-[  {unspaced:.1f} % of the characters are of scripts without spaces, counted in pairs; --tokenized takes text that is already split into words]
+[  {unspaced:.1f} % of the characters are of scripts without spaces, counted in pairs; --segmenter jieba (sudachi, pythainlp, kiwi) finds words, --tokenized takes text that is split]
   {seconds:.1f} s, {megabytes_per_second:.1f} MB/s, peak memory {peak_rss_bytes:size}"""
 COUNTED = {
     "documents_added": "added",

@@ -41,6 +41,7 @@ CONVERT = {
     ".zip": "a zip archive; unpack it and give the folder",
     ".7z": "a 7z archive; unpack it and give the folder",
     ".rar": "a rar archive; unpack it and give the folder",
+    ".mbox": "a mailbox; write each message as JSON (Python's mailbox module reads it) and give the JSON lines",
     ".rds": "data of R; write it as CSV or Parquet (arrow::write_parquet) and give that",
     ".rdata": "data of R; write it as CSV or Parquet (arrow::write_parquet) and give that",
     ".dta": "data of Stata; export it as CSV and give that",

@@ -20,14 +20,19 @@ from topicstream.tokens.vocabulary import word_array, word_buffers
 
 DOCUMENT = "document"
 """The column of a part with the id of the document that it is of."""
-HEADING = rb"#{1,6}[ \t]|==[^\n]*==[ \t]*\r?$|\\(?:chapter|(?:sub)*section)\b"
+CHAPTER = (  # a line by itself, as in the novels of Project Gutenberg
+    r"(?<![^\r\n]\n)(?<![^\r\n]\r\n)[ \t]*(?:第[一二三四五六七八九十百千〇零\d]{1,12}[章回卷节節話]"
+    r"|(?i:(?:chapter|kapitel|chapitre|capítulo|capitolo|book|volume|part|act|livre|buch|teil)[ \t]+(?:[ivxlcdm]+|\d+)\b"
+    r"|[^\s\d]{4,16}[ \t]+(?:kapitel|teil|buch|partie)\b))[^\n]{0,60}$"
+)
+HEADING = rb"#{1,6}[ \t]|==[^\n]*==[ \t]*\r?$|\\(?:chapter|(?:sub)*section)\b|" + CHAPTER.encode()
 NAMED = {
     "paragraph": re.compile(rb"\n[^\S\n]*\n\s*"),
     "section": re.compile(rb"^(?=" + HEADING + rb")", re.MULTILINE),
 }
 
 
-_LENGTH = re.compile(r"(\d+)\s*words?", re.IGNORECASE)
+_LENGTH = re.compile(r"(\d+(?:[,. ]\d{3})*)\s*words?", re.IGNORECASE)
 _NO_PATTERN = re.compile(r"(\d+)\s*\w*")
 """A length in another unit or language, rather than what lies between parts."""
 _SPACE = np.frombuffer(b" \t\n\r\f\v", np.uint8)
@@ -38,9 +43,9 @@ def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
     if not split:
         raise UsageError("--split: give paragraph, section, '1000 words' or a regular expression; it is empty")
     if length := _LENGTH.fullmatch(split.strip()):
-        if not int(length[1]):
-            raise UsageError(f"--split {split}: a part has a word or more")
-        return int(length[1])
+        if words := int(re.sub(r"\D", "", length[1])):
+            return words
+        raise UsageError(f"--split {split}: a part has a word or more")
     if split in NAMED:
         return NAMED[split]
     if number := _NO_PATTERN.fullmatch(split.strip()):

@@ -44,10 +44,10 @@ function lineChart({ names, series, format, title }) {
   for (const t of ticks(0, top, 3)) root.append(svg("path", { class: "axis", d: `M${L} ${y(t)}H${W - R}` }), svg("text", { class: "s", x: L - 6, y: y(t) + 4, "text-anchor": "end" }, format(t)));
   axisNames(root, names, x, L, W, H);
   shown.forEach((s, c) => {
-    root.append(svg("path", { class: "curve", css: { stroke: `var(--c${c})` }, d: "M" + s.at.map(i => `${x(i).toFixed(1)} ${y(s.value[i]).toFixed(1)}`).join("L") }));
+    root.append(svg("path", { class: "curve", css: { stroke: `var(--c${c})` }, d: s.at.map((i, j) => `${s.at[j - 1] === i - 1 ? "L" : "M"}${x(i).toFixed(1)} ${y(s.value[i]).toFixed(1)}`).join("") }));
     for (const i of s.at) root.append(svg("circle", { cx: x(i).toFixed(1), cy: y(s.value[i]).toFixed(1), r: 3, css: { fill: `var(--c${c})` }, onpointermove: e => tip(e, `${s.name}, ${names[i]}: ${format(s.value[i])} (${whole(s.docs(i))} documents)`), onpointerleave: e => tip(e, "") }));
   });
-  return el("div", null, root, el("p", { class: "soft legend" }, shown.map((s, c) => el("span", { class: "key" }, el("i", { css: { background: `var(--c${c})` } }), bdi(s.name), " "))));
+  return el("div", null, root, el("p", { class: "soft legend" }, shown.flatMap((s, c) => [el("span", { class: "key" }, el("i", { css: { background: `var(--c${c})` } }), bdi(s.name)), " "])));
 }
 // A curve with a band of two standard errors. names: labels of x; known(i): whether there is a value.
 function curve({ names, value, error, known, format, low, title, say }) {
