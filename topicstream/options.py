@@ -181,7 +181,7 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
     if not fits(value, kind):
         wanted = dict.fromkeys(KINDS.get(origin, f"a {getattr(origin, '__name__', origin)}") for k in alternatives
                                if (origin := typing.get_origin(k) or k) is not type(None))  # fmt: skip
-        raise UsageError(f"{name} must be {' or '.join(wanted)}, not {repr(value)[:60]}{about.get('instead', '')}")
+        raise UsageError(f"{name} must be {' or '.join(wanted)}, not {' '.join(repr(value).split())[:60]}{about.get('instead', '')}")
     each = value if isinstance(value, (list, tuple, range)) else (value,)
     for number in each:
         if isinstance(number, (int, float)) and not isinstance(number, bool):
@@ -211,7 +211,8 @@ def known(config: type, given: Mapping[str, Any], whose: str) -> dict[str, Any]:
         values |= {rest: {**others, **(values.get(rest) or {})}} if others else {}
     for name in values:
         if name not in fields:
-            near = difflib.get_close_matches(name, fields, 1)
+            flagged = [known for known, field in fields.items() if f"-{name}" in flags(field)]
+            near = flagged or difflib.get_close_matches(name, fields, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(fields) or 'no options'}"
             raise UsageError(f"{whose} has no option {name!r}; {hint}")
     return values

@@ -41,8 +41,9 @@ def test_what_is_no_formula_is_refused(formula):
 
 
 def test_dates_are_years():
-    assert as_number("1999-07-02") == pytest.approx(1999.5, abs=0.01)
-    assert as_number("2001") == 2001 and as_number("-3.5") == -3.5 and as_number("red") is None
+    assert as_number("1999-07-02", "date") == pytest.approx(1999.5, abs=0.01)
+    assert as_number("2001", "x") == as_number("2001", "date") == 2001 and as_number("-3.5", "x") == -3.5 and as_number("red", "x") is None
+    assert as_number("19990702", "x") == 19990702 and as_number("19990702", "date") == as_number("36343", "date") == as_number("1999-07-02", "x")
 
 
 def covariate(column: str, values: list[str], df: int = 0) -> Covariate:
@@ -183,7 +184,7 @@ def test_ticks_of_a_plot_are_whole_years_and_numbers(place, monkeypatch):
     monkeypatch.chdir(place)
     found = topicstream.effects("date + seats + party", place / "model", place / "corpus.zarr")
     assert found.kinds == {"date": "date", "seats": "whole", "party": "category"}
-    assert as_days(np.array([as_number("2004-02-29"), as_number("1968-12-31")])).astype(str).tolist() == ["2004-02-29", "1968-12-31"]
+    assert as_days(np.array([as_number("2004-02-29", "date"), as_number("1968-12-31", "date")])).astype(str).tolist() == ["2004-02-29", "1968-12-31"]
     assert run(["effects", "date + seats", "-k", "0", "--plot", "ticks.svg"]) == 0
     ticks = re.findall(r"<text[^>]*>([^<]*)</text>", (place / "ticks.svg").read_text())
     assert {"2002", "2004"} <= set(ticks) and not [t for t in ticks if re.fullmatch(r"20\d\d\..*", t)]

@@ -246,7 +246,7 @@ def _ranges(design: Design, sample: dict[str, list[str]]) -> dict[tuple[str, str
         for other in [] if covariate.levels else _partners(design, covariate.column):
             for level in other.levels:
                 pairs = zip(sample[covariate.column], sample[other.column])
-                numbers = [as_number(x) for x, value in pairs if value == level]
+                numbers = [as_number(x, covariate.column) for x, value in pairs if value == level]
                 here = [x for x in numbers if x is not None]
                 ranges[covariate.column, other.column, level] = (min(here), max(here)) if here else (np.inf, -np.inf)
     return ranges

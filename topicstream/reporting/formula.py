@@ -25,6 +25,7 @@ from scipy.interpolate import BSpline
 
 from topicstream.dates import parse
 from topicstream.errors import InputError, UsageError
+from topicstream.reporting.gather import DATE
 
 MOST_LEVELS = 50
 MOST_COLUMNS = 200
@@ -63,7 +64,7 @@ def parse_formula(text: str) -> list[Term]:
     ['party', 's(date)', 'age', 'party:s(date)']
     """
     terms: dict[Term, None] = {}
-    for summand in text.split("+"):
+    for summand in text.strip().removeprefix("~").split("+"):  # as R writes formulas
         factors, crossed, position = [], set(), 0
         while True:
             match = _FACTOR.match(summand, position)
@@ -99,9 +100,9 @@ def _plain_number(text: str) -> float | None:
         return None
 
 
-def as_number(text: str) -> float | None:
-    """A number, or a date as years (1999.41); None for other text."""
-    number = _plain_number(text)
+def as_number(text: str, column: str) -> float | None:
+    """A number, or a date as years (1999.41); None for other text.  In the column ``date`` 19990531 is a date."""
+    number = None if column == DATE else _plain_number(text)
     if number is not None or (day := parse(text)) is None:
         return number
     year, month, of_month = day
@@ -137,15 +138,16 @@ class Covariate:
 
     def settle(self) -> None:
         """Decide from the values counted whether it is a number, and place knots.  InputError."""
-        numbers = {value: as_number(value) for value in self.counts}
+        numbers = {value: as_number(value, self.column) for value in self.counts}
         if not self.counts:
             raise InputError(f"column {self.column}: no document has a value")
         if all(number is not None for number in numbers.values()):
             values = np.array(list(numbers.values()), np.float64)
             weights = np.array([self.counts[value] for value in numbers])
             self.low, self.high = float(values.min()), float(values.max())
-            dated = any(_plain_number(text) is None for text in numbers)
-            self.kind = "date" if dated else "whole" if (values == np.floor(values)).all() else "number"
+            whole = bool((values == np.floor(values)).all())
+            dated = any(_plain_number(text) is None for text in numbers) or (self.column == DATE and not whole)
+            self.kind = "date" if dated else "whole" if whole else "number"
             self.mean = float(np.average(values, weights=weights))
             if self.low == self.high:
                 raise InputError(
@@ -182,7 +184,7 @@ class Covariate:
         if self.levels:
             codes = np.array([self.levels.index(str(value)) for value in values], np.int64)
             return np.eye(len(self.levels))[codes][:, 1:]
-        x = np.array([value if isinstance(value, float) else as_number(str(value)) for value in values], np.float64)
+        x = np.array([value if isinstance(value, float) else as_number(str(value), self.column) for value in values], np.float64)
         if not self.df:
             return (x - self.mean)[:, None]  # so that other terms are effects at the mean, not in the year 0
         ends = np.repeat(self.low, DEGREE + 1), np.repeat(self.high, DEGREE + 1)
