@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -141,7 +141,7 @@ class Matrix:
 
 
 class MatrixReader(Reader):
-    """A reader of files that hold one matrix.
+    """A reader of files that hold one matrix, of which it yields the ``documents``.
 
     Attributes
     ----------
@@ -158,27 +158,23 @@ class MatrixReader(Reader):
     shown: ClassVar[str] = "{:,} x {:,}"
     first_word: ClassVar[int] = 0
 
-    def opened(self, source: Source, options: ReadOptions) -> AbstractContextManager[Matrix]:
-        """The matrix.  BadFile where there is none."""
-        raise NotImplementedError
-
-    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        with self.opened(source, options) as matrix:
-            held, by_document = matrix.cells, matrix.by_row != options.transpose
-            documents, words = (matrix.columns, matrix.rows) if options.transpose else (matrix.rows, matrix.columns)
-            listed = words_for(source, options, words.size) if words.names is None else words.names
-            source.words = numbered_words(source, words.size, self.first_word, options) if listed is None else listed
-            if self.what:
-                shape = self.shown.format(matrix.rows.size, matrix.columns.size)
-                source.note(f"{self.what[options.transpose]} as documents, of {shape}, {held.cells:,} values", documents.size)
-            parts = (
-                (line, position, counts) if by_document else (position, line, counts)
-                for line, position, counts in held.parts(source, options)
-            )
-            if by_document and held.ascending:
-                yield from _as_they_come(source, options, parts, documents, words.size)
-            else:
-                yield from ordered_batches(source, options, parts, documents, words.size, held.cells)
+    def documents(self, source: Source, options: ReadOptions, matrix: Matrix) -> Iterator[pa.RecordBatch]:
+        """The documents of a matrix, whose words are set."""
+        held, by_document = matrix.cells, matrix.by_row != options.transpose
+        documents, words = (matrix.columns, matrix.rows) if options.transpose else (matrix.rows, matrix.columns)
+        listed = words_for(source, options, words.size) if words.names is None else words.names
+        source.words = numbered_words(source, words.size, self.first_word, options) if listed is None else listed
+        if self.what:
+            shape = self.shown.format(matrix.rows.size, matrix.columns.size)
+            source.note(f"{self.what[options.transpose]} as documents, of {shape}, {held.cells:,} values", documents.size)
+        parts = (
+            (line, position, counts) if by_document else (position, line, counts)
+            for line, position, counts in held.parts(source, options)
+        )
+        if by_document and held.ascending:
+            yield from _as_they_come(source, options, parts, documents, words.size)
+        else:
+            yield from ordered_batches(source, options, parts, documents, words.size, held.cells)
 
 
 def _as_they_come(source: Input, options: ReadOptions, parts: Iterator[Part], documents: Side, words: int) -> Iterator[pa.RecordBatch]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.counts import MOST_COUNT, matching, parsed_numbers
@@ -71,11 +71,11 @@ class TripleReader(MatrixReader):
         """The sizes; BadFile when there is none."""
         raise NotImplementedError
 
-    @contextmanager
-    def opened(self, source: Source, options: ReadOptions) -> Iterator[Matrix]:
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         header = self.header(source)
         cells = Triples(source, header, ascending=not options.transpose)
-        yield Matrix(cells, True, Side(header.documents, first=1, mark=":"), Side(header.words))
+        matrix = Matrix(cells, True, Side(header.documents, first=1, mark=":"), Side(header.words))
+        yield from self.documents(source, options, matrix)
 
 
 def _cells(
@@ -104,7 +104,7 @@ def _cells(
         "a count that is negative or not finite": ~((counts >= 0) & (counts < MOST_COUNT)),
     }
     if header.real and not (options.weighted or options.binarize):
-        wrong["a weight that is no count; --weighted accepts it, --binarize takes it for 1"] = counts != np.floor(counts)
+        wrong["a weight that is no count; --weighted accepts it, --binarize takes it for 1"] = (counts != np.floor(counts)) | (counts > 9e15)
     bad = np.logical_or.reduce(list(wrong.values()))
     for i in np.flatnonzero(bad).tolist():
         source.reject(int(numbers[i]), next(reason for reason, rows in wrong.items() if rows[i]), lines[i])

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +13,7 @@ from topicstream.ingestion.parsing.documents import as_documents, select_fields
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.readers.parquet import BROKEN, parquet_place, sliced
+from topicstream.ingestion.readers.parquet import BROKEN, seekable, sliced
 
 
 class Arrow(Reader):
@@ -27,24 +24,17 @@ class Arrow(Reader):
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         first = 0
-        with tempfile.TemporaryFile() as spare:
-            for batch in _record_batches(source, spare, options):
-                for rows in sliced(batch, options):
-                    numbers = np.arange(first + 1, first + 1 + len(rows), dtype=np.int64)
-                    yield as_documents(source, options, dict(zip(rows.schema.names, rows.columns)), numbers, mark="#")
-                    first += len(rows)
+        for batch in _record_batches(source, options):
+            for rows in sliced(batch, options):
+                numbers = np.arange(first + 1, first + 1 + len(rows), dtype=np.int64)
+                yield as_documents(source, options, dict(zip(rows.schema.names, rows.columns)), numbers, mark="#")
+                first += len(rows)
 
 
-def _record_batches(source: Source, spare: Any, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The record batches of a file, with the columns that are asked for; ``spare`` is for a file that is compressed as a whole."""
+def _record_batches(source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The record batches of a file, with the columns that are asked for."""
     try:
-        place: Any = spare
-        if source.path is not None and not source.as_bytes().compressed:
-            place = parquet_place(source.path)
-        else:
-            shutil.copyfileobj(source.as_bytes(), spare, 1 << 20)
-            spare.seek(0)
-        with pa.ipc.open_file(place if place is not source.path else pa.OSFile(str(place))) as file:
+        with seekable(source) as place, pa.ipc.open_file(place if place is not source.path else pa.OSFile(str(place))) as file:
             names = select_fields(file.schema.names, options, source)
             for number in range(file.num_record_batches):
                 batch = file.get_batch(number).select(names)

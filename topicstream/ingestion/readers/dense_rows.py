@@ -6,7 +6,6 @@ Coordinates have names as words have.  Arrays of objects are never read: they ar
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from tokenize import TokenError
 from typing import Any
@@ -31,9 +30,7 @@ class Vectors(Reader):
     about = "Parquet, a vector a row (--vector-field)"
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        if source.path is None or source.compressed:
-            raise BadFile(source.name, 0, "vectors are read from a plain Parquet file, not from a stream")
-        with tempfile.TemporaryFile() as spare, open_parquet(source, spare) as file:
+        with open_parquet(source) as file:
             names, width = file.schema_arrow.names, 0
             fields = vector_fields(options, file.schema_arrow, source.name)
             wanted = [*fields, *options.meta.values(), *([own] if (own := options.id_column(names)) is not None else [])]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.errors import InputError, TopicsError
-from topicstream.files.remote import address_of
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.documents import TEXT, as_metadata
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.parsing.sparse import Compressed, Dense, Matrix, MatrixReader, Side
 from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.readers.parquet import seekable
 
 DAMAGE = (OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError)
 """What h5py and zarr raise of files that are not as they should be."""
@@ -146,8 +146,7 @@ class H5AD(MatrixReader):
     what = ("cells", "features")
     shown = "{:,} cells x {:,} features"
 
-    @contextmanager
-    def opened(self, source: Source, options: ReadOptions) -> Iterator[Matrix]:
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         what = "not AnnData or 10x that can be read ({})"
         with _opened(source) as group:
             try:
@@ -155,27 +154,30 @@ class H5AD(MatrixReader):
                 if "obs" in group and not options.transpose:
                     index = {"__categories", group["obs"].attrs.get("_index", "_index")}
                     source.leave_out(set(group["obs"]) - index - set(options.meta.values()))
-                yield matrix
+                yield from self.documents(source, options, matrix)
             except DAMAGE as e:
                 raise BadFile(source.name, 0, what.format(e)) from None
 
 
-def _opened(source: Source) -> Any:
-    """The file or Zarr folder as a group, to be closed."""
-    if source.path is None or address_of(source.path) is not None:
-        raise BadFile(source.name, 0, "HDF5 is read from a file on disk, not from standard input or an address; copy it first")
-    if source.path.is_dir():
+@contextmanager
+def _opened(source: Source) -> Iterator[Any]:
+    """The file or Zarr folder as a group."""
+    if source.path is not None and source.path.is_dir():
         import zarr  # a tenth of a second, for folders alone
 
-        return nullcontext(zarr.open_group(str(source.path), mode="r"))
+        yield zarr.open_group(str(source.path), mode="r")
+        return
     try:
         import h5py
     except ImportError:
         raise TopicsError("reading .h5ad and .h5 needs h5py: pip install 'topicstream[h5]'") from None
-    try:
-        return h5py.File(source.path, "r")
-    except OSError as e:
-        raise BadFile(source.name, 0, f"not HDF5 that can be read ({e})") from None
+    with seekable(source) as place:
+        try:
+            file = h5py.File(place, "r")
+        except OSError as e:
+            raise BadFile(source.name, 0, f"not HDF5 that can be read ({e})") from None
+        with file:
+            yield file
 
 
 READER = H5AD()

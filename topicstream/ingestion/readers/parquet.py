@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,29 +37,42 @@ class Parquet(Reader):
     signature = re.compile(b"PAR1")
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        with tempfile.TemporaryFile() as spare, open_parquet(source, spare) as file:
+        with open_parquet(source) as file:
             names = select_fields(file.schema_arrow.names, options, source)
             for first, rows in row_batches(source, file, names, options):
                 numbers = np.arange(first + 1, first + 1 + len(rows), dtype=np.int64)
                 yield as_documents(source, options, dict(zip(rows.schema.names, rows.columns)), numbers, mark="#")
 
 
-def open_parquet(source: Source, spare: Any) -> pq.ParquetFile:
-    """The file; copied to ``spare`` where it is compressed as a whole or a stream, for Parquet is read from its end."""
-    try:
-        if source.path is not None and not source.as_bytes().compressed:
-            return pq.ParquetFile(parquet_place(source.path), buffer_size=BUFFER, pre_buffer=False)
-        shutil.copyfileobj(source.as_bytes(), spare, 1 << 20)
-        spare.seek(0)
-        return pq.ParquetFile(spare, buffer_size=BUFFER, pre_buffer=False)
-    except BROKEN as e:
-        raise broken(source, e) from None
-
-
 def parquet_place(path: Path) -> Any:
     """What Arrow opens: the path, or an object read by ranges."""
     address = address_of(path)
     return path if address is None else RemoteFile(address, ahead=False)
+
+
+@contextmanager
+def seekable(source: Source) -> Iterator[Any]:
+    """What a library opens that goes to and fro in a file: the path, an object read by ranges, or a copy of what is compressed as a
+    whole or comes from a stream."""
+    if source.path is not None and not source.as_bytes().compressed:
+        source.close()
+        place = parquet_place(source.path)
+        yield io.BufferedReader(place, BUFFER) if isinstance(place, RemoteFile) else place
+        return
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(source.as_bytes(), copy, 1 << 20)
+        copy.seek(0)
+        yield copy
+
+
+@contextmanager
+def open_parquet(source: Source) -> Iterator[pq.ParquetFile]:
+    """The file."""
+    with seekable(source) as place:
+        try:
+            yield pq.ParquetFile(place, buffer_size=BUFFER, pre_buffer=False)
+        except BROKEN as e:
+            raise broken(source, e) from None
 
 
 def broken(source: Source, error: Exception) -> BadFile:
@@ -73,14 +88,11 @@ def row_batches(
     size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups))
     step = max(1, min(MOST_ROWS, most_records(options), options.piece_bytes * total // max(size, 1)))
     first = 0
-    try:
-        for batch in file.iter_batches(step, columns=names, use_threads=False):
-            for rows in sliced(batch, options):
-                source.progress = (source.size or 0) * (first + len(rows)) // total
-                yield first, rows
-                first += len(rows)
-    except BROKEN as e:
-        raise broken(source, e) from None
+    for batch in file.iter_batches(step, columns=names, use_threads=False):
+        for rows in sliced(batch, options):
+            source.progress = (source.size or 0) * (first + len(rows)) // total
+            yield first, rows
+            first += len(rows)
 
 
 def sliced(batch: pa.RecordBatch, options: ReadOptions) -> Iterator[pa.RecordBatch]:

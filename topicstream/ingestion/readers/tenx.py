@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,8 +27,7 @@ class TenX(MatrixReader):
     what = ("cells", "features")
     shown = "{:,} cells x {:,} features"
 
-    @contextmanager
-    def opened(self, source: Source, options: ReadOptions) -> Iterator[Matrix]:
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         cells, features = cell_names(source, options), feature_names(source, options)
         path = _part(source, MATRIX)
         with Source(str(path), path, key=source.key, strict=source.strict) as file:
@@ -38,7 +36,8 @@ class TenX(MatrixReader):
                 found = f"{header.documents:,} x {header.words:,} in {path.name}, {len(features):,} features and {len(cells):,} barcodes"
                 raise BadFile(source.name, 0, f"the files do not fit one another: {found}")
             held = Triples(file, header, ascending=False)
-            yield Matrix(held, False, Side(len(cells), cells), Side(len(features), features))
+            matrix = Matrix(held, False, Side(len(cells), cells), Side(len(features), features))
+            yield from self.documents(source, options, matrix)
             source.rejects.records += file.rejects.records
             source.damage = file.damage
 
