@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -14,7 +14,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.keys import documents, match_words
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.evaluation.visiting import Item, known_block, visited
+from topicstream.evaluation.visiting import Item, document_shares, known_block, visited
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method, method_of
 from topicstream.model.topic_model import TopicModel
@@ -52,37 +52,6 @@ class PointScore:
     measured: str = "log-likelihood"
 
 
-class _Answers(NamedTuple):
-    """A block's documents that have a known word: log p(x) float64[n], likeliest cluster, and their numbers in the part; of all
-    its documents, their number, tokens and unknown tokens."""
-
-    docs: int
-    tokens: float
-    unknown: float
-    fit: np.ndarray
-    cluster: np.ndarray
-    numbers: np.ndarray
-
-
-def _answers(model: TopicModel, store: Corpus, heldout: bool, threads: int | Cluster) -> Iterator[_Answers]:
-    """Answers for a part, in document order."""
-    method: Any = make_method(method_of(model), TopicRows(model))
-    index = None if store.width else match_words(model.vocabulary, store)
-
-    def visit(item: Item) -> _Answers:
-        block, _ = item
-        docs = known_block(block, index, dense=bool(store.width))
-        present = np.flatnonzero(np.diff(docs.indptr) > 0)
-        fit, shares = method.likelihoods(docs.take(present))
-        unknown = float(docs.unknown.sum())
-        return _Answers(len(docs), block.tokens, unknown, fit, shares.argmax(1), block.first_doc + present)
-
-    if every := store.part(heldout).docs:
-        topics = model.n_topics
-        grid = store.grid(block_cells(topics), block_docs(topics), heldout=heldout)
-        yield from visited(visit, store, grid, np.zeros(every, np.bool_), threads)
-
-
 def score_clusters(
     model: TopicModel,
     store: Corpus,
@@ -91,17 +60,27 @@ def score_clusters(
     progress: Callable[[int, int], None] | None = None,
 ) -> ClusterScore | PointScore:
     """Log-likelihood of the documents or rows of the parts (``train``, ``heldout``); InputError where there is none."""
+    method: Any = make_method(method_of(model), TopicRows(model))
+    index = None if store.width else match_words(model.vocabulary, store)
+
+    def visit(item: Item) -> tuple[int, float, float, np.ndarray]:
+        """(documents, tokens, unknown ones, log p(x) of each document that has a known word)."""
+        docs = known_block(item[0], index, dense=bool(store.width))
+        fit, _ = method.likelihoods(docs.take(np.flatnonzero(np.diff(docs.indptr) > 0)))
+        return len(docs), item[0].tokens, float(docs.unknown.sum()), fit
+
     fit = tokens = oov = 0.0
     docs = done = 0
-    total = sum(store.part(part == "heldout").docs for part in parts)
-    for part in parts:
-        for answers in _answers(model, store, part == "heldout", threads):
-            for value in answers.fit.tolist():  # one by one: the same bits for any blocks
+    topics, sizes = model.n_topics, {part: store.part(part == "heldout").docs for part in parts}
+    for part in (part for part, size in sizes.items() if size):
+        grid = store.grid(block_cells(topics), block_docs(topics), heldout=part == "heldout")
+        for every, in_block, unknown, values in visited(visit, store, grid, np.zeros(sizes[part], np.bool_), threads):
+            for value in values.tolist():  # one by one: the same bits for any blocks
                 fit += value
-            docs, done = docs + len(answers.fit), done + answers.docs
-            tokens, oov = tokens + answers.tokens - answers.unknown, oov + answers.unknown
+            docs, done = docs + len(values), done + every
+            tokens, oov = tokens + in_block - unknown, oov + unknown
             if progress is not None:
-                progress(done, total)
+                progress(done, sum(sizes.values()))
     if not docs and store.width:
         raise InputError(f"{store.path}: no {noun_of(store.width)} to score; set some aside at ingest (--heldout 1%)")
     if not docs:
@@ -158,8 +137,8 @@ def score_agreement(model: TopicModel, store: Corpus, parts: tuple[str, ...], fi
     for part in parts:
         heldout = part == "heldout"
         likeliest = np.full(store.part(heldout).docs, -1, np.int64)
-        for answers in _answers(model, store, heldout, threads):
-            likeliest[answers.numbers] = answers.cluster
+        for first, shares, known in document_shares(model, store, heldout=heldout, threads=threads):
+            likeliest[first : first + len(shares)] = np.where(known > 0, shares.argmax(1), -1)
         for numbers, batch in documents(store, heldout, [field]):
             for k, value in zip(likeliest[numbers].tolist(), batch.column(field).to_pylist(), strict=True):
                 one = value[0] if isinstance(value, list) and len(value) == 1 else value

@@ -88,11 +88,11 @@ def document_shares(
     For each block, in document order: global number of its first document, p(k|d) float32[D, K], and the known tokens of its
     documents, float64[D].  A document without a known word gets the prior's mean.
     """
-    index = match_words(model.vocabulary, corpus)
+    index = None if corpus.width else match_words(model.vocabulary, corpus)
     method = make_method(method_of(model), TopicRows(model))
 
     def visit(block: Block) -> tuple[int, np.ndarray, np.ndarray]:
-        docs = known_block(block, index)
+        docs = known_block(block, index, dense=bool(corpus.width))
         return block.first_doc, method.shares(docs), docs.tokens - docs.unknown
 
     topics = model.n_topics
