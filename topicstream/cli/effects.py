@@ -10,7 +10,6 @@ from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.cli.options import made, options_of
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.reporting.covariates import EffectsConfig, effects
-from topicstream.reporting.covariates_text import lines, plot_effects, result_of
 from topicstream.reporting.figures import Figure
 from topicstream.text import counted
 
@@ -46,5 +45,5 @@ def command(formula: str, out: str | None, plot: str | None, force: bool, **valu
     if out is not None:
         write_table(fitted.table(), out, force=force, caption=f"Effects on the shares of topics: {formula}")
     if figure is not None:
-        click.echo(f"{plot}: {counted(plot_effects(fitted, figure), 'topic')}", err=True)
-    return result_of(fitted), lines(fitted)
+        click.echo(f"{plot}: {counted(fitted.plot(figure), 'topic')}", err=True)
+    return fitted.plain(), fitted.lines()
