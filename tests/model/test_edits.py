@@ -24,7 +24,7 @@ from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.visiting import document_shares
 from topicstream.files.durable import read_sealed
-from topicstream.model.edits import LOG, Label, Merge, apply, carry, edit, preview, read_log, seen, view_of
+from topicstream.model.edits import LOG, Label, Merge, apply, carry, edit, read_log, seen, view_of
 from topicstream.progress import Shown as Progress
 from topicstream.reporting.doc_topics import ThetaView
 from topicstream.reporting.naming import proposals
@@ -71,7 +71,7 @@ def test_the_log_round_trips_and_undo_takes_back(home):
     with pytest.raises(InputError, match="0 edits"):
         edit(model, undo=1)
     before = (model / LOG).read_bytes()
-    assert preview(model, [drop(1)]).ids == [0, 2, 3] and (model / LOG).read_bytes() == before
+    assert edit(model, [drop(1)], dry_run=True).ids == [0, 2, 3] and (model / LOG).read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def test_decisions():
 
     def kind(**given):
         facts = {"model": manifest, "new": "1 new file", "drifted": [], "age": 10.0, "when": When(), "train": plain}
-        return decide.decide(**{**facts, **given}).kind
+        return decide.decide(**{**facts, **given})[0]
 
     assert kind() == "update" and kind(new="") == "nothing" and kind(model=None) == "full"
     assert kind(drifted=["it has"]) == "full" and kind(drifted=["it has"], when=When(drift=False)) == "update"

@@ -9,7 +9,7 @@ import click
 from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.ingestion.upkeep.drop_words import drop_words as drop_words_of
 from topicstream.ingestion.upkeep.drop_words import store_at
-from topicstream.model.edits import Label, edit, preview, read_log
+from topicstream.model.edits import Label, edit, read_log
 from topicstream.records import Json, plain
 from topicstream.reporting.naming import proposals
 from topicstream.text import each, render
@@ -105,7 +105,7 @@ def command(model: str, corpus: str, docs: int, dry_run: bool, **asked: Any) -> 
         labels = proposals(model, corpus, program=program, docs=docs)
         edits = [{"edit": "label", "topic": k, "label": text, "by": program or "words"} for k, text in labels.items()]
         proposed = each("{topic:>5}  {label}", edits)
-    view = (preview if dry_run else edit)(model, edits, undo=undo or 0)
+    view = edit(model, edits, undo=undo or 0, dry_run=dry_run)
     log = read_log(model)
     click.echo(
         f"{model}: {len(view)} topics {'would be' if dry_run else 'are'} shown, {len(view.labels)} with a label,"

@@ -4,7 +4,6 @@ with a topic from version to version."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -108,20 +107,6 @@ def _of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:
     return out
 
 
-@dataclass(frozen=True)
-class Match:
-    """A topic of one model and the one of another that it is, with its first words there."""
-
-    a: int
-    b: int
-    distance: float
-    share_a: float
-    share_b: float
-    words: list[str]
-    gained: list[str]
-    lost: list[str]
-
-
 @configured(CompareConfig)
 def compare(config: CompareConfig) -> dict[str, Json]:
     """Match the topics of two models one to one and say what changed.
@@ -160,8 +145,9 @@ def compare(config: CompareConfig) -> dict[str, Json]:
     texts = [_texts(m, config.words) for m in (one, two)]
     sizes = [m.sizes / max(float(m.sizes.sum()), 1e-300) for m in (one, two)]
     pairs_near = sorted(zip(rows[near].tolist(), columns[near].tolist(), value[near].tolist()), key=lambda t: (t[2], t[0]))
-    matched = [
-        Match(i, j, d, float(sizes[0][i]), float(sizes[1][j]), *_changed(texts[0][i], texts[1][j])) for i, j, d in pairs_near
+    matched: list[Json] = [
+        {"a": i, "b": j, "distance": d, "share_a": float(sizes[0][i]), "share_b": float(sizes[1][j]), **_changed(texts[0][i], texts[1][j])}
+        for i, j, d in pairs_near
     ]
     left: list[list[Json]] = [
         [
@@ -175,7 +161,7 @@ def compare(config: CompareConfig) -> dict[str, Json]:
     return {
         "a": str(one.path or "in memory"),
         "b": str(two.path or "in memory"),
-        "matched": [asdict(match) for match in matched],
+        "matched": matched,
         "mean_distance": float(np.mean(value[near])) if near.any() else None,
         "unmatched_a": left[0],
         "unmatched_b": left[1],
@@ -184,9 +170,10 @@ def compare(config: CompareConfig) -> dict[str, Json]:
     }
 
 
-def _changed(before: list[str], after: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """(the words now, those gained, those lost)."""
-    return after, [w for w in after if w not in before], [w for w in before if w not in after]
+def _changed(before: list[str], after: list[str]) -> dict[str, Json]:
+    """The words now, those gained and those lost."""
+    gained, lost = ([word for word in some if word not in others] for some, others in ((after, before), (before, after)))
+    return {"words": after, "gained": gained, "lost": lost}
 
 
 def _texts(model: TopicModel, n: int) -> list[list[str]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -100,13 +100,6 @@ def _read_by(config: InferConfig) -> list[object]:
     return [config.model, *(d for d in given if isinstance(d, Path | Corpus) and d != Path("-"))]
 
 
-class Part(NamedTuple):
-    """What a task has answered: the file of its answers, and what they were."""
-
-    file: Path
-    tally: Tally
-
-
 def infer_on_cluster(config: InferConfig, out: Path, inputs: list[object]) -> dict[str, Json]:
     """``infer`` with ``scheduler``: the same file as one machine writes, and the summary.
 
@@ -129,18 +122,18 @@ def infer_on_cluster(config: InferConfig, out: Path, inputs: list[object]) -> di
         AnswersFile(out, run.schema, option="--out", force=config.force, inputs=inputs) as file,
         tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".topics-infer-") as folder,
     ):
-        for part in _parts(run, cluster, batches, Path(folder)):
-            with pa.ipc.open_file(part.file) as reader:
+        for answered, tally in _parts(run, cluster, batches, Path(folder)):
+            with pa.ipc.open_file(answered) as reader:
                 batches_of_part = (reader.get_batch(i) for i in range(reader.num_record_batches))
                 for encoded in in_order(file.format.encode, batches_of_part, run.plan.threads):
                     file.format.write(encoded)
-            run.tally.join(part.tally)
+            run.tally.join(tally)
             run.progress.step("topics of documents", run.tally.documents, run.source.total or None, "documents")
         file.commit()
     return run.summary(begin)
 
 
-def _parts(run: Answers, cluster: Cluster, batches: int, folder: Path) -> Iterator[Part]:
+def _parts(run: Answers, cluster: Cluster, batches: int, folder: Path) -> Iterator[tuple[Path, Tally]]:
     config = run.config
     there = replace(
         config, model=Path(config.model).absolute(), documents=run.source.corpus.whole.path.absolute(), out=None,  # type: ignore[arg-type, attr-defined]
@@ -149,8 +142,8 @@ def _parts(run: Answers, cluster: Cluster, batches: int, folder: Path) -> Iterat
     return cluster.map(partial(_answer, config=there, folder=folder), cluster.spans(batches, BATCHES_OF_TASK))
 
 
-def _answer(batches: tuple[int, int], config: InferConfig, folder: Path) -> Part:
-    """Answer some batches of documents into a file of Arrow's, on a worker."""
+def _answer(batches: tuple[int, int], config: InferConfig, folder: Path) -> tuple[Path, Tally]:
+    """Answer some batches of documents into a file of Arrow's, on a worker: the file, and what was answered."""
     run = Answers(replace(config, threads=threads_of_worker(config.threads)))
     assert isinstance(run.source, StoredDocuments)
     run.source.batches = batches
@@ -158,4 +151,4 @@ def _answer(batches: tuple[int, int], config: InferConfig, folder: Path) -> Part
     with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, run.schema) as writer:
         for batch in run.batches():
             writer.write_batch(batch)
-    return Part(file, run.tally)
+    return file, run.tally

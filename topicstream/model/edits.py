@@ -8,6 +8,7 @@ Topics are named by their stable ids (``identity.read_ids``), so that a log can 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -96,10 +97,6 @@ class View:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    def label_of(self, topic: int) -> str | None:
-        """The label that somebody gave a topic, by its id."""
-        return self.labels.get(topic)
 
     @cached_property
     def numbers(self) -> np.ndarray:
@@ -261,7 +258,9 @@ def _checked(log: Sequence[Edit], given: Mapping[str, object], ids: Sequence[int
     return edit
 
 
-def edit(model: str | Path, edits: Sequence[Mapping[str, object]] = (), *, undo: int = 0) -> View:
+def edit(
+    model: str | Path, edits: Sequence[Mapping[str, object]] = (), *, undo: int = 0, dry_run: bool = False
+) -> View:
     """Append edits to a model's log, all or none, and return the edited view.
 
     Parameters
@@ -273,6 +272,8 @@ def edit(model: str | Path, edits: Sequence[Mapping[str, object]] = (), *, undo:
         ``{"edit": "drop", "topics": [0]}`` and ``{"edit": "order", "topics": [5, 2]}``.
     undo
         Number of the last edits to take back first.
+    dry_run
+        Write nothing.
 
     Returns
     -------
@@ -292,29 +293,17 @@ def edit(model: str | Path, edits: Sequence[Mapping[str, object]] = (), *, undo:
     >>> view.labels, len(view)
     ({0: 'pets'}, 3)
     """
-    folder = _folder(model)
-    if not edits and not undo:
-        return preview(folder)
-    with lock(folder, "editing"):
-        log, new, ids = _edited(folder, edits, undo)
-        path = folder / LOG
-        before = path.read_bytes() if path.exists() else b""
-        whole = before[: before.rfind(b"\n") + 1]  # without a line cut short by a kill, of a version that appended
-        lines = "".join(sealed_line(plain(edit)) for edit in new)
-        write_bytes(path, whole + lines.encode())
-    return apply(log, ids, names_of(read_manifest(folder), ids))
-
-
-def preview(model: str | Path, edits: Sequence[Mapping[str, object]] = (), *, undo: int = 0) -> View:
-    """The view that ``edit`` would make; nothing is written."""
-    folder = _folder(model)
-    log, _, ids = _edited(folder, edits, undo)
-    return apply(log, ids, names_of(read_manifest(folder), ids))
-
-
-def _folder(model: str | Path) -> Path:
     folder = Path(model)
-    return folder.resolve() if folder.is_symlink() else folder
+    folder = folder.resolve() if folder.is_symlink() else folder
+    path, writes = folder / LOG, bool(edits or undo) and not dry_run
+    with lock(folder, "editing") if writes else nullcontext():
+        log, new, ids = _edited(folder, edits, undo)
+        if writes:
+            before = path.read_bytes() if path.exists() else b""
+            whole = before[: before.rfind(b"\n") + 1]  # without a line cut short by a kill, of a version that appended
+            lines = "".join(sealed_line(plain(edit)) for edit in new)
+            write_bytes(path, whole + lines.encode())
+    return apply(log, ids, names_of(read_manifest(folder), ids))
 
 
 def _edited(

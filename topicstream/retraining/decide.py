@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from topicstream.corpus.reader import Corpus
 from topicstream.model.manifest import ModelManifest
@@ -13,13 +12,6 @@ from topicstream.retraining.config import Config, Train, When
 from topicstream.retraining.raw_files import Scan
 from topicstream.retraining.state import Decision, RetrainState
 from topicstream.training.setup import engine_facts
-
-
-class CycleDecision(NamedTuple):
-    """What to do, and at least one reason."""
-
-    kind: Decision
-    why: list[str]
 
 
 def now() -> datetime:
@@ -78,8 +70,8 @@ def decide(
     when: When,
     train: Train,
     forced: bool = False,
-) -> CycleDecision:
-    """What to do.
+) -> tuple[Decision, list[str]]:
+    """What to do, and at least one reason.
 
     Parameters
     ----------
@@ -96,16 +88,16 @@ def decide(
     """
     if model is None:
         if new or forced:
-            return CycleDecision("full", ["there is no model yet"])
-        return CycleDecision("nothing", ["there is no model yet, and no new documents"])
+            return ("full", ["there is no model yet"])
+        return ("nothing", ["there is no model yet, and no new documents"])
     if forced:
-        return CycleDecision("full", ["it was asked for"])
+        return ("full", ["it was asked for"])
     full = list(drifted) if when.drift else []
     if when.at_least_every is not None and age is not None and age >= when.at_least_every:
         full.append(f"the last training was {age / 86400:.1f} days ago")
     if full:
-        return CycleDecision("full", full)
+        return ("full", full)
     if new and when.new_docs:
         other = other_model(model, train)
-        return CycleDecision("full", [new, other]) if other else CycleDecision("update", [new])
-    return CycleDecision("nothing", [f"{new}, but no condition holds; they wait" if new else "nothing is new"])
+        return ("full", [new, other]) if other else ("update", [new])
+    return ("nothing", [f"{new}, but no condition holds; they wait" if new else "nothing is new"])

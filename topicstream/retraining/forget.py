@@ -57,13 +57,6 @@ class _Found:
     sources: set[str] = field(default_factory=set)
 
 
-class Remainder(TypedDict):
-    """A file that still has something of a forgotten document, and what."""
-
-    file: str
-    what: str
-
-
 class Forgotten(TypedDict):
     """What ``forget`` removed and left."""
 
@@ -74,7 +67,7 @@ class Forgotten(TypedDict):
     words_left: int
     not_found: list[str]
     runs: list[str]
-    left: list[Remainder]
+    left: list[dict[str, str]]
     waiting: bool
     elsewhere: list[str]
 
@@ -210,10 +203,10 @@ def _forget(ids: list[str], base: Corpus, runs: list[Path], home: Path | None, p
     }
 
 
-def _left(store: Path, manifest: StoreManifest, ids: pa.Array) -> list[Remainder]:
+def _left(store: Path, manifest: StoreManifest, ids: pa.Array) -> list[dict[str, str]]:
     """Tables of documents that no manifest names but a reader holds, and rows of the ids in those that it names."""
     named = {entry.file for entry in manifest.docs}
-    left: list[Remainder] = [
+    left: list[dict[str, str]] = [
         {"file": str(path), "what": "an older table, held by a reader"}
         for path in sorted(store.glob("docs/part-*.parquet"))
         if f"docs/{path.name}" not in named
