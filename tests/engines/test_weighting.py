@@ -226,7 +226,7 @@ def test_commands_keep_the_weights(tmp_path):
     call("ingest", jsonl(tmp_path / "b.jsonl", texts(120, 60)), "--out", corpus, "--append", "--grow-vocab")
     done = json.loads(call("update", "--corpus", corpus, "--model", model, "--passes", 3, "--json").stdout)
     assert done["how"] == "warm"
-    assert TopicModel.open(model).weights.docs > 120
+    assert TopicModel.open(model).weights.about.docs > 120
     assert (
         float(
             json.loads(call("eval", "--corpus", corpus, "--model", model, "--heldout", "--json").stdout)["heldout"][

@@ -40,13 +40,9 @@ class Weighting(Record):
 
 @dataclass(frozen=True)
 class Weights:
-    """kind: ``tf`` or ``tfidf``; docs: training documents; mean: tokens of one; scale: c; per_word: float32[W], c idf_w, or
-    None (tf)."""
+    """about: what a manifest says of them; per_word: float32[W], c idf_w, or None (tf)."""
 
-    kind: str
-    docs: int
-    mean: float
-    scale: float
+    about: Weighting
     per_word: np.ndarray | None
 
     @classmethod
@@ -55,21 +51,17 @@ class Weights:
         documents apart."""
         tokens, mean = float(counts.sum()), float(counts.sum()) / max(docs, 1)
         if kind == "tf":
-            return cls(kind, docs, mean, 1.0, None)
+            return cls(Weighting(kind="tf", docs=docs, mean=mean, scale=1.0), None)
         weighed = float((counts * _idf(df, docs)).sum())
         if not weighed > 0:
             raise InputError("--weighting tfidf: every word is in every training document, so all would weigh nothing")
-        return cls(kind, docs, mean, tokens / weighed, (tokens / weighed * _idf(df, docs)).astype(np.float32))
+        return cls.of_record(Weighting(kind="tfidf", docs=docs, mean=mean, scale=tokens / weighed), df)
 
     @classmethod
     def of_record(cls, record: Weighting, df: np.ndarray) -> Weights:
         """Those of a stored model; df: [W], training documents of each word."""
         per_word = (record.scale * _idf(df, record.docs)).astype(np.float32) if record.kind == "tfidf" else None
-        return cls(record.kind, record.docs, record.mean, record.scale, per_word)
-
-    def record(self) -> Weighting:
-        """As a model's manifest has them."""
-        return Weighting(kind="tf" if self.kind == "tf" else "tfidf", docs=self.docs, mean=self.mean, scale=self.scale)
+        return cls(record, per_word)
 
     def cells(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Weights float32[nnz] of cells; words: global ids."""
@@ -77,7 +69,7 @@ class Weights:
             return np.asarray(counts * self.per_word[words], np.float32)
         sums = np.concatenate(([0.0], np.cumsum(counts, dtype=np.float64)))
         lengths = sums[indptr[1:]] - sums[indptr[:-1]]
-        return np.asarray(counts * np.repeat(self.mean / np.maximum(lengths, 1e-30), np.diff(indptr)), np.float32)
+        return np.asarray(counts * np.repeat(self.about.mean / np.maximum(lengths, 1e-30), np.diff(indptr)), np.float32)
 
     def block(self, block: Any) -> Any:
         """A block of a corpus with weights for counts; cells that weigh nothing are left out, and words without others."""

@@ -66,7 +66,7 @@ def write_model(session: Session, reason: str) -> None:
             topic_names = {str(first + i): name for i, name in enumerate(names)}
             manifest["label_docs"] = corpus.axes[engine.about.topics_axis].docs().tolist()
         if corpus.weights is not None:
-            manifest["weighting"] = corpus.weights.record()
+            manifest["weighting"] = corpus.weights.about
         if record.seed_words is not None:
             manifest["seed_words"] = record.seed_words
             topic_names = {str(seed.topic): seed.name for seed in record.seed_words} | topic_names

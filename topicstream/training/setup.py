@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -306,5 +306,4 @@ class TrainingWeights(Weights):
         counts = corpus.word_counts()
         plain = Weights.of(kind, counts, corpus.document_counts(), corpus.n_docs)
         n_w = plain.sums(counts, map(plain.block, corpus.blocks()) if plain.per_word is None else ())
-        own = {f.name: getattr(plain, f.name) for f in fields(Weights)}
-        return cls(**own, n_w=n_w, counts=counts)
+        return cls(plain.about, plain.per_word, n_w, counts)

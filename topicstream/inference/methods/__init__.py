@@ -48,7 +48,7 @@ def make_method(name: str, rows: TopicRows, **options: Any) -> Method:
         raise UsageError(f"--method {name}: is for {noun_of(method.dense)}, which the model is not of")
     if rows.model.weights is not None and not method.weighs_cells:
         able = " or ".join(m.name for m in methods() if m.weighs_cells)
-        raise InputError(f"--method {name}: the model uses weighted cells ({rows.model.weights.kind}); choose {able}")
+        raise InputError(f"--method {name}: the model uses weighted cells ({rows.model.weights.about.kind}); choose {able}")
     return method(rows, **checked(method.Options, options, f"--method {name}"))
 
 
