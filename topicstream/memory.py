@@ -30,6 +30,7 @@ from typing import NamedTuple
 from topicstream.errors import DoesNotFit
 from topicstream.machine import PROCESS_BYTES, format_bytes, memory_allowed, parse_bytes
 from topicstream.options import option
+from topicstream.progress import Told
 
 FLOOR = 512 << 20
 """The smallest limit that a user may state."""
@@ -123,6 +124,22 @@ class MemoryOptions:
     def memory(self) -> MemoryLimit:
         """The limit of this run; UsageError, DoesNotFit."""
         return MemoryLimit.parse(self.mem_limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkOptions(MemoryOptions):
+    """Base of those that also tell how far they are."""
+
+    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False, last=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadedOptions(WorkOptions):
+    """Base of those that also work in threads."""
+
+    threads: int | None = option(
+        None, "Threads (default: all processors); the result does not depend on them.", min=1, max=4096, last=True
+    )
 
 
 @dataclass(frozen=True)

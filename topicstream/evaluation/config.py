@@ -9,14 +9,13 @@ from typing import Any
 
 from topicstream.corpus.reader import Corpus
 from topicstream.files.mirror import opened_at
-from topicstream.memory import MemoryOptions
+from topicstream.memory import ThreadedOptions, WorkOptions
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import SchedulerOptions, option
-from topicstream.progress import Told
 
 
 @dataclass(frozen=True)
-class EvalConfig(SchedulerOptions, MemoryOptions):
+class EvalConfig(SchedulerOptions, ThreadedOptions):
     """All settings of an evaluation but those of single scorers."""
 
     model: str | Path | TopicModel = option(
@@ -52,10 +51,6 @@ class EvalConfig(SchedulerOptions, MemoryOptions):
     options: Mapping[str, Any] | None = option(
         None, "the scorers' options, which may also be given as keywords", cli=False, rest=True
     )
-    threads: int | None = option(
-        None, "Threads (default: all processors); the result does not depend on them.", min=1, max=4096
-    )
-    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
     @property
     def elsewhere(self) -> str | Path | None:
@@ -64,7 +59,7 @@ class EvalConfig(SchedulerOptions, MemoryOptions):
 
 
 @dataclass(frozen=True)
-class CompareConfig(SchedulerOptions, MemoryOptions):
+class CompareConfig(SchedulerOptions, WorkOptions):
     """All settings of a comparison of two models."""
 
     a: str | Path | TopicModel = option(MISSING, "a model, or its folder", cli=False, parse=opened_at)
@@ -78,4 +73,3 @@ class CompareConfig(SchedulerOptions, MemoryOptions):
         max=2,
         show=True,
     )
-    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)

@@ -12,11 +12,10 @@ from topicstream.corpus.reader import Corpus
 from topicstream.files.mirror import opened_at
 from topicstream.inference.methods import DEFAULT, METHOD_NAMES
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.memory import MemoryOptions
+from topicstream.memory import ThreadedOptions
 from topicstream.model.classifier import FEATURES
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import SchedulerOptions, option, share
-from topicstream.progress import Told
 
 PARTS = ("train", "heldout")
 SAMPLED = ("sample", "rest")
@@ -28,7 +27,7 @@ def as_names(value: str | Sequence[str]) -> Sequence[str]:
 
 
 @dataclass(frozen=True)
-class InferConfig(ReadOptions, SchedulerOptions, MemoryOptions):
+class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
     """All settings of an inference but those of its method."""
 
     model: str | Path | TopicModel = option(MISSING, "the model, or its folder", cli=False, parse=opened_at)
@@ -69,9 +68,6 @@ class InferConfig(ReadOptions, SchedulerOptions, MemoryOptions):
         (), "Also write these metadata columns, such as date,title.", flags=("--with",), metavar="COLUMN,...", parse=as_names
     )
     follow: bool = option(False, "Read standard input and answer each line as soon as it is complete.")
-    threads: int | None = option(
-        None, "Threads (default: all processors); the answers do not depend on them.", min=1, max=4096
-    )
     force: bool = option(False, "Replace an existing --out file.")
     options: Mapping[str, Any] | None = option(
         None, "the method's own options, which may also be given as keywords", cli=False, rest=True
@@ -81,7 +77,6 @@ class InferConfig(ReadOptions, SchedulerOptions, MemoryOptions):
     )
     vocabulary: Any = option(None, "of a matrix: its words, or a dict word -> column", cli=False)
     ids: Any = option(None, "of a matrix: the ids of its documents", cli=False)
-    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
     def of_parts(self) -> tuple[str, ...]:
         """The parts of a store."""
@@ -90,7 +85,7 @@ class InferConfig(ReadOptions, SchedulerOptions, MemoryOptions):
 
 
 @dataclass(frozen=True)
-class ClassifierConfig(MemoryOptions):
+class ClassifierConfig(ThreadedOptions):
     """All settings of the classifier beside a model."""
 
     model: str | Path | TopicModel = option("model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=opened_at)
@@ -109,5 +104,3 @@ class ClassifierConfig(MemoryOptions):
     temperature: float | None = option(
         None, "Divide the logits by this number (default: chosen on held-out training documents).", above=0
     )
-    threads: int | None = option(None, "Threads (default: all processors); the result does not depend on them.", min=1)
-    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)

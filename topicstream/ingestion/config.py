@@ -10,9 +10,8 @@ from typing import Any
 
 from topicstream.errors import Interrupted
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.memory import MemoryOptions
+from topicstream.memory import WorkOptions
 from topicstream.options import SchedulerOptions, option, share_or_number
-from topicstream.progress import Told
 from topicstream.tokens.recipe import Recipe
 
 Place = str | os.PathLike[str]
@@ -38,7 +37,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class IngestConfig(ReadOptions, SchedulerOptions, MemoryOptions):
+class IngestConfig(ReadOptions, SchedulerOptions, WorkOptions):
     """All settings of an ingest; None means the default, which may depend on the input."""
 
     documents: Any = option(
@@ -148,5 +147,4 @@ class IngestConfig(ReadOptions, SchedulerOptions, MemoryOptions):
     )
     ids: Sequence[Any] | None = option(None, "of a matrix: the ids of its documents", cli=False)
     recipe: Recipe | None = option(None, "the tokenizer of a store or a model, instead of one of these options", cli=False)
-    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
     stop: Stop | None = option(None, "a signal handler that ends the ingest after a commit", cli=False)

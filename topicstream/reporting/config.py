@@ -8,10 +8,9 @@ from pathlib import Path
 
 from topicstream.corpus.reader import Corpus
 from topicstream.files.mirror import opened_at
-from topicstream.memory import MemoryOptions
+from topicstream.memory import ThreadedOptions, WorkOptions
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import SchedulerOptions, option
-from topicstream.progress import Told
 from topicstream.reporting.periods import GRAINS
 
 SEEN = 0.70
@@ -23,7 +22,7 @@ def columns(given: str | Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class MethodsConfig(SchedulerOptions, MemoryOptions):
+class MethodsConfig(SchedulerOptions, WorkOptions):
     """What ``compare_methods`` is asked."""
 
     model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False, parse=opened_at)
@@ -48,11 +47,10 @@ class MethodsConfig(SchedulerOptions, MemoryOptions):
         0, "Random seed; a second run of the reference uses the next one, which gives the ceiling.", min=0, show=True
     )
     split: str = option("80/20", "Observed and scored shares of a document's words.", show=True)
-    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
 
 @dataclass(frozen=True)
-class DriftConfig(MemoryOptions):
+class DriftConfig(WorkOptions):
     """What ``drift`` is asked."""
 
     model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False, parse=opened_at)
@@ -81,11 +79,10 @@ class DriftConfig(MemoryOptions):
     )
     burn: int = option(60, "Burn-in sweeps of a sampler.", min=0)
     sweeps: int = option(40, "Sweeps of a sampler to average after burn-in.", min=1)
-    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
 
 @dataclass(frozen=True)
-class ReportConfig(MemoryOptions):
+class ReportConfig(ThreadedOptions):
     """All settings of a report."""
 
     model: str | Path | TopicModel = option("model", "the model, or its folder", cli=False, parse=opened_at)
@@ -117,16 +114,12 @@ class ReportConfig(MemoryOptions):
     scores: bool = option(
         True, "Skip coherence and held-out perplexity, which read the corpus again.", flags=("--no-scores",)
     )
-    threads: int | None = option(
-        None, "Threads (default: all processors); the result does not depend on them.", min=1, max=4096
-    )
     force: bool = option(False, "Replace an existing file.")
     words: int = option(30, "words of a topic", min=1, cli=False)
-    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
 
 @dataclass(frozen=True)
-class ShowConfig(MemoryOptions):
+class ShowConfig(ThreadedOptions):
     """What ``show`` is asked."""
 
     model: str | Path | TopicModel = option(
@@ -158,7 +151,4 @@ class ShowConfig(MemoryOptions):
         flags=("--with",),
         metavar="COLUMN,...",
         parse=columns,
-    )
-    threads: int | None = option(
-        None, "Threads (default: all processors); the result does not depend on them.", min=1, max=4096
     )

@@ -19,11 +19,11 @@ from topicstream.evaluation.keys import documents
 from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.visiting import document_shares
 from topicstream.files.mirror import opened_at
-from topicstream.memory import MemoryOptions
+from topicstream.memory import ThreadedOptions
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured, option
-from topicstream.progress import Told, listener
+from topicstream.progress import listener
 from topicstream.records import Json
 from topicstream.reporting.figures import Figure
 from topicstream.reporting.formula import Covariate, Design, Factor, Term, as_days, as_number, parse_formula
@@ -41,7 +41,7 @@ POINTS = 40
 
 
 @dataclass(frozen=True)
-class EffectsConfig(MemoryOptions):
+class EffectsConfig(ThreadedOptions):
     """What ``effects`` is asked."""
 
     formula: str = option("", "Covariates, such as 'party * s(date)'.", cli=False)
@@ -53,8 +53,6 @@ class EffectsConfig(MemoryOptions):
     )
     _: KW_ONLY
     topics: Sequence[int] | None = option(None, "Only this topic (repeatable).", flags=("-k", "--topic"), multiple=True)
-    threads: int | None = option(None, "Threads (default: all processors); the result does not depend on them.", min=1)
-    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
 
 @dataclass(frozen=True)

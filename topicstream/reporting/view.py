@@ -15,8 +15,6 @@ from topicstream.evaluation.memory import open_within
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import option
-from topicstream.progress import Told
 from topicstream.records import Json
 from topicstream.reporting.config import ShowConfig
 
@@ -35,7 +33,6 @@ class ModelView(ShowConfig):
 
     title: ClassVar[str] = ""
     """Of its section in the help."""
-    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
 
     @cached_property
     def shown(self) -> ShownModel:

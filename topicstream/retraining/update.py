@@ -16,7 +16,7 @@ from topicstream.errors import NotOurs, TopicsError, UsageError
 from topicstream.files import durable, owned
 from topicstream.files.durable import lock
 from topicstream.files.ownership import check_place, claim, kind_of, mark_of, not_ours
-from topicstream.memory import MemoryOptions
+from topicstream.memory import ThreadedOptions
 from topicstream.metrics import recorded
 from topicstream.model import edits
 from topicstream.model.manifest import read_manifest
@@ -42,7 +42,7 @@ the old documents; started so, acl doubled from 10,000 documents ended 3 % above
 
 
 @dataclass(frozen=True)
-class UpdateConfig(SchedulerOptions, MemoryOptions):
+class UpdateConfig(SchedulerOptions, ThreadedOptions):
     """All settings of an update; engine, options, seed and number of topics are the model's."""
 
     corpus: str | Path = like(TrainConfig, "corpus")
@@ -63,13 +63,11 @@ class UpdateConfig(SchedulerOptions, MemoryOptions):
         TrainConfig, "max_time", help="Stop after the pass in which this time runs out."
     )
     eval_every: int = like(TrainConfig, "eval_every", show=False)
-    threads: int | None = like(TrainConfig, "threads")
     tables: str = like(TrainConfig, "tables", help="Where to keep the large tables.", show=False)
     checkpoint_minutes: float = like(TrainConfig, "checkpoint_minutes", cli=False)
     workers_min: int = like(TrainConfig, "workers_min", show=False)
     force: bool = option(False, "Discard an unfinished update.")
     metrics: str | Path | None = like(TrainConfig, "metrics")
-    progress: Told = like(TrainConfig, "progress")
 
     def limits(self) -> dict[str, Any]:
         """The keywords of ``train`` that bound a run."""

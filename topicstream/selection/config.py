@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.errors import UsageError
-from topicstream.memory import MemoryOptions
+from topicstream.memory import ThreadedOptions
 from topicstream.options import SchedulerOptions, like, option
-from topicstream.progress import Told
 from topicstream.training.config import TrainConfig
 
 
@@ -50,7 +49,7 @@ def values(given: Sequence[str] | Mapping[str, Sequence[Any]]) -> Mapping[str, S
 
 
 @dataclass(frozen=True)
-class SweepConfig(SchedulerOptions, MemoryOptions):
+class SweepConfig(SchedulerOptions, ThreadedOptions):
     """All settings of a sweep."""
 
     corpus: str | Path = like(TrainConfig, "corpus")
@@ -82,8 +81,4 @@ class SweepConfig(SchedulerOptions, MemoryOptions):
         "one more inference per run.",
     )
     seed_words: Any = option(None, "TOML file of seed words, as in `topics train`.", path="file", metavar="FILE")
-    threads: int | None = option(
-        None, "Threads (default: all processors); the results do not depend on them.", min=1, max=4096
-    )
-    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False)
     said: Callable[[str], None] | None = option(None, "called with a line when a run is done", cli=False)

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.files.mirror import opened_at
-from topicstream.memory import MemoryOptions
+from topicstream.memory import ThreadedOptions
 from topicstream.model.weighting import KINDS
 from topicstream.options import SchedulerOptions, option, seconds, share
-from topicstream.progress import Told
 from topicstream.training.stopping import tolerance
 
 
 @dataclass(frozen=True)
-class TrainConfig(SchedulerOptions, MemoryOptions):
+class TrainConfig(SchedulerOptions, ThreadedOptions):
     """All settings of a training."""
 
     corpus: str | Path = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=opened_at)
@@ -105,7 +104,6 @@ class TrainConfig(SchedulerOptions, MemoryOptions):
         recorded=True,
         was="none",
     )
-    threads: int | None = option(None, "Threads (default: all processors); the result does not depend on them.", min=1, max=4096)
     tables: str = option("auto", "Where to keep the large tables.", choices=("auto", "memory", "disk"), show=True)
     block_cells: int | None = option(None, "Cells per block (default: by corpus and engine).", min=1, max=1 << 30)
     round_blocks: int | None = option(None, "Blocks per round, which see the same tables (default: the engine's).", min=1, max=1 << 16)
@@ -132,4 +130,3 @@ class TrainConfig(SchedulerOptions, MemoryOptions):
         "`topicstream.executors`; None: threads of this process",
         cli=False,
     )
-    progress: Told = option(None, "progress listener (topicstream/progress.py); False: nothing", cli=False)
