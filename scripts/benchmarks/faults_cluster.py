@@ -1,11 +1,13 @@
-"""Faults at random instants of a training on a local Dask cluster: every run must end in the bits of an undisturbed one.
+"""Faults at random instants of a training on two Dask workers, each in a network namespace of its own: every run must end in the
+bits of an undisturbed one.  Needs root and Linux.
 
     python scripts/tools/make_corpus.py --cells 4e5 --words 20000 --out small.zarr
     python scripts/benchmarks/faults_cluster.py small.zarr --faults 30
 
-Faults, in turn: a worker is killed; a worker is stopped for 15 seconds; the command is killed; the disk of the model is full for some
-seconds (only with --disk, an empty folder on a small file system of its own, such as a tmpfs of 100 MB).  A command that ended
-is started again until it ends well, as cron would.
+Faults, in turn: a worker is killed; a worker is stopped for 15 seconds; the link of a worker is down for 15 seconds; the command is
+killed; the disk of the model is full for some seconds (only with --disk, an empty folder on a small file system of its own,
+such as a tmpfs of 200 MB).  A command that ended is started again until it ends well, as cron would.  Told are the seconds until
+the command has noticed that a worker is lost, too.
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from distributed import Client, LocalCluster
+from namespaces import Namespaces
 
 from topicstream.training.state.checkpoint import content_hash
 
@@ -32,20 +36,32 @@ class Training:
     def __init__(self, corpus: Path, model: Path, passes: int) -> None:
         self.model, self.tries = model, 0
         self.command = [sys.executable, "-m", "topicstream", "train", "--corpus", str(corpus), "--model", str(model)]
-        self.command += ["-K", "20", "--passes", str(passes), "--tol", "0", "--threads", "1", "--round-blocks", "4", "-q"]
+        self.command += ["-K", "20", "--passes", str(passes), "--tol", "0", "--threads", "1", "--round-blocks", "4"]
 
     def begin(self, *more: str) -> subprocess.Popen[str]:
         self.tries += 1
         return subprocess.Popen([*self.command, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def finish(self, process: subprocess.Popen[str], *more: str) -> list[str]:
-        """The last lines of the tries that failed."""
-        said = []
-        while process.wait() != 0:
+    @property
+    def passes(self) -> int:
+        """Passes that the history tells of."""
+        history = self.model / "history.jsonl"
+        return history.read_bytes().count(b"\n") if history.exists() else 0
+
+    def finish(self, process: subprocess.Popen[str], *more: str) -> tuple[float, list[str]]:
+        """Seconds until it said that a worker is lost (nan: never), and the last lines of the tries that failed."""
+        said, began, noticed = [], time.monotonic(), float("nan")
+        while True:
             assert self.tries < 10, said
-            said.append(f"{process.returncode}: {process.communicate()[1].strip().splitlines()[-1:]}")
+            lines = []
+            for line in process.stderr:
+                lines.append(line.strip())
+                if "lost " in line and noticed != noticed:
+                    noticed = time.monotonic() - began
+            if process.wait() == 0:
+                return noticed, said
+            said.append(f"{process.returncode}: {lines[-1:]}")
             process = self.begin(*more)
-        return said
 
 
 def fill(folder: Path) -> Path:
@@ -59,20 +75,27 @@ def fill(folder: Path) -> Path:
             return filler
 
 
-def disturb(fault: str, workers: list[int], command: subprocess.Popen[str], disk: Path | None) -> None:
+def later(seconds: float, do: Callable[[], object]) -> None:
+    """Do something after so many seconds, which are not waited for."""
+    threading.Timer(seconds, do).start()
+
+
+def disturb(
+    fault: str, there: Namespaces, workers: list[int], command: subprocess.Popen[str], disk: Path | None
+) -> None:
+    chosen = random.randrange(len(workers))
     if fault == "worker killed":
-        os.kill(random.choice(workers), signal.SIGKILL)
+        os.kill(workers[chosen], signal.SIGKILL)
     elif fault == "worker stopped":
-        stopped = random.choice(workers)
-        os.kill(stopped, signal.SIGSTOP)
-        time.sleep(15)
-        os.kill(stopped, signal.SIGCONT)
+        os.kill(workers[chosen], signal.SIGSTOP)
+        later(15, lambda: os.kill(workers[chosen], signal.SIGCONT))
+    elif fault == "link down":
+        there.link(chosen, False)
+        later(15, lambda: there.link(chosen, True))
     elif fault == "command killed":
         command.kill()
     elif disk is not None:
-        filler = fill(disk)
-        time.sleep(3)
-        filler.unlink()
+        later(3, fill(disk).unlink)
 
 
 def main() -> None:
@@ -82,31 +105,30 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=25)
     parser.add_argument("--disk", type=Path)
     given = parser.parse_args()
-    faults = ["worker killed", "worker stopped", "command killed", *(["disk full"] if given.disk else [])]
-    with tempfile.TemporaryDirectory() as folder:
-        options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": 0, "dashboard_address": ":0"}
-        with LocalCluster(**options) as made, Client(made) as client:
-            there = ["--scheduler", made.scheduler_address]
-            whole = Training(given.corpus, Path(folder) / "whole", given.passes)
-            whole.finish(whole.begin(*there), *there)
-            began = time.monotonic()
-            again = Training(given.corpus, Path(folder) / "again", given.passes)
-            again.finish(again.begin(*there), *there)
-            seconds, wrong = time.monotonic() - began, 0
-            for number in range(given.faults):
-                random.seed(number)
-                model = (given.disk or Path(folder)) / f"m{number}"
-                client.wait_for_workers(2)
-                run, fault = Training(given.corpus, model, given.passes), faults[number % len(faults)]
-                command, instant = run.begin(*there), random.uniform(0.1, 1.0) * seconds
-                time.sleep(instant)
-                hit = command.poll() is None
-                disturb(fault, list(client.run(os.getpid).values()), command, given.disk)
-                said = run.finish(command, *there)
-                same = content_hash(model) == content_hash(whole.model)
-                wrong += not same
-                print(f"{number} {fault} after {instant:.1f} s, {'' if hit else 'too late, '}{'same' if same else 'OTHER'} bits {said}", flush=True)
-                shutil.rmtree(model)
+    faults = ["worker killed", "worker stopped", "link down", "command killed", *(["disk full"] if given.disk else [])]
+    with tempfile.TemporaryDirectory() as folder, Namespaces(2, number=1) as there:
+        scheduler, wrong = ["--scheduler", there.address], 0
+        whole = Training(given.corpus, Path(folder) / "whole", given.passes)
+        whole.finish(whole.begin(*scheduler), *scheduler)
+        for number in range(given.faults):
+            random.seed(number)
+            model = (given.disk or Path(folder)) / f"m{number}"
+            there.client.wait_for_workers(2, timeout=120)
+            workers = list(there.client.run(os.getpid).values())
+            run, fault = Training(given.corpus, model, given.passes), faults[number % len(faults)]
+            command, wanted = run.begin(*scheduler), random.randrange(given.passes - 3)
+            while command.poll() is None and run.passes <= wanted:
+                time.sleep(0.01)
+            time.sleep(random.uniform(0.0, 0.5))
+            hit = command.poll() is None
+            disturb(fault, there, workers, command, given.disk)
+            noticed, said = run.finish(command, *scheduler)
+            same = content_hash(model) == content_hash(whole.model)
+            wrong += not same
+            words = f"{'' if hit else 'too late, '}lost worker noticed after {noticed:.1f} s, {'same' if same else 'OTHER'} bits"
+            print(f"{number} {fault} after pass {wanted}: {words} {said}", flush=True)
+            shutil.rmtree(model)
+            time.sleep(max(0.0, 15 - noticed) if fault in ("worker stopped", "link down") else 0)
     print(f"{wrong} of {given.faults} wrong" if wrong else f"all {given.faults} the same bits")
 
 

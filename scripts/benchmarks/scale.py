@@ -80,13 +80,21 @@ def main() -> None:
         free, sent[members] = statistics.median(taken[None][0]), taken[None][1]
         print(f"{members} members, no limit: {free:.2f} s a pass, {sent[members] / 1e6:.0f} MB", flush=True)
         for rate in given.rates:
-            seconds, model = statistics.median(taken[rate][0]), free + sent[members] / members / bytes_a_second(rate) / FRAMES
-            print(f"{members} members, {rate}: {seconds:.2f} s a pass, model {model:.2f} ({seconds / model - 1:+.0%})", flush=True)
+            seconds, model = (
+                statistics.median(taken[rate][0]),
+                free + sent[members] / members / bytes_a_second(rate) / FRAMES,
+            )
+            print(
+                f"{members} members, {rate}: {seconds:.2f} s a pass, model {model:.2f} ({seconds / model - 1:+.0%})",
+                flush=True,
+            )
     if given.check:
         made = [[(n - 1) / n, n - 1] for n in given.members]
         d, u = np.linalg.lstsq(np.array(made), np.array([sent[n] for n in given.members]), rcond=None)[0]
         model = d * (given.check - 1) / given.check + u * (given.check - 1)
-        print(f"D {d / 1e6:.0f} MB, U {u / 1e6:.0f} MB; {given.check} members: {sent[given.check] / model - 1:+.1%} beside the model")
+        print(
+            f"D {d / 1e6:.0f} MB, U {u / 1e6:.0f} MB; {given.check} members: {sent[given.check] / model - 1:+.1%} beside the model"
+        )
     print("models equal" if len(hashes) == 1 else f"{len(hashes)} DIFFERENT MODELS")
 
 

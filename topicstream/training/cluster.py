@@ -115,7 +115,7 @@ class DaskWorkers(Executor):
             self.run, job.recipe, job.grid, job.block, owners, self.roster, self.room, limit, threads, tables,
             (DRIVER, str(folder)),
         )  # fmt: skip
-        self.pending: list[Change] = []
+        self.changes: list[Change] = []  # of the round, by table
         self.assignment: Assignment | None = None
         self.stale, self.ahead = False, False  # rows that members have changed, and that this process has
         self.taken = PassEffort(np.zeros(len(self.roster)), time.monotonic())
@@ -174,7 +174,8 @@ class DaskWorkers(Executor):
                 pass
             answers.cancel()
             self.gone.update(self.watch.result() if self.watch.done() else await self._lost())
-            raise self._loss()
+            who = ", ".join(sorted(self.gone)) if self.gone else "the connection between two workers"
+            raise WorkersLost(f"--scheduler: lost {who}", self.gone)
 
         try:
             answered: list[Answer] = self.client.sync(ask)
@@ -182,10 +183,6 @@ class DaskWorkers(Executor):
             self.cluster.lose(e.addresses)
             raise
         return answered
-
-    def _loss(self) -> WorkersLost:
-        who = ", ".join(sorted(self.gone)) if self.gone else "the connection between two workers"
-        return WorkersLost(f"--scheduler: lost {who}", self.gone)
 
     # -- the pass --------------------------------------------------------------------------------------------------
     def begin(self, blocks: np.ndarray) -> None:
@@ -215,9 +212,8 @@ class DaskWorkers(Executor):
     def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
         if self.assignment is None:
             self._begin(assignment)
-        self._flush()
         answers = self._ask_all("visit", group, dict(assignment.params))
-        self.stale = True
+        self.stale, self.changes = True, []
         reports: dict[int, Report] = {}
         for answer in answers:
             for place, reports[place], rows in answer.value:
@@ -227,14 +223,11 @@ class DaskWorkers(Executor):
         return [reports[place] for place in range(len(group))]
 
     def apply(self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool) -> None:
-        self.pending.append((name, blend, hold))
-
-    def _flush(self) -> None:
-        """Let the members end the round."""
-        if self.pending:
-            changes, self.pending = self.pending, []
+        assert self.assignment is not None
+        self.changes.append((name, blend, hold))
+        if len(self.changes) == len(self.assignment.targets):
             began = time.monotonic()
-            self.taken.sent += sum(answer.sent for answer in self._ask_all("enter", changes))
+            self.taken.sent += sum(answer.sent for answer in self._ask_all("enter", self.changes))
             self.taken.applying += time.monotonic() - began
 
     def settle(self, phase: Phase | None) -> dict[str, Settled]:
@@ -242,7 +235,6 @@ class DaskWorkers(Executor):
             self.gather()
             self.ahead = True
             return super().settle(phase)
-        self._flush()
         self.assignment, self.stale = None, True
         answers: list[dict[str, Settled]] = [answer.value for answer in self._ask_all("tables.settle", phase)]
         for (address, _), answer in zip(self.roster, answers, strict=True):
@@ -258,7 +250,6 @@ class DaskWorkers(Executor):
         return answers[0]
 
     def gather(self) -> None:
-        self._flush()
         if self.stale:
             midway = self.assignment is not None
             with owned.scratch(self.folder.absolute(), "tables") as place:
