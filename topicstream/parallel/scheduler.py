@@ -125,28 +125,21 @@ class Cluster:
     def _look(self) -> Mapping[str, Machine]:
         """What every worker is, those left out that do not answer.  UsageError where one does not suit."""
 
-        async def ask(address: str) -> Machine | None:
-            try:
-                answer = await asyncio.wait_for(self.client.run(describe, self._paths, workers=[address]), ANSWER)
-            except (OSError, TimeoutError):  # gone meanwhile, or stopped
+        async def ask() -> list[Any]:
+            asked = (self.client.run(describe, self._paths, workers=[address]) for address in addresses)
+            return await asyncio.gather(*(asyncio.wait_for(each, ANSWER) for each in asked), return_exceptions=True)
+
+        addresses, machines = self.addresses, dict[str, Machine]()
+        for address, answer in zip(addresses, self.client.sync(ask), strict=True):
+            if isinstance(answer, ImportError | AttributeError | TypeError):
+                raise UsageError(f"--scheduler: worker {address} cannot run topicstream {__version__} ({answer}); install it there")
+            if isinstance(answer, OSError | TimeoutError):  # gone meanwhile, or stopped
                 self._lost.add(address)
-                return None
-            machine: Machine = answer[address]
-            return machine
-
-        async def ask_all() -> list[Machine | None]:
-            return await asyncio.gather(*map(ask, addresses))
-
-        addresses = self.addresses
-        try:
-            answers = dict(zip(addresses, self.client.sync(ask_all), strict=True))
-        except (ImportError, AttributeError, TypeError) as e:
-            raise UsageError(
-                f"--scheduler: a worker cannot run topicstream {__version__} ({e}); install it there"
-            ) from None
-        machines = {address: machine for address, machine in answers.items() if machine is not None}
-        for address, machine in machines.items():
-            self._check(address, machine)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                machines[address] = answer[address]
+                self._check(address, machines[address])
         return machines
 
     @property
