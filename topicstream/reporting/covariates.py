@@ -229,7 +229,7 @@ def effects(config: EffectsConfig) -> Effects:
             tell.step("reading topics and covariates", regression.documents + left_out, corpus.n_docs, "documents")
         coefficients = regression.fit()
     proposals = propose(seen(model, view))
-    labels = [view.labels.get(view.ids[j]) or proposals[j] for j in chosen]
+    labels = [view.label_of(view.ids[j]) or proposals[j] for j in chosen]
     numbers = view.numbers[np.array(chosen)]
     references = {
         c.column: c.levels[0] if c.levels else f"{c.mean:.6g}" for c in design.covariates.values() if not c.df
