@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from sklearn.base import clone  # noqa: E402
 from sklearn.feature_extraction.text import CountVectorizer  # noqa: E402
 from sklearn.model_selection import GridSearchCV  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
-from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E402
 
 import topicstream  # noqa: E402
 from tests import few_quick  # noqa: E402
@@ -23,16 +25,31 @@ from tests.ingestion.test_memory_inputs import ALL, texts  # noqa: E402
 from tests.small_store import planted  # noqa: E402
 from topicstream.sklearn import TopicModel  # noqa: E402
 
+TRAINING = {
+    "check_estimator_sparse_matrix", "check_estimator_sparse_array", "check_estimator_sparse_tag", "check_transformer_data_not_an_array",
+    "check_pipeline_consistency", "check_transformer_preserve_dtypes", "check_estimators_dtypes", "check_fit_score_takes_y",
+    "check_dtype_object", "check_f_contiguous_array_estimator", "check_methods_subset_invariance", "check_methods_sample_order_invariance",
+    "check_fit2d_predict1d", "check_fit2d_1feature", "check_estimators_overwrite_params", "check_dont_overwrite_parameters",
+    "check_n_features_in_after_fitting", "check_transformer_n_iter", "check_readonly_memmap_input",
+}  # fmt: skip
+"""Checks that train once more to look at what the quick ones come by."""
 
-@parametrize_with_checks([TopicModel(n_components=3, max_iter=2)])
-def test_scikit_learns_own_checks(estimator, check):
-    check(estimator)
+
+def checks(estimator: TopicModel, slow: Collection[str] | None = None) -> list[Any]:
+    """scikit-learn's checks of an estimator, as parameters of a test; these are slow (None: all)."""
+    named = [(getattr(check, "func", check).__name__, check) for _, check in estimator_checks_generator(estimator)]
+    marks = [pytest.mark.slow if slow is None or name in slow else () for name, _ in named]
+    return [pytest.param(check, id=name, marks=mark) for (name, check), mark in zip(named, marks, strict=True)]
 
 
-@pytest.mark.slow
-@parametrize_with_checks([TopicModel(n_components=3, max_iter=3, algorithm="ovb")])
-def test_scikit_learns_own_checks_of_a_stochastic_engine(estimator, check):
-    check(estimator)
+@pytest.mark.parametrize("check", checks(TopicModel(n_components=3, max_iter=2), TRAINING))
+def test_scikit_learns_own_checks(check):
+    check(TopicModel(n_components=3, max_iter=2))
+
+
+@pytest.mark.parametrize("check", checks(TopicModel(n_components=3, max_iter=3, algorithm="ovb")))
+def test_scikit_learns_own_checks_of_a_stochastic_engine(check):
+    check(TopicModel(n_components=3, max_iter=3, algorithm="ovb"))
 
 
 @pytest.fixture(scope="module")

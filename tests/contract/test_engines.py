@@ -166,9 +166,9 @@ class TestEveryEngine:
             pytest.skip("tests/engines/test_gmm.py plants components")
         path, phi = planted
         distances = []
-        for seed in range(4):  # a seed may merge two topics; four in a row would not be chance
+        for seed in (3, 0, 1, 2):  # a seed may merge two topics; four in a row would not be chance
             folder = tmp_path / f"model{seed}"
-            run(path, folder, name, options, seed=seed, passes=40, threads=2, block_cells=4000)
+            run(path, folder, name, options, seed=seed, passes=20, threads=2, block_cells=4000)
             learned = TopicModel.open(folder).probabilities(np.arange(120)).T
             cost = np.abs(phi[:, None, :] - learned[None]).sum(axis=2)
             distances.append(cost[linear_sum_assignment(cost)].mean())

@@ -44,13 +44,17 @@ def kernel_files(cache: Path) -> list[Path]:
     return sorted((cache / "topicstream" / "kernels").glob("*.nbc"))
 
 
-def test_a_second_process_compiles_nothing_and_another_checkout_shares_the_cache(tmp_path):
-    cache = tmp_path / "cache"
-    assert run(package(tmp_path / "one"), cache) == ([7.0, 2.0], "")
-    assert run(tmp_path / "one", cache) == ([7.0, 0.0], "")
-    assert run(package(tmp_path / "two"), cache) == ([7.0, 0.0], "")
-    shutil.copytree(cache, tmp_path / "moved")
-    assert run(tmp_path / "two", tmp_path / "moved") == ([7.0, 0.0], "")
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory) -> Path:
+    """A cache with the kernels of ``package``, to copy."""
+    folder = tmp_path_factory.mktemp("compiled")
+    assert run(package(folder / "one"), folder / "cache") == ([7.0, 2.0], "")
+    return folder / "cache"
+
+
+def test_a_second_process_compiles_nothing_and_another_checkout_shares_the_cache(compiled, tmp_path):
+    shutil.copytree(compiled, tmp_path / "moved")
+    assert run(package(tmp_path / "two"), tmp_path / "moved") == ([7.0, 0.0], "")
 
 
 @pytest.mark.slow
@@ -74,9 +78,9 @@ def test_an_edit_elsewhere_compiles_nothing_and_one_of_a_constant_does(tmp_path)
 
 
 @pytest.mark.parametrize("damage", few_quick(["cut", "empty", "flipped", "other"], ["flipped"]))
-def test_a_damaged_file_is_dropped_with_one_note(tmp_path, damage):
-    cache = tmp_path / "cache"
-    run(package(tmp_path / "one"), cache)
+def test_a_damaged_file_is_dropped_with_one_note(compiled, tmp_path, damage):
+    cache = shutil.copytree(compiled, tmp_path / "cache")
+    package(tmp_path / "one")
     for path in kernel_files(cache):
         data = path.read_bytes()
         flipped = data[:-20] + bytes([data[-20] ^ 1]) + data[-19:]

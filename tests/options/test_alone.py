@@ -6,25 +6,33 @@ the same content, for any number of workers and threads.
 
 from __future__ import annotations
 
-from itertools import chain
-
 import pytest
 
+from tests import few_quick
 from tests.options import running
-from tests.options.values import REFUSED, Case, cases, lines
+from tests.options.values import REFUSED, Case, cases, first_values
 
 
 def others(command: str) -> list[Case]:
-    together = set(chain(*lines(command, REFUSED)))
+    together = set(first_values(command, REFUSED).values())
     return [case for case in cases(command) if case not in together]
 
 
-@pytest.mark.parametrize("case", others("ingest"), ids=" ".join)
+QUICK = {
+    ("--text-field", "title,text"), ("--meta", "labels=labels"), ("--meta-file", "side.tsv:mood", "--key", "id"), ("--layer", "counts"),
+    ("--vector-field", "text"), ("--patches", "8"), ("--on-error", "skip"), ("--stopwords", "none"), ("--segmenter", "jieba"),
+    ("--min-df", "1%"), ("--heldout", "group=red"), ("--on-duplicate", "fail"), ("--split", "20 words"),
+    ("--aim", "reading"), ("--tol", "0.01"), ("--weighting", "tfidf"), ("--tables", "disk"),
+}  # fmt: skip
+"""One value of each kind; the others are tried by the slow tests, and algorithms and starts by tests of their own."""
+
+
+@pytest.mark.parametrize(("case",), few_quick([(case,) for case in others("ingest")], [(case,) for case in QUICK]), ids=" ".join)
 def test_ingest(here, case, capsys):
     running.ingested("folder", case, ("1", "4"), capsys)
 
 
-@pytest.mark.parametrize("case", others("train"), ids=" ".join)
+@pytest.mark.parametrize(("case",), few_quick([(case,) for case in others("train")], [(case,) for case in QUICK]), ids=" ".join)
 def test_train(here, case, capsys):
     running.trained(case, ("1", "2"), capsys)
 

@@ -1,7 +1,7 @@
 """Every two options of a command together.
 
-Quick: on made documents, with several workers.  Slow: on real corpora where they are there, with 1, 2 and 4 workers, which must
-give the same bytes.
+On made documents, with several workers (quick: one part of several).  Slow, too: on real corpora where they are there, with 1, 2
+and 4 workers, which must give the same bytes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import tests
+from tests import few_quick
 from tests.options import running
 from tests.options.values import EXCLUDING, REFUSED, Case, cases, excluding, first_values, lines
 from topicstream.cli.main import run
@@ -47,13 +48,13 @@ def tried_together(command_lines: list[list[Case]], code_of: Try) -> None:
                     tried(list(pair))
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", few_quick(range(4), [0]))
 def test_ingest(here, part, capsys):
     for line in lines("ingest", REFUSED, size=16)[part::4]:
         assert not running.ingested("folder", tuple(chain(*line)), ("1", "4"), capsys), line
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", few_quick(range(2), [0]))
 def test_train(here, part, capsys):
     for line in lines("train", size=16)[part::2]:
         assert not running.trained(tuple(chain(*line)), ("1", "2"), capsys), line

@@ -55,14 +55,6 @@ def here(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """The address of a scheduler with two workers in processes of their own."""
-    options = {"processes": True, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
-    with distributed.LocalCluster(**options) as made:
-        yield made.scheduler_address
-
-
 def test_infer_writes_the_same_file(here, cluster, capsys):
     command = ["infer", str(here / "c.zarr"), "--model", str(here / "m")]
     for name in ("one.parquet", "one.csv"):

@@ -44,10 +44,10 @@ def corpus(tmp_path_factory):
     return store(folder / "c.zarr", indptr, words, counts, 120, heldout=40, lists=lists)
 
 
-@pytest.fixture(scope="module")
-def client():
-    """Of two workers in processes of their own."""
-    with distributed.LocalCluster(**OPTIONS, n_workers=2) as made, distributed.Client(made) as client:
+@pytest.fixture
+def client(cluster):
+    """Of the two workers."""
+    with distributed.Client(cluster) as client:
         yield client
 
 
