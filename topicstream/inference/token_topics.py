@@ -1,7 +1,7 @@
 """The topics of a corpus' tokens as the last checkpoint of a run has them: what Gibbs samplers keep of every block.
 
 A run's folder holds ``training.json``, ``checkpoints/PASSES-ROUNDS/`` (``state.json``, ``arrays.npz``) and in ``work`` the
-file of the blocks' state, which ``memory.old`` of the arrays indexes: offset, bytes and crc32c of each block.
+file of the blocks' state, which ``memory.old`` of the arrays indexes: offset, bytes and checksum of each block.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import numpy as np
 
 from topicstream.corpus.block import Block
@@ -19,6 +18,7 @@ from topicstream.corpus.sample import learned_from
 from topicstream.errors import InputError, StoreError
 from topicstream.files.durable import file_problem
 from topicstream.files.plain import load_arrays
+from topicstream.kernels.arrays import intact
 from topicstream.records import Record, Share, read_record
 
 
@@ -109,8 +109,8 @@ def _blocks(
             memory.seek(offset)
             data = memory.read(size) if offset >= 0 else b""
             z = np.frombuffer(data, kind)
-            if len(data) != size or google_crc32c.value(data) != crc or len(z) != int(block.counts.sum()):
-                raise StoreError(f"{path}: the memory of block {block.index} is damaged")
+            if len(data) != size or not intact(np.frombuffer(data, np.uint8), crc) or len(z) != int(block.counts.sum()):
+                raise StoreError(f"{path}: the memory of block {block.index} is damaged, or of an earlier version; train again")
             if len(z) and int(z.max()) >= topics:
                 raise StoreError(f"{path}: a topic past {topics - 1} in block {block.index}")
             yield block, z

@@ -190,6 +190,7 @@ class SparseRound(Round):
     def __init__(self, space: RoundSpace, quantum: float) -> None:
         super().__init__(space, quantum)
         self._deltas: list[SparseDelta | None] = [None] * space.blocks
+        self._arrays: tuple[bool, np.ndarray, object] | None = None
 
     def put(self, i: int, ids: np.ndarray, delta: SparseDelta) -> None:
         self._deltas[i], self._ids[i] = delta, ids
@@ -217,16 +218,21 @@ class SparseRound(Round):
 
     def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:
         # rows are held to their mass by ``settle``, at the end of the pass
+        self._arrays = self._arrays or self._addressed()
+        wide, addresses, _ = self._arrays
+        scatter_sparse(part.rows, part.first, addresses, wide, lo, hi, self._quantum, factor, part.change)
+        self.let_go()
+
+    def _addressed(self) -> tuple[bool, np.ndarray, object]:
+        """For all ranges of rows: whether topics take 32 bits, addresses int64[blocks, 4] of the arrays, and the arrays."""
         deltas = self.deltas
         topics = [delta.topic for _, delta in deltas]
         wide = any(topic.dtype != np.uint16 for topic in topics)
         if wide:
             topics = [topic.astype(np.int32, copy=False) for topic in topics]
         arrays = [(ids, delta.ptr, topic, delta.value) for (ids, delta), topic in zip(deltas, topics)]
-        addresses = np.array([[array.ctypes.data for array in block] for block in arrays], np.int64).reshape(-1, 4)
-        scatter_sparse(part.rows, part.first, addresses, wide, lo, hi, self._quantum, factor, part.change)
-        self.let_go()
+        return wide, np.array([[array.ctypes.data for array in block] for block in arrays], np.int64).reshape(-1, 4), arrays
 
     def clear(self) -> None:
         super().clear()
-        self._deltas = [None] * len(self._deltas)
+        self._deltas, self._arrays = [None] * len(self._deltas), None

@@ -1,7 +1,7 @@
 """Block memory: what an engine keeps of each block between visits, one file a pass, never changed once written.
 
 A slot is written by the worker that has processed the block, wherever the file ends then; the index (offset, length and
-crc32c of each array of each block) says where it went, so the order in which threads finish leaves no trace.
+checksum of each array of each block) says where it went, so the order in which threads finish leaves no trace.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-import google_crc32c
 import numpy as np
 
 from topicstream.corpus.block import Block
@@ -21,6 +20,7 @@ from topicstream.engines.base import ArraySpec, BlockShape, Scratch
 from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.plain import open_plain
+from topicstream.kernels.arrays import checksum, intact
 from topicstream.training.state.checkpoint import State
 
 
@@ -34,7 +34,7 @@ class BlockMemory:
     specs
         What is kept of each block, by name.
     index
-        int64[blocks, arrays, 3]: offset, bytes and crc32c of each array of each block; -1: nothing there.
+        int64[blocks, arrays, 3]: offset, bytes and checksum of each array of each block; -1: nothing there.
 
     ``end`` is where the next array is written.
     """
@@ -58,7 +58,7 @@ class BlockMemory:
                 offset = self.end
                 self.end += -(-data.nbytes // 64) * 64
             write_all(self._fd, data, offset)
-            self.index[number, i] = offset, data.nbytes, google_crc32c.value(data.reshape(-1).view(np.uint8))
+            self.index[number, i] = offset, data.nbytes, checksum(data.reshape(-1).view(np.uint8))
 
     def read(self, number: int, block: Block, scratch: Scratch) -> dict[str, np.ndarray]:
         """The arrays of a block as they were written; StoreError naming the block when they are damaged."""
@@ -71,9 +71,9 @@ class BlockMemory:
             if fits:
                 array = scratch.array("old " + name, length, spec.dtype)
                 read_all(self._fd, array, offset, f"{self.path}: the memory of block {number}")
-                fits = google_crc32c.value(array.reshape(-1).view(np.uint8)) == crc and spec.holds(array, arrays)
+                fits = intact(array.reshape(-1).view(np.uint8), crc) and spec.holds(array, arrays)
             if not fits:
-                raise StoreError(f"{self.path}: the memory of block {number} ({name}) is damaged; start over with --force")
+                raise StoreError(f"{self.path}: the memory of block {number} ({name}) is damaged, or of an earlier version; start over with --force")
             arrays[name] = array
         return arrays
 
