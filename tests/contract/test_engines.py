@@ -235,11 +235,11 @@ def test_peak_memory_stays_within_the_plan(name, tmp_path):
         "      block_cells=20000, mem_limit='1G', options=json.loads(sys.argv[5]), progress=plan)\n"
         "print('peak', machine.peak_bytes())\n"
     )
-    own = engines()[name].about.topics_axis
-    given = ["0", '{"free": 142}'] if own else ["150", "{}"]
-    for model in ("compiles", "model"):  # the limit is promised of kernels that are compiled
-        args = [sys.executable, "-c", code, str(path), str(tmp_path / model), name, *given]
-        done = subprocess.run(args, capture_output=True, text=True, env={**os.environ, "NUMBA_NUM_THREADS": "2"})
+    topics, options = (None, {"free": 142}) if engines()[name].about.topics_axis else (150, {})
+    given = {"algo": name, "topics": topics, "options": options, "passes": 3, "threads": 2, "block_cells": 20000}
+    train(path, tmp_path / "compiles", **given, progress=QUIET)  # the limit is promised of kernels that are compiled
+    args = [sys.executable, "-c", code, str(path), str(tmp_path / "model"), name, str(topics or 0), json.dumps(options)]
+    done = subprocess.run(args, capture_output=True, text=True, env={**os.environ, "NUMBA_NUM_THREADS": "2"})
     assert done.returncode == 0, done.stderr
     planned = float(done.stdout.split("memory plan: ")[1].split(" MB")[0]) * 2**20
     peak = int(done.stdout.split("peak ")[1])

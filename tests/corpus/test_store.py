@@ -110,6 +110,7 @@ def test_blocks_are_the_same_with_a_pool_and_small_rows(tmp_path, monkeypatch):
     assert corpora[0].manifest == corpora[1].manifest and len(corpora[0].part().blocks) > 10
 
 
+@pytest.mark.slow
 def test_a_document_wider_than_a_row(tmp_path):
     wide = CELLS + 5000
     docs: list[dict[int, float]] = [{3: 1}, {w: 1 for w in range(wide)}, {}, {0: 2, wide - 1: 70_000}]

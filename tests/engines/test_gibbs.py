@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
+from tests import few_quick
 from tests.gibbs_driver import draw, make, pack_rows, pack_tight, random_block, table_of, visit
 from tests.reference.gibbs import buckets, conditional, joint_loglik, sweep
 from tests.visits import out_for, pass_end
@@ -150,7 +151,7 @@ def test_any_corpus_keeps_its_counts(kind, seed, topics, passes):
     np.testing.assert_array_equal(n_wt, table_of(block, z, topics))
 
 
-@BOTH
+@pytest.mark.parametrize("kind", few_quick([GibbsSampling, SparseLDA], [SparseLDA]))
 def test_the_joint_distribution_is_kept(kind):
     """Geweke 2004: drawing (w, z) from the prior, and alternating a sweep of z with a draw of w given z, must give the same
     distribution.  Compared: four functions of the counts, by z-scores with batch means."""

@@ -11,6 +11,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import topicstream
+from tests import few_quick
 from tests.reference import gaussians as twin
 from tests.reference.mixture import top
 from topicstream.cli.main import run as command
@@ -108,7 +109,7 @@ def test_what_is_left_out_is_not_among_the_best(scale):
             np.testing.assert_allclose(found[kept], whole[kept], rtol=1e-6)
 
 
-@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("most", few_quick([1, 2, 3], [2]))
 def test_a_memoized_run_is_its_twin(most, tmp_path):
     x, _ = points(1, docs=420, spread=1.0)
     path = stored(tmp_path, x)
@@ -138,7 +139,7 @@ def test_a_memoized_run_is_its_twin(most, tmp_path):
     np.testing.assert_allclose(GaussianModel(tmp_path / "m").sizes, r.sum(0), rtol=1e-3)
 
 
-@pytest.mark.parametrize("covariance", ["full", "diag"])
+@pytest.mark.parametrize("covariance", few_quick(["full", "diag"], ["full"]))
 def test_the_bound_never_falls_and_sizes_sum_to_the_points(covariance, tmp_path):
     x, _ = points(2, docs=1500, spread=1.5)
     history = run(stored(tmp_path, x), tmp_path / "m", components=6, passes=25, covariance=covariance)
@@ -148,7 +149,7 @@ def test_the_bound_never_falls_and_sizes_sum_to_the_points(covariance, tmp_path)
 
 
 def test_planted_components_are_found_over_seeds_and_schedules(tmp_path):
-    x, z = points(3, docs=3000)
+    x, z = points(3, docs=1000)
     path = stored(tmp_path, x)
     for i, options in enumerate(
         [{"seed": 1}, {"seed": 2, "sparsity": 1}, {"schedule": "stochastic", "block_docs": 128}]
@@ -157,10 +158,10 @@ def test_planted_components_are_found_over_seeds_and_schedules(tmp_path):
         found = infer(tmp_path / f"m{i}", Path(path), top=1, progress=False).to_pydict()["topics"]
         table = np.zeros((3, 3))
         np.add.at(table, (z, [t[0] for t in found]), 1)
-        assert table.max(1).sum() > 0.97 * 3000, (i, table)
+        assert table.max(1).sum() > 0.97 * 1000, (i, table)
 
 
-@pytest.mark.parametrize("estimate", ["posterior", "map", "ml"])
+@pytest.mark.parametrize("estimate", few_quick(["posterior", "map", "ml"], ["ml"]))
 def test_points_without_rank_constant_columns_and_more_components_than_points(estimate, tmp_path):
     x, _ = points(4, docs=40)
     x[:, 1], x[:, 2] = 7.0, x[:, 0]  # a column that never changes, one that says what another does
@@ -175,7 +176,7 @@ def test_points_without_rank_constant_columns_and_more_components_than_points(es
     run(stored(one, x[:1]), one / "m", components=2, estimate=estimate)
 
 
-@pytest.mark.parametrize("estimate", ["posterior", "map", "ml"])
+@pytest.mark.parametrize("estimate", few_quick(["posterior", "map", "ml"], ["ml"]))
 def test_many_points_without_full_rank_leave_a_model_that_can_be_read(estimate, tmp_path):
     """A covariance whose smallest eigenvalue float32 cannot hold."""
     rng = np.random.default_rng(0)
@@ -267,7 +268,7 @@ def planted(seed, components, n, docs, covariance):
     return means[of] + noise, of
 
 
-@pytest.mark.parametrize(("components", "n", "covariance"), [(12, 8, "diag"), (20, 6, "full"), (30, 16, "diag")])
+@pytest.mark.parametrize(("components", "n", "covariance"), few_quick([(12, 8, "diag"), (20, 6, "full"), (30, 16, "diag")], [(20, 6, "full")]))
 def test_moves_leave_the_plateaus_of_k_means(components, n, covariance):
     found, by_means = [], []
     for seed in range(5):

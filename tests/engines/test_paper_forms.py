@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from tests import few_quick
 from tests.small_store import planted, store
 from topicstream.cli.main import run
 from topicstream.engines import engines
@@ -106,7 +107,7 @@ def test_random_topics_split_each_words_tokens_and_hang_on_seed_and_word_alone()
     assert (RandomSeeds(n_w, 5, 4).rows(np.array([7])) != table[7]).any()
 
 
-@pytest.mark.parametrize("algo", ["vb", "ovb", "mvi", "svi", "sparse-bp"])
+@pytest.mark.parametrize("algo", few_quick(["vb", "ovb", "mvi", "svi", "sparse-bp"], ["ovb", "sparse-bp"]))
 def test_engines_that_need_topics_start_from_random_ones(corpus, tmp_path, algo):
     from topicstream.training.state.checkpoint import content_hash
 
@@ -124,7 +125,7 @@ def moved_of(folder):
     return {r["pass"]: r["topics_moved"] for r in read_history(folder)}
 
 
-@pytest.mark.parametrize("algo", ["bp", "mvi", "sparselda"])
+@pytest.mark.parametrize("algo", few_quick(["bp", "mvi", "sparselda"], ["mvi"]))
 def test_a_run_stops_when_its_topics_move_no_more(corpus, tmp_path, algo):
     given = {"algo": algo, "topics": 3, "threads": 1, "block_cells": 500, "progress": False}
     done = train(corpus.path, tmp_path / "m", passes=60, tol_params=2e-3, **given)
@@ -146,7 +147,7 @@ def test_a_run_stops_when_its_topics_move_no_more(corpus, tmp_path, algo):
     assert train(corpus.path, tmp_path / "m", passes=60, tol_params=2e-3, **given).passes == done.passes
 
 
-@pytest.mark.parametrize("stops", [(3,), (2, 4, 6)])
+@pytest.mark.parametrize(("stops",), few_quick([((3,),), ((2, 4, 6),)], [((2, 4, 6),)]))
 def test_a_run_that_was_stopped_and_goes_on_stops_where_it_would_have(corpus, tmp_path, stops):
     class Falls:
         def __init__(self, at):

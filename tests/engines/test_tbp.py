@@ -175,7 +175,7 @@ def test_start_gives_every_token_to_topics(name):
     assert (out.delta["phi"][:10].argmax(1) == 2).all()
 
 
-@pytest.mark.parametrize(("n_w", "topics"), few_quick([(5e6, 10), (5e7, 10), (5e6, 37), (5e7, 37)], [(5e7, 10)]))
+@pytest.mark.parametrize(("n_w", "topics"), few_quick([(5e6, 10), (5e7, 10), (5e6, 37), (5e7, 37)], []))
 def test_rows_keep_their_mass_at_the_size_of_pubmed(n_w, topics):
     """480 blocks a pass, ten passes, rows of n_w tokens: the correction that the driver's rescale would make stays below
     1e-5 of the row when nothing is rescaled for all ten passes."""

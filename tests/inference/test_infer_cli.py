@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import topicstream
+from tests import few_quick
 from tests.small_store import planted, store
 from topicstream.cli.main import run
 from topicstream.errors import StoreError
@@ -194,7 +195,7 @@ def test_weighted_cells(made, tmp_path):
         assert lines(tmp_path / f"{method}2.jsonl") == rows
 
 
-@pytest.mark.parametrize("form", ["jsonl", "lines"])
+@pytest.mark.parametrize("form", few_quick(["jsonl", "lines"], ["jsonl"]))
 def test_follow_answers_a_line_before_the_next_is_sent(made, form):
     _, folder = made
     command = [sys.executable, "-m", "topicstream.cli.main", "infer", "-", "--follow", "--top", "1", "-q"]

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
+from tests import few_quick
 from tests.s3 import SECRET, Put
 from topicstream import Corpus, ingest
 from topicstream.cli.main import run as topics
@@ -76,7 +77,7 @@ def test_a_list_of_addresses_is_not_taken_for_texts(tmp_path: Path) -> None:
         ingest(["s3://b/a.jsonl", "s3://b/b.jsonl"], tmp_path / "c.zarr")
 
 
-@pytest.mark.parametrize("remotely", [True, False])
+@pytest.mark.parametrize("remotely", few_quick([True, False], [True]))
 def test_a_resumed_ingest_reads_no_finished_input_again(
     put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remotely: bool
 ) -> None:

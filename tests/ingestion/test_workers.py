@@ -22,7 +22,7 @@ def texts(tmp_path_factory) -> Path:
     draw = random.Random(1)
     for name in range(9):
         lines = []
-        for _ in range(100):
+        for _ in range(40):
             lines.append(" ".join(draw.choice(STEMS) + draw.choice(ENDINGS) + draw.choice(ENDINGS) for _ in range(40)))
         (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
     return folder

@@ -11,6 +11,7 @@ import pytest
 import topicstream
 import topicstream.inference.documents
 import topicstream.reporting.doc_topics
+from tests import few_quick
 from tests.reference.local_step import local_step as twin
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation import completion
@@ -197,7 +198,7 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("memory", [True, False])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", few_quick([1, 2], [2]))
 def test_infer_eval_and_show_have_one_theta(raw, trained, tmp_path, monkeypatch, memory, threads):
     corpus = Corpus.open(raw / "c.zarr")
     model = TopicModel.open(trained, memory_limit=None if memory else -1)

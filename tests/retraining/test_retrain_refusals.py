@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import topicstream
-from tests import ROOT
+from tests import ROOT, few_quick
 from tests.ingest_tools import cells_by_id
 from tests.retrain_tools import cycle, folder, made, state_of, write
 from topicstream.cli.main import run
@@ -179,7 +179,7 @@ def test_a_bad_file_is_named_and_changes_nothing(home):
     assert state_of(home / "corpus.zarr") == before and publish.current(home) == 1
 
 
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("full", few_quick([False, True], [False]))
 @pytest.mark.parametrize("gone", ["manifest.json", ""])
 def test_a_corpus_that_is_gone_is_not_begun_anew(home, gone, full):
     """A disk that is not mounted: the new documents wait until the store is back."""

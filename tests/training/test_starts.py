@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests import few_quick
 from tests.small_store import commit
 from topicstream.corpus.writer import BlockWriter
 from topicstream.engines.base import padded
@@ -220,7 +221,7 @@ def test_a_run_goes_on_from_the_start_that_it_has(tmp_path):
     assert read_json(tmp_path / "m" / "training.json")["start"] != "random"
 
 
-@pytest.mark.parametrize(("algo", "where"), [("fdm", "choosing anchors"), ("fdm", "anchor weights"), ("anchors", "anchor weights")])
+@pytest.mark.parametrize(("algo", "where"), few_quick([("fdm", "choosing anchors"), ("fdm", "anchor weights"), ("anchors", "anchor weights")], [("fdm", "anchor weights")]))
 def test_a_signal_stops_long_work_at_once(algo, where, tmp_path):
     """The first Ctrl-C, inside a start and at the end of a phase: not after what may take minutes."""
     rng = np.random.default_rng(1)

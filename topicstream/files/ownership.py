@@ -126,7 +126,11 @@ def _home(path: Where) -> tuple[str | None, bytes]:
 
 def _entry(path: Where, home: Where) -> bytes:
     """A path as a line of the inventory of its folder."""
-    return os.fsencode(os.path.abspath(path)[len(os.path.abspath(home)) :].lstrip(os.sep)).replace(b"\n", b"\\n")
+    return _line(os.path.abspath(path)[len(os.path.abspath(home)) :].lstrip(os.sep))
+
+
+def _line(path: str) -> bytes:
+    return os.fsencode(path).replace(b"\n", b"\\n")
 
 
 def _above(entry: bytes) -> Iterator[bytes]:
@@ -160,17 +164,18 @@ def not_ours(folder: Where) -> Iterator[Path]:
     as one.  Empty folders count as ours, for a kill may leave one."""
     entries = set(_read(folder)[1].split(b"\n"))
     folders = {above[:-1] for entry in entries for above in _above(entry)}
-    stack = [Path(folder)]
+    stack = [(Path(folder), b"")]
     while stack:
-        for path in sorted(stack.pop().iterdir()):
-            entry = _entry(path, Path(folder))
+        place, prefix = stack.pop()
+        for path in sorted(place.iterdir()):
+            entry = prefix + _line(path.name)
             if path.is_symlink() or not path.is_dir():
                 if path.is_symlink() or not path.is_file() or not (entry in entries or _ALWAYS.fullmatch(path.name)):
                     yield path
             elif (marked := mark_of(path) is not None) and (entry in entries or _ALWAYS.fullmatch(path.name)):
                 yield from not_ours(path)
             elif entry in folders and not marked:
-                stack += [path] if entry + b"/" not in entries else []
+                stack += [(path, entry + b"/")] if entry + b"/" not in entries else []
             elif any(files for _, _, files in os.walk(path)):
                 yield path
 

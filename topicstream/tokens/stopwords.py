@@ -120,6 +120,13 @@ def _of_file(path: str) -> set[str]:
     return {word for line in lines if not line.lstrip().startswith("#") for word in line.split()}
 
 
+@cache
+def _function_words() -> pa.Table:
+    """The stop words of all languages: columns word and language."""
+    lists = [(word, language) for language in LANGUAGES.values() for word in stop_list(language)]
+    return pa.table({"word": [w for w, _ in lists], "language": [name for _, name in lists]})
+
+
 def unfit(words: Relations, tokens: int, stopwords_from: str) -> dict[str, Any] | None:
     """{language, share} where a corpus is in a language whose stop words were not left out; None where they were, or where
     ``stopwords_from`` is ``none``.
@@ -133,8 +140,7 @@ def unfit(words: Relations, tokens: int, stopwords_from: str) -> dict[str, Any] 
     """
     if stopwords_from == "none" or tokens < LEAST_TOKENS:
         return None
-    lists = [(word, language) for language in LANGUAGES.values() for word in stop_list(language)]
-    words.insert("function_words", pa.table({"word": [w for w, _ in lists], "language": [name for _, name in lists]}))
+    words.insert("function_words", _function_words())
     shares = words.stream(
         f"select language, sum(count) / {tokens} as share from words join function_words using (word) where count > 0"
         f" group by language having count(*) >= {LEAST_DIFFERENT} order by share desc, language limit 1"
