@@ -158,7 +158,8 @@ class _Ingest:
         if self.out.exists() and not self.out.is_dir():
             raise NotOurs(f"{self.out}: is a file; choose another --out")
         self.options.side.open(self.options.given)  # what they lack is reported before anything is read
-        self._refuse_what_is_not_ours()
+        if self.out.exists() and set(os.listdir(self.out)) - {".lock", MARK}:
+            claim(self.out, "corpus")  # what is no store, or one that this version cannot read, is never replaced
         self.progress.step("reading", unit="B")
         with ExitStack() as stack:
             stack.enter_context(durable.lock(self.wip, "ingesting into", kind="ingest"))
@@ -175,7 +176,10 @@ class _Ingest:
             if isinstance(self.names, InMemory) and self.base is not None:
                 # an append must not meet the numbers of the documents before
                 self.names = dataclasses.replace(self.names, first=sum(p.docs for p in self.base.manifest.parts.values()))
-            journal = Journal(self.wip, self._key(record), force=self.options.given.force or self._left_in_memory())
+            left = None if self.options.given.force else read_state(self.wip)
+            # nobody can carry on what was read from another process's memory
+            lost = left is None or any(path.startswith(KEY) for path in left.key.get("paths", []))
+            journal = Journal(self.wip, self._key(record), None if lost else left)
             state = journal.state
             same = state.record is not None and inputs_record.are_same(record, state.record)
             if state.record is None:
@@ -189,11 +193,6 @@ class _Ingest:
                 raise
             finally:
                 journal.close()
-
-    def _left_in_memory(self) -> bool:
-        """Whether the unfinished ingest that is here had its documents in memory: nobody can carry it on."""
-        state = None if self.options.given.force else read_state(self.wip)
-        return state is not None and any(p.startswith(KEY) for p in state.key.get("paths", []))
 
     def _with_phrases(self) -> Recipe:
         """The recipe with the phrases of a reading of its own; the same on a resume, as it is learnt from the same text."""
@@ -234,11 +233,6 @@ class _Ingest:
         if state is None:  # the lock alone
             owned.remove(self.wip, "ingest")
         return _made_once(store.manifest, record, self.options.given)
-
-    def _refuse_what_is_not_ours(self) -> None:
-        """A folder at ``out`` that is no store, or one that this version cannot read, is never replaced."""
-        if self.out.exists() and set(os.listdir(self.out)) - {".lock", MARK}:
-            claim(self.out, "corpus")
 
     def _refuse_overwrite(self) -> None:
         if self.base is not None or not self.out.exists() or not any(self.out.iterdir()):

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +23,10 @@ from topicstream.files.remote import address_of
 from topicstream.ingestion.opening.names import expanded
 from topicstream.ingestion.opening.source import Input
 from topicstream.ingestion.parsing.columns import WrongField
-from topicstream.ingestion.parsing.counts import count_batch
 from topicstream.ingestion.parsing.cut import most_records
-from topicstream.ingestion.parsing.documents import TEXT, as_documents, as_metadata, positions, select_fields
+from topicstream.ingestion.parsing.documents import TEXT, as_documents, as_metadata, select_fields
 from topicstream.ingestion.parsing.reader import Reader
+from topicstream.ingestion.parsing.sparse import Side
 from topicstream.ingestion.parsing.vocabulary import numbered
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.dense_rows import check_width, coordinate_names, rows_at_once, vector_batch
@@ -84,26 +84,25 @@ class InMemory:
             if self.vocabulary is not None:
                 raise InputError("documents: values below 0 in a matrix with names; give the counts (of an AnnData: layer=NAME)")
             check_width(self.documents.shape[1], "documents")
-            yield MemoryReader(self, _vectors, lambda given: coordinate_names(given.documents.shape[1])), source
+            yield MemoryReader(self, _vectors, "counts"), source
         elif is_matrix(self.documents):
-            yield MemoryReader(self, _matrix, _matrix_words), source
+            yield MemoryReader(self, _matrix, "counts"), source
         else:
             for name, value in (("vocabulary", self.vocabulary), ("ids", self.ids)):
                 if value is not None:
                     raise InputError(f"{name}= requires a matrix of counts; documents hold their own words and ids")
-            yield MemoryReader(self, _rows), source
+            yield MemoryReader(self, _rows, "text"), source
 
     def numbered(self, first: int, last: int) -> pa.Array:
         """Ids of documents that have none of their own."""
         return pc.cast(pa.array(np.arange(first, last, dtype=np.int64) + self.first), TEXT)
 
-    def own_ids(self, first: int, last: int) -> pa.Array:
-        """Ids of some rows of a matrix: those that came with it, or their numbers."""
-        if self.ids is None:
-            return self.numbered(first, last)
-        if len(self.ids) != self.documents.shape[0]:
-            raise InputError(f"ids: {len(self.ids)} for {self.documents.shape[0]} documents")
-        return pc.cast(pa.array(self.ids[first:last]), TEXT)
+    def own_ids(self) -> pa.Array:
+        """Ids of the rows of a matrix: those that came with it, or their numbers."""
+        size = self.documents.shape[0]
+        if self.ids is not None and len(self.ids) != size:
+            raise InputError(f"ids: {len(self.ids)} for {size} documents")
+        return self.numbered(0, size) if self.ids is None else pc.cast(pa.array(self.ids), TEXT)
 
 
 def as_inputs(
@@ -232,13 +231,11 @@ class MemoryReader(Reader):
     name = "memory"
     about = "documents in memory"
 
-    def __init__(self, given: InMemory, batches: Batches, words: Callable[[InMemory], pa.LargeStringArray] | None = None) -> None:
-        self.given, self._batches, self._words = given, batches, words
-        self.kind = "text" if words is None else "counts"  # type: ignore[misc]
+    def __init__(self, given: InMemory, batches: Batches, kind: Literal["text", "counts"]) -> None:
+        self.given, self._batches = given, batches
+        self.kind = kind  # type: ignore[misc]
 
     def batches(self, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        if self._words is not None:
-            source.words = self._words(self.given)
         return self._batches(self.given, source, options)
 
 
@@ -356,7 +353,8 @@ def _matrix_words(given: InMemory) -> pa.LargeStringArray:
 
 def _matrix(given: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Counts, sparse or dense."""
-    matrix, meta = given.documents, _metadata_of(given, options)
+    matrix, source.words = given.documents, _matrix_words(given)
+    documents = Side(matrix.shape[0], given.own_ids(), _metadata_of(given, options))
     if sp.issparse(matrix) and matrix.format != "csr":
         matrix = matrix.tocsr()  # a second copy; CSR itself is cut where it lies
     docs, width = matrix.shape
@@ -367,10 +365,7 @@ def _matrix(given: InMemory, source: Input, options: ReadOptions) -> Iterator[pa
         rows.eliminate_zeros()
         part = rows.tocoo()
         counts = _counts(part.data, part.row + first, options)
-        last = first + rows.shape[0]
-        places = positions(source.key, np.arange(first, last), "#")
-        here = {name: column.slice(first, last - first) for name, column in meta.items()}
-        yield count_batch(source, given.own_ids(first, last), places, part.row.astype(np.int64), part.col, counts, here)
+        yield documents.batch(source, first, part.row.astype(np.int64), part.col, counts, rows.shape[0])
 
 
 def _counts(counts: np.ndarray, rows: np.ndarray, options: ReadOptions) -> np.ndarray:
@@ -386,10 +381,11 @@ def _counts(counts: np.ndarray, rows: np.ndarray, options: ReadOptions) -> np.nd
 
 def _vectors(given: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The rows of an array."""
-    step = rows_at_once(options, given.documents.shape[1])
+    width, ids = given.documents.shape[1], given.own_ids()
+    step, source.words = rows_at_once(options, width), coordinate_names(width)
     for first in range(0, len(given.documents), step):
         x = np.asarray(given.documents[first : first + step])
-        yield vector_batch(source, x, first + np.arange(len(x)), given.own_ids(first, first + len(x)))
+        yield vector_batch(source, x, first + np.arange(len(x)), ids.slice(first, len(x)))
 
 
 def _metadata_of(given: InMemory, options: ReadOptions) -> dict[str, pa.Array]:

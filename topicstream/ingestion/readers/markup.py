@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.errors import UsageError
-from topicstream.ingestion.opening.names import partitions
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.columns import LISTS, as_list
 from topicstream.ingestion.parsing.documents import LIST, TEXT, batch_of, positions
@@ -74,7 +73,7 @@ class Markup(Reader):
             raise BadFile(source.name, line, f"not well-formed XML ({getattr(e, 'msg', e)}); mend the file") from None
         for entity in list(root.iter(etree.Entity)):
             _in_words(entity)
-        fields = partitions(source.key) | fields_of(root)
+        fields = fields_of(root)
         source.leave_out(set(fields) - set(options.meta.values()))
         meta = {}
         for column, name in options.meta.items():
@@ -128,9 +127,9 @@ def text_of(walker: Any) -> str:
     return "\n\n".join(text for block in blocks if (text := "\n".join(line for line in block if line)))
 
 
-def fields_of(root: Any) -> dict[str, str | None]:
+def fields_of(root: Any) -> dict[str, str]:
     """What the header says of the document."""
-    found: dict[str, str | None] = {}
+    found: dict[str, str] = {}
     for name, paths in FIELDS.items():
         elements = [element for path in paths for element in root.iterfind(path)]
         values = [element.get("when") or " ".join("".join(element.itertext()).split()) for element in elements]

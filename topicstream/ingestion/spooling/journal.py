@@ -106,11 +106,10 @@ def clear(folder: Path) -> None:
 
 
 class Journal:
-    """State and spools of one ingest; the caller holds the folder's lock."""
+    """State and spools of one ingest; the caller holds the folder's lock.  left: the state to carry on from."""
 
-    def __init__(self, folder: Path, key: dict[str, Any], *, force: bool) -> None:
+    def __init__(self, folder: Path, key: dict[str, Any], left: IngestState | None) -> None:
         self.folder = folder
-        left = None if force else read_state(folder)
         self.resumed = left is not None and (left.pieces > 0 or left.key == key)  # else nothing was read that could be lost
         self.state = left if left is not None and self.resumed else IngestState(key=key)
         if changed := sorted(k for k in {*self.state.key, *key} if self.state.key.get(k) != key.get(k)):

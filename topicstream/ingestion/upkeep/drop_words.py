@@ -74,10 +74,7 @@ def drop_words(
     1
     """
     wanted = read_drop_words(words) if isinstance(words, (str, os.PathLike)) else set(words)
-    return _drop(wanted, Path(corpus), dry_run, listener(progress))
-
-
-def _drop(wanted: set[str], path: Path, dry_run: bool, progress: Progress) -> dict[str, Json]:
+    path = Path(corpus)
     with writing(path, dense=False) as base:
         vocabulary = TokenVocabulary.load(base.file("vocab"))
         mask, told = _matches(path, vocabulary, wanted)
@@ -85,7 +82,7 @@ def _drop(wanted: set[str], path: Path, dry_run: bool, progress: Progress) -> di
         if dry_run or not there:
             return told
         before = base.manifest
-        manifest = _rewrite(base, vocabulary, mask, there, progress)
+        manifest = _rewrite(base, vocabulary, mask, there, listener(progress))
     for what in ("cells", "tokens"):
         told[what] = sum(getattr(before.parts[p], what) - getattr(manifest.parts[p], what) for p in before.parts)
     return told
