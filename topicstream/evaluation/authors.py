@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit, InputError
-from topicstream.evaluation.completion import log_likelihood, split_documents
+from topicstream.evaluation.completion import Perplexity, log_likelihood, split_documents
 from topicstream.evaluation.keys import document_keys, hash_strings, match_words
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring
@@ -45,16 +45,11 @@ KEPT_CELLS = 1 << 24
 """Observed cells that are kept in memory between the sweeps; of more documents the blocks are read again."""
 
 
-@dataclass(frozen=True)
-class AuthorScore:
-    """What was measured; tokens, cells and docs are those scored.  authors: of the test documents, private ones of documents
+@dataclass(frozen=True, kw_only=True)
+class AuthorScore(Perplexity):
+    """What was measured.  authors: of the test documents, private ones of documents
     that name none included; known: those whose mixtures are the training's; sweeps: over the observed words."""
 
-    perplexity: float
-    nats_per_token: float
-    tokens: float
-    docs: int
-    skipped: int
     authors: int
     known: int
     unnamed: int
@@ -260,8 +255,9 @@ def author_perplexity(
     nats, used = float(-sums[0] / sums[1]), test.used
     alone, trained = int((used >= test.named).sum()), int(authors.fixed.sum())
     return AuthorScore(
-        float(np.exp(nats)), nats, float(sums[1]), docs, skipped, len(used), trained, alone, sweeps, split
-    )
+        perplexity=float(np.exp(nats)), nats_per_token=nats, tokens=float(sums[1]), docs=docs, skipped=skipped, authors=len(used),
+        known=trained, unnamed=alone, sweeps=sweeps, split=split,
+    )  # fmt: skip
 
 
 # -- the scorer ------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from scipy.special import entr
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
+from topicstream.evaluation.completion import Perplexity
 from topicstream.evaluation.keys import documents, match_words
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.visiting import Item, document_shares, known_block, visited
@@ -27,17 +28,11 @@ AGREEMENT = """clusters and labels   NMI {nmi:.4f}, ARI {ari:.4f}, purity {purit
 """
 
 
-@dataclass(frozen=True)
-class ClusterScore:
-    """perplexity = exp(nats_per_token); nats_per_point: -log p(x) of a document, on average; skipped: documents without a
-    word that the model knows."""
+@dataclass(frozen=True, kw_only=True)
+class ClusterScore(Perplexity):
+    """nats_per_point: -log p(x) of a document, on average; skipped: documents without a word that the model knows."""
 
-    perplexity: float
-    nats_per_token: float
     nats_per_point: float
-    tokens: float
-    docs: int
-    skipped: int
     oov_tokens: float
     oov_rate: float
     measured: str = "log-likelihood of whole documents, each drawn from one cluster (multinomial coefficients left out)"
@@ -89,7 +84,10 @@ def score_clusters(
         return PointScore(-fit / docs, docs)
     nats = -fit / tokens
     oov_rate = oov / max(tokens + oov, 1e-300)
-    return ClusterScore(float(np.exp(nats)), nats, -fit / docs, tokens, docs, done - docs, oov, oov_rate)
+    return ClusterScore(
+        perplexity=float(np.exp(nats)), nats_per_token=nats, nats_per_point=-fit / docs, tokens=tokens, docs=docs,
+        skipped=done - docs, oov_tokens=oov, oov_rate=oov_rate,
+    )  # fmt: skip
 
 
 def agreement(table: np.ndarray) -> tuple[float, float]:

@@ -38,21 +38,24 @@ FOLD_IN = ("bp", "vb")
 """Methods of ``infer`` whose theta can be scored."""
 
 
-@dataclass(frozen=True)
-class Score:
-    """What was measured.
-
-    perplexity = exp(nats_per_token), infinite where a scored word is impossible (beta = 0); tokens, cells and docs are those
-    scored; skipped documents have no cell on one of the two sides; out-of-vocabulary tokens are on neither; inner:
-    iterations of a document, on average.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Perplexity:
+    """perplexity = exp(nats_per_token), infinite where a scored word is impossible (beta = 0); tokens and docs are those scored,
+    skipped documents could not be."""
 
     perplexity: float
     nats_per_token: float
     tokens: float
-    cells: int
     docs: int
     skipped: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score(Perplexity):
+    """What was measured: cells scored; skipped documents have no cell on one of the two sides; out-of-vocabulary tokens are on
+    neither; inner: iterations of a document, on average."""
+
+    cells: int
     oov_tokens: float
     oov_rate: float
     inner: float

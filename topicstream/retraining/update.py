@@ -6,7 +6,6 @@ Every block is started from the model's topics, which keep their numbers; then c
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from topicstream.model.manifest import read_manifest
 from topicstream.options import SchedulerOptions, configured, like, option
 from topicstream.progress import Shown, Told, listener
 from topicstream.training.config import TrainConfig
-from topicstream.training.loop import figures_of, train
+from topicstream.training.loop import Trained, figures_of, train
 from topicstream.training.setup import engine_facts
 from topicstream.training.state.record import RunRecord, forget_runs
 from topicstream.training.stopping import tolerance
@@ -76,15 +75,11 @@ class UpdateConfig(SchedulerOptions, ThreadedOptions):
 
 
 @dataclass(frozen=True)
-class Updated:
-    """What an update did.  how: ``warm`` (every block began from the model) or ``nothing`` (the model is of this corpus
+class Updated(Trained):
+    """What an update did, beside what a training does.  how: ``warm`` (every block began from the model) or ``nothing`` (the model is of this corpus
     already)."""
 
-    model: Path
-    how: str
-    passes: int
-    reason: str
-    last: Mapping[str, Any]
+    how: str = "warm"
 
 
 def train_on(
@@ -134,7 +129,7 @@ def train_on(
         progress=progress,
         **limits,
     )
-    return Updated(done.model, "warm", done.passes, done.reason, done.last)
+    return Updated(done.model, done.passes, done.reason, done.last, done.topics)
 
 
 @configured(UpdateConfig)
@@ -149,8 +144,8 @@ def update(config: UpdateConfig) -> Updated:
     Returns
     -------
     Updated
-        model (the folder), how (``warm``, or ``nothing`` where the corpus has not changed), passes, reason, and last: the record
-        of the last pass.
+        model (the folder), how (``warm``, or ``nothing`` where the corpus has not changed), passes, reason, last (the record of the
+        last pass) and topics.
 
     Raises
     ------
@@ -226,7 +221,7 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
             owned.remove(run, "model")
         if known:
             listener(config.progress, Shown).say(f"{old}: is up to date with the corpus; nothing to do")
-            return Updated(old, "nothing", manifest.passes or 0, "", {})
+            return Updated(old, manifest.passes or 0, "", {}, manifest.topics, "nothing")
         claim(run, "model", of=mark.id)
         done = _train(old, run, config)
         durable.exchange_folders(run, old)
