@@ -8,7 +8,6 @@ one too, and its own score would flatter it.  The halves are by the documents' i
 from __future__ import annotations
 
 import hashlib
-import io
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import rest_of
@@ -30,9 +28,10 @@ from topicstream.evaluation.coherence import coherence, diversity, exclusivity
 from topicstream.evaluation.held_out import score_documents
 from topicstream.evaluation.keys import hash_strings
 from topicstream.evaluation.memory import open_within
+from topicstream.evaluation.table_file import write_table
 from topicstream.evaluation.topic_number import MEASURES, topic_number_measures
 from topicstream.files import owned
-from topicstream.files.durable import lock, write_bytes
+from topicstream.files.durable import lock
 from topicstream.files.ownership import check_place
 from topicstream.model.seeds import read_seeds
 from topicstream.model.topic_model import TopicModel
@@ -158,7 +157,7 @@ def sweep(config: SweepConfig) -> dict[str, Json]:
         if sample is not None:
             why += f"; every training learned from {sample:.0%} of the training documents, and was judged by the others as well"
         names_of_columns = list(dict.fromkeys(n for row in rows for n in row if not n.endswith("_by_topic")))
-        _write(folder / TABLE, pa.table({n: pa.array([row.get(n) for row in rows]) for n in names_of_columns}))
+        write_table(pa.table({n: pa.array([row.get(n) for row in rows]) for n in names_of_columns}), folder / TABLE, force=True)
         consensus = _consensus(taken, runs, found, store, sample, config) if taken in found else None
     return {
         "out": str(folder),
@@ -241,7 +240,7 @@ def _consensus(
     place = folder / "consensus"
     seeds = write_consensus([folder / "runs" / run.name for run in mine], found[setting], place)
     opened, workers = open_within(place, config.mem_limit, config.threads)
-    _write(folder / TOPICS, topic_rows(opened, found[setting], seeds))
+    write_table(topic_rows(opened, found[setting], seeds), folder / TOPICS, force=True)
     scores, words = _scored(opened, store, sample, workers), coherence(opened, store, threads=workers)
     half = ~Scores(np.array(scores.keys, np.uint64), scores.loglik, scores.tokens).choosing
     return {
@@ -252,12 +251,6 @@ def _consensus(
         "perplexity": scores.perplexity(half),
         "npmi": words.npmi if math.isfinite(words.npmi) else None,
     }
-
-
-def _write(path: Path, table: pa.Table) -> None:
-    file = io.BytesIO()
-    pq.write_table(table, file)
-    write_bytes(path, file.getvalue())
 
 
 def _begin(folder: Path, settings: Settings) -> None:
