@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from io import BytesIO
+from tempfile import TemporaryFile
 
 import numpy as np
 import pytest
@@ -74,7 +76,8 @@ def test_it_is_the_plain_regression_where_nothing_is_uncertain():
     rng = np.random.default_rng(0)
     x = np.c_[np.ones(300), rng.normal(size=300), rng.integers(0, 2, 300)]
     y = rng.dirichlet([1, 2, 3], 300)
-    with Regression(["1", "x", "g"], np.zeros(3), 0.0) as regression:
+    with TemporaryFile() as scratch:
+        regression = Regression(["1", "x", "g"], np.zeros(3), 0.0, scratch)
         regression.add(x[:100], y[:100], np.full(100, 1e12))
         regression.add(x[100:], y[100:], np.full(200, 1e12))
         fitted = regression.fit()
@@ -104,7 +107,8 @@ def test_intervals_cover_known_effects(tokens, share_of_group):
         n = rng.integers(*tokens, 300)
         counts = rng.multinomial(n, gamma / gamma.sum(1, keepdims=True))
         shares = (alpha + counts) / (alpha.sum() + n)[:, None]
-        with Regression(["1", "g"], alpha, float(alpha.sum())) as regression:
+        with TemporaryFile() as scratch:
+            regression = Regression(["1", "g"], alpha, float(alpha.sum()), scratch)
             regression.add(np.c_[np.ones(300), group], shares, n.astype(float))
             fitted = regression.fit()
         covered += abs(fitted.estimates[1, 0] - effect) < 1.96 * fitted.errors[1, 0]
@@ -229,8 +233,8 @@ def test_columns_that_are_nearly_the_same_keep_their_errors(noise):
     x, z = rng.normal(size=n), rng.normal(size=n)
     design = np.column_stack((np.ones(n), x, x + noise * z))
     shares, tokens = rng.dirichlet([1, 2, 3], n), np.full(n, 50.0)
-    plain = Regression(["1", "x", "z"], np.full(3, 0.1), 0.3)
-    close = Regression(["1", "x", "y"], np.full(3, 0.1), 0.3)
+    plain = Regression(["1", "x", "z"], np.full(3, 0.1), 0.3, BytesIO())
+    close = Regression(["1", "x", "y"], np.full(3, 0.1), 0.3, BytesIO())
     plain.add(np.column_stack((np.ones(n), x, z)), shares, tokens)
     close.add(design, shares, tokens)
     expected = plain.fit().predict(np.array([[1, 0.5, 1.0]]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -221,7 +222,8 @@ def effects(config: EffectsConfig) -> Effects:
     alpha = view.columns(np.asarray(model.alpha, np.float64)[None])[0]
     tell = listener(config.progress)
     left_out = 0
-    with Regression(design.names, alpha[chosen], float(alpha.sum())) as regression:
+    with tempfile.TemporaryFile() as scratch:
+        regression = Regression(design.names, alpha[chosen], float(alpha.sum()), scratch)
         for rows, shares, tokens, missing in _documents(model, corpus, view, design, threads):
             left_out += missing
             if len(rows):

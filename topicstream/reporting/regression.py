@@ -16,9 +16,9 @@ docs/decisions/effects.md has the coverage of the intervals in simulations.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO
 
 import numpy as np
 
@@ -115,16 +115,17 @@ class Regression:
         Of the coefficients: columns of the design.
     alpha, alpha_sum
         float64[K], the prior of the topics; the sum over all topics of the model, which may have more.
+    scratch
+        An empty file for the documents, 4 bytes for each coefficient and topic.
     """
 
-    def __init__(self, names: Sequence[str], alpha: np.ndarray, alpha_sum: float) -> None:
+    def __init__(self, names: Sequence[str], alpha: np.ndarray, alpha_sum: float, scratch: BinaryIO) -> None:
         p, k = len(names), len(alpha)
         self._names, self._alpha, self._alpha_sum = list(names), np.asarray(alpha, np.float64), alpha_sum
         self.documents = 0
         self._xx, self._xy = np.zeros((p, p)), np.zeros((p, k))
         self._between = np.zeros((k, p, p))
-        self._waiting = tempfile.TemporaryFile()  # noqa: SIM115  closed with the regression
-        self._sizes: list[int] = []
+        self._scratch, self._sizes = scratch, list[int]()
 
     def add(self, design: np.ndarray, shares: np.ndarray, tokens: np.ndarray) -> None:
         """Documents: rows of the design float64[D, P], their shares float[D, K] and tokens float64[D], above 0."""
@@ -138,7 +139,7 @@ class Regression:
         self._between += np.einsum("dp,dk,dq->kpq", weighted, variances, weighted, optimize=True)
         self.documents += len(y)
         self._sizes.append(len(y))
-        self._waiting.write(np.concatenate((weights[:, None], design, y), axis=1).astype(np.float32).tobytes())
+        self._scratch.write(np.concatenate((weights[:, None], design, y), axis=1).astype(np.float32).tobytes())
 
     def fit(self) -> Coefficients:
         """The coefficients.  A column that those before it determine is left out, as R's ``lm`` does; InputError where there
@@ -163,18 +164,8 @@ class Regression:
 
     def _stored(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         p, k = self._xy.shape
-        self._waiting.seek(0)
+        self._scratch.seek(0)
         for size in self._sizes:
-            data = self._waiting.read(4 * size * (1 + p + k))
+            data = self._scratch.read(4 * size * (1 + p + k))
             rows = np.frombuffer(data, np.float32).reshape(size, 1 + p + k).astype(np.float64)
             yield rows[:, 0], rows[:, 1 : 1 + p], rows[:, 1 + p :]
-
-    def close(self) -> None:
-        """Remove the scratch file."""
-        self._waiting.close()
-
-    def __enter__(self) -> Regression:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
