@@ -6,8 +6,8 @@
 Bytes.  Members send each other D (N - 1)/N + U (N - 1) in a pass: D is what blocks change, U what comes out of rounds
 (docs/decisions/cluster.md).  D and U are found on the --members (two numbers at least); the model then speaks of --check, too.
 
-Seconds.  A pass over links of a rate takes what it takes over links without a limit (measured in turn with the others, on the same
-workers, so that what else the machine does meets both), and what the busiest link carries of these bytes: all links carry at
+Seconds.  A pass over links of a rate takes what it takes over links without a limit (every second or third pass of the same
+training, so that what else the machine does meets both), and what the busiest link carries of these bytes: all links carry at
 once, in both directions, and members compute nothing meanwhile.  Of D the busiest carries more than the mean one, because of the n
 blocks of a round one member has ceil(n / N).  Of a link's rate FRAMES is left once Ethernet, IP and TCP have theirs.
 """
@@ -15,6 +15,7 @@ blocks of a round one member has ceil(n / N).  Of a link's rate FRAMES is left o
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import statistics
 import tempfile
@@ -34,14 +35,19 @@ UNITS = {"gbit": 125e6, "mbit": 125e3}
 
 
 class Passes(Shown):
-    """Keeps seconds, bytes and blocks of each pass."""
+    """Changes the rate after each pass, and keeps seconds by rate, bytes and blocks of those from the second on."""
 
-    def __init__(self) -> None:
+    def __init__(self, there: Namespaces, rates: list[str | None]) -> None:
         super().__init__(-1)
-        self.made: list[tuple[float, int, int]] = []
+        self.there, self.rates, self.rate = there, itertools.cycle(rates), None
+        self.made: dict[str | None, list[float]] = {rate: [] for rate in rates}
 
     def end_pass(self, record, passes):
-        self.made.append((record["seconds"], record["cluster"]["sent_bytes"], record["cluster"]["blocks"]))
+        if record["pass"] > 1:
+            self.made[self.rate].append(record["seconds"])
+            self.sent, self.blocks = record["cluster"]["sent_bytes"], record["cluster"]["blocks"]
+        self.rate = next(self.rates)
+        self.there.slow(None if self.rate is None else bytes_a_second(self.rate))
 
 
 class Measured(NamedTuple):
@@ -58,21 +64,21 @@ def bytes_a_second(rate: str) -> float:
 
 
 def measure(given: argparse.Namespace, members: int, hashes: set[str]) -> Measured:
-    seconds: dict[str | None, list[float]] = {}
-    options = {"algo": "sparse-bp", "topics": given.topics, "passes": given.passes, "round_blocks": ROUND}
-    with Namespaces(members) as there:
-        options |= {"tol": 0, "threads": 1, "checkpoint_minutes": 1000, "scheduler": there.client}
-        for _ in range(given.rounds):
-            for rate in (None, *given.rates):
-                there.slow(None if rate is None else bytes_a_second(rate))
-                with tempfile.TemporaryDirectory() as folder:
-                    told = Passes()
-                    train(given.corpus, Path(folder) / "m", **options, progress=told)
-                    hashes.add(content_hash(Path(folder) / "m"))
-                took, sent, blocks = zip(*told.made[2:])
-                seconds.setdefault(rate, []).extend(took)
-                print(f"{members} members, {rate or 'no limit'}: {took} s, {sent[-1]:,} bytes", flush=True)
-    return Measured(seconds, statistics.median(sent), blocks[-1])
+    rates = [None, *given.rates]
+    with Namespaces(members) as there, tempfile.TemporaryDirectory() as folder:
+        options = {
+            "algo": "sparse-bp",
+            "topics": given.topics,
+            "passes": 1 + given.rounds * len(rates),
+            "round_blocks": ROUND,
+        }
+        told, model = Passes(there, rates), Path(folder) / "m"
+        options |= {"tol": 0, "threads": 1, "checkpoint_minutes": 1000, "scheduler": there.client, "progress": told}
+        train(given.corpus, model, **options)
+        hashes.add(content_hash(model))
+    for rate, seconds in told.made.items():
+        print(f"{members} members, {rate or 'no limit'}: {seconds} s", flush=True)
+    return Measured(told.made, told.sent, told.blocks)
 
 
 def busiest(blocks: int, members: int) -> float:
@@ -88,8 +94,7 @@ def main() -> None:
     parser.add_argument("--check", type=int, help="one more number of members")
     parser.add_argument("--rates", type=lambda text: text.split(","), default=["1gbit", "100mbit"])
     parser.add_argument("--topics", type=int, default=100)
-    parser.add_argument("--passes", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=2, help="times that every training is made, in turn")
+    parser.add_argument("--rounds", type=int, default=3, help="passes at each rate, in turn")
     given = parser.parse_args()
     hashes = set[str]()
     found = {n: measure(given, n, hashes) for n in [*given.members, *([given.check] if given.check else [])]}

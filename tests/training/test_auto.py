@@ -135,7 +135,7 @@ def test_the_smallest_engine_keeps_what_was_said():
 
 
 def test_free_disk_does_not_decide(corpus, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(loop, "free_disk", lambda folder, force: 1000)
+    monkeypatch.setattr(loop, "free_disk", lambda folder: 1000)
     line = ["train", "--corpus", str(corpus), "--model", str(tmp_path / "model"), "-K", "4", "--passes", "1"]
     assert run(line) == 5
     said = capsys.readouterr().err

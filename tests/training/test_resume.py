@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,7 @@ from topicstream.files.durable import read_json, write_json
 from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
 from topicstream.training.state import checkpoint as saving
+from topicstream.training.state import record
 from topicstream.training.state.checkpoint import checkpoints, content_hash
 from topicstream.training.state.memory import BlockMemory, Memories
 
@@ -207,3 +209,15 @@ def test_block_memory_is_written_over_a_file_that_nothing_needs(corpus, tmp_path
     train(corpus, tmp_path / "over", **{**given, "passes": 14}, progress=Progress(-1))
     train(corpus, tmp_path / "new", **{**given, "passes": 14}, progress=Progress(-1))
     assert content_hash(tmp_path / "over") == content_hash(tmp_path / "new")
+
+
+def test_a_run_may_take_what_it_has_taken_already(tmp_path, monkeypatch):
+    monkeypatch.setattr(record.shutil, "disk_usage", lambda place: SimpleNamespace(free=1000))
+    assert record.free_disk(tmp_path / "model") == 1000
+    for name in ("work", "checkpoints"):
+        (tmp_path / "model" / name).mkdir(parents=True)
+    state = tmp_path / "model" / "work" / "memory-000001.bin"
+    with open(state, "wb") as file:
+        file.write(os.urandom(1 << 20))
+        os.fsync(file.fileno())
+    assert record.free_disk(tmp_path / "model") == 1000 + 512 * state.stat().st_blocks > 1 << 20

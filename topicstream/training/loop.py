@@ -164,7 +164,7 @@ def _planned(config: TrainConfig, run: TrainingRun) -> Session:
     """The run within the memory and the disk that it may take."""
     shape, folder = run.engine.shape, run.folder
     kept = settled_bytes(shape.words, shape.topics) if run.stopping.tol_params else 0
-    threads, disk = config.threads or machine.default_threads(), free_disk(folder, config.force) - kept
+    threads, disk = config.threads or machine.default_threads(), free_disk(folder) - kept
     plan = make_plan(run.work(), Allowance(config.memory, threads, config.tables, disk, str(folder)))
     for line in plan.lines():
         run.progress.say(line)

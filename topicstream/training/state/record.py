@@ -202,12 +202,10 @@ class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
         return same or stopping.tol_params >= self.tol_params > 0
 
 
-def free_disk(folder: Path, force: bool) -> int:
-    """Bytes that are free where the folder lies, and with ``force`` those that ``forget_runs`` will set free."""
+def free_disk(folder: Path) -> int:
+    """Bytes that a run may take: those that are free where the folder lies, and those that it takes there already."""
     free = shutil.disk_usage(next(p for p in (folder, *folder.absolute().parents) if p.exists())).free
-    if force:
-        free += sum(512 * p.stat().st_blocks for name in RUN_FOLDERS for p in (folder / name).rglob("*") if p.is_file())
-    return free
+    return free + sum(512 * p.stat().st_blocks for name in RUN_FOLDERS for p in (folder / name).rglob("*") if p.is_file())
 
 
 def forget_runs(folder: Path) -> None:
