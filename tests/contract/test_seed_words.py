@@ -45,7 +45,7 @@ class TestSeedWords:
         if engines()[name].about.topics_axis:
             pytest.skip("labels decide it; their seeds are looked at below")
         for n, order in enumerate(ORDERS):
-            run(path, tmp_path / f"m{n}", name, options, passes=12, threads=2, seed_words=seeds_in(order, phi, 300))
+            run(path, tmp_path / f"m{n}", name, options, passes=6, threads=2, seed_words=seeds_in(order, phi, 300))
             model = TopicModel.open(tmp_path / f"m{n}")
             p = model.probabilities(np.arange(120)).T
             near = np.sqrt(p) @ np.sqrt(phi).T  # Bhacharyya: 1 where equal

@@ -70,7 +70,7 @@ def test_options_that_exclude_each_other_are_refused(here, command, capsys):
         assert running.ended([*start, *a, *b], capsys) in running.REFUSALS, (a, b)
 
 
-@pytest.mark.parametrize("command", ["infer", "eval", "report", "show"])
+@pytest.mark.parametrize("command", few_quick(["infer", "eval", "report", "show"], ["eval", "report", "show"]))
 def test_reading_commands(here, command, capsys):
     def code_of(case: Case) -> int:
         if command == "infer":
