@@ -1,5 +1,6 @@
 # make demo    set up, then ingest, train, score and show topics of Python's own docstrings
-# make test    set up, then run the quick tests; ALL=1: the slow ones too (kills, limits of memory, cold caches, full disks, a browser)
+# make test    set up, then run the quick tests; ALL=1: the slow ones too (kills, limits of memory, cold caches, full disks, a browser);
+#              byte code is kept, whatever the environment says: else each process compiles the package and the tests once more
 # make bounds  the tests again with every index of a kernel checked (ten minutes more: all kernels are compiled anew)
 # make lint    ruff and mypy
 # make docs    build the documentation into build/docs, without a warning
@@ -31,7 +32,7 @@ demo: setup
 	cd demo && ../$(BIN)/topics show --words 8
 
 test: setup
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 $(if $(ALL),,-m 'not slow')
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 8 $(if $(ALL),,-m 'not slow')
 
 bounds: setup
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/bounds $(BIN)/python -m pytest
