@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -85,22 +84,52 @@ class _Piece:
     local: np.ndarray
 
 
-class _Test:
-    """The test documents; ``rows`` of theta: authors by their ids, then a private one a document (used where it names none)."""
+def known_authors(model: TopicModel, names: pa.Array) -> np.ndarray:
+    """int64[n]: the row of each name in the model's table of authors, -1 where it has no such author.  StoreError: the model is
+    no author-topic model."""
+    table = model.table(AXIS)
+    found = pc.index_in(names, value_set=table.names)
+    return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)
 
-    def __init__(self, model: TopicModel, corpus: Corpus, split: float) -> None:
+
+def mixtures(model: TopicModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """theta_a float32[n, K] of rows of the model's table of authors, and their tokens float64[n]."""
+    counts = np.maximum(model.table(AXIS).gather(rows), 0.0).astype(np.float64)
+    tokens = counts.sum(1)
+    return ((counts + model.alpha) / np.maximum(tokens + model.alpha.sum(), 1e-300)[:, None]).astype(np.float32), tokens
+
+
+class _TestAuthors:
+    """The authors of the test documents: named ones by their ids, then a private one a document (used where it names none).
+
+    used: those that occur, int64[n], ascending;  theta: float32[n, K];  fixed: bool[n], those that keep the mixtures of the training
+    """
+
+    def __init__(self, model: TopicModel, corpus: Corpus, split: float, known: bool, limit: MemoryLimit) -> None:
         self.model, self.corpus, self.split = model, corpus, split
-        self.named = corpus.axes[AXIS].size
-        self.grid = corpus.grid(block_cells(model.n_topics), block_docs(model.n_topics), True, axes=(AXIS,))
+        self.named, topics = corpus.axes[AXIS].size, model.n_topics
+        self.grid = corpus.grid(block_cells(topics), block_docs(topics), True, axes=(AXIS,))
         self._keys, self._word_keys = document_keys(corpus, True), hash_strings(model.vocabulary.words)
         self._index = match_words(model.vocabulary, corpus)
         self._kept: list[_Piece] | None = None
-
-    @cached_property
-    def used(self) -> np.ndarray:
-        """Rows that occur, int64, ascending."""
         found = [np.unique(p.ids[p.local]) for p in self.pieces()]
-        return np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+        self.used = used = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+        needed = 20 * topics * len(used)
+        if needed > limit.bytes // 2:
+            raise DoesNotFit(
+                f"{corpus.path}: {len(used):,} test authors x {topics} topics take {format_bytes(needed)}; raise "
+                "--mem-limit, or hold out fewer documents"
+            )
+        self.rows = TopicRows(model)
+        self.fixed, self.theta = np.zeros(len(used), bool), np.full((len(used), topics), 1.0 / topics, np.float32)
+        if known:
+            named = used < self.named
+            at = np.full(len(used), -1, np.int64)
+            at[named] = known_authors(model, corpus.axes[AXIS].names())[used[named]]
+            rows = np.flatnonzero(at >= 0)
+            trained, tokens = mixtures(model, at[rows])
+            rows, trained = rows[tokens > 0], trained[tokens > 0]
+            self.theta[rows], self.fixed[rows] = trained, True
 
     def pieces(self) -> Iterator[_Piece]:
         """All blocks, in order."""
@@ -126,48 +155,9 @@ class _Test:
             yield piece
         self._kept = keep
 
-
-def known_authors(model: TopicModel, names: pa.Array) -> np.ndarray:
-    """int64[n]: the row of each name in the model's table of authors, -1 where it has no such author.  StoreError: the model is
-    no author-topic model."""
-    table = model.table(AXIS)
-    found = pc.index_in(names, value_set=table.names)
-    return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)
-
-
-def mixtures(model: TopicModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """theta_a float32[n, K] of rows of the model's table of authors, and their tokens float64[n]."""
-    counts = np.maximum(model.table(AXIS).gather(rows), 0.0).astype(np.float64)
-    tokens = counts.sum(1)
-    return ((counts + model.alpha) / np.maximum(tokens + model.alpha.sum(), 1e-300)[:, None]).astype(np.float32), tokens
-
-
-class _Mixtures:
-    """theta of the test authors, float32[n, K]; fixed: bool[n], those that keep the mixtures of the training."""
-
-    def __init__(self, test: _Test, known: bool, limit: MemoryLimit) -> None:
-        model, self.test = test.model, test
-        topics, used = model.n_topics, test.used
-        needed = 20 * topics * len(used)
-        if needed > limit.bytes // 2:
-            raise DoesNotFit(
-                f"{test.corpus.path}: {len(used):,} test authors x {topics} topics take {format_bytes(needed)}; raise "
-                "--mem-limit, or hold out fewer documents"
-            )
-        self.rows = TopicRows(model)
-        self.fixed, self.theta = np.zeros(len(used), bool), np.full((len(used), topics), 1.0 / topics, np.float32)
-        if known:
-            named = used < test.named
-            at = np.full(len(used), -1, np.int64)
-            at[named] = known_authors(model, test.corpus.axes[AXIS].names())[used[named]]
-            rows = np.flatnonzero(at >= 0)
-            trained, tokens = mixtures(model, at[rows])
-            rows, trained = rows[tokens > 0], trained[tokens > 0]
-            self.theta[rows], self.fixed[rows] = trained, True
-
     def spread(self, piece: _Piece) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """(row of theta of each of the piece's authors, their theta, tokens that each gains by topic, that each explains)."""
-        used, seen = self.test.used, piece.seen
+        used, seen = self.used, piece.seen
         mine = np.searchsorted(used, piece.ids)
         cells, base = self.rows.of(seen)
         gained, explained = np.zeros((len(mine), self.rows.topics)), np.zeros(len(piece.local))
@@ -179,7 +169,7 @@ class _Mixtures:
 
     def fold_in(self, threads: int, tol: float, inner: int) -> int:
         """Sweep over the observed words until the mixtures settle; the sweeps."""
-        free, alpha = ~self.fixed, self.test.model.alpha
+        free, alpha = ~self.fixed, self.model.alpha
         before, sweeps = np.zeros(self.theta.shape), 0
 
         def visit(piece: _Piece) -> tuple[_Piece, np.ndarray, np.ndarray]:
@@ -188,7 +178,7 @@ class _Mixtures:
 
         while sweeps < inner and free.any():
             now = np.zeros_like(before)
-            for piece, mine, gained in in_order(visit, self.test.pieces(), threads):
+            for piece, mine, gained in in_order(visit, self.pieces(), threads):
                 there = np.unique(piece.local)
                 now[mine[there]] += gained[there]
             sweeps += 1
@@ -243,17 +233,16 @@ def author_perplexity(
     ------
     StoreError, InputError; DoesNotFit where the authors do not fit.
     """
-    test = _Test(model, corpus, split)
-    authors = _Mixtures(test, known, limit or MemoryLimit.parse(None))
+    authors = _TestAuthors(model, corpus, split, known, limit or MemoryLimit.parse(None))
     sweeps = authors.fold_in(threads, tol, inner)
     sums, docs, skipped = np.zeros(2), 0, 0
-    for piece, loglik, tokens in in_order(authors.score, test.pieces(), threads):
+    for piece, loglik, tokens in in_order(authors.score, authors.pieces(), threads):
         sums += loglik.sum(), tokens.sum()
         docs, skipped = docs + int(piece.scored.sum()), skipped + int((~piece.scored).sum())
     if sums[1] == 0:
         raise InputError("no document could be scored: each needs at least two known words; check that model and documents share a vocabulary")
-    nats, used = float(-sums[0] / sums[1]), test.used
-    alone, trained = int((used >= test.named).sum()), int(authors.fixed.sum())
+    nats, used = float(-sums[0] / sums[1]), authors.used
+    alone, trained = int((used >= authors.named).sum()), int(authors.fixed.sum())
     return AuthorScore(
         perplexity=float(np.exp(nats)), nats_per_token=nats, tokens=float(sums[1]), docs=docs, skipped=skipped, authors=len(used),
         known=trained, unnamed=alone, sweeps=sweeps, split=split,
