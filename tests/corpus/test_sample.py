@@ -98,7 +98,7 @@ def test_weights_are_those_of_the_sample(whole, alone, tmp_path, weighting):
 
 
 def test_threads_disk_and_resuming_do_not_matter(counts, tmp_path):
-    blocks = store(tmp_path / "c.zarr", counts[:360], counts[360:], blocks=60, ids=True)
+    blocks = store(tmp_path / "c.zarr", counts[:360], counts[360:], blocks=30, ids=True)
     assert min(b.docs for b in SampledCorpus(blocks, 0.05).part().blocks) == 0
     given = {"algo": "sparselda", "topics": 4, "block_cells": 300, "sample": 0.05, "tol": 0.0, "progress": False}
     topicstream.train(blocks.path, tmp_path / "a", passes=4, threads=1, **given)

@@ -27,13 +27,25 @@ from topicstream.ingestion.upkeep.rewrite import grouped
 FIRST = {"stopwords": "none", "min_df": 2}
 
 
-def appended(store: Path, nights: int = 3, first: int = 200) -> Path:
-    """A store of a first ingest and some appends that replace a few documents each."""
-    source = store.parent / "in.jsonl"
-    topicstream.ingest(write_jsonl(source, documents(first)), store, **FIRST)
-    for night in range(nights):
-        append(store, night)
-    return store
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory) -> list[Path]:
+    """A store of a first ingest, and after one, two and three appends that replace a few documents each."""
+    made = [tmp_path_factory.mktemp("stores") / "c.zarr"]
+    topicstream.ingest(write_jsonl(made[0].parent / "in.jsonl", documents(200)), made[0], **FIRST)
+    for night in range(3):
+        made.append(shutil.copytree(made[-1], tmp_path_factory.mktemp("stores") / "c.zarr"))
+        append(made[-1], night)
+    return made
+
+
+@pytest.fixture
+def appended(stores, tmp_path):
+    """Copies the store after so many appends to ``c.zarr``."""
+
+    def copied(nights: int = 3) -> Path:
+        return shutil.copytree(stores[nights], tmp_path / "c.zarr")
+
+    return copied
 
 
 def append(store: Path, night: int) -> None:
@@ -50,8 +62,8 @@ def files(store: Path) -> set[str]:
     return {str(p.relative_to(store)) for p in store.rglob("*") if p.is_file() and p.name != ".lock"}
 
 
-def test_the_same_documents_in_fewer_blocks(tmp_path):
-    store = appended(tmp_path / "c.zarr")
+def test_the_same_documents_in_fewer_blocks(appended):
+    store = appended()
     before, old = cells_by_id(store), Corpus.open(store)
     removed = len(old.removed())
     assert removed == 30
@@ -77,8 +89,8 @@ def test_the_same_documents_in_fewer_blocks(tmp_path):
     }  # fmt: skip
 
 
-def test_appends_go_on_behind_it(tmp_path):
-    store = appended(tmp_path / "c.zarr")
+def test_appends_go_on_behind_it(appended, tmp_path):
+    store = appended()
     other = Path(shutil.copytree(store, tmp_path / "other.zarr"))
     compact(store)
     for place in (store, other):
@@ -89,8 +101,8 @@ def test_appends_go_on_behind_it(tmp_path):
     assert {p.name for p in store.iterdir() if p.is_dir()} == {"train-3", "heldout-3", "docs"}
 
 
-def test_an_append_leaves_what_old_readers_need(tmp_path):
-    store = appended(tmp_path / "c.zarr", nights=1)
+def test_an_append_leaves_what_old_readers_need(appended):
+    store = appended(nights=1)
     old = Corpus.open(store)
     compact(store)
     append(store, 2)
@@ -100,9 +112,9 @@ def test_an_append_leaves_what_old_readers_need(tmp_path):
     assert not (store / "train").exists() and whole(store)
 
 
-def test_full_blocks_stay_as_they_are(tmp_path):
+def test_full_blocks_stay_as_they_are(appended):
     """Those that have no room for a neighbour get a second name and are not rewritten."""
-    store = appended(tmp_path / "c.zarr", nights=2)
+    store = appended(nights=2)
     manifest = Corpus.open(store).manifest
     blocks = [
         BlockEntry(rows=(0, 2), docs=10, cells=c, tokens=c, files={k: [(20, 0)] * 2 for k in KINDS})
@@ -114,9 +126,9 @@ def test_full_blocks_stay_as_they_are(tmp_path):
     assert grouped(manifest.parts["train"].blocks) == [[0, 1, 2]]
 
 
-def test_large_blocks_are_linked(tmp_path, monkeypatch):
+def test_large_blocks_are_linked(appended, monkeypatch):
     monkeypatch.setattr("topicstream.ingestion.upkeep.rewrite.DOCS", 150)
-    store = appended(tmp_path / "c.zarr", nights=3)
+    store = appended(nights=3)
     before = cells_by_id(store)
     inodes = {p.stat().st_ino for p in store.glob("train/words/c/*/0")}
     compact(store)
@@ -141,8 +153,8 @@ def test_weights_and_stores_without_documents_set_aside(tmp_path):
     assert cells_by_id(store) == before and whole(store) and Corpus.open(store).weighted
 
 
-def test_a_block_of_nothing_goes(tmp_path):
-    store = appended(tmp_path / "c.zarr", nights=1)
+def test_a_block_of_nothing_goes(appended, tmp_path):
+    store = appended(nights=1)
     source = write_jsonl(tmp_path / "in.jsonl", [{"id": f"e0-{i}", "text": "bax kex"} for i in range(40)])
     topicstream.ingest(source, store, append=True, on_duplicate="replace")
     before = cells_by_id(store)
@@ -150,8 +162,8 @@ def test_a_block_of_nothing_goes(tmp_path):
     assert cells_by_id(store) == before and whole(store)
 
 
-def test_nothing_happens_where_another_writes_or_there_is_no_room(tmp_path, monkeypatch):
-    store = appended(tmp_path / "c.zarr", nights=1)
+def test_nothing_happens_where_another_writes_or_there_is_no_room(appended, tmp_path, monkeypatch):
+    store = appended(nights=1)
     before = digest(store)
     from topicstream.files.durable import lock
 
@@ -177,8 +189,8 @@ def test_nothing_happens_where_another_writes_or_there_is_no_room(tmp_path, monk
     assert digest(store) == before
 
 
-def test_a_damaged_block_stops_it(tmp_path):
-    store = appended(tmp_path / "c.zarr", nights=1)
+def test_a_damaged_block_stops_it(appended):
+    store = appended(nights=1)
     chunk = store / "train" / "counts" / "c" / "1" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"?")
     before = digest(store)
@@ -186,8 +198,8 @@ def test_a_damaged_block_stops_it(tmp_path):
     assert done.exit_code != 0 and digest(store) == before
 
 
-def test_a_model_is_still_of_its_corpus(tmp_path):
-    store = appended(tmp_path / "c.zarr", nights=1)
+def test_a_model_is_still_of_its_corpus(appended, tmp_path):
+    store = appended(nights=1)
     topicstream.train(store, tmp_path / "m", algo="sparse-bp", topics=3, passes=2)
     compact(store)
     assert topicstream.update(store, tmp_path / "m", passes=1).how == "nothing"
@@ -195,16 +207,16 @@ def test_a_model_is_still_of_its_corpus(tmp_path):
     assert topicstream.update(store, tmp_path / "m", passes=1).how == "warm"
 
 
-def test_a_run_on_the_blocks_before_says_that_they_are_gone(tmp_path):
-    store = appended(tmp_path / "c.zarr", nights=1)
+def test_a_run_on_the_blocks_before_says_that_they_are_gone(appended, tmp_path):
+    store = appended(nights=1)
     topicstream.train(store, tmp_path / "m", algo="sparse-bp", topics=3, passes=1)
     compact(store)
     with pytest.raises(TopicsError, match=r"was compacted since.*--start warm --warm .*m --model OTHER.*--force"):
         topicstream.train(store, tmp_path / "m", algo="sparse-bp", topics=3, passes=3)
 
 
-def test_the_command(tmp_path):
-    store = appended(tmp_path / "c.zarr", nights=1)
+def test_the_command(appended, tmp_path):
+    store = appended(nights=1)
     said = CliRunner().invoke(topics, ["compact", str(store)])
     assert said.exit_code == 0 and "4 -> 2 storage blocks" in said.output and "10 removed documents" in said.output
     done = CliRunner().invoke(topics, ["compact", str(store), "--json"])
@@ -220,9 +232,9 @@ def work(store):
 
 
 @pytest.mark.slow
-def test_killed_at_random_instants(tmp_path):
+def test_killed_at_random_instants(appended, tmp_path):
     """The old store or the new one, and after the same command again the bytes of an undisturbed run; appends go on, too."""
-    place = appended(tmp_path / "c.zarr", nights=2)
+    place = appended(nights=2)
     old, cells = digest(place), cells_by_id(place)
     done = Path(shutil.copytree(place, tmp_path / "whole.zarr"))
     with Killable(WORK, {"store": str(shutil.copytree(place, tmp_path / "warm.zarr"))}) as work:
@@ -259,11 +271,11 @@ def test_killed_at_random_instants(tmp_path):
 
 
 @pytest.mark.slow
-def test_readers_go_on_while_it_is_compacted(tmp_path):
+def test_readers_go_on_while_it_is_compacted(appended):
     """Opened and read whole, again and again, while the store is appended to and compacted."""
     import threading
 
-    store = appended(tmp_path / "c.zarr", nights=1)
+    store = appended(nights=1)
     errors: list[BaseException] = []
     wanted, reads = True, 0
 
