@@ -35,20 +35,11 @@ def words_of_training(journal: Journal, decision: Decision, pool: ThreadPoolExec
     return pooled(pool, count, range(len(journal.cells)), ahead)
 
 
-@dataclass
-class Numbered:
-    """The documents of a piece that count, their words by final ids: the training documents first."""
-
-    indptr: np.ndarray
-    words: np.ndarray
-    counts: np.ndarray
-    training: int
-
-
 def number_words(
     lengths: np.ndarray, words: np.ndarray, counts: np.ndarray, final: np.ndarray, kind: np.ndarray
-) -> Numbered:
-    """Replace the words of a piece by final ids, ascending within each document.
+) -> tuple[scipy.sparse.csr_array, int]:
+    """The documents of a piece that count, the training documents first, their words by final ids, ascending; and how many
+    are training documents.
 
     Parameters
     ----------
@@ -68,7 +59,7 @@ def number_words(
     keep = (columns >= 0) & (rows >= 0)
     shape = len(order), int(final.max(initial=-1)) + 1
     cells = scipy.sparse.coo_array((counts[keep], (rows[keep], columns[keep])), shape).tocsr()  # sorted in each row
-    return Numbered(cells.indptr.astype(np.int64), cells.indices, cells.data, int((kind == TRAIN).sum()))
+    return cells, int((kind == TRAIN).sum())
 
 
 @dataclass(frozen=True)
@@ -108,17 +99,17 @@ def write_blocks(
         for part, entries in zip(place.parts, done.entries)
     ]
 
-    def number(piece: int) -> Numbered:
+    def number(piece: int) -> tuple[scipy.sparse.csr_array, int]:
         cells = journal.cells.read(piece)
         counts = cells["counts"].astype(np.float32) if place.weighted else cells["counts"]
         final = vocabulary.lookup(journal.types.arrays(piece)["types"])
         return number_words(cells["lengths"], cells["words"], counts, final, decision.classes[piece])
 
-    for i, piece in enumerate(pooled(pool, number, range(len(journal.cells)), ahead)):
-        n = piece.training
-        done.empty += int((np.diff(piece.indptr) == 0).sum())
-        writers[TRAIN].add(piece.indptr[: n + 1], piece.words, piece.counts)
-        writers[HELDOUT].add(piece.indptr[n:], piece.words, piece.counts)
+    for i, (cells, n) in enumerate(pooled(pool, number, range(len(journal.cells)), ahead)):
+        indptr = cells.indptr.astype(np.int64)
+        done.empty += int((np.diff(indptr) == 0).sum())
+        writers[TRAIN].add(indptr[: n + 1], cells.indices, cells.data)
+        writers[HELDOUT].add(indptr[n:], cells.indices, cells.data)
         progress.step("writing blocks", i + 1, len(journal.cells), "piece")
     for writer in writers:
         writer.finish()
