@@ -136,6 +136,10 @@ def test_matrices_of_counts(tmp_path):
     ):
         topicstream.ingest(given, tmp_path / f"{i}.zarr", vocabulary=words, piece_bytes=600, **ALL)
         assert {d: cells for d, (_, cells) in cells_by_id(tmp_path / f"{i}.zarr").items()} == wanted
+    topicstream.ingest(sparse.csr_matrix(matrix.T), tmp_path / "t.zarr", vocabulary=WORDS, transpose=True, **ALL)
+    assert {d: cells for d, (_, cells) in cells_by_id(tmp_path / "t.zarr").items()} == wanted
+    topicstream.ingest(matrix > 0, tmp_path / "b.zarr", **ALL)
+    assert Corpus.open(tmp_path / "b.zarr").to_scipy().sum() == (matrix > 0).sum()
     topicstream.ingest(matrix / 2, tmp_path / "w.zarr", vocabulary=WORDS, weighted=True, ids=range(100, 140), **ALL)
     assert Corpus.open(tmp_path / "w.zarr").weighted
     assert "139" in cells_by_id(tmp_path / "w.zarr")
@@ -160,7 +164,7 @@ def test_matrices_of_counts(tmp_path):
         (pa.table({"body": ["x"]}), {}, "no column 'text'; choose one of body"),
         (np.array([[-1]]), {}, "negative or not finite"),
         (np.array([[np.nan]]), {}, "negative or not finite"),
-        (np.array([[0.5]]), {}, "weighted=True accepts it"),
+        (np.array([[0.5]]), {}, "or --weighted .of vectors: vectors=True"),
         (np.ones((2, 3)), {"vocabulary": ["a", "b"]}, "2 words for 3 columns"),
         (np.ones((2, 2)), {"vocabulary": ["a", "a"]}, "a word of its own"),
         (np.ones((2, 2)), {"vocabulary": {"a": 0, "b": 2}}, "one by one"),

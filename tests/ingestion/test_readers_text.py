@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from tests.reading import DATA, Read, needs_data, write
 from topicstream.errors import InputError
+from topicstream.ingestion.read_options import ReadOptions
 
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 any_text = st.text(st.characters(codec="utf-8"), max_size=60)
@@ -323,3 +324,9 @@ def test_real_tree_in_an_archive() -> None:
         want = {m.name: m.size for m in archive if m.isfile()}
     got = Read(path)
     assert {i: len(t.encode()) for i, t in zip(got.ids, got.texts)} == want
+
+
+def test_a_field_that_is_given_comes_before_one_that_is_remembered() -> None:
+    kept = {"text_field": "Body"}
+    assert ReadOptions().recall(kept).text_fields == ["Body"]
+    assert ReadOptions(text_field="text").recall(kept).text_fields == ["text"]

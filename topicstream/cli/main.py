@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import re
 import signal
 import stat
 import sys
@@ -119,8 +120,13 @@ def explained(error: click.ClickException) -> click.ClickException:
     if error.message.startswith("Got unexpected extra argument"):
         taken = [f"--{p.name}" for p in params if p.name in ("model", "corpus") and isinstance(p, click.Option)]
         more = f"; here {' and '.join(taken)} say{'s' if len(taken) == 1 else ''} where it is" if taken else ""
-        append = "; new documents come in by `topics ingest FILE --append`" if ctx.command.name == "update" else more
-        return click.UsageError(error.message + append, ctx)
+        if ctx.command.name == "update":
+            more = "; new documents come in by `topics ingest FILE --append`"
+        elif ctx.command.name == "effects":
+            more = "; the formula stands in quotes: 'party + date'"
+        elif re.search(r"\(\d", error.message):
+            more = "; several numbers have commas between them: 10,20"
+        return click.UsageError(error.message + more, ctx)
     if not isinstance(error, click.NoSuchOption):
         return error
     name, hint = error.option_name, ELSEWHERE.get(error.option_name)

@@ -57,7 +57,7 @@ class Coherence:
     def measured(self) -> str:
         """In words."""
         return (
-            f"mean over topics and over pairs of the {self.top} most probable words, by the {self.docs} training "
+            f"mean over topics and over pairs of the {self.top} most probable words, by the {self.docs:,} training "
             "documents in which both stand: UMass log((C(u,v)+1)/C(v)), v the more probable; NPMI in -1..1; c_v in 0..1, by whole documents in the place of windows of 110 words"
         )
 

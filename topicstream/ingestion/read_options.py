@@ -13,9 +13,11 @@ from topicstream.machine import format_bytes
 from topicstream.options import option
 from topicstream.records import Json
 
-REMEMBERED = ("text_field", "id_field", "delimiter", "quotechar", "header", "list_separator", "date_format", "weighted", "binarize", "transpose", "layer")
+ALIASES = {"uci": "docword", "html": "markup", "tei": "markup", "txt": "files", "json": "jsonl", "ndjson": "jsonl", "tsv": "csv", "10x": "tenx"}
+"""What else formats are called: by ``export``, or by the endings of their files."""
+REMEMBERED = ("drop_headers", "text_field", "id_field", "delimiter", "quotechar", "header", "list_separator", "date_format", "weighted", "binarize", "transpose", "layer")
 """Of ``ReadOptions``: how the fields of an input are called and parted."""
-CUT = ("split", "min_tokens", "patches", "stride", "vector_field")
+CUT = ("drop_headers", "split", "min_tokens", "patches", "stride", "vector_field")
 """Of ``ReadOptions``: how an ingest makes documents of the records; what is inferred is inferred whole."""
 RAW = "Format of raw input (default: detected from name and content)."
 
@@ -74,7 +76,7 @@ class ReadOptions:
     """
 
     format: str | None = option(None, "Input format (default: detected from name and content).", help_infer=RAW)
-    text_field: str = option("text", "Field(s) with the text, separated by commas (default: text).")
+    text_field: str | None = option(None, "Field(s) with the text, separated by commas (default: text).")
     id_field: str | None = option(
         None, "Field with the document id (default: id if present, else file:line)."
     )
@@ -149,6 +151,12 @@ class ReadOptions:
         metavar="paragraph|section|'N words'|REGEX",
         cli=("ingest",),
     )
+    drop_headers: bool = option(
+        False,
+        "Leave out lines that repeat on page after page (running heads, page numbers aside) and join words divided at "
+        "line ends, in scanned or printed books.",
+        cli=("ingest",),
+    )
     min_tokens: int = option(0, "Leave out documents with fewer words.", min=0, metavar="N", cli=("ingest",))
     record_bytes: int = option(64 << 20, "The longest record accepted.", cli=False)
     piece_bytes: int = option(8 << 20, "The size of a piece before parsing.", cli=False)
@@ -163,8 +171,7 @@ class ReadOptions:
             object.__setattr__(self, "id_field", None)
         if self.patches and self.format is None:
             object.__setattr__(self, "format", "images")
-        if self.format == "uci":  # as `export` calls it
-            object.__setattr__(self, "format", "docword")
+        object.__setattr__(self, "format", ALIASES.get(self.format or "", self.format))
 
     def given(self) -> dict[str, Any]:
         """The options that are not their defaults."""
@@ -192,7 +199,7 @@ class ReadOptions:
         aside = ("piece_bytes", "room", "scratch", "vocab_file", "on_error")
         read = {f.name: getattr(self, f.name) for f in fields(ReadOptions) if f.name not in aside}
         words = read.pop("words")
-        read |= {"vocab": words and str(words), "meta": dict(self.meta)}  # as it was called when the first were written
+        read |= {"text_field": self.text_field or "text", "vocab": words and str(words), "meta": dict(self.meta)}  # as it was called when the first were written
         return {k: v for k, v in read.items() if k not in CUT or v}
 
     def remembered(self) -> dict[str, Json]:
@@ -204,7 +211,7 @@ class ReadOptions:
         if not isinstance(kept, dict):
             return self
         given = self.given()
-        types = {"header": bool, "weighted": bool, "binarize": bool, "transpose": bool, "min_tokens": int, "patches": int, "stride": int}
+        types = {"drop_headers": bool, "header": bool, "weighted": bool, "binarize": bool, "transpose": bool, "min_tokens": int, "patches": int, "stride": int}
         values: dict[str, Any] = {
             k: v for k, v in kept.items() if k in names and k not in given and isinstance(v, types.get(k, str))
         }
@@ -215,4 +222,4 @@ class ReadOptions:
     @property
     def text_fields(self) -> list[str]:
         """The names of the text fields, in the order in which they are joined."""
-        return [name.strip() for name in self.text_field.split(",")]
+        return [name.strip() for name in (self.text_field or "text").split(",")]

@@ -279,7 +279,8 @@ def _survey_tree(root: Path, name: str, options: ReadOptions) -> Tree:
     elif not counts:
         raise InputError(f"{name}: contains no files to read")
     elif "unknown" in formats:
-        beside = ", or move it out of the folder" if len(formats) > 1 else ""
+        most = max(formats, key=lambda form: counts[form] * (form != "unknown"))
+        beside = f", or move it out of the folder, or leave such files out by --format {most}" if len(formats) > 1 else ""
         raise InputError(f"{kind_of.error}{beside}") from None
     elif len(formats) > 1:
         what, advice = ", ".join(f"{form} ({example[form]})" for form in formats), "give --format or name the files"

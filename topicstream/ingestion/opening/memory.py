@@ -26,7 +26,8 @@ from topicstream.ingestion.parsing.columns import WrongField
 from topicstream.ingestion.parsing.cut import most_records
 from topicstream.ingestion.parsing.documents import TEXT, as_documents, as_metadata, select_fields
 from topicstream.ingestion.parsing.reader import Reader
-from topicstream.ingestion.parsing.sparse import Side
+from topicstream.ingestion.parsing.rejects import BadFile
+from topicstream.ingestion.parsing.sparse import Compressed, Dense, Matrix, MatrixReader, Side
 from topicstream.ingestion.parsing.vocabulary import numbered
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.dense_rows import check_width, coordinate_names, rows_at_once, vector_batch
@@ -86,7 +87,7 @@ class InMemory:
             check_width(self.documents.shape[1], "documents")
             yield MemoryReader(self, _vectors, "counts"), source
         elif is_matrix(self.documents):
-            yield MemoryReader(self, _matrix, "counts"), source
+            yield MemoryMatrix(self), source
         else:
             for name, value in (("vocabulary", self.vocabulary), ("ids", self.ids)):
                 if value is not None:
@@ -97,9 +98,8 @@ class InMemory:
         """Ids of documents that have none of their own."""
         return pc.cast(pa.array(np.arange(first, last, dtype=np.int64) + self.first), TEXT)
 
-    def own_ids(self) -> pa.Array:
-        """Ids of the rows of a matrix: those that came with it, or their numbers."""
-        size = self.documents.shape[0]
+    def own_ids(self, size: int) -> pa.Array:
+        """Ids of the documents of a matrix: those that came with it, or their numbers."""
         if self.ids is not None and len(self.ids) != size:
             raise InputError(f"ids: {len(self.ids)} for {size} documents")
         return self.numbered(0, size) if self.ids is None else pc.cast(pa.array(self.ids), TEXT)
@@ -239,6 +239,33 @@ class MemoryReader(Reader):
         return self._batches(self.given, source, options)
 
 
+class MemoryMatrix(MatrixReader):
+    """A matrix of counts in memory, sparse or dense."""
+
+    name = "matrix"
+    about = "a matrix of counts in memory"
+    what = ()
+
+    def __init__(self, given: InMemory) -> None:
+        self.given = given
+
+    def batches(self, source: Any, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        held = self.given.documents
+        if sp.issparse(held) and held.format not in ("csr", "csc"):
+            held = held.tocsr()  # a second copy; others are cut where they lie
+        by_row = isinstance(held, np.ndarray) or held.format == "csr"
+        lines = held.shape[0 if by_row else 1]
+        cells = Dense(held) if isinstance(held, np.ndarray) else Compressed(held.indptr, held.indices, held.data, lines)
+        docs, width = held.shape[::-1] if options.transpose else held.shape
+        documents = Side(docs, self.given.own_ids(docs), _metadata_of(self.given, options))
+        words = Side(width, _matrix_words(self.given, width))
+        sides = (words, documents) if options.transpose else (documents, words)
+        try:
+            yield from self.documents(source, options, Matrix(cells, by_row, *sides))
+        except BadFile as e:
+            raise InputError(f"{e} (of vectors: vectors=True)") from None
+
+
 def _rows(given: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Texts, dicts, tables and data frames."""
     tables = _tables(given.documents, source, options)
@@ -330,9 +357,9 @@ def _as_table(frame: Any) -> pa.Table:
         raise InputError(f"documents: {'; '.join(map(str, e.args))}; give its values one type, as by .astype(str)") from None
 
 
-def _matrix_words(given: InMemory) -> pa.LargeStringArray:
+def _matrix_words(given: InMemory, size: int) -> pa.LargeStringArray:
     """The words of a matrix's columns: a sequence, a dict word -> column (as CountVectorizer has it), or numbers."""
-    size, words = given.documents.shape[1], given.vocabulary
+    words = given.vocabulary
     if words is None:
         return numbered(size, 0, "documents")
     if isinstance(words, Mapping):
@@ -351,37 +378,9 @@ def _matrix_words(given: InMemory) -> pa.LargeStringArray:
     return words
 
 
-def _matrix(given: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Counts, sparse or dense."""
-    matrix, source.words = given.documents, _matrix_words(given)
-    documents = Side(matrix.shape[0], given.own_ids(), _metadata_of(given, options))
-    if sp.issparse(matrix) and matrix.format != "csr":
-        matrix = matrix.tocsr()  # a second copy; CSR itself is cut where it lies
-    docs, width = matrix.shape
-    each = 8 * width if isinstance(matrix, np.ndarray) else 12 * matrix.nnz // max(docs, 1) + 8
-    step = max(1, min(ROWS, options.piece_bytes // max(each, 1)))
-    for first in range(0, docs, step):
-        rows = sp.csr_array(matrix[first : first + step])
-        rows.eliminate_zeros()
-        part = rows.tocoo()
-        counts = _counts(part.data, part.row + first, options)
-        yield documents.batch(source, first, part.row.astype(np.int64), part.col, counts, rows.shape[0])
-
-
-def _counts(counts: np.ndarray, rows: np.ndarray, options: ReadOptions) -> np.ndarray:
-    """int64 or float32; InputError naming the document of one that cannot be used."""
-    wrong = {"a count that is negative or not finite (of vectors: vectors=True)": ~(np.isfinite(counts) & (counts >= 0))}
-    if not options.weighted:
-        wrong["a weight that is no count; weighted=True accepts it (of vectors: vectors=True)"] = counts != np.floor(counts)
-    for reason, cells in wrong.items():
-        if cells.any():
-            raise InputError(f"documents[{rows[np.flatnonzero(cells)[0]]}]: {reason}")
-    return counts.astype(np.float32 if options.weighted else np.int64)
-
-
 def _vectors(given: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The rows of an array."""
-    width, ids = given.documents.shape[1], given.own_ids()
+    width, ids = given.documents.shape[1], given.own_ids(len(given.documents))
     step, source.words = rows_at_once(options, width), coordinate_names(width)
     for first in range(0, len(given.documents), step):
         x = np.asarray(given.documents[first : first + step])

@@ -275,6 +275,6 @@ def as_counts(source: Input, options: ReadOptions, values: np.ndarray) -> np.nda
     if values.dtype.kind == "f" and (values != np.floor(values)).any():
         reason = "a value that is no count; give the matrix of counts (--layer NAME), --binarize, or --weighted"
         raise BadFile(source.name, 0, reason)
-    if len(values) and values.max() >= min(MOST_COUNT, 2**63):
+    if len(values) and int(values.max()) >= min(MOST_COUNT, 2**63):
         raise BadFile(source.name, 0, "a count that is too large")
     return values.astype(np.int64)

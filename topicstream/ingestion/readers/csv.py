@@ -19,6 +19,7 @@ from topicstream.ingestion.parsing.documents import TEXT, as_documents, select_f
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
+from topicstream.text import counted
 
 LOOKED_AT = 50
 """Records that are looked at where the user does not say whether there is a header."""
@@ -62,7 +63,7 @@ class Csv(Reader):
         for number, row in records(source, options, layout):
             if len(row) != len(layout.names):
                 start = layout.delimiter.join(row).encode("utf-8", "surrogateescape")
-                source.reject(number, f"{len(row)} fields where the header has {len(layout.names)}", start)
+                source.reject(number, f"{counted(len(row), 'field')} where the header has {len(layout.names)}", start)
                 continue
             numbers.append(number)
             rows.append([row[slot] for slot in slots])
@@ -117,6 +118,8 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
     head = source.head()
     if not head.strip():
         raise BadFile(source.name, 1, "is empty; a CSV file begins with the names of its columns")
+    if b"\r" in head and b"\n" not in head:
+        raise BadFile(source.name, 1, r"lines end as on an old Mac (\r alone); save it with others, or: tr '\r' '\n' < FILE")
     if options.encoding is None and why_not_utf8(head.rpartition(b"\n")[0]):
         head = western(head) or head
     lines = head.decode("utf-8", "surrogateescape").split("\n")
