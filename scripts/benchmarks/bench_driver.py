@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from distributed import Client, LocalCluster
 from distributed.core import Server
-from distributed.protocol.serialize import to_serialize
+from distributed.protocol.pickle import dumps
 
 from topicstream.corpus.reader import Corpus
 from topicstream.training.cluster import DaskWorkers, PassEffort, deal
@@ -40,7 +40,7 @@ def serve(members: int, blocks: int, pipe) -> None:
                 mine = range(number, blocks, members)
                 stats = {"tokens": np.zeros(1), "alpha": np.zeros(TOPICS)}
                 reports = [(place, Report(100, stats), np.zeros((2, 3), np.int64)) for place in mine]
-                return {"answer": to_serialize(Answer(reports if question == "visit" else None, 0.1, 0.01, 1 << 20))}
+                return {"answer": dumps(Answer(reports if question == "visit" else None, 0.1, 0.01, 1 << 20))}
 
             server = Server({f"{RUN}-ask": ask, f"{RUN}-ping": lambda number=number: str(number)})
             await server.listen("tcp://127.0.0.1")

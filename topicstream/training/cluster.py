@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from distributed.comm.core import CommClosedError
-from distributed.protocol.serialize import to_serialize
+from distributed.protocol.pickle import dumps, loads
 
 from topicstream.engines.base import Phase
 from topicstream.errors import TopicsError, WorkersLost
@@ -162,14 +162,14 @@ class DaskWorkers(Executor):
         """Ask all members, or the first so many, the same at once; see ``Member.ask``.  WorkersLost, or what a member raised."""
 
         async def ask() -> list[Answer]:
-            asked = {"question": question, "given": to_serialize(given)}
+            asked = {"question": question, "given": dumps(given)}  # once, not for each
             calls = [self._ask(address, "ask", **asked) for address, _ in self.roster[:members]]
             answers = asyncio.gather(*calls)
             answers.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is known by then
             await asyncio.wait({answers, self.watch}, return_when=asyncio.FIRST_COMPLETED)
             try:
                 if answers.done() and all(answer is not None for answer in answers.result()):
-                    return [answer["answer"] for answer in answers.result()]
+                    return [loads(answer["answer"]) for answer in answers.result()]
             except (TimeoutError, CommClosedError, ConnectionError, WorkersLost):
                 pass
             answers.cancel()

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from distributed import Worker, WorkerPlugin
+from distributed.protocol.pickle import dumps, loads
 from distributed.protocol.serialize import to_serialize
 
 from topicstream import machine
@@ -212,13 +213,13 @@ class Member(WorkerPlugin):
         """The run is over."""
         return str((await self.worker.plugin_remove(self.order.run))["status"])
 
-    async def ask(self, question: str, given: Sequence[Any]) -> dict[str, Any]:
+    async def ask(self, question: str, given: bytes) -> dict[str, bytes]:
         """A method by its name, called in the member's thread; what it leaves for other members is sent to them."""
         began = time.monotonic()
-        value = await self.work(self._answer, question, given)
+        value = await self.work(self._answer, question, loads(given))
         worked = time.monotonic()
         sent = await self._send()
-        return {"answer": to_serialize(Answer(value, worked - began, time.monotonic() - worked, sent))}
+        return {"answer": dumps(Answer(value, worked - began, time.monotonic() - worked, sent))}
 
     def _answer(self, question: str, given: Sequence[Any]) -> Any:
         if question != "enter":  # by then others may have sent what they have entered in this very round
