@@ -219,7 +219,7 @@ def test_peak_memory_stays_within_the_plan(name, tmp_path):
     path = store(tmp_path / "corpus.zarr", indptr, words, counts, 3000, lists=sides(phi, indptr, words, counts, seed=7))
     if engines()[name].about.dense:
         path = tmp_path / "vectors.zarr"
-        ingest(np.random.default_rng(5).normal(size=(30_000, 32)).astype(np.float32), path, vectors=True, progress=False)
+        ingest(np.random.default_rng(5).normal(size=(6000, 32)).astype(np.float32), path, vectors=True, progress=False)
     code = (
         "import json, sys\n"
         "from topicstream import machine\n"

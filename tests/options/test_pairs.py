@@ -113,9 +113,8 @@ def real(request, tmp_path_factory) -> Path:
 @pytest.mark.parametrize("command", ["ingest", "train", "infer", "eval", "report", "show"])
 def test_on_real_documents(real, monkeypatch, command, capsys):
     monkeypatch.chdir(real)
-    workers = ("1", "4")
 
-    def code_of(case: Case) -> int:
+    def code_of(case: Case, workers: tuple[str, ...] = ("1", "4")) -> int:
         if command == "ingest":
             return running.ingested("folder", case, workers, capsys)
         if command == "train":
@@ -124,7 +123,7 @@ def test_on_real_documents(real, monkeypatch, command, capsys):
             return running.inferred("folder/real-0.jsonl", case, workers, capsys)
         return running.read(command, case, capsys)
 
-    refused = [case for case in cases(command) if code_of(case)]
+    refused = [case for case in cases(command) if code_of(case, ("4",))]
     tried_together(lines(command, refused, size=16 if command in ("ingest", "train") else 8), code_of)
 
 
