@@ -131,6 +131,14 @@ def test_shuffled_order_is_a_permutation_of_its_seed(tmp_path):
     assert seen == one.tolist()
 
 
+@pytest.mark.parametrize("cells", [60, 479, 1000, 2395])
+def test_blocks_of_a_storage_block_are_few_and_of_one_size(tmp_path, cells):
+    docs: list[dict[int, float]] = [{w: 1 for w in range(1 + d % 7)} for d in range(600)]  # 2,395 cells, one storage block
+    grid = build(tmp_path / "c.zarr", docs).grid(cells)
+    assert len(grid) == -(-2395 // cells)
+    assert grid.cells.max() <= cells + 3 and grid.cells.max() - grid.cells.min() <= 7
+
+
 def test_nothing_is_read_that_the_manifest_does_not_vouch_for(tmp_path):
     corpus = build(tmp_path / "c.zarr", [{1: 2, 5: 1}, {2: 3}])
     chunk = tmp_path / "c.zarr" / "train" / "counts" / "c" / "0" / "0"

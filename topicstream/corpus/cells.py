@@ -71,14 +71,24 @@ def to_local(ids: Ints, marker: Bytes, local: Ints, vocab: Ints, out: Ints) -> i
 
 @kernel
 def cut_lengths(lengths: Array, cells: int, docs: int, starts: Longs) -> int:
-    """First documents of the blocks of one storage block -> starts: int64[]; returns how many."""
-    n = 0
-    in_cells = in_docs = 0
+    """First documents of the blocks of one storage block -> starts: int64[]; returns how many.
+
+    The blocks are as few as ``cells`` allows, give or take half a document, and of one size: a round takes as long as its
+    largest block."""
+    total = 0
     for d in range(len(lengths)):
-        if d == 0 or (in_cells > 0 and in_cells + lengths[d] > cells) or in_docs >= docs:
+        total += int(lengths[d])
+    total = max(total, 1)
+    parts = -(-total // cells)
+    n = done = end = in_cells = in_docs = 0  # end: this block ends nearest to so many shares of the cells
+    for d in range(len(lengths)):
+        length = int(lengths[d])
+        if d == 0 or (in_cells > 0 and (2 * done + length) * parts > 2 * end * total) or in_docs >= docs:
             starts[n] = d
             n += 1
+            end = (2 * done * parts + total) // (2 * total) + 1
             in_cells = in_docs = 0
-        in_cells += lengths[d]
+        done += length
+        in_cells += length
         in_docs += 1
     return n

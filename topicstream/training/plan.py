@@ -23,6 +23,7 @@ from topicstream.tables.layouts import LAYOUTS
 from topicstream.tables.table import Sizes
 
 PREFETCH = 2
+STORAGE_SHARED = 3  # workers that visit blocks of one storage block, about
 ROUNDS_OF_A_PASS = 8  # fewer cost topics (docs/decisions/rounds.md)
 STORAGE_BLOCK = total_bytes([Array((CELLS,), np.int64), Array((DOCS,), np.int32)])
 WORD_BYTES = 48  # a word of the vocabulary, which is written into the model
@@ -212,7 +213,8 @@ def make_plan(work: Work, room: Allowance) -> Plan:
         task += " and --tables memory"
     fitting: list[tuple[float, Placement, MemoryPlan]] = []
     refused: list[DoesNotFit] = []
-    for place in [Placement(*where, ahead) for where in PLACES[room.tables] for ahead in (PREFETCH, 0)]:
+    aheads = sorted({0, PREFETCH, room.threads // STORAGE_SHARED}, reverse=True)
+    for place in [Placement(*where, ahead) for where in PLACES[room.tables] for ahead in aheads]:
         try:
             memory = _fit(task, room, _stages(work, tables, place))
         except DoesNotFit as e:

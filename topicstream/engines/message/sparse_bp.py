@@ -200,10 +200,12 @@ class SparseBeliefPropagation(Learning):
     def layout(self) -> Layout:
         """Larger blocks than other engines: a row of phi is read once a block, so its cost a cell falls with the block.
         Bounded so that rows, messages and deltas of a block fit 300 MB at a hundred topics and 512 MB at a thousand; the
-        start keeps a row of K floats a document: 64 MB of them a thread."""
+        start keeps a row of K floats a document: 64 MB of them a thread.  Rounds of 4 to 16 blocks, at least 12 of them a pass
+        where possible: wider ones cost topics where a pass has few (docs/decisions/rounds.md)."""
         cells = min(max(self.shape.cells // 12, 1 << 16), 3 << 17)
+        cells = max(min(cells, (3 << 26) // self.columns), 1 << 12)
         docs = max(min(1 << 14, (1 << 24) // self.columns), 1 << 8)
-        return Layout(max(min(cells, (3 << 26) // self.columns), 1 << 12), docs, 4)
+        return Layout(cells, docs, min(max(self.shape.cells // (12 * cells), 4), 16))
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         entries = self._most_entries(block.words, block.cells)
