@@ -246,8 +246,8 @@ def test_documents_that_workers_cannot_read_are_refused(here, cluster, capsys):
     assert "run `topics ingest`" in capsys.readouterr().err
 
 
-def fake(**changed):
-    """A cluster of one worker that says this of itself."""
+def fake(raises=None, **changed):
+    """A cluster of one worker that says this of itself, or raises an error."""
     facts = {
         "id": "Worker-1",
         "version": scheduler.__version__,
@@ -268,6 +268,8 @@ def fake(**changed):
         async def run(self, function, paths, workers):
             if workers == ["tcp://10.0.0.2:1"]:
                 raise TimeoutError
+            if raises is not None:
+                raise raises
             return {workers[0]: machine}
 
         def sync(self, function):
@@ -279,6 +281,10 @@ def fake(**changed):
 def test_a_worker_that_does_not_suit_is_refused():
     with pytest.raises(UsageError, match=r"10\.0\.0\.1:1 has topicstream 0\.0\.9"):
         fake(version="0.0.9")
+    missing = "ModuleNotFoundError(\"No module named 'topicstream'\")"
+    for error in (ImportError(missing), Exception(missing)):  # Dask says it so or so
+        with pytest.raises(UsageError, match=r"10\.0\.0\.1:1 cannot run topicstream.*No module named.*install it there"):
+            fake(raises=error)
     with pytest.raises(UsageError, match="another instruction set"):
         fake(arithmetic="0" * 16)
     with pytest.raises(UsageError, match=r"cannot read /data/c\.zarr"):

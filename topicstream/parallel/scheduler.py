@@ -131,7 +131,8 @@ class Cluster:
 
         addresses, machines = self.addresses, dict[str, Machine]()
         for address, answer in zip(addresses, self.client.sync(ask), strict=True):
-            if isinstance(answer, ImportError | AttributeError | TypeError):
+            # Dask raises a bare Exception where what a worker is to run cannot be imported there
+            if isinstance(answer, ImportError | AttributeError | TypeError) or type(answer) is Exception:
                 raise UsageError(f"--scheduler: worker {address} cannot run topicstream {__version__} ({answer}); install it there")
             if isinstance(answer, OSError | TimeoutError):  # gone meanwhile, or stopped
                 self._lost.add(address)
