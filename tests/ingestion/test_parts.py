@@ -16,7 +16,7 @@ from topicstream import Corpus, ingest
 from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.parsing.documents import TEXT, batch_of
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.spooling.parts import in_parts, without_headers
+from topicstream.ingestion.spooling.parts import in_parts
 
 WHOLE = {"min_df": 1, "max_df": 1.0, "stopwords": "none", "progress": False}
 
@@ -70,15 +70,6 @@ def test_parts_are_what_re_split_leaves(pattern):
 )
 def test_chapters_of_novels_are_sections(novel, parts):
     assert len(in_parts(batch_of_texts([novel]), ReadOptions(split="section"), Counter())) == parts
-
-
-def test_running_heads_of_pages_go_and_divided_words_are_whole():
-    lines = [f"line{i} of the book says some-" if i % 3 else f"thing{i} else." for i in range(300)]
-    pages = [f"{p}\tEMMA  xii {p}\n\n" + "\n".join(lines[30 * p : 30 * p + 30]) + "\n" for p in range(10)]
-    batch = without_headers(batch_of_texts(["".join(pages), "a short one", None]), notes := Counter())
-    text = batch["text"].to_pylist()[0]
-    assert "EMMA" not in text and "someline2 of" in text and "something3 else." in text and notes.total() == 10
-    assert batch["text"].to_pylist()[1:] == ["a short one", None]
 
 
 def test_paragraphs_and_sections():

@@ -56,7 +56,7 @@ GROUPS = {
     ),
     "Text": (
         "lowercase", "min_length", "numbers", "pattern", "keep", "ngrams", "phrase_threshold", "stem", "tokenized",
-        "unspaced", "drop_urls", "drop_mentions", "drop_headers", "entities", "segmenter", "replace", "lemmas",
+        "unspaced", "drop_urls", "drop_mentions", "entities", "segmenter", "replace", "lemmas",
     ),
     "Vocabulary": ("min_count", "max_vocab", "drop_top", "drop_words", "vocab", "grow_vocab"),
     "Store": ("heldout_by", "append", "on_duplicate"),

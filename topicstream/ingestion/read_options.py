@@ -15,9 +15,9 @@ from topicstream.records import Json
 
 ALIASES = {"uci": "docword", "html": "markup", "tei": "markup", "txt": "files", "json": "jsonl", "ndjson": "jsonl", "tsv": "csv", "10x": "tenx"}
 """What else formats are called: by ``export``, or by the endings of their files."""
-REMEMBERED = ("drop_headers", "text_field", "id_field", "delimiter", "quotechar", "header", "list_separator", "date_format", "weighted", "binarize", "transpose", "layer")
+REMEMBERED = ("text_field", "id_field", "delimiter", "quotechar", "header", "list_separator", "date_format", "weighted", "binarize", "transpose", "layer")
 """Of ``ReadOptions``: how the fields of an input are called and parted."""
-CUT = ("drop_headers", "split", "min_tokens", "patches", "stride", "vector_field")
+CUT = ("split", "min_tokens", "patches", "stride", "vector_field")
 """Of ``ReadOptions``: how an ingest makes documents of the records; what is inferred is inferred whole."""
 RAW = "Format of raw input (default: detected from name and content)."
 
@@ -151,12 +151,6 @@ class ReadOptions:
         metavar="paragraph|section|'N words'|REGEX",
         cli=("ingest",),
     )
-    drop_headers: bool = option(
-        False,
-        "Leave out lines that repeat on page after page (running heads, page numbers aside) and join words divided at "
-        "line ends, in scanned or printed books.",
-        cli=("ingest",),
-    )
     min_tokens: int = option(0, "Leave out documents with fewer words.", min=0, metavar="N", cli=("ingest",))
     record_bytes: int = option(64 << 20, "The longest record accepted.", cli=False)
     piece_bytes: int = option(8 << 20, "The size of a piece before parsing.", cli=False)
@@ -211,7 +205,7 @@ class ReadOptions:
         if not isinstance(kept, dict):
             return self
         given = self.given()
-        types = {"drop_headers": bool, "header": bool, "weighted": bool, "binarize": bool, "transpose": bool, "min_tokens": int, "patches": int, "stride": int}
+        types = {"header": bool, "weighted": bool, "binarize": bool, "transpose": bool, "min_tokens": int, "patches": int, "stride": int}
         values: dict[str, Any] = {
             k: v for k, v in kept.items() if k in names and k not in given and isinstance(v, types.get(k, str))
         }

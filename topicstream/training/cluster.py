@@ -240,7 +240,7 @@ class DaskWorkers(Executor):
         for (address, _), answer in zip(self.roster, answers, strict=True):
             if any(own.totals.tobytes() != answer[name].totals.tobytes() for name, own in answers[0].items()):
                 raise TopicsError(
-                    f"--scheduler: worker {address} made other topics than {self.roster[0][0]}; the last checkpoint is intact, report this"
+                    f"--scheduler: worker {address} made different topics from {self.roster[0][0]}; the last checkpoint is intact, report this"
                 )
         for name, settled in answers[0].items():
             table = self.tables.current[name]

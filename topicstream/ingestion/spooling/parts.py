@@ -35,10 +35,6 @@ NAMED = {
 _LENGTH = re.compile(r"(\d+(?:[,. ]\d{3})*)\s*words?", re.IGNORECASE)
 _NO_PATTERN = re.compile(r"(\d+)\s*\w*")
 """A length in another unit or language, rather than what lies between parts."""
-LEAST_HEADS, PAGES = 5, 120
-"""A line is a running head where it stands so often in a text, and once at least in so many lines."""
-_NUMBERS = re.compile(r"\b(?:\d+|[ivxlc]+)\b")
-_DIVIDED = re.compile(r"(?<=[^\W\d_])[-¬\u2010]\r?\n\s*(?=[^\W\d_])(?![A-Z])")
 _SPACE = np.frombuffer(b" \t\n\r\f\v", np.uint8)
 
 
@@ -49,7 +45,7 @@ def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
     if length := _LENGTH.fullmatch(split.strip()):
         if words := int(re.sub(r"\D", "", length[1])):
             return words
-        raise UsageError(f"--split {split}: a part has a word or more")
+        raise UsageError(f"--split {split}: a part needs at least one word")
     if split in NAMED:
         return NAMED[split]
     if number := _NO_PATTERN.fullmatch(split.strip()):
@@ -60,21 +56,6 @@ def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
     if split.isalpha() and (near := get_close_matches(split.lower(), NAMED, 1, 0.8)):
         raise UsageError(f"--split {split}: did you mean {near[0]}? (to cut at that word write '\\b{split}\\b')")
     return as_pattern(split, f"--split {split[:80]!r}: give paragraph, section, '1000 words' or a regular expression")
-
-
-def without_headers(batch: pa.RecordBatch, notes: Counter[str]) -> pa.RecordBatch:
-    """Texts without the running heads of their pages, and with words whole that were divided at the ends of lines."""
-    if content_kind(batch) != "text":
-        raise InputError("--drop-headers is about text, but the input contains word counts")
-    texts = []
-    for text in batch.column(2).to_pylist():
-        lines = (text or "").splitlines(keepends=True)
-        heads = [_NUMBERS.sub("", line).strip() for line in lines]
-        often = {head for head, n in Counter(heads).items() if head and n >= LEAST_HEADS and n * PAGES > len(lines)}
-        kept = [line for line, head in zip(lines, heads) if head not in often]
-        notes["lines left out as page headers"] += len(lines) - len(kept)
-        texts.append(text and _DIVIDED.sub("", "".join(kept)))
-    return batch.set_column(2, "text", pa.array(texts, TEXT))
 
 
 def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from topicstream.ingestion.parsing.documents import LIST, TEXT, batch_of, empty_
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.spooling.parts import in_parts, without_headers
+from topicstream.ingestion.spooling.parts import in_parts
 
 WORK_BYTES = 9
 """Bytes that a byte of a batch takes until it is spooled: text, cells, frames, and what waits in the queues."""
@@ -63,8 +63,6 @@ class Task:
         batch, gone = self.batch, self.batch.column(0)[:0]
         if self.path_fields:
             batch = with_fields(batch, self.path_fields, self.options.meta)
-        if self.options.drop_headers:
-            batch = without_headers(batch, self.rejects.notes)
         if self.options.split is not None:
             batch = in_parts(batch, self.options, self.rejects.notes)
         if batch.column(2).null_count:
