@@ -10,7 +10,7 @@ import numpy as np
 
 from topicstream.corpus.block import AxisShape, Block
 from topicstream.kernels.constants import Constants
-from topicstream.tables.spec import DOCUMENTS, WORDS
+from topicstream.tables.spec import DOCUMENTS, WORDS, bytes_of
 
 
 @dataclass(frozen=True)
@@ -142,4 +142,4 @@ class Buffer(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes of the array."""
-        return int(np.prod(self.shape, dtype=np.int64) * np.dtype(self.dtype).itemsize)
+        return bytes_of(self.shape, self.dtype)

@@ -195,6 +195,12 @@ class SparseDelta:
     value: np.ndarray
 
 
+def bytes_of(shape: int | tuple[int, ...], dtype: Any) -> int:
+    """Bytes of an array of that shape and type."""
+    # NumPy's own product takes ten times as long, and a visit asks twenty times
+    return math.prod(map(int, shape if isinstance(shape, tuple) else (shape,))) * int(np.dtype(dtype).itemsize)
+
+
 class Scratch:
     """Named arrays that grow and are reused: nothing of row size is allocated a block.
 
@@ -207,7 +213,7 @@ class Scratch:
 
     def array(self, name: str, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
         """An uninitialised C-contiguous array, aligned to 64 bytes, valid until it is requested under this name again."""
-        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        size = bytes_of(shape, dtype)
         storage = self._storages.pop(name, None)
         if storage is None or storage.array.nbytes < size:
             storage = None  # the smaller one is given back before the larger one is taken

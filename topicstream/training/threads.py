@@ -126,10 +126,10 @@ class Threads(Executor):
             room = self.rounds[name].slot(slot, ids[name])
             if room is not None:
                 delta[name] = room
-        state = new.buffers(block, buffers.state) if new is not None else {}
-        stats, keep = new_stats(self.engine), self._space.keep[slot]
-        out = Out(delta, dict(state), stats, self.engine, BlockShape.of(block), buffers.work, keep)
-        out = self.compute(self._seen(block, number, assignment, buffers), out)
+        shape, stats, keep = BlockShape.of(block), new_stats(self.engine), self._space.keep[slot]
+        state = new.buffers(shape, buffers.state) if new is not None else {}
+        out = Out(delta, state, stats, self.engine, shape, buffers.work, keep)
+        out = self.compute(self._seen(block, number, assignment, buffers, shape), out)
         if new is not None:
             new.write(number, out.state)
         for name in assignment.targets:
@@ -137,7 +137,7 @@ class Threads(Executor):
             self.rounds[name].put(slot, ids[name], out.delta.pop(name))
         return Report(block.n_docs, out.stats)
 
-    def _seen(self, block: Block, number: int, assignment: Assignment, buffers: WorkerBuffers) -> Visit:
+    def _seen(self, block: Block, number: int, assignment: Assignment, buffers: WorkerBuffers, shape: BlockShape) -> Visit:
         """What the visit of a block reads."""
         key, params = assignment.key, assignment.params
         if key.pass_number == 0:
@@ -151,7 +151,7 @@ class Threads(Executor):
             spec = self.engine.tables[name]
             gathered[name] = self.tables.current[name].gather(ids_of(block, spec.gathered, spec), buffers.rows[name])
         totals = {name: self.tables.current[name].seen_totals for name in assignment.reads}
-        state = assignment.old.read(number, block, buffers.state) if assignment.old is not None else {}
+        state = assignment.old.read(number, shape, buffers.state) if assignment.old is not None else {}
         return Visit(block, gathered, totals, state, params, key)
 
     def compute(self, visit: Visit, out: Out) -> Out:

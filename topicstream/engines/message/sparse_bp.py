@@ -303,7 +303,7 @@ class SparseBeliefPropagation(Learning):
         lam[:n] = sums[:n] + self.shape.words * beta
         inverse = (1.0 / lam).astype(np.float32)
         near = alpha[topics]
-        mass = (np.bincount(cells.doc, cells.x, block.n_docs) + near.sum(1)).astype(np.float32)
+        mass = (kernels.document_tokens(cells, block.n_docs) + near.sum(1)).astype(np.float32)
         rows, lanes = np.nonzero(before != topics)
         left = np.searchsorted(rows, np.arange(block.n_docs + 1))
         looked = int(chosen.max(initial=-1)) + 1

@@ -52,6 +52,15 @@ _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
 @kernel
+def document_tokens(cells: CellsByWord, docs: Int) -> Doubles:
+    """Tokens of each of ``docs`` documents, float64[D]; NumPy's ``bincount`` would keep other threads waiting."""
+    tokens = np.zeros(docs)
+    for i in range(len(cells.doc)):
+        tokens[cells.doc[i]] += cells.x[i]
+    return tokens
+
+
+@kernel
 def sum_theta(cells: CellsByWord, values: Array, theta: Floats) -> None:
     """theta[d] = sum of x mu over the document's cells (float32[D, L]), from the stored messages."""
     _, doc, x = cells

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from topicstream.corpus.block import Block
 from topicstream.engines.base import ArraySpec, BlockShape, Scratch
 from topicstream.errors import StoreError
 from topicstream.files import owned
@@ -45,9 +44,8 @@ class BlockMemory:
         self.end = int((index[:, :, 0] + index[:, :, 1]).max(initial=0) + 63) // 64 * 64
         self._lock = threading.Lock()
 
-    def buffers(self, block: Block, scratch: Scratch) -> dict[str, np.ndarray]:
+    def buffers(self, shape: BlockShape, scratch: Scratch) -> dict[str, np.ndarray]:
         """Arrays for the engine to fill."""
-        shape = BlockShape.of(block)
         return {name: scratch.array("new " + name, spec.shape(shape), spec.dtype) for name, spec in self.specs.items()}
 
     def write(self, number: int, arrays: Mapping[str, np.ndarray]) -> None:
@@ -60,9 +58,9 @@ class BlockMemory:
             write_all(self._fd, data, offset)
             self.index[number, i] = offset, data.nbytes, checksum(data.reshape(-1).view(np.uint8))
 
-    def read(self, number: int, block: Block, scratch: Scratch) -> dict[str, np.ndarray]:
+    def read(self, number: int, shape: BlockShape, scratch: Scratch) -> dict[str, np.ndarray]:
         """The arrays of a block as they were written; StoreError naming the block when they are damaged."""
-        shape, arrays = BlockShape.of(block), dict[str, np.ndarray]()
+        arrays = dict[str, np.ndarray]()
         for i, (name, spec) in enumerate(self.specs.items()):
             offset, size, crc = self.index[number, i].tolist()
             full, itemsize = spec.shape(shape), np.dtype(spec.dtype).itemsize
