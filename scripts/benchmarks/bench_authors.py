@@ -216,7 +216,7 @@ def by_topics(folder: Path, asked: Any) -> np.ndarray:
     """log p(text | author), as ``show --experts`` has it without a store."""
     model = TopicModel.open(folder)
     p, sizes, found = model.probabilities(np.arange(model.n_words)).T, np.maximum(model.table("authors").totals, 0.0), []
-    for _, rows in model.table("authors").rows.spans():
+    for _, rows in model.table("authors").spans():
         for at in range(0, len(rows), 500):
             counts = np.maximum(rows[at : at + 500], 0.0) + EVIDENCE * sizes / sizes.sum()
             found.append(asked @ np.log(np.maximum(counts / counts.sum(1, keepdims=True) @ p, 1e-300)).T)

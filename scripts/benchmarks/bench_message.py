@@ -1,6 +1,6 @@
 """Measure the message-passing engines.
 
-    python scripts/benchmarks/bench_message.py [memory] [curves] [schedules] [sweep] [quality] [time] --corpus kos.zarr enwiki.zarr
+    python scripts/benchmarks/bench_message.py [memory] [curves] [schedules] [quality] [time] --corpus kos.zarr enwiki.zarr
         [--peers PEERS/bin/python] [--work FOLDER] [-K 100 500] [--seeds 3] [--passes 20] [--only bp gs] [--plot FOLDER]
 
 Corpora are stores of ``topics ingest`` with a held-out part.  Prints Markdown.  Quick sizes by default (K = 50, one seed,
@@ -11,7 +11,6 @@ the end.  CPU seconds compare where the machine has other load; seconds by the c
     memory     block memory planned and written, and peak resident memory (Zeng, Liu & Cao 2012, Table 2)
     curves     held-out perplexity and time a pass of each algorithm (Zeng, Liu & Cao 2012, Fig. 4-6)
     schedules  six schedules against their mean (Zeng, Cheung & Liu 2013, Fig. 12)
-    sweep      the sparse-L kernel by itself: CPU nanoseconds a cell, with and without AVX-512
     quality    sparse-L against dense belief propagation, by prior
     time       seconds to another program's perplexity (needs --peers)
 """
@@ -20,11 +19,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -223,67 +220,6 @@ def schedules(work: Work) -> None:
     table(["corpus", "K", "mean", *(f"{s[0]}-{a}" for a, s in SCHEDULES)], rows)
 
 
-def sweep_once(topics: int, width: int) -> None:
-    """One line: CPU ns a cell of the sweep on Zipf cells (262,144 of 470 documents), least of several."""
-    from topicstream.engines.base import padded
-    from topicstream.engines.message import sparse_messages as kernels
-    from topicstream.engines.message.sparse_bp import GATHERED
-
-    rng, f = np.random.default_rng(0), np.float32
-    words, n, docs, columns = 20_000, 1 << 18, 470, padded(topics)
-    share = 1.0 / np.arange(1, words + 1)
-    drawn = np.sort(rng.choice(words, n, p=share / share.sum()))
-    ptr = np.concatenate(([0], np.cumsum(np.bincount(drawn, minlength=words)))).astype(np.int64)
-    doc, x = rng.integers(0, docs, n).astype(np.int32), np.ones(n, f)
-    base = np.zeros((words, columns), f)
-    base[:, :topics] = rng.random((words, topics), f) ** 8 * 5
-    active = np.array([rng.choice(topics, width, replace=False) for _ in range(docs)]).astype(np.uint16)
-    lam = (base.sum(0, dtype=np.float64) + 500).astype(f)
-    old = (rng.random((n, width)) ** 6 * 255).astype(np.uint8)
-    new, likely = np.empty_like(old), np.empty(n)
-    theta, left = rng.random((docs, width), f) * 20 + f(0.1), (np.zeros(docs + 1, np.int64), np.zeros(0, np.uint16))
-    mass, nobody, none = theta.sum(1) + f(10), np.full(docs, -1, np.int32), np.zeros(0, f)
-    room = min(words * columns, 2 * width * n) + 16
-    out = np.empty(words + 1, np.int64), np.empty(room, np.uint16), np.empty(room, f)
-    best = np.inf
-    for _ in range(8):
-        swept = theta.copy()
-        began = time.thread_time()
-        kernels.sweep(
-            ptr, doc, x, base, np.arange(words), active, active, *left, swept, lam[active], mass, old, new, f(0.1), f(0.01),
-            f(255), f(-1), f(1.5), False, nobody < -1, none, nobody, np.zeros((0, columns), f), 1 / lam, f(-1), columns // GATHERED, likely, *out,
-        )  # fmt: skip
-        best = min(best, (time.thread_time() - began) / n * 1e9)
-    print(f"{best:.1f}")
-
-
-def sweep(work: Work) -> None:
-    heading(
-        "The sparse-L sweep by itself",
-        "CPU ns a cell, every message moving (band -1). Without: numba told the processor has no AVX-512, gathers and "
-        "scatters become single loads and stores.",
-    )
-    rows = []
-    for k in (100, 500, 2000):
-        for width in (16, 32, 64):
-            cells = []
-            for features in ("", "-avx512f,-avx512vl,-avx512bw,-avx512dq,-avx512cd"):
-
-                def make(k: int = k, width: int = width, features: str = features) -> dict[str, Any]:
-                    with tempfile.TemporaryDirectory() as cache:
-                        env = {**os.environ, "NUMBA_CACHE_DIR": cache}
-                        if features:
-                            env |= {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": features}
-                        command = [sys.executable, __file__, "--sweep-once", str(k), str(width)]
-                        out = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
-                    return {"ns": float(out)}
-
-                key = {"section": "sweep", "K": k, "L": width, "features": features}
-                cells.append(f"{work.figures.get(key, make)['ns']:.1f}")
-            rows.append([k, width, *cells])
-    table(["K", "L", "ns a cell", "without AVX-512"], rows)
-
-
 def quality(work: Work) -> None:
     passes = work.count("", 50)
     heading(
@@ -361,12 +297,8 @@ def main() -> None:
     parser.add_argument(
         "--most-messages", type=float, default=4.5, help="GB of messages up to which dense engines are run"
     )
-    parser.add_argument("--sweep-once", type=int, nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.sweep_once:
-        sweep_once(*args.sweep_once)
-        return
-    sections = {"memory": memory, "curves": lambda w: curves(w, args.plot), "schedules": schedules, "sweep": sweep}
+    sections = {"memory": memory, "curves": lambda w: curves(w, args.plot), "schedules": schedules}
     sections |= {"quality": quality} | ({"time": lambda w: time_to(w, args.peers)} if args.peers else {})
     for name in args.sections:
         if name not in sections:

@@ -186,7 +186,7 @@ def dense(args: argparse.Namespace) -> None:
     from scipy.optimize import nnls
 
     from topicstream.engines.moments.anchors import PROJECTION
-    from topicstream.engines.moments.cooccurrence import SIGNS, signs
+    from topicstream.engines.moments.cooccurrence import signs
 
     model = args.work / "model"
     train(args.corpus, model, "anchors", args.topics, METHOD)
@@ -202,10 +202,7 @@ def dense(args: argparse.Namespace) -> None:
     m = (x.T @ weighted).toarray() - np.diag(np.asarray(weighted.sum(0)).ravel())  # eq. 9
     p = m.sum(1)
     q = m / p[:, None]
-    column, sign = np.empty((n, PROJECTION // SIGNS), np.int32), np.empty((n, PROJECTION // SIGNS), np.float32)
-    signs(0, np.arange(n, dtype=np.int32), column, sign)
-    r = np.zeros((n, PROJECTION))
-    np.put_along_axis(r, column, sign, 1)
+    r = signs(0, np.arange(n, dtype=np.int32), PROJECTION).toarray().astype(np.float64)
     docs = np.asarray((x > 0).sum(0)).ravel()
     least = max(2, min(max(50, min(0.005, 0.5 / args.topics) * corpus.n_docs), 0.05 * corpus.n_docs))
     names = np.flatnonzero(docs >= least)
