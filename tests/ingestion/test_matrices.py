@@ -20,6 +20,7 @@ from topicstream.ingestion.opening.source import Input
 from topicstream.ingestion.parsing.documents import document_cells
 from topicstream.ingestion.parsing.sparse import Side, ordered_batches
 from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.spooling.tasks import pieces
 
 CELLS, FEATURES = 300, 400
 NAMES = [f"chr1:{100 * i}-{100 * i + 99}" for i in range(FEATURES)]
@@ -114,7 +115,9 @@ FORMS = {
     "csc": ["csc.npz", "--words", "names.txt"],
     "turned": ["turned.npz", "--transpose", "--words", "names.txt"],
     "10x folder": ["tenx"],
+    "10x matrix": ["tenx/matrix.mtx.gz"],
     "10x hdf5": ["tenx.h5"],
+    "10x matrix of rows": ["tenx/matrix.mtx.gz", "--transpose", "--words", "names.txt"],
     "mtx by rows, turned": ["rows.mtx", "--transpose", "--words", "names.txt"],
 }
 
@@ -258,10 +261,10 @@ def test_hdf5_of_cell_ranger_2(place, tmp_path):
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
-        (["tenx/matrix.mtx.gz"], 3, "give the folder tenx itself"),
         (["cells.h5ad", "--layer", "logs"], 3, "--binarize"),
-        (["cells.h5ad", "--layer", "none"], 3, "its layers: csc, dense, logs"),
+        (["cells.h5ad", "--layer", "none"], 3, "choose one of its layers with --layer: csc, dense, logs"),
         (["cells.h5ad", "--meta", "age"], 3, "it has cell_type, depth"),
+        (["cells.h5ad", "--meta", "cell_type", "--transpose"], 3, "leave out --meta"),
         (["coo.npz"], 3, "a sparse matrix in coo form; save it as CSR"),
         (["csr.npz", "--words", "tenx/barcodes.tsv.gz"], 3, "300 words, but csr.npz states 400"),
     ],
@@ -275,10 +278,46 @@ def test_what_cannot_be_read_is_one_line(place, line, code, said, tmp_path, monk
     assert not list(tmp_path.iterdir())
 
 
+def test_matrices_of_geo_have_the_prefix_of_their_sample(place, tmp_path):
+    folder, matrix = place
+    (tmp_path / "geo").mkdir()
+    for path in (folder / "tenx").iterdir():
+        for sample in ("GSM1_a_", "GSM2_b_"):
+            shutil.copy(path, tmp_path / "geo" / (sample + path.name))
+    with pytest.raises(InputError, match=r"give each 10x matrix itself, such as \S*geo/GSM1_a_matrix.mtx.gz$"):
+        topicstream.ingest(tmp_path / "geo", tmp_path / "c.zarr", progress=False)
+    topicstream.ingest(tmp_path / "geo" / "GSM1_a_matrix.mtx.gz", tmp_path / "c.zarr", heldout=0, progress=False)
+    np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
+    (tmp_path / "geo" / "GSM2_b_barcodes.tsv.gz").unlink()
+    with pytest.raises(InputError, match=r"GSM2_b_matrix\.mtx\.gz: 10x matrix without barcodes.tsv"):
+        topicstream.ingest(tmp_path / "geo" / "GSM2_b_matrix.mtx.gz", tmp_path / "d.zarr", progress=False)
+
+
+def test_features_of_several_kinds_are_told(place, tmp_path):
+    folder, _ = place
+    shutil.copytree(folder / "tenx", tmp_path / "tenx")
+    with gzip.open(tmp_path / "tenx" / "features.tsv.gz", "wt") as file:
+        file.write("".join(f"id{i}\t{name}\t{'Gene Expression' if i < 9 else 'Peaks'}\n" for i, name in enumerate(NAMES)))
+    shutil.copy(folder / "tenx.h5", tmp_path / "two.h5")
+    with h5py.File(tmp_path / "two.h5", "r+") as file:
+        file["matrix/features/feature_type"] = np.array(["Gene Expression"] * 9 + ["Peaks"] * (FEATURES - 9), "S")
+    for name in ("tenx", "two.h5"):
+        summary = topicstream.ingest(tmp_path / name, tmp_path / f"{name}.zarr", progress=False)
+        assert summary["notes"]["features of several kinds (Gene Expression, Peaks; --vocab FILE keeps those it lists)"] == FEATURES
+
+
+def test_progress_says_how_far_the_cells_are(place, tmp_path):
+    folder, _ = place
+    for name in ("cells.h5ad", "csc.npz", "tenx", "rows.mtx"):
+        options = ReadOptions(piece_bytes=1 << 12, scratch=tmp_path)
+        seen = [task.consumed / task.total for task in pieces(folder / name, options)]
+        assert len(seen) > 2 and seen == sorted(seen) and 0 < seen[0] < seen[-1] and seen[-1] == 1, name
+
+
 def test_a_folder_around_a_10x_folder_points_to_it(place, tmp_path):
     folder, _ = place
     shutil.copytree(folder / "tenx", tmp_path / "matrices" / "hg19")
-    with pytest.raises(InputError, match=r"give the 10x folder itself, \S*matrices/hg19$"):
+    with pytest.raises(InputError, match=r"give each 10x matrix itself, such as \S*matrices/hg19/matrix.mtx.gz$"):
         topicstream.ingest(tmp_path / "matrices", tmp_path / "c.zarr", progress=False)
 
 

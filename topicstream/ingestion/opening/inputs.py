@@ -15,7 +15,7 @@ from topicstream.ingestion.opening.names import (
     is_about,
     is_mark,
     is_vocab_name,
-    matrix_folder,
+    matrix_form,
     partitions,
 )
 from topicstream.ingestion.opening.source import Source, check_encoding, plain_suffix
@@ -135,10 +135,13 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
         remote = path is not None and address_of(path) is not None
         if path is not None and not remote and not path.exists():
             raise InputError(f"{name}: no such file or folder")
-        if path is not None and path.is_dir() and (form := matrix_folder(path)) is not None:
+        by_name = path is not None and (path.is_dir() or not (remote or options.transpose or options.format))
+        if path is not None and by_name and (form := matrix_form(path)) is not None:
             source = Source(name, path, key=keys.get(name, Path(name).resolve().name), strict=options.strict)
             inputs.parts.append((form, source))
-            size: int | None = None
+            if path.is_dir():
+                source.size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+            size = source.size
         elif path is not None and path.is_dir():
             tree = _survey_tree(path, name, options)
             tree.prefix = tree_prefix(name, names)
@@ -284,8 +287,8 @@ def _survey_tree(root: Path, name: str, options: ReadOptions) -> Tree:
         raise InputError(f"{kind_of.error}{beside}") from None
     elif len(formats) > 1:
         what, advice = ", ".join(f"{form} ({example[form]})" for form in formats), "give --format or name the files"
-        if "mtx" in example and matrix_folder((root / example["mtx"]).parent):
-            advice = f"give the 10x folder itself, {os.path.join(name, os.path.dirname(example['mtx']))}"
+        if "mtx" in example and matrix_form(root / example["mtx"]):
+            advice = f"give each 10x matrix itself, such as {os.path.join(name, example['mtx'])}"
         raise InputError(f"{name}: contains files of several formats: {what}; {advice}")
     else:
         tree.format = formats[0] if formats else FILES

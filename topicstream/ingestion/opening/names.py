@@ -134,22 +134,26 @@ def _objects(address: str) -> list[str]:
     return objects
 
 
-# -- folders that are one matrix ---------------------------------------------------------------------------------------
+# -- matrices with files beside them ---------------------------------------------------------------------------------------
 MATRIX, CELLS, FEATURES = ("matrix.mtx",), ("barcodes.tsv",), ("features.tsv", "genes.tsv", "peaks.bed")
-"""The files of a 10x folder, by what they hold."""
+"""The files of a matrix of 10x, by what they hold."""
 
 
-def matrix_file(folder: Path, names: tuple[str, ...]) -> Path | None:
-    """The file of one of these names in a folder, gzipped or not."""
-    candidates = (folder / (name + suffix) for name in names for suffix in ("", ".gz"))
+def matrix_file(place: Path, names: tuple[str, ...]) -> Path | None:
+    """The file of one of these names, gzipped or not, in a folder, or beside a matrix and with its prefix (GEO's
+    ``GSM1_matrix.mtx.gz``)."""
+    folder, prefix = (place, "") if place.is_dir() else (place.parent, place.name.partition(MATRIX[0])[0])
+    candidates = (folder / (prefix + name + suffix) for name in names for suffix in ("", ".gz"))
     return next((path for path in candidates if path.is_file()), None)
 
 
-def matrix_folder(folder: Path) -> str | None:
-    """The reader of a folder that is one matrix: 10x's files (``tenx``), or AnnData in Zarr (``h5ad``)."""
-    if all(matrix_file(folder, names) is not None for names in (MATRIX, CELLS, FEATURES)):
+def matrix_form(place: Path) -> str | None:
+    """The reader of a folder that is one matrix, 10x's files (``tenx``) or AnnData in Zarr (``h5ad``), or of a matrix that has 10x's
+    other files beside it."""
+    matrix, *others = (matrix_file(place, names) for names in (MATRIX, CELLS, FEATURES))
+    if matrix is not None and any(others):
         return "tenx"
-    return "h5ad" if all((folder / name).is_dir() for name in ("obs", "var")) else None
+    return "h5ad" if all((place / name).is_dir() for name in ("obs", "var")) else None
 
 
 VOCAB_NAME = re.compile(

@@ -20,7 +20,7 @@ from scipy import sparse
 from topicstream.ingestion.opening.source import Input, Source
 from topicstream.ingestion.parsing.counts import MOST_COUNT, count_batch
 from topicstream.ingestion.parsing.cut import most_records
-from topicstream.ingestion.parsing.documents import TEXT, positions
+from topicstream.ingestion.parsing.documents import TEXT, empty_batch, positions
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.parsing.vocabulary import numbered_words, words_for
@@ -172,9 +172,15 @@ class MatrixReader(Reader):
             for line, position, counts in held.parts(source, options)
         )
         if by_document and held.ascending:
-            yield from _as_they_come(source, options, parts, documents, words.size)
+            batches = _as_they_come(source, options, parts, documents, words.size)
         else:
-            yield from ordered_batches(source, options, parts, documents, words.size, held.cells)
+            batches = ordered_batches(source, options, parts, documents, words.size, held.cells)
+        begun, done = 0, 0  # bytes for putting cells in order, and documents
+        for batch in batches:
+            begun, done = begun if done else source.progress or 0, done + len(batch)
+            if source.size and done:  # a library reads the file, or it is read once before its first document
+                source.progress = begun + (source.size - begun) * done // documents.size
+            yield batch
 
 
 def _as_they_come(source: Input, options: ReadOptions, parts: Iterator[Part], documents: Side, words: int) -> Iterator[pa.RecordBatch]:
@@ -211,7 +217,8 @@ def _cut(
 def ordered_batches(
     source: Input, options: ReadOptions, parts: Iterator[Part], documents: Side, words: int, cells: int
 ) -> Iterator[pa.RecordBatch]:
-    """The documents of cells in any order, sorted out of core.
+    """The documents of cells in any order, sorted out of core; an empty batch for each part that went to the scratch files, half of
+    the progress.
 
     Parameters
     ----------
@@ -222,7 +229,7 @@ def ordered_batches(
     """
     ranges = max(1, min(documents.size, -(-cells * CELL.itemsize * 3 // max(options.piece_bytes, 1)), 512))
     edges = np.linspace(0, documents.size, ranges + 1).astype(np.int64)
-    real = False
+    real, done = False, 0
     with ExitStack() as opened:
         files = [opened.enter_context(tempfile.TemporaryFile(dir=options.scratch)) for _ in range(ranges)]
         for rows, columns, counts in parts:
@@ -237,6 +244,10 @@ def ordered_batches(
             sorted_cells["word"], sorted_cells["count"] = columns[order], counts[order]
             for number in np.flatnonzero(np.diff(cuts)).tolist():
                 files[number].write(sorted_cells[cuts[number] : cuts[number + 1]].tobytes())
+            done += len(rows)
+            if source.size:
+                source.progress = source.size * min(done, cells) // (2 * max(cells, 1))
+                yield empty_batch("counts")
         for number, file in enumerate(files):
             file.seek(0)
             part = np.frombuffer(file.read(), CELL)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.errors import InputError, TopicsError
-from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.opening.source import Input, Source
 from topicstream.ingestion.parsing.documents import TEXT, as_metadata
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.parsing.sparse import Compressed, Dense, Matrix, MatrixReader, Side
@@ -29,7 +29,7 @@ DAMAGE = (OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeEr
 """What h5py and zarr raise of files that are not as they should be."""
 
 
-def annotated(name: str, group: Any, options: ReadOptions) -> Matrix:
+def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
     """The matrix of an open file of AnnData or of 10x, its rows the cells.
 
     Raises
@@ -39,6 +39,7 @@ def annotated(name: str, group: Any, options: ReadOptions) -> Matrix:
     BadFile
         Where it is neither, or holds several matrices.
     """
+    name = source.name
     genomes = [key for key in group if hasattr(group[key], "keys") and "barcodes" in group[key]]
     if "obs" in group:
         if hasattr(group["obs"], "shape"):
@@ -50,15 +51,15 @@ def annotated(name: str, group: Any, options: ReadOptions) -> Matrix:
             held, layer, var = group["raw"], "X", group["raw/var"]
         if layer not in held:
             there = ", ".join([*sorted(group.get("layers", {})), *(["raw"] if "raw" in group else [])])
-            raise InputError(
-                f"{name}: has no {'X' if held is group else f'layer {layer!r}'} (its layers: {there or 'none'}); choose one with --layer"
-            )
+            choose = f"choose one of its layers with --layer: {there}" if there else "it has no layers"
+            raise InputError(f"{name}: has no {'X' if held is group else f'layer {layer!r}'}; {choose}")
         cells, features = index_names(group["obs"]), index_names(var)
         matrix, by_cell, shape = _annotated_cells(held[layer])
     elif len(genomes) == 1:
         inner = group[genomes[0]]
         cells, shape = strings(inner["barcodes"]), inner["shape"][:][::-1]
         features = unique_names(strings(inner["features/name" if "features" in inner else "gene_names"]))
+        tell_kinds(source, strings(inner["features/feature_type"]).to_pylist() if "features/feature_type" in inner else [])
         matrix, by_cell = Compressed(inner["indptr"], inner["indices"], inner["data"], len(cells)), True
     elif genomes:
         raise BadFile(name, 0, f"holds a matrix for each of {', '.join(genomes)}; write one of them as .h5ad")
@@ -66,8 +67,16 @@ def annotated(name: str, group: Any, options: ReadOptions) -> Matrix:
         raise BadFile(name, 0, "HDF5 that is neither AnnData (no obs) nor 10x (no barcodes); convert it to .h5ad")
     if (len(cells), len(features)) != tuple(int(n) for n in shape):
         raise BadFile(name, 0, "the names do not fit the matrix; the file is damaged")
-    meta = {} if options.transpose else {c: _column(name, group, c, f, options.list_separator) for c, f in options.meta.items()}
+    if options.transpose and options.meta:
+        raise InputError(f"{name}: columns of obs belong to the cells, and with --transpose documents are the features; leave out --meta")
+    meta = {c: _column(name, group, c, f, options.list_separator) for c, f in options.meta.items()}
     return Matrix(matrix, by_cell, Side(len(cells), cells, meta), Side(len(features), features))
+
+
+def tell_kinds(source: Input, kinds: Sequence[str]) -> None:
+    """Note that features are of several kinds, as those of a multiome are."""
+    if len(found := sorted(set(kinds))) > 1:
+        source.note(f"features of several kinds ({', '.join(found)}; --vocab FILE keeps those it lists)", len(kinds))
 
 
 def _annotated_cells(held: Any) -> tuple[Compressed | Dense, bool, Any]:
@@ -150,7 +159,7 @@ class H5AD(MatrixReader):
         what = "not AnnData or 10x that can be read ({})"
         with _opened(source) as group:
             try:
-                matrix, what = annotated(source.name, group, options), "cannot be read ({}); the file is damaged"
+                matrix, what = annotated(source, group, options), "cannot be read ({}); the file is damaged"
                 if "obs" in group and not options.transpose:
                     index = {"__categories", group["obs"].attrs.get("_index", "_index")}
                     source.leave_out(set(group["obs"]) - index - set(options.meta.values()))
@@ -175,7 +184,7 @@ def _opened(source: Source) -> Iterator[Any]:
         try:
             file = h5py.File(place, "r")
         except OSError as e:
-            raise BadFile(source.name, 0, f"not HDF5 that can be read ({e})") from None
+            raise BadFile(source.name, 0, f"not a whole HDF5 file ({e}); get it again") from None
         with file:
             yield file
 

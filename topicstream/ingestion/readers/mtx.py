@@ -6,16 +6,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-import pyarrow as pa
-
-from topicstream.errors import InputError
-from topicstream.ingestion.opening.names import matrix_folder
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.parsing.triples import MatrixHeader, TripleReader, check_header
-from topicstream.ingestion.read_options import ReadOptions
 
 _BANNER = re.compile(rb"%%MatrixMarket\s+matrix\s+(\w+)\s+(\w+)\s+([\w-]+)\s*?\n", re.IGNORECASE)
 _SIZES = re.compile(rb"(?:(?:%[^\n]*|[ \t\r]*)\n)*[ \t]*(\d{1,18})[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*(\n|$)")
@@ -27,13 +21,6 @@ class MatrixMarket(TripleReader):
     suffixes = (".mtx",)
     signature = re.compile(rb"%%MatrixMarket")
     what = ("rows (--transpose: columns)", "columns")
-
-    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        by_row = options.format is None and not options.transpose
-        if by_row and source.path is not None and matrix_folder(source.path.parent):
-            what = f"rows are features in a 10x folder; give the folder {source.path.parent} itself, and cells are documents"
-            raise InputError(f"{source.name}: {what} (--format mtx reads rows as documents, --transpose columns)")
-        yield from super().batches(source, options)
 
     def header(self, source: Source) -> MatrixHeader:
         """The sizes; BadFile for a matrix that holds no documents by rows."""

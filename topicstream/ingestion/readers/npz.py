@@ -46,7 +46,7 @@ class Npz(MatrixReader):
                 else:
                     yield from _vectors(source, options, archive)
         except (*BROKEN, ValueError, TypeError) as e:
-            raise BadFile(source.name, 0, f"not an .npz that can be read ({e or 'it is truncated'})") from None
+            raise BadFile(source.name, 0, f"not an .npz that can be read ({e or 'it is truncated'}); get it again") from None
 
 
 def _matrix(name: str, archive: zipfile.ZipFile) -> Matrix:

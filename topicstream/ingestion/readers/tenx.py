@@ -1,5 +1,6 @@
-"""Single cells: folders as 10x Genomics writes them, ``matrix.mtx``, ``barcodes.tsv`` and ``features.tsv`` (or ``genes.tsv``,
-``peaks.bed``), each perhaps gzipped.  The matrix has a row a feature; documents are its columns, the cells.
+"""Single cells: files as 10x Genomics writes them, ``matrix.mtx``, ``barcodes.tsv`` and ``features.tsv`` (or ``genes.tsv``,
+``peaks.bed``), each perhaps gzipped and, as GEO has them, with a prefix.  The matrix has a row a feature; documents are its
+columns, the cells.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.parsing.sparse import Matrix, MatrixReader, Side
 from topicstream.ingestion.parsing.triples import Triples
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.readers.h5ad import unique_names
+from topicstream.ingestion.readers.h5ad import tell_kinds, unique_names
 from topicstream.ingestion.readers.mtx import MatrixMarket
 
 
 class TenX(MatrixReader):
     name = "tenx"
-    about = "10x folder (matrix.mtx, barcodes.tsv, features.tsv); documents are the cells"
+    about = "10x folder, or matrix.mtx with barcodes.tsv and features.tsv beside it; documents are the cells"
     what = ("cells", "features")
     shown = "{:,} cells x {:,} features"
 
@@ -45,9 +46,8 @@ class TenX(MatrixReader):
 def _part(source: Source, names: tuple[str, ...]) -> Path:
     path = None if source.path is None else matrix_file(source.path, names)
     if path is None:
-        raise BadFile(
-            source.name, 0, f"no file {names[0]} in the folder; a 10x folder has matrix.mtx, barcodes.tsv, features.tsv"
-        )
+        wanted = ", ".join(kind[0] for kind in (MATRIX, CELLS, FEATURES))
+        raise BadFile(source.name, 0, f"10x matrix without {names[0]}; it has {wanted} (--format mtx reads rows as documents)")
     return path
 
 
@@ -67,6 +67,7 @@ def feature_names(source: Source, options: ReadOptions) -> pa.Array:
     """Names of genes (one that occurs again gets -1, -2, ... as in AnnData), or regions as chr:start-end."""
     path = _part(source, FEATURES)
     rows = _columns(path, options)
+    tell_kinds(source, [row[2] for row in rows if len(row) > 2])
     if path.name.startswith("peaks.bed"):
         return pa.array([f"{row[0]}:{row[1]}-{row[2]}" for row in rows if len(row) > 2], TEXT)
     return unique_names(pa.array([row[1] if len(row) > 1 else row[0] for row in rows], TEXT))
