@@ -3,7 +3,7 @@ can hold: the driver's own code asks servers that answer as members do, at once,
 
     python scripts/benchmarks/bench_driver.py corpus.zarr --members 16,64
 
-Tells the processor time of the driver for a round (two questions), and the cells of the busiest member beside the mean, by rounds
+Tells the processor time of the driver for a round, and the cells of the busiest member beside the mean, by rounds
 and over a pass, for blocks of the corpus that are so small that there are nearly four rounds.
 """
 
@@ -22,7 +22,7 @@ from distributed.core import Server
 from distributed.protocol.pickle import dumps
 
 from topicstream.corpus.reader import Corpus
-from topicstream.training.cluster import DaskWorkers, PassEffort, deal
+from topicstream.training.cluster import DaskWorkers, deal
 from topicstream.training.executor import Report
 from topicstream.training.member import Answer
 
@@ -36,11 +36,11 @@ def serve(members: int, blocks: int, pipe) -> None:
         servers = []
         for number in range(members):
 
-            def ask(question, given, number=number):
+            def ask(question, given, changes, number=number):
                 mine = range(number, blocks, members)
                 stats = {"tokens": np.zeros(1), "alpha": np.zeros(TOPICS)}
                 reports = [(place, Report(100, stats), np.zeros((2, 3), np.int64)) for place in mine]
-                return {"answer": dumps(Answer(reports if question == "visit" else None, 0.1, 0.01, 1 << 20))}
+                return {"answer": dumps(Answer(reports, 0.1, 1 << 20))}
 
             server = Server({f"{RUN}-ask": ask, f"{RUN}-ping": lambda number=number: str(number)})
             await server.listen("tcp://127.0.0.1")
@@ -58,14 +58,12 @@ class Driver(DaskWorkers):
         self.client, self.run, self.gone, self.changes = client, RUN, set(), []
         self.roster = tuple((address, str(number)) for number, address in enumerate(addresses))
         self.watch = client.sync(self._start_watch)
-        self.taken = PassEffort(np.zeros(len(addresses)), time.monotonic())
 
     def round(self, group: np.ndarray, params: dict[str, np.ndarray]) -> None:
         answers = self._ask_all("visit", group, params)
         reports = {place: report for answer in answers for place, report, _ in answer.value}
         assert sorted(reports) == list(range(len(group)))
-        self.taken.count(answers, len(group))
-        self._ask_all("enter", [("phi", None, True)])
+        self.changes = [("phi", None, True)]
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,44 +36,6 @@ SILENCE = 8.0
 DRIVER = uuid.uuid4().hex
 """Tells this process from others that work for the same model one after the other."""
 SLOT = 64  # bytes that an array of block state is rounded up to
-
-
-@dataclass
-class PassEffort:
-    """What a pass has taken so far.
-
-    Attributes
-    ----------
-    visiting
-        Seconds that each member has visited blocks.
-    began
-        When the pass began, by the monotonic clock.
-    waiting
-        Seconds that members waited for the slowest visit of a round, in the mean, and for the sums to arrive.
-    applying
-        Seconds that rounds took to enter the tables.
-    sent, blocks
-        Bytes between members; blocks visited.
-    """
-
-    visiting: np.ndarray
-    began: float
-    waiting: float = 0.0
-    applying: float = 0.0
-    sent: int = 0
-    blocks: int = 0
-
-    def count(self, answers: Sequence[Answer], blocks: int) -> None:
-        """Count a round."""
-        visiting = np.array([answer.working for answer in answers])
-        self.visiting += visiting
-        self.waiting += float(visiting.max() - visiting.mean()) + max(answer.sending for answer in answers)
-        self.sent += sum(answer.sent for answer in answers)
-        self.blocks += blocks
-
-    def speedup(self, seconds: float) -> float:
-        """How many times as fast the pass was as on one of the members alone."""
-        return float((self.visiting.sum() + self.applying) / max(seconds, 1e-9))
 
 
 def deal(cells: np.ndarray, round_blocks: int, members: int) -> np.ndarray:
@@ -115,10 +76,10 @@ class DaskWorkers(Executor):
             self.run, job.recipe, job.grid, job.block, owners, self.roster, self.room, limit, threads, tables,
             (DRIVER, str(folder)),
         )  # fmt: skip
-        self.changes: list[Change] = []  # of the round, by table
+        self.changes: list[Change] = []  # of the round that the next question ends, by table
         self.assignment: Assignment | None = None
         self.stale, self.ahead = False, False  # rows that members have changed, and that this process has
-        self.taken = PassEffort(np.zeros(len(self.roster)), time.monotonic())
+        self.began, self.visited, self.about = time.monotonic(), 0, dict[str, Any]()  # of the pass
         try:
             refused = self.client.run(join, order, workers=[address for address, _ in self.roster])
         except OSError as e:
@@ -162,7 +123,7 @@ class DaskWorkers(Executor):
         """Ask all members, or the first so many, the same at once; see ``Member.ask``.  WorkersLost, or what a member raised."""
 
         async def ask() -> list[Answer]:
-            asked = {"question": question, "given": dumps(given)}  # once, not for each
+            asked = {"question": question, "given": dumps(given), "changes": dumps(changes)}  # once, not for each
             calls = [self._ask(address, "ask", **asked) for address, _ in self.roster[:members]]
             answers = asyncio.gather(*calls)
             answers.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is known by then
@@ -177,6 +138,7 @@ class DaskWorkers(Executor):
             who = ", ".join(sorted(self.gone)) if self.gone else "the connection between two workers"
             raise WorkersLost(f"--scheduler: lost {who}", self.gone)
 
+        changes, self.changes = self.changes, []
         try:
             answered: list[Answer] = self.client.sync(ask)
         except WorkersLost as e:
@@ -187,7 +149,7 @@ class DaskWorkers(Executor):
     # -- the pass --------------------------------------------------------------------------------------------------
     def begin(self, blocks: np.ndarray) -> None:
         self.blocks, self.assignment = blocks, None
-        self.taken = PassEffort(np.zeros(len(self.roster)), time.monotonic())
+        self.began, self.visited, self.about = time.monotonic(), 0, {}
 
     def _begin(self, assignment: Assignment) -> None:
         """Tell the members of the pass, and give them the tables that they do not have."""
@@ -212,31 +174,27 @@ class DaskWorkers(Executor):
     def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
         if self.assignment is None:
             self._begin(assignment)
-        answers = self._ask_all("visit", group, dict(assignment.params))
-        self.stale, self.changes = True, []
         reports: dict[int, Report] = {}
-        for answer in answers:
+        for answer in self._ask_all("visit", group, dict(assignment.params)):
             for place, reports[place], rows in answer.value:
                 if assignment.new is not None:
                     assignment.new.index[group[place]] = rows
-        self.taken.count(answers, len(group))
+        self.stale = True
+        self.visited += len(group)
         return [reports[place] for place in range(len(group))]
 
     def apply(self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool) -> None:
-        assert self.assignment is not None
         self.changes.append((name, blend, hold))
-        if len(self.changes) == len(self.assignment.targets):
-            began = time.monotonic()
-            self.taken.sent += sum(answer.sent for answer in self._ask_all("enter", self.changes))
-            self.taken.applying += time.monotonic() - began
 
     def settle(self, phase: Phase | None) -> dict[str, Settled]:
         if self.assignment is None:  # the pass was made here
             self.gather()
             self.ahead = True
             return super().settle(phase)
-        self.assignment, self.stale = None, True
-        answers: list[dict[str, Settled]] = [answer.value for answer in self._ask_all("tables.settle", phase)]
+        self.assignment = None
+        asked = self._ask_all("tables.settle", phase)
+        self.about = self._effort(asked)
+        answers: list[dict[str, Settled]] = [answer.value for answer in asked]
         for (address, _), answer in zip(self.roster, answers, strict=True):
             if any(own.totals.tobytes() != answer[name].totals.tobytes() for name, own in answers[0].items()):
                 raise TopicsError(
@@ -265,17 +223,20 @@ class DaskWorkers(Executor):
             self._ask_all("sync")
             self.gather()
 
-    def effort(self) -> dict[str, Any]:
-        taken, seconds = self.taken, time.monotonic() - self.taken.began
-        about = {
-            "workers": len(self.roster),
-            "blocks": taken.blocks,
-            "sent_bytes": taken.sent,
-            "waiting_seconds": round(taken.waiting, 6),
-            "slowest": self.roster[int(taken.visiting.argmax())][0],
-            "speedup": round(taken.speedup(seconds), 3),
+    def _effort(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        """What the pass has taken, as members tell at its end."""
+        working, seconds = np.array([answer.working for answer in answers]), time.monotonic() - self.began
+        return {
+            "workers": len(answers),
+            "blocks": self.visited,
+            "sent_bytes": sum(answer.sent for answer in answers),
+            "waiting_seconds": round(max(0.0, seconds - float(working.mean())), 6),
+            "slowest": self.roster[int(working.argmax())][0],
+            "speedup": round(float(working.sum()) / seconds, 3),  # beside one of them alone
         }
-        return {"cluster": about} if taken.blocks else {}
+
+    def effort(self) -> dict[str, Any]:
+        return {"cluster": self.about} if self.about else {}
 
     def end(self) -> None:
         """Members end a pass when the next one begins."""

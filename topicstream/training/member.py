@@ -3,7 +3,7 @@
 A member has a replica of the tables, and owns some blocks and their state.  It is asked by Dask's own RPC, as workers are that
 shuffle: a plugin of the worker registers one handler for each question.  In a round every member visits its blocks and
 sends to each other what that one adds up: deltas are rounded so that their sum is exact, so it does not matter who adds, nor in
-which order.  Then each sends to all what came out.
+which order.  With the next question it hears how the round ends; each adds up what is its own, and sends to all what came out.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ class PassOrder(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a member answers, seconds it took, seconds to send others what it made for them, and bytes of that."""
+    """What a member answers; seconds in which it has visited blocks and added up since the pass began, and bytes that it has sent
+    other members."""
 
     value: Any
     working: float
-    sending: float
     sent: int
 
 
@@ -147,6 +147,7 @@ class Member(WorkerPlugin):
             del worker.handlers[name]
         await self.work(self.close)
         self.thread.shutdown(wait=False)
+        self.all_entered.set()  # a question that waits for members who are gone fails
 
     async def _watch(self) -> None:
         """End when the driver is gone."""
@@ -182,7 +183,9 @@ class Member(WorkerPlugin):
         self.executor.place(self.tables)
         self.assignment: Assignment | None = None
         self.entered: dict[int, dict[str, Entered]] = {}
+        self.all_entered = asyncio.Event()
         self.outbox: list[Any] = []
+        self.working, self.sent = 0.0, 0
 
     def close(self) -> None:
         """Give everything back."""
@@ -213,23 +216,28 @@ class Member(WorkerPlugin):
         """The run is over."""
         return str((await self.worker.plugin_remove(self.order.run))["status"])
 
-    async def ask(self, question: str, given: bytes) -> dict[str, bytes]:
-        """A method by its name, called in the member's thread; what it leaves for other members is sent to them."""
-        began = time.monotonic()
-        value = await self.work(self._answer, question, loads(given))
-        worked = time.monotonic()
-        sent = await self._send()
-        return {"answer": dumps(Answer(value, worked - began, time.monotonic() - worked, sent))}
-
-    def _answer(self, question: str, given: Sequence[Any]) -> Any:
-        if question != "enter":  # by then others may have sent what they have entered in this very round
-            self._absorb()
-        return attrgetter(question)(self)(*given)
+    async def ask(self, question: str, given: bytes, changes: bytes) -> dict[str, bytes]:
+        """End the round that there is, with these changes; then a method by its name, and what it leaves for other members is
+        sent to them.  Both run in the member's thread."""
+        if ended := loads(changes):
+            entered = await self.work(self.enter, ended)
+            await self.hear(self.number, entered)
+            await self._send([entered] * len(self.order.roster))
+            await self.all_entered.wait()
+            self.all_entered.clear()
+            all_entered, self.entered = self.entered, {}
+            await self.work(self.absorb, all_entered)
+        value = await self.work(attrgetter(question)(self), *loads(given))
+        await self._send(self.outbox)
+        self.outbox = []
+        return {"answer": dumps(Answer(value, self.working, self.sent))}
 
     async def hear(self, sender: int, sent: Any) -> bool:
-        """What another member has entered, by table, or what blocks made there: (table, place in the round, arrays ...)."""
+        """What a member has entered, by table, or what blocks made there: (table, place in the round, arrays ...)."""
         if isinstance(sent, dict):
             self.entered[sender] = sent
+            if len(self.entered) == len(self.order.roster):
+                self.all_entered.set()
         else:
             for name, place, *arrays in sent:
                 self.executor.rounds[name].receive(place, arrays)
@@ -238,6 +246,7 @@ class Member(WorkerPlugin):
     def begin(self, order: PassOrder) -> None:
         """A pass begins."""
         self._forget()
+        self.working, self.sent = 0.0, 0
         mine = self.order.owners == self.number
         self.executor.begin(order.blocks[mine[order.blocks]])
         self.position, old, new = 0, self._state(order.old), self._state(order.new)
@@ -260,6 +269,7 @@ class Member(WorkerPlugin):
     def visit(self, group: np.ndarray, params: Mapping[str, np.ndarray]) -> list[Visited]:
         """Visit the blocks of a round that are this member's; what they made goes to those who add it up."""
         assert self.assignment is not None
+        began = time.monotonic()
         self.group, targets = group, self.assignment.targets
         places = np.flatnonzero(self.order.owners[group] == self.number).tolist()
         made = self.executor.visit_some(self.position, group[places], places, replace(self.assignment, params=params))
@@ -271,15 +281,16 @@ class Member(WorkerPlugin):
             chosen = {name: partial(targets[name].spans, owner=other, members=members) for name in targets}
             here = [] if other == self.number else [(n, place) for n in targets for place in places]
             self.outbox.append([(n, place, *rounds[n].part(place, chosen[n])) for n, place in here])
+        self.working += time.monotonic() - began
         return [
             (place, report, None if new is None else new.index[group[place]].copy())
             for place, report in zip(places, made, strict=True)
         ]
 
-    def enter(self, changes: Sequence[Change]) -> None:
-        """The end of a round: add up what is this member's to add up; all hear what came out."""
+    def enter(self, changes: Sequence[Change]) -> dict[str, Entered]:
+        """The end of a round: add up what is this member's to add up; what came out, by table."""
         assert self.assignment is not None
-        entered: dict[str, Entered] = {}
+        began, entered = time.monotonic(), dict[str, Entered]()
         for name, blend, hold in changes:
             deltas, target = self.executor.rounds[name], self.assignment.targets[name]
             if missing := deltas.missing(len(self.group)):
@@ -287,30 +298,25 @@ class Member(WorkerPlugin):
             own = target.enter(deltas, shrunk(target, blend), hold, self.number, len(self.order.roster))
             if own is not None:
                 entered[name] = own
-        self.entered[self.number] = entered
-        self.outbox = [entered] * len(self.order.roster)
+        self.working += time.monotonic() - began
+        return entered
 
-    def _absorb(self) -> None:
-        """Take over what the others entered in the round before."""
-        entered, self.entered = self.entered, {}
-        if not entered:
-            return
+    def absorb(self, entered: Mapping[int, Mapping[str, Entered]]) -> None:
+        """Take over what all have entered, by member and table."""
         assert self.assignment is not None
         for name in entered[self.number]:
             self.assignment.targets[name].absorb([entered[i][name] for i in range(len(self.order.roster))], self.number)
 
-    async def _send(self) -> int:
-        """Give every other member what there is for it; returns the bytes, once all have them."""
-        given, self.outbox = self.outbox, []
-        calls, sent = [], 0
+    async def _send(self, given: Sequence[Any]) -> None:
+        """Give every other member what there is for it; returns once all have it."""
+        calls = []
         for (address, identity), own in zip(self.order.roster, given, strict=False):
             if identity != self.worker.id:
                 hear = getattr(self.worker.rpc(address), f"{self.order.run}-hear")
                 calls.append(hear(sender=self.number, sent=to_serialize(own)))
-                sent += size_of(own)
+                self.sent += size_of(own)
         if not all(await asyncio.gather(*calls)):
             raise WorkersLost("--scheduler: a member is gone")
-        return sent
 
 
 def size_of(given: Any) -> int:
