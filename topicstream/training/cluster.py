@@ -175,12 +175,14 @@ class DaskWorkers(Executor):
         if self.assignment is None:
             self._begin(assignment)
         reports: dict[int, Report] = {}
-        for answer in self._ask_all("visit", group, dict(assignment.params)):
+        answers = self._ask_all("visit", group, dict(assignment.params))
+        for answer in answers:
             for place, reports[place], rows in answer.value:
                 if assignment.new is not None:
                     assignment.new.index[group[place]] = rows
         self.stale = True
         self.visited += len(group)
+        self.about = self._effort(answers)
         return [reports[place] for place in range(len(group))]
 
     def apply(self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool) -> None:
@@ -224,7 +226,7 @@ class DaskWorkers(Executor):
             self.gather()
 
     def _effort(self, answers: Sequence[Answer]) -> dict[str, Any]:
-        """What the pass has taken, as members tell at its end."""
+        """What the pass has taken so far, as members tell."""
         working, seconds = np.array([answer.working for answer in answers]), time.monotonic() - self.began
         return {
             "workers": len(answers),
