@@ -16,7 +16,7 @@ from tests.s3 import SECRET, Put, put_folder
 from topicstream import Corpus, TopicModel, evaluate, infer, ingest, train
 from topicstream.errors import StoreError, UsageError
 from topicstream.files import mirror
-from topicstream.files.remote import TRAFFIC
+from topicstream.files.remote import traffic
 
 TEXTS = [f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}" for n in range(300)]
 
@@ -32,7 +32,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_store_in_a_bucket_trains_the_model_that_its_folder_trains(put: Put, here: Path, tmp_path: Path) -> None:
     address = put_folder(put, here / "c.zarr", "c.zarr")
-    TRAFFIC.taken()
+    traffic()
     code, said = topics("train", "--corpus", address, "--model", tmp_path / "m", "-K", 2, "--passes", 3, "--algo", "atbp")
     assert code == 0, said
     assert "requests for" in said
@@ -40,7 +40,7 @@ def test_a_store_in_a_bucket_trains_the_model_that_its_folder_trains(put: Put, h
     assert trained.content_hash() == TopicModel.open(here / "m").content_hash()
     fetched = [record["fetched"]["requests"] for record in trained.history if "fetched" in record]
     assert fetched and fetched[0] <= 8 and len(fetched) == 1, "blocks of a pass come from the cache"
-    TRAFFIC.taken()
+    traffic()
     assert [d.id for d in Corpus.open(address)] == [d.id for d in Corpus.open(here / "c.zarr")]
     assert topics("info", "--verify", address)[0] == 0
 
@@ -50,9 +50,9 @@ def test_a_store_larger_than_the_cache_is_read_all_the_same(put: Put, here: Path
     monkeypatch.setenv("TOPICS_CACHE_SIZE", "20K")
     corpus = Corpus.open(address)
     first = corpus.decode(0)
-    TRAFFIC.taken()
+    traffic()
     again = corpus.decode(0)
-    assert (first.words == again.words).all() and 0 < TRAFFIC.taken()["requests"] < 3, "some chunks stayed, some did not"
+    assert (first.words == again.words).all() and 0 < traffic()["requests"] < 3, "some chunks stayed, some did not"
     assert sum(size for _, size in mirror._chunks(corpus.path)) <= 20480
     stranger = mirror.cache_folder() / "letters"
     (stranger / "c" / "0").mkdir(parents=True)

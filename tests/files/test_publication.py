@@ -105,6 +105,7 @@ def test_an_ingest_to_an_address(put: Put, here: Path, tmp_path: Path, monkeypat
     assert ingest(here / "docs.txt", address, progress=False)["finished_before"] and not list((cache_folder() / "uploads").rglob("*.json"))
     code, said = topics("ingest", here / "docs.txt", "--out", address, "--min-df", "2")
     assert code == 1 and "exists; --force replaces it" in said, "another ingest"
+    assert not list((cache_folder() / "uploads").rglob("*.json"))
     code, said = topics("ingest", here / "docs.txt", "--append", "--out", address)
     assert code == 2 and "cannot be appended to" in said and SECRET not in said
 
@@ -209,13 +210,29 @@ def test_a_store_that_ignores_conditions_is_refused(put: Put, here: Path, endpoi
     ],
 )
 def test_faults_are_told_without_what_was_sent(answer: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = type("GenericError", (Exception,), {})
+    exceptions = pytest.importorskip("obstore.exceptions")
     monkeypatch.setattr(remote, "_store", lambda root: None)
-    monkeypatch.setattr(remote, "TRIES", 1)
-
-    def request(store: Any, key: str) -> None:
-        raise kind(answer)
-
-    with pytest.raises(InputError, match=told) as refused:
-        remote._ask("s3://corpora/x", request)
+    with pytest.raises(InputError, match=told) as refused, remote._asked("s3://corpora/x"):
+        raise exceptions.GenericError(answer)
     assert SECRET not in str(refused.value) and str(refused.value).startswith("s3://corpora/x: ")
+
+
+def test_an_ingest_of_documents_in_memory_to_an_address(put: Put, here: Path) -> None:
+    """Also after another one was killed during its upload: nothing is published, so nothing needs --force."""
+    address = "s3://corpora/m.zarr"
+
+    def killed(address: str, content: Any, condition: Any = "overwrite") -> None:
+        if "/versions/" in address:
+            raise KeyboardInterrupt
+        remote.put_object(address, content, condition)
+
+    for documents in (LINES, here / "docs.txt", LINES[::-1]):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(publication, "put_object", killed)
+            ingest(documents, address, progress=False)
+    ingest(LINES, address, progress=False)
+    assert Corpus.open(address).n_docs + Corpus.open(address).part(heldout=True).docs == len(LINES)
+    with pytest.raises(TopicsError, match="exists, and documents that are in no file cannot be compared"):
+        ingest(LINES, address, progress=False)
+    ingest(LINES[:200], address, force=True, progress=False)
+    assert Corpus.open(address).n_docs <= 200 and not list((cache_folder() / "uploads").rglob("*.json"))

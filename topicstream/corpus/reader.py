@@ -74,7 +74,7 @@ class Corpus(Views):
         UsageError
             For a store of dense rows, unless the caller takes these too.
         """
-        folder = mirrored(path)
+        folder = Path(mirrored(path))
         while True:
             corpus = cls(folder, StoreManifest.read(folder))
             if corpus.width and not dense:

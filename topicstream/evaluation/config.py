@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
-from topicstream.files.mirror import opened_at
+from topicstream.files.mirror import mirrored
 from topicstream.memory import ThreadedOptions, WorkOptions
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import SchedulerOptions, option
@@ -19,10 +19,10 @@ class EvalConfig(SchedulerOptions, ThreadedOptions):
     """All settings of an evaluation but those of single scorers."""
 
     model: str | Path | TopicModel = option(
-        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=opened_at
+        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=mirrored
     )
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, parse=opened_at
+        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, parse=mirrored
     )
     _: KW_ONLY
     heldout: bool | str | Path = option(
@@ -62,8 +62,8 @@ class EvalConfig(SchedulerOptions, ThreadedOptions):
 class CompareConfig(SchedulerOptions, WorkOptions):
     """All settings of a comparison of two models."""
 
-    a: str | Path | TopicModel = option(MISSING, "a model, or its folder", cli=False, parse=opened_at)
-    b: str | Path | TopicModel = option(MISSING, "the other one", cli=False, parse=opened_at)
+    a: str | Path | TopicModel = option(MISSING, "a model, or its folder", cli=False, parse=mirrored)
+    b: str | Path | TopicModel = option(MISSING, "the other one", cli=False, parse=mirrored)
     _: KW_ONLY
     words: int = option(10, "First words of a topic to compare.", flags=("-n", "--words"), min=1, show=True)
     far: float = option(

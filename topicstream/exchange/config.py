@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
-from topicstream.files.mirror import opened_at
+from topicstream.files.mirror import mirrored
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 
@@ -19,7 +19,7 @@ class ExportConfig:
     """All settings of an export."""
 
     model: str | Path | TopicModel = option(
-        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=opened_at
+        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=mirrored
     )
     out: str | Path | None = option(
         None, "File or folder to write.", flags=("-o", "--out"), metavar="PATH", required=True
@@ -29,7 +29,7 @@ class ExportConfig:
         None, "One of the formats listed above (default: detected from the name of --out).", metavar="NAME"
     )
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store, for formats that need documents.", env="TOPICS_CORPUS", show=True, parse=opened_at
+        "corpus.zarr", "Corpus store, for formats that need documents.", env="TOPICS_CORPUS", show=True, parse=mirrored
     )
     top: int | None = option(None, "Topics of documents: only the N largest of each.", min=1, metavar="N")
     words: int | None = option(None, "mallet: words in topic-keys; pyldavis: words per topic.", min=1, metavar="N")

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -28,6 +28,7 @@ from topicstream.files.ownership import temporary
 from topicstream.files.remote import AT_ONCE, MIRROR, Absent, address_of, address_read, download, get_object, list_below
 from topicstream.machine import parse_bytes
 
+T = TypeVar("T")
 Where = str | os.PathLike[str]
 Kind = Literal["corpus", "model"]
 CURRENT, LISTING = "current.json", "files.json"
@@ -64,13 +65,8 @@ def current_at(address: str) -> tuple[Current | None, Any]:
         raise StoreError(f"{address}/{CURRENT}: was not written by this program, or is damaged ({e})") from None
 
 
-def opened_at(place: Any) -> Any:
-    """What an option that names a store or a model takes: the mirror of an address, anything else (a model, say) as it is."""
-    return mirrored(place) if isinstance(place, (str, os.PathLike)) and address_of(place) else place
-
-
-def mirrored(place: Where) -> Path:
-    """The folder in which a store or a model is read: the mirror of an address, any other place as it is.
+def mirrored(place: T) -> T | Path:
+    """Where a store or a model is read: the mirror of an address, any other place (or an open model, say) as it is.
 
     Raises
     ------
@@ -79,9 +75,9 @@ def mirrored(place: Where) -> Path:
     InputError
         Where it cannot be read.
     """
-    address = address_of(place)
+    address = address_of(place) if isinstance(place, (str, os.PathLike)) else None
     if address is None:
-        return Path(place)
+        return place
     address = address.rstrip("/")
     try:
         current, _ = current_at(address)
@@ -162,34 +158,27 @@ def _write(path: Path, content: bytes) -> None:
 
 
 class _Room:
-    """What the cache still takes, by this process's account."""
+    """What the cache still takes, by this process's account; the mirrors that make room, those opened longest ago first."""
 
     def __init__(self) -> None:
-        self._lock, self._left, self._full = threading.Lock(), 0, False
+        self._lock, self._home, self._left, self._others = threading.Lock(), Path(), 0, list[Path]()
 
     def takes(self, size: int, home: Path) -> bool:
         """Whether a chunk stays: room is made where it can be.  home: its mirror."""
         with self._lock:
-            if self._left < size and not self._full:
-                self._left = self._made(size, home)
-                self._full = self._left < size
+            if home != self._home:
+                marks = (m for m in cache_folder().rglob(MIRROR) if m.is_file() and address_of(m.read_text(errors="replace")))
+                mirrors = sorted((m.parent for m in marks), key=lambda p: p.stat().st_mtime)
+                used = sum(of_chunk for mirror in mirrors for _, of_chunk in _chunks(mirror))
+                self._left = parse_bytes(os.environ.get("TOPICS_CACHE_SIZE", SIZE)) - used
+                self._home, self._others = home, [mirror for mirror in mirrors if mirror != home]
+            while self._left < size and self._others:
+                for path, of_chunk in _chunks(self._others.pop(0)):
+                    path.unlink(missing_ok=True)
+                    self._left += of_chunk
             stays = size <= self._left
             self._left -= size if stays else 0
             return stays
-
-    def _made(self, size: int, home: Path) -> int:
-        """Bytes that are free; the chunks of other mirrors go, of those opened longest ago first."""
-        limit, cache = parse_bytes(os.environ.get("TOPICS_CACHE_SIZE", SIZE)), cache_folder()
-        ours = [m.parent for m in cache.rglob(MIRROR) if m.is_file() and address_of(m.read_text(errors="replace"))]
-        mirrors = sorted(ours, key=lambda p: (p == home, p.stat().st_mtime))
-        chunks = {mirror: list(_chunks(mirror)) for mirror in mirrors}
-        used = sum(bytes_ for of_one in chunks.values() for _, bytes_ in of_one)
-        for mirror in mirrors[:-1]:
-            if used + size > limit:
-                for path, bytes_ in chunks[mirror]:
-                    path.unlink(missing_ok=True)
-                    used -= bytes_
-        return limit - used
 
 
 _ROOM = _Room()

@@ -1,6 +1,6 @@
 """Stores and models published at an address: objects that never change, and ``current.json``, which names the version.
 
-    ADDRESS/published.json          whose the address is: the kind of what is published there
+    ADDRESS/published.json          an empty object, by which the store is asked whether it heeds conditions
     ADDRESS/versions/VERSION/...    the files; VERSION is the hash of ``files.json``, which lists theirs
     ADDRESS/current.json            the version that readers take
 
@@ -26,17 +26,23 @@ from topicstream.errors import Busy, NotOurs, StoreError, TopicsError, UsageErro
 from topicstream.files.mirror import CURRENT, LISTING, Current, Kind, current_at, is_published
 from topicstream.files.ownership import KINDS, kind_of
 from topicstream.files.plain import refuse_links
-from topicstream.files.remote import AT_ONCE, Absent, Changed, get_object, list_below, put_object
+from topicstream.files.remote import AT_ONCE, Changed, list_below, put_object
 
-MARK = "published.json"
+PROBE = "published.json"
+"""The object that tells whether conditions are heeded."""
 WRITABLE = re.compile("(s3|gs|az|abfss?)://[^/]")
 """Addresses that can be published to."""
 NEVER_MET = {"e_tag": '"0"', "version": "0"}
 """A condition that no object meets."""
 
 
-def claim_address(address: str, kind: Kind) -> None:
+def claim_address(address: str, kind: Kind) -> tuple[Current | None, Any]:
     """Make sure that a kind may be published at an address, whose store heeds conditions.
+
+    Returns
+    -------
+    tuple
+        What is published there, and the condition on which it may be replaced.
 
     Raises
     ------
@@ -49,23 +55,21 @@ def claim_address(address: str, kind: Kind) -> None:
     """
     if not WRITABLE.match(address):
         raise UsageError(f"{address}: stores and models are published to s3://, gs:// or az://; elsewhere copy the folder")
-    mark, content = f"{address}/{MARK}", json.dumps({"kind": kind}).encode()
-    try:
-        found = get_object(mark)[0]
-    except Absent:
-        if other := next(iter(list_below(address)), None):
-            raise NotOurs(f"{address}: holds objects that were not published by this program ({other}); name another address") from None
-        with contextlib.suppress(Changed):  # another publisher has just put it there
-            put_object(mark, content, "create")
-        found = content
-    if found != content:
-        raise NotOurs(f"{address}: is not {KINDS[kind]}; name another address")
-    for condition in ("create", NEVER_MET):  # a probe: neither may succeed
+    current, condition = current_at(address)
+    if current is not None and current.kind != kind:
+        raise NotOurs(f"{address}: is {KINDS[current.kind]}, not {KINDS[kind]}; name another address")
+    others = [] if current is not None else [name for name in list_below(address) if not name.startswith(f"{address}/versions/")]
+    if others:
+        raise NotOurs(f"{address}: holds objects that were not published by this program ({others[0]}); name another address")
+    with contextlib.suppress(Changed):  # it is there
+        put_object(f"{address}/{PROBE}", b"", "create")
+    for impossible in ("create", NEVER_MET):
         try:
-            put_object(mark, content, condition)
+            put_object(f"{address}/{PROBE}", b"", impossible)
         except Changed:
             continue
         raise TopicsError(f"{address}: this store ignores conditional writes, so publishers could overwrite each other; use another store")
+    return current, condition
 
 
 def publish(folder: str | os.PathLike[str], address: str, *, inputs: str = "") -> dict[str, Any]:
@@ -106,8 +110,7 @@ def publish(folder: str | os.PathLike[str], address: str, *, inputs: str = "") -
     kind: Kind = "corpus" if kind_of(place) == "corpus" else "model"
     if kind_of(place) not in ("corpus", "model", "version") or not (place / "manifest.json").exists():
         raise StoreError(f"{folder}: neither a corpus store nor a model; nothing is published")
-    claim_address(address, kind)
-    before, condition = current_at(address)
+    before, condition = claim_address(address, kind)
     refuse_links(place, but=(".lock", "checkpoints", "work"))
     sizes = {name: (place / name).stat().st_size for name in files_within(place)}
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -9,37 +9,35 @@ from __future__ import annotations
 import io
 import os
 import re
-import threading
-import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 from urllib.parse import quote, urlsplit
 
 from topicstream.errors import InputError, UsageError
 
-T = TypeVar("T")
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss", "https", "http")
 HEAD, PART = 128 << 10, 8 << 20
-"""Bytes of the first request, which may only be looked at, and of each further one."""
+"""Bytes of the first request, which may only be looked at, and of each further one at most."""
 RETRY: dict[str, Any] = {"max_retries": 5}
-"""How obstore repeats a request that a server refuses or that times out, with backoff."""
+"""How obstore repeats a request that a server refuses or that times out, and carries on with an answer that broke off."""
 AT_ONCE = 8
 """Objects that are fetched or stored at the same time, where all are at hand."""
-TRIES = 4
-"""Of a request whose answer broke off."""
 MIRROR = ".address"
 """The file that tells a mirror (mirror.py) and holds its address."""
 STREAM = 4 << 20
 """Bytes of an object that are held while it is downloaded."""
+FETCHED: deque[int] = deque()
+"""Bytes of each answer since ``traffic`` was called."""
 _FAULTS = (
     (r"ExpiredToken|token .{0,40}expired", "the credentials have expired; renew those in the environment"),
     (r"AuthorizationHeaderMalformed|PermanentRedirect|status code: 301|Received redirect", "it lies in another region; set AWS_REGION to the region of the bucket"),
     (r"NoSuchBucket", "there is no such bucket; create it first"),
     (r"RequestTimeTooSkewed", "the clock of this machine is wrong; set it"),
+    (r"status code: 40[13]", "access denied; check the credentials in the environment, or AWS_SKIP_SIGNATURE=true for a public bucket"),
 )
 """What servers say, and what that means."""
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}([^/].*)", re.DOTALL)
@@ -83,87 +81,27 @@ class Changed(InputError):
     """An object is not what it was, or is there where none was."""
 
 
-class Traffic:
-    """Requests that were made and bytes that were fetched, by all threads of the process."""
-
-    def __init__(self) -> None:
-        self._lock, self._requests, self._bytes = threading.Lock(), 0, 0
-
-    def add(self, requests: int, size: int = 0) -> None:
-        """Count some."""
-        with self._lock:
-            self._requests, self._bytes = self._requests + requests, self._bytes + size
-
-    def taken(self) -> dict[str, int]:
-        """``requests`` and ``bytes`` since the last call; nothing where there were none."""
-        with self._lock:
-            counts, self._requests, self._bytes = {"requests": self._requests, "bytes": self._bytes}, 0, 0
-        return counts if counts["requests"] else {}
-
-
-TRAFFIC = Traffic()
-
-
-@dataclass(frozen=True)
-class Object:
-    """An object and the version of it that is read.
-
-    Attributes
-    ----------
-    address
-        Whole, with its scheme.
-    size
-        Bytes.
-    etag
-        What tells this version from a later one; "" where the server gives none.
-    """
-
-    address: str
-    size: int
-    etag: str
-
-    def read(self, start: int, stop: int) -> bytes:
-        """The bytes [start, stop).  InputError where they cannot be read, or the object has changed."""
-        options: dict[str, Any] = {"range": (start, stop)}
-        if self.etag and not self.etag.startswith("W/"):
-            options["if_match"] = self.etag
-        data = _ask(self.address, lambda store, key: bytes(_library().get(store, key, options=options).bytes()))
-        TRAFFIC.add(0, len(data))
-        if len(data) != stop - start:
-            raise InputError(f"{self.address}: changed while it was read; run the command again")
-        return data
-
-
-def object_at(address: str) -> Object:
-    """Size and version of an object.  InputError where there is none, or no permission."""
-    meta = _ask(address, lambda store, key: _library().head(store, key))
-    return Object(address, int(meta["size"]), meta["e_tag"] or "")
+def traffic() -> dict[str, int]:
+    """``requests`` and ``bytes`` that all threads fetched since the last call; nothing where there were none."""
+    sizes = [FETCHED.popleft() for _ in range(len(FETCHED))]
+    return {"requests": len(sizes), "bytes": sum(sizes)} if sizes else {}
 
 
 def download(address: str, file: BinaryIO) -> int:
-    """Write an object to a file from its start; how many bytes it has.  Absent, InputError."""
-
-    def request(store: Any, key: str) -> int:
-        file.seek(0)
-        file.truncate()
-        for chunk in _library().get(store, key).stream(min_chunk_size=STREAM):
-            file.write(chunk)
-        return file.tell()
-
-    size = _ask(address, request)
-    TRAFFIC.add(0, size)
+    """Write an object to a file; how many bytes it has.  Absent, InputError."""
+    with _asked(address) as (library, *place):
+        size = sum(file.write(chunk) for chunk in library.get(*place).stream(min_chunk_size=STREAM))
+    FETCHED.append(size)
     return size
 
 
 def get_object(address: str) -> tuple[bytes, dict[str, Any]]:
     """A small object, and the condition on which ``put_object`` replaces this version of it.  Absent, InputError."""
-
-    def request(store: Any, key: str) -> tuple[bytes, dict[str, Any]]:
-        answer = _library().get(store, key)
-        version = {name: answer.meta[name] for name in ("e_tag", "version") if answer.meta[name]}
-        return bytes(answer.bytes()), version
-
-    return _ask(address, request)
+    with _asked(address) as (library, *place):
+        answer = library.get(*place)
+        content = bytes(answer.bytes())
+    FETCHED.append(len(content))
+    return content, {name: answer.meta[name] for name in ("e_tag", "version") if answer.meta[name]}
 
 
 def put_object(address: str, content: bytes | Path, condition: Any = "overwrite") -> None:
@@ -181,8 +119,8 @@ def put_object(address: str, content: bytes | Path, condition: Any = "overwrite"
     InputError
         Where the object cannot be stored.
     """
-    library, at_once = _library(), {"chunk_size": PART, "max_concurrency": 2}
-    _ask(address, lambda store, key: library.put(store, key, content, mode=condition, **at_once), "written")
+    with _asked(address, "written") as (library, *place):
+        library.put(*place, content, mode=condition, chunk_size=PART, max_concurrency=2)
 
 
 def list_below(address: str) -> list[str]:
@@ -190,8 +128,8 @@ def list_below(address: str) -> list[str]:
     if address.startswith("http"):
         return []
     root = _split(address)[0]
-    pages = _ask(address, lambda store, key: [page for page in _library().list(store, key or None)])
-    return sorted(f"{root}/{entry['path']}" for page in pages for entry in page if entry["size"])
+    with _asked(address) as (library, store, key):
+        return sorted(f"{root}/{entry['path']}" for page in library.list(store, key or None) for entry in page if entry["size"])
 
 
 def _split(address: str) -> tuple[str, str]:
@@ -202,56 +140,46 @@ def _split(address: str) -> tuple[str, str]:
     return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/")
 
 
-def _ask(address: str, request: Callable[[Any, str], T], done: str = "read") -> T:
-    """The answer to a request; what fails becomes one line."""
-    root, key = _split(address)
-    for attempt in range(TRIES):
-        TRAFFIC.add(1)
-        try:
-            return request(_store(root), key)
-        except InputError:
-            raise
-        except FileNotFoundError:
-            raise Absent(f"{address}: no such object; check bucket, key and region") from None
-        except Exception as error:
-            if getattr(error, "errno", None):  # of the file that is written to
-                raise
-            if type(error).__name__ != "GenericError" or attempt == TRIES - 1 or _fault(str(error)):
-                raise _refusal(address, error, done) from None
-            time.sleep(0.2 * 2**attempt)
-    raise AssertionError
-
-
-def _fault(answer: str) -> str | None:
-    return next((told for pattern, told in _FAULTS if re.search(pattern, answer)), None)
+@contextmanager
+def _asked(address: str, done: str = "read") -> Iterator[tuple[Any, Any, str]]:
+    """obstore, the store and the key for a request; what fails becomes one line."""
+    (root, key), library = _split(address), _library()
+    try:
+        yield library, _store(root), key
+    except (FileNotFoundError, library.exceptions.BaseError) as error:
+        raise _refusal(address, error, done) from None
 
 
 def _refusal(address: str, error: Exception, done: str) -> InputError:
     """What an error of obstore means, in one line: nothing of its own text, which may repeat what was sent."""
     kind, answer = type(error).__name__, str(error)
-    if told := _fault(answer):
-        return InputError(f"{address}: {told}")
-    if re.search("status code: 40[13]", answer):
-        hint = "check the credentials in the environment, or AWS_SKIP_SIGNATURE=true for a public bucket"
-        return Absent(f"{address}: access denied; {hint}")
     if kind in ("PreconditionError", "AlreadyExistsError"):
         return Changed(f"{address}: changed while it was {done}; run the command again")
-    status = re.search(r"status code: (\d{3} [A-Za-z ]+)|(error sending request|operation timed out)", answer)
-    reason = status[0] if status else kind
-    return InputError(f"{address}: cannot be {done} ({reason.strip()}); check the network, the endpoint and the region")
+    meaning = next((meaning for pattern, meaning in _FAULTS if re.search(pattern, answer)), None)
+    absent = kind == "FileNotFoundError"
+    if meaning is None and absent:
+        meaning = "no such object; check bucket, key and region"
+    elif meaning is None:
+        status = re.search(r"status code: (\d{3} [A-Za-z ]+)|(error sending request|operation timed out|response body error)", answer)
+        meaning = f"cannot be {done} ({status[0].strip() if status else kind}); check the network, the endpoint and the region"
+    return (Absent if absent or meaning.startswith("access") else InputError)(f"{address}: {meaning}")
 
 
 class RemoteFile(io.RawIOBase):
-    """An object as a file for reading.
+    """One version of an object as a file for reading, a request a read.  InputError where there is none, or no permission.
 
-    ``ahead``: it is read from its start to its end, in parts of ``PART`` bytes, the next one fetched while one is read; else
-    each read is a request.
+    Attributes
+    ----------
+    size
+        Bytes.
+    etag
+        What tells this version from a later one; "" where the server gives none.
     """
 
-    def __init__(self, address: str, *, ahead: bool = True) -> None:
-        self.object, self._position, self._ahead = object_at(address), 0, ahead
-        self._parts: dict[int, Future[bytes]] = {}
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="fetch")
+    def __init__(self, address: str) -> None:
+        with _asked(address) as (library, *place):
+            meta = library.head(*place)
+        self.address, self.size, self.etag, self._position = address, int(meta["size"]), meta["e_tag"] or "", 0
 
     def readable(self) -> bool:
         return True
@@ -259,43 +187,29 @@ class RemoteFile(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return self._position
-
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._position = offset + (0, self._position, self.object.size)[whence]
+        self._position = offset + (0, self._position, self.size)[whence]
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        stop = min(self._position + len(buffer), self.object.size)
-        if self._position >= stop:
+        start = self._position
+        most = HEAD if start == 0 and len(buffer) == PART else len(buffer)  # of ``open_remote``: it may only be looked at
+        size = min(most, self.size - start)
+        if size <= 0:
             return 0
-        data = self._of_parts(stop) if self._ahead else self.object.read(self._position, stop)
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
-
-    def _of_parts(self, stop: int) -> memoryview:
-        """The bytes from the position on that its part has, up to ``stop``."""
-        number = max(0, (self._position - HEAD) // PART + 1)
-        following = [number + 1] if number and _start(number + 1) < self.object.size else []
-        self._parts = {n: self._parts.get(n) or self._pool.submit(self._fetch, n) for n in [number, *following]}
-        first = _start(number)
-        return memoryview(self._parts[number].result())[self._position - first : stop - first]
-
-    def _fetch(self, number: int) -> bytes:
-        return self.object.read(_start(number), min(_start(number + 1), self.object.size))
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        super().close()
-
-
-def _start(number: int) -> int:
-    """Where a part begins."""
-    return HEAD + (number - 1) * PART if number else 0
+        options: dict[str, Any] = {"range": (start, start + size)}
+        if self.etag and not self.etag.startswith("W/"):
+            options["if_match"] = self.etag
+        with _asked(self.address) as (library, *place):
+            data = library.get(*place, options=options).bytes()
+        FETCHED.append(len(data))
+        if len(data) != size:
+            raise InputError(f"{self.address}: changed while it was read; run the command again")
+        buffer[:size] = data
+        self._position += size
+        return size
 
 
 def open_remote(address: str) -> io.BufferedReader:
-    """An object, open for reading."""
-    return io.BufferedReader(RemoteFile(address), 1 << 18)
+    """An object, open for reading from its start to its end, in parts."""
+    return io.BufferedReader(RemoteFile(address), PART)

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from topicstream import plugins
 from topicstream.corpus.reader import Corpus
-from topicstream.files.mirror import opened_at
+from topicstream.files.mirror import mirrored
 from topicstream.inference.methods import DEFAULT, METHOD_NAMES
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.memory import ThreadedOptions
@@ -30,7 +30,7 @@ def as_names(value: str | Sequence[str]) -> Sequence[str]:
 class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
     """All settings of an inference but those of its method."""
 
-    model: str | Path | TopicModel = option(MISSING, "the model, or its folder", cli=False, parse=opened_at)
+    model: str | Path | TopicModel = option(MISSING, "the model, or its folder", cli=False, parse=mirrored)
     documents: Any = option(
         MISSING,
         "a Corpus or the Path of one; a Path or a list of Paths: raw documents of any format that ingest reads "
@@ -88,8 +88,8 @@ class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
 class ClassifierConfig(ThreadedOptions):
     """All settings of the classifier beside a model."""
 
-    model: str | Path | TopicModel = option("model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=opened_at)
-    corpus: str | Path | Corpus = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=opened_at)
+    model: str | Path | TopicModel = option("model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=mirrored)
+    corpus: str | Path | Corpus = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=mirrored)
     _: KW_ONLY
     documents: int = option(200_000, "Use at most this many training documents, evenly spaced; 0: all.", min=0, show=True)
     features: str = option(

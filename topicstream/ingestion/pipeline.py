@@ -13,7 +13,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import settle
 from topicstream.errors import InputError, NothingKept, NotOurs, TopicsError, UsageError
 from topicstream.files import durable, owned
-from topicstream.files.mirror import cache_folder, current_at, mirrored
+from topicstream.files.mirror import cache_folder, mirrored
 from topicstream.files.ownership import MARK, check_place, claim, refuse_strangers
 from topicstream.files.publication import claim_address, publish
 from topicstream.files.remote import address_of
@@ -88,19 +88,24 @@ def ingest(config: IngestConfig) -> dict[str, Json]:
 
 def _ingest_to(address: str, record: InputsRecord, config: IngestConfig) -> dict[str, Json]:
     """Make the store in a working folder of this machine, and publish it at an address.  The folder stays until that is done,
-    so that the same command carries on after a kill."""
+    so that the same command carries on after a kill; any other starts over."""
     if config.append:
         raise UsageError(f"--out {address}: a store at an address cannot be appended to; append to one of this machine and publish it")
-    claim_address(address, "corpus")
-    work, (current, _) = cache_folder().joinpath("uploads", *address.split("://")), current_at(address)
-    if current is not None and not config.force:
-        if not record.digest or current.inputs != record.digest:
-            raise TopicsError(f"{address}: exists; --force replaces it")
-        version, summary = current.version, _made_once(StoreManifest.read(mirrored(address)), record, config)
-    else:
-        summary = ingest(dataclasses.replace(config, out=work))
-        version = publish(work, address, inputs=record.digest)["version"]
-    owned.remove(work, "corpus")
+    current, _ = claim_address(address, "corpus")
+    home = cache_folder().joinpath("uploads", *address.split("://"))
+    work = home / "store"
+    with durable.lock(home, "making", kind="ingest"):
+        if current is not None and not config.force:
+            if not record.digest or current.inputs != record.digest:
+                unknown = "" if record.digest else ", and documents that are in no file cannot be compared with it"
+                raise TopicsError(f"{address}: exists{unknown}; --force replaces it")
+            version, summary = current.version, _made_once(StoreManifest.read(Path(mirrored(address))), record, config)
+        else:
+            if not inputs_record.is_this(work, inputs_record.load(work).fingerprint, record):
+                owned.remove(work, "corpus")  # of another ingest, which was killed
+            summary = ingest(dataclasses.replace(config, out=work))
+            version = publish(work, address, inputs=record.digest)["version"]
+        owned.remove(home, "ingest")
     return summary | {"out": address, "version": version}
 
 

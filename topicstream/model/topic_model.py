@@ -105,7 +105,7 @@ class TopicModel:
 
         Raises StoreError, one line naming the file, when something is missing, damaged or of another version.
         """
-        folder = mirrored(path)
+        folder = Path(mirrored(path))
         if folder.is_symlink():  # a published model: all its files from one version, whatever the link does meanwhile
             folder = folder.resolve()
         manifest = read_manifest(folder)

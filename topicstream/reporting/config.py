@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from topicstream.corpus.reader import Corpus
-from topicstream.files.mirror import opened_at
+from topicstream.files.mirror import mirrored
 from topicstream.memory import ThreadedOptions, WorkOptions
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import SchedulerOptions, option
@@ -25,9 +25,9 @@ def columns(given: str | Sequence[str]) -> list[str]:
 class MethodsConfig(SchedulerOptions, WorkOptions):
     """What ``compare_methods`` is asked."""
 
-    model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False, parse=opened_at)
+    model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False, parse=mirrored)
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store that the model was trained on.", show=True, env="TOPICS_CORPUS", parse=opened_at
+        "corpus.zarr", "Corpus store that the model was trained on.", show=True, env="TOPICS_CORPUS", parse=mirrored
     )
     methods: str = option("all", "Methods to compare, separated by commas.", metavar="NAMES", show=True)
     on: str | Path = option(
@@ -53,7 +53,7 @@ class MethodsConfig(SchedulerOptions, WorkOptions):
 class DriftConfig(WorkOptions):
     """What ``drift`` is asked."""
 
-    model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False, parse=opened_at)
+    model: str | Path | TopicModel = option("model", "the model's folder, or an open TopicModel", cli=False, parse=mirrored)
     documents: str | Path | Corpus | None = option(
         None,
         "Measure how well the model still fits these documents: a store or raw files.",
@@ -65,7 +65,7 @@ class DriftConfig(WorkOptions):
     )
     period: str | None = option(None, "Length of a period (default: chosen from the dates).", choices=tuple(GRAINS))
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store that the model was trained on.", env="TOPICS_CORPUS", parse=opened_at
+        "corpus.zarr", "Corpus store that the model was trained on.", env="TOPICS_CORPUS", parse=mirrored
     )
     method: str | None = option(
         None,
@@ -85,9 +85,9 @@ class DriftConfig(WorkOptions):
 class ReportConfig(ThreadedOptions):
     """All settings of a report."""
 
-    model: str | Path | TopicModel = option("model", "the model, or its folder", cli=False, parse=opened_at)
+    model: str | Path | TopicModel = option("model", "the model, or its folder", cli=False, parse=mirrored)
     corpus: str | Path | Corpus | None = option(
-        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, parse=opened_at
+        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, parse=mirrored
     )
     _: KW_ONLY
     out: str | Path = option("report.html", "HTML file to write.", flags=("-o", "--out"), metavar="FILE", show=True)
@@ -123,10 +123,10 @@ class ShowConfig(ThreadedOptions):
     """What ``show`` is asked."""
 
     model: str | Path | TopicModel = option(
-        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=opened_at
+        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=mirrored
     )
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, parse=opened_at
+        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, parse=mirrored
     )
     _: KW_ONLY
     words: int = option(10, "Words per topic.", flags=("-n", "--words"), min=1, show=True)

@@ -19,7 +19,7 @@ from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.keys import documents
 from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.visiting import document_shares
-from topicstream.files.mirror import opened_at
+from topicstream.files.mirror import mirrored
 from topicstream.memory import ThreadedOptions
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.topic_model import TopicModel
@@ -47,10 +47,10 @@ class EffectsConfig(ThreadedOptions):
 
     formula: str = option("", "Covariates, such as 'party * s(date)'.", cli=False)
     model: str | Path | TopicModel = option(
-        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=opened_at
+        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=mirrored
     )
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, parse=opened_at
+        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, parse=mirrored
     )
     _: KW_ONLY
     topics: Sequence[int] | None = option(None, "Only this topic (repeatable).", flags=("-k", "--topic"), multiple=True)

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
-from topicstream.files.mirror import opened_at
+from topicstream.files.mirror import mirrored
 from topicstream.memory import ThreadedOptions
 from topicstream.model.weighting import KINDS
 from topicstream.options import SchedulerOptions, option, seconds, share
@@ -19,7 +19,7 @@ from topicstream.training.stopping import tolerance
 class TrainConfig(SchedulerOptions, ThreadedOptions):
     """All settings of a training."""
 
-    corpus: str | Path = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=opened_at)
+    corpus: str | Path = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=mirrored)
     model: str | Path = option("model", "Folder of the model.", env="TOPICS_MODEL", show=True)
     _: KW_ONLY
     algo: str = option(

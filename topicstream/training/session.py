@@ -13,7 +13,7 @@ from topicstream import machine
 from topicstream.engines.base import Key, PassEnd, Phase, new_stats, phase_of
 from topicstream.errors import StoreError
 from topicstream.files import owned
-from topicstream.files.remote import TRAFFIC
+from topicstream.files.remote import traffic
 from topicstream.parallel.rounds import Workers
 from topicstream.text import counted
 from topicstream.training.course import Course
@@ -215,7 +215,7 @@ class Session:
             "mass_correction": float(max((w[0] for w in worst.values()), default=0.0)),
             **figures,
             **self.executor.effort(),
-            **({"fetched": fetched} if (fetched := TRAFFIC.taken()) else {}),
+            **({"fetched": fetched} if (fetched := traffic()) else {}),
             **({"phase": phase.name} if len(self.engine.phases) > 1 else {}),
             **({"start": run.record.start} if number == 0 else {}),
         }

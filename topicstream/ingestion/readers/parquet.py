@@ -47,7 +47,7 @@ class Parquet(Reader):
 def parquet_place(path: Path) -> Any:
     """What Arrow opens: the path, or an object read by ranges."""
     address = address_of(path)
-    return path if address is None else RemoteFile(address, ahead=False)
+    return path if address is None else RemoteFile(address)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from topicstream.corpus.documents import OWN
 from topicstream.errors import InputError
-from topicstream.files.remote import address_of, object_at
+from topicstream.files.remote import RemoteFile, address_of
 from topicstream.ingestion.opening.source import Source, plain_suffix
 from topicstream.ingestion.parsing.columns import LISTS, as_lists
 from topicstream.ingestion.parsing.cut import lines_of
@@ -62,7 +62,7 @@ class SideOptions:
         for spec in (*self.meta_files, *self.links):
             path = split_spec(spec)[0]
             if (address := address_of(path)) is not None:
-                version = object_at(address)
+                version = RemoteFile(address)
                 stamps.append([address, spec, version.size, version.etag])
                 continue
             path = os.path.abspath(path)
