@@ -169,6 +169,7 @@ def test_other_folders_and_versions_are_refused(tmp_path):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_stock_zarr_sees_as_many_rows_as_there_are(tmp_path, weighted):
+    claim(tmp_path, "corpus")
     for rows in (3, 5):
         settle_arrays(tmp_path, {"train": rows, "heldout": 0}, weighted=weighted)
         group = zarr.open_group(str(tmp_path), mode="r")

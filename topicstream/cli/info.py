@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import click
 from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.cli.options import given, made, options_of
 from topicstream.corpus.format import LINKS
-from topicstream.corpus.info import figures, histogram_line
+from topicstream.corpus.info import figures, histogram_line, linked_text
 from topicstream.corpus.info import verify as damage
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError, json_line
@@ -34,13 +33,6 @@ AXIS = "  {name:<9} {size:,}, {entries:,} in training documents, {longest:,} at 
 WORDS = """  distinct words a document, 1 to {lengths.longest:,} by powers of two: |{histogram}|
   tokens in the most frequent words: {curve}
 [{verified:?}  every block and file matches its checksum]"""
-LINKED = """{given:,} given: {training:,} pairs of training documents, {heldout:,} with held-out ones[; left out {left_out}]"""
-LEFT_OUT = {
-    "dangling": "to no document",
-    "self": "to the document itself",
-    "repeats": "repeated",
-    "between_heldout": "between held-out documents",
-}
 
 
 @topics_command("info", short_help="Describe a corpus store or a model; verify its files.")
@@ -129,9 +121,3 @@ def lines(f: dict[str, Any], verified: bool) -> list[str]:
     return out + render(
         WORDS, {**f, "histogram": histogram_line(f["lengths"]["documents"]), "curve": curve, "verified": verified}
     )
-
-
-def linked_text(figures: Mapping[str, int]) -> str:
-    """What became of linked documents, in words; figures: those of the axis."""
-    left_out = [f"{figures[name]:,} {what}" for name, what in LEFT_OUT.items() if figures[name]]
-    return render(LINKED, {**figures, "left_out": left_out})[0]

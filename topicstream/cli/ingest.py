@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.cli.info import linked_text
 from topicstream.cli.options import given, made, options_of
 from topicstream.corpus.format import LINKS
+from topicstream.corpus.info import linked_text
 from topicstream.dates import advice
 from topicstream.ingestion.config import IngestConfig, Stop
 from topicstream.ingestion.pipeline import ingest

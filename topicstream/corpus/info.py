@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 import numpy as np
@@ -12,7 +12,15 @@ from topicstream.corpus.manifest import part_folder
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
 from topicstream.records import Json, plain
+from topicstream.text import render
 
+LINKED = """{given:,} given: {training:,} pairs of training documents, {heldout:,} with held-out ones[; left out {left_out}]"""
+LEFT_OUT = {
+    "dangling": "to no document",
+    "self": "to the document itself",
+    "repeats": "repeated",
+    "between_heldout": "between held-out documents",
+}
 BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -122,3 +130,9 @@ def _problems(corpus: Corpus, report: Callable[[int, int], None] | None) -> Iter
                 yield str(e)
         if report is not None:
             report(done, len(blocks))
+
+
+def linked_text(figures: Mapping[str, int]) -> str:
+    """What became of linked documents, in words; figures: those of the axis."""
+    left_out = [f"{figures[name]:,} {what}" for name, what in LEFT_OUT.items() if figures[name]]
+    return render(LINKED, {**figures, "left_out": left_out})[0]

@@ -31,7 +31,7 @@ from topicstream.corpus.manifest import AxisEntry, BlockEntry, PartEntry, StoreF
 from topicstream.corpus.views import Views
 from topicstream.errors import StoreError, TopicsError, UsageError
 from topicstream.files.mirror import mirrored
-from topicstream.files.plain import batches, load_arrays, refuse_linked_folders
+from topicstream.files.plain import batches, load_arrays, read_words, refuse_linked_folders
 from topicstream.parallel.order import pooled
 from topicstream.text import noun_of
 
@@ -150,7 +150,7 @@ class Corpus(Views):
         """Columns of the vocabulary: word, count, df (of the training part).  StoreError."""
         path = self.file("vocab")
         try:
-            return pq.read_table(path, columns=list(columns))
+            return read_words(path, list(columns))
         except (OSError, ValueError, KeyError, pa.ArrowException) as e:
             raise StoreError(f"{path}: cannot be read ({str(e).splitlines()[0]}); restore the file") from None
 

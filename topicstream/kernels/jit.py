@@ -25,6 +25,7 @@ import numba
 import numpy as np
 from numba.core import types as numba_types
 from numba.core.compiler import CompileResult
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
 PACKAGE = __name__.partition(".")[0]
@@ -141,7 +142,7 @@ class KernelCache:
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled signature; None where it has to be compiled."""
         global compiled_kernels, _notify
-        target_context.refresh()
+        rtsys.initialize(target_context)  # what compiled code calls; numba's types are loaded when a kernel is compiled
         path = self._path(sig, target_context)
         try:
             data = path.read_bytes() if self._on else None

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from scipy.stats import rankdata
 
 from topicstream.evaluation.table_file import TEXT_SUFFIXES, check_table_file, write_table
 from topicstream.model.topic_model import TopicModel
@@ -27,6 +26,8 @@ def word_measures(model: TopicModel) -> dict[str, np.ndarray]:
     ICML 2012, equal weights, as stm).  ``lift``: p(w|k) / p(w) (Taddy 2012).  ``score``: p(w|k) (log p(w|k) - mean of
     log p(w|j)) (as R's lda).
     """
+    from scipy.stats import rankdata  # half a second, which other views need not spend
+
     p = np.maximum(model.topic_word.astype(np.float64), 1e-300)
     logarithm = np.log(p)
     exclusivity, frequency = (rankdata(value, axis=1) / p.shape[1] for value in (p / p.sum(axis=0), p))
