@@ -18,6 +18,8 @@ def one_line(message: object) -> str:
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+_OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
+
 _MARKS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -39,6 +41,8 @@ class TopicsError(Exception):
 
     def __init__(self, message: object = "") -> None:
         super().__init__(one_line(message))
+        if options := dict.fromkeys(_OPTION.findall(str(self))):  # messages name options as the command line does
+            self.add_note(f"In Python: {', '.join(option.replace('-', '_') + '=' for option in options)}")
 
 
 class InputError(TopicsError):

@@ -16,6 +16,7 @@ from topicstream.cli.command import Command, Section, asked_values, showing, top
 from topicstream.cli.options import made, options_of, value_on_line
 from topicstream.cli.process import stopping, verbosity
 from topicstream.errors import json_line
+from topicstream.files.ownership import kind_of
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import infer
 from topicstream.inference.methods import DEFAULT, find_method, methods
@@ -51,16 +52,18 @@ class InferCommand(Command):
 )
 @options_of(InferConfig, "infer")
 @click.pass_context
-def command(ctx: click.Context, /, paths: tuple[str, ...], **values: Any) -> None:
+def command(ctx: click.Context, /, paths: Sequence[str], **values: Any) -> None:
     """Write the topics of documents, in input order, in constant memory.
 
     PATH is a corpus store, or raw documents: files, folders or - for standard input, in any format that `topics ingest`
-    reads. They are tokenised like the model's corpus.
+    reads. They are tokenised like the model's corpus. A model may stand before them.
 
     Each document has id, topics, shares, tokens (including unknown words), oov_rate (share of tokens that the model
     does not know; in a store, among the store's own words) and flag: empty, unknown (no known word; both get the
     prior), or null.
     """
+    if ctx.get_parameter_source("model") == ParameterSource.DEFAULT and len(paths) > 1 and kind_of(paths[0]) == "model":
+        values["model"], *paths = paths
     named = {name for name in values if ctx.get_parameter_source(name) != ParameterSource.DEFAULT}
     of_method = {name: value for name, value in asked_values(ctx, values).items() if name in named}
     out = values.pop("out", None)

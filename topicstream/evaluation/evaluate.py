@@ -14,7 +14,7 @@ from topicstream.errors import UsageError
 from topicstream.evaluation.belonging import check_payload, other_corpus, strangers
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.memory import open_all_within
-from topicstream.evaluation.scoring import Chosen, Entry, Scoring, chosen_scorers, model_kind, scorers
+from topicstream.evaluation.scoring import Chosen, Entry, Scoring, check_options, chosen_scorers, model_kind, scorers
 from topicstream.inference.methods import find_method, method_of
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
@@ -75,6 +75,7 @@ def evaluate(config: EvalConfig) -> dict[str, Json]:
     if not asked:
         config, notes = _with_defaults(config)
         chosen, _ = chosen_scorers(config)
+    check_options(config, chosen)
     if config.scheduler is not None and config.elsewhere is not None and Path(config.elsewhere).is_file():
         raise UsageError(f"--scheduler: workers read a corpus store; run `topics ingest` on {config.elsewhere} first")
     read = (config.model, config.corpus, config.elsewhere or config.corpus)

@@ -167,3 +167,12 @@ def chosen_scorers(config: EvalConfig) -> tuple[Chosen, bool]:
         if scorer in foreign or scorer.asked(options) or scorer.beside(config, options):
             chosen.append((scorer, options))
     return chosen, asked
+
+
+def check_options(config: EvalConfig, chosen: Chosen) -> None:
+    """UsageError for an option of a scorer that does not run."""
+    given, runs = config.options or {}, [scorer for scorer, _ in chosen]
+    for scorer in scorers(config.score):
+        for own in () if scorer in runs else fields(scorer.Options):
+            if given.get(own.name, own.default) != own.default:
+                raise UsageError(f"--{own.name.replace('_', '-')} goes with --{scorer.name}")

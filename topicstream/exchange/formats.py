@@ -64,6 +64,7 @@ FORMATS = {
     for f in (
         Format("parquet", "model", "phi, a row a word, a column a topic", "parquet:write", "parquet:read", suffix=".parquet"),
         Format("parquet-long", "model", "phi, a row an entry: topic, word, count, p", "parquet:write_long", "parquet:read_long"),
+        Format("csv", "model", "p(word | topic) as a table, a row a word, a column a topic", "parquet:write_csv", suffix=".csv"),
         Format("parquet-theta", "model and corpus", "topics of documents, a row a document", "doc_topics:write_parquet",
                options=("top",)),
         Format("safetensors", "model", "tensors and a model card, for the Hugging Face hub", "safetensors:write",

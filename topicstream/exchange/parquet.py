@@ -2,6 +2,7 @@
 one of our files is read.
 
     parquet        a row a word: word, count, df, then topic_0 ... topic_K-1
+    csv            p(word | topic), a row a word, a column a topic; not read again
     parquet-long   a row an entry: topic int32, word, count float32, p double.  Only counts above zero are written (p of the
                    others is beta / (total + W beta)); a word without any has one row of zero, so that no word is lost
 
@@ -18,6 +19,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from topicstream.errors import InputError, one_line
@@ -81,6 +83,19 @@ def write(job: Export) -> dict[str, float]:
             numbers = [pa.array(v[rows], pa.int64()) for v in (vocabulary.counts, vocabulary.df)]
             turned = np.ascontiguousarray(model.rows(np.arange(rows.start, rows.stop)).T)
             writer.write_table(pa.table([model.vocabulary.words[rows], *numbers, *map(pa.array, turned)], schema=schema))
+    return {"topics": model.n_topics, "words": model.n_words}
+
+
+def write_csv(job: Export) -> dict[str, float]:
+    """p(word | topic) of every word, for spreadsheets."""
+    model = job.model
+    names = [f"topic_{k}" for k in range(model.n_topics)]
+    schema = pa.schema([("word", pa.large_string()), *((name, pa.float32()) for name in names)])
+    with written(job.path, force=job.force) as file, pacsv.CSVWriter(file, schema) as writer:
+        for start, rows in model.spans():
+            p = np.ascontiguousarray(((rows + model.beta) / model.norms).T, np.float32)
+            words = model.vocabulary.words.slice(start, len(rows))
+            writer.write_table(pa.table([words, *map(pa.array, p)], schema=schema))
     return {"topics": model.n_topics, "words": model.n_words}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,19 +33,12 @@ _SIGNS = (
     b"# topicstream metrics",
 )
 """Anywhere near the beginning or the end of what we write."""
-_COLUMNS = (
-    ("id", "topic", "share"),
-    ("id", "topics", "shares"),
-    ("id", "tokens", "loglik"),
-    ("period", "group", "topic"),
-    ("topics", "seed", "algo"),
-    ("question", "word_1"),
-    ("question", "document", "text"),
-    ("question", "topic", "intruder"),
-    ("question", "intruder_topic", "intruder"),
-    ("loglikelihood", "coherence", "Arun_2010"),
+_COLUMNS = re.compile(
+    r"(?:id,(topic,share|topics,shares|tokens,loglik|(.*,)?topic_\d+)|period,group,topic|topics,seed,algo|word,topic_\d+"
+    r"|topic,label,(share,measure|term,estimate|\d+)|question,(word_1|document,text|topic,intruder|intruder_topic,intruder)"
+    r"|loglikelihood,coherence,Arun_2010)(?:,|$)"
 )
-"""First columns of the tables that we write as CSV or JSON lines."""
+"""How the lists of columns begin of the tables that we write as CSV or JSON lines."""
 _HEAD, _TAIL = 1 << 20, 1 << 22
 
 
@@ -58,11 +52,11 @@ def is_ours(path: Path) -> bool:
         tail = file.read()
     line = head.partition(b"\n")[0].decode("utf-8", "replace")
     try:
-        columns = tuple(json.loads(line))
+        columns = ",".join(json.loads(line))
     except (ValueError, TypeError, RecursionError):
-        columns = tuple(line.replace('"', "").rstrip().split(","))
+        columns = line.replace('"', "").rstrip()
     signed = any(sign in head or sign in tail for sign in _SIGNS)
-    return signed or not head or owns(path) or any(columns[: len(first)] == first for first in _COLUMNS)
+    return signed or not head or owns(path) or bool(_COLUMNS.match(columns))
 
 
 def check_output(path: Path, option: str, inputs: Iterable[object] = (), *, force: bool) -> None:

@@ -213,9 +213,9 @@ def open_source(config: InferConfig, model: TopicModel, plan: InferencePlan) -> 
     stores = [p for p in files if isinstance(p, Corpus) or (Path(p) / "manifest.json").exists()]
     if not stores:
         return RawDocuments(model, plan, inputs, config)
+    corpus = stores[0] if isinstance(stores[0], Corpus) else Corpus.open(stores[0], dense=True)
     if len(files) > 1:
         raise InputError(f"{stores[0]}: a corpus store cannot be combined with other inputs")
     if reading := sorted(config.given()):
         raise InputError(f"{stores[0]}: is a corpus store; {reading[0]} is for raw documents")
-    corpus = stores[0] if isinstance(stores[0], Corpus) else Corpus.open(stores[0], dense=True)
     return StoredDocuments(model, plan, corpus, config)

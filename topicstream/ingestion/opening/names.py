@@ -159,6 +159,8 @@ def matrix_form(place: Path) -> str | None:
 VOCAB_NAME = re.compile(
     r"^((vocab|vocabulary|words|terms|features)([._-].*)?|.*[._-](vocab|vocabulary|words))(\.(txt|tsv|dat))?$"
 )
+HEADER = re.compile(rb"[^\n]*\t|[^\s,;]+[,;]\S")
+"""A first line on standard input that may be one of a table."""
 TEXT_SUFFIXES = ("", ".txt", ".text", ".md", ".rst")
 
 
@@ -194,7 +196,7 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
         raise BadFile(name, 1, "XML that is neither PubmedArticleSet nor MedlineCitationSet nor TEI; convert it to JSON lines")
     if in_folder:
         return "files"
-    if suffix in (".txt", ".text", ".lines"):
+    if suffix in (".txt", ".text", ".lines") or (name == "-" and not HEADER.match(head)):
         return "lines"
     raise InputError(f"{name}: cannot detect the format; give --format (lines for one document a line, csv, jsonl …)")
 

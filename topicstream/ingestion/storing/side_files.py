@@ -169,8 +169,9 @@ def _open_metadata(path: str, given: dict[str, str], by: str, read: ReadOptions)
     key = fields.pop(by, by if by in (names or first) else None)
     if key is None and by != "row":
         raise InputError(
-            f"{path}: no column '{by}' to find the documents by; it has {_list(names or first)}. Name the columns of a file "
-            f"without a header ({path}:{by},authors), or give --key row, file or COLUMN"
+            f"{path}: no column '{by}' to find the documents by; it has {_list(names or first)}. Rename one of them "
+            f"({path}:{by}={(names or first)[0]},...), name the columns of a file without a header ({path}:{by},authors), or give "
+            "--key row, file or COLUMN"
         )
     if taken := sorted(set(fields) & set(OWN)):
         raise InputError(f"{path}: the field {taken[0]!r} is reserved for the store; rename it ({path}:name={taken[0]})")

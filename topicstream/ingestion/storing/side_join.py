@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from topicstream.errors import one_line
 from topicstream.ingestion.parsing.columns import LISTS
 from topicstream.ingestion.parsing.documents import LIST, TEXT
 from topicstream.ingestion.read_options import ReadOptions
@@ -101,7 +102,11 @@ class SideJoin:
         else:
             self._join(f"{name}_rows", f"{name}_joined", "key", ", ".join(["d.number", *columns]), rows)
         if lost := self._relations.number(f"select count(*) from {name}_joined where number is null"):
-            self.notes[f"rows of {os.path.basename(file.path)} about no document"] += lost
+            note = f"rows of {os.path.basename(file.path)} about no document"
+            if lost == rows:
+                for called in self._relations.stream("select key from documents limit 1"):
+                    note += f", and so all of them: documents are called {one_line(called['key'][0])[:60]!r} (--key says by what they match)"
+            self.notes[note] += lost
         # in order, so that the rows of a piece lie together
         self._relations.execute(f"create table {name} as from {name}_joined where number is not null order by number, position")
         self._relations.execute(f"drop table {name}_joined")

@@ -1,0 +1,110 @@
+"""Where five users stopped: each test follows one of them (a paper, novels, a library, a nightly job, a newsroom)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import traceback
+
+import numpy as np
+import pytest
+
+import topicstream
+from topicstream.cli.main import run
+from topicstream.errors import TopicsError
+
+SUBJECTS = {"travel": ["airports", "luggage", "flights", "delayed"], "music": ["violin", "orchestra", "concerts", "melody"]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model of 120 documents with a date and a party; and another table about them."""
+    folder, rng = tmp_path_factory.mktemp("users"), np.random.default_rng(1)
+    with (folder / "docs.jsonl").open("w") as file:
+        for i in range(120):
+            text = " ".join(rng.choice(SUBJECTS["travel" if i < 60 else "music"], 12))
+            party, date = ("red", "blue")[i % 2], f"{2000 + i % 10}-05-01"
+            file.write(json.dumps({"id": f"d{i}.xml", "text": text, "party": party, "date": date}) + "\n")
+    (folder / "people.tsv").write_text("name\tmood\n" + "".join(f"d{i}\tgood\n" for i in range(120)))
+    topicstream.ingest(folder / "docs.jsonl", folder / "corpus.zarr", heldout="10%", min_df=1, meta="party,date", progress=False)
+    topicstream.train(folder / "corpus.zarr", folder / "model", topics=2, passes=10, progress=False)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _inside(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["show", "--table", "x.csv"],
+        ["show", "--correlations", "x.csv"],
+        ["show", "--correlations", "x.jsonl"],
+        ["show", "--theta", "x.csv", "--wide", "--with", "date"],
+        ["show", "--over-time", "--by", "party", "--out", "x.csv"],
+        ["effects", "party", "--out", "x.csv"],
+        ["effects", "party", "--out", "x.jsonl"],
+        ["export", "--out", "x.csv"],
+        ["infer", "corpus.zarr", "--out", "x.csv"],
+        ["eval", "--heldout", "--per-document", "x.csv"],
+    ],
+    ids=" ".join,
+)
+def test_a_table_of_ours_is_made_again(command, folder, capsys):
+    for path in folder.glob("x.*"):
+        path.unlink()
+    assert run(command) == 0
+    assert run(command) == 1 and "--force replaces it" in capsys.readouterr().err
+    assert run([*command, "--force"]) == 0, capsys.readouterr().err
+    name = next(word for word in command if word.startswith("x."))
+    (folder / name).write_text("topic,label,mine\n1,2,3\n")
+    assert run([*command, "--force"]) == 3 and "does not say that this program wrote it" in capsys.readouterr().err
+
+
+def test_topics_by_words_for_a_spreadsheet(folder):
+    assert run(["export", "--out", "phi.csv"]) == 0
+    rows = list(csv.DictReader((folder / "phi.csv").open()))
+    model = topicstream.TopicModel.open("model")
+    assert [row["word"] for row in rows] == list(model.words)
+    p = np.array([[float(row[f"topic_{k}"]) for k in range(2)] for row in rows])
+    assert np.allclose(p.T, model.topic_word, rtol=1e-5)
+
+
+def test_python_is_told_the_arguments():
+    with pytest.raises(TopicsError, match="--append adds to it") as raised:
+        topicstream.ingest(["a"], out="corpus.zarr", progress=False)
+    assert "In Python: append=, force=" in "".join(traceback.format_exception(raised.value))
+
+
+def test_options_of_a_scorer_that_does_not_run_are_refused(capsys):
+    for options, needed in (
+        (["--label-field", "party"], "--labels"),
+        (["--heldout", "--top", "5"], "--coherence"),
+    ):
+        assert run(["eval", *options]) == 2
+        assert f"goes with {needed}" in capsys.readouterr().err
+    assert run(["eval", "--top", "5", "--per-document", "default.csv"]) == 0  # both run by default
+
+
+def piped(monkeypatch, text):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(text.encode()))))
+
+
+def test_text_in_a_pipe_is_a_document_a_line(monkeypatch, capfd):
+    piped(monkeypatch, "delayed flights, and luggage\nviolin\n")
+    assert run(["infer", "model", "-", "--top", "1"]) == 0
+    assert [json.loads(line)["id"] for line in capfd.readouterr().out.splitlines()] == ["stdin:1", "stdin:2"]
+    piped(monkeypatch, "id;text\n1;violin\n")
+    assert run(["infer", "-"]) == 3 and "give --format" in capfd.readouterr().err
+
+
+def test_rows_of_a_table_about_no_document(capsys):
+    told = ["ingest", "docs.jsonl", "--out", "other.zarr", "--force", "--min-df", "1", "--meta-file"]
+    assert run([*told, "people.tsv"]) == 3
+    assert "Rename one of them (people.tsv:id=name,...)" in capsys.readouterr().err
+    assert run([*told, "people.tsv:id=name,mood"]) == 0
+    out = capsys.readouterr().out
+    assert "120 rows of people.tsv about no document, and so all of them: documents are called 'd" in out
