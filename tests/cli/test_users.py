@@ -108,3 +108,12 @@ def test_rows_of_a_table_about_no_document(capsys):
     assert run([*told, "people.tsv:id=name,mood"]) == 0
     out = capsys.readouterr().out
     assert "120 rows of people.tsv about no document, and so all of them: documents are called 'd" in out
+
+
+def test_csv_with_blanks_before_quotes(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text('id, text, party\n1, "violin, and ""melody""", red\n2, luggage, blue\n')
+    told = ["ingest", f"{tmp_path}/a.csv", "--out", f"{tmp_path}/a.zarr", "--min-df", "1", "--meta", "party"]
+    assert run(told) == 0, capsys.readouterr().err
+    corpus = topicstream.Corpus.open(tmp_path / "a.zarr")
+    assert corpus.words.to_pylist() == ["luggage", "melody", "violin"]
+    assert [document.metadata["party"] for document in corpus] == ["red", "blue"]

@@ -33,10 +33,12 @@ csv.field_size_limit(64 << 20)  # of the process; the default is 128 kB, less th
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """Names of the columns, the delimiter and the quote, which columns hold text, and how many lines precede the first record."""
+    """Names of the columns, the delimiter (and whether blanks follow it, perhaps before a quote) and the quote, which columns hold
+    text, and how many lines precede the first record."""
 
     names: tuple[str, ...]
     delimiter: str
+    blanks: bool
     quote: str
     text: tuple[str, ...]
     lines: int
@@ -98,7 +100,7 @@ def records(source: Source, options: ReadOptions, layout: CsvLayout) -> Iterator
             for line, text in zip(numbers.tolist(), part):  # noqa: B007
                 yield text.decode("utf-8", "surrogateescape") + "\n"
 
-    rows = csv.reader(lines(), delimiter=layout.delimiter, quotechar=layout.quote, strict=True)
+    rows = csv.reader(lines(), delimiter=layout.delimiter, skipinitialspace=layout.blanks, quotechar=layout.quote, strict=True)
     while True:
         first = line + 1
         try:
@@ -128,7 +130,8 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
         blank += 1
     quote = '"' if options.quotechar is None else options.quotechar or NO_QUOTE
     delimiter, quote = _delimiter(source, options, lines[blank]), _one_character(quote, "--quotechar")
-    rows = csv.reader((line + "\n" for line in lines[blank:]), delimiter=delimiter, quotechar=quote, strict=True)
+    blanks, below = f"{delimiter} " in lines[blank], (line + "\n" for line in lines[blank:])
+    rows = csv.reader(below, delimiter=delimiter, skipinitialspace=blanks, quotechar=quote, strict=True)
     try:
         first = tuple(name.strip() for name in next(rows))
         "".join(first).encode()
@@ -143,12 +146,12 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
         named = True
     examples = [] if named else _examples(rows, len(first))
     if named or (named is None and not _is_data(first, examples, options)):
-        return CsvLayout(first, delimiter, quote, text, end)
+        return CsvLayout(first, delimiter, blanks, quote, text, end)
     if text == ("text",):  # the user did not say which: the longest
         sizes = [sum(len(row[c]) for row in [first, *examples]) for c in range(len(first))]
         text = (str(1 + sizes.index(max(sizes))),)
         source.note(f"CSV files without a header, column {text[0]} taken for the text (--text-field, --header)")
-    return CsvLayout(tuple(str(c + 1) for c in range(len(first))), delimiter, quote, text, 0)
+    return CsvLayout(tuple(str(c + 1) for c in range(len(first))), delimiter, blanks, quote, text, 0)
 
 
 def _examples(rows: Iterable[list[str]], width: int) -> list[list[str]]:
