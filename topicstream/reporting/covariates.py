@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from scipy.special import chdtrc
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, one_line
@@ -31,14 +33,18 @@ from topicstream.reporting.formula import Covariate, Design, Factor, Term, as_da
 from topicstream.reporting.metadata import Metadata, columns_of, values_given
 from topicstream.reporting.regression import Coefficients, Regression
 from topicstream.reporting.view import propose
-from topicstream.text import counted, shortened
+from topicstream.text import counted, shortened, sparkline
 
 AVERAGED = 2_000
 """Documents whose other covariates a prediction is averaged over, the first that have all of them, evenly spaced."""
 PLOTTED = 12
 """Topics of a plot."""
+_CURVE = re.compile(r"(s\([^()]*\))\.\d+")
+"""Of the name of a coefficient, the part that belongs to a curve."""
 POINTS = 40
 """Points of a predicted curve."""
+UNSURE = 0.15
+"""Standard error of a point of a curve from which on it is not drawn: its interval is wider than most topics ever vary."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,8 @@ class Effects:
         }
 
     def lines(self) -> list[str]:
-        """A block a topic: each coefficient in percentage points with its 95 % interval; a star where that excludes zero."""
+        """A block a topic: each coefficient in percentage points with its 95 % interval and a star where that excludes zero; of a
+        curve the test of all its coefficients, and the predicted shares."""
         left_out = f", {self.left_out:,} left out (no value or no known word)" if self.left_out else ""
         out = [f"{self.formula}: {counted(self.documents, 'document')}{left_out}; percentage points of a document's share"]
         out += [
@@ -127,23 +134,46 @@ class Effects:
         ]
         if determined := self.coefficients.left_out:
             out.append(f"  left out, determined by the others: {shortened(one_line(', '.join(determined)), 200)}")
-        if unknown := [self.coefficients.names[i] for i in np.flatnonzero(self.coefficients.errors.min(axis=1) > 1)]:
+        terms: dict[str, list[int]] = {}
+        for i, name in enumerate(self.coefficients.names):
+            terms.setdefault(_CURVE.sub(r"\1", name), []).append(i)
+        unknown = {term for term, places in terms.items() if self.coefficients.errors[places].min(axis=1).max() > 1}
+        if unknown:
             out.append(
-                f"  warning: too few documents tell apart {', '.join(map(one_line, unknown))}: these estimates mean nothing; "
+                f"  warning: too few documents tell apart {', '.join(map(one_line, sorted(unknown)))}: these have no estimates here; "
                 "drop the interaction, or smooth more: s(date, 4)"
             )
-        table = self.table()
-        width = max(map(len, self.coefficients.names))
-        last = None
-        for row in table.to_pylist():
-            if row["topic"] != last:
-                last = row["topic"]
-                out.append(f"{last:>4} {one_line(row['label'])}")
-            star = "*" if row["term"] != "(intercept)" and row["se"] <= 1 and (row["low"] > 0 or row["high"] < 0) else " "
-            low, estimate, high = (100 * row[name] for name in ("low", "estimate", "high"))
-            digits = _decimals(max(abs(low), abs(high)))
-            out.append(f"     {one_line(row['term']):{width}} {estimate:+8.{digits}f} {star} [{low:+.{digits}f}, {high:+.{digits}f}]")
+        curves: dict[tuple[str, int], list[float]] = {}
+        ends: dict[str, list[float]] = {}
+        for row in self.predictions.to_pylist():
+            if row["variable"] not in self.references:
+                name = f"{row['variable']}, {row['group']}" if row["group"] else row["variable"]
+                share = 100 * row["share"] if row["se"] <= UNSURE else math.nan
+                curves.setdefault((name, row["topic"]), []).append(share)
+                ends.setdefault(row["variable"], []).append(float(row["value"]))
+        out += [f"  {name}: a curve from {min(x):.6g} to {max(x):.6g}, below as predicted shares, least to most" for name, x in ends.items()]
+        width = max(map(len, [*terms, *(name for name, _ in curves)]))
+        for j, (k, label) in enumerate(zip(self.topics.tolist(), self.labels, strict=True)):
+            out.append(f"{k:>4} {one_line(label)}")
+            for term, places in terms.items():
+                if term not in unknown:
+                    out.append(f"     {one_line(term):{width}} {self._result(j, places)}")
+            for name, shares in ((name, shares) for (name, topic), shares in curves.items() if topic == k and not np.isnan(shares).all()):
+                out.append(f"     {one_line(name):{width}} {sparkline(shares, 24)}  {np.nanmin(shares):.2f} to {np.nanmax(shares):.2f}")
         return out
+
+    def _result(self, topic: int, places: list[int]) -> str:
+        """A coefficient with its interval, or Wald's test of several."""
+        estimates = self.coefficients.estimates[places, topic]
+        if len(places) > 1:
+            covariance = self.coefficients.covariances[topic][np.ix_(places, places)]
+            statistic = float(estimates @ np.linalg.pinv(covariance, hermitian=True) @ estimates)
+            p = float(chdtrc(len(places), statistic))
+            return f"{'*' if p < 0.05 else ' ':>10} chi2({len(places)}) {statistic:.1f}, p {p:.2g}"
+        estimate, error = 100 * float(estimates[0]), 196 * float(self.coefficients.errors[places[0], topic])
+        digits = _decimals(abs(estimate) + error)
+        star = "*" if places != [0] and abs(estimate) > error else " "
+        return f"{estimate:+8.{digits}f} {star} [{estimate - error:+.{digits}f}, {estimate + error:+.{digits}f}]"
 
     def plot(self, figure: Figure) -> int:
         """Predicted shares with 95 % intervals, a panel for each topic and variable; returns the topics drawn: the twelve at most
@@ -173,6 +203,7 @@ class Effects:
                 x = columns["value"][chosen].astype(float)
                 if self.kinds[variable] == "date":
                     x = as_days(x)
+                share[chosen[(error[chosen] > UNSURE) & (variable not in self.references)]] = np.nan
                 (curve,) = axis.plot(x, 100 * share[chosen], lw=1.2, label=group and figure.text(shortened(group, 30)))
                 low, high = (100 * (share[chosen] + side * 1.96 * error[chosen]) for side in (-1, 1))
                 axis.fill_between(x, low, high, color=curve.get_color(), alpha=0.18, lw=0)
