@@ -116,9 +116,10 @@ class Out:
         ``shape`` and ``dtype`` may ask for less than ``Engine.workspace`` declares; asking for more is an error, because
         the memory plan counts what is declared.
         """
-        buffer = self._workspace[name]
-        own = Buffer(buffer.shape if shape is None else shape, buffer.dtype if dtype is None else dtype, buffer.keep)
-        if own.nbytes > buffer.nbytes:
+        own = buffer = self._workspace[name]
+        if shape is not None or dtype is not None:
+            own = Buffer(buffer.shape if shape is None else shape, buffer.dtype if dtype is None else dtype, buffer.keep)
+        if own is not buffer and own.nbytes > buffer.nbytes:
             raise ValueError(f"{self.engine.name}: {name} takes {own.nbytes} bytes, its workspace declares {buffer.nbytes}")
         return (self.kept if buffer.keep else self.scratch).array(name, own.shape, own.dtype)
 

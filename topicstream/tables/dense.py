@@ -149,11 +149,11 @@ class DenseTable(Table):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Add a round to the ranges ``mine``; see ``_over_ranges``.  moved: receives what changed in each (``Entered.rows``)."""
         ids = deltas.ids
-        cuts = np.array([np.searchsorted(v, self.edges) for v in ids], np.int64).reshape(len(ids), -1)
+        cuts = np.array([np.searchsorted(v, self.edges) for v in ids], np.int64).reshape(len(ids), -1).T.copy()
 
         def add(i: int, part: RowRange) -> None:
             part = part if hold else part._replace(mass=np.zeros(0))
-            lo, hi = np.ascontiguousarray(cuts[:, i]), np.ascontiguousarray(cuts[:, i + 1])
+            lo, hi = cuts[i], cuts[i + 1]
             if moved is None:
                 deltas.add_to(part, lo, hi, factor)
                 return
@@ -170,7 +170,7 @@ class DenseTable(Table):
             n, m = changed_entries(before, present, rows, self.columns, lengths, columns, values)
             moved[i] = rows + np.int32(part.first), lengths, columns[:n].copy(), values[:m].copy()
 
-        touched = np.asarray((cuts[:, 1:] > cuts[:, :-1]).any(axis=0))
+        touched = np.asarray((cuts[1:] > cuts[:-1]).any(axis=1))
         sums = self._over_ranges(add, mine[touched[mine]])
         deltas.clear()
         return sums
@@ -229,10 +229,11 @@ class DenseTable(Table):
         float64[groups, padded(columns)] and worst float64[groups, 3], for ``_sum``."""
         groups = self._groups
         change, worst = np.zeros((groups, self.width)), np.zeros((groups, 3))
-        numbers = np.arange(len(self.edges) - 1) if touched is None else touched
+        every = range(len(self.edges) - 1)
+        numbers = set(every if touched is None else touched.tolist())
 
         def one(group: int) -> None:
-            for i in numbers[numbers % groups == group].tolist():
+            for i in sorted(numbers.intersection(every[group::groups])):
                 a, b = int(self.edges[i]), int(self.edges[i + 1])
                 work(i, RowRange(a, self._rows[a:b], self._row_mass[a:b], change[group], worst[group]))
                 self._storage.let_go(a, b)

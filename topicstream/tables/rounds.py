@@ -163,7 +163,7 @@ class DenseRound(Round):
         slots = self._slots.array.reshape(self._space.blocks, self._most, -1)[:blocks]
         step = max(1, WINDOW_BYTES // (blocks * self._shape[1] * 4)) if self._slots.mapped else rows
         for begin in range(0, rows, step):
-            some = part.part(begin, begin + step)
+            some = part if step == rows else part.part(begin, begin + step)
             stop = hi
             if begin + step < rows:
                 ahead = [np.searchsorted(ids[a:b], some.first + step) for ids, a, b in zip(self.ids, lo, hi)]
@@ -171,7 +171,7 @@ class DenseRound(Round):
             scatter_rows(
                 some.rows, some.first, slots, self._held[:blocks], lo, stop, self._quantum, factor, some.mass, some.change, some.worst
             )  # fmt: skip
-            for r in range(blocks):
+            for r in range(blocks if self._slots.mapped else 0):
                 self._slots.let_go(r * self._most + int(lo[r]), r * self._most + int(stop[r]))
             lo = stop
 

@@ -214,13 +214,10 @@ class Scratch:
     def array(self, name: str, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
         """An uninitialised C-contiguous array, aligned to 64 bytes, valid until it is requested under this name again."""
         size = bytes_of(shape, dtype)
-        storage = self._storages.pop(name, None)
-        if storage is None or storage.array.nbytes < size:
-            storage = None  # the smaller one is given back before the larger one is taken
-            storage = Storage((size,), np.uint8, self._folder)
-        self._storages[name] = storage
-        array: np.ndarray = storage.array[:size].view(dtype).reshape(shape)
-        return array
+        if name not in self._storages or self._storages[name].array.nbytes < size:
+            self._storages.pop(name, None)  # the smaller one is given back before the larger one is taken
+            self._storages[name] = Storage((size,), np.uint8, self._folder)
+        return np.ndarray(shape, dtype, self._storages[name].array)
 
     def let_go(self) -> None:
         """Give the pages of mapped arrays back to the system; their values stay."""
