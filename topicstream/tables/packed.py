@@ -167,8 +167,8 @@ class PackedTable(Table):
             values.append(delta.value[first:last])
             edges.append(edges[-1] + int(b - a))
             at += last - first
-        changed = np.concatenate(vocabs)
-        numbers, ptr, entries = rows.take(i, np.unique(changed))
+        changed, begin = np.concatenate(vocabs), rows.edges[i]
+        numbers, ptr, entries = rows.take(i, np.flatnonzero(np.bincount(changed - begin)).astype(np.int32) + np.int32(begin))
         out, out_ptr, change = np.empty(len(entries) + at, entries.dtype), np.empty_like(ptr), np.zeros(self.width)
         n = merge_packed(
             ptr, entries, numbers, rows.bits, changed, np.concatenate(froms), np.concatenate(topics), np.concatenate(values),

@@ -98,7 +98,7 @@ class Slots:
 
     def copy(self, vocab: np.ndarray, start: np.ndarray, out: np.ndarray) -> None:
         """Copy the rows of vocab (int32[U], ascending) to out[start[u]..] (uint32 or uint64, where ``largest`` fits)."""
-        cuts = np.searchsorted(vocab, self.edges)
+        cuts = np.searchsorted(vocab, self.edges if self._storage.mapped else self.edges[[0, -1]])
         for i in np.flatnonzero(np.diff(cuts)).tolist():
             words = vocab[cuts[i] : cuts[i + 1]]
             copy_rows(self._begin[words], self.length[words], self._storage.array, start[cuts[i] : cuts[i + 1]], out)
