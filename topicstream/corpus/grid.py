@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from topicstream.corpus.block import AxisRows, AxisShape, Block
 from topicstream.corpus.cells import cut_lengths, to_local
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class Decoded:
 
     def matrix(self, n_words: int) -> csr_array:
         """Counts [docs, n_words]; shares memory with this."""
+        from scipy.sparse import csr_array  # a tenth of a second, which passes need not spend
+
         return csr_array((self.counts, self.words, self.indptr.astype(np.int32)), (len(self.lengths), n_words))
 
     def drop(self, rows: np.ndarray) -> None:

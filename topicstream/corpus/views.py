@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import pyarrow as pa
-from scipy.sparse import csr_array, vstack
 
 from topicstream.corpus.documents import Placed, placed_documents
 from topicstream.corpus.format import PARTS
 from topicstream.text import counted
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from topicstream.corpus.grid import Decoded
     from topicstream.corpus.manifest import StoreManifest
 
@@ -147,6 +148,8 @@ class Views(Sequence["Document"]):
         Rows are in the order of ``documents()``: as the documents were ingested, training and held-out ones mixed.  Indices
         are int32 wherever they fit, which some of scikit-learn's estimators ask for.
         """
+        from scipy.sparse import csr_array, vstack
+
         empty = csr_array((0, self.n_words), dtype=np.float32 if self.weighted else np.int32)
         return vstack([empty, *(cells for _, cells in self._cells([], parts))], format="csr")
 
@@ -167,6 +170,8 @@ class Views(Sequence["Document"]):
         batches: tuple[int, int | None] = (0, None),
     ) -> Iterator[tuple[pa.RecordBatch, csr_array]]:
         """Metadata and counts [documents, W] of the documents, BATCH at a time."""
+        from scipy.sparse import vstack
+
         held: dict[int, tuple[int, csr_array]] = {}
         for batch, part, block, row in islice(self.placed(columns, parts, first), *batches):
             pieces, slots = [], []

@@ -41,8 +41,9 @@ def choose(
         for j in range(width):
             used[topics[d, j]] = 0
         while True:
-            k, j = int(np.argmax(bid[:k_all])), 0
-            low = np.float32(np.inf)
+            k, j, low = 0, 0, np.float32(np.inf)
+            for i in range(1, k_all):  # np.argmax imports scipy.linalg
+                k = i if bid[i] > bid[k] else k
             for i in range(width):
                 held = theta[d, i] if wanted[d, i] == topics[d, i] else np.float32(np.inf)
                 if held < low:
