@@ -71,7 +71,7 @@ class WorkerBuffers:
 
     def __init__(self, job: Job) -> None:
         self.cutter = Cutter(job.corpus.n_words, job.corpus.weights)
-        self.work, self.state = Scratch(), Scratch()
+        self.work, self.state, self.seeds = Scratch(), Scratch(), Scratch()
         self.rows = {name: Scratch() for name in job.engine.tables}
 
 
@@ -144,7 +144,7 @@ class Threads(Executor):
             seeds = assignment.seeds
             if seeds is None:
                 return Visit(block, {}, {}, {}, params, key)
-            rows = Rows(seeds.rows(block.vocab), np.arange(len(block.vocab), dtype=np.int64))
+            rows = Rows(seeds.rows(block.vocab, buffers.seeds), np.arange(len(block.vocab), dtype=np.int64))
             return Visit(block, {"phi": rows}, {"phi": seeds.totals}, {}, params, key)
         gathered: dict[str, Any] = {}
         for name in assignment.reads:
@@ -162,6 +162,8 @@ class Threads(Executor):
         target.apply(self.rounds[name], shrunk(target, blend), hold)
 
     def end(self) -> None:
+        for one in self._buffers:
+            one.seeds.clear()
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None

@@ -19,6 +19,7 @@ from topicstream.kernels.arrays import Doubles, Floats, Ints, Longs
 from topicstream.kernels.digamma import log
 from topicstream.kernels.jit import fast_kernel
 from topicstream.memory import Array, total_bytes
+from topicstream.tables.spec import Scratch
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.documents import SHARE as SEED_SHARE
 from topicstream.training.starts.documents import document_seeds, far_apart, mean_of
@@ -86,14 +87,15 @@ class LearnedSeeds:
         self.totals = totals / totals.sum() * tokens
         self._scale = np.where(totals > 0, self.totals / np.maximum(totals, 1e-300), 0.0)
 
-    def rows(self, ids: np.ndarray) -> np.ndarray:
+    def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         """float32[U, padded(K)]: see the class."""
         place = np.searchsorted(self._words, ids)
         place[place == len(self._words)] = 0
-        out = ((1 - SHARE) * self._mean[ids][:, None] * self.totals).astype(np.float32)
+        out = (scratch or Scratch()).array("seeds", (len(ids), len(self.totals)), np.float32)
+        np.multiply((1 - SHARE) * self._mean[ids][:, None], self.totals, out=out, casting="same_kind")
         seen = np.flatnonzero(self._words[place] == ids)
         out[seen] += (SHARE * self._phi[place[seen]] * self._scale).astype(np.float32)
-        return np.asarray(out)
+        return out
 
 
 def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: int) -> LearnedSeeds:

@@ -12,6 +12,7 @@ import numpy as np
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import padded
+from topicstream.tables.spec import Scratch
 from topicstream.training.starts.sample import DRAW, Sample, draw_documents, uniform_draws
 from topicstream.training.starts.seeds import Seeds, fill_rows, id_ranges
 from topicstream.training.starts.start import Ground, Start
@@ -107,14 +108,14 @@ class DocumentSeeds:
             frequent = np.argsort(-n_w, kind="stable")[:FREQUENT].astype(np.int32)
             for split_by, sign in ((0, -1.0), (self._split, 1.0)):
                 for some in id_ranges(len(frequent), max(1, 2**20 // topics)):
-                    self.totals += sign * self._rows(frequent[some], split_by).sum(axis=0, dtype=np.float64)
+                    self.totals += sign * self._rows(frequent[some], split_by, Scratch()).sum(axis=0, dtype=np.float64)
 
-    def rows(self, ids: np.ndarray) -> np.ndarray:
+    def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         """float32[U, padded(K)]: see the class."""
-        return self._rows(ids, self._split)
+        return self._rows(ids, self._split, scratch or Scratch())
 
-    def _rows(self, ids: np.ndarray, split_by: int) -> np.ndarray:
-        out = np.empty((len(ids), padded(self._topics)), np.float32)
+    def _rows(self, ids: np.ndarray, split_by: int, scratch: Scratch) -> np.ndarray:
+        out = scratch.array("seeds", (len(ids), padded(self._topics)), np.float32)
         cells = (self._ptr, self._topic, self._value)
         fill_rows(ids, *cells, self._mean, SHARE, self._scale, self._topics, self._seed, split_by, out)
         return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from topicstream.engines.base import Engine, padded
+from topicstream.tables.spec import Scratch
 from topicstream.training.starts.sample import DRAW, uniform_draws
 from topicstream.training.starts.seeds import Seeds, id_ranges
 from topicstream.training.starts.start import Ground, Start
@@ -34,7 +35,7 @@ class RandomSeeds:
         for ids in id_ranges(len(n_w)):
             self.totals += self.rows(ids).sum(axis=0, dtype=np.float64)
 
-    def rows(self, ids: np.ndarray) -> np.ndarray:
+    def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         """float32[U, padded(K)]: see the class."""
         words = np.asarray(ids, np.int64)
         draws = np.empty(len(words) * self._topics)

@@ -14,6 +14,7 @@ from topicstream.errors import UsageError
 from topicstream.kernels.constants import Constants
 from topicstream.model.seeds import SeedEntry, read_seeds, resolve
 from topicstream.model.vocabulary import Vocabulary
+from topicstream.tables.spec import Scratch
 from topicstream.training.starts.documents import SHARE
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.starts.start import Ground, Start
@@ -89,10 +90,10 @@ class SeededSeeds:
             order[[k, at]] = order[[at, k]]
         return order
 
-    def rows(self, ids: np.ndarray) -> np.ndarray:
+    def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         """float32[U, padded(K)]: see the class."""
         c, seeded = self._constants, self._seeded
-        inner = self._inner.rows(ids)
+        inner = self._inner.rows(ids, scratch)
         out = inner.copy()
         out[:, : c.columns] = inner[:, self._order]
         own = np.zeros((len(ids), len(c.totals)))
@@ -113,8 +114,8 @@ class BackgroundSeeds:
         self._inner, self.totals, self._last = inner, inner.totals, topics - 1
         self._mean = n_w / n_w.sum()
 
-    def rows(self, ids: np.ndarray) -> np.ndarray:
+    def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         """float32[U, padded(K)]: see the class."""
-        out = self._inner.rows(ids)
+        out = self._inner.rows(ids, scratch)
         out[:, self._last] = self.totals[self._last] * self._mean[ids]
         return out

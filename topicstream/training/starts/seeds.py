@@ -11,6 +11,7 @@ from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
 from topicstream.kernels.digamma import log
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, stream, uniform
+from topicstream.tables.spec import Scratch
 
 
 class Seeds(Protocol):
@@ -18,8 +19,11 @@ class Seeds(Protocol):
 
     totals: np.ndarray
 
-    def rows(self, ids: np.ndarray) -> np.ndarray:
-        """float32[U, padded(K)] rows of these words: positive, unnormalised.  Safe from several threads."""
+    def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
+        """float32[U, padded(K)] rows of these words: positive, unnormalised.  Safe from several threads.
+
+        scratch: where they may be made, valid until it is asked again: new memory costs more than what is written to it.
+        """
 
 
 def id_ranges(n: int, step: int = 8192) -> Iterator[np.ndarray]:

@@ -13,6 +13,7 @@ from topicstream.memory import Array, total_bytes
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
+from topicstream.tables.spec import Scratch
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.seeds import Seeds, id_ranges
 from topicstream.training.starts.start import Ground, Start
@@ -73,7 +74,7 @@ class ModelSeeds:
         for ids in id_ranges(len(n_w)):
             self.totals += self.rows(ids).sum(0, dtype=np.float64)
 
-    def rows(self, ids: np.ndarray) -> np.ndarray:
+    def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         """float32[U, padded(K)]: p(w|k) of the model (mixed with the mean) times a million."""
         out = np.zeros((len(ids), padded(self._topics)), np.float32)
         theirs = self._ids[ids]
