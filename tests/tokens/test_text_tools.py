@@ -42,6 +42,14 @@ def test_addresses_mentions_and_entities_go(place):
     assert {"check", "lost", "bags", "luggage", "org"} <= cleaned
 
 
+def test_tags_go_and_what_they_mark_stays(place):
+    text = '<p class="lead">Trains &amp; ships<br/>if 3 < 4 and b<5</p><!-- hidden\nnote --><SCRIPT type="x">var code;</Script > &lt;em&gt;late'
+    Path("docs.jsonl").write_text(json.dumps({"text": text}) + "\n")
+    assert {"class", "br", "hidden", "code", "amp"} <= vocabulary("--stopwords", "none")
+    assert vocabulary("--stopwords", "none", "--drop-tags", "--html-entities") == {"trains", "ships", "if", "and", "late"}
+    assert vocabulary("--drop-tags", "--html-entities") == {"trains", "ships", "late"}  # and so "none" took none
+
+
 def test_spelling_variants_count_as_one_and_may_be_stop_words(place, capsys):
     Path("variants.tsv").write_text("thun\ttun\nseyn\tbe\n\ncolours\tcolors\n")
     words = vocabulary("--replace", "variants.tsv")

@@ -56,7 +56,7 @@ GROUPS = {
     ),
     "Text": (
         "lowercase", "min_length", "numbers", "pattern", "keep", "ngrams", "phrase_threshold", "stem", "tokenized",
-        "unspaced", "drop_urls", "drop_mentions", "entities", "segmenter", "replace", "lemmas",
+        "unspaced", "drop_tags", "drop_urls", "drop_mentions", "entities", "segmenter", "replace", "lemmas",
     ),
     "Vocabulary": ("min_count", "max_vocab", "drop_top", "drop_words", "vocab", "grow_vocab"),
     "Store": ("heldout_by", "append", "on_duplicate"),
@@ -81,14 +81,14 @@ def command(paths: tuple[str, ...], **values: Any) -> Printed:
     After an interruption, run the same command again to resume. A finished ingest is not repeated.
     """
     options = given(values)
-    if stopwords := options.pop("stopwords", ()):
-        options["stopwords_from"], options["stopwords"] = read_stopwords(*stopwords)
+    chosen = options.pop("stopwords", ())
+    stops = dict(zip(("stopwords_from", "stopwords"), read_stopwords(*chosen))) if chosen else {}  # of "none" empty, yet given
     stop = Stop()
     before = [(s, signal.signal(s, stop)) for s in (signal.SIGTERM, signal.SIGINT)]
     try:
         with showing() as progress:
             config = made(
-                IngestConfig, {"documents": [Path(p) for p in paths], **options}, progress=progress, stop=stop
+                IngestConfig, {"documents": [Path(p) for p in paths], **options}, progress=progress, stop=stop, **stops
             )
             summary = ingest(config)
     finally:

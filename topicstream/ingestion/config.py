@@ -78,6 +78,7 @@ class IngestConfig(ReadOptions, SchedulerOptions, WorkOptions):
         multiple=True,
         metavar="LANGUAGE|FILE|none",
     )
+    drop_tags: bool = option(False, "Remove HTML tags, comments and scripts from the text.")
     drop_urls: bool = option(False, "Remove web addresses from the text.")
     drop_mentions: bool = option(False, "Remove @names from the text.")
     entities: bool | None = option(None, "Resolve HTML entities such as &amp;.", flags=("--html-entities",))

@@ -200,7 +200,7 @@ def _recipe_options(config: IngestConfig) -> dict[str, Any]:
         recipe["stopwords_from"], recipe["stopwords"] = read_stopwords(*_paths(config.stopwords))
     elif config.stopwords is not None:
         recipe.setdefault("stopwords_from", "list")
-    if dropped := tuple(kind for kind in ("urls", "mentions") if getattr(config, f"drop_{kind}")):
+    if dropped := tuple(kind for kind in ("tags", "urls", "mentions") if getattr(config, f"drop_{kind}")):
         recipe["drop"] = dropped
     if config.replace is not None:
         recipe["replace"] = replacements(config.replace)

@@ -53,7 +53,7 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 stop words part them.)
     phrases     learned pairs ``"a b"`` that become the word ``a_b`` (from the left, each word used once), before n-grams;
                 ``phrase_threshold`` is the normalised PMI they reached
-    drop        ``urls``, ``mentions``: taken out of the text first
+    drop        ``tags``, ``urls``, ``mentions``: taken out of the text first
     entities    HTML entities (``&amp;``) are resolved first
     segmenter   a tool that parts words of scripts without spaces first (``jieba``; tokens/tools.py)
     replace     pairs (word, replacement): spelling variants, compared after lower-casing, before lemmas and stems
@@ -82,7 +82,7 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stem: str | None = None
     tokenized: bool = False
     unspaced: Literal["bigrams", "runs"] = "bigrams"
-    drop: tuple[Literal["urls", "mentions"], ...] = ()
+    drop: tuple[Literal["tags", "urls", "mentions"], ...] = ()
     entities: bool = False
     segmenter: str | None = None
     replace: tuple[tuple[str, str], ...] = ()

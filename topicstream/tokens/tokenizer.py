@@ -33,10 +33,11 @@ from topicstream.tokens.vocabulary import word_array, word_buffers
 _STEMS_KEPT = 1 << 20
 
 DROPPED = {
+    "tags": r"(?is)<!--.*?-->|<(?:script|style)\b.*?</(?:script|style)\s*>|</?[a-z][^<>]*>",
     "urls": r"(?i)(?:https?://|www\.)[^\s<>\"']+|\b(?:[a-z0-9-]+\.)+[a-z]{2,}/[^\s<>\"']*",
     "mentions": r"(^|[^\w@])@\w[\w.]*",
 }
-"""Patterns (RE2) of what ``--drop-urls`` and ``--drop-mentions`` take out."""
+"""Patterns (RE2) of what ``--drop-tags``, ``--drop-urls`` and ``--drop-mentions`` take out."""
 
 
 @dataclass(frozen=True)
