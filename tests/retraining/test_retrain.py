@@ -17,6 +17,7 @@ from tests.retrain_tools import cycle, folder, made, state_of, write
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import TopicsError
+from topicstream.evaluation.completion import score_model
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining import config as settings
 from topicstream.retraining import cycle as cycle_module
@@ -154,7 +155,15 @@ def test_the_gate_knows_a_bad_model(home):
     mixed = good.phi.copy()
     for row in mixed:
         row[:] = row.sum() * rng.dirichlet(np.ones(4))
-    assert "perplexity" in judge(other(mixed), good, corpus, gate, 1).refused[0]
+    bad = judge(other(mixed), good, corpus, gate, 1)
+    assert "perplexity" in bad.refused[0]
+    assert judge(good, good, corpus, gate, 1).error == 0
+    logliks: list[list[np.ndarray]] = [[], []]
+    for model, into in zip((good, other(mixed)), logliks, strict=True):
+        score_model(model, corpus, each=lambda some, _, into=into: into.append(some))
+    one, two = map(np.concatenate, logliks)
+    ratios = [rng.choice(two - one, len(one)).sum() / bad.tokens for _ in range(400)]  # bootstrap of the log of the ratio
+    assert 0.8 < bad.error / np.std(ratios) < 1.25
     same = good.phi.copy()
     same[:, 0] = same[:, 1] = (same[:, 0] + same[:, 1]) / 2
     assert "same" in " ".join(judge(other(same), good, corpus, Gate(tolerance=9.0), 1).refused)

@@ -42,7 +42,7 @@ changed = "replace"       # a file whose content has changed is read again: "rep
 # format = "jsonl"
 # text_field = "text"
 # id_field = "id"         # without ids a document is called FILE:LINE
-# heldout = "1%"
+# heldout = "1%"          # what the gate judges by, 20,000 tokens or more; of short documents, or few, take "10%"
 grow_vocab = true         # new words get ids behind the old ones
 
 [train]

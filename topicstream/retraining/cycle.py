@@ -298,6 +298,11 @@ class Cycle:
         old = olds[0] if olds else None
         found = judge(new, old, Corpus.open(self.config.corpus), self.config.gate, threads)
         self._record(gate=asdict(found))
+        if found.error is not None and 2 * found.error > self.config.gate.tolerance:
+            self.log.say(
+                f"warning: {found.tokens:,.0f} held-out tokens tell the two models apart to {200 * found.error:.1f} %, less closely than the "
+                'tolerance; hold out more, such as heldout = "10%" under [ingest] before the first run'
+            )
         if found.refused:
             self.log.say(f"gate: refused: {'; '.join(found.refused)}")
             self._remember(refused=Refused(corpus=self._fingerprint(), why=found.refused))

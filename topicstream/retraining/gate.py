@@ -8,6 +8,7 @@ corpus was checked after each pass (``training/invariants.py``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,14 +33,15 @@ class Judgement:
     """What the gate says.
 
     refused: why, empty when the new model may be published; warnings: empty and identical topics; perplexity,
-    perplexity_before: of the new and the present model on the same held-out tokens, so many ``tokens``; oov_rate: share of the
-    held-out tokens left out because one of the models does not know their word.
+    perplexity_before: of the new and the present model on the same held-out tokens, so many ``tokens``; error: standard error of
+    their ratio, over documents; oov_rate: share of the held-out tokens left out because one of the models does not know their word.
     """
 
     refused: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     perplexity: float | None = None
     perplexity_before: float | None = None
+    error: float | None = None
     tokens: float = 0
     oov_rate: float | None = None
 
@@ -55,20 +57,24 @@ class _Table:
         return self._model.counts()
 
 
-def shared_perplexity(models: list[TopicModel], corpus: Corpus, threads: int) -> list[Score | None]:
+def shared_perplexity(models: list[TopicModel], corpus: Corpus, threads: int) -> list[tuple[Score, np.ndarray]]:
     """Scores of several models on the held-out documents, restricted to the words that all of them know: the same
-    observed and the same scored tokens for each.  None for each where nothing can be scored."""
+    observed and the same scored tokens for each; with the log-likelihood of each document, float64[D].  None where nothing can be
+    scored."""
     words = corpus_vocabulary(corpus).words
     ids = [m.vocabulary.find(words) for m in models]
     common = np.all([i >= 0 for i in ids], axis=0)
+
+    def score(model: TopicModel, index: np.ndarray) -> tuple[Score, np.ndarray]:
+        logliks: list[np.ndarray] = []
+        topics = ScoredTopics.of_model(model, np.where(common, index, -1))
+        return score_blocks(topics, prepared, threads=threads, each=lambda some, _: logliks.append(some)), np.concatenate(logliks)
+
     try:
         prepared = prepare_heldout(corpus, topics=max(m.n_topics for m in models))
-        return [
-            score_blocks(ScoredTopics.of_model(m, np.where(common, i, -1)), prepared, threads=threads)
-            for m, i in zip(models, ids, strict=True)
-        ]
+        return [score(m, i) for m, i in zip(models, ids, strict=True)]
     except InputError:
-        return [None for _ in models]
+        return []
 
 
 def ask_room(limit: int | None, topics: int, words: int) -> None:
@@ -90,16 +96,17 @@ def judge(new: TopicModel, old: TopicModel | None, corpus: Corpus, gate: Gate, t
     found = Judgement(warnings=duplicate_topics(_Table(new), new.n_topics))
     if gate.topics and old and found.warnings and _count(found.warnings) > _count(duplicate_topics(_Table(old), old.n_topics)):
         found.refused += found.warnings
-    score, *before = shared_perplexity([new] if old is None else [new, old], corpus, threads)
-    if score is not None:
-        found.tokens, found.oov_rate, found.perplexity = score.tokens, score.oov_rate, float(score.perplexity)
-        for present in (float(one.perplexity) for one in before if one is not None):
-            found.perplexity_before = present
-            if not found.perplexity <= present * (1 + gate.tolerance):
-                found.refused.append(
-                    f"held-out perplexity {found.perplexity:.1f} where the present model has {present:.1f} "
-                    f"(tolerance {100 * gate.tolerance:g} %)"
-                )
+    for score, logliks in shared_perplexity([new] if old is None else [new, old], corpus, threads):
+        if found.perplexity is None:
+            found.tokens, found.oov_rate, found.perplexity, of_new = score.tokens, score.oov_rate, float(score.perplexity), logliks
+            continue
+        found.perplexity_before = float(score.perplexity)
+        found.error = float(np.std(logliks - of_new) * math.sqrt(len(logliks)) / score.tokens)
+        if not found.perplexity <= found.perplexity_before * (1 + gate.tolerance):
+            found.refused.append(
+                f"held-out perplexity {found.perplexity:.1f} where the present model has {found.perplexity_before:.1f} "
+                f"(tolerance {100 * gate.tolerance:g} %)"
+            )
     return found
 
 
