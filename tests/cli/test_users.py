@@ -12,7 +12,7 @@ import pytest
 
 import topicstream
 from topicstream.cli.main import run
-from topicstream.errors import TopicsError
+from topicstream.errors import TopicsError, UsageError
 
 SUBJECTS = {"travel": ["airports", "luggage", "flights", "delayed"], "music": ["violin", "orchestra", "concerts", "melody"]}
 
@@ -117,3 +117,22 @@ def test_csv_with_blanks_before_quotes(tmp_path, capsys):
     corpus = topicstream.Corpus.open(tmp_path / "a.zarr")
     assert corpus.words.to_pylist() == ["luggage", "melody", "violin"]
     assert [document.metadata["party"] for document in corpus] == ["red", "blue"]
+
+
+def test_python_has_the_views_of_show(folder, capsys):
+    for options, given in (
+        (["--find", "lost luggage", "--docs", "2"], {"find": "lost luggage", "docs": 2}),
+        (["--over-time", "--by", "party"], {"over_time": True, "by": "party"}),
+        (["--by", "party", "--min-docs", "5"], {"by": "party", "min_docs": 5}),
+        (["--similar", "d3.xml"], {"similar": "d3.xml"}),
+        (["--tree"], {"tree": True}),
+        (["-n", "3"], {"words": 3, "find": None, "tree": False}),
+    ):
+        assert run(["show", *options, "--json"]) == 0
+        assert json.loads(json.dumps(topicstream.show("model", "corpus.zarr", **given))) == json.loads(capsys.readouterr().out)
+    assert topicstream.show("model", "corpus.zarr", table="python.md")["table"] == "python.md"
+    assert "frex" in (folder / "python.md").read_text()
+    with pytest.raises(UsageError, match="no option 'over_time'"):
+        topicstream.show("model", "corpus.zarr", find="luggage", over_time=True)
+    with pytest.raises(UsageError, match="no option 'fnd'"):
+        topicstream.show("model", "corpus.zarr", fnd="luggage")

@@ -230,7 +230,7 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
             )
         value = read_json(path)
         if not isinstance(value, dict) or value.get("kind") != "corpus":
-            raise StoreError(f"{path}: not a corpus manifest")
+            raise StoreError(f"{path}: not a corpus manifest; name a store that `topics ingest` made")
         if value.get("schema") != SCHEMA:
             raise StoreError(f"{folder}: store has schema {value.get('schema')}, this version reads {SCHEMA}; ingest again")
         return decode_record(value, cls, path)

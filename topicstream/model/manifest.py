@@ -143,7 +143,7 @@ def read_manifest(folder: str | Path) -> ModelManifest:
         )
     value = read_json(path)
     if not isinstance(value, dict) or value.get("kind") != "model":
-        raise StoreError(f"{path}: not the manifest of a model")
+        raise StoreError(f"{path}: not the manifest of a model; name a folder that `topics train` made")
     if value.get("schema") != SCHEMA:
         raise StoreError(f"{folder}: model has schema {value.get('schema')}, this version reads {SCHEMA}; train again")
     return decode_record({k: v for k, v in value.items() if v is not None}, ModelManifest, path)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from topicstream import plugins
 from topicstream.errors import InputError, UsageError
 from topicstream.model.top import top_words
-from topicstream.options import configured
+from topicstream.options import checked, openly_configured, option
 from topicstream.records import Json
 from topicstream.reporting.config import ShowConfig
 from topicstream.reporting.view import ModelView
@@ -21,9 +22,21 @@ OWN = ("id", "share", "text", "marks")
 """What a typical document has beside the columns of its metadata."""
 
 
-@configured(ShowConfig)
-def show(config: ShowConfig) -> dict[str, Any]:
-    """First words, sizes and (with ``docs``) most typical documents of topics, as plain values.
+@dataclass(frozen=True)
+class AnyViewConfig(ShowConfig):
+    """What ``show`` is asked, options of one view among it."""
+
+    options: Mapping[str, Any] | None = option(
+        None, "options of another view, which may also be given as keywords: find='lost luggage', over_time=True", cli=False, rest=True
+    )
+
+
+@openly_configured(AnyViewConfig)
+def show(config: AnyViewConfig) -> dict[str, Any]:
+    """First words, sizes and (with ``docs``) most typical documents of topics, as plain values; or another view of a model.
+
+    An option of `topics show` that asks for a view gives what that prints with ``--json``: ``find="lost luggage"``, ``over_time=True``
+    with ``by="party"``, ``similar=id``, ``table="words.tex"``, ``theta="shares.parquet"`` (the files are written, and named).
 
     Typical documents are training documents of ``corpus`` with the largest share of the topic; shares come from all their words.
     Edits of the model are honoured.  Without ``topics``, the order is that of ``topics edit --order``, or the largest first.
@@ -47,7 +60,12 @@ def show(config: ShowConfig) -> dict[str, Any]:
     >>> len(shown["topics"]), len(shown["topics"][0]["words"]), len(shown["topics"][0]["documents"])
     (4, 5, 2)
     """
-    return TopicsView(**{f.name: getattr(config, f.name) for f in fields(ShowConfig)}).result()
+    more = {name: value for name, value in (config.options or {}).items() if value is not None and value is not False}
+    asked = [name for name in plugins.entries(plugins.VIEWS) if name.replace("-", "_") in more]
+    view: Any = plugins.load(plugins.VIEWS, asked[0]) if asked else TopicsView
+    own = {f.name: getattr(config, f.name) for f in fields(ShowConfig)}
+    result: dict[str, Any] = view(**own, **checked(view, more, "show")).result()
+    return result
 
 
 def marked_lines(document: Mapping[str, Any], indent: str, width: int | None) -> list[str]:
