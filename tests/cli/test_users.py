@@ -132,7 +132,7 @@ def test_python_has_the_views_of_show(folder, capsys):
         assert json.loads(json.dumps(topicstream.show("model", "corpus.zarr", **given))) == json.loads(capsys.readouterr().out)
     assert topicstream.show("model", "corpus.zarr", table="python.md")["table"] == "python.md"
     assert "frex" in (folder / "python.md").read_text()
-    with pytest.raises(UsageError, match="no option 'over_time'"):
+    with pytest.raises(UsageError, match="one view at a time"):
         topicstream.show("model", "corpus.zarr", find="luggage", over_time=True)
     with pytest.raises(UsageError, match="no option 'fnd'"):
         topicstream.show("model", "corpus.zarr", fnd="luggage")

@@ -62,7 +62,9 @@ def show(config: AnyViewConfig) -> dict[str, Any]:
     """
     more = {name: value for name, value in (config.options or {}).items() if value is not None and value is not False}
     asked = [name for name in plugins.entries(plugins.VIEWS) if name.replace("-", "_") in more]
-    view: Any = plugins.load(plugins.VIEWS, asked[0]) if asked else TopicsView
+    view, *others = dict.fromkeys(plugins.load(plugins.VIEWS, name) for name in asked) or [TopicsView]
+    if others:
+        raise UsageError(f"give one view at a time: {' or '.join(one.title for one in (view, *others))}")
     own = {f.name: getattr(config, f.name) for f in fields(ShowConfig)}
     result: dict[str, Any] = view(**own, **checked(view, more, "show")).result()
     return result
