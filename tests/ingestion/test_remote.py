@@ -147,6 +147,43 @@ def test_files_that_are_read_to_and_fro(put: Put, tmp_path: Path, name: str) -> 
     assert len(set(stores)) == 1
 
 
+def test_a_matrix_of_10x_from_a_bucket(put: Put, tmp_path: Path) -> None:
+    parts = {
+        "matrix.mtx.gz": b"%%MatrixMarket matrix coordinate integer general\n3 2 4\n1 1 5\n2 1 1\n2 2 4\n3 2 1\n",
+        "barcodes.tsv.gz": b"AAA-1\nBBB-1\n",
+        "features.tsv.gz": b"g1\tG1\tGene Expression\ng2\tG2\tGene Expression\ng3\tG3\tGene Expression\n",
+    }
+    (tmp_path / "cells").mkdir()
+    for name, text in parts.items():
+        (tmp_path / "cells" / name).write_bytes(gzip.compress(text))
+        put(f"cells/{name}", gzip.compress(text))
+        put(f"geo/GSM1_{name}", gzip.compress(text))
+        put(f"geo/GSM2_{name}", gzip.compress(text.replace(b"AAA", b"CCC").replace(b"BBB", b"DDD")))
+    stores = []
+    for place in (tmp_path / "cells", "s3://corpora/cells/", "s3://corpora/cells/matrix.mtx.gz", "s3://corpora/geo/"):
+        out = tmp_path / f"{len(stores)}.zarr"
+        result = run("ingest", place, "--out", out, "--heldout", "0", "--min-df", "1")
+        assert result.exit_code == 0, result.output
+        stores.append(Corpus.open(out))
+    assert len({store.fingerprint for store in stores[:3]}) == 1
+    assert [d.id for d in stores[3]] == [f"GSM{n}_matrix.mtx.gz:{cell}-1" for n, cell in ((1, "AAA"), (1, "BBB"), (2, "CCC"), (2, "DDD"))] and stores[3].words.to_pylist() == ["G1", "G2", "G3"]
+    put("cells.zarr/obs/zarr.json", b"{}")
+    result = run("ingest", "s3://corpora/cells.zarr", "--out", tmp_path / "z.zarr")
+    assert result.exit_code == 3 and "AnnData in Zarr is read from a folder of this machine" in result.output
+
+
+def test_who_may_read_an_object_need_not_list_its_folder(put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = put("raw/docs.jsonl", JSONL)
+
+    def denied(address: str) -> list[str]:
+        raise remote.Absent(f"{address}: access denied")
+
+    monkeypatch.setattr("topicstream.ingestion.opening.names.list_below", denied)
+    assert run("ingest", address, "--out", tmp_path / "c.zarr").exit_code == 0
+    result = run("ingest", "s3://corpora/raw/", "--out", tmp_path / "d.zarr")
+    assert result.exit_code == 3 and "access denied" in result.output
+
+
 def test_side_files_come_from_a_bucket(put: Put, tmp_path: Path) -> None:
     docs = put("raw/docs.jsonl", JSONL)
     lines = "id\tauthors\n" + "".join(f"{n}\twriter{n % 3}\n" for n in range(len(TEXTS)))

@@ -49,7 +49,7 @@ def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
     training, cosine and F1 of the fast method against the reference, and held-out perplexity. A period with less than
     70 % of its words seen calls for a new training ([drift] seen_words in the configuration of `topics retrain`).
     """
-    path = str(mirrored(path))
+    place, path = path, str(mirrored(path))
     kind = _kind(Path(path))
     if options["documents"] is not None or options["by"] is not None:
         if kind != "model":
@@ -60,9 +60,10 @@ def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
     if wrong := sorted(given(options)):
         raise click.UsageError(f"--{wrong[0].replace('_', '-')} requires --drift or --by")
     if kind == "model":
-        about = model_info.describe(path, verify=verify)
+        about = model_info.describe(path, verify=verify) | {"path": place}
         return about, model_info.lines(about)
-    return _corpus(path, verify, top)
+    result = _corpus(path, verify, top) | {"path": place}
+    return result, lines(result, verify)
 
 
 def _kind(path: Path) -> str:
@@ -79,7 +80,7 @@ def _kind(path: Path) -> str:
     return str(kind)
 
 
-def _corpus(path: str, verify: bool, top: int) -> Printed:
+def _corpus(path: str, verify: bool, top: int) -> dict[str, Any]:
     corpus = Corpus.open(path, dense=True)
     problems = list(damage(corpus)) if verify else []
     if problems:
@@ -88,8 +89,7 @@ def _corpus(path: str, verify: bool, top: int) -> Printed:
         for problem in problems[1:]:
             click.echo(f"topics: {problem}", err=True)
         raise StoreError(problems[0])
-    result = figures(corpus, top)
-    return result | ({"problems": []} if verify else {}), lines(result, verify)
+    return figures(corpus, top) | ({"problems": []} if verify else {})
 
 
 def lines(f: dict[str, Any], verified: bool) -> list[str]:

@@ -18,7 +18,7 @@ import msgspec
 
 from topicstream.errors import Busy, NotOurs, StoreError, one_line
 from topicstream.files import owned
-from topicstream.files.ownership import LOCK, MARK, Kind, claim, home_of, kind_of, temporary
+from topicstream.files.ownership import LOCK, MARK, Kind, claim, home_of, kind_of, refuse_address, temporary
 from topicstream.files.plain import open_plain, read_plain
 
 
@@ -215,6 +215,7 @@ def lock(folder: str | os.PathLike[str], what: str, *, kind: Kind | None = None,
     path = Path(folder) / LOCK
     there, kind = path.parent.is_dir(), kind or kind_of(folder)
     if kind is None:
+        refuse_address(folder)
         raise NotOurs(f"{folder}: is no folder of ours")
     while True:
         claim(folder, kind)

@@ -227,6 +227,12 @@ def temporary(target: Where) -> Path:
     return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
 
 
+def refuse_address(folder: Where) -> None:
+    """UsageError for an address, and for the local copy of one."""
+    if (address := address_of(folder) or address_read(folder)) is not None:
+        raise UsageError(f"{address}: addresses are read only; name a folder of this machine")
+
+
 def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
     """Make a folder and those above it, or make sure that it is one of ours of this kind, and mark it; its mark.
 
@@ -240,8 +246,7 @@ def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
         Where its manifest cannot be read, or is of a newer version: that is never taken for none.
     """
     path = Path(folder)
-    if (address := address_of(path) or address_read(path)) is not None:
-        raise UsageError(f"{address}: addresses are read only; name a folder of this machine")
+    refuse_address(path)
     if path.is_symlink():
         raise NotOurs(f"{path}: is a link to {os.readlink(path)}; name the folder itself")
     try:

@@ -34,8 +34,8 @@ FETCHED: deque[int] = deque()
 """Bytes of each answer since ``traffic`` was called."""
 _FAULTS = (
     (r"ExpiredToken|token .{0,40}expired", "the credentials have expired; renew those in the environment"),
-    (r"AuthorizationHeaderMalformed|PermanentRedirect|status code: 301|Received redirect", "it lies in another region; set AWS_REGION to the region of the bucket"),
-    (r"NoSuchBucket", "there is no such bucket; create it first"),
+    (r"AuthorizationHeaderMalformed|PermanentRedirect|status code: 301|Received redirect", "the bucket lies in another region; set AWS_REGION to that"),
+    (r"NoSuchBucket|ContainerNotFound|bucket does not exist", "there is no such bucket; check its name, or create it"),
     (r"RequestTimeTooSkewed", "the clock of this machine is wrong; set it"),
     (r"status code: 40[13]", "access denied; check the credentials in the environment, or AWS_SKIP_SIGNATURE=true for a public bucket"),
 )
@@ -69,7 +69,8 @@ def _library() -> Any:
 
 @cache
 def _store(root: str) -> Any:
-    plain = root.startswith("http://") or os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
+    ends = (root, *(os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL", "AZURE_STORAGE_ENDPOINT", "GOOGLE_BASE_URL")))
+    plain = any(end.startswith("http://") for end in ends)
     return _library().store.from_url(root, client_options={"allow_http": plain}, retry_config=RETRY)
 
 
@@ -208,6 +209,14 @@ class RemoteFile(io.RawIOBase):
         buffer[:size] = data
         self._position += size
         return size
+
+
+def is_object(name: str | os.PathLike[str]) -> bool:
+    """Whether a name is the address of an object that is there, and may be read."""
+    try:
+        return (address := address_of(name)) is not None and RemoteFile(address).size >= 0
+    except Absent:
+        return False
 
 
 def open_remote(address: str) -> io.BufferedReader:

@@ -135,7 +135,7 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
         remote = path is not None and address_of(path) is not None
         if path is not None and not remote and not path.exists():
             raise InputError(f"{name}: no such file or folder")
-        by_name = path is not None and (path.is_dir() or not (remote or options.transpose or options.format))
+        by_name = path is not None and (path.is_dir() or not (options.transpose or options.format))
         if path is not None and by_name and (form := matrix_form(path)) is not None:
             source = Source(name, path, key=keys.get(name, Path(name).resolve().name), strict=options.strict)
             inputs.parts.append((form, source))

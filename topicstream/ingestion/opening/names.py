@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from topicstream.errors import InputError
+from topicstream.errors import InputError, StoreError
 from topicstream.files.mirror import mirrored
-from topicstream.files.remote import address_of, list_below
+from topicstream.files.remote import address_of, is_object, list_below
 from topicstream.ingestion.opening.source import Source, plain_suffix
 from topicstream.ingestion.parsing.reader import readers
 from topicstream.ingestion.parsing.rejects import BadFile
@@ -116,22 +116,26 @@ def expanded(names: Sequence[str]) -> list[str]:
 
 
 def _objects(address: str) -> list[str]:
-    """An object itself; of a folder of a bucket its objects, without hidden ones, marks, and files about the folder.  A store,
-    which a name in ``.zarr`` tells, is read through its mirror."""
+    """An object itself; of a folder of a bucket its objects, without hidden ones, marks, and files about the folder, and of matrices of
+    10x without the files beside them.  A store, which a name in ``.zarr`` tells, is read through its mirror."""
     if address.rstrip("/").endswith(".zarr"):
-        return [str(mirrored(address))]
-    folder, objects = address.rstrip("/") + "/", []
-    below = list_below(folder)
-    if not below and not address.endswith("/"):
+        try:
+            return [str(mirrored(address))]
+        except StoreError as e:
+            raise StoreError(f"{e}; AnnData in Zarr is read from a folder of this machine: copy it first") from None
+    if is_object(address):  # who may read it need not be allowed to list its folder
         return [address]
-    for entry in below:
+    folder, objects = address.rstrip("/") + "/", []
+    for entry in list_below(address):
         names = entry.removeprefix(folder).split("/")
         if any(name.startswith(".") or is_mark(name) for name in names) or (len(names) == 1 and is_about(names[0])):
             continue
         objects.append(entry)
     if not objects:
-        raise InputError(f"{folder}: contains no objects to read; check bucket and prefix")
-    return objects
+        raise InputError(f"{address}: no such object, and no folder with objects to read; check bucket, key and region")
+    matrices = [name for name in objects if f"/{name}".endswith((MATRIX[0], MATRIX[0] + ".gz"))]
+    beside = {matrix_file(Path(name), part) for name in matrices for part in (MATRIX, CELLS, FEATURES)}
+    return matrices if {Path(name) for name in objects} <= beside else objects
 
 
 # -- matrices with files beside them ---------------------------------------------------------------------------------------
@@ -144,14 +148,14 @@ def matrix_file(place: Path, names: tuple[str, ...]) -> Path | None:
     ``GSM1_matrix.mtx.gz``)."""
     folder, prefix = (place, "") if place.is_dir() else (place.parent, place.name.partition(MATRIX[0])[0])
     candidates = (folder / (prefix + name + suffix) for name in names for suffix in ("", ".gz"))
-    return next((path for path in candidates if path.is_file()), None)
+    return next((path for path in candidates if path.is_file() or is_object(path)), None)
 
 
 def matrix_form(place: Path) -> str | None:
     """The reader of a folder that is one matrix, 10x's files (``tenx``) or AnnData in Zarr (``h5ad``), or of a matrix that has 10x's
     other files beside it."""
-    matrix, *others = (matrix_file(place, names) for names in (MATRIX, CELLS, FEATURES))
-    if matrix is not None and any(others):
+    named = place.is_dir() or MATRIX[0] in place.name
+    if named and matrix_file(place, MATRIX) and (matrix_file(place, CELLS) or matrix_file(place, FEATURES)):
         return "tenx"
     return "h5ad" if all((place / name).is_dir() for name in ("obs", "var")) else None
 
