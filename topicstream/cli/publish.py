@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from topicstream.cli.command import Printed, topics_command
+from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.files.publication import publish
 from topicstream.text import render
 
@@ -20,5 +20,6 @@ def command(folder: str, address: str) -> Printed:
     FOLDER is a store, a model, or the link `current` of `topics retrain`; ADDRESS is s3://BUCKET/NAME, gs:// or az://. Readers
     see the version before until everything is uploaded. Of several publishers one wins, and the others exit with 4.
     """
-    result = publish(folder, address)
+    with showing() as progress:
+        result = publish(folder, address, progress=progress)
     return result, render(SUMMARY, result)

@@ -23,7 +23,7 @@ from topicstream.exchange.common import Export, as_text_array, join_lists, opene
 from topicstream.files.outputs import written
 from topicstream.inference.answers import Answers
 from topicstream.inference.config import InferConfig
-from topicstream.inference.output import AnswersFile, Lists, ParquetAnswers, answer_batch, answer_schema
+from topicstream.inference.output import Lists, ParquetAnswers, answer_batch, answer_schema, written_answers
 from topicstream.records import Json
 
 HEAD = b"#doc name topic proportion ...\n"
@@ -68,20 +68,19 @@ def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Json]:
     if out.exists() and not force:
         raise TopicsError(f"{out}: exists; --force replaces it")
     schema, done = answer_schema(facts=False), 0
-    with AnswersFile(out, schema, option="--model", force=force) as file:
+    with written_answers(out, schema, option="--model", force=force) as file:
         read = documents(path)
         try:
             while some := list(islice(read, DOCUMENTS)):
                 names, topics, shares = zip(*some, strict=True)
                 offsets = np.cumsum([0, *map(len, topics)])
                 lists = Lists(offsets, np.concatenate(topics), np.concatenate(shares))
-                file.add(answer_batch(schema, pa.array(names, pa.large_string()), lists))
+                file.write(file.encode(answer_batch(schema, pa.array(names, pa.large_string()), lists)))
                 done += len(some)
         except (OSError, EOFError, zlib.error) as e:
             raise InputError(f"{path}: cannot be read further ({e}); is it truncated?") from None
         if not done:
             raise InputError(f"{path}: contains no document")
-        file.commit()
     with opened(path) as stream:
         return {"documents": done, "out": str(out), "layout": "pairs" if stream.read(1) == b"#" else "dense"}
 

@@ -79,42 +79,25 @@ def check_output(path: Path, option: str, inputs: Iterable[object] = (), *, forc
             raise NotOurs(f"{path}: does not say that this program wrote it; move it away, or name another file")
 
 
-class OutputFile:
-    """A file written beside and renamed by ``commit``; what there was stays where it is not called (use as a context).
+@contextmanager
+def written(path: Path, *, force: bool, option: str = "--out", inputs: Iterable[object] = ()) -> Iterator[BinaryIO]:
+    """A file written beside ``path`` and renamed where the block ends without an error; what there was stays where it does not.
 
     force: a file of ours that is there may be replaced (another's never);  inputs: what is read, which it must not be.
     """
-
-    def __init__(self, path: str | Path, option: str, *, force: bool, inputs: Iterable[object] = ()) -> None:
-        self.path, self._force = Path(path), force
-        if not self.path.parent.is_dir():
-            raise InputError(f"{option} {path}: no such folder {self.path.parent}")
-        check_output(self.path, option, inputs, force=force)
-        self._beside = temporary(self.path)
-        self.file = open(self._beside, "xb")  # noqa: SIM115 - closed by __exit__
-
-    def __enter__(self) -> OutputFile:
-        return self
-
-    def commit(self) -> None:
-        """Put the finished file in its place."""
-        self.file.close()
-        sync_file(self._beside)
-        if os.path.lexists(self.path) and not (self._force and is_ours(self.path)):
-            raise NotOurs(f"{self.path}: is there since this began; name another file")
-        note(self.path)
-        os.replace(self._beside, self.path)
-        sync_folder(self.path.parent)
-
-    def __exit__(self, *exc: object) -> None:
-        self.file.close()
+    if not path.parent.is_dir():
+        raise InputError(f"{option} {path}: no such folder {path.parent}")
+    check_output(path, option, inputs, force=force)
+    beside = temporary(path)
+    try:
+        with open(beside, "xb") as file:
+            yield file
+        sync_file(beside)
+        if os.path.lexists(path) and not (force and is_ours(path)):
+            raise NotOurs(f"{path}: is there since this began; name another file")
+        note(path)
+        os.replace(beside, path)
+        sync_folder(path.parent)
+    finally:
         with suppress(FileNotFoundError):
-            os.unlink(self._beside)
-
-
-@contextmanager
-def written(path: Path, *, force: bool, option: str = "--out", inputs: Iterable[object] = ()) -> Iterator[BinaryIO]:
-    """``OutputFile``, committed where the block ends without an error."""
-    with OutputFile(path, option, force=force, inputs=inputs) as out:
-        yield out.file
-        out.commit()
+            os.unlink(beside)

@@ -27,6 +27,7 @@ from topicstream.files.mirror import CURRENT, LISTING, Current, Kind, current_at
 from topicstream.files.ownership import KINDS, kind_of
 from topicstream.files.plain import refuse_links
 from topicstream.files.remote import AT_ONCE, Changed, list_below, put_object
+from topicstream.progress import Told, listener
 
 PROBE = "published.json"
 """The object that tells whether conditions are heeded."""
@@ -72,7 +73,7 @@ def claim_address(address: str, kind: Kind) -> tuple[Current | None, Any]:
     return current, condition
 
 
-def publish(folder: str | os.PathLike[str], address: str, *, inputs: str = "") -> dict[str, Any]:
+def publish(folder: str | os.PathLike[str], address: str, *, inputs: str = "", progress: Told = None) -> dict[str, Any]:
     """Upload a corpus store or a model, and make it the current version at an address.
 
     A publication that was killed is carried on: files that were uploaded are not uploaded again.
@@ -85,6 +86,8 @@ def publish(folder: str | os.PathLike[str], address: str, *, inputs: str = "") -
         Such as ``s3://bucket/models/news``; docs/storage.md.
     inputs
         A digest of what the folder was made of, which ``ingest`` compares.
+    progress
+        As in ``ingest``.
 
     Returns
     -------
@@ -120,7 +123,8 @@ def publish(folder: str | os.PathLike[str], address: str, *, inputs: str = "") -
         below = f"{address}/versions/{version}/"
         there = {found.removeprefix(below) for found in list_below(below)}
         missing = [name for name in sizes if name not in there]
-        list(pool.map(lambda name: put_object(below + name, place / name), missing))
+        for done, _ in enumerate(pool.map(lambda name: put_object(below + name, place / name), missing), 1):
+            listener(progress).step("uploading", done, len(missing), "files")
     if _sha256(place / "manifest.json") != hashes["manifest.json"]:
         raise Busy(f"{folder}: another process changed it during the upload; publish it again")
     put_object(below + LISTING, listing)

@@ -30,7 +30,7 @@ MIRROR = ".address"
 """The file that tells a mirror (mirror.py) and holds its address."""
 STREAM = 4 << 20
 """Bytes of an object that are held while it is downloaded."""
-FETCHED: deque[int] = deque()
+FETCHED: deque[int] = deque(maxlen=1 << 20)
 """Bytes of each answer since ``traffic`` was called."""
 _FAULTS = (
     (r"ExpiredToken|token .{0,40}expired", "the credentials have expired; renew those in the environment"),

@@ -17,7 +17,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import UsageError
 from topicstream.inference.answers import Answers, Tally
 from topicstream.inference.config import InferConfig
-from topicstream.inference.output import AnswersFile, AnswerTable, JsonAnswers, check_answers
+from topicstream.inference.output import AnswerTable, JsonAnswers, check_answers, written_answers
 from topicstream.inference.source import StoredDocuments
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import openly_configured
@@ -78,9 +78,8 @@ def infer(config: InferConfig) -> Any:
         run.write(table)
         return table.table()
     if path is not None:
-        with AnswersFile(path, run.schema, option="--out", force=config.force, inputs=inputs) as file:
-            run.write(file.format)
-            file.commit()
+        with written_answers(path, run.schema, option="--out", force=config.force, inputs=inputs) as file:
+            run.write(file)
     else:
         stream: Any = out
         run.write(JsonAnswers(stream, run.schema), stream.flush if config.follow else None)
@@ -119,17 +118,16 @@ def infer_on_cluster(config: InferConfig, out: Path, inputs: list[object]) -> di
     batches = sum(1 for _ in run.source.corpus.placed(["id"], run.source.parts))
     with (
         connected(config.scheduler, [run.source.corpus.whole.path, config.model, out.absolute().parent]) as cluster,
-        AnswersFile(out, run.schema, option="--out", force=config.force, inputs=inputs) as file,
+        written_answers(out, run.schema, option="--out", force=config.force, inputs=inputs) as file,
         tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".topics-infer-") as folder,
     ):
         for answered, tally in _parts(run, cluster, batches, Path(folder)):
             with pa.ipc.open_file(answered) as reader:
                 batches_of_part = (reader.get_batch(i) for i in range(reader.num_record_batches))
-                for encoded in in_order(file.format.encode, batches_of_part, run.plan.threads):
-                    file.format.write(encoded)
+                for encoded in in_order(file.encode, batches_of_part, run.plan.threads):
+                    file.write(encoded)
             run.tally.join(tally)
             run.progress.step("topics of documents", run.tally.documents, run.source.total or None, "documents")
-        file.commit()
     return run.summary(begin)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -22,7 +22,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from topicstream.errors import InputError
-from topicstream.files.outputs import PARQUET_MARK, OutputFile, check_output
+from topicstream.files.outputs import PARQUET_MARK, check_output, written
 from topicstream.inference.documents import FLAGS, Documents
 from topicstream.kernels.arrays import Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
@@ -259,39 +259,19 @@ def check_answers(path: str | Path, option: str, inputs: Iterable[object], *, fo
     check_output(Path(path), option, inputs, force=force)
 
 
-class AnswersFile:
-    """Topics of documents to a file that a user named (``outputs.OutputFile``), in the format that its suffix says; ``wide``:
-    the schema has a column for each topic."""
-
-    def __init__(
-        self,
-        path: str | Path,
-        schema: pa.Schema,
-        *,
-        option: str,
-        force: bool = False,
-        inputs: Iterable[object] = (),
-        wide: bool = False,
-    ) -> None:
-        place = Path(path)
-        make = WIDE[place.suffix] if wide else format_named(place, option)
-        self._out = OutputFile(place, option, force=force, inputs=inputs)
-        self.format: AnswerFormat = make(self._out.file, schema)
-
-    def __enter__(self) -> AnswersFile:
-        return self
-
-    def add(self, answers: pa.RecordBatch) -> None:
-        """Write some answers."""
-        self.format.write(self.format.encode(answers))
-
-    def commit(self) -> None:
-        """Finish the file and put it in its place."""
-        self.format.close()
-        self._out.commit()
-
-    def __exit__(self, *exc: object) -> None:
-        if not self._out.file.closed:
+@contextmanager
+def written_answers(
+    path: Path, schema: pa.Schema, *, option: str, force: bool = False, inputs: Iterable[object] = (), wide: bool = False
+) -> Iterator[AnswerFormat]:
+    """Topics of documents to a file that a user named (``outputs.written``), in the format that its suffix says; ``wide``: the
+    schema has a column for each topic."""
+    make = WIDE[path.suffix] if wide else format_named(path, option)
+    with written(path, force=force, option=option, inputs=inputs) as file:
+        answers: AnswerFormat = make(file, schema)
+        try:
+            yield answers
+        except BaseException:
             with suppress(Exception):  # a Parquet writer must not outlive its file; the first error is the one to report
-                self.format.close()
-        self._out.__exit__(*exc)
+                answers.close()
+            raise
+        answers.close()

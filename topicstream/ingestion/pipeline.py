@@ -104,7 +104,7 @@ def _ingest_to(address: str, record: InputsRecord, config: IngestConfig) -> dict
             if not inputs_record.is_this(work, inputs_record.load(work).fingerprint, record):
                 owned.remove(work, "corpus")  # of another ingest, which was killed
             summary = ingest(dataclasses.replace(config, out=work))
-            version = publish(work, address, inputs=record.digest)["version"]
+            version = publish(work, address, inputs=record.digest, progress=config.progress)["version"]
         owned.remove(home, "ingest")
     return summary | {"out": address, "version": version}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from topicstream.errors import UsageError
 from topicstream.evaluation.visiting import document_shares
 from topicstream.inference.answers import Answers
 from topicstream.inference.config import InferConfig
-from topicstream.inference.output import AnswersFile, check_answers
+from topicstream.inference.output import check_answers, written_answers
 from topicstream.model.edits import View
 from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
@@ -95,10 +96,9 @@ class ThetaView(ModelView):
         asked = {name: getattr(self, name) for name in ("top", "threads", "mem_limit", "progress")}
         run = Answers(InferConfig(self.model, store, parts=self.part, with_columns=self.with_columns or (), **asked))
         schema = self._schema(run)
-        with AnswersFile(self.theta, schema, option="--theta", force=self.force, inputs=[store.path], wide=self.wide) as file:
-            for encoded in run.encoded(lambda answers: file.format.encode(self._rows(answers, schema))):
-                file.format.write(encoded)
-            file.commit()
+        with written_answers(Path(self.theta), schema, option="--theta", force=self.force, inputs=[store.path], wide=self.wide) as file:
+            for encoded in run.encoded(lambda answers: file.encode(self._rows(answers, schema))):
+                file.write(encoded)
         return {"theta": self.theta, "documents": run.tally.documents}
 
     def _schema(self, run: Answers) -> pa.Schema:
