@@ -60,6 +60,8 @@ def test_an_object_gives_the_store_that_its_file_gives(put: Put, tmp_path: Path)
     assert there.n_docs + there.part(heldout=True).docs == here["documents"] == len(TEXTS)
     again = run("ingest", address, "--out", tmp_path / "there.zarr")
     assert "finished before" in again.output
+    put("raw/docs.jsonl", JSONL + b'{"id": "more", "text": "stars"}\n')
+    assert "exists" in run("ingest", address, "--out", tmp_path / "there.zarr").output, "another version of the object"
 
 
 def test_parts_are_read_in_order_and_ahead(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,6 +211,7 @@ def test_what_fails_is_one_line_without_a_secret(put: Put, tmp_path: Path, monke
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setattr(remote, "RETRY", {"max_retries": 0})
     remote._store.cache_clear()
+    remote.version_of.cache_clear()
     with pytest.raises(InputError, match="cannot be read") as refused:
         remote.RemoteFile(address)
     assert SECRET not in str(refused.value) and "\n" not in str(refused.value)

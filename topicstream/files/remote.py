@@ -12,7 +12,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlsplit
@@ -166,6 +166,14 @@ def _refusal(address: str, error: Exception, done: str) -> InputError:
     return (Absent if absent or meaning.startswith("access") else InputError)(f"{address}: {meaning}")
 
 
+@lru_cache(1 << 16)
+def version_of(address: str) -> tuple[int, str]:
+    """Size and ETag of an object; asked for once, until ``version_of.cache_clear``: a command reads one version."""
+    with _asked(address) as (library, *place):
+        meta = library.head(*place)
+    return int(meta["size"]), meta["e_tag"] or ""
+
+
 class RemoteFile(io.RawIOBase):
     """One version of an object as a file for reading, a request a read.  InputError where there is none, or no permission.
 
@@ -178,9 +186,8 @@ class RemoteFile(io.RawIOBase):
     """
 
     def __init__(self, address: str) -> None:
-        with _asked(address) as (library, *place):
-            meta = library.head(*place)
-        self.address, self.size, self.etag, self._position = address, int(meta["size"]), meta["e_tag"] or "", 0
+        self.address, self._position = address, 0
+        self.size, self.etag = version_of(address)
 
     def readable(self) -> bool:
         return True

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from topicstream.errors import InputError
-from topicstream.files.remote import address_of
+from topicstream.files.remote import address_of, version_of
 from topicstream.ingestion.opening.names import expanded
 from topicstream.ingestion.opening.source import Input
 from topicstream.ingestion.parsing.columns import WrongField
@@ -110,6 +110,7 @@ def as_inputs(
 ) -> list[str] | InMemory:
     """What the caller gave as names of files or as documents.  A ``Path`` is a file or folder, an element of a list that
     is a ``str`` a document; ``path``: whether a ``str`` alone is a path (else a document)."""
+    version_of.cache_clear()
     if isinstance(documents, InMemory):
         return documents
     if all(hasattr(documents, name) for name in ("X", "obs_names", "var_names")):  # anndata.AnnData

@@ -181,6 +181,7 @@ class Source(Input):
         self.encoding, self.eager = encoding, False
         self._raw: Any = None
         self._stream: Any = None
+        self._packed: bool | None = None
         self._decoder: codecs.IncrementalDecoder | None = None
         self._ahead = b""
         self._ended = False
@@ -211,7 +212,7 @@ class Source(Input):
         if kind is None and start and self.path and (named := SUFFIXES.get(self.path.suffix.lower())):
             raise BadFile(self.name, 0, f"is named {self.path.suffix} but is not {named}-compressed; rename it")
         self._raw = raw
-        self._stream = raw if kind is None else decompressed(raw, kind)
+        self._packed, self._stream = kind is not None, raw if kind is None else decompressed(raw, kind)
         head = self._more()
         while len(head) < HEAD_BYTES and not self._ended and not self.eager:
             head += self._more()
@@ -267,8 +268,9 @@ class Source(Input):
     @property
     def compressed(self) -> bool:
         """Whether what is stored is packed by gzip or the like."""
-        self.head(0)
-        return self._stream is not self._raw
+        if self._packed is None:
+            self.head(0)
+        return bool(self._packed)
 
 
 def without_mark(data: bytes, encoding: str | None) -> tuple[bytes, str | None]:
