@@ -120,6 +120,8 @@ def test_a_folder_of_a_bucket_in_partitions(put: Put, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     store = Corpus.open(tmp_path / "c.zarr")
     assert store.n_docs == 600 and [store[0].metadata["year"], store[599].metadata["year"]] == ["2020", "2021"]
+    result = run("ingest", "s3://corpora/dataset/", "--text-field", "body", "--out", tmp_path / "d.zarr")
+    assert result.exit_code == 0 and "2 files with year= in their path (--meta year keeps it)" in result.output
 
 
 @pytest.mark.parametrize("name", ["cells.h5ad", "matrix.npz", "vectors.npz", "vectors.parquet"])

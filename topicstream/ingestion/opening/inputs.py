@@ -11,6 +11,7 @@ from pathlib import Path
 from topicstream.errors import InputError
 from topicstream.files.remote import address_of
 from topicstream.ingestion.opening.names import (
+    IN_PATH,
     guess_source,
     is_about,
     is_mark,
@@ -301,6 +302,6 @@ def _survey_tree(root: Path, name: str, options: ReadOptions) -> Tree:
             aside = f"{example['about']}{more}; --format {tree.format} takes them in"
             tree.notes[f"files about the folder left out ({aside})"] += others
         for field_name, files in sorted(fields.items()):
-            tree.notes[f"files with {field_name}= in their path (--meta {field_name} keeps it)"] += files
+            tree.notes[IN_PATH.format(field_name)] += files
     tree.size = sum(size for kind, size in sizes.items() if kind not in tree.left_out)
     return tree

@@ -77,6 +77,10 @@ def conversion(name: str, head: bytes) -> str | None:
     return CONVERT.get(suffix) if binary else None
 
 
+IN_PATH = "files with {0}= in their path (--meta {0} keeps it)"
+"""The note on a field that no option asks for."""
+
+
 def partitions(key: str) -> dict[str, str | None]:
     """The fields of a path like ``date=2020-01/lang=en/part-0.parquet``, as Hive and Spark write them (values in URL
     escapes; their word for none: None)."""

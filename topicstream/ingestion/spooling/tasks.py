@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from topicstream.files.remote import address_of
 from topicstream.ingestion.opening.inputs import Places, survey_inputs
 from topicstream.ingestion.opening.memory import InMemory
-from topicstream.ingestion.opening.names import partitions
+from topicstream.ingestion.opening.names import IN_PATH, partitions
 from topicstream.ingestion.opening.source import Input, Source
 from topicstream.ingestion.parsing.columns import LISTS
 from topicstream.ingestion.parsing.documents import LIST, TEXT, batch_of, empty_batch, metadata_of
@@ -117,7 +118,10 @@ def pieces_of(
             before += source.size or 0
             continue
         begin = ""
-        in_path = partitions(source.name) if source.path is not None and options.meta else {}
+        in_path = partitions(source.name) if source.path is not None else {}
+        if source.path is not None and address_of(source.path) is not None:  # of a folder of this machine the survey says so
+            for name in set(in_path) - {*options.meta.values()}:
+                source.note(IN_PATH.format(name))
         own = {column: in_path[name] for column, name in options.meta.items() if name in in_path}
         asked = replace(options, meta={c: n for c, n in options.meta.items() if c not in own}) if own else options
         with source:
