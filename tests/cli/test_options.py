@@ -17,6 +17,7 @@ import pytest
 
 import topicstream
 from tests.options.values import VALUES, cases
+from topicstream.cli.main import run
 from topicstream.cli.options import click_option, spelt_now
 from topicstream.errors import UsageError
 from topicstream.options import checked, configured, like, option, seconds
@@ -110,6 +111,10 @@ def test_an_option_of_the_command_line_is_a_field(capsys):
     assert spelt_now(["--turns", "2", "--", "--turns"], Made) == ["--sweeps", "2", "--", "--turns"]
     assert spelt_now(["--turns=2"], Made) == ["--sweeps=2"]
     assert "--turns is called --sweeps now" in capsys.readouterr().err
+
+
+def test_an_option_without_a_default_must_be_given(capsys):
+    assert run(["sweep"]) == 2 and "Missing option '-K'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", VALUES)

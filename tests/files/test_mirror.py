@@ -88,6 +88,8 @@ def test_what_cannot_be_meant_is_one_line(put: Put, here: Path, tmp_path: Path) 
     ):
         code, said = topics(*command)
         assert code == 2 and "addresses are read only" in said.splitlines()[-1] and SECRET not in said, said
+    code, said = topics("export", "--model", here / "m", "--out", "s3://corpora/x.json")
+    assert code == 2 and "files are written to this machine only" in said
     code, said = topics("info", "s3://corpora/nothing")
     assert code == 3 and said.count("\n") == 1 and "neither a corpus store nor a model" in said
     put("odd/manifest.json", b"[1]")

@@ -30,11 +30,13 @@ def click_option(field: dataclasses.Field[Any], command: str = "", **changes: An
         more["type"] = _click_type(about, kind)
     if about.get("choices") and "more" in about:
         more["metavar"] = f"[{'|'.join(map(str, about['choices']))}]"
+    required = about.get("required", about["default"] is field.default_factory is dataclasses.MISSING)
+    if not required:  # for click 8.5 a default of None is one
+        more["default"] = about["default"] if about.get("show") else None
     return click.Option(
         [*names, field.name],
-        default=about["default"] if about.get("show") else None,
         show_default=about.get("show", False),
-        required=about.get("required", about["default"] is field.default_factory is dataclasses.MISSING),
+        required=required,
         multiple=about.get("multiple", False),
         envvar=about.get("env"),
         help=about.get(f"help_{command}", about["help"]),

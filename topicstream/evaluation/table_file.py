@@ -25,8 +25,6 @@ def check_table_file(path: str | Path, option: str, *, force: bool = False, text
     place, allowed = Path(path), SUFFIXES + (TEXT_SUFFIXES if text else ())
     if place.suffix not in allowed:
         raise UsageError(f"{option} {path}: the name must end in {', '.join(allowed)}")
-    if not place.parent.is_dir():
-        raise UsageError(f"{option} {path}: no such folder {place.parent}")
     check_output(place, option, force=force)
     return place
 

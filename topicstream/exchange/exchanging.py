@@ -112,8 +112,8 @@ def _check_place(kind: Format, path: Path, force: bool) -> None:
         return
     if path.exists() and not path.is_dir():
         raise TopicsError(f"{path}: is a file, but {kind.name} consists of several files; name a folder")
-    for name in kind.files:
-        check_output(path / name, "--out", force=force)
+    for place in [path / name for name in kind.files] if path.exists() else [path]:
+        check_output(place, "--out", force=force)
     if not path.exists() or not any(path.iterdir()):
         claim(path, "export")
 

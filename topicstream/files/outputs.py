@@ -14,9 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from topicstream.errors import InputError, NotOurs, TopicsError, UsageError
+from topicstream.errors import NotOurs, TopicsError, UsageError
 from topicstream.files.durable import sync_file, sync_folder
 from topicstream.files.ownership import KINDS, kind_of, note, owns, temporary
+from topicstream.files.remote import address_of
 
 SIGN = b"written by topicstream, which may replace it"
 """In files of formats that have room for a sentence."""
@@ -60,8 +61,12 @@ def is_ours(path: Path) -> bool:
 
 
 def check_output(path: Path, option: str, inputs: Iterable[object] = (), *, force: bool) -> None:
-    """Before any work: a file that is there is ours and may be replaced (``force``), and ``path`` is no input (a path, or an open
-    model or store, which may lie in memory), nor lies in one, nor in a folder of ours."""
+    """Before any work: ``path`` is no address, its folder is there, and is none of ours; it is no input (a path, or an open model or
+    store, which may lie in memory), nor lies in one; a file that is there is ours and may be replaced (``force``)."""
+    if (address := address_of(path)) is not None:
+        raise UsageError(f"{option} {address}: files are written to this machine only; name one, and copy it there")
+    if not path.parent.is_dir():
+        raise UsageError(f"{option} {path}: no such folder {path.parent}")
     real = Path(os.path.realpath(path))
     for given in filter(None, (getattr(read, "path", read) for read in inputs)):
         source = Path(os.path.realpath(str(given)))
@@ -85,8 +90,6 @@ def written(path: Path, *, force: bool, option: str = "--out", inputs: Iterable[
 
     force: a file of ours that is there may be replaced (another's never);  inputs: what is read, which it must not be.
     """
-    if not path.parent.is_dir():
-        raise InputError(f"{option} {path}: no such folder {path.parent}")
     check_output(path, option, inputs, force=force)
     beside = temporary(path)
     try:

@@ -37,8 +37,6 @@ class Figure:
         self.path, self._option, self._force = Path(path), option, force
         if self.path.suffix not in METADATA:
             raise UsageError(f"{option} {path}: the name must end in {', '.join(METADATA)}")
-        if not self.path.parent.is_dir():
-            raise UsageError(f"{option} {path}: no such folder {self.path.parent}")
         check_output(self.path, option, force=force)
         try:
             import matplotlib

@@ -56,8 +56,6 @@ def _check_out(path: Path, config: ReportConfig) -> None:
     """Refuse a place where the report cannot be written; UsageError, TopicsError."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {path}: the name of a report must end in .html")
-    if not path.parent.is_dir():
-        raise UsageError(f"--out {path}: no such folder")
     check_output(path, "--out", [config.model, config.corpus if config.documents else None], force=config.force)
 
 
