@@ -68,6 +68,10 @@ def test_parts_are_read_in_order_and_ahead(put: Put, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(remote, "PART", 1000)
     monkeypatch.setattr(remote, "HEAD", 300)
     address = put("raw/docs.jsonl", JSONL)
+    remote.traffic()
+    with remote.open_remote(address) as file:
+        assert b"".join(iter(lambda: file.read1(64), b"")) == JSONL
+    assert remote.traffic()["requests"] == 1 - (300 - len(JSONL)) // 1000, "a request a part"
     with remote.open_remote(address) as file:
         assert file.read() == JSONL
         file.seek(2500)

@@ -17,7 +17,6 @@ import os
 import re
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -25,7 +24,7 @@ import msgspec
 
 from topicstream.errors import InputError, StoreError
 from topicstream.files.ownership import temporary
-from topicstream.files.remote import AT_ONCE, MIRROR, Absent, address_of, address_read, download, get_object, list_below
+from topicstream.files.remote import MIRROR, POOL, Absent, address_of, address_read, download, get_object, list_below
 from topicstream.machine import parse_bytes
 
 T = TypeVar("T")
@@ -97,8 +96,7 @@ def mirrored(place: T) -> T | Path:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "manifest.json").exists():  # which is written last
         _write(folder / MIRROR, source.encode())
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(lambda name: os.close(_fetch(folder, name)), names))
+        list(POOL.map(lambda name: os.close(_fetch(folder, name)), names))
         _write(folder / "manifest.json", manifest)
     os.utime(folder)
     return folder

@@ -16,7 +16,6 @@ import json
 import os
 import re
 import secrets
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from topicstream.errors import Busy, NotOurs, StoreError, TopicsError, UsageErro
 from topicstream.files.mirror import CURRENT, LISTING, Current, Kind, current_at, is_published
 from topicstream.files.ownership import KINDS, kind_of
 from topicstream.files.plain import refuse_links
-from topicstream.files.remote import AT_ONCE, Changed, list_below, put_object
+from topicstream.files.remote import POOL, Changed, list_below, put_object
 from topicstream.progress import Told, listener
 
 PROBE = "published.json"
@@ -116,15 +115,14 @@ def publish(folder: str | os.PathLike[str], address: str, *, inputs: str = "", p
     before, condition = claim_address(address, kind)
     refuse_links(place, but=(".lock", "checkpoints", "work"))
     sizes = {name: (place / name).stat().st_size for name in files_within(place)}
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        hashes = dict(zip(sizes, pool.map(lambda name: _sha256(place / name), sizes)))
-        listing = json.dumps(hashes).encode()
-        version = hashlib.sha256(listing).hexdigest()[:32]
-        below = f"{address}/versions/{version}/"
-        there = {found.removeprefix(below) for found in list_below(below)}
-        missing = [name for name in sizes if name not in there]
-        for done, _ in enumerate(pool.map(lambda name: put_object(below + name, place / name), missing), 1):
-            listener(progress).step("uploading", done, len(missing), "files")
+    hashes = dict(zip(sizes, POOL.map(lambda name: _sha256(place / name), sizes)))
+    listing = json.dumps(hashes).encode()
+    version = hashlib.sha256(listing).hexdigest()[:32]
+    below = f"{address}/versions/{version}/"
+    there = {found.removeprefix(below) for found in list_below(below)}
+    missing = [name for name in sizes if name not in there]
+    for done, _ in enumerate(POOL.map(lambda name: put_object(below + name, place / name), missing), 1):
+        listener(progress).step("uploading", done, len(missing), "files")
     if _sha256(place / "manifest.json") != hashes["manifest.json"]:
         raise Busy(f"{folder}: another process changed it during the upload; publish it again")
     put_object(below + LISTING, listing)

@@ -11,6 +11,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
@@ -24,8 +25,8 @@ HEAD, PART = 128 << 10, 8 << 20
 """Bytes of the first request, which may only be looked at, and of each further one at most."""
 RETRY: dict[str, Any] = {"max_retries": 5}
 """How obstore repeats a request that a server refuses or that times out, and carries on with an answer that broke off."""
-AT_ONCE = 8
-"""Objects that are fetched or stored at the same time, where all are at hand."""
+POOL = ThreadPoolExecutor(8, thread_name_prefix="objects")
+"""Fetches parts ahead, and fetches and stores objects that are all at hand."""
 MIRROR = ".address"
 """The file that tells a mirror (mirror.py) and holds its address."""
 STREAM = 4 << 20
@@ -175,7 +176,8 @@ def version_of(address: str) -> tuple[int, str]:
 
 
 class RemoteFile(io.RawIOBase):
-    """One version of an object as a file for reading, a request a read.  InputError where there is none, or no permission.
+    """One version of an object as a file for reading, a request a read; where it is read in parts, the next one is fetched ahead.
+    InputError where there is none, or no permission.
 
     Attributes
     ----------
@@ -188,6 +190,7 @@ class RemoteFile(io.RawIOBase):
     def __init__(self, address: str) -> None:
         self.address, self._position = address, 0
         self.size, self.etag = version_of(address)
+        self._ahead: dict[int, Future[bytes]] = {}
 
     def readable(self) -> bool:
         return True
@@ -200,22 +203,28 @@ class RemoteFile(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        start = self._position
-        most = HEAD if start == 0 and len(buffer) == PART else len(buffer)  # of ``open_remote``: it may only be looked at
-        size = min(most, self.size - start)
-        if size <= 0:
+        start, in_parts = self._position, len(buffer) == PART
+        stop = min(start + (HEAD if in_parts and start == 0 else len(buffer)), self.size)
+        if stop <= start:
             return 0
-        options: dict[str, Any] = {"range": (start, start + size)}
+        ahead = self._ahead.pop(start, None) if in_parts else None
+        buffer[: stop - start] = self._fetch(start, stop) if ahead is None else ahead.result()
+        if in_parts and start > 0 and stop < self.size:  # the first part may only be looked at
+            self._ahead = {stop: POOL.submit(self._fetch, stop, min(stop + PART, self.size))}
+        self._position = stop
+        return stop - start
+
+    def _fetch(self, start: int, stop: int) -> bytes:
+        """The bytes [start, stop)."""
+        options: dict[str, Any] = {"range": (start, stop)}
         if self.etag and not self.etag.startswith("W/"):
             options["if_match"] = self.etag
         with _asked(self.address) as (library, *place):
-            data = library.get(*place, options=options).bytes()
+            data = bytes(library.get(*place, options=options).bytes())
         FETCHED.append(len(data))
-        if len(data) != size:
+        if len(data) != stop - start:
             raise InputError(f"{self.address}: changed while it was read; run the command again")
-        buffer[:size] = data
-        self._position += size
-        return size
+        return data
 
 
 def is_object(name: str | os.PathLike[str]) -> bool:
@@ -226,6 +235,14 @@ def is_object(name: str | os.PathLike[str]) -> bool:
         return False
 
 
+class _Parts(io.BufferedReader):
+    """Reads in parts; by itself ``read1`` would ask the object for what it is asked for, however little that is."""
+
+    def read1(self, size: int = -1) -> bytes:
+        self.peek(1)
+        return super().read1(size)
+
+
 def open_remote(address: str) -> io.BufferedReader:
     """An object, open for reading from its start to its end, in parts."""
-    return io.BufferedReader(RemoteFile(address), PART)
+    return _Parts(RemoteFile(address), PART)
