@@ -42,7 +42,7 @@ def serve(members: int, blocks: int, pipe) -> None:
                 reports = [(place, Report(100, stats), np.zeros((2, 3), np.int64)) for place in mine]
                 return {"answer": dumps(Answer(reports, 0.1, 1 << 20))}
 
-            server = Server({f"{RUN}-ask": ask, f"{RUN}-ping": lambda number=number: str(number)})
+            server = Server({f"{RUN}-ask": ask, f"{RUN}-ping": lambda: True})
             await server.listen("tcp://127.0.0.1")
             servers.append(server)
         pipe.send([server.address for server in servers])
@@ -55,14 +55,15 @@ class Driver(DaskWorkers):
     """Of members that are there already."""
 
     def __init__(self, client: Client, addresses: list[str]) -> None:
-        self.client, self.run, self.gone, self.changes = client, RUN, set(), []
-        self.roster = tuple((address, str(number)) for number, address in enumerate(addresses))
+        self.client, self.run, self.changes, self.visited, self.began = client, RUN, [], 0, 0.0
+        self.roster = tuple(addresses)
         self.watch = client.sync(self._start_watch)
 
     def round(self, group: np.ndarray, params: dict[str, np.ndarray]) -> None:
         answers = self._ask_all("visit", group, params)
         reports = {place: report for answer in answers for place, report, _ in answer.value}
         assert sorted(reports) == list(range(len(group)))
+        self.about = self._effort(answers)
         self.changes = [("phi", None, True)]
 
 

@@ -1,4 +1,4 @@
-"""A visit in a process that shares nothing with this one: it opens the corpus and makes the engine from the job's recipe."""
+"""A visit in a process that shares nothing with this one: it is sent the job, and opens the corpus from its path."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from topicstream.training.threads import Threads
 _open = {}
 
 
-def begin(recipe):
-    _open["engine"], _open["corpus"], _open["grid"] = recipe.open()
+def begin(job):
+    _open["job"] = job
 
 
 def visit_there(number, rows, totals, state, params, key):
-    engine, corpus, grid = _open["engine"], _open["corpus"], _open["grid"]
-    (block,) = corpus.blocks([number], grid=grid)
-    out = run_visit(engine, Visit(block, rows, totals, state, params, key), new_out(engine, block))
+    job = _open["job"]
+    (block,) = job.corpus.blocks([number], grid=job.grid)
+    out = run_visit(job.engine, Visit(block, rows, totals, state, params, key), new_out(job.engine, block))
     return out.delta, out.state, out.stats
 
 
@@ -35,7 +35,7 @@ class Elsewhere(Threads):
     def __init__(self, job):
         super().__init__(job)
         context = multiprocessing.get_context("spawn")
-        self.pool = context.Pool(1, initializer=begin, initargs=(job.recipe,))
+        self.pool = context.Pool(1, initializer=begin, initargs=(job,))
 
     def compute(self, visit, out):
         rows = {name: found.portable() for name, found in visit.rows.items()}

@@ -18,6 +18,10 @@ class Workers:
         self._numbers = iter(range(self.threads))
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[type[Workers], tuple[int]]:
+        """As many in another process."""
+        return Workers, (self.threads,)
+
     def number(self) -> int:
         """The calling worker's number."""
         if self.pool is None:

@@ -94,7 +94,7 @@ class Cluster:
     threads: int | None = None
 
     def __init__(self, client: Any, paths: Iterable[str | Path] = (), least: int = 1) -> None:
-        self.client, self.least, self._lost = client, max(least, 1), set[str]()
+        self.client, self.least, self.lost = client, max(least, 1), set[str]()
         self._paths = [str(Path(path).absolute()) for path in paths]
         try:
             client.wait_for_workers(self.least, timeout=PATIENCE)
@@ -107,12 +107,12 @@ class Cluster:
         if len(self.machines) < self.least:
             raise TopicsError(
                 f"--scheduler {client.scheduler.address}: {len(self.machines)} of {self.least} workers answer; restart the others "
-                f"({', '.join(sorted(self._lost))})"
+                f"({', '.join(sorted(self.lost))})"
             )
 
     def lose(self, addresses: Iterable[str]) -> None:
         """These workers are gone: look at those that are there.  WorkersLost where they are too few."""
-        self._lost.update(addresses)
+        self.lost.update(addresses)
         if len(self.addresses) >= self.least:
             self.machines = self._look()
         if len(self.addresses) < self.least:
@@ -135,7 +135,7 @@ class Cluster:
             if isinstance(answer, ImportError | AttributeError | TypeError) or type(answer) is Exception:
                 raise UsageError(f"--scheduler: worker {address} cannot run topicstream {__version__} ({answer}); install it there")
             if isinstance(answer, OSError | TimeoutError):  # gone meanwhile, or stopped
-                self._lost.add(address)
+                self.lost.add(address)
             elif isinstance(answer, BaseException):
                 raise answer
             else:
@@ -146,7 +146,7 @@ class Cluster:
     @property
     def addresses(self) -> list[str]:
         """Of the workers that are there now."""
-        return [address for address in self.client.scheduler_info(n_workers=-1)["workers"] if address not in self._lost]
+        return [address for address in self.client.scheduler_info(n_workers=-1)["workers"] if address not in self.lost]
 
     def _check(self, address: str, machine: Machine) -> None:
         if machine.version != __version__:

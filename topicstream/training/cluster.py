@@ -11,8 +11,9 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from distributed.comm.core import CommClosedError
@@ -24,8 +25,8 @@ from topicstream.files import owned
 from topicstream.parallel.scheduler import Cluster
 from topicstream.tables.table import Table
 from topicstream.training.executor import Assignment, Executor, Job, Report
-from topicstream.training.member import Answer, Change, JoinOrder, PassOrder, StateFile, join
-from topicstream.training.plan import state_bytes
+from topicstream.training.member import Answer, Change, JoinOrder, join
+from topicstream.training.plan import Allowance, state_bytes
 from topicstream.training.state.memory import BlockMemory
 from topicstream.training.tables import Settled
 
@@ -33,8 +34,6 @@ BETWEEN = 1.0
 """Seconds between two looks at the members."""
 SILENCE = 8.0
 """Seconds without an answer after which a member is lost."""
-DRIVER = uuid.uuid4().hex
-"""Tells this process from others that work for the same model one after the other."""
 SLOT = 64  # bytes that an array of block state is rounded up to
 
 
@@ -60,28 +59,24 @@ class DaskWorkers(Executor):
         Whose workers.
     folder
         Working folder of the run, which all machines reach.
-    limit, threads, tables
+    allowance
         As in ``JoinOrder``.
     """
 
-    def __init__(self, job: Job, cluster: Cluster, folder: Path, limit: int, threads: int | None, tables: str) -> None:
-        self.job, self.client, self.cluster, self.folder = job, cluster.client, cluster, folder
-        self.gone: set[str] = set()
+    def __init__(self, job: Job, cluster: Cluster, folder: Path, allowance: Allowance) -> None:
+        self.client, self.cluster, self.folder = cluster.client, cluster, folder.absolute()
         self.run = f"topics-{uuid.uuid4().hex[:12]}"
-        self.roster = tuple((address, machine.id) for address, machine in cluster.machines.items())
+        self.roster = tuple(cluster.machines)
         owners = deal(job.grid.cells, job.round_blocks, len(self.roster))
         state = state_bytes(job.engine, job.block) + SLOT * len(job.engine.state)
         self.room = state * np.bincount(owners, minlength=len(self.roster))
-        order = JoinOrder(
-            self.run, job.recipe, job.grid, job.block, owners, self.roster, self.room, limit, threads, tables,
-            (DRIVER, str(folder)),
-        )  # fmt: skip
+        order = JoinOrder(self.run, f"{self.folder}-{job.engine.name}", job, owners, self.roster, self.room, allowance)
         self.changes: list[Change] = []  # of the round that the next question ends, by table
         self.assignment: Assignment | None = None
-        self.stale, self.ahead = False, False  # rows that members have changed, and that this process has
+        self.newer: Literal["here", "there"] | None = None  # rows that members do not have, or that only they have
         self.began, self.visited, self.about = time.monotonic(), 0, dict[str, Any]()  # of the pass
         try:
-            refused = self.client.run(join, order, workers=[address for address, _ in self.roster])
+            refused = self.client.run(join, order, workers=list(self.roster))
         except OSError as e:
             raise WorkersLost(f"--scheduler: lost a worker while the run began ({e}); run the same command again") from None
         for error in filter(None, refused.values()):
@@ -98,22 +93,18 @@ class DaskWorkers(Executor):
 
     async def _silent(self) -> list[str]:
         """Wait until members are silent; their addresses."""
-        while True:
+        while not (lost := await self._lost()):
             await asyncio.sleep(BETWEEN)
-            if lost := await self._lost():
-                return lost
+        return lost
 
     async def _lost(self) -> list[str]:
-        alive = await asyncio.gather(*(self._alive(*member) for member in self.roster))
-        return [address for (address, _), there in zip(self.roster, alive, strict=True) if not there]
-
-    async def _alive(self, address: str, identity: str) -> bool:
+        """The members that do not answer."""
+        silent = list(self.roster)
         for _ in range(2):  # after a sleep of this machine the first answer comes too late
-            try:
-                return bool(await asyncio.wait_for(self._ask(address, "ping"), SILENCE / 2) == identity)
-            except (TimeoutError, OSError):
-                pass
-        return False
+            calls = (asyncio.wait_for(self._ask(address, "ping"), SILENCE / 2) for address in silent)
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+            silent = [address for address, answer in zip(silent, answers, strict=True) if answer is not True]
+        return silent
 
     def _ask(self, address: str, handler: str, **given: Any) -> Awaitable[Any]:
         call: Awaitable[Any] = getattr(self.client.rpc(address), f"{self.run}-{handler}")(**given)
@@ -124,7 +115,7 @@ class DaskWorkers(Executor):
 
         async def ask() -> list[Answer]:
             asked = {"question": question, "given": dumps(given), "changes": dumps(changes)}  # once, not for each
-            calls = [self._ask(address, "ask", **asked) for address, _ in self.roster[:members]]
+            calls = [self._ask(address, "ask", **asked) for address in self.roster[:members]]
             answers = asyncio.gather(*calls)
             answers.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is known by then
             await asyncio.wait({answers, self.watch}, return_when=asyncio.FIRST_COMPLETED)
@@ -134,9 +125,9 @@ class DaskWorkers(Executor):
             except (TimeoutError, CommClosedError, ConnectionError, WorkersLost):
                 pass
             answers.cancel()
-            self.gone.update(self.watch.result() if self.watch.done() else await self._lost())
-            who = ", ".join(sorted(self.gone)) if self.gone else "the connection between two workers"
-            raise WorkersLost(f"--scheduler: lost {who}", self.gone)
+            gone = self.watch.result() if self.watch.done() else await self._lost()
+            who = ", ".join(gone) or "the connection between two workers"
+            raise WorkersLost(f"--scheduler: lost {who}", gone)
 
         changes, self.changes = self.changes, []
         try:
@@ -153,21 +144,15 @@ class DaskWorkers(Executor):
 
     def _begin(self, assignment: Assignment) -> None:
         """Tell the members of the pass, and give them the tables that they do not have."""
-        if self.ahead:
-            with owned.scratch(self.folder.absolute(), "tables") as place:
+        if self.newer == "here":
+            with owned.scratch(self.folder, "tables") as place:
                 self._ask_all("tables.load", place, *self.tables.save(place, True))
-            self.ahead = False
-        self.assignment, old, new = assignment, assignment.old, assignment.new
-        order = PassOrder(
-            assignment.key, assignment.phase, self.blocks, assignment.seeds,
-            None if old is None else StateFile(old.path.absolute(), old.index, 0),
-            None if new is None else StateFile(new.path.absolute(), new.index, self._free(new)),
-        )  # fmt: skip
-        self._ask_all("begin", order)
+        self.assignment = assignment
+        self._ask_all("begin", self.blocks, replace(assignment, targets={}), self._free(assignment.new))
 
-    def _free(self, memory: BlockMemory) -> int:
+    def _free(self, memory: BlockMemory | None) -> int:
         """Where members may write: behind all that is there, and behind what members may still write that were lost."""
-        if (memory.index < 0).all():
+        if memory is None or (memory.index < 0).all():
             return 0
         return -(-max(memory.end, memory.path.stat().st_size) // SLOT) * SLOT + int(self.room.sum())
 
@@ -180,7 +165,7 @@ class DaskWorkers(Executor):
             for place, reports[place], rows in answer.value:
                 if assignment.new is not None:
                     assignment.new.index[group[place]] = rows
-        self.stale = True
+        self.newer = "there"
         self.visited += len(group)
         self.about = self._effort(answers)
         return [reports[place] for place in range(len(group))]
@@ -191,16 +176,16 @@ class DaskWorkers(Executor):
     def settle(self, phase: Phase | None) -> dict[str, Settled]:
         if self.assignment is None:  # the pass was made here
             self.gather()
-            self.ahead = True
+            self.newer = "here"
             return super().settle(phase)
-        self.assignment = None
+        self.assignment, self.newer = None, "there"
         asked = self._ask_all("tables.settle", phase)
         self.about = self._effort(asked)
         answers: list[dict[str, Settled]] = [answer.value for answer in asked]
-        for (address, _), answer in zip(self.roster, answers, strict=True):
+        for address, answer in zip(self.roster, answers, strict=True):
             if any(own.totals.tobytes() != answer[name].totals.tobytes() for name, own in answers[0].items()):
                 raise TopicsError(
-                    f"--scheduler: worker {address} made different topics from {self.roster[0][0]}; the last checkpoint is intact, report this"
+                    f"--scheduler: worker {address} made different topics from {self.roster[0]}; the last checkpoint is intact, report this"
                 )
         for name, settled in answers[0].items():
             table = self.tables.current[name]
@@ -210,15 +195,16 @@ class DaskWorkers(Executor):
         return answers[0]
 
     def gather(self) -> None:
-        if self.stale:
+        if self.newer == "there":
             midway = self.assignment is not None
-            with owned.scratch(self.folder.absolute(), "tables") as place:
+            with owned.scratch(self.folder, "tables") as place:
                 (saved,) = self._ask_all("tables.save", place, midway, members=1)
                 self.tables.load(place, *saved.value)
-            self.stale = False
+            self.newer = None
 
     def share(self) -> None:
-        self.ahead = not self.stale  # rows that were not gathered have not been changed
+        if self.newer is None:  # rows that were not gathered have not been changed
+            self.newer = "here"
 
     def keep(self) -> None:
         if not self.watch.cancelled():  # a member that leaves has brought its state to the disk
@@ -233,7 +219,7 @@ class DaskWorkers(Executor):
             "blocks": self.visited,
             "sent_bytes": sum(answer.sent for answer in answers),
             "waiting_seconds": round(max(0.0, seconds - float(working.mean())), 6),
-            "slowest": self.roster[int(working.argmax())][0],
+            "slowest": self.roster[int(working.argmax())],
             "speedup": round(float(working.sum()) / seconds, 3),  # beside one of them alone
         }
 
@@ -252,7 +238,7 @@ class DaskWorkers(Executor):
 
         async def leave() -> None:
             self.watch.cancel()
-            there = (address for address, _ in self.roster if address not in self.gone)
+            there = (address for address in self.roster if address not in self.cluster.lost)
             calls = (asyncio.wait_for(self._ask(address, "leave"), SILENCE) for address in there)
             await asyncio.gather(*calls, return_exceptions=True)
 

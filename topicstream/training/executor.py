@@ -4,17 +4,16 @@ The driver (passes.py) sees statistics and params, never rows.  An executor hold
 blocks of a round in any order, and adds up their deltas, which are rounded so that the sum is exact: so the bits of a
 result do not depend on who worked, nor on how many.
 
-What another process or machine needs for a visit is plain values: a ``RunRecipe``, from which it opens the corpus and makes
-the engine; the key and params of the ``Assignment``; the rows (``Rows.portable``, ``PackedRows.portable``), totals and state
-of the ``Visit``.  What it sends back are the arrays of ``Out``.
+What another process or machine needs for a visit can be pickled: the ``Job``, whose corpus is read from its path; the key and
+params of the ``Assignment``; the rows (``Rows.portable``, ``PackedRows.portable``), totals and state of the ``Visit``.  What it
+sends back are the arrays of ``Out``.
 """
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,9 +22,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
-from topicstream.corpus.sample import sampled
-from topicstream.engines import find
-from topicstream.engines.base import BlockShape, Engine, Key, Layout, Out, Phase, Shape, Visit, new_stats, padded
+from topicstream.engines.base import BlockShape, Engine, Key, Layout, Out, Phase, Visit, new_stats, padded
 from topicstream.parallel.rounds import Workers
 from topicstream.tables.spec import TableSpec
 from topicstream.tables.table import Table
@@ -35,51 +32,13 @@ from topicstream.training.tables import RunTables, Settled
 
 
 @dataclass(frozen=True)
-class RunRecipe:
-    """The engine, the corpus and its blocks as plain values, which can be pickled: what ``open`` makes them from elsewhere.
-
-    Attributes
-    ----------
-    store
-        Path of the corpus store.
-    sample
-        Share of the training documents that is learned from; None: all.
-    weights
-        What turns counts into weights; None: counts as they are.
-    engine, options, shape
-        The engine's name, the values of its options, and the training problem.
-    layout
-        How a pass is cut.
-    """
-
-    store: str
-    sample: float | None
-    weights: Any
-    engine: str
-    options: Mapping[str, Any]
-    shape: Shape
-    layout: Layout
-
-    def open(self, grid: Grid | None = None) -> tuple[Engine, Corpus, Grid]:
-        """Make the engine, open the store, cut it into blocks unless the grid is there."""
-        kind = find(self.engine)
-        corpus = Corpus.open(self.store, dense=True)
-        corpus = corpus if self.sample is None else sampled(corpus, self.sample)
-        corpus.weights = self.weights
-        grid = grid or corpus.grid(self.layout.block_cells, self.layout.block_docs, axes=kind.about.axes)
-        return kind(self.shape, kind.Options(**self.options)), corpus, grid
-
-
-@dataclass(frozen=True)
 class Job:
-    """What an executor works on.
+    """What an executor works on.  It can be pickled, for processes elsewhere.
 
     Attributes
     ----------
-    recipe
-        How another process makes ``engine``, ``corpus`` and ``grid``.
-    engine, corpus, grid
-        The algorithm, the store, and how a pass over it is cut into blocks.
+    engine, corpus, grid, layout
+        The algorithm, the store, its blocks, and how a pass is cut into them and into rounds.
     block
         The largest of everything over the grid's blocks: what buffers must hold.
     workers
@@ -90,19 +49,19 @@ class Job:
         Folder for the deltas of a round where they do not fit memory; None: they stay in memory.
     """
 
-    recipe: RunRecipe
     engine: Engine
     corpus: Corpus
     grid: Grid
+    layout: Layout
     block: BlockShape
     workers: Workers
     prefetch: int = 2
     spill: Path | None = None
 
-    @cached_property
+    @property
     def round_blocks(self) -> int:
         """Blocks of a round: those that see the same tables."""
-        return self.recipe.layout.round_blocks
+        return self.layout.round_blocks
 
 
 @dataclass(frozen=True)
@@ -129,19 +88,15 @@ class Assignment:
     seeds: Seeds | None
     old: BlockMemory | None
     new: BlockMemory | None
-    reads: tuple[str, ...]
-    targets: Mapping[str, Table]
+    reads: tuple[str, ...] = ()
+    targets: Mapping[str, Table] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls, tables: RunTables, key: Key, phase: Phase, params: Mapping[str, np.ndarray], seeds: Seeds | None,
-        old: BlockMemory | None, new: BlockMemory | None,
-    ) -> Assignment:  # fmt: skip
-        """With what the phase reads and writes."""
+    def on(self, tables: RunTables) -> Assignment:
+        """With what the phase reads and writes of these tables."""
         # rows hold their mass only once every block has entered: not while a start or a REPLACE pass builds them up
-        every = tables.current | tables.successors if key.pass_number else tables.current
-        reads = tuple(tables.current) if phase.reads is None else phase.reads
-        return cls(key, phase, params, seeds, old, new, reads, {name: every[name] for name in tables.written(phase)})
+        every = tables.current | tables.successors if self.key.pass_number else tables.current
+        reads = tuple(tables.current) if self.phase.reads is None else self.phase.reads
+        return replace(self, reads=reads, targets={name: every[name] for name in tables.written(self.phase)})
 
 
 class Report(NamedTuple):

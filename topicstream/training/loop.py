@@ -17,6 +17,7 @@ from topicstream.errors import Interrupted, TopicsError, UsageError, WorkersLost
 from topicstream.files.durable import lock
 from topicstream.files.plain import refuse_links
 from topicstream.kernels.jit import notify_compiling
+from topicstream.memory import MemoryLimit
 from topicstream.metrics import recorded as recorded_metrics
 from topicstream.model.manifest import read_manifest
 from topicstream.options import configured
@@ -154,10 +155,8 @@ def _executor(config: TrainConfig, run: TrainingRun) -> Iterator[MakeExecutor]:
 
     paths = [run.corpus.path, run.folder]
     with connected(config.scheduler, paths, config.workers_min) as cluster:
-        yield partial(
-            DaskWorkers, cluster=cluster, folder=run.folder / "work", limit=cluster.memory(config.memory), threads=config.threads,
-            tables=config.tables,
-        )  # fmt: skip
+        each = Allowance(MemoryLimit(cluster.memory(config.memory)), config.threads or 0, config.tables)
+        yield partial(DaskWorkers, cluster=cluster, folder=run.folder / "work", allowance=each)
 
 
 def _planned(config: TrainConfig, run: TrainingRun) -> Session:
@@ -168,7 +167,7 @@ def _planned(config: TrainConfig, run: TrainingRun) -> Session:
     plan = make_plan(run.work(), Allowance(config.memory, threads, config.tables, disk, str(folder)))
     for line in plan.lines():
         run.progress.say(line)
-    width = run.recipe.layout.round_blocks
+    width = run.layout.round_blocks
     if config.round_blocks is None and (note := wider_rounds(run.engine, width, plan.threads, len(run.grid))):
         run.progress.say(note)
     if config.force:  # not before it is known that the new run can be made

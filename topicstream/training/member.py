@@ -24,15 +24,11 @@ from distributed.protocol.pickle import dumps, loads
 from distributed.protocol.serialize import to_serialize
 
 from topicstream import machine
-from topicstream.corpus.grid import Grid
-from topicstream.engines.base import BlockShape, Key, Phase
 from topicstream.errors import DoesNotFit, TopicsError, WorkersLost
-from topicstream.memory import MemoryLimit
 from topicstream.parallel.rounds import Workers
 from topicstream.tables.rounds import Entered
-from topicstream.training.executor import Assignment, Job, Report, RunRecipe, shrunk
+from topicstream.training.executor import Assignment, Job, Report, shrunk
 from topicstream.training.plan import Allowance, Work, make_plan
-from topicstream.training.starts.seeds import Seeds
 from topicstream.training.state.memory import BlockMemory
 from topicstream.training.tables import RunTables
 from topicstream.training.threads import Threads
@@ -49,51 +45,28 @@ class JoinOrder:
     Attributes
     ----------
     run
-        Name of the run among those of the cluster.
-    recipe, grid, block
-        As in a ``Job``.
+        Name of the run among all those of the cluster.
+    place
+        What a worker is a member of: a later run there, or one whose driver was killed, ends the earlier one.
+    job
+        What they work on.
     owners
         int64[blocks], the number of the member that owns each block.
     roster
-        Address and id of the worker of each member, by number.
+        Address of the worker of each member, by number.
     room
         int64[members], bytes that each may write of block state in a pass.
-    limit, threads, tables
-        Bytes of a member, its threads (None: those that Dask gives the worker), and where its tables live.
-    driver
-        The process that gives the order, and the run's folder.
+    allowance
+        Of a member; threads: 0 for those that Dask gives the worker.
     """
 
     run: str
-    recipe: RunRecipe
-    grid: Grid
-    block: BlockShape
+    place: str
+    job: Job
     owners: np.ndarray
-    roster: tuple[tuple[str, str], ...]
+    roster: tuple[str, ...]
     room: np.ndarray
-    limit: int
-    threads: int | None
-    tables: str
-    driver: tuple[str, str]
-
-
-class StateFile(NamedTuple):
-    """A file of block state: its path, the rows of its index, and where the first member writes, before the second ..."""
-
-    path: Path
-    rows: np.ndarray
-    free: int
-
-
-class PassOrder(NamedTuple):
-    """What the visits of a pass share, as in an ``Assignment``, and its blocks."""
-
-    key: Key
-    phase: Phase
-    blocks: np.ndarray
-    seeds: Seeds | None
-    old: StateFile | None
-    new: StateFile | None
+    allowance: Allowance
 
 
 class Answer(NamedTuple):
@@ -113,24 +86,26 @@ Visited = tuple[int, Report, np.ndarray | None]
 
 async def join(order: JoinOrder, dask_worker: Worker) -> TopicsError | None:
     """Make this worker a member; what keeps it from being one."""
-    for name, plugin in list(dask_worker.plugins.items()):
-        before = plugin.order.driver if isinstance(plugin, Member) else order.driver
-        if before[1] == order.driver[1] and before != order.driver:  # whose driver was killed: this one has the lock
-            await dask_worker.plugin_remove(name)
+    if order.place in dask_worker.plugins:
+        await dask_worker.plugin_remove(order.place)
     member = Member(order, dask_worker)
     try:
         await member.work(member.open)
     except TopicsError as e:
         return e
-    await dask_worker.plugin_add(member, name=order.run)
+    await dask_worker.plugin_add(member, name=order.place)
     return None
 
 
 class Member(WorkerPlugin):
     """The plugin of one run in one worker."""
 
+    assignment: Assignment
+    heard: float
+    """When the driver has asked last."""
+
     def __init__(self, order: JoinOrder, worker: Worker) -> None:
-        self.order, self.worker, self.heard = order, worker, time.monotonic()
+        self.order, self.worker = order, worker
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="member")
 
     async def setup(self, worker: Worker) -> None:
@@ -153,7 +128,7 @@ class Member(WorkerPlugin):
         """End when the driver is gone."""
         while time.monotonic() - self.heard < FORGOTTEN:
             await asyncio.sleep(FORGOTTEN / 10)
-        asyncio.get_running_loop().create_task(self.worker.plugin_remove(self.order.run))
+        asyncio.get_running_loop().create_task(self.worker.plugin_remove(self.order.place))
 
     async def work(self, function: Callable[..., T], *args: Any) -> T:
         """Run in the member's thread, one thing after the other."""
@@ -161,27 +136,23 @@ class Member(WorkerPlugin):
 
     # -- made and ended --------------------------------------------------------------------------------------------
     def open(self) -> None:
-        """Open the store, make tables and threads.  DoesNotFit, StoreError ..."""
-        order, worker, ids = self.order, self.worker, [identity for _, identity in self.order.roster]
-        if worker.id not in ids:
-            raise WorkersLost(f"--scheduler: worker {worker.address} was restarted while the run began")
-        self.number, folder = ids.index(worker.id), Path(worker.local_directory)
-        engine, corpus, grid = order.recipe.open(order.grid)
-        if engine.about.dense:
+        """Make tables and threads within a plan of this worker.  DoesNotFit ..."""
+        order, worker, job = self.order, self.worker, self.order.job
+        self.number, folder = order.roster.index(worker.address), Path(worker.local_directory)
+        if job.engine.about.dense:
             machine.one_blas_thread()
-        n_w = corpus.word_counts() if corpus.weights is None else corpus.weights.n_w
-        room = Allowance(MemoryLimit(order.limit), order.threads or worker.state.nthreads, order.tables, folder=str(folder))
+        n_w = job.corpus.word_counts() if job.corpus.weights is None else job.corpus.weights.n_w
+        room = replace(order.allowance, threads=order.allowance.threads or worker.state.nthreads, folder=str(folder))
         try:
-            plan = make_plan(Work(engine, order.recipe.layout, order.block), room)
+            plan = make_plan(Work(job.engine, job.layout, job.block), room)
         except DoesNotFit as e:
             raise DoesNotFit(f"worker {worker.address}: {e}", least=e.least) from None
         self.workers = Workers(plan.threads)
-        self.tables = RunTables(engine, n_w, self.workers, folder if plan.place.tables_on_disk else None)
+        self.tables = RunTables(job.engine, n_w, self.workers, folder if plan.place.tables_on_disk else None)
         spill = folder if plan.place.deltas_on_disk else None
-        job = Job(order.recipe, engine, corpus, grid, order.block, self.workers, plan.place.prefetch, spill)
-        self.executor = Threads(job)
+        self.executor = Threads(replace(job, workers=self.workers, prefetch=plan.place.prefetch, spill=spill))
         self.executor.place(self.tables)
-        self.assignment: Assignment | None = None
+        self.memories: list[BlockMemory] = []  # of the pass
         self.entered: dict[int, dict[str, Entered]] = {}
         self.all_entered = asyncio.Event()
         self.outbox: list[Any] = []
@@ -198,23 +169,18 @@ class Member(WorkerPlugin):
     def _forget(self) -> None:
         """End a pass that is under way."""
         self.executor.end()
-        for memory in self._memories():
+        for memory in self.memories:
             memory.close()
-        self.assignment = None
-
-    def _memories(self) -> list[BlockMemory]:
-        given = self.assignment
-        return [memory for memory in (given.old, given.new) if memory is not None] if given is not None else []
 
     # -- questions -------------------------------------------------------------------------------------------------
-    async def ping(self) -> str:
-        """The worker's id."""
+    async def ping(self) -> bool:
+        """Whether the member is there."""
         self.heard = time.monotonic()
-        return str(self.worker.id)
+        return True
 
     async def leave(self) -> str:
         """The run is over."""
-        return str((await self.worker.plugin_remove(self.order.run))["status"])
+        return str((await self.worker.plugin_remove(self.order.place))["status"])
 
     async def ask(self, question: str, given: bytes, changes: bytes) -> dict[str, bytes]:
         """End the round that there is, with these changes; then a method by its name, and what it leaves for other members is
@@ -227,10 +193,13 @@ class Member(WorkerPlugin):
             self.all_entered.clear()
             all_entered, self.entered = self.entered, {}
             await self.work(self.absorb, all_entered)
-        value = await self.work(attrgetter(question)(self), *loads(given))
+        value = await self.work(self._answer, question, given)
         await self._send(self.outbox)
         self.outbox = []
         return {"answer": dumps(Answer(value, self.working, self.sent))}
+
+    def _answer(self, question: str, given: bytes) -> Any:
+        return attrgetter(question)(self)(*loads(given))  # block state is a file that is opened
 
     async def hear(self, sender: int, sent: Any) -> bool:
         """What a member has entered, by table, or what blocks made there: (table, place in the round, arrays ...)."""
@@ -243,32 +212,25 @@ class Member(WorkerPlugin):
                 self.executor.rounds[name].receive(place, arrays)
         return True
 
-    def begin(self, order: PassOrder) -> None:
-        """A pass begins."""
+    def begin(self, blocks: np.ndarray, assignment: Assignment, free: int) -> None:
+        """A pass over these blocks begins.  free: where the first member may write block state, before the second ..."""
         self._forget()
-        self.working, self.sent = 0.0, 0
-        mine = self.order.owners == self.number
-        self.executor.begin(order.blocks[mine[order.blocks]])
-        self.position, old, new = 0, self._state(order.old), self._state(order.new)
-        self.assignment = Assignment.of(self.tables, order.key, order.phase, {}, order.seeds, old, new)
-
-    def _state(self, file: StateFile | None) -> BlockMemory | None:
-        if file is None:
-            return None
-        memory = BlockMemory(file.path, self.executor.engine.state, file.rows.copy(), create=False)
-        memory.end = file.free + int(self.order.room[: self.number].sum())
-        self.stop = memory.end + int(self.order.room[self.number])
-        return memory
+        self.assignment = assignment.on(self.tables)
+        self.memories = [memory for memory in (assignment.old, assignment.new) if memory is not None]
+        if assignment.new is not None:
+            assignment.new.end = free + int(self.order.room[: self.number].sum())
+            self.stop = assignment.new.end + int(self.order.room[self.number])
+        self.working, self.sent, self.position = 0.0, 0, 0
+        self.executor.begin(blocks[self.order.owners[blocks] == self.number])
 
     def sync(self) -> None:
         """Bring the block state that this machine has written to the disk."""
-        for memory in self._memories():
+        for memory in self.memories:
             memory.sync()
 
     # -- rounds ----------------------------------------------------------------------------------------------------
     def visit(self, group: np.ndarray, params: Mapping[str, np.ndarray]) -> list[Visited]:
         """Visit the blocks of a round that are this member's; what they made goes to those who add it up."""
-        assert self.assignment is not None
         began = time.monotonic()
         self.group, targets = group, self.assignment.targets
         places = np.flatnonzero(self.order.owners[group] == self.number).tolist()
@@ -289,7 +251,6 @@ class Member(WorkerPlugin):
 
     def enter(self, changes: Sequence[Change]) -> dict[str, Entered]:
         """The end of a round: add up what is this member's to add up; what came out, by table."""
-        assert self.assignment is not None
         began, entered = time.monotonic(), dict[str, Entered]()
         for name, blend, hold in changes:
             deltas, target = self.executor.rounds[name], self.assignment.targets[name]
@@ -303,15 +264,14 @@ class Member(WorkerPlugin):
 
     def absorb(self, entered: Mapping[int, Mapping[str, Entered]]) -> None:
         """Take over what all have entered, by member and table."""
-        assert self.assignment is not None
         for name in entered[self.number]:
             self.assignment.targets[name].absorb([entered[i][name] for i in range(len(self.order.roster))], self.number)
 
     async def _send(self, given: Sequence[Any]) -> None:
         """Give every other member what there is for it; returns once all have it."""
         calls = []
-        for (address, identity), own in zip(self.order.roster, given, strict=False):
-            if identity != self.worker.id:
+        for number, (address, own) in enumerate(zip(self.order.roster, given, strict=False)):
+            if number != self.number:
                 hear = getattr(self.worker.rpc(address), f"{self.order.run}-hear")
                 calls.append(hear(sender=self.number, sent=to_serialize(own)))
                 self.sent += size_of(own)

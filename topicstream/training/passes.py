@@ -84,7 +84,7 @@ class PassRunner:
     def _assignment(self, work: Pass) -> Assignment:
         phase = phase_of(self._engine.phases, work.number)[0] if work.number else START
         key = Key(self._seed, work.number, phase.name)
-        return Assignment.of(self._tables, key, phase, work.params, work.seeds, work.old, work.new)
+        return Assignment(key, phase, work.params, work.seeds, work.old, work.new).on(self._tables)
 
     def _round(self, work: Pass, position: int, group: np.ndarray, assignment: Assignment) -> None:
         stats, docs = new_stats(self._engine), 0

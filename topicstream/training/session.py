@@ -48,7 +48,7 @@ class Session:
         self.workers = Workers(plan.threads)
         self.tables = RunTables(run.engine, run.n_w, self.workers, self.work if plan.place.tables_on_disk else None)
         spill = self.work if plan.place.deltas_on_disk else None
-        job = Job(run.recipe, run.engine, run.corpus, run.grid, run.block, self.workers, plan.place.prefetch, spill)
+        job = Job(run.engine, run.corpus, run.grid, run.layout, run.block, self.workers, plan.place.prefetch, spill)
         self.executor = run.executor(job)
         self.runner = PassRunner(run.engine, run.grid, self.executor, self.tables, run.record.seed, job.round_blocks)
         self.readable = Readable(self.tables, self.executor.gather)
@@ -147,7 +147,7 @@ class Session:
         start, kind = self.run.start, self.engine.phases[0].start
         ground = Ground(
             self.engine, self.run.corpus, self.run.grid, self.run.record.seed, self.run.n_w, self.workers,
-            self.plan.memory.free, self.run.progress.say, self.run.recipe, self.run.executor, self._step,
+            self.plan.memory.free, self.run.progress.say, self.run.layout, self.run.executor, self._step,
         )  # fmt: skip
         if self.rounds == 0:
             start.begin(ground, self.params)

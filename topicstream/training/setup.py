@@ -17,13 +17,12 @@ from topicstream.engines import engines, find
 from topicstream.engines.base import About, BlockShape, Engine, Layout, Shape, passes_needed
 from topicstream.errors import InputError, UsageError
 from topicstream.files.ownership import check_place, kind_of
-from topicstream.files.remote import address_read
 from topicstream.model.weighting import Weights
 from topicstream.options import checked, seconds, share
 from topicstream.progress import Progress, Shown, listener
 from topicstream.text import noun_of
 from topicstream.training.config import TrainConfig
-from topicstream.training.executor import MakeExecutor, RunRecipe
+from topicstream.training.executor import MakeExecutor
 from topicstream.training.plan import Work, state_bytes_of_pass
 from topicstream.training.starts.anchors import AnchorStart
 from topicstream.training.starts.best import BestStart, pays
@@ -70,19 +69,16 @@ class TrainingRun:
     progress: Progress
 
     @property
-    def recipe(self) -> RunRecipe:
-        """How another process makes the engine and the blocks."""
-        corpus, engine, record = self.corpus, self.engine, self.record
-        layout = Layout(**record.layout)
-        return RunRecipe(address_read(corpus.path) or str(corpus.path.absolute()), record.sample, corpus.weights, engine.name, record.options, engine.shape, layout)
+    def layout(self) -> Layout:
+        """How a pass is cut."""
+        return Layout(**self.record.layout)
 
     def work(self) -> Work:
         """What takes memory and disk."""
         engine, start = self.engine, self.start
         seeded = engine.phases[0].start == "visit" and start.has_seeds(engine)
         memory, state = start.memory(engine, self.block), state_bytes_of_pass(engine, self.grid)
-        keeps_best, layout = bool(self.stopping.eval_every), Layout(**self.record.layout)
-        return Work(engine, layout, self.block, state, memory, seeded, keeps_best)
+        return Work(engine, self.layout, self.block, state, memory, seeded, bool(self.stopping.eval_every))
 
 
 def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> TrainingRun:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,11 +34,8 @@ class AnchorStart(Start):
         engine, grid = anchor_engine(ground.engine.shape), ground.grid
         tables = RunTables(engine, ground.n_w, ground.workers)
         block = BlockShape(int(grid.docs.max()), int(grid.cells.max()), 0, grid.max_words)
-        layout = replace(ground.recipe.layout, round_blocks=engine.layout.round_blocks)
-        recipe = replace(
-            ground.recipe, engine=engine.name, options=asdict(engine.options), shape=engine.shape, layout=layout
-        )
-        executor = ground.executor(Job(recipe, engine, ground.corpus, grid, block, ground.workers))
+        layout = replace(ground.layout, round_blocks=engine.layout.round_blocks)
+        executor = ground.executor(Job(engine, ground.corpus, grid, layout, block, ground.workers))
         runner = PassRunner(engine, grid, executor, tables, ground.seed, layout.round_blocks)
         params, order, readable = engine.initial_params(), np.arange(len(grid)), Readable(tables, executor.gather)
         cells = int(grid.cells.sum())

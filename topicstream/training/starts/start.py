@@ -13,11 +13,11 @@ import numpy as np
 
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.base import BlockShape, Engine
+from topicstream.engines.base import BlockShape, Engine, Layout
 from topicstream.errors import TopicsError
 from topicstream.parallel.rounds import Workers
 from topicstream.tables.table import Table
-from topicstream.training.executor import MakeExecutor, RunRecipe
+from topicstream.training.executor import MakeExecutor
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.seeds import Seeds
 
@@ -34,7 +34,7 @@ class Ground:
         float64[W], training tokens of each word.
     free
         Bytes that may be held besides.
-    recipe, executor
+    layout, executor
         Of the run: for a start that visits blocks itself.
     step
         See ``PassEnd``.
@@ -48,7 +48,7 @@ class Ground:
     workers: Workers
     free: int
     say: Callable[[str], None]
-    recipe: RunRecipe
+    layout: Layout
     executor: MakeExecutor
     step: Callable[[str, int, int, str], None] = lambda *_: None
 

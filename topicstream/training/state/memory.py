@@ -11,7 +11,9 @@ import math
 import os
 import threading
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +45,10 @@ class BlockMemory:
         self._fd = owned.create_fd(path) if create else open_plain(path, os.O_RDWR)
         self.end = int((index[:, :, 0] + index[:, :, 1]).max(initial=0) + 63) // 64 * 64
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        """Another machine opens the same file."""
+        return partial(BlockMemory, create=False), (self.path.absolute(), self.specs, self.index)
 
     def buffers(self, shape: BlockShape, scratch: Scratch) -> dict[str, np.ndarray]:
         """Arrays for the engine to fill."""
