@@ -7,11 +7,13 @@ import gzip
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,7 +24,7 @@ from topicstream.evaluation import memory, visiting
 from topicstream.ingestion.pipeline import ingest
 from topicstream.memory import MemoryLimit
 from topicstream.parallel import scheduler
-from topicstream.parallel.scheduler import Cluster, Machine
+from topicstream.parallel.scheduler import Cluster
 
 distributed = pytest.importorskip("distributed")
 
@@ -246,17 +248,11 @@ def test_documents_that_workers_cannot_read_are_refused(here, cluster, capsys):
     assert "run `topics ingest`" in capsys.readouterr().err
 
 
-def fake(raises=None, **changed):
-    """A cluster of one worker that says this of itself, or raises an error."""
-    facts = {
-        "id": "Worker-1",
-        "version": scheduler.__version__,
-        "arithmetic": scheduler.self_test(),
-        "threads": 1,
-        "allowed": 4 << 30,
-        "limit": 0,
-    }
-    machine = Machine(**{**facts, "missing": [], **changed})
+def fake(raises=None, limit=0, paths=(), **given):
+    """A cluster of one worker, which is asked with this version and arithmetic, or raises an error; another one does not answer."""
+
+    async def set_resources(**resources):
+        assert resources == scheduler.ONE
 
     class Client:
         def wait_for_workers(self, count, timeout):
@@ -265,21 +261,24 @@ def fake(raises=None, **changed):
         def scheduler_info(self, n_workers):
             return {"workers": {"tcp://10.0.0.1:1": {}, "tcp://10.0.0.2:1": {}}}
 
-        async def run(self, function, paths, workers):
+        async def run(self, function, version, arithmetic, paths, workers):
             if workers == ["tcp://10.0.0.2:1"]:
                 raise TimeoutError
             if raises is not None:
                 raise raises
-            return {workers[0]: machine}
+            worker = SimpleNamespace(contact_address=workers[0], set_resources=set_resources)
+            worker.state, worker.memory_manager = SimpleNamespace(nthreads=1), SimpleNamespace(memory_limit=limit)
+            asked = {"version": version, "arithmetic": arithmetic, "paths": paths, **given}
+            return {workers[0]: await function(**asked, dask_worker=worker)}
 
         def sync(self, function):
             return asyncio.run(function())
 
-    return Cluster(Client())
+    return Cluster(Client(), paths)
 
 
 def test_a_worker_that_does_not_suit_is_refused():
-    with pytest.raises(UsageError, match=r"10\.0\.0\.1:1 has topicstream 0\.0\.9"):
+    with pytest.raises(UsageError, match=rf"10\.0\.0\.1:1 has topicstream {re.escape(scheduler.__version__)}, the command 0\.0\.9"):
         fake(version="0.0.9")
     missing = "ModuleNotFoundError(\"No module named 'topicstream'\")"
     for error in (ImportError(missing), Exception(missing)):  # Dask says it so or so
@@ -288,7 +287,7 @@ def test_a_worker_that_does_not_suit_is_refused():
     with pytest.raises(UsageError, match="another instruction set"):
         fake(arithmetic="0" * 16)
     with pytest.raises(UsageError, match=r"cannot read /data/c\.zarr"):
-        fake(missing=["/data/c.zarr"])
+        fake(paths=["/data/c.zarr"])
     with pytest.raises(DoesNotFit, match=r"Dask allows worker.*--memory-limit 1024MiB"):
         fake(limit=512 << 20).memory(MemoryLimit.parse("1G"))
     assert fake().memory(MemoryLimit.parse("1G")) == 1 << 30

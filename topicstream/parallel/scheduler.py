@@ -46,35 +46,40 @@ class Machine(NamedTuple):
 
     Attributes
     ----------
-    id
-        Of this worker, and of no other one that may take its address.
-    version, arithmetic
-        Of this package, and of its kernels (``self_test``).
     threads
         That Dask gives it.
     allowed, limit
         Bytes that its machine or cgroup allows, and that Dask allows it (0: no limit).
-    missing
-        Those of the paths asked for that it cannot read.
     """
 
-    id: str
-    version: str
-    arithmetic: str
     threads: int
     allowed: int
     limit: int
-    missing: list[str]
 
 
-async def describe(paths: list[str], dask_worker: Any) -> Machine:
-    """What the worker that runs this is; Dask passes the worker.  From now on it takes our tasks, one at a time."""
+async def describe(version: str, arithmetic: str, paths: list[str], dask_worker: Any) -> Machine:
+    """What the worker that runs this is; Dask passes the worker.  From now on it takes our tasks, one at a time.
+
+    Raises
+    ------
+    UsageError
+        Where it has another version of this package, or other bits (``self_test``), or cannot read one of the paths.
+    """
+    who = f"--scheduler: worker {dask_worker.contact_address}"
+    if version != __version__:
+        raise UsageError(f"{who} has topicstream {__version__}, the command {version}; install the same")
+    if arithmetic != self_test():
+        raise UsageError(
+            f"{who} has another instruction set than the command's machine, and would give other bits; "
+            "start the command and all workers on processors of one kind"
+        )
+    for path in paths:
+        if not os.access(path, os.R_OK):
+            raise UsageError(f"{who} cannot read {path}; put it on a file system that all machines share")
     return_freed_memory()
     await dask_worker.set_resources(**ONE)
-    missing = [path for path in paths if not os.access(path, os.R_OK)]
-    limit = int(dask_worker.memory_manager.memory_limit or 0)
     return Machine(
-        dask_worker.id, __version__, self_test(), dask_worker.state.nthreads, memory_allowed(), limit, missing
+        dask_worker.state.nthreads, memory_allowed(), int(dask_worker.memory_manager.memory_limit or 0)
     )
 
 
@@ -126,7 +131,7 @@ class Cluster:
         import asyncio  # 40 ms, which only Dask needs
 
         async def ask() -> list[Any]:
-            asked = (self.client.run(describe, self._paths, workers=[address]) for address in addresses)
+            asked = (self.client.run(describe, __version__, self_test(), self._paths, workers=[address]) for address in addresses)
             return await asyncio.gather(*(asyncio.wait_for(each, ANSWER) for each in asked), return_exceptions=True)
 
         addresses, machines = self.addresses, dict[str, Machine]()
@@ -140,28 +145,12 @@ class Cluster:
                 raise answer
             else:
                 machines[address] = answer[address]
-                self._check(address, machines[address])
         return machines
 
     @property
     def addresses(self) -> list[str]:
         """Of the workers that are there now."""
         return [address for address in self.client.scheduler_info(n_workers=-1)["workers"] if address not in self.lost]
-
-    def _check(self, address: str, machine: Machine) -> None:
-        if machine.version != __version__:
-            raise UsageError(
-                f"--scheduler: worker {address} has topicstream {machine.version}, here is {__version__}; install the same"
-            )
-        if machine.arithmetic != self_test():
-            raise UsageError(
-                f"--scheduler: worker {address} has another instruction set than this machine, and would give other bits; "
-                "start the command and all workers on processors of one kind"
-            )
-        if machine.missing:
-            raise UsageError(
-                f"--scheduler: worker {address} cannot read {machine.missing[0]}; put it on a file system that all machines share"
-            )
 
     @property
     def least_threads(self) -> int:

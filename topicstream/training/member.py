@@ -138,7 +138,7 @@ class Member(WorkerPlugin):
     def open(self) -> None:
         """Make tables and threads within a plan of this worker.  DoesNotFit ..."""
         order, worker, job = self.order, self.worker, self.order.job
-        self.number, folder = order.roster.index(worker.address), Path(worker.local_directory)
+        self.number, folder = order.roster.index(str(worker.contact_address)), Path(worker.local_directory)
         if job.engine.about.dense:
             machine.one_blas_thread()
         n_w = job.corpus.word_counts() if job.corpus.weights is None else job.corpus.weights.n_w
