@@ -69,7 +69,7 @@ def test_infer_writes_the_same_file(here, cluster, capsys):
 
 
 def test_eval_gives_the_same_figures(here, cluster, monkeypatch, capsys):
-    monkeypatch.setattr(visiting, "BLOCKS_OF_TASK", 1)
+    monkeypatch.setattr(visiting, "CELLS_OF_TASK", 1)
     monkeypatch.setattr(memory, "BLOCK_CELLS", 1 << 12)
     command = ["eval", "--model", str(here / "m"), "--corpus", str(here / "c.zarr"), "--json"]
     for what in ([], ["--training", "--whole"], ["--heldout", str(here / "c.zarr"), "--fold-in", "vb"]):

@@ -25,8 +25,8 @@ from topicstream.parallel.scheduler import Cluster, threads_of_worker
 Result = TypeVar("Result")
 Item = tuple[Block, np.ndarray]
 """A block, and what is known beforehand of each of its documents."""
-BLOCKS_OF_TASK = 64
-"""Of 32,768 cells each, at most: some seconds of work."""
+CELLS_OF_TASK = 1 << 21
+"""At most, about: some seconds of work."""
 
 
 def visited(
@@ -50,7 +50,7 @@ def visited(
         return
     spans = (
         (grid.span(first, last), of_documents[grid.first_doc[first] : grid.first_doc[last - 1] + grid.docs[last - 1]])
-        for first, last in threads.spans(len(grid), BLOCKS_OF_TASK)
+        for first, last in threads.spans(grid.cells.tolist(), CELLS_OF_TASK)
     )
     for results in threads.map(partial(_visit_span, visit=visit, corpus=corpus, threads=threads.threads), spans):
         yield from results

@@ -137,7 +137,7 @@ def _parts(run: Answers, cluster: Cluster, batches: int, folder: Path) -> Iterat
         config, model=Path(config.model).absolute(), documents=run.source.corpus.whole.path.absolute(), out=None,  # type: ignore[arg-type, attr-defined]
         progress=False, mem_limit=cluster.memory(config.memory),
     )  # fmt: skip
-    return cluster.map(partial(_answer, config=there, folder=folder), cluster.spans(batches, BATCHES_OF_TASK))
+    return cluster.map(partial(_answer, config=there, folder=folder), cluster.spans([1] * batches, BATCHES_OF_TASK))
 
 
 def _answer(batches: tuple[int, int], config: InferConfig, folder: Path) -> tuple[Path, Tally]:

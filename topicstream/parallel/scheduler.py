@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -171,10 +171,11 @@ class Cluster:
         shares = [m.allowed // hosts.count(host) for host, m in zip(hosts, self.machines.values(), strict=True)]
         return max(FLOOR, int(min(*shares, by_dask) * DEFAULT_SHARE))
 
-    def spans(self, count: int, most: int) -> Iterator[tuple[int, int]]:
-        """Where to cut so many things into tasks: at least four a worker where there are enough, of at most ``most`` things."""
-        size = max(1, min(most, count // (4 * len(self.machines))))
-        return pairwise([*range(0, count, size), count])
+    def spans(self, sizes: Iterable[int], most: int) -> Iterator[tuple[int, int]]:
+        """Where to cut things of these sizes into tasks: at least four a worker where there are enough, of about ``most`` at most."""
+        *starts, total = accumulate(sizes, initial=0)
+        size = max(1, min(most, total // (4 * len(self.machines))))
+        return pairwise([*np.unique(np.array(starts, np.int64) // size, return_index=True)[1].tolist(), len(starts)])
 
     def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """``work(item)`` of each item on some worker, in the order of the items, which is that of their urgency, too.
@@ -258,12 +259,6 @@ def connected(scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1) 
                 processes=True, memory_limit=0, dashboard_address=":0", silence_logs=logging.CRITICAL, **_local(str(scheduler)),
             )  # fmt: skip
             client = stack.enter_context(Client(stack.enter_context(here)))
-            try:
-                client.wait_for_workers(_local(str(scheduler))["n_workers"], timeout=ANSWER)
-            except TimeoutError:
-                raise TopicsError(
-                    f"--scheduler {scheduler}: not all processes started within {ANSWER:g} s; ask for fewer"
-                ) from None
             client.run(_ignore_interrupts)
         else:
             kind = "scheduler_file" if str(scheduler).endswith(".json") else "address"

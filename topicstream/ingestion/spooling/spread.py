@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, chain, groupby
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -73,21 +73,16 @@ class Spread:
                 _read, options=there, recipe=recipe, total=inputs.total, threads=self.threads, spooled=frozenset(spooled)
             )
             found = [(reader, _absolute(source)) for reader, source in inputs.sources()]
-            shares = self._shares(found, next((i for i, (_, source) in enumerate(found) if source.key == begin), 0))
+            first = next((i for i, (_, source) in enumerate(found) if source.key == begin), 0)
+            sizes = [source.size or 0 for _, source in found]
+            spans = self.cluster.spans(sizes[first:], PART_BYTES)
+            shares = (SourceSpan(found[first + a : first + b], sum(sizes[: first + a])) for a, b in spans)
             for part, made in self.cluster.map(read, shares):
                 with open(part, "rb") as file:
                     for piece in made:
                         frames = tuple(map(file.read, piece.lengths))
                         yield piece if piece.made is None else piece._replace(made=replace(piece.made, frames=frames))
                 owned.remove_file(part)
-
-    def _shares(self, sources: list[tuple[Reader, Source]], first: int) -> Iterator[SourceSpan]:
-        """Cut the inputs from ``first`` on into shares of about equal size, at least four a worker where there are enough."""
-        *starts, total = accumulate((source.size or 0 for _, source in sources), initial=0)
-        size = max(1, min(PART_BYTES, total // (4 * len(self.cluster.machines))))
-        for _, group in groupby(range(first, len(sources)), lambda i: starts[i] // size):
-            numbers = list(group)
-            yield SourceSpan([sources[i] for i in numbers], starts[numbers[0]])
 
 
 def _absolute(source: Any) -> Source:
