@@ -149,7 +149,7 @@ def test_a_run_goes_on_without_a_worker_that_is_lost(corpus, tmp_path, monkeypat
         finally:
             if how == signal.SIGSTOP:
                 os.kill(pid, signal.SIGCONT)
-    assert any(f"lost {address}; going on from the last checkpoint" in line for line in told.said)
+    assert any(f"lost {address}; continuing from the last checkpoint" in line for line in told.said)
     assert content_hash(tmp_path / "m") == content_hash(tmp_path / "whole")
 
 
@@ -236,7 +236,7 @@ def test_too_few_workers_are_refused(corpus, client, tmp_path, capsys, monkeypat
     assert "2 of 3 workers after 1 s" in capsys.readouterr().err
 
 
-def test_a_pass_and_a_dry_run_tell_what_the_cluster_does(corpus, client, tmp_path, monkeypatch):
+def test_a_pass_and_a_dry_run_tell_what_the_cluster_does(corpus, client, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("topicstream.training.rehearsal.SECONDS", 0.1)
     given = {**GIVEN, "algo": "atbp", "scheduler": client, "progress": Shown(-1)}
     told = train(corpus, tmp_path / "m", **given).last["cluster"]
@@ -244,6 +244,10 @@ def test_a_pass_and_a_dry_run_tell_what_the_cluster_does(corpus, client, tmp_pat
     assert told["slowest"] in client.scheduler_info()["workers"]
     found = train(corpus, tmp_path / "none", **given, dry_run=True)
     assert found.last["workers"] == 2 and found.last["speedup"] > 0
+    command = ["train", "--corpus", str(corpus), "--model", str(tmp_path / "none"), "--scheduler", client.scheduler.address]
+    monkeypatch.setattr("topicstream.cli.train.PAYS", 0.0)  # says how fast it is also where it pays
+    assert run([*command, "--algo", "atbp", "--passes", "2", "--dry-run"]) == 0
+    assert "; 2 workers are " in capsys.readouterr().out
     assert not (tmp_path / "none").exists()
 
 

@@ -224,7 +224,8 @@ def test_sweep_trains_the_same_models(here, cluster, tmp_path, capsys):
     [
         ("local:x", 2, "give a number of processes"),
         ("tcp://127.0.0.1:9", 1, "no scheduler answers there"),
-        ("no.json", 3, "no such file"),
+        ("nonsense", 2, "not an address"),
+        ("no.json", 3, "not a scheduler's file"),
     ],
 )
 def test_a_scheduler_that_is_none_is_refused(here, given, code, message, monkeypatch, capsys):
@@ -255,11 +256,13 @@ def fake(raises=None, limit=0, paths=(), **given):
         assert resources == scheduler.ONE
 
     class Client:
+        gone = False
+
         def wait_for_workers(self, count, timeout):
             pass
 
         def scheduler_info(self, n_workers):
-            return {"workers": {"tcp://10.0.0.1:1": {}, "tcp://10.0.0.2:1": {}}}
+            return {} if self.gone else {"workers": {"tcp://10.0.0.1:1": {}, "tcp://10.0.0.2:1": {}}}
 
         async def run(self, function, version, arithmetic, paths, workers):
             if workers == ["tcp://10.0.0.2:1"]:
@@ -299,6 +302,10 @@ def test_workers_that_do_not_answer_or_are_lost_are_left_out():
     with pytest.raises(WorkersLost, match="0 workers are left, and --workers-min is 1") as lost:
         cluster.lose(["tcp://10.0.0.1:1"])
     assert lost.value.exit_code == 7
+    cluster = fake()
+    cluster.client.gone = True  # the scheduler died
+    with pytest.raises(WorkersLost, match="0 workers are left"):
+        cluster.lose([])
 
 
 def test_dask_is_not_imported_without_a_scheduler(here):

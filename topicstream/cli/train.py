@@ -26,7 +26,7 @@ ABOUT = {"classifier", "model", "corpus", "threads", "mem_limit", "as_json"}
 DRY_RUN = (
     "dry run: {memory_bytes:size} of memory, {disk_bytes:size} of disk, about {expected_seconds:.0f} s: a start of"
     " {start_seconds:.1f} s and at most {passes} passes of {pass_seconds:.2f} s (a run often stops sooner)"
-    "[; {workers} workers are {speedup:.1f} times as fast as one of them{advice}]"
+    "[; {workers} workers are {speedup:.1f} times as fast as one of them[{advice}]]"
 )
 PAYS = 0.5
 """Of the number of workers: a smaller gain is not worth them."""

@@ -7,6 +7,7 @@ Dask is imported only once a scheduler is given.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import signal
@@ -123,7 +124,7 @@ class Cluster:
         if len(self.addresses) < self.least:
             raise WorkersLost(
                 f"--scheduler: {len(self.addresses)} workers are left, and --workers-min is {self.least}; the last checkpoint is kept. "
-                "Run the same command again to go on, with any number of workers or without --scheduler"
+                "Run the same command again to continue, with any number of workers or without --scheduler"
             )
 
     def _look(self) -> Mapping[str, Machine]:
@@ -149,8 +150,8 @@ class Cluster:
 
     @property
     def addresses(self) -> list[str]:
-        """Of the workers that are there now."""
-        return [address for address in self.client.scheduler_info(n_workers=-1)["workers"] if address not in self.lost]
+        """Of the workers that are there now; none where the scheduler is gone."""
+        return [address for address in self.client.scheduler_info(n_workers=-1).get("workers", ()) if address not in self.lost]
 
     @property
     def least_threads(self) -> int:
@@ -248,7 +249,8 @@ def connected(scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1) 
         from distributed import Client, LocalCluster
     except ImportError:
         raise UsageError("--scheduler needs Dask: pip install 'topicstream[dask]'") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what it says of lost connections, we say ourselves
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what they say of lost connections, we say ourselves
     with ExitStack() as stack:
         if isinstance(scheduler, Client):
             client = scheduler
@@ -261,12 +263,13 @@ def connected(scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1) 
             client = stack.enter_context(Client(stack.enter_context(here)))
             client.run(_ignore_interrupts)
         else:
-            kind = "scheduler_file" if str(scheduler).endswith(".json") else "address"
-            if kind == "scheduler_file" and not Path(scheduler).is_file():  # Dask waits for it without end
-                raise InputError(f"--scheduler {scheduler}: no such file; give the one that dask-scheduler wrote")
             try:
-                client = stack.enter_context(Client(**{kind: str(scheduler)}, timeout=PATIENCE))
-            except (OSError, ValueError) as e:
+                client = stack.enter_context(Client(_address(str(scheduler)), timeout=PATIENCE))
+            except ValueError as e:
+                raise UsageError(
+                    f"--scheduler {scheduler}: not an address ({e}); give tcp://HOST:PORT, a scheduler's .json file, or local:N"
+                ) from None
+            except OSError as e:
                 reason = str(e).splitlines()[0] if str(e) else type(e).__name__
                 raise TopicsError(
                     f"--scheduler {scheduler}: no scheduler answers there ({reason}); check the address, or start one"
@@ -318,6 +321,18 @@ def _without_script() -> Iterator[None]:
 def _ignore_interrupts() -> None:
     """Ctrl-C in a terminal reaches the processes of this machine, too: the command alone acts on it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _address(scheduler: str) -> str:
+    """An address, or the one that a scheduler's file names; InputError."""
+    if not scheduler.endswith(".json"):
+        return scheduler
+    try:
+        return str(json.loads(Path(scheduler).read_bytes())["address"])
+    except (OSError, ValueError, LookupError, TypeError) as e:
+        raise InputError(
+            f"--scheduler {scheduler}: not a scheduler's file ({e}); give the one that `dask scheduler --scheduler-file` wrote"
+        ) from None
 
 
 def _local(scheduler: str) -> dict[str, int]:

@@ -138,7 +138,7 @@ def _run(config: TrainConfig, corpus: Corpus, progress: Progress, drive: Drive) 
             except WorkersLost as e:
                 if not (left and e.addresses):
                     raise
-                progress.say(f"warning: {e}; going on from the last checkpoint with those that are left")
+                progress.say(f"warning: {e}; continuing from the last checkpoint on the workers that are there")
                 config = replace(config, force=False)
             finally:
                 session.close()
