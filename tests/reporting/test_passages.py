@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import topicstream
+from tests.report_store import data_of, unpack
 from topicstream.cli.main import run
 from topicstream.errors import InputError
 
@@ -136,3 +139,34 @@ def test_topics_as_a_data_frame(folder):
     frame = topicstream.TopicModel.open(folder / "model").to_pandas(3)
     assert isinstance(frame, pandas.DataFrame) and list(frame.columns) == ["label", "share", "words", "p"]
     assert len(frame) == 2 and len(frame.words[0]) == 3
+
+
+def test_passages_of_parquet_and_of_pubmed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    texts = [" ".join(SUBJECTS["travel" if i % 2 else "music"]) + f" ending{i}" for i in range(60)]
+    for year in (2001, 2002):
+        (tmp_path / "days" / f"year={year}").mkdir(parents=True)
+        rows = [{"id": f"{year}-{i}", "text": text} for i, text in enumerate(texts[30 * (year - 2001) : 30 * (year - 2000)])]
+        pq.write_table(pa.Table.from_pylist(rows), f"days/year={year}/part-0.parquet")
+    article = "<PubmedArticle><MedlineCitation><PMID>{}</PMID><Article><Abstract><AbstractText>{}</AbstractText></Abstract></Article></MedlineCitation></PubmedArticle>"
+    articles = "".join(article.format(i + 1, text) for i, text in enumerate(texts))
+    (tmp_path / "a.xml").write_text(f"<?xml version='1.0'?><PubmedArticleSet>{articles}</PubmedArticleSet>")
+    for name in ("days", "days/year=2001/part-0.parquet", "a.xml"):
+        topicstream.ingest(Path(name), "c.zarr", heldout=0, min_df=5, max_df=1.0, force=True, progress=False)
+        topicstream.train("c.zarr", "m", topics=2, passes=10, force=True, progress=False)
+        found = topicstream.TopicModel.open("m").typical_documents(0, 1, corpus="c.zarr", text=True).to_pylist()
+        assert found[0]["marks"] and "ending" in found[0]["text"], name
+    topicstream.report("m", "c.zarr", progress=False)
+    values, _ = unpack(data_of((tmp_path / "report.html").read_text()))
+    assert "ending" in json.dumps(values)
+
+
+def test_a_table_for_print_has_the_labels_that_people_gave(folder, monkeypatch, tmp_path):
+    monkeypatch.chdir(folder)
+    assert run(["show", "--table", f"{tmp_path}/w.md"]) == 0 and "| topic | share |" in (tmp_path / "w.md").read_text()
+    model = topicstream.TopicModel.open("model")
+    model.save(tmp_path / "model")
+    topicstream.edit(tmp_path / "model", [{"edit": "label", "topic": 0, "label": "Journeys"}])
+    assert run(["show", "--table", f"{tmp_path}/x.md", "--model", f"{tmp_path}/model"]) == 0
+    text = (tmp_path / "x.md").read_text()
+    assert "| topic | label | share |" in text and "| Journeys |" in text

@@ -56,12 +56,13 @@ def word_table(shown: ShownModel, topics: list[int], n: int) -> pa.Table:
     return pa.Table.from_pylist(rows)
 
 
-def for_print(table: pa.Table) -> pa.Table:
-    """A row for each topic and measure, with its words in one cell."""
-    groups = table.group_by(["topic", "share", "measure"], use_threads=False).aggregate([("word", "list")])
+def for_print(table: pa.Table, labelled: bool) -> pa.Table:
+    """A row for each topic and measure, with its words in one cell; labels that people gave, no proposed ones."""
+    keys = ["topic", *(["label"] if labelled else []), "share", "measure"]
+    groups = table.group_by(keys, use_threads=False).aggregate([("word", "list")])
     words = [", ".join(listed) for listed in groups["word_list"].to_pylist()]
     shares = [f"{100 * share:.1f} %" for share in groups["share"].to_pylist()]
-    return pa.table({"topic": groups["topic"], "share": shares, "measure": groups["measure"], "words": words})
+    return pa.table({**{key: groups[key] for key in keys}, "share": shares, "words": words})
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class TableView(ModelView):
         if self.table is not None:
             words = word_table(shown, topics, self.words)
             if self.table.endswith(TEXT_SUFFIXES):
-                words = for_print(words)
+                words = for_print(words, bool(shown.view.labels))
             caption = f"First {self.words} words of the topics"
             write_table(words, self.table, option="--table", force=self.force, caption=caption)
         if self.correlations is not None:

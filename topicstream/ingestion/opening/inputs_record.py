@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,9 +129,8 @@ def are_same(record: InputsRecord, earlier: InputsRecord) -> bool:
 
 
 def file_of(source: str) -> str:
-    """The file of a source such as ``docs.jsonl:17`` (a line) or a file that is one document."""
-    head, colon, tail = source.rpartition(":")
-    return head if colon and tail.isdecimal() and len(tail) < 18 else source
+    """The file of a source such as ``docs.jsonl:17`` (a line), ``docs.parquet#17`` (a record), or a file that is one document."""
+    return re.sub(r":\d{1,17}$|(?<=[^/]\.)([^/.#]+)#\d{1,17}$", r"\1", source)
 
 
 def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None]:
