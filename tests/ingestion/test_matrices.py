@@ -170,6 +170,9 @@ def test_anndata_in_memory(place, tmp_path):
     for more, said in (({}, "values below 0 .*layer=NAME"), ({"layer": "count"}, r"no layer 'count' \(its layers: counts\)")):
         with pytest.raises(InputError, match=said):
             topicstream.ingest(Scaled(), tmp_path / "d.zarr", heldout=0, progress=False, **more)
+    Scaled.X = None
+    with pytest.raises(InputError, match=r"no X \(its layers: counts\)"):
+        topicstream.ingest(Scaled(), tmp_path / "d.zarr", heldout=0, progress=False)
 
     class Backed(AnnData):
         isbacked, filename = True, "cells.h5ad"
@@ -238,6 +241,14 @@ def test_raw_counts_beside_a_normalised_matrix(place, tmp_path):
         file["raw/var/_index"] = np.array(NAMES, h5py.string_dtype())
     topicstream.ingest(tmp_path / "raw.h5ad", tmp_path / "c.zarr", layer="raw", heldout=0, progress=False)
     np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
+
+
+def test_of_mudata_its_parts_are_named(tmp_path):
+    with h5py.File(tmp_path / "both.h5mu", "w") as file:
+        for name in ("obs", "var", "mod/rna", "mod/atac"):
+            file.create_group(name)
+    with pytest.raises(InputError, match=r"both.h5mu: has no X; write one of mod/atac, mod/rna as .h5ad$"):
+        topicstream.ingest(tmp_path / "both.h5mu", tmp_path / "c.zarr", progress=False)
 
 
 def test_hdf5_of_cell_ranger_2(place, tmp_path):

@@ -108,7 +108,7 @@ def _opened(h5py: Any, copy: str, given: str | Path) -> Any:
     try:
         return h5py.File(copy, "r+")
     except OSError:
-        raise InputError(f"--into {given}: not an HDF5 file; give the .h5ad that was ingested") from None
+        raise InputError(f"--into {given}: not an HDF5 file; give an .h5ad, or --format h5ad without --into") from None
 
 
 def _rows_for(data: Any, axis: str, names: pa.Array, values: np.ndarray, given: str | Path) -> np.ndarray:
@@ -116,7 +116,7 @@ def _rows_for(data: Any, axis: str, names: pa.Array, values: np.ndarray, given: 
     try:
         listed = index_names(data[axis])
     except DAMAGE:
-        raise InputError(f"--into {given}: names no {axis} as AnnData does; give the .h5ad that was ingested") from None
+        raise InputError(f"--into {given}: names no {axis} as AnnData does; give an .h5ad, or --format h5ad without --into") from None
     places = pc.index_in(listed, value_set=names)
     if places.null_count == len(places):
         raise InputError(

@@ -194,7 +194,7 @@ class SparseBeliefPropagation(Learning):
     @property
     def smaller_state(self) -> str:
         fewer = "--sparsity 16 halves it (held-out perplexity 2 % lower to 2 % higher), " if self.width == 32 else ""
-        return f"{fewer}--algo atbp keeps 4 bytes a topic and document (1.5 to 3 % higher, more passes)"
+        return f"{fewer}--algo atbp keeps 4 bytes a topic and document (perplexity 1.5 to 3 % higher, more passes)"
 
     @property
     def layout(self) -> Layout:

@@ -161,8 +161,8 @@ def _annotated(cells: Any, layer: str | None) -> InMemory:
         raise InputError(f"documents: an AnnData that is backed by a file; give {file}, or .to_memory()")
     raw = getattr(cells, "raw", None)
     there = [*getattr(cells, "layers", ()), *(["raw"] if raw is not None else [])]
-    if layer is not None and layer not in there:
-        raise InputError(f"documents: no layer {layer!r} (its layers: {', '.join(there) or 'none'})")
+    if cells.X is None if layer is None else layer not in there:
+        raise InputError(f"documents: no {'X' if layer is None else f'layer {layer!r}'} (its layers: {', '.join(there) or 'none'})")
     held: Any = raw if layer == "raw" else cells
     features, names = (unique_names(pa.array(list(names), TEXT)) for names in (held.var_names, cells.obs_names))
     return InMemory(held.X if layer in (None, "raw") else cells.layers[layer], features, names, cells.obs)

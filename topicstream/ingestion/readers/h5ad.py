@@ -52,6 +52,7 @@ def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
         if layer not in held:
             there = ", ".join([*sorted(group.get("layers", {})), *(["raw"] if "raw" in group else [])])
             choose = f"choose one of its layers with --layer: {there}" if there else "it has no layers"
+            choose = f"write one of mod/{', mod/'.join(group['mod'])} as .h5ad" if "mod" in group else choose  # MuData
             raise InputError(f"{name}: has no {'X' if held is group else f'layer {layer!r}'}; {choose}")
         cells, features = index_names(group["obs"]), index_names(var)
         matrix, by_cell, shape = _annotated_cells(held[layer])
