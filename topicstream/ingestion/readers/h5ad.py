@@ -27,6 +27,8 @@ from topicstream.ingestion.readers.parquet import seekable
 
 DAMAGE = (OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError)
 """What h5py and zarr raise of files that are not as they should be."""
+NAMES_AT_ONCE = 1 << 16
+"""Names that are Python objects at a time: a million of them would be more than the cells in memory."""
 
 
 def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
@@ -120,8 +122,11 @@ def coded(categories: Any, codes: Any) -> pa.Array:
 
 def strings(held: Any) -> pa.Array:
     """An array of names, bytes or numbers (perhaps with a mask) as large_string."""
-    values = np.asarray((held if hasattr(held, "shape") else held["values"])[:]).astype(object).tolist()
-    return pa.array([v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values], TEXT)
+    values, parts = held if hasattr(held, "shape") else held["values"], [pa.array([], TEXT)]
+    for first in range(0, values.shape[0], NAMES_AT_ONCE):
+        listed = np.asarray(values[first : first + NAMES_AT_ONCE]).astype(object).tolist()
+        parts.append(pa.array([v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in listed], TEXT))
+    return pa.concat_arrays(parts)
 
 
 def index_names(frame: Any) -> pa.Array:
@@ -135,10 +140,10 @@ def unique_names(names: pa.Array) -> pa.Array:
     >>> unique_names(pa.array(["a", "b", "a", "a-1"])).to_pylist()
     ['a', 'b', 'a-2', 'a-1']
     """
+    if pc.count_distinct(names).as_py() == len(names):
+        return names
     listed = names.to_pylist()
     taken, met, last = set(listed), set[str](), Counter[str]()
-    if len(taken) == len(listed):
-        return names
     for place, name in enumerate(listed):
         if name in met:
             last[name] = next(n for n in count(last[name] + 1) if f"{name}-{n}" not in taken)
