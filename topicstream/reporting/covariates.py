@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +34,9 @@ from topicstream.reporting.regression import Coefficients, Regression
 from topicstream.reporting.view import propose
 from topicstream.text import counted, shortened, sparkline
 
+PREDICTED = pa.schema(
+    [*((name, pa.string()) for name in ("variable", "value", "group")), ("topic", pa.int64()), ("share", pa.float64()), ("se", pa.float64())]
+)
 AVERAGED = 2_000
 """Documents whose other covariates a prediction is averaged over, the first that have all of them, evenly spaced."""
 PLOTTED = 12
@@ -323,9 +325,8 @@ def _documents(
 
 def _predictions(design: Design, fitted: Coefficients, sample: dict[str, list[str]], topics: np.ndarray) -> pa.Table:
     """Predicted shares at the values of each variable, and of a curve for each value of a category that it interacts with."""
-    rows: dict[str, list[Any]] = {name: [] for name in ("variable", "value", "group", "topic", "share", "se")}
+    rows: list[dict[str, str | float | None]] = []
     count = len(next(iter(sample.values()), []))
-    ranges = _ranges(design, sample)
 
     def add(fixed: dict[str, str | float], variable: str, value: str, group: str | None) -> None:
         averaged = _averaged(design, sample, fixed)
@@ -333,12 +334,10 @@ def _predictions(design: Design, fitted: Coefficients, sample: dict[str, list[st
         values: dict[str, Sequence[str | float]] = {**averaged, **{column: [v] * number for column, v in fixed.items()}}
         mean = design.matrix(values, number).mean(axis=0, keepdims=True)
         share, error = fitted.predict(mean)
-        rows["variable"] += [variable] * len(topics)
-        rows["value"] += [value] * len(topics)
-        rows["group"] += [group] * len(topics)
-        rows["topic"] += topics.tolist()
-        rows["share"] += share[0].tolist()
-        rows["se"] += error[0].tolist()
+        rows.extend(
+            {"variable": variable, "value": value, "group": group, "topic": k, "share": p, "se": se}
+            for k, p, se in zip(topics.tolist(), share[0].tolist(), error[0].tolist(), strict=True)
+        )
 
     for covariate in {c.column: c for c in design.covariates.values()}.values() if count else ():
         partners = _partners(design, covariate.column)
@@ -349,26 +348,14 @@ def _predictions(design: Design, fitted: Coefficients, sample: dict[str, list[st
         for x in [] if partners else np.linspace(covariate.low, covariate.high, POINTS).tolist():
             add({covariate.column: x}, covariate.column, f"{x:.6g}", None)
         for other, level in ((partner, value) for partner in partners for value in partner.levels):
-            low, high = ranges[
-                covariate.column, other.column, level
-            ]  # a curve says nothing where its group has no documents
-            for x in np.linspace(low, high, POINTS).tolist() if low <= high else ():
+            if level not in sample[other.column]:
+                continue
+            group = _averaged(design, sample, {other.column: level})[covariate.column]
+            there = [x for text in group if (x := as_number(text, covariate.column)) is not None]
+            for x in np.linspace(min(there), max(there), POINTS).tolist():  # a curve says nothing where its group has no documents
                 fixed = {covariate.column: x, other.column: level}
                 add(fixed, covariate.column, f"{x:.6g}", f"{other.column}={level}")
-    return pa.table(rows)
-
-
-def _ranges(design: Design, sample: dict[str, list[str]]) -> dict[tuple[str, str, str], tuple[float, float]]:
-    """(column of numbers, column of categories, value) -> least and largest number of the documents with that value."""
-    ranges = {}
-    for covariate in design.covariates.values():
-        for other in [] if covariate.levels else _partners(design, covariate.column):
-            for level in other.levels:
-                pairs = zip(sample[covariate.column], sample[other.column])
-                numbers = [as_number(x, covariate.column) for x, value in pairs if value == level]
-                here = [x for x in numbers if x is not None]
-                ranges[covariate.column, other.column, level] = (min(here), max(here)) if here else (np.inf, -np.inf)
-    return ranges
+    return pa.Table.from_pylist(rows, PREDICTED)
 
 
 def _averaged(design: Design, sample: dict[str, list[str]], fixed: dict[str, str | float]) -> dict[str, list[str]]:
