@@ -41,14 +41,6 @@ def _question(what: str, choices: Sequence[str], place: int, topic: Mapping[str,
     }
 
 
-def _table(rows: list[dict[str, Any]]) -> pa.Table:
-    table = pa.table({"question": pa.array(range(1, len(rows) + 1), pa.int32())})
-    for name in rows[0] if rows else ():
-        values = [row[name] for row in rows]
-        table = table.append_column(name, pa.array(values, pa.int32() if isinstance(values[0], int) else pa.string()))
-    return table
-
-
 ASKED = {
     "word": "Which word does not belong to the others?",
     "topic": "Which list of words does not belong to the document?",
@@ -116,7 +108,10 @@ class IntrusionView(ModelView):
     @cached_property
     def table(self) -> pa.Table:
         """The questions with their answers; the same seed gives the same."""
-        return _table(self._about_words() if self.intrusion == "words" else self._about_documents())
+        rows = self._about_words() if self.intrusion == "words" else self._about_documents()
+        if not rows:
+            raise InputError("--intrusion words: every topic has the first words of the others; train on more documents, or fewer topics")
+        return pa.Table.from_pylist([{"question": number, **row} for number, row in enumerate(rows, 1)])
 
     def _about_words(self) -> list[dict[str, Any]]:
         """A question a topic: its first words and one intruder, probable in another topic and improbable in this one, mixed.
