@@ -136,3 +136,9 @@ def test_python_has_the_views_of_show(folder, capsys):
         topicstream.show("model", "corpus.zarr", find="luggage", over_time=True)
     with pytest.raises(UsageError, match="no option 'fnd'"):
         topicstream.show("model", "corpus.zarr", fnd="luggage")
+
+
+def test_a_mailbox_is_told_what_it_is(tmp_path, capsys):
+    (tmp_path / "a.mbox").write_text("From a@example.org Mon Jan  2 13:06:21 2023\nSubject: bags\n\nLost luggage.\n")
+    assert run(["ingest", f"{tmp_path}/a.mbox", "--out", f"{tmp_path}/a.zarr"]) == 3
+    assert "a mailbox; write each message as JSON" in capsys.readouterr().err

@@ -192,6 +192,7 @@ def test_a_curve_is_tested_as_a_whole_and_drawn(place, capsys, monkeypatch):
     cats = max((row for row in slopes if row["term"] == "party=red:date"), key=lambda row: row["estimate"])["topic"]
     assert run(["effects", "party * s(date, 4)", "-k", str(cats)]) == 0
     said = capsys.readouterr().out
+    assert said.rstrip("\n") == repr(topicstream.effects("party * s(date, 4)", topics=[cats], progress=False))
     assert "date: a curve from 2000.16 to 2008.16" in said
     for term in ("s(date)", "party=red:s(date)"):
         places = [i for i, name in enumerate(found.coefficients.names) if re.sub(r"\.\d$", "", name) == term]

@@ -64,7 +64,7 @@ class EffectsConfig(ThreadedOptions):
     topics: Sequence[int] | None = option(None, "Only this topic (repeatable).", flags=("-k", "--topic"), multiple=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Effects:
     """Effects of covariates on the shares of topics.
 
@@ -176,6 +176,9 @@ class Effects:
         digits = _decimals(abs(estimate) + error)
         star = "*" if places != [0] and abs(estimate) > error else " "
         return f"{estimate:+8.{digits}f} {star} [{estimate - error:+.{digits}f}, {estimate + error:+.{digits}f}]"
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
 
     def plot(self, figure: Figure) -> int:
         """Predicted shares with 95 % intervals, a panel for each topic and variable; returns the topics drawn: the twelve at most

@@ -73,7 +73,7 @@ def conversion(name: str, head: bytes) -> str | None:
         return CONVERT[".pdf"]
     if head.startswith(b"SQLite format 3\0"):
         return CONVERT[".sqlite"]
-    binary = not head or b"\0" in head or head.startswith((b"PK", b"{\\rtf", b"\x80"))
+    binary = not head or b"\0" in head or head.startswith((b"PK", b"{\\rtf", b"\x80", b"From "))
     return CONVERT.get(suffix) if binary else None
 
 
