@@ -31,6 +31,7 @@ HELP = {
     "changed_files": "raw files that had changed",
     "files_set_aside": "raw files that failed three runs and are left out until they change",
     "documents_added": "documents taken into the corpus",
+    "records_rejected": "bad records that were left out (on_error = \"skip\")",
     "version": "version of the model that is published",
     "refused": "1 where the gate refused the new model",
 }

@@ -13,6 +13,7 @@ import pytest
 
 import topicstream
 from tests.ingest_tools import cells_by_id
+from tests.report_store import data_of, unpack
 from tests.retrain_tools import cycle, folder, made, state_of, write
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
@@ -267,3 +268,24 @@ def test_a_cycle_compacts_when_it_pays(tmp_path, monkeypatch):
     config.write_text(config.read_text().replace("always", "perhaps"))
     with pytest.raises(TopicsError, match="compact must be one of auto, never, always"):
         cycle(config)
+
+
+def test_records_left_out_are_counted_and_passages_are_those_of_the_raw_files(tmp_path, capsys):
+    config = folder(tmp_path)
+    config.write_text(config.read_text().replace("[ingest]", '[ingest]\non_error = "skip"'))
+    with (tmp_path / "raw" / "a.jsonl").open("a") as file:
+        file.write("{bad\n{worse\n")
+    assert run(["retrain", "--config", str(config), "--metrics", f"{tmp_path}/m.prom"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["records_rejected"] == 2 and "warning: 2 records left out" in err
+    assert 'topicstream_records_rejected{command="retrain"' in (tmp_path / "m.prom").read_text()
+    write(tmp_path / "raw" / "new" / "b.jsonl", made(30, seed=2, prefix="e"))
+    assert cycle(config)["records_rejected"] == 0
+    model = topicstream.TopicModel.open(tmp_path / "current")
+    for document in model.typical_documents(0, 3, corpus=tmp_path / "corpus.zarr", text=True).to_pylist():
+        assert document["text"] and document["marks"]
+    topicstream.report(tmp_path / "current", tmp_path / "corpus.zarr", out=tmp_path / "r.html", progress=False)
+    values, _ = unpack(data_of((tmp_path / "r.html").read_text()))
+    assert all(passage for listed in values["passages"] for passage in listed), values["notes"]
+    left = topicstream.forget(["e3", "d3"], tmp_path / "corpus.zarr", progress=False)["elsewhere"]
+    assert [any(text.startswith(f"{tmp_path}/{name}:") for text in left) for name in ("raw/a.jsonl", "raw/new/b.jsonl")] == [True, True], left

@@ -32,6 +32,7 @@ from topicstream.files.durable import sync_folder
 from topicstream.files.ownership import Kind, claim
 from topicstream.files.publication import publish as upload
 from topicstream.inference.classifier import train_classifier
+from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.upkeep.compact import compact, gain
 from topicstream.model import edits
@@ -206,6 +207,9 @@ class Cycle:
             if group.added is None:
                 self._add_group(index, group)
         remove_wip(self.wip)  # what a run left that was killed while it removed it
+        if (fingerprint := self._fingerprint()) is not None:  # passages are read from the raw files: the copies go
+            places = inputs_record.InputsRecord(inputs=[inputs_record.place_of(str(self.config.raw))])
+            inputs_record.save(self.config.corpus, places, fingerprint, appended=True)
         journal = self.journal
         failing = {name: failed for name, failed in self.state.failing.items() if name not in journal.files}
         self._remember(files=self.state.files | journal.files, version=journal.version, failing=failing)
@@ -244,7 +248,10 @@ class Cycle:
         options |= {"mem_limit": self.config.train.mem_limit, "workers": self.config.train.threads}
         source = self.folder / "incoming" / group.name
         try:
-            ingest([source], self.config.corpus, progress=self.log, on_duplicate=group.rule, **options)
+            done = ingest([source], self.config.corpus, progress=self.log, on_duplicate=group.rule, **options)
+            if rejected := done["rejected"]:
+                self.log.say(f"warning: {counted(rejected, 'record')} left out: {self.config.corpus}/rejects*.jsonl")
+                self._record(records_rejected=self.journal.summary.get("records_rejected", 0) + rejected)
         except InputError as e:  # a file that cannot be taken in: the next run looks at all files again
             owned.remove_file(self.folder / JOURNAL)
             remove_wip(self.wip)
@@ -388,6 +395,7 @@ class Cycle:
                 "decision": "nothing",
                 "published": None,
                 "documents_added": 0,
+                "records_rejected": 0,
                 "files_set_aside": len(self.scan.set_aside),
                 "set_aside": {name: self.state.failing[name].why for name in self.scan.set_aside},
                 **told,

@@ -315,8 +315,8 @@ def _elsewhere(found: _Found, store: Path, home: Path | None, runs: list[Path], 
     sentences, find = [], inputs_record.raw_files(store)
     for source in sorted(found.sources)[:SHOWN]:
         name = file_of(source)
-        path = Path(find(name) or name)
-        if home is not None:  # a copy of a raw file in one of the two folders of ``incoming``, long gone
+        path = Path((there := find(name)) or name)
+        if home is not None and there is None:  # a copy of a raw file in one of the two folders of ``incoming``, long gone
             folders = [part for part in path.parts if part in ("new", "changed")]
             path = _raw(home).joinpath(*path.parts[path.parts.index(folders[0]) + 1 :]) if folders else _raw(home) / path
         sentences.append(

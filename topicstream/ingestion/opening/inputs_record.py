@@ -89,16 +89,14 @@ def describe(names: list[str], options: IngestOptions) -> InputsRecord:
     files = [os.fspath(f) for f in (given.vocab, given.words, given.drop_words) if f is not None]
     settings["files"] = [[os.path.abspath(f), stamp(f)] for f in files]
     text = json.dumps(settings, sort_keys=True, default=str)
-    inputs = [
-        InputPlace(
-            place=n if n == "-" or address_of(n) else printable(os.path.abspath(n)),
-            folder=n != "-" and os.path.isdir(n),
-            stamp=stamp(n),
-        )
-        for n in names
-    ]
     digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
-    return InputsRecord(inputs=inputs, settings=digest)
+    return InputsRecord(inputs=[place_of(n) for n in names], settings=digest)
+
+
+def place_of(name: str) -> InputPlace:
+    """Where an input lies, and its stamp."""
+    place = name if name == "-" or address_of(name) else printable(os.path.abspath(name))
+    return InputPlace(place=place, folder=name != "-" and os.path.isdir(name), stamp=stamp(name))
 
 
 def save(store: Path, record: InputsRecord, fingerprint: str, *, appended: bool) -> None:
