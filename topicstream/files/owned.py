@@ -82,9 +82,7 @@ def link_file(source: Where, target: Where) -> None:
 
 def copy_tree(source: Path, target: Path) -> None:
     """Copy the files below ``source`` into ``target``, a folder that is made."""
-    target.mkdir()
-    for entry in sorted(source.iterdir()):
-        (copy_tree if entry.is_dir() else copy_file)(entry, target / entry.name)
+    shutil.copytree(source, target, copy_function=copy_file)
 
 
 @contextlib.contextmanager

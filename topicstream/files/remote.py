@@ -29,8 +29,6 @@ POOL = ThreadPoolExecutor(8, thread_name_prefix="objects")
 """Fetches parts ahead, and fetches and stores objects that are all at hand."""
 MIRROR = ".address"
 """The file that tells a mirror (mirror.py) and holds its address."""
-STREAM = 4 << 20
-"""Bytes of an object that are held while it is downloaded."""
 FETCHED: deque[int] = deque(maxlen=1 << 20)
 """Bytes of each answer since ``traffic`` was called."""
 _FAULTS = (
@@ -92,7 +90,7 @@ def traffic() -> dict[str, int]:
 def download(address: str, file: BinaryIO) -> int:
     """Write an object to a file; how many bytes it has.  Absent, InputError."""
     with _asked(address) as (library, *place):
-        size = sum(file.write(chunk) for chunk in library.get(*place).stream(min_chunk_size=STREAM))
+        size = sum(file.write(chunk) for chunk in library.get(*place).stream(min_chunk_size=PART))
     FETCHED.append(size)
     return size
 
@@ -220,7 +218,7 @@ class RemoteFile(io.RawIOBase):
         if self.etag and not self.etag.startswith("W/"):
             options["if_match"] = self.etag
         with _asked(self.address) as (library, *place):
-            data = bytes(library.get(*place, options=options).bytes())
+            data: bytes = library.get(*place, options=options).bytes()
         FETCHED.append(len(data))
         if len(data) != stop - start:
             raise InputError(f"{self.address}: changed while it was read; run the command again")
