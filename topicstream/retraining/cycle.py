@@ -349,13 +349,13 @@ class Cycle:
         self._record("end", published=number, topics=told if ids.kept else told | {"born": len(ids.born)})
 
     def _finish(self) -> None:
-        """Remove the journal and the runs."""
-        owned.remove_file(self.folder / JOURNAL)
-        sync_folder(self.folder)
+        """Remove the runs, then the journal: who is killed between them ends here again."""
         try:
             owned.remove(self.folder / "runs", "runs")
         except NotOurs as e:  # others have put something into it
             self.log.say(f"warning: {e}")
+        owned.remove_file(self.folder / JOURNAL)
+        sync_folder(self.folder)
 
     # -- what they share -------------------------------------------------------------------------------------------------
     def _record(self, stage: str = "", *, groups: Mapping[int, Group] | None = None, **told: Any) -> None:
