@@ -55,6 +55,20 @@ def plan_for(name: str, topics: int, limit: str, start: str = "random", keeps_be
     return engine, make_plan(work, Allowance(MemoryLimit.parse(limit), **{"threads": 2, **room}))
 
 
+def test_members_of_a_cluster_have_room_for_what_they_exchange():
+    shape = Shape(DOCS, WORDS, CELLS, float(TOKENS), 800)
+    engine = find("atbp")(shape, make_options(find("atbp"), {}))
+    block = BlockShape(9000, 400_000, 0, 40_000)
+    parts = []
+    for members in (1, 2, 5):
+        work = Work(engine, engine.layout, block, members=members)
+        parts.append(make_plan(work, Allowance(MemoryLimit.parse("8G"), 1, "memory")).memory.parts)
+    alone, two, five = parts
+    assert "exchange" not in alone and two["tables"] == five["tables"] == alone["tables"]
+    # two members hold a quarter of a round's deltas less than one, and one and a half times what changed: all rows
+    assert two["exchange"] >= 1.5 * two["tables"] - two["deltas"] / 4 > five["exchange"]
+
+
 def dense_messages(name: str) -> bool:
     kind = find(name)
     engine = kind(Shape(1000, 1000, 50_000, 6e4, 1000), make_options(kind, {}))

@@ -144,7 +144,7 @@ class Member(WorkerPlugin):
         n_w = job.corpus.word_counts() if job.corpus.weights is None else job.corpus.weights.n_w
         room = replace(order.allowance, threads=order.allowance.threads or worker.state.nthreads, folder=str(folder))
         try:
-            plan = make_plan(Work(job.engine, job.layout, job.block), room)
+            plan = make_plan(Work(job.engine, job.layout, job.block, members=len(order.roster)), room)
         except DoesNotFit as e:
             raise DoesNotFit(f"worker {worker.address}: {e}", least=e.least) from None
         self.workers = Workers(plan.threads)

@@ -64,6 +64,8 @@ class Work:
         Whether the start visits blocks with rows of a seed table.
     keeps_best
         Whether the checkpoint of the best pass is kept.
+    members
+        Processes of a cluster that share the blocks, of which this is one.
     """
 
     engine: Engine
@@ -73,6 +75,7 @@ class Work:
     start: StartMemory = NOTHING
     seeded: bool = True
     keeps_best: bool = False
+    members: int = 1
 
     @property
     def task(self) -> str:
@@ -242,6 +245,21 @@ def make_plan(work: Work, room: Allowance) -> Plan:
     return Plan(memory, place, disk, work.engine.smaller_state if disk["block state"] >= MUCH_STATE else "", spare)
 
 
+def _exchange(work: Work, tables: TableBytes, place: Placement) -> int:
+    """Bytes that a member holds of what it sends others and gets from them, beyond the room for the deltas of a whole round.
+
+    After its visits: the deltas of its own blocks, copies of those that others add up, and what it adds up of theirs, twice while it
+    arrives.  At the end of the round: all but the copies, and what changed in the tables, its own part of it twice.
+    """
+    members, blocks = work.members, work.layout.round_blocks
+    if members == 1:
+        return 0
+    deltas, own = tables.delta * blocks, tables.delta * -(-blocks // members)
+    sent, arriving, changed = own * (members - 1) // members, (deltas - own) // members, min(tables.saved, deltas)
+    most = max(sent + 2 * arriving, arriving + changed + changed // members)
+    return most if place.deltas_on_disk else max(0, own + most - deltas)
+
+
 Stage = tuple[Mapping[str, int], Mapping[str, int]]
 """Bytes by purpose: whatever the threads, and of each thread."""
 
@@ -272,6 +290,7 @@ def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
     fixed = always | {
         "deltas": tables.delta * blocks * (not place.deltas_on_disk) + Array((blocks, block.words), np.int32).nbytes,
         "prefetch": STORAGE_BLOCK * (place.prefetch + 1),
+        "exchange": _exchange(work, tables, place),
     }
     cells = [Array((2, block.cells), np.int32), Array((block.docs,), np.int64), Array((3, block.words), np.int32)]
     cutting = [Array((5, engine.shape.words), np.int8), Array((CELLS,), np.int32)]
@@ -279,6 +298,7 @@ def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
         "blocks": total_bytes([*cells, *cutting]),
         "visits": tables.scratch + tables.delta * place.deltas_on_disk + tables.window * mapped,
         "prefetch": STORAGE_BLOCK,
+        "exchange": 3 * tables.window * (work.members > 1),  # a range before it was changed, and what changed in it
     }
     seeds = Array((block.words, width), np.float32).nbytes if work.seeded else 0
     start = Counter(fixed) + Counter({"start": work.start.fixed})
