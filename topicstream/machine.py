@@ -106,7 +106,8 @@ def return_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # not glibc
         return
-    for parameter, value in ((-8, 2), (-1, 16 << 20), (-3, 4 << 20)):  # M_ARENA_MAX, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+    # M_ARENA_MAX, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: arrays of a decoded storage block (4 MB) come from memory that is reused
+    for parameter, value in ((-8, 2), (-1, 16 << 20), (-3, 8 << 20)):
         mallopt(parameter, value)
 
 
