@@ -37,7 +37,7 @@ class Relations:
     """
 
     def __init__(self, folder: Path, memory: int) -> None:
-        import duckdb  # 35 ms, and only large or related input needs it
+        import duckdb  # 70 ms, which only what writes stores needs
 
         memory, overflow = max(memory, LEAST_MEMORY), str(folder / OVERFLOW)
         overflow.encode()  # UnicodeEncodeError here: DuckDB crashes on a name that is not UTF-8
