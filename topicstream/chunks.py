@@ -17,7 +17,7 @@ from numcodecs import blosc
 
 from topicstream.errors import StoreError, one_line
 from topicstream.files import owned
-from topicstream.files.durable import sync_file, write_json
+from topicstream.files.durable import write_json
 from topicstream.files.plain import open_plain
 
 blosc.use_threads = False  # our own threads encode and decode; those of Blosc would only compete with them
@@ -61,12 +61,6 @@ def create_array(
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "zarr.json", metadata, durable=False, checked=False)
-
-
-def set_rows(folder: Path, shape: tuple[int, int], chunk: tuple[int, int], dtype: str, *, level: int) -> None:
-    """``create_array``, durable."""
-    create_array(folder, shape, chunk, dtype, level=level)
-    sync_file(folder / "zarr.json")
 
 
 def create_group(folder: Path) -> None:

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from topicstream.chunks import array_problem, create_group, set_rows, write_chunk
+from topicstream.chunks import array_problem, create_array, create_group, write_chunk
+from topicstream.files.durable import sync_file
 
 CELLS = 1 << 20
 DOCS = 1 << 16
@@ -60,7 +61,8 @@ def settle_arrays(
     for part, count in rows.items():
         for kind in kinds:
             width = width_of(kind)
-            set_rows(folder / part / kind, (count, width), (1, width), type_of(kind, weighted), level=LEVEL)
+            create_array(folder / part / kind, (count, width), (1, width), type_of(kind, weighted), level=LEVEL)
+            sync_file(folder / part / kind / "zarr.json")
         create_group(folder / part)
     create_group(folder)
 

@@ -201,10 +201,6 @@ def keep_top(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
 @kernel
 def largest_numbers(value: Floats, n: int, count: int, out: Ints) -> None:
     """out[:count] = the ascending numbers of the ``count`` largest of value[:n]; of equal ones the first."""
-    if count == n:
-        for q in range(n):
-            out[q] = q
-        return
     cut = nth_largest(value, n, count)
     above = 0
     for q in range(n):
