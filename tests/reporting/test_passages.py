@@ -170,3 +170,15 @@ def test_a_table_for_print_has_the_labels_that_people_gave(folder, monkeypatch, 
     assert run(["show", "--table", f"{tmp_path}/x.md", "--model", f"{tmp_path}/model"]) == 0
     text = (tmp_path / "x.md").read_text()
     assert "| topic | label | share |" in text and "| Journeys |" in text
+
+
+def test_passages_of_html_have_no_tags(tmp_path):
+    texts = [f'<p class="lead">{" ".join(SUBJECTS["travel" if i % 2 else "music"])}</p> &amp; <b>more</b> {i}' for i in range(60)]
+    rows = [{"id": str(i), "text": text} for i, text in enumerate(texts)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = {"heldout": 0, "min_df": 5, "max_df": 1.0, "drop_tags": True, "entities": True, "progress": False}
+    topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c.zarr", **given)
+    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", topics=2, passes=10, progress=False)
+    [found] = topicstream.TopicModel.open(tmp_path / "m").typical_documents(0, 1, corpus=tmp_path / "c.zarr", text=True).to_pylist()
+    assert "& more" in found["text"] and not set("<>") & set(found["text"])
+    assert {found["text"][a:b] for a, b in found["marks"]} <= {*SUBJECTS["travel"], *SUBJECTS["music"], "more"} and found["marks"]

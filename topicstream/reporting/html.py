@@ -171,15 +171,9 @@ def add_model(built: Page, shown: ShownModel, words: int) -> None:
         built.arrays["similar"] = np.rint(63 * np.sqrt(upper)).astype(np.uint8)
     else:
         built.arrays["near"], built.arrays["nearValue"] = _nearest(similar, NEAREST)
-    history = {}
-    for name in HISTORY:
-        curve = [
-            (r["pass"], r[name])
-            for r in shown.trained.history
-            if r.get("pass") and isinstance(r.get(name), (int, float))
-        ]
-        if curve:
-            history[name] = list(zip(*curve, strict=True))
+    passes = [r for r in shown.trained.history if r.get("pass")]
+    curves = {name: [(r["pass"], r[name]) for r in passes if isinstance(r.get(name), (int, float))] for name in HISTORY}
+    history = {name: list(zip(*curve, strict=True)) for name, curve in curves.items() if curve}
     built.values |= {
         "ids": view.ids,
         "names": shown.names,

@@ -16,7 +16,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.snippets import passage_of, snippets
 from topicstream.tokens.recipe import Recipe
-from topicstream.tokens.tokenizer import Tokenizer
+from topicstream.tokens.tokenizer import Tokenizer, prepared
 
 MARKED = 30
 """Words of a topic that are marked."""
@@ -67,13 +67,16 @@ class DocumentTexts:
         texts, self.missing = snippets(
             corpus, places.values(), characters=characters, text_field=text_field, asked=asked
         )
-        self._texts = {number: texts[place] for number, place in places.items() if place in texts}
-        self._tokenizer = corpus.manifest.tokenizer
+        self._recipe = Recipe.from_json(corpus.manifest.tokenizer) if corpus.manifest.tokenizer else Recipe()
+        markup = structs.replace(self._recipe, drop=tuple(kind for kind in self._recipe.drop if kind == "tags"))
+        plain = prepared(pa.array(list(texts.values()), pa.large_string()), markup, None).to_pylist()
+        read = {place: " ".join(text.split()) for place, text in zip(texts, plain, strict=True)}
+        self._texts = {number: read[place] for number, place in places.items() if place in read}
 
     @cached_property
     def _forms(self) -> dict[str, list[str]]:
         """Words of a vocabulary that was stemmed, lemmatized or replaced -> as they are written in the texts."""
-        recipe = Recipe.from_json(self._tokenizer) if self._tokenizer else Recipe()
+        recipe = self._recipe
         if not (recipe.stem or recipe.lemmas or recipe.replace):
             return {}
         tokenizer = Tokenizer(structs.replace(recipe, phrases=(), ngrams=1, drop=(), segmenter=None, stopwords=()))
