@@ -89,8 +89,7 @@ def write(job: Export) -> dict[str, float]:
 def write_csv(job: Export) -> dict[str, float]:
     """p(word | topic) of every word, for spreadsheets."""
     model = job.model
-    names = [f"topic_{k}" for k in range(model.n_topics)]
-    schema = pa.schema([("word", pa.large_string()), *((name, pa.float32()) for name in names)])
+    schema = pa.schema([("word", pa.large_string()), *((f"topic_{k}", pa.float32()) for k in range(model.n_topics))])
     with written(job.path, force=job.force) as file, pacsv.CSVWriter(file, schema) as writer:
         for start, rows in model.spans():
             p = np.ascontiguousarray(((rows + model.beta) / model.norms).T, np.float32)

@@ -188,8 +188,7 @@ class Effects:
         topic, share, error = (columns[name].astype(float) for name in ("topic", "share", "se"))
         spread = {k: np.std(share[topic == k]) / np.mean(error[topic == k] + 1e-12) for k in self.topics.tolist()}
         topics = sorted(sorted(spread, key=lambda k: -spread[k])[:PLOTTED])
-        table = self.table()
-        topic_names = dict(zip(table["topic"].to_pylist(), table["label"].to_pylist()))
+        topic_names = dict(zip(self.topics.tolist(), self.labels, strict=True))
         variables = list(dict.fromkeys(frame["variable"]))
         panels = figure.panels(len(topics) * len(variables), across=len(variables), size=(4, 2.2))
         for axis, (k, variable) in zip(panels, itertools.product(topics, variables), strict=True):

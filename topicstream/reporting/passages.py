@@ -76,10 +76,9 @@ class DocumentTexts:
     @cached_property
     def _forms(self) -> dict[str, list[str]]:
         """Words of a vocabulary that was stemmed, lemmatized or replaced -> as they are written in the texts."""
-        recipe = self._recipe
-        if not (recipe.stem or recipe.lemmas or recipe.replace):
+        if not (self._recipe.stem or self._recipe.lemmas or self._recipe.replace):
             return {}
-        tokenizer = Tokenizer(structs.replace(recipe, phrases=(), ngrams=1, drop=(), segmenter=None, stopwords=()))
+        tokenizer = Tokenizer(structs.replace(self._recipe, phrases=(), ngrams=1, drop=(), segmenter=None, stopwords=()))
         written = sorted({word for text in self._texts.values() for word in WORD.findall(text)})
         counted = tokenizer.count(pa.array(written, pa.large_string()))
         forms: dict[str, list[str]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -66,8 +66,7 @@ def show(config: AnyViewConfig) -> dict[str, Any]:
     if others:
         raise UsageError(f"give one view at a time: {' or '.join(one.title for one in (view, *others))}")
     own = {f.name: getattr(config, f.name) for f in fields(ShowConfig)}
-    result: dict[str, Any] = view(**own, **checked(view, more, "show")).result()
-    return result
+    return cast("dict[str, Any]", view(**own, **checked(view, more, "show")).result())
 
 
 def marked_lines(document: Mapping[str, Any], indent: str, width: int | None) -> list[str]:
