@@ -3,7 +3,7 @@
     python scripts/benchmarks/bench_moments.py synthetic --work WORK        T = 20, V = 250, 50,000 documents of 30 tokens (published test)
     python scripts/benchmarks/bench_moments.py tables --work WORK --corpus acl.zarr       Fisher, Kozdoba & Mannor, Tables 2 and 3 (Table 1: bench_recovery.py)
     python scripts/benchmarks/bench_moments.py size --work WORK --corpus big.zarr -K 100  anchors on a corpus of make_corpus.py
-    python scripts/benchmarks/bench_moments.py dense --work WORK --corpus kos.zarr -K 20   anchors beside the dense matrix's
+    python scripts/benchmarks/bench_moments.py dense --work WORK --corpus kos.zarr -K 20   anchors beside the dense matrix's (nothing held out)
     python scripts/benchmarks/bench_moments.py growth --work WORK           anchors' error against the number of documents
 
 Errors are the mean l1 distance of matched topics (0 the same, 2 apart).  Lines are Markdown table rows for BENCHMARKS.md.
@@ -189,7 +189,7 @@ def dense(args: argparse.Namespace) -> None:
     from topicstream.engines.moments.cooccurrence import signs
 
     model = args.work / "model"
-    train(args.corpus, model, "anchors", args.topics, METHOD)
+    train(args.corpus, model, "anchors", args.topics, METHOD | {"min_tokens": 2})
     ours = TopicModel.open(model)
     corpus = Corpus.open(args.corpus)
     blocks = [(b.indptr, b.vocab[b.words], b.counts.astype(np.float64)) for b in corpus.blocks(prefetch=0)]
@@ -198,14 +198,13 @@ def dense(args: argparse.Namespace) -> None:
     length = np.concatenate([np.asarray(x.sum(1)).ravel() for x in parts])
     x = vstack(parts).tocsr()[length >= 2]
     length = length[length >= 2]
-    weighted = diags(1 / (length * (length - 1))) @ x
+    weighted = diags(1 / (length - 1)) @ x
     m = (x.T @ weighted).toarray() - np.diag(np.asarray(weighted.sum(0)).ravel())  # eq. 9
     p = m.sum(1)
     q = m / p[:, None]
     r = signs(0, np.arange(n, dtype=np.int32), PROJECTION).toarray().astype(np.float64)
     docs = np.asarray((x > 0).sum(0)).ravel()
-    least = max(2, min(max(50, min(0.005, 0.5 / args.topics) * corpus.n_docs), 0.05 * corpus.n_docs))
-    names = np.flatnonzero(docs >= least)
+    names = np.flatnonzero(docs >= max(2, int(corpus.n_docs * min(1 / args.topics, 0.05))))
     rows = (m[names] @ r) / p[names, None]
     picked = [int(np.argmax((rows**2).sum(1)))]
     rest = rows - rows[picked[0]]
