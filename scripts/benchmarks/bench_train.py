@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +114,9 @@ def disk_row(store: Path, work: Path, topics: int) -> list[str]:
     read = Corpus.decode
     held: dict[tuple[int, bool], Any] = {}
 
-    def from_memory(self: Corpus, storage: int, heldout: bool = False) -> Any:
+    def from_memory(self: Corpus, storage: int, heldout: bool = False, axes: Sequence[str] = ()) -> Any:
         if (storage, heldout) not in held:
-            held[storage, heldout] = read(self, storage, heldout)
+            held[storage, heldout] = read(self, storage, heldout, axes)
         return held[storage, heldout]
 
     times: dict[str, list[float]] = {"memory": [], "disk": []}
