@@ -50,6 +50,7 @@ IMPOSSIBLE = [
     "train --mem-limit two",
     "train --algo lda",
     "train --alpha -1",
+    "train --beta 0",
     "train --start nowhere",
     "train --start warm",
     "train --max-time soon",

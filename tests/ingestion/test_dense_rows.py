@@ -16,7 +16,7 @@ import pytest
 from tests.engines.test_gmm import infer_rows, points, run, stored
 from topicstream.cli.main import run as command
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
+from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.inference.infer import infer
 from topicstream.ingestion.parsing.documents import document_cells
@@ -40,6 +40,15 @@ def test_a_store_of_vectors_is_the_file_and_takes_more(tmp_path):
         ingest(wide, path, append=True, progress=False)
     with pytest.raises(InputError, match="vectors of 6 numbers, where those before are vectors of 5"):
         ingest([tmp_path / "x.npy", wide], tmp_path / "mixed.zarr", progress=False)
+
+
+def test_options_that_choose_words_are_refused_for_vectors(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((60, 5), np.float32))
+    (tmp_path / "words.txt").write_text("apple\npear\n")
+    for chosen in ({"vocab": tmp_path / "words.txt"}, {"drop_words": tmp_path / "words.txt"}, {"drop_top": 1}):
+        with pytest.raises(UsageError, match="choose words, but these documents are vectors"):
+            ingest(tmp_path / "x.npy", tmp_path / "c.zarr", progress=False, **chosen)
+    assert ingest(tmp_path / "x.npy", tmp_path / "c.zarr", progress=False)["documents"] == 60
 
 
 def test_vectors_of_parquet_and_of_memory_are_those_of_a_file(tmp_path):

@@ -71,6 +71,10 @@ def test_infer_with_columns_from_store_and_raw_text(home, tmp_path):
     table = topicstream.infer(folder / "model", folder / "corpus.zarr", with_columns=["date", "labels"])
     assert table.drop_columns(["date", "labels"]).equals(plain)
     assert all(r["date"] == rows[r["id"]]["date"] and r["labels"] == rows[r["id"]]["labels"] for r in table.to_pylist())
+    lines = tmp_path / "lines.txt"
+    lines.write_text("some text\n")
+    without = topicstream.infer(folder / "model", lines, with_columns=["title", "labels"]).to_pylist()
+    assert [(r["title"], r["labels"]) for r in without] == [(None, None)]
     raw = topicstream.infer(folder / "model", folder / "docs.jsonl", with_columns=["title", "party"])
     assert [r["title"] for r in raw.to_pylist()] == [r["title"] for r in rows.values()]
     assert [r["party"] for r in raw.to_pylist()] == [r["party"] for r in rows.values()]

@@ -17,7 +17,7 @@ import topicstream
 from tests.ingest_tools import cells_by_id, digest, documents, training_counts, write_jsonl
 from tests.killing import Killable
 from tests.retrain_tools import folder, made, write
-from topicstream.cli.main import topics
+from topicstream.cli.main import run, topics
 from topicstream.corpus.info import verify
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import Busy, InputError, TopicsError
@@ -130,6 +130,12 @@ def test_nothing_is_left(stored, tmp_path):
     source = write_jsonl(tmp_path / "more.jsonl", corpus(20, seed=77, prefix="more-"))
     topicstream.ingest(source, store, append=True, grow_vocab=True, meta=META)
     assert len(cells_by_id(store)) == len(rest) + 20
+
+
+def test_a_list_of_ids_is_text(stored, tmp_path, capsys):
+    (tmp_path / "ids").write_bytes(b"\x93NUMPY")
+    assert run(["forget", "--corpus", str(stored), "--ids", str(tmp_path / "ids")]) == 3
+    assert "is not a list of ids in UTF-8" in capsys.readouterr().err
 
 
 def test_a_second_time_is_no_failure(stored, tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.errors import Busy, TopicsError, json_line
+from topicstream.errors import Busy, InputError, TopicsError, json_line
 from topicstream.retraining.forget import Forgotten, forget, trained_on
 from topicstream.text import each, render
 
@@ -41,7 +41,10 @@ def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...
     The command lists what it cannot change: raw files, exports, and the topics themselves, which were learned from the
     documents.
     """
-    wanted = [*ids, *([line.rstrip("\r\n") for line in file if line.strip()] if file is not None else [])]
+    try:
+        wanted = [*ids, *([line.rstrip("\r\n") for line in file if line.strip()] if file is not None else [])]
+    except UnicodeDecodeError:
+        raise InputError(f"{file.name}: is not a list of ids in UTF-8, one a line") from None
     if not wanted or not all(wanted):
         raise click.UsageError("give document ids, or a file of ids with --ids FILE")
     if not models:

@@ -172,8 +172,8 @@ class RawDocuments(DocumentSource):
                         f"{self.model.words[0]}, ...); name its columns (vocabulary= in Python, --words FILE)"
                     )
             index, cells = self._index[1], document_cells(batch)
-        none, meta, ids = pa.nulls(len(batch), TEXT), metadata_of(batch), batch.column(0)
-        columns = {name: meta.get(name, none) for name in self.columns}
+        meta, ids = metadata_of(batch), batch.column(0)
+        columns = {name: meta.get(name, pa.nulls(len(batch), kind)) for name, kind in self.columns.items()}
         return list(self.blocks(ids.cast(TEXT), cells, index, columns, pa.types.is_integer(ids.type)))
 
 

@@ -87,6 +87,7 @@ class SparseOptions(Options):
 
     withdrawn = ("schedule",)
 
+    beta: float | None = option(None, "Topic-word Dirichlet prior, per word (default: the engine's).", min=1e-9)
     learn_priors: bool | None = option(
         None,
         "Learn an asymmetric alpha and a symmetric beta during training (default: if neither is given).",

@@ -28,7 +28,7 @@ from topicstream.corpus.manifest import (
 )
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import settle
-from topicstream.errors import InputError, NothingKept, shown
+from topicstream.errors import InputError, NothingKept, UsageError, shown
 from topicstream.files import owned
 from topicstream.files.durable import sync_file
 from topicstream.files.ownership import claim
@@ -161,15 +161,17 @@ class Finishing:
         self, decision: Decision, store: Path, relations: Relations, pool: ThreadPoolExecutor
     ) -> tuple[ChosenWords, dict[str, Json]]:
         """Count the words of the training documents and choose the vocabulary; also what the manifest says of it."""
-        fixed = None
+        given, fixed = self.options.given, None
+        if self.width and (given.vocab or given.drop_words or given.drop_top):
+            raise UsageError("--vocab, --drop-words and --drop-top choose words, but these documents are vectors; leave them out")
         if self.base is not None:
             fixed = TokenVocabulary.load(self.base.file("vocab"))
             self.removal.subtract(fixed)
-        elif self.options.given.vocab is not None:
-            fixed = TokenVocabulary.read(self.options.given.vocab, lambda n: ask_for_words(n, self.plan.words))
+        elif given.vocab is not None:
+            fixed = TokenVocabulary.read(given.vocab, lambda n: ask_for_words(n, self.plan.words))
         dropped = set(self.old.vocabulary.get("dropped", []) if self.old is not None else [])
-        if self.options.given.drop_words is not None:
-            dropped |= read_drop_words(self.options.given.drop_words)
+        if given.drop_words is not None:
+            dropped |= read_drop_words(given.drop_words)
         documents = decision.documents(TRAIN) + self.removal.training
         # of dense rows every coordinate stays
         limits = WordLimits(min_count=0) if self.width else self.options.limits(documents, self.journal.state.text)
@@ -183,9 +185,9 @@ class Finishing:
             limits,
             documents=documents,
             fixed=fixed,
-            grow=self.options.given.grow_vocab,
+            grow=given.grow_vocab,
             dropped=dropped,
-            drop_top=self.options.given.drop_top,
+            drop_top=given.drop_top,
             room=self.plan.words,
         )
         counts.save_pruned(store / self._name("pruned"))
@@ -198,7 +200,7 @@ class Finishing:
             **plain(limits),
             **({"dropped": sorted(dropped)} if dropped else {}),
             "training_documents": documents,
-            "fixed": self.options.given.vocab and os.path.basename(self.options.given.vocab),
+            "fixed": given.vocab and os.path.basename(given.vocab),
         }
 
     def _why_nothing(self, documents: int) -> str:
