@@ -171,7 +171,9 @@ def test_a_sweep_prints_the_measures(trained, tmp_path, capsys):
     assert run([*command, "--measures", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["runs"]
     assert min(rows, key=lambda row: row["cao_juan_2009"])["topics"] == TYPES
-    assert run([*command, "--measures", "-q"]) == 0
+    assert run([*command, "--measures", "-q", "--plot", str(tmp_path / "s.svg")]) == 0
     assert "cao_juan_2009" in capsys.readouterr().out
+    drawn = (tmp_path / "s.svg").read_text()
+    assert "Mimno 2011" in drawn and "NPMI" in drawn and "stability" not in drawn, "one seed has no stability"
     assert run([*command, "-q"]) == 1
     assert "another --measures" in capsys.readouterr().err

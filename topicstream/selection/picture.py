@@ -13,9 +13,13 @@ from topicstream.text import render
 
 COLUMNS = (("perplexity", 22, 1), ("npmi", 18, 3), ("exclusivity", 18, 2), ("diversity", 18, 2), ("stability", 18, 2))
 """A figure, the width of its column and its digits."""
-MEASURE_PANELS = tuple(
-    zip(MEASURES, ("Arun 2010 (lower is better)", "Cao-Juan 2009 (lower is better)", "Mimno 2011"), strict=True)
+PANELS = (
+    ("perplexity", "held-out perplexity"),
+    ("npmi", "NPMI coherence"),
+    ("stability", "stability over seeds"),
+    *zip(MEASURES, ("Arun 2010 (lower is better)", "Cao-Juan 2009 (lower is better)", "Mimno 2011 (higher is better)"), strict=True),
 )
+"""A figure and what its panel is called; one that no setting has (stability of one seed) gets none."""
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:
@@ -56,8 +60,7 @@ def plot_sweep(result: Mapping[str, Any], figure: Figure) -> None:
     settings: dict[str, list[Mapping[str, Any]]] = {}
     for row in result["settings"]:
         settings.setdefault(" ".join([row["algo"], *(f"{n} {row.get(n)}" for n in result["options"])]), []).append(row)
-    panels = [("perplexity", "held-out perplexity"), ("npmi", "NPMI coherence"), ("stability", "stability over seeds")]
-    panels += MEASURE_PANELS if MEASURES[0] in result["runs"][0] else ()
+    panels = [panel for panel in PANELS if any(row.get(panel[0]) is not None for row in result["settings"])]
     *axes, last = figure.panels(len(panels) + 1, across=2, size=(4.4, 3))
     for axis, (name, title) in zip(axes, panels, strict=True):
         for label, mine in settings.items():
