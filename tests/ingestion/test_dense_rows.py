@@ -46,7 +46,7 @@ def test_options_that_choose_words_are_refused_for_vectors(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((60, 5), np.float32))
     (tmp_path / "words.txt").write_text("apple\npear\n")
     for chosen in ({"vocab": tmp_path / "words.txt"}, {"drop_words": tmp_path / "words.txt"}, {"drop_top": 1}):
-        with pytest.raises(UsageError, match="choose words, but these documents are vectors"):
+        with pytest.raises(UsageError, match="choose words, but these documents are vectors of 5 numbers"):
             ingest(tmp_path / "x.npy", tmp_path / "c.zarr", progress=False, **chosen)
     assert ingest(tmp_path / "x.npy", tmp_path / "c.zarr", progress=False)["documents"] == 60
 

@@ -163,7 +163,8 @@ class Finishing:
         """Count the words of the training documents and choose the vocabulary; also what the manifest says of it."""
         given, fixed = self.options.given, None
         if self.width and (given.vocab or given.drop_words or given.drop_top):
-            raise UsageError("--vocab, --drop-words and --drop-top choose words, but these documents are vectors; leave them out")
+            kind = payload_of(self.width)
+            raise UsageError(f"--vocab, --drop-words and --drop-top choose words, but these documents are {kind}; leave them out")
         if self.base is not None:
             fixed = TokenVocabulary.load(self.base.file("vocab"))
             self.removal.subtract(fixed)
