@@ -272,26 +272,6 @@ def experts(arguments: argparse.Namespace, figures: Figures) -> None:
     table(["corpus", "K", "ranked by", "MRR", "among the first ten"], rows)
 
 
-PEER = """
-import json, sys, time
-import numpy as np
-from gensim.models import AuthorTopicModel
-documents, topics, passes, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-corpus, authors = [], []
-for line in open(documents):
-    words, counts, who = json.loads(line)
-    corpus.append(list(zip(words, counts)))
-    authors.append(who)
-words = 1 + max(w for d in corpus for w, _ in d)
-began = time.process_time()
-model = AuthorTopicModel(corpus, num_topics=topics, id2word={w: str(w) for w in range(words)}, doc2author=dict(enumerate(authors)),
-    passes=passes, chunksize=len(corpus), eval_every=0, random_state=1)
-seconds = time.process_time() - began
-np.save(out, model.get_topics())
-print(json.dumps(seconds))
-"""
-
-
 def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -84,39 +84,6 @@ print(json.dumps({**s, "cpu": cpu, "open": opened, "loaded": loaded, "peak": pea
 """
 )
 
-# what `topics` does, then the highest that the kernel counted, and how it was divided at the highest sample
-COMMAND = (
-    HELD
-    + """
-def watch():
-    while not done.wait(0.01):
-        now = held()
-        if now[0] > peak[0]:
-            peak[:] = now
-
-peak, done = held(), threading.Event()
-watcher = threading.Thread(target=watch)
-watcher.start()
-from topicstream.cli.main import run
-code = run(sys.argv[1:])
-done.set()
-watcher.join()
-print(json.dumps([held("VmHWM")[0], *peak[1:]]))
-sys.exit(code)
-"""
-)
-
-# a process that opens the model and nothing else, as any program does or with malloc set as the command sets it
-OPENED = (
-    HELD
-    + """
-from topicstream.model.topic_model import TopicModel
-model = TopicModel.open(sys.argv[1])
-print(json.dumps(held()))
-"""
-)
-
-
 def ours(store: Path, model: Path, out: Path, *, warm: Path | None = None, **options: Any) -> dict[str, Any]:
     """Infer in a process of its own, after a first run over ``warm`` (default: the same store) that is not counted.  The
     summary with cpu seconds and the resident bytes (all, anonymous, of files) once the model was open, after the first run

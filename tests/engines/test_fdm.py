@@ -104,6 +104,12 @@ def test_more_topics_than_the_rank(planted, tmp_path):
     assert np.isfinite(model.totals).all() and np.isfinite(model.alpha).all()
 
 
+def test_documents_of_one_word_are_refused(tmp_path):
+    short = store(tmp_path / "s.zarr", np.arange(6), np.arange(5, dtype=np.int32), np.ones(5, np.int64), 5)
+    with pytest.raises(InputError, match="no document has two or more words"):
+        run(short, tmp_path / "s", topics=2, start="random")
+
+
 def test_eval_scores_pairs_of_any_model(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     x = np.stack([rng.multinomial(30, p) for p in rng.dirichlet(np.full(4, 0.3), 200) @ rng.dirichlet(np.full(25, 0.3), 4)])

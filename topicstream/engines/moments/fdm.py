@@ -34,7 +34,7 @@ from topicstream.engines.base import (
     padded,
 )
 from topicstream.engines.moments.anchors import ALPHA_SUM_BOUNDS, dirichlet_of
-from topicstream.errors import TopicsError
+from topicstream.errors import InputError, TopicsError
 from topicstream.kernels import word_pairs as pairs
 
 
@@ -148,6 +148,8 @@ class FullDependenceMixture(Engine):
     # -- ends and steps --------------------------------------------------------------------------------------------
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         stats, params = end.stats, end.params
+        if not stats["mass"][0] > 0:
+            raise InputError("fdm: no document has two or more words, so there are no co-occurrences")
         if self.options.alpha is None:
             sizes = end.totals["pairs"][: self.shape.topics] / end.totals["pairs"].sum()
             params["alpha"][:] = dirichlet_of(1.0 - float(stats["same"][0] / stats["mass"][0]), sizes)
