@@ -38,7 +38,6 @@ from topicstream.files.durable import read_json
 
 TURN_SECONDS = 200.0
 MOST_SECONDS = 90.0  # of a curve of ours, scoring included
-"""Family of what is not an engine by name."""
 
 
 class Point(NamedTuple):
