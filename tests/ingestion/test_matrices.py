@@ -14,12 +14,16 @@ import scipy.sparse as sp
 import zarr
 
 import topicstream
+from tests.ingest_tools import digest
 from topicstream.cli.main import run
 from topicstream.errors import InputError
+from topicstream.files.ownership import claim
 from topicstream.ingestion.opening.source import Input
+from topicstream.ingestion.parsing import sparse
 from topicstream.ingestion.parsing.documents import document_cells
 from topicstream.ingestion.parsing.sparse import Side, ordered_batches
 from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.spooling.journal import Spool, encode_frame
 from topicstream.ingestion.spooling.tasks import pieces
 
 CELLS, FEATURES = 300, 400
@@ -366,6 +370,34 @@ def test_cells_are_sorted_out_of_core_in_many_ranges(tmp_path):
     assert len(runs) > 20 and sum(len(r.indptr) - 1 for r in runs) == 1000
     found = np.concatenate([sp.csr_array((r.counts, r.words, r.indptr), shape=(len(r.indptr) - 1, 90)).toarray() for r in runs])
     np.testing.assert_array_equal(found, matrix.toarray())
+
+
+def test_pieces_that_share_their_words_make_the_same_store(place, tmp_path, monkeypatch):
+    """Many pieces of a matrix, whose words are spooled once, and one piece; words of held-out cells alone are known, too."""
+    stores = []
+    for cells in (1 << 20, 1_500):
+        monkeypatch.setattr(sparse, "READ_CELLS", cells)
+        for workers in (1, 2):
+            stores.append(tmp_path / f"{cells}-{workers}.zarr")
+            topicstream.ingest(place[0] / "csr.npz", stores[-1], heldout=0.5, workers=workers, progress=False)
+    assert len({digest(store) for store in stores}) == 1
+
+
+def test_a_frame_that_comes_again_is_not_written_again(tmp_path):
+    frames = [encode_frame({"types": np.array(words)}) for words in (["a", "b"], ["a", "b"], ["c"], ["c"], ["a", "b"])]
+    claim(tmp_path, "ingest")
+    spool = Spool(tmp_path / "types.spool")
+    for frame in frames[:4]:
+        spool.append(frame)
+    count, size = len(spool), spool.size
+    spool.append(frames[4])
+    assert spool.entries[0] == spool.entries[1] != spool.entries[2] == spool.entries[3] != spool.entries[4]
+    spool.close()
+    again = Spool(tmp_path / "types.spool")
+    again.truncate(count, size)  # as a run that was killed carries on
+    again.append(frames[3])
+    assert [again.arrays(i)["types"].to_pylist() for i in range(len(again))] == [["a", "b"], ["a", "b"], ["c"], ["c"], ["c"]]
+    again.close()
 
 
 def test_cells_of_two_samples_with_the_same_barcodes_stay_apart(place, tmp_path):

@@ -2,7 +2,7 @@
 
     state.json     what is committed: pieces, lengths of the spools, totals
     cells.spool    a frame a piece: the cells (see prepare.py)
-    types.spool    a frame a piece: its distinct words
+    types.spool    a frame a piece: the words that its cells number
     docs.spool     a frame a piece: id hashes, metadata, records left out
     store/         the new store, while it is being written
 
@@ -185,8 +185,9 @@ def encode_frame(arrays: Mapping[str, Any]) -> bytes:
 class Spool:
     """What was read, kept on disk until the vocabulary is known: an append-only file of frames.
 
-    A frame is its length and an Arrow stream of one row, the arrays as lists, compressed with lz4.  Frames are encoded and
-    decoded in worker threads.  ``entries`` lists (offset, size) of each.
+    A frame is its length and an Arrow stream of one row, the arrays as lists, compressed with lz4; one that is the same as the
+    frame before is a length of 0 alone.  Frames are encoded and decoded in worker threads.  ``entries`` lists (offset, size)
+    of each, of the same frames the first one's.
 
     ``Spool(path)`` opens or creates; ``truncate(frames, size)`` goes back to a committed state.  One writer; ``read`` is
     thread-safe (pread).
@@ -197,6 +198,7 @@ class Spool:
         self._fd = owned.open_fd(path)
         self.size = os.fstat(self._fd).st_size
         self.entries: list[tuple[int, int]] = []
+        self._last: bytes | None = None
 
     def truncate(self, frames: int, size: int) -> None:
         """Keep the first ``frames`` frames, ``size`` bytes; StoreError when they are not there whole."""
@@ -204,7 +206,7 @@ class Spool:
         at = 0
         while at < min(size, self.size):
             length = _LENGTH + int.from_bytes(os.pread(self._fd, _LENGTH, at), "little")
-            self.entries.append((at, length))
+            self.entries.append((at, length) if length > _LENGTH or not self.entries else self.entries[-1])
             at += length
         if at != size or len(self.entries) != frames:
             raise StoreError(f"{self.path}: does not match the journal; {_FORCE}")
@@ -213,12 +215,13 @@ class Spool:
 
     def append(self, frame: bytes) -> None:
         """Write one frame at the end."""
-        view, at = memoryview(frame), self.size
+        entry = (self.size, len(frame)) if frame != self._last else self.entries[-1]
+        view, at = memoryview(frame if frame != self._last else bytes(_LENGTH)), self.size
         while view:
             n = os.pwrite(self._fd, view, at)
             view, at = view[n:], at + n
-        self.entries.append((self.size, len(frame)))
-        self.size = at
+        self.entries.append(entry)
+        self._last, self.size = frame, at
 
     def read(self, number: int) -> dict[str, np.ndarray]:
         """The arrays of one frame of numbers."""

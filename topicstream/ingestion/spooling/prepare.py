@@ -96,8 +96,11 @@ def as_stream(table: pa.Table) -> np.ndarray:
 
 
 def _types_of(source: pa.LargeStringArray, words: np.ndarray) -> tuple[pa.LargeStringArray, np.ndarray]:
-    """The words of a piece among those of its source, and ``words`` as numbers of these."""
+    """The words of a piece among those of its source, and ``words`` as numbers of these.  A piece that has many of them takes
+    all, so that they are spooled, counted and looked up once for all such pieces of the source."""
     used = np.bincount(words, minlength=len(source)) > 0
+    if 4 * np.count_nonzero(used) > len(source):
+        return source, words
     return source.filter(pa.array(used)), (np.cumsum(used, dtype=np.int32) - np.int32(1))[words]
 
 

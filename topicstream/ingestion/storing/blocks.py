@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,16 +27,41 @@ from topicstream.tokens.word_counts import totals
 Entries = list[BlockEntry]
 
 
+class PieceWords(NamedTuple):
+    """The words of a piece, whose frame of the spool tells them from others: which of them its documents use, and counts and
+    document frequencies in its training documents."""
+
+    frame: tuple[int, int]
+    words: pa.Array
+    used: np.ndarray
+    counts: np.ndarray
+    df: np.ndarray
+
+    def with_those_of(self, other: PieceWords) -> PieceWords:
+        """Add what another piece with the same words has."""
+        for total, part in zip(self[2:], other[2:]):
+            total += part
+        return self
+
+
 def words_of_training(journal: Journal, decision: Decision, pool: ThreadPoolExecutor, ahead: int) -> Iterator[pa.Table]:
-    """The words of the training documents of each piece, with counts and document frequencies (``vocabulary.SCHEMA``)."""
+    """The words of the documents of pieces that have the same words, with counts and document frequencies in training
+    documents (``vocabulary.SCHEMA``)."""
 
-    def count(piece: int) -> pa.Table:
-        cells = journal.cells.read(piece)
-        words = journal.types.arrays(piece)["types"]
+    last: tuple[tuple[int, int], pa.Array] = (-1, 0), None
+
+    def count(piece: int) -> PieceWords:
+        nonlocal last
+        cells, entry = journal.cells.read(piece), journal.types.entries[piece]
+        if (read := last)[0] != entry:
+            last = read = entry, journal.types.arrays(piece)["types"]
+        used = np.bincount(cells["words"], minlength=len(read[1])) > 0
         training = decision.classes[piece] == TRAIN
-        return word_table(words, *totals(cells["lengths"], cells["words"], cells["counts"], training, len(words)))
+        return PieceWords(*read, used, *totals(cells["lengths"], cells["words"], cells["counts"], training, len(used)))
 
-    return pooled(pool, count, range(len(journal.cells)), ahead)
+    for _, same in groupby(pooled(pool, count, range(len(journal.cells)), ahead), key=itemgetter(0)):
+        _, words, used, counts, df = reduce(PieceWords.with_those_of, same)
+        yield word_table(words.filter(pa.array(used)), counts[used], df[used])
 
 
 def number_words(
@@ -99,11 +128,16 @@ def write_blocks(
         for part, entries in zip(place.parts, done.entries)
     ]
 
+    final = (-1, 0), np.zeros(0, np.int32)  # ids of the words that the last pieces had
+
     def number(piece: int) -> tuple[scipy.sparse.csr_array, int]:
         cells = journal.cells.read(piece)
         counts = cells["counts"].astype(np.float32) if place.weighted else cells["counts"]
-        final = vocabulary.lookup(journal.types.arrays(piece)["types"])
-        return number_words(cells["lengths"], cells["words"], counts, final, decision.classes[piece])
+        nonlocal final
+        entry = journal.types.entries[piece]
+        if (ids := final)[0] != entry:
+            final = ids = entry, vocabulary.lookup(journal.types.arrays(piece)["types"])
+        return number_words(cells["lengths"], cells["words"], counts, ids[1], decision.classes[piece])
 
     for i, (cells, n) in enumerate(pooled(pool, number, range(len(journal.cells)), ahead)):
         indptr = cells.indptr.astype(np.int64)
