@@ -17,13 +17,11 @@ import topicstream
 from tests.ingest_tools import digest
 from topicstream.cli.main import run
 from topicstream.errors import InputError
-from topicstream.files.ownership import claim
 from topicstream.ingestion.opening.source import Input
 from topicstream.ingestion.parsing import sparse
 from topicstream.ingestion.parsing.documents import document_cells
 from topicstream.ingestion.parsing.sparse import Side, ordered_batches
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.spooling.journal import Spool, encode_frame
 from topicstream.ingestion.spooling.tasks import pieces
 
 CELLS, FEATURES = 300, 400
@@ -381,23 +379,6 @@ def test_pieces_that_share_their_words_make_the_same_store(place, tmp_path, monk
             stores.append(tmp_path / f"{cells}-{workers}.zarr")
             topicstream.ingest(place[0] / "csr.npz", stores[-1], heldout=0.5, workers=workers, progress=False)
     assert len({digest(store) for store in stores}) == 1
-
-
-def test_a_frame_that_comes_again_is_not_written_again(tmp_path):
-    frames = [encode_frame({"types": np.array(words)}) for words in (["a", "b"], ["a", "b"], ["c"], ["c"], ["a", "b"])]
-    claim(tmp_path, "ingest")
-    spool = Spool(tmp_path / "types.spool")
-    for frame in frames[:4]:
-        spool.append(frame)
-    count, size = len(spool), spool.size
-    spool.append(frames[4])
-    assert spool.entries[0] == spool.entries[1] != spool.entries[2] == spool.entries[3] != spool.entries[4]
-    spool.close()
-    again = Spool(tmp_path / "types.spool")
-    again.truncate(count, size)  # as a run that was killed carries on
-    again.append(frames[3])
-    assert [again.arrays(i)["types"].to_pylist() for i in range(len(again))] == [["a", "b"], ["a", "b"], ["c"], ["c"], ["c"]]
-    again.close()
 
 
 def test_cells_of_two_samples_with_the_same_barcodes_stay_apart(place, tmp_path):
