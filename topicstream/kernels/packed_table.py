@@ -1,14 +1,15 @@
-"""Tight packed rows (packed.py) as a table needs them: copied out, merged with a round's deltas, spread out, summed up.
+"""Packed rows (packed.py) as a table needs them: copied out, merged with a round's deltas, spread out, summed up.
 
-ptr      int64[n+1]  row i: entries[ptr[i] .. ptr[i+1]]     entries  uint32|uint64[...]
-numbers  int64[n]    the words that the rows are of, ascending
+entries  uint32|uint64[...]   length  int32[n], of each row     start  int64[n], its first entry, or, where rows are tight,
+                                                                ptr    int64[n+1], row i: entries[ptr[i] .. ptr[i+1]]
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from topicstream.kernels.arrays import Array, Bytes, Doubles, Int, Ints, Longs
+from topicstream.kernels import pointers
+from topicstream.kernels.arrays import Array, Doubles, Int, Ints, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.packed import sort_by_count
 
@@ -25,96 +26,81 @@ def copy_rows(source_start: Longs, length: Ints, source: Array, start: Longs, ou
 
 @kernel
 def merge_packed(
-    ptr: Longs,
-    entries: Array,
-    numbers: Ints,
-    m: int,
-    vocabs: Ints,
-    froms: Longs,
-    topics: Ints,
-    values: Array,
-    edges: Longs,
-    count: Longs,
-    here: Bytes,
-    out_ptr: Longs,
-    out: Array,
+    begin: Longs, length: Ints, entries: Array, m: int, deltas: Longs, wide: bool, long: bool, lo: Longs, hi: Longs, topics: int,
     change: Doubles,
-) -> Int:
-    """New rows of the words ``numbers``: the old ones plus the deltas of a round's blocks, which change none but these.
+) -> Int:  # fmt: skip
+    """Add the deltas of a round's blocks to the rows that they change, where these are.
 
-    vocabs, froms: int32, int64[E + blocks]: changed rows of all blocks, one block after the other (edges: int64[blocks+1]
-    says where each begins); row vocabs[i] changes by values[froms[i] .. froms[i+1]) of topics[...].  A block has one more
-    ``froms`` than rows, so its positions are shifted by its number.
-    count: int64[K] zeros, here: uint8[K] zeros, both zero again on return.  change: float64[>=K], column sums, added to.
-    Returns the entries written to ``out``, -1 when a count came out negative, -2 when one does not fit ``out``.
+    begin: int64[W+1], row w may fill entries[begin[w] .. begin[w+1]].  deltas int64[R, 4]: the addresses of each block's ids
+    (int32[U]), ptr (int64[U+1]), topics (int32 if ``wide``, else uint16) and values (int64 if ``long``, else int32), of which local
+    rows lo[r]..hi[r]-1 enter.  topics: K.  change: float64[>=K], column sums, added to.
+
+    Returns the largest count of these rows; -1 when one came out negative, -2 when one does not fit an entry, -3 when a row has
+    more topics than room.
     """
     mask = (np.int64(1) << m) - 1
-    bits = np.int64(out.itemsize) * 8
-    limit = (np.int64(1) << min(bits - m, np.int64(62))) - 1
-    blocks = len(edges) - 1
-    at = edges[:-1].copy()
-    order = np.empty(len(count), np.int64)
-    w = np.int64(0)
-    out_ptr[0] = 0
-    status = np.int64(0)
-    for row in range(len(ptr) - 1):
-        a, b = ptr[row], ptr[row + 1]
-        touched = False
-        for r in range(blocks):
-            if at[r] < edges[r + 1] and vocabs[at[r]] == numbers[row]:
-                touched = True
-        if not touched:
-            for i in range(a, b):
-                out[w] = entries[i]
-                w += 1
-            out_ptr[row + 1] = w
-            continue
-        n = np.int64(0)
-        for i in range(a, b):
-            e = np.int64(entries[i])
+    limit = (np.int64(1) << min(np.int64(entries.itemsize) * 8 - m, np.int64(62))) - 1
+    none = np.int64(1) << np.int64(62)
+    count, here, order = np.zeros(topics, np.int64), np.zeros(topics, np.uint8), np.empty(topics, np.int64)
+    cursor, largest = lo.copy(), np.int64(0)
+    while True:
+        row = none
+        for r in range(len(deltas)):
+            if cursor[r] < hi[r]:
+                row = min(row, pointers.int_at(deltas[r, 0], cursor[r]))
+        if row == none:
+            return largest
+        a, n = begin[row], np.int64(length[row])
+        for i in range(n):
+            e = np.int64(entries[a + i])
             t = e & mask
             count[t] = e >> m
             here[t] = 1
-            order[n] = t
-            n += 1
-        for r in range(blocks):
-            i = at[r]
-            if i < edges[r + 1] and vocabs[i] == numbers[row]:
-                for j in range(froms[i + r], froms[i + r + 1]):
-                    t = np.int64(topics[j])
-                    if here[t] == 0:
-                        here[t] = 1
-                        order[n] = t
-                        n += 1
-                    count[t] += values[j]
-                    change[t] += values[j]
-                at[r] = i + 1
-        begin = w
+            order[i] = t
+        for r in range(len(deltas)):
+            u = cursor[r]
+            if u >= hi[r] or pointers.int_at(deltas[r, 0], u) != row:
+                continue
+            cursor[r] = u + 1
+            for j in range(pointers.long_at(deltas[r, 1], u), pointers.long_at(deltas[r, 1], u + 1)):
+                t = pointers.int_at(deltas[r, 2], j) if wide else pointers.short_at(deltas[r, 2], j)
+                x = pointers.long_at(deltas[r, 3], j) if long else pointers.int_at(deltas[r, 3], j)
+                if here[t] == 0:
+                    here[t] = 1
+                    order[n] = t
+                    n += 1
+                count[t] += x
+                change[t] += x
+        kept, low, high = np.int64(0), np.int64(0), np.int64(0)
         for i in range(n):
             t = order[i]
-            c = count[t]
-            if c > 0:
-                out[w] = (c << m) | t
-                w += 1
-                if c > limit:
-                    status = min(status, np.int64(-2))
-            elif c < 0:
-                status = np.int64(-1) if status == 0 else status
-            count[t] = 0
+            low, high = min(low, count[t]), max(high, count[t])
             here[t] = 0
-        sort_by_count(out, begin, w, m)
-        out_ptr[row + 1] = w
-    return w if status == 0 else status
+            order[kept] = t
+            kept += count[t] != 0
+        if low < 0:
+            return np.int64(-1)
+        if high > limit:
+            return np.int64(-2)
+        if kept > begin[row + 1] - a:
+            return np.int64(-3)
+        for i in range(kept):
+            t = order[i]
+            entries[a + i] = (count[t] << m) | t
+            count[t] = 0
+        sort_by_count(entries, a, a + kept, m)
+        length[row] = kept
+        largest = max(largest, high)
 
 
 @kernel
-def expand_packed(ptr: Longs, entries: Array, rows: Longs, m: int, out: Array) -> None:
-    """Rows (int64[n], their places in ptr) as dense rows: out[n, >=K] (any number type), zeroed first."""
+def expand_packed(start: Longs, length: Ints, entries: Array, m: int, out: Array) -> None:
+    """Row u, length[u] entries from entries[start[u]] on, as a dense one: out[n, >=K] (any number type), zeroed first."""
     mask = (np.int64(1) << m) - 1
-    for i in range(len(rows)):
-        target = out[i]
+    for u in range(len(start)):
+        target = out[u]
         target[:] = 0
-        for j in range(ptr[rows[i]], ptr[rows[i] + 1]):
+        for j in range(start[u], start[u] + length[u]):
             e = np.int64(entries[j])
             target[e & mask] = e >> m
 

@@ -17,9 +17,9 @@ import numpy as np
 from topicstream.errors import TopicsError
 from topicstream.kernels.constants import Constants
 from topicstream.kernels.packed import entry_bytes
-from topicstream.kernels.packed_table import expand_packed, merge_packed, sum_packed
+from topicstream.kernels.packed_table import sum_packed
 from topicstream.memory import Array
-from topicstream.tables.rounds import Round, RoundSpace, SparseRound
+from topicstream.tables.rounds import Addresses, Round, RoundSpace, SparseRound
 from topicstream.tables.slots import PIECE, PackedFile, RowPiece, Slots, write_file
 from topicstream.tables.spec import PackedRows, Scratch, SparseDelta, TableSpec
 from topicstream.tables.table import Footprint, RunAll, Sizes, Table
@@ -134,53 +134,19 @@ class PackedTable(Table):
         self, rows: Slots, deltas: Sequence[tuple[np.ndarray, SparseDelta]], let_go: Callable[[], None] = lambda: None
     ) -> np.ndarray:
         """Column sums float64[padded(K)] of what was added; let_go: called when a piece of the deltas has been read."""
-        cuts = np.array([np.searchsorted(vocab, rows.edges) for vocab, _ in deltas]).reshape(len(deltas), -1)
-        touched = np.flatnonzero((cuts[:, 1:] > cuts[:, :-1]).any(0))
-        total = np.zeros(self.width)  # whole numbers below 2**53: exact in any order
+        cuts = np.array([np.searchsorted(ids, rows.edges) for ids, _ in deltas]).T.copy()
+        touched = np.flatnonzero((cuts[1:] > cuts[:-1]).any(axis=1))
+        addresses, total = Addresses.of(deltas), np.zeros(self.width)  # whole numbers below 2**53: exact in any order
 
         def one(j: int) -> None:
             i = int(touched[j])
-            change = self._merge(rows, i, deltas, cuts[:, i], cuts[:, i + 1])
+            change = rows.merge(i, addresses, cuts[i], cuts[i + 1])
             let_go()
             with self._lock:
                 np.add(total, change, out=total)
 
         self._run_all(one, len(touched))
         return total
-
-    def _merge(
-        self,
-        rows: Slots,
-        i: int,
-        deltas: Sequence[tuple[np.ndarray, SparseDelta]],
-        lo: np.ndarray,
-        hi: np.ndarray,
-    ) -> np.ndarray:
-        """Enter the rows lo[r] to hi[r] - 1 of each delta r into piece ``i``; returns the column sums."""
-        vocabs, froms, topics, values, edges, at = [], [], [], [], [0], 0
-        for (vocab, delta), a, b in zip(deltas, lo, hi):
-            ptr = delta.ptr[a : b + 1]
-            first, last = int(ptr[0]), int(ptr[-1])
-            vocabs.append(vocab[a:b])
-            froms.append(ptr - first + at)
-            topics.append(delta.topic[first:last])
-            values.append(delta.value[first:last])
-            edges.append(edges[-1] + int(b - a))
-            at += last - first
-        changed, begin = np.concatenate(vocabs), rows.edges[i]
-        numbers, ptr, entries = rows.take(i, np.flatnonzero(np.bincount(changed - begin)).astype(np.int32) + np.int32(begin))
-        out, out_ptr, change = np.empty(len(entries) + at, entries.dtype), np.empty_like(ptr), np.zeros(self.width)
-        n = merge_packed(
-            ptr, entries, numbers, rows.bits, changed, np.concatenate(froms), np.concatenate(topics), np.concatenate(values),
-            np.array(edges, np.int64), np.zeros(self.columns, np.int64), np.zeros(self.columns, np.uint8), out_ptr, out, change,
-        )  # fmt: skip
-        if n < 0:
-            raise TopicsError(
-                f"a count of words {numbers[0]} to {numbers[-1]} came out {'negative' if n == -1 else 'above their tokens'}: deltas "
-                "and table do not belong together; the last checkpoint is intact, report this"
-            )
-        rows.put(RowPiece(numbers, out_ptr, out[:n]))
-        return change
 
     def settle(self) -> np.ndarray:
         """End of a pass: totals and histogram counted afresh; returns float64[3], [0] the largest |row / n_w - 1|."""
@@ -230,16 +196,8 @@ class PackedTable(Table):
     def _expanded(self, ids: np.ndarray) -> np.ndarray:
         """Present rows of the ascending word ids, int32[n, K]."""
         out = np.empty((len(ids), self.columns), np.int32)
-        self._expand(self._counts, ids, out)
+        self._counts.expand(ids, out)
         return out
-
-    def _expand(self, held: Slots, ids: np.ndarray, out: np.ndarray) -> None:
-        cuts = np.searchsorted(ids, held.edges)
-        for i in np.flatnonzero(np.diff(cuts)):
-            wanted = np.asarray(ids[cuts[i] : cuts[i + 1]], np.int32)
-            numbers, ptr, entries = held.take(int(i), wanted)
-            rows = np.searchsorted(numbers, wanted)
-            expand_packed(ptr, entries, rows, held.bits, out[cuts[i] : cuts[i + 1]])
 
     @property
     def shown_totals(self) -> np.ndarray:
@@ -261,7 +219,7 @@ class PackedTable(Table):
 
     def dense(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
         """Rows of the ascending word ids as float32[n, >= K]: the counts, or their mean over the samples taken."""
-        self._expand(self._sums or self._counts, ids, out)
+        (self._sums or self._counts).expand(ids, out)
         if self.samples > 1:
             out /= self.samples
         return out
@@ -269,14 +227,14 @@ class PackedTable(Table):
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
         held, step = self._sums or self._counts, max(1, WINDOW_BYTES // (4 * self.width))
         window = np.zeros((step, self.width), np.float32)
-        for i in range(len(held.edges) - 1):
-            numbers, ptr, entries = held.take(i)
-            for at in range(0, len(numbers), step):
-                part = window[: min(step, len(numbers) - at)]
-                expand_packed(ptr, entries, np.arange(at, at + len(part)), held.bits, part)
+        for first, stop in pairwise(held.edges.tolist()):
+            for at in range(first, stop, step):
+                ids = np.arange(at, min(at + step, stop), dtype=np.int32)
+                part = window[: len(ids)]
+                held.expand(ids, part)
                 if self.samples > 1:
                     part /= np.float32(self.samples)
-                yield int(numbers[at]), part
+                yield at, part
 
     def fill(self, piece: Callable[[int, int], np.ndarray]) -> None:
         """Set all rows: piece(first, stop) -> whole numbers [stop - first, >= K]."""

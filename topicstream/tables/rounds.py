@@ -184,13 +184,37 @@ class DenseRound(Round):
         self._slots.close()
 
 
+class Addresses(NamedTuple):
+    """Where kernels find the SparseDeltas of some blocks.
+
+    where int64[blocks, 4]: addresses of ids, ptr, topics and values;  wide, long: whether topics take 32 bits, not 16, and values 64, not
+    32;  arrays: what lies there.
+    """
+
+    where: np.ndarray
+    wide: bool
+    long: bool
+    arrays: object
+
+    @classmethod
+    def of(cls, deltas: Sequence[tuple[np.ndarray, SparseDelta]]) -> Addresses:
+        """Of (ids, delta) in block order, one at least; arrays of other types than their neighbours' are copied."""
+        wide = any(delta.topic.dtype != np.uint16 for _, delta in deltas)
+        topic, value = np.dtype(np.int32 if wide else np.uint16), np.result_type(*(delta.value for _, delta in deltas))
+        arrays = [
+            (ids, delta.ptr, delta.topic.astype(topic, copy=False), delta.value.astype(value, copy=False)) for ids, delta in deltas
+        ]
+        where = np.array([[array.ctypes.data for array in block] for block in arrays], np.int64)
+        return cls(where, wide, value.itemsize == 8, arrays)
+
+
 class SparseRound(Round):
     """A ``SparseDelta`` a block, whose arrays stay the engine's (``out.keep``) until the round has ended."""
 
     def __init__(self, space: RoundSpace, quantum: float) -> None:
         super().__init__(space, quantum)
         self._deltas: list[SparseDelta | None] = [None] * space.blocks
-        self._arrays: tuple[bool, np.ndarray, object] | None = None
+        self._addresses: Addresses | None = None
 
     def put(self, i: int, ids: np.ndarray, delta: SparseDelta) -> None:
         self._deltas[i], self._ids[i] = delta, ids
@@ -218,21 +242,11 @@ class SparseRound(Round):
 
     def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:
         # rows are held to their mass by ``settle``, at the end of the pass
-        self._arrays = self._arrays or self._addressed()
-        wide, addresses, _ = self._arrays
-        scatter_sparse(part.rows, part.first, addresses, wide, lo, hi, self._quantum, factor, part.change)
+        self._addresses = self._addresses or Addresses.of(self.deltas)
+        where, wide = self._addresses.where, self._addresses.wide
+        scatter_sparse(part.rows, part.first, where, wide, lo, hi, self._quantum, factor, part.change)
         self.let_go()
-
-    def _addressed(self) -> tuple[bool, np.ndarray, object]:
-        """For all ranges of rows: whether topics take 32 bits, addresses int64[blocks, 4] of the arrays, and the arrays."""
-        deltas = self.deltas
-        topics = [delta.topic for _, delta in deltas]
-        wide = any(topic.dtype != np.uint16 for topic in topics)
-        if wide:
-            topics = [topic.astype(np.int32, copy=False) for topic in topics]
-        arrays = [(ids, delta.ptr, topic, delta.value) for (ids, delta), topic in zip(deltas, topics)]
-        return wide, np.array([[array.ctypes.data for array in block] for block in arrays], np.int64).reshape(-1, 4), arrays
 
     def clear(self) -> None:
         super().clear()
-        self._deltas, self._arrays = [None] * len(self._deltas), None
+        self._deltas, self._addresses = [None] * len(self._deltas), None

@@ -13,7 +13,7 @@ a table   int32 length of each row, then the entries of its rows; the present on
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +21,17 @@ import numpy as np
 
 from topicstream.errors import StoreError, TopicsError
 from topicstream.kernels.packed import entry_bytes, topic_bits
-from topicstream.kernels.packed_table import copy_rows
+from topicstream.kernels.packed_table import copy_rows, expand_packed, merge_packed
+from topicstream.tables.rounds import Addresses
+from topicstream.tables.spec import padded
 from topicstream.tables.storage import Storage
 
 RANGES = 64
 PIECE = 1 << 19  # entries of a piece, about
 MAGIC = 0x32_57_4F_52_4B_43_50  # PCKROW2
 EARLIER = 0x31_57_4F_52_4B_43_50  # PCKROW1, of version 0.1
+WRONG = {-1: "a count came out negative", -2: "a count came out above their tokens", -3: "one has more topics than tokens"}
+"""What ``merge_packed`` returns, in words."""
 
 
 class RowPiece(NamedTuple):
@@ -74,9 +78,9 @@ class Slots:
         if len(numbers):
             self._storage.let_go(int(self._begin[numbers[0]]), int(self._begin[numbers[-1] + 1]))
 
-    def take(self, i: int, wanted: np.ndarray | None = None) -> RowPiece:
-        """Copies of the rows of piece ``i``: those of the ``wanted`` words (int32, ascending), or all."""
-        numbers = np.arange(self.edges[i], self.edges[i + 1], dtype=np.int32) if wanted is None else wanted
+    def take(self, i: int) -> RowPiece:
+        """Copies of the rows of piece ``i``."""
+        numbers = np.arange(self.edges[i], self.edges[i + 1], dtype=np.int32)
         ptr = np.append(0, np.cumsum(self.length[numbers], dtype=np.int64))
         entries = np.empty(int(ptr[-1]), self.dtype)
         copy_rows(self._begin[numbers], self.length[numbers], self._storage.array, ptr[:-1], entries)
@@ -92,17 +96,47 @@ class Slots:
         copy_rows(ptr[:-1], length, entries, self._begin[numbers], self._storage.array)
         self._let_go(numbers)
         self.length[numbers] = length
-        largest = int(entries.max(initial=0)) >> self.bits
+        self._note(int(entries.max(initial=0)) >> self.bits)
+
+    def _note(self, largest: int) -> None:
         with self._lock:
             self.largest = max(self.largest, largest)
 
-    def copy(self, vocab: np.ndarray, start: np.ndarray, out: np.ndarray) -> None:
-        """Copy the rows of vocab (int32[U], ascending) to out[start[u]..] (uint32 or uint64, where ``largest`` fits)."""
-        cuts = np.searchsorted(vocab, self.edges if self._storage.mapped else self.edges[[0, -1]])
+    def merge(self, i: int, deltas: Addresses, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
+        """Add the rows lo[r] to hi[r] - 1 of each block r to piece ``i``; returns the column sums, float64[padded(K)].  Several
+        threads may merge into different pieces."""
+        words, change = self.edges[i : i + 2] - (0, 1), np.zeros(padded(self.topics))
+        largest = merge_packed(
+            self._begin, self.length, self._storage.array, self.bits, deltas.where, deltas.wide, deltas.long, lo, hi, self.topics, change
+        )  # fmt: skip
+        self._let_go(words)
+        if largest < 0:
+            raise TopicsError(
+                f"words {words[0]} to {words[1]}: {WRONG[largest]}: deltas and table do not belong together; the last checkpoint is "
+                "intact, report this"
+            )
+        self._note(largest)
+        return change
+
+    def _parts(self, ids: np.ndarray) -> Iterator[slice]:
+        """Which of the ids (int32, ascending) are worked on together: in a file those of a piece, whose pages go afterwards."""
+        cuts = np.searchsorted(ids, self.edges if self._storage.mapped else self.edges[[0, -1]])
         for i in np.flatnonzero(np.diff(cuts)).tolist():
-            words = vocab[cuts[i] : cuts[i + 1]]
-            copy_rows(self._begin[words], self.length[words], self._storage.array, start[cuts[i] : cuts[i + 1]], out)
-            self._let_go(words)
+            part = slice(cuts[i], cuts[i + 1])
+            yield part
+            self._let_go(ids[part])
+
+    def copy(self, ids: np.ndarray, start: np.ndarray, out: np.ndarray) -> None:
+        """Copy the rows of the ids to out[start[u]..] (uint32 or uint64, where ``largest`` fits)."""
+        for part in self._parts(ids):
+            words = ids[part]
+            copy_rows(self._begin[words], self.length[words], self._storage.array, start[part], out)
+
+    def expand(self, ids: np.ndarray, out: np.ndarray) -> None:
+        """The rows of the ids as dense rows, out[n, >= K] (any type of number)."""
+        for part in self._parts(ids):
+            words = ids[part]
+            expand_packed(self._begin[words], self.length[words], self._storage.array, self.bits, out[part])
 
     @property
     def nbytes(self) -> int:

@@ -175,5 +175,5 @@ class GibbsSampling(Chain):
             part = ptr[first : stop + 1] - ptr[first]
             entries = out.array("packed entries", int(part[-1]), dtype)
             phi.copy(first, stop, part[:-1], entries)
-            expand_packed(part, entries, np.arange(stop - first), phi.bits, dense[first:stop])
+            expand_packed(part[:-1], phi.length[first:stop], entries, phi.bits, dense[first:stop])
             first = stop
