@@ -62,6 +62,11 @@ def parse(text: str) -> Day | None:
     return None
 
 
+def iso(day: Day) -> str:
+    """A date as far as it is known: ``1999``, ``1999-05`` or ``1999-05-31``."""
+    return "-".join(f"{number:02}" for number in day if number)
+
+
 def advice(unread: str) -> str:
     """How to give a date that ``parse`` does not read: the formats that fit it, as options.
 

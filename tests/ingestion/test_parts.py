@@ -65,6 +65,7 @@ def test_parts_are_what_re_split_leaves(pattern):
     [
         ("EMMA\n\nVOLUME I\n\nCHAPTER I\n\nEmma in\nchapter 2 of it\r\n\r\nChapter II.\r\n\r\nend", 4),
         ("Erstes Kapitel\nEs war\n\nZweites Kapitel.\nDann\n\nDer letzte Teil war gut" + " genug" * 20, 2),
+        ("EL CAPÍTULO PRIMERO\n\nCAPÍTULO II\nErase\n\nЧАСТЬ I\n\nГлава 2. Утро\n\nв главе 3", 4),
         ("前言\n\n第一章 开始\n第二章在这里\n\n第二十回　完\n終", 3),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -65,10 +66,29 @@ def test_a_novel_is_of_its_first_edition_not_of_its_scan(tmp_path: Path, sources
     assert Read(path, meta={"date": "date", "edition": "published"}).meta == {"date": [expected], "edition": ["2004"]}
 
 
+def test_headers_of_plays_and_of_a_textbox(tmp_path: Path) -> None:
+    """As DraCor and CLiGS write them: a person's names and identifiers apart, dates beside the text or of editions by other names."""
+    given = "<persName><forename>Иван</forename> <surname>Тургенев</surname></persName><persName xml:lang='en'>Ivan Turgenev</persName>"
+    author = f"<author>{given}<idno type='wikidata'>Q42831</idno></author>"
+    events = "".join(f"<event type='{kind}' when='{year}'><desc>«Нахлебник»</desc></event>" for kind, year in (("print", 1857), ("written", 1848)))
+    beside = f"</teiHeader><standOff><listEvent>{events}<event type='birth' when='1818'/></listEvent></standOff>"
+    head, tail = re.split("<bibl>.*</bibl>", TEI.replace("{encoding}", "utf-8"))
+    head = re.sub("<author>.*</author>", author, head)
+    play = Read(write(tmp_path / "play.xml", head + tail.replace("</teiHeader>", beside)), meta={"authors": "author", "date": "date"})
+    assert play.texts == ["\n\n".join(BLOCKS)] and play.meta == {"authors": [["Иван Тургенев"]], "date": ["1848"]}
+    short = "<author><idno>71395987</idno><name type='short'>Galdos</name><name type='full'>Benito Pérez Galdós</name></author>"
+    editions = "<bibl type='digital-source'><date>2001</date></bibl><bibl type='edition-first'><date notBefore='1889'/></bibl>"
+    novel = Read(write(tmp_path / "novel.xml", head.replace(author, short) + editions + tail), meta={"author": "author", "date": "date"})
+    assert novel.meta == {"author": ["Benito Pérez Galdós"], "date": ["1889"]}
+
+
 def test_a_page_without_script_and_style(tmp_path: Path) -> None:
     got = Read(write(tmp_path / "page.html", PAGE), meta={"title": "title", "date": "date"})
     assert got.texts == ["Lost & found\n\nLuggage\n\nLost bags at the café\nof the gate\n\nUnclosed tags"]
     assert got.meta == {"title": ["Lost & found"], "date": [None]}
+    told = "<head><meta name='author' content='A. Reporter'><meta property='article:published_time' content='2021-05-31T08:00:00Z'>"
+    got = Read(write(tmp_path / "news.html", PAGE.replace("<head>", told)), meta={"author": "author", "date": "date"})
+    assert got.meta == {"author": ["A. Reporter"], "date": ["2021-05-31T08:00:00Z"]}
 
 
 def test_a_folder_of_editions_is_split_and_its_passages_are_found(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -168,6 +168,10 @@ def test_fields_inside_objects_are_named_by_paths(tmp_path: Path) -> None:
 def test_several_text_fields_are_joined(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"title":"T","abstract":"A\\nB","id":"1"}\n')
     assert Read(path, text_field="title,abstract").texts == ["T\nA\nB"]
+    verses = write(tmp_path / "b.jsonl", '{"text":["A","B"],"by":[{"said":"C"},{"said":"D"}]}\n')
+    assert Read(verses, text_field="text,by.said").texts == ["A\nB\nC\nD"]
+    with pytest.raises(InputError, match="field 'by' is a list, not a string"):
+        Read(verses, text_field="by")
 
 
 @few
@@ -203,7 +207,7 @@ def test_parquet(tmp_path: Path) -> None:
         {
             "n": pa.array(range(3000), pa.int32()),
             "body": pa.array([None if i == 5 else f"text {i} é" for i in range(3000)]).dictionary_encode(),
-            "by": pa.array([[f"A{i}", None] if i % 2 else None for i in range(3000)]),
+            "by": pa.array([[f"A{i}", None, "B"] if i % 2 else None for i in range(3000)]),
         }
     )
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=1000)
@@ -212,10 +216,11 @@ def test_parquet(tmp_path: Path) -> None:
     assert got.tasks > 3
     assert got.ids == [str(i) for i in range(3000)]
     assert got.texts == ["" if i == 5 else f"text {i} é" for i in range(3000)]
-    assert got.meta["authors"][:3] == [[], ["A1"], []] and got.meta["date"][7] == "7"
+    assert got.meta["authors"][:3] == [[], ["A1", "B"], []] and got.meta["date"][7] == "7"
     assert got.source[10].endswith("a.parquet#11")
     write(tmp_path / "b.parquet.gz", gzip.compress((tmp_path / "a.parquet").read_bytes()))
     assert Read(tmp_path / "b.parquet.gz", **options).texts == got.texts
+    assert Read(tmp_path / "a.parquet", text_field="by").texts[:2] == ["", "A1\nB"]  # a list's strings are its lines
     with pytest.raises(InputError, match="no column 'text'"):
         Read(tmp_path / "a.parquet")
     with pytest.raises(InputError, match="another --text-field"):

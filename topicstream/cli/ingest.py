@@ -104,7 +104,8 @@ def columns_told(s: dict[str, Any]) -> str:
         share = "" if filled == every else f" ({filled:,})" if filled else " (in no document)"
         if name == "date" and filled:
             read, unread = s["dates"]["read"], s["dates"]["unread"]
-            share = f" ({read:,} of {filled:,} read" + (f"; not {unread[:40]!r}: give {advice(unread)})" if unread else ")")
+            share = f" ({read:,} of {filled:,} read" + f", {' to '.join(dict.fromkeys(s['dates']['ends']))}" * bool(read)
+            share += f"; not {unread[:40]!r}: give {advice(unread)})" if unread else ")"
         out.append(name + share)
     return f"columns: {', '.join(out)}" if out else ""
 

@@ -26,9 +26,11 @@ def clean(text: str) -> str:
 
 
 def as_text(value: object, name: str) -> str:
-    """A text field's string; null is an empty text."""
+    """A text field's string, or its strings, a line each; null is an empty text."""
     if value is None:
         return ""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = "\n".join(value)
     if not isinstance(value, str):
         raise WrongField(f"field '{name}' is {kind_of(value)}, not a string; choose another --text-field")
     return clean(value)

@@ -179,8 +179,10 @@ def not_utf8(strings: pa.Array) -> list[int]:
 
 
 def as_strings(array: pa.Array, source: str, name: str, option: str) -> pa.Array:
-    """A column as large_string, not yet checked to be UTF-8; InputError when it holds no strings."""
+    """A column as large_string, not yet checked to be UTF-8, lists of strings as lines; InputError when it holds neither."""
     array = decoded(array)
+    if pa.types.is_list(array.type) and option == "--text-field" and _is_one_of(array.type.value_type, _STRINGS):
+        array = pa.array([None if lines is None else "\n".join(filter(None, lines)) for lines in array.to_pylist()], TEXT)
     kind = array.type
     if _is_one_of(kind, _STRINGS):
         return array.cast(TEXT)

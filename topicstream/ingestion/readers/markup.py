@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from topicstream.dates import parse
 from topicstream.errors import UsageError
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.columns import LISTS, as_list
@@ -22,7 +23,7 @@ from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
 
-SKIPPED = {"teiheader", "fw", "note", "script", "style", "template", "noscript"}
+SKIPPED = {"teiheader", "standoff", "fw", "note", "script", "style", "template", "noscript"}
 TWICE = {"orig", "sic", "abbr"}
 """Within ``choice``: what stands there beside the reading text."""
 BLOCKS = {
@@ -33,16 +34,17 @@ BLOCKS = {
 LINES = {"l", "br", "lb"}
 FIELDS = {
     "title": ("{*}teiHeader//{*}titleStmt/{*}title", "head/title"),
-    "author": ("{*}teiHeader//{*}titleStmt/{*}author",),
-    "date": (
+    "author": ("{*}teiHeader//{*}titleStmt/{*}author", "head/meta[@name='author']"),
+    "date": (  # the work's own, else the earliest of its editions
         "{*}teiHeader//{*}creation//{*}date",
-        "{*}teiHeader//{*}sourceDesc//*[@type='firstEdition']//{*}date",  # ELTeC: after the scan, and the reprint scanned
-        "{*}teiHeader//{*}sourceDesc//*[@type='printSource']//{*}date",
         "{*}teiHeader//{*}sourceDesc//{*}date",
+        *(f"{{*}}standOff//{{*}}event[@type='{kind}']" for kind in ("written", "print", "premiere")),  # DraCor
+        *(f"head/meta[@{name}]" for name in ("property='article:published_time'", "name='date'", "name='DC.date'")),
     ),
     "published": ("{*}teiHeader//{*}publicationStmt/{*}date",),  # the digital edition
 }
 """Fields that ``--meta`` may name, and where they stand, the best place first."""
+DATED = ("when", "notBefore", "from", "content")
 
 
 class Markup(Reader):
@@ -131,11 +133,20 @@ def fields_of(root: Any) -> dict[str, str]:
     """What the header says of the document."""
     found: dict[str, str] = {}
     for name, paths in FIELDS.items():
-        elements = [element for path in paths for element in root.iterfind(path)]
-        values = [element.get("when") or " ".join("".join(element.itertext()).split()) for element in elements]
-        if values := [value for value in values if value]:
+        values = [value for path in paths for element in root.iterfind(path) if (value := _said(element))]
+        if name == "date":
+            values.sort(key=lambda value: parse(value) or (9999,))
+        if values:
             found[name] = ";".join(values) if name == "author" else values[0]
     return found
+
+
+def _said(element: Any) -> str:
+    """What an element of the header says: its date as it is encoded, or its text, of a person the full name, without identifiers."""
+    names = [*element.iterfind("{*}persName"), *element.iterfind("{*}name")]
+    named = next((name for name in names if name.get("type") == "full"), names[0] if names else element)
+    words = "".join(named.xpath(".//text()[not(ancestor::*[local-name()='idno'])]")).split()
+    return next(filter(None, map(element.get, DATED)), " ".join(words))
 
 
 READER = Markup()

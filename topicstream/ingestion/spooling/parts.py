@@ -22,7 +22,8 @@ DOCUMENT = "document"
 """The column of a part with the id of the document that it is of."""
 CHAPTER = (  # a line by itself, as in the novels of Project Gutenberg
     r"(?<![^\r\n]\n)(?<![^\r\n]\r\n)[ \t]*(?:第[一二三四五六七八九十百千〇零\d]{1,12}[章回卷节節話]"
-    r"|(?i:(?:chapter|kapitel|chapitre|capítulo|capitolo|book|volume|part|act|livre|buch|teil)[ \t]+(?:[ivxlcdm]+|\d+)\b"
+    r"|(?i:(?:chapter|kapitel|chapitre|cap(?:í|Í|i)tulo|capitolo|hoofdstuk|book|volume|part|act|livre|buch|teil"
+    r"|глава|Глава|ГЛАВА|часть|Часть|ЧАСТЬ)[ \t]+(?:[ivxlcdm]+|\d+)\b"
     r"|[^\s\d]{4,16}[ \t]+(?:kapitel|teil|buch|partie)\b))[^\n]{0,60}$"
 )
 HEADING = rb"#{1,6}[ \t]|==[^\n]*==[ \t]*\r?$|\\(?:chapter|(?:sub)*section)\b|" + CHAPTER.encode()

@@ -25,7 +25,7 @@ from topicstream.corpus.manifest import (
     StoreFile,
     part_of,
 )
-from topicstream.dates import in_iso_format, parse
+from topicstream.dates import Day, in_iso_format, iso, parse
 from topicstream.files import owned
 from topicstream.files.durable import exchange_folders, sync_folder
 from topicstream.files.ownership import claim, refuse_strangers
@@ -56,14 +56,14 @@ class ColumnCounts:
     filled
         Documents with a value, by column.
     dates, unread
-        Dates that were read, and the first value of the column ``date`` that is none.
+        Documents by the dates that were read, and the first value of the column ``date`` that is none.
     date_format
         How the input writes dates; None: as ``dates.parse`` reads them.
     """
 
     date_format: str | None = None
     filled: Counter[str] = field(default_factory=Counter)
-    dates: int = 0
+    dates: Counter[Day] = field(default_factory=Counter)
     unread: str | None = None
 
     def add(self, table: pa.Table) -> None:
@@ -73,14 +73,15 @@ class ColumnCounts:
             empty = (pc.equal(pc.list_value_length(column), 0) if pa.types.is_list(column.type) else pc.equal(column, ""))
             self.filled[name] += len(column) - column.null_count - (pc.sum(empty).as_py() or 0)
         for pair in table["date"].value_counts().to_pylist() if "date" in table.column_names else ():
-            if pair["values"] and parse(pair["values"]) is not None:
-                self.dates += pair["counts"]
+            if pair["values"] and (day := parse(pair["values"])) is not None:
+                self.dates[day] += pair["counts"]
             elif pair["values"]:
                 self.unread = self.unread or pair["values"]
 
     def summary(self, columns: Mapping[str, str]) -> dict[str, Json]:
         """Of the columns of the store."""
-        dates = {"read": self.dates, "unread": self.unread} if "date" in columns else None
+        ends = [iso(day) for day in (min(self.dates), max(self.dates))] if self.dates else []
+        dates = {"read": self.dates.total(), "unread": self.unread, "ends": ends} if "date" in columns else None
         return {"columns": {name: self.filled[name] for name in columns if name not in ("id", "source")}, "dates": dates}
 
 
