@@ -88,6 +88,11 @@ def share_or_number(text: Any) -> Any:
         raise UsageError(f"{text!r}: give a share (0.5 or 50%) or a whole number of documents") from None
 
 
+def listed_names(given: str | Iterable[str]) -> list[str]:
+    """``a,b`` -> [a, b]; names that were given apart as a list."""
+    return [name.strip() for name in given.split(",") if name.strip()] if isinstance(given, str) else list(given)
+
+
 def ordered(config: type) -> list[dataclasses.Field[Any]]:
     """The fields of a config in the order in which they are shown."""
     out: list[dataclasses.Field[Any]] = []
@@ -174,13 +179,14 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
             value = about["parse"](value)
         except UsageError as e:
             raise UsageError(f"{name}: {e}") from None
-        except (TypeError, AttributeError):
+        except (TypeError, AttributeError, ValueError):
             raise UsageError(f"{name} cannot be {repr(value)[:60]}: {about['help']}") from None
     if isinstance(value, float) and value.is_integer() and int in alternatives and float not in alternatives:
         value = int(value)
     if not fits(value, kind):
-        wanted = dict.fromkeys(KINDS.get(origin, f"a {getattr(origin, '__name__', origin)}") for k in alternatives
-                               if (origin := typing.get_origin(k) or k) is not type(None))  # fmt: skip
+        wanted = [f"one of {', '.join(map(str, about['choices']))}"] if about.get("choices") else dict.fromkeys(
+            KINDS.get(origin, f"a {getattr(origin, '__name__', origin)}") for k in alternatives
+            if (origin := typing.get_origin(k) or k) is not type(None))  # fmt: skip
         raise UsageError(f"{name} must be {' or '.join(wanted)}, not {' '.join(repr(value).split())[:60]}{about.get('instead', '')}")
     each = value if isinstance(value, (list, tuple, range)) else (value,)
     for number in each:
@@ -202,8 +208,8 @@ def _check_bounds(name: str, number: float, about: Mapping[str, Any]) -> None:
         raise UsageError(f"{name} must be at most {most}, not {number}")
 
 
-def known(config: type, given: Mapping[str, Any], whose: str) -> dict[str, Any]:
-    """Values by the present names of the options; UsageError for a name that is none."""
+def known(config: type, given: Mapping[str, Any], whose: str, beside: type | None = None) -> dict[str, Any]:
+    """Values by the present names of the options; UsageError for a name that is none, or one of ``beside`` mistyped."""
     fields = config.__dataclass_fields__  # type: ignore[attr-defined]
     values = {renamed(fields).get(name, name): value for name, value in given.items()}
     if (rest := next((name for name, field in fields.items() if field.metadata.get("rest")), None)) is not None:
@@ -211,15 +217,16 @@ def known(config: type, given: Mapping[str, Any], whose: str) -> dict[str, Any]:
         values |= {rest: {**others, **(values.get(rest) or {})}} if others else {}
     for name in values:
         if name not in fields:
-            flagged = [known for known, field in fields.items() if f"-{name}" in flags(field)]
-            near = flagged or difflib.get_close_matches(name, fields, 1)
+            others = fields | (beside or config).__dataclass_fields__  # type: ignore[attr-defined]
+            flagged = [known for known, field in others.items() if f"-{name}" in flags(field)]
+            near = flagged or difflib.get_close_matches(name, others, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(fields) or 'no options'}"
             raise UsageError(f"{whose} has no option {name!r}; {hint}")
     return values
 
 
 def checked(
-    config: type, given: Mapping[str, Any], whose: str, spell: Callable[[Any], str] | None = None
+    config: type, given: Mapping[str, Any], whose: str, spell: Callable[[Any], str] | None = None, beside: type | None = None
 ) -> dict[str, Any]:
     """Options of a config, by their present names, each with its type and within its bounds.
 
@@ -233,6 +240,8 @@ def checked(
         The function or engine that has these options, for messages.
     spell
         Makes the name that a message shows of an option's field; by default the field's name.
+    beside
+        The dataclass of options that these are given with, one of which an unknown name may have meant.
 
     Raises
     ------
@@ -243,7 +252,7 @@ def checked(
     spelling = {name: spell(fields[name]) if spell else name for name in fields}
     return {
         name: _checked_value(spelling[name], value, kinds[name], fields[name].metadata)
-        for name, value in known(config, given, whose).items()
+        for name, value in known(config, given, whose, beside).items()
     }
 
 

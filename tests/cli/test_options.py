@@ -72,7 +72,7 @@ def test_a_function_takes_the_fields_of_its_config_or_the_config():
         ({"names": "ab"}, "names must be a list, not 'ab'"),
         ({"weights": {"a": "b"}}, "weights must be a mapping, not"),
         ({"time": [1]}, "time must be a number or a string, not"),
-        ({"order": 5}, "order must be a string, not 5"),
+        ({"order": 5}, "order must be one of up, down, not 5"),
         ({"order": "left"}, "order must be one of up, down, not left"),
         ({"time": "soon"}, "time: 'soon' is not a time"),
     ],

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -63,6 +64,7 @@ def forms(given):
     yield "batch", table.to_batches()[0]
     yield "reader", table.to_reader(max_chunksize=7)
     yield "dataset", Dataset(table)
+    yield "relation", duckdb.connect().from_arrow(table)
     for name in ("pandas", "polars"):
         try:
             module = __import__(name)
@@ -130,15 +132,16 @@ def test_matrices_of_counts(tmp_path):
             (matrix, WORDS),
             (matrix.astype(float), np.array(WORDS)),
             (sparse.csr_matrix(matrix), numbers),
-            (sparse.coo_array(matrix), WORDS),
+            (sparse.coo_array(matrix), pa.array(WORDS)),
             (sparse.csc_matrix(matrix.astype(np.float32)), dict(reversed(numbers.items()))),
+            (matrix, pa.chunked_array([WORDS[:3], WORDS[3:]])),
         ]
     ):
         topicstream.ingest(given, tmp_path / f"{i}.zarr", vocabulary=words, piece_bytes=600, **ALL)
         assert {d: cells for d, (_, cells) in cells_by_id(tmp_path / f"{i}.zarr").items()} == wanted
     topicstream.ingest(sparse.csr_matrix(matrix.T), tmp_path / "t.zarr", vocabulary=WORDS, transpose=True, **ALL)
     assert {d: cells for d, (_, cells) in cells_by_id(tmp_path / "t.zarr").items()} == wanted
-    topicstream.ingest(matrix > 0, tmp_path / "b.zarr", **ALL)
+    topicstream.ingest(matrix > 0, tmp_path / "b.zarr", **{**ALL, "heldout": 0.0})
     assert Corpus.open(tmp_path / "b.zarr").to_scipy().sum() == (matrix > 0).sum()
     topicstream.ingest(matrix / 2, tmp_path / "w.zarr", vocabulary=WORDS, weighted=True, ids=range(100, 140), **ALL)
     assert Corpus.open(tmp_path / "w.zarr").weighted
@@ -155,6 +158,7 @@ def test_matrices_of_counts(tmp_path):
         (SimpleNamespace(collect=None), {}, r"call .collect\(\) first"),
         ([], {}, "nothing to ingest"),
         ([Path("x"), "y"], {}, "not both"),
+        (["x"], {"meta": np.array(["a", "b"])}, "id_field= and meta= need dicts"),
         ([{"body": "x"}], {}, r"no field 'text'"),
         ([{"text": 3}], {}, "is a number, not a string"),
         (["x"], {"vocabulary": ["x"]}, "requires a matrix"),

@@ -11,7 +11,7 @@ from tests.planted import draw, store
 from topicstream.cli.main import run
 from topicstream.engines import find
 from topicstream.engines.base import Shape
-from topicstream.errors import DoesNotFit, TopicsError
+from topicstream.errors import DoesNotFit, TopicsError, UsageError
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 from topicstream.training import loop, setup
@@ -127,6 +127,9 @@ def test_priors_are_learned_late_and_a_run_does_not_end_before(corpus, tmp_path)
     assert train(corpus, tmp_path / "d", topics=4, progress=QUIET).passes >= 100  # while passes are cheap
     plain = train(corpus, tmp_path / "p", algo="sparse-bp", topics=4, passes=1, options={"learn_priors": True})
     assert "alpha_sum" in plain.last  # who names the engine says what it does
+    for name, meant in (("n_topics", "topics"), ("K", "topics"), ("alfa", "alpha")):  # of the run or of its engine
+        with pytest.raises(UsageError, match=f"sparse-bp has no option '{name}'; did you mean '{meant}'"):
+            train(corpus, tmp_path / "p", **{name: 4})
 
 
 def test_the_smallest_engine_keeps_what_was_said():
@@ -156,7 +159,7 @@ def test_a_run_goes_on_with_what_was_chosen_for_it(corpus, tmp_path):
 
 def test_a_run_from_before_priors_were_learned_goes_on_without(corpus, tmp_path):
     model, same = tmp_path / "model", {"algo": "sparse-bp", "topics": 4, "tol": 0.0, "progress": QUIET}
-    train(corpus, model, passes=2, options={"learn_priors": False}, **same)
+    train(corpus, model, passes=2, learn_priors=False, **same)
     for given in ({}, {"learn_priors": None}):
         train(corpus, model, passes=3, options=given, **same)
         assert run_of(model)["options"]["learn_priors"] is False

@@ -11,7 +11,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.files.mirror import mirrored
 from topicstream.memory import ThreadedOptions, WorkOptions
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import SchedulerOptions, option
+from topicstream.options import SchedulerOptions, listed_names, option
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class EvalConfig(SchedulerOptions, ThreadedOptions):
         (),
         "Scorers that other packages register, separated by commas.",
         metavar="NAME,...",
-        parse=lambda names: [n.strip() for n in names.split(",")],
+        parse=listed_names,
     )
     options: Mapping[str, Any] | None = option(
         None, "the scorers' options, which may also be given as keywords", cli=False, rest=True

@@ -158,7 +158,7 @@ def chosen_scorers(config: EvalConfig) -> tuple[Chosen, bool]:
     """The scorers that a configuration asks for, and whether it asks for any by itself; UsageError for an unknown option."""
     every = scorers(config.score)
     foreign = every[len(plugins.OWN[plugins.SCORERS]) :]
-    given = checked(options_of(every), config.options or {}, "evaluate")
+    given = checked(options_of(every), config.options or {}, "evaluate", beside=type(config))
     chosen, asked = [], bool(config.heldout or foreign)
     for scorer in every:
         own = {field.name for field in fields(scorer.Options)}

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from topicstream.corpus.documents import typed_ids
 from topicstream.errors import UsageError
-from topicstream.inference.config import InferConfig, as_names
+from topicstream.inference.config import InferConfig
 from topicstream.inference.documents import EMPTY, UNKNOWN, Documents
 from topicstream.inference.memory import plan_inference
 from topicstream.inference.method import TopicRows
@@ -23,6 +23,7 @@ from topicstream.kernels.jit import notify_compiling
 from topicstream.machine import default_threads, return_freed_memory
 from topicstream.model.edits import view_of
 from topicstream.model.topic_model import TopicModel
+from topicstream.options import listed_names
 from topicstream.parallel.order import in_order
 from topicstream.progress import listener
 from topicstream.records import Json
@@ -76,7 +77,7 @@ class Answers:
             self.method.load()
         if config.follow and self.method.needs_all:
             raise UsageError(f"--follow: --method {name} with these options needs all documents before it answers")
-        columns = dict.fromkeys([*as_names(config.with_columns), *self.method.columns])
+        columns = dict.fromkeys([*listed_names(config.with_columns), *self.method.columns])
         self.source = open_source(replace(config, with_columns=list(columns)), model, self.plan)
         self.view = view_of(model) if config.edits and not self.method.dense else None
         shown, self._labels = self.source.columns, None

@@ -15,15 +15,10 @@ from topicstream.ingestion.read_options import ReadOptions
 from topicstream.memory import ThreadedOptions
 from topicstream.model.classifier import FEATURES
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import SchedulerOptions, option, share
+from topicstream.options import SchedulerOptions, listed_names, option, share
 
 PARTS = ("train", "heldout")
 SAMPLED = ("sample", "rest")
-
-
-def as_names(value: str | Sequence[str]) -> Sequence[str]:
-    """``a,b`` -> [a, b]."""
-    return [c.strip() for c in value.split(",") if c.strip()] if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
@@ -65,7 +60,7 @@ class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
         show=True,
     )
     with_columns: str | Sequence[str] = option(
-        (), "Also write these metadata columns, such as date,title.", flags=("--with",), metavar="COLUMN,...", parse=as_names
+        (), "Also write these metadata columns, such as date,title.", flags=("--with",), metavar="COLUMN,...", parse=listed_names
     )
     follow: bool = option(False, "Read standard input and answer each line as soon as it is complete.")
     force: bool = option(False, "Replace an existing --out file.")

@@ -15,7 +15,7 @@ import pyarrow as pa
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from, rest_of
 from topicstream.errors import InputError, StoreError, UsageError
-from topicstream.inference.config import PARTS, SAMPLED, InferConfig, as_names
+from topicstream.inference.config import PARTS, SAMPLED, InferConfig
 from topicstream.inference.documents import Documents, cut_cells, dense_documents, known
 from topicstream.inference.memory import InferencePlan
 from topicstream.ingestion.opening.memory import as_inputs
@@ -25,6 +25,7 @@ from topicstream.ingestion.read_options import CUT, REMEMBERED, ReadOptions
 from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
+from topicstream.options import listed_names
 from topicstream.parallel.order import in_order
 from topicstream.text import payload_of
 from topicstream.tokens.recipe import Recipe
@@ -105,7 +106,7 @@ class StoredDocuments(DocumentSource):
             view = rest_of if asked == {"rest"} else learned_from
             corpus = view(corpus, model.manifest.sample) if len(asked) == 1 else corpus
             self.parts = tuple(dict.fromkeys("train" if p in asked else p for p in self.parts))
-        self.corpus, self.columns = corpus, columns_within(corpus, as_names(config.with_columns))
+        self.corpus, self.columns = corpus, columns_within(corpus, listed_names(config.with_columns))
         self.integer_ids = corpus.manifest.ids == "integer"
         self.total = sum(corpus.part(p == "heldout").docs for p in self.parts)
 
@@ -125,7 +126,7 @@ class RawDocuments(DocumentSource):
 
     def __init__(self, model: TopicModel, plan: InferencePlan, inputs: Any, config: InferConfig) -> None:
         super().__init__(model, plan)
-        names: Sequence[str] = as_names(config.with_columns)
+        names = listed_names(config.with_columns)
         if set(config.of_parts()) != set(PARTS):
             raise UsageError("--part requires a corpus store, but these are raw documents")
         meta = {"meta": {name: name for name in names}} if names else {}

@@ -55,7 +55,7 @@ def columns(given: Mapping[str, str] | str | Sequence[str]) -> Mapping[str, str]
     if isinstance(given, Mapping):
         return given
     meta = {}
-    for pair in (part.strip() for part in joined(given).split(",") if given):
+    for pair in (part.strip() for part in joined(given).split(",") if len(given)):
         column, _, name = pair.partition("=")
         if not column:
             raise InputError(f"--meta {pair}: write column=field (or just field)")

@@ -77,12 +77,12 @@ class Heldout:
                 if not 0 <= share < 1:
                     raise ValueError
                 return cls(asked, share=share)
-            if 0 < float(asked) < 1:
+            if 0 <= float(asked) < 1:
                 return cls(asked, share=float(asked))
             number = int(asked)
             if number < 0:
                 raise ValueError
-            return cls(asked, share=0.0) if number == 0 else cls(asked, documents=number)
+            return cls(asked, documents=number)
         except ValueError:
             raise UsageError(
                 f"--heldout {asked}: give a share (0.1 or 10%), a number of documents (500), FIELD=VALUE or 0"

@@ -29,7 +29,7 @@ from topicstream.inference.methods import fields_of, find_variant, make_variant,
 from topicstream.inference.source import open_source
 from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import configured
+from topicstream.options import configured, listed_names
 from topicstream.parallel.scheduler import Cluster, workers_of
 from topicstream.progress import Progress, listener
 from topicstream.records import Json
@@ -43,9 +43,9 @@ FLOOR = 1e-12
 """Runs of a method that takes fewer seconds than this: the least counts."""
 
 
-def chosen(text: str) -> list[str]:
+def chosen(text: str | Sequence[str]) -> list[str]:
     """``all`` or names separated by commas; UsageError for one there is not."""
-    names = list(variants()) if text == "all" else [n.strip() for n in text.split(",") if n.strip()]
+    names = list(variants()) if text == "all" else listed_names(text)
     for name in names:
         find_variant(name, "--methods")
     return names

@@ -10,15 +10,10 @@ from topicstream.corpus.reader import Corpus
 from topicstream.files.mirror import mirrored
 from topicstream.memory import ThreadedOptions, WorkOptions
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import SchedulerOptions, option
+from topicstream.options import SchedulerOptions, listed_names, option
 from topicstream.reporting.periods import GRAINS
 
 SEEN = 0.70
-
-
-def columns(given: str | Sequence[str]) -> list[str]:
-    """``date,title`` -> [date, title]."""
-    return [c.strip() for c in given.split(",") if c.strip()] if isinstance(given, str) else list(given)
 
 
 @dataclass(frozen=True)
@@ -29,7 +24,7 @@ class MethodsConfig(SchedulerOptions, WorkOptions):
     corpus: str | Path | Corpus = option(
         "corpus.zarr", "Corpus store that the model was trained on.", show=True, env="TOPICS_CORPUS", parse=mirrored
     )
-    methods: str = option("all", "Methods to compare, separated by commas.", metavar="NAMES", show=True)
+    methods: str | Sequence[str] = option("all", "Methods to compare, separated by commas.", metavar="NAMES", show=True)
     on: str | Path = option(
         "heldout",
         "Documents to compare on: the held-out documents, those left out by `train --sample`, another store, "
@@ -150,5 +145,5 @@ class ShowConfig(ThreadedOptions):
         "With --docs or --theta: metadata columns to add, such as date,title.",
         flags=("--with",),
         metavar="COLUMN,...",
-        parse=columns,
+        parse=listed_names,
     )

@@ -16,7 +16,7 @@ from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.keys import documents
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.config import columns
+from topicstream.options import listed_names
 
 NO_VALUE = ["", "NA", "N/A", "NaN", "nan"]
 """What R and pandas write for a missing value."""
@@ -50,7 +50,7 @@ def kept_columns(corpus: Corpus, wanted: str | Sequence[str] | None) -> list[str
     """The columns shown of a document: those asked for (InputError where one is missing), else its title, if it has one."""
     if wanted is None:
         return [name for name in ("title",) if name in columns_of(corpus)]
-    wanted = columns(wanted)
+    wanted = listed_names(wanted)
     check_columns(corpus, wanted)
     return wanted
 

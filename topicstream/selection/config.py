@@ -9,7 +9,7 @@ from typing import Any
 
 from topicstream.errors import UsageError
 from topicstream.memory import ThreadedOptions
-from topicstream.options import SchedulerOptions, like, option
+from topicstream.options import SchedulerOptions, like, listed_names, option
 from topicstream.training.config import TrainConfig
 
 
@@ -19,11 +19,6 @@ def numbers(given: str | Sequence[int]) -> Sequence[int]:
         return [int(k) for k in given.split(",")] if isinstance(given, str) else given
     except ValueError:
         raise UsageError(f"{given}: expected numbers separated by commas, such as 20,50,100") from None
-
-
-def names(given: str | Sequence[str]) -> Sequence[str]:
-    """``auto,vb`` -> [auto, vb]."""
-    return [a.strip() for a in given.split(",")] if isinstance(given, str) else given
 
 
 def _value(text: str) -> Any:
@@ -61,7 +56,7 @@ class SweepConfig(SchedulerOptions, ThreadedOptions):
         MISSING, "Numbers of topics.", flags=("-K", "--topics"), metavar="N,N,...", parse=numbers, after="corpus"
     )
     seeds: int | Sequence[int] = option(3, "Trainings per setting, or a list of seeds.", min=1, show=True)
-    algo: str | Sequence[str] = option("auto", "Engines.", metavar="NAME,...", parse=names, show=True)
+    algo: str | Sequence[str] = option("auto", "Engines.", metavar="NAME,...", parse=listed_names, show=True)
     options: Sequence[str] | Mapping[str, Sequence[Any]] | None = option(
         None, "Values of an engine's option.", flags=("--option",), metavar="NAME=V,V,...", multiple=True, parse=values
     )

@@ -35,11 +35,11 @@ from topicstream.files.durable import lock
 from topicstream.files.ownership import check_place
 from topicstream.model.seeds import read_seeds
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import configured
+from topicstream.options import configured, listed_names
 from topicstream.parallel.scheduler import connected, threads_of_worker
 from topicstream.progress import listener
 from topicstream.records import Count, Json, Record, read_record, write_record
-from topicstream.selection.config import SweepConfig, names, numbers, values
+from topicstream.selection.config import SweepConfig, numbers, values
 from topicstream.selection.judging import Run, Scores, Setting, choose, judge_settings
 from topicstream.selection.stability import SeedAgreement, agreement, topic_rows, write_consensus
 from topicstream.text import render
@@ -142,7 +142,7 @@ def sweep(config: SweepConfig) -> dict[str, Json]:
     2
     """
     store, folder, words = Corpus.open(config.corpus), Path(config.out), config.seed_words
-    runs = grid(numbers(config.topics), config.seeds, names(config.algo), values(config.options or {}))
+    runs = grid(numbers(config.topics), config.seeds, listed_names(config.algo), values(config.options or {}))
     sample = learned_share(store, runs)
     if sample is None and store.part(True).docs < 4:
         raise InputError(f"{config.corpus}: no held-out documents to choose by; ingest again with --heldout 5%")

@@ -119,7 +119,11 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
         None, "Write the outcome to this file, in Prometheus' text format.", path=True, metavar="FILE"
     )
     options: Mapping[str, Any] | None = option(
-        None, "the engine's own (alpha and beta per topic and per word, ...): see `topics engines --json`", cli=False
+        None,
+        "the engine's own (alpha and beta per topic and per word, ...), which may also be given as keywords: `topics engines "
+        "--json` lists them",
+        cli=False,
+        rest=True,
     )
     warm_share: float = option(
         1.0, "of a warm start that is the model's topics; the rest is the mean of the corpus", cli=False

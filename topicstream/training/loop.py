@@ -20,7 +20,7 @@ from topicstream.kernels.jit import notify_compiling
 from topicstream.memory import MemoryLimit
 from topicstream.metrics import recorded as recorded_metrics
 from topicstream.model.manifest import read_manifest
-from topicstream.options import configured
+from topicstream.options import openly_configured
 from topicstream.parallel.scheduler import connected
 from topicstream.progress import Progress, Shown, listener
 from topicstream.records import Json
@@ -54,7 +54,7 @@ class Trained:
     topics: int = 0
 
 
-@configured(TrainConfig)
+@openly_configured(TrainConfig)
 def train(config: TrainConfig) -> Trained:
     """Train a topic model on a corpus store.
 

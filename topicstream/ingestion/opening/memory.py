@@ -342,7 +342,7 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
         return (arrow[first : first + ROWS].select(names) for first in range(0, len(documents), ROWS))
     if not hasattr(documents, "__arrow_c_stream__") or hasattr(documents, "to_list"):
         return None
-    if hasattr(documents, "columns") and hasattr(documents, "__len__"):  # a data frame: some rows are converted at a time
+    if hasattr(documents, "iloc") or hasattr(documents, "iter_slices"):  # of pandas or polars: some rows are converted at a time
         names = select_fields([str(name) for name in documents.columns], options, source)
         parts = (documents[names][first : first + ROWS] for first in range(0, len(documents), ROWS))
         return (_as_table(part).select(names) for part in parts)
@@ -369,7 +369,7 @@ def _matrix_words(given: InMemory, size: int) -> pa.LargeStringArray:
             raise InputError(f"vocabulary: {len(words)} words do not number the {size} columns one by one")
         words = np.array(list(words), object)[np.argsort(columns)]
     try:
-        words = pa.concat_arrays([pa.array(list(words), TEXT)])
+        words = pa.array(words.to_pylist() if isinstance(words, pa.ChunkedArray) else words, TEXT)
     except (pa.ArrowException, TypeError):
         raise InputError("vocabulary: expected one string per column of the matrix") from None
     if len(words) != size:
