@@ -40,7 +40,7 @@ def parse_split(text: str | float) -> float:
 
 
 @openly_configured(EvalConfig)
-def evaluate(config: EvalConfig) -> dict[str, Json]:
+def evaluate(config: EvalConfig) -> dict[str, Any]:
     """Score a model.  Without further options: held-out perplexity (where documents were set aside), coherence, diversity.
 
     Options of the scorers are keywords, too: ``coherent``, ``diverse``, ``training``, ... (``topics eval --help`` describes

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -108,7 +109,7 @@ def _of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:
 
 
 @configured(CompareConfig)
-def compare(config: CompareConfig) -> dict[str, Json]:
+def compare(config: CompareConfig) -> dict[str, Any]:
     """Match the topics of two models one to one and say what changed.
 
     The time grows with words x topics of a x topics of b.

@@ -85,7 +85,7 @@ class ReadOptions:
         "id_field is that of an earlier input (a model's): a record may lack it, and is called file:line",
         cli=False,
     )
-    meta: Mapping[str, str] = field(
+    meta: Any = field(
         default_factory=dict,
         metadata={
             "help": f"Keep a field: {'=, '.join(LIST_COLUMNS)}=, date=, any (of JSON also a.b).",

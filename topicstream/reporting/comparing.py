@@ -32,7 +32,6 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured, listed_names
 from topicstream.parallel.scheduler import Cluster, workers_of
 from topicstream.progress import Progress, listener
-from topicstream.records import Json
 from topicstream.reporting.config import MethodsConfig
 from topicstream.reporting.figures import Figure
 from topicstream.text import each, render
@@ -80,7 +79,7 @@ def _run_attempts(
 
 
 @configured(MethodsConfig)
-def compare_methods(config: MethodsConfig) -> dict[str, Json]:
+def compare_methods(config: MethodsConfig) -> dict[str, Any]:
     """Find the topics of the same documents by each inference method, on one thread, and compare answers and time.
 
     Seconds are those of the answers alone (the least of five where they take little): documents are in memory and kernels are

@@ -31,7 +31,6 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary
 from topicstream.options import configured
 from topicstream.progress import listener
-from topicstream.records import Json
 from topicstream.reporting import periods
 from topicstream.reporting.comparing import completion, cosine, f1, joined, opened_to_compare, parts_of, shares_by
 from topicstream.reporting.config import DriftConfig
@@ -53,7 +52,7 @@ class _Period:
 
 
 @configured(DriftConfig)
-def drift(config: DriftConfig) -> dict[str, Json]:
+def drift(config: DriftConfig) -> dict[str, Any]:
     """How a model fits documents, period by period.
 
     Returns

@@ -109,7 +109,7 @@ class Result(Record, kw_only=True):
 
 
 @configured(SweepConfig)
-def sweep(config: SweepConfig) -> dict[str, Json]:
+def sweep(config: SweepConfig) -> dict[str, Any]:
     """Train every combination of topics, seeds and options into ``out/runs/``, score it, and write ``out/sweep.parquet``, a row a run.
 
     Killed, the same call resumes: finished runs are not made again.  Perplexity is document completion on held-out documents, one

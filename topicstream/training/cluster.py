@@ -23,6 +23,7 @@ from topicstream.engines.base import Phase
 from topicstream.errors import TopicsError, WorkersLost
 from topicstream.files import owned
 from topicstream.parallel.scheduler import Cluster
+from topicstream.records import Json
 from topicstream.tables.table import Table
 from topicstream.training.executor import Assignment, Executor, Job, Report
 from topicstream.training.member import Answer, Change, JoinOrder, join
@@ -211,7 +212,7 @@ class DaskWorkers(Executor):
             self._ask_all("sync")
             self.gather()
 
-    def _effort(self, answers: Sequence[Answer]) -> dict[str, Any]:
+    def _effort(self, answers: Sequence[Answer]) -> dict[str, Json]:
         """What the pass has taken so far, as members tell."""
         working, seconds = np.array([answer.working for answer in answers]), time.monotonic() - self.began
         return {
@@ -223,7 +224,7 @@ class DaskWorkers(Executor):
             "speedup": round(float(working.sum()) / seconds, 3),  # beside one of them alone
         }
 
-    def effort(self) -> dict[str, Any]:
+    def effort(self) -> dict[str, dict[str, Json]]:
         return {"cluster": self.about} if self.about else {}
 
     def end(self) -> None:

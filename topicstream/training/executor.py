@@ -15,7 +15,7 @@ import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import BlockShape, Engine, Key, Layout, Out, Phase, Visit, new_stats, padded
 from topicstream.parallel.rounds import Workers
+from topicstream.records import Json
 from topicstream.tables.spec import TableSpec
 from topicstream.tables.table import Table
 from topicstream.training.starts.seeds import Seeds
@@ -182,7 +183,7 @@ class Executor(abc.ABC):
     def keep(self) -> None:  # noqa: B027  state is written where the run's files are
         """``gather``, and see that the state of every block visited is on the disk, in the run's files."""
 
-    def effort(self) -> dict[str, Any]:
+    def effort(self) -> dict[str, dict[str, Json]]:
         """What the history tells of how the pass was made."""
         return {}
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from topicstream.progress import Progress, Shown, listener
+from topicstream.records import Json
 from topicstream.training.config import TrainConfig
 from topicstream.training.session import Session
 
@@ -44,7 +45,7 @@ def beside(config: TrainConfig) -> Iterator[TrainConfig]:
         yield replace(config, model=Path(place) / "model", force=False, resume=False, progress=quiet)
 
 
-def rehearse(session: Session) -> dict[str, float]:
+def rehearse(session: Session) -> dict[str, Json]:
     """Train for a few seconds: ``memory_bytes``, ``disk_bytes`` (of the plan), ``passes`` (at most), ``start_seconds``,
     ``pass_seconds`` and ``expected_seconds`` of the whole run; of a cluster also ``workers``, and ``speedup`` over one of them.  The first passes are slower than the later ones."""
     began, blocks, stopping = time.monotonic(), max(1, len(session.run.grid)), session.run.stopping
