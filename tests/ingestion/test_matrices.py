@@ -245,32 +245,6 @@ def test_raw_counts_beside_a_normalised_matrix(place, tmp_path):
     np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
 
 
-def test_of_mudata_its_parts_are_named(tmp_path):
-    with h5py.File(tmp_path / "both.h5mu", "w") as file:
-        for name in ("obs", "var", "mod/rna", "mod/atac"):
-            file.create_group(name)
-    with pytest.raises(InputError, match=r"both.h5mu: has no X; write one of mod/atac, mod/rna as .h5ad$"):
-        topicstream.ingest(tmp_path / "both.h5mu", tmp_path / "c.zarr", progress=False)
-
-
-def test_hdf5_of_cell_ranger_2(place, tmp_path):
-    _, matrix = place
-    turned = sp.csc_array(matrix.T).astype(np.int64)
-    path = tmp_path / "old.h5"
-    with h5py.File(path, "w") as file:
-        inner = file.create_group("hg19")
-        for name in ("data", "indices", "indptr"):
-            inner[name] = getattr(turned, name)
-        inner["shape"], inner["barcodes"] = np.array(turned.shape), np.array(BARCODES, "S")
-        inner["genes"], inner["gene_names"] = np.array([f"id{i}" for i in range(FEATURES)], "S"), np.array(NAMES, "S")
-    topicstream.ingest(path, tmp_path / "c.zarr", heldout=0, progress=False)
-    np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
-    with h5py.File(path, "r+") as file:
-        file.copy("hg19", "mm10")
-    with pytest.raises(InputError, match="a matrix for each of hg19, mm10"):
-        topicstream.ingest(path, tmp_path / "d.zarr", heldout=0, progress=False)
-
-
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [

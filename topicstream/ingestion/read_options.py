@@ -80,10 +80,8 @@ class ReadOptions:
     id_field: str | None = option(
         None, "Field with the document id (default: id if present, else file:line)."
     )
-    id_remembered: bool = option(
-        False,
-        "id_field is that of an earlier input (a model's): a record may lack it, and is called file:line",
-        cli=False,
+    recalled: Sequence[str] = option(
+        (), "options that are those of an earlier input (a model's), which this one need not fit", cli=False
     )
     meta: Any = field(
         default_factory=dict,
@@ -116,7 +114,9 @@ class ReadOptions:
     weighted: bool = option(False, "Accept real-valued weights instead of counts (matrices, svmlight).")
     binarize: bool = option(False, "Replace every count above 0 with 1 (presence or absence, as for open chromatin).")
     transpose: bool = option(False, "Matrices (mtx, npz, h5ad): documents are columns, not rows.")
-    layer: str | None = option(None, "h5ad: read this layer (or raw) instead of X.", metavar="NAME")
+    layer: str | None = option(
+        None, "Which matrix of the file: a layer or raw (h5ad), a modality (h5mu: rna, rna/raw), a genome (10x).", metavar="NAME"
+    )
     first_id: int | None = option(None, "svmlight and LDA-C: number of the first word.")
     words: str | Path | None = option(
         None,
@@ -180,7 +180,12 @@ class ReadOptions:
     @property
     def id_wanted(self) -> bool:
         """Whether every record must have the id field."""
-        return self.id_field is not None and not self.id_remembered
+        return self.id_field is not None and "id_field" not in self.recalled
+
+    @property
+    def turned(self) -> bool:
+        """Whether the user turns a matrix whose format says what its cells are: an earlier input's ``--transpose`` does not."""
+        return self.transpose and "transpose" not in self.recalled
 
     def id_column(self, names: Collection[str]) -> str | None:
         """Which of a table's columns holds the ids; None: there is none.  A field that must be there is not looked for."""
@@ -209,9 +214,7 @@ class ReadOptions:
         values: dict[str, Any] = {
             k: v for k, v in kept.items() if k in names and k not in given and isinstance(v, types.get(k, str))
         }
-        if "id_field" in values:
-            values["id_remembered"] = True
-        return replace(self, **values)
+        return replace(self, **values, recalled=tuple(values))
 
     @property
     def text_fields(self) -> list[str]:

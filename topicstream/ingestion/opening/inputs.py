@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from topicstream.errors import InputError
+from topicstream.errors import InputError, UsageError
 from topicstream.files.remote import address_of
 from topicstream.ingestion.opening.names import (
     IN_PATH,
@@ -136,7 +136,7 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
         remote = path is not None and address_of(path) is not None
         if path is not None and not remote and not path.exists():
             raise InputError(f"{name}: no such file or folder")
-        by_name = path is not None and (path.is_dir() or not (options.transpose or options.format))
+        by_name = path is not None and (path.is_dir() or not (options.turned or options.format))
         if path is not None and by_name and (form := matrix_form(path)) is not None:
             source = Source(name, path, key=keys.get(name, Path(name).resolve().name), strict=options.strict)
             inputs.parts.append((form, source))
@@ -147,7 +147,7 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
             tree = _survey_tree(path, name, options)
             tree.prefix = tree_prefix(name, names)
             inputs.parts.append(tree)
-            size = tree.size
+            size, form = tree.size, tree.format
         elif path is not None and not remote and not path.is_file():  # it is read twice, and a pipe may never end
             what = "no regular file (a pipe, a socket or a device)"
             raise InputError(f"{name}: {what}; give a pipe as standard input: -")
@@ -160,6 +160,8 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
             source.close()  # until it is read; what was read of standard input stays
             inputs.parts.append((form, source))
             size = source.size
+        if options.layer and form != "h5ad" and "layer" not in options.recalled:
+            raise UsageError(f"--layer {options.layer}: {name} is read as {form}, which has no layers; leave it out")
         inputs.total = None if inputs.total is None or size is None else inputs.total + size
     return inputs
 

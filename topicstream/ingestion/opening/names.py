@@ -69,6 +69,8 @@ def conversion(name: str, head: bytes) -> str | None:
     """What a file that no reader takes is, and what to do with it; None for any other.  Suffix and first bytes must agree
     where the suffix is used for text, too."""
     suffix = os.path.splitext(name.lower())[1]
+    if "fragments.tsv" in os.path.basename(name.lower()):
+        return "fragments of single cells; count them by peaks or bins first (SnapATAC2, pycisTopic, ArchR) and give that matrix"
     if head.startswith(b"%PDF-"):
         return CONVERT[".pdf"]
     if head.startswith(b"SQLite format 3\0"):

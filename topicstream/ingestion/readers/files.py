@@ -14,7 +14,7 @@ import pyarrow as pa
 from topicstream.errors import InputError
 from topicstream.files.remote import address_of
 from topicstream.ingestion.opening.inputs import TreeSource
-from topicstream.ingestion.opening.names import partitions
+from topicstream.ingestion.opening.names import CELLS, FEATURES, MATRIX, partitions
 from topicstream.ingestion.opening.source import MAGIC, SUFFIXES, Input, Source, printable, to_utf8
 from topicstream.ingestion.parsing.columns import LISTS
 from topicstream.ingestion.parsing.documents import LIST, NOTE, TEXT, batch_of, western, why_not_utf8
@@ -137,6 +137,8 @@ def _members(source: Source, options: ReadOptions) -> Iterator[tuple[str, str, b
                 parts = name.split("/")
                 if not member.isfile() or any(p.startswith(".") and p != ".." for p in parts):
                     continue
+                if name.removesuffix(".gz").endswith((*MATRIX, *CELLS, *FEATURES, ".h5", ".h5ad")):
+                    raise BadFile(source.name, 0, f"holds a matrix ({name}); unpack it and give the folder of the matrix")
                 where = f"{source.name}/{name}"
                 if name.startswith("/") or ".." in parts:
                     source.reject(0, "a name that leads out of the archive", file=where)

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -39,10 +40,11 @@ def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
     InputError
         Where the layer asked for, or a column of metadata, is not there.
     BadFile
-        Where it is neither, or holds several matrices.
+        Where it is neither, or holds several matrices, none of which is chosen.
     """
     name = source.name
     genomes = [key for key in group if hasattr(group[key], "keys") and "barcodes" in group[key]]
+    genomes = [options.layer] if options.layer in genomes else genomes
     if "obs" in group:
         if hasattr(group["obs"], "shape"):
             raise BadFile(name, 0, "written by AnnData before 0.7; write it again: anndata.read_h5ad(file).write(file)")
@@ -54,18 +56,18 @@ def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
         if layer not in held:
             there = ", ".join([*sorted(group.get("layers", {})), *(["raw"] if "raw" in group else [])])
             choose = f"choose one of its layers with --layer: {there}" if there else "it has no layers"
-            choose = f"write one of mod/{', mod/'.join(group['mod'])} as .h5ad" if "mod" in group else choose  # MuData
+            choose = f"choose one of its modalities with --layer: {', '.join(group['mod'])}" if "mod" in group else choose
             raise InputError(f"{name}: has no {'X' if held is group else f'layer {layer!r}'}; {choose}")
         cells, features = index_names(group["obs"]), index_names(var)
         matrix, by_cell, shape = _annotated_cells(held[layer])
-    elif len(genomes) == 1:
+    elif len(genomes) == 1 and (options.layer in (None, *genomes) or "layer" in options.recalled):
         inner = group[genomes[0]]
         cells, shape = strings(inner["barcodes"]), inner["shape"][:][::-1]
         features = unique_names(strings(inner["features/name" if "features" in inner else "gene_names"]))
         tell_kinds(source, strings(inner["features/feature_type"]).to_pylist() if "features/feature_type" in inner else [])
         matrix, by_cell = Compressed(inner["indptr"], inner["indices"], inner["data"], len(cells)), True
     elif genomes:
-        raise BadFile(name, 0, f"holds a matrix for each of {', '.join(genomes)}; write one of them as .h5ad")
+        raise BadFile(name, 0, f"choose one of its matrices with --layer: {', '.join(genomes)}")
     else:
         raise BadFile(name, 0, "HDF5 that is neither AnnData (no obs) nor 10x (no barcodes); convert it to .h5ad")
     if (len(cells), len(features)) != tuple(int(n) for n in shape):
@@ -74,6 +76,12 @@ def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
         raise InputError(f"{name}: columns of obs belong to the cells, and with --transpose documents are the features; leave out --meta")
     meta = {c: _column(name, group, c, f, options.list_separator) for c, f in options.meta.items()}
     return Matrix(matrix, by_cell, Side(len(cells), cells, meta), Side(len(features), features))
+
+
+def modality(group: Any, options: ReadOptions) -> tuple[Any, ReadOptions]:
+    """What is read of a file, and how: of MuData the AnnData of the modality that ``--layer`` names, a layer of it behind a slash."""
+    name, _, layer = (options.layer or "").partition("/")
+    return (group["mod"][name], replace(options, layer=layer or None)) if name in group.get("mod", ()) else (group, options)
 
 
 def tell_kinds(source: Input, kinds: Sequence[str]) -> None:
@@ -155,16 +163,18 @@ def unique_names(names: pa.Array) -> pa.Array:
 
 class H5AD(MatrixReader):
     name = "h5ad"
-    about = "AnnData (.h5ad, Zarr) and 10x HDF5; documents are the cells"
-    suffixes = (".h5ad", ".h5")
-    signature = re.compile(rb"\x89HDF\r\n\x1a\n")
+    about = "AnnData (.h5ad, Zarr), MuData and 10x HDF5; documents are the cells"
+    suffixes = (".h5ad", ".h5", ".h5mu")
+    signature = re.compile(rb"\x89HDF\r\n\x1a\n|MuData \(format")  # which MuData puts before HDF5
     what = ("cells", "features")
     shown = "{:,} cells x {:,} features"
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         what = "not AnnData or 10x that can be read ({})"
-        with _opened(source) as group:
+        options = replace(options, transpose=options.turned)
+        with _opened(source) as whole:
             try:
+                group, options = modality(whole, options)
                 matrix, what = annotated(source, group, options), "cannot be read ({}); the file is damaged"
                 if "obs" in group and not options.transpose:
                     index = {"__categories", group["obs"].attrs.get("_index", "_index")}

@@ -6,6 +6,7 @@ columns, the cells.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ class TenX(MatrixReader):
     shown = "{:,} cells x {:,} features"
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        options = replace(options, transpose=options.turned)
         cells, features = cell_names(source, options), feature_names(source, options)
         path = _part(source, MATRIX)
         with Source(str(path), path, key=source.key, strict=source.strict) as file:
@@ -67,9 +69,9 @@ def feature_names(source: Source, options: ReadOptions) -> pa.Array:
     """Names of genes (one that occurs again gets -1, -2, ... as in AnnData), or regions as chr:start-end."""
     path = _part(source, FEATURES)
     rows = _columns(path, options)
-    tell_kinds(source, [row[2] for row in rows if len(row) > 2])
-    if path.name.startswith("peaks.bed"):
+    if path.name.endswith(("peaks.bed", "peaks.bed.gz")):  # perhaps behind GEO's prefix
         return pa.array([f"{row[0]}:{row[1]}-{row[2]}" for row in rows if len(row) > 2], TEXT)
+    tell_kinds(source, [row[2] for row in rows if len(row) > 2])
     return unique_names(pa.array([row[1] if len(row) > 1 else row[0] for row in rows], TEXT))
 
 
