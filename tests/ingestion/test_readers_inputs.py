@@ -158,7 +158,7 @@ BAD_JSON = {
     b'["a"]': "not a JSON object",
     b'{"txt": "a"}': "no field 'text'; choose one of txt",
     b'{"text": 5}': "field 'text' is a number, not a string",
-    b'{"text": ["a"]}': "field 'text' is a list, not a string",
+    b'{"text": [1]}': "field 'text' is a list, not a string",
     b'{"text": "a", "id": {}}': "field 'id' is an object, not an id",
     b'{"text": "a", "id": null}': "field 'id' is null",
     b'{"text": "a", "by": {}}': "field 'by' is an object, not a list of strings",
