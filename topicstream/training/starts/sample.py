@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
-from topicstream.kernels.arrays import Array, Doubles
+from topicstream.kernels.arrays import Array, Doubles, Ints, Longs
 from topicstream.kernels.digamma import logs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, stream, uniform
@@ -32,6 +31,16 @@ def _draw_keys(seed: int, draw: int, first: int, lengths: Array, short: int, key
             keys[d] = -1.0
         else:
             keys[d] = uniform(bits(stream(seed, draw, first + d))) + (1.0 if lengths[d] < short else 0.0)
+
+
+@kernel
+def _products(indptr: Longs, words: Ints, values: Doubles, weights: Doubles, out: Doubles) -> None:
+    """out[d] = sum of values[i] * weights[words[i]] over the cells of document d, in their order."""
+    for d in range(len(indptr) - 1):
+        total = 0.0
+        for i in range(indptr[d], indptr[d + 1]):
+            total += values[i] * weights[words[i]]
+        out[d] = total
 
 
 def draw_documents(corpus: Corpus, n: int, seed: int) -> np.ndarray:
@@ -64,9 +73,8 @@ class Sample:
     def __init__(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> None:
         self.indptr, self.words, self.counts = indptr, words, counts
         self.lengths = np.add.reduceat(counts, indptr[:-1])
-        self._matrix = csr_array((counts, words, indptr), (len(self), int(words.max(initial=-1)) + 1))
-        shares, every = counts / np.repeat(self.lengths, np.diff(indptr)), np.arange(len(words))
-        self._entropies = csr_array((shares, every, indptr), (len(self), len(words))) @ logs(shares)
+        shares, self._entropies = counts / np.repeat(self.lengths, np.diff(indptr)), np.empty(len(self))
+        _products(indptr, np.arange(len(words), dtype=np.int32), shares, logs(shares), self._entropies)
 
     @classmethod
     def read(cls, corpus: Corpus, grid: Grid, chosen: np.ndarray) -> Sample:
@@ -97,7 +105,8 @@ class Sample:
         cells = self.cells(centre)
         words, rest = self.words[cells], (1.0 - share) * mean[self.words[cells]]
         ground[words] = logs(rest + share * self.counts[cells] / self.lengths[centre])
-        cross = self._matrix @ ground[: self._matrix.shape[1]]
+        cross = np.empty(len(self))
+        _products(self.indptr, self.words, self.counts, ground, cross)
         ground[words] = logs(rest)
         return np.asarray(np.maximum(self._entropies - cross / self.lengths, 0.0))
 
