@@ -57,7 +57,8 @@ class Relations:
                 "autoload_known_extensions": False,
             },
         )
-        self._connection.execute("set enable_progress_bar = false")  # else a program of `python -c` shows one
+        with contextlib.suppress(duckdb.Error):  # a notebook without ipywidgets, which has no bar and refuses the setting
+            self._connection.execute("set enable_progress_bar = false")  # else a program of `python -c` shows one
 
     def insert(self, name: str, rows: pa.Table | pa.RecordBatch) -> None:
         """Append rows to a table; the first ones create it."""

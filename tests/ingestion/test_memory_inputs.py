@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -271,6 +273,21 @@ def test_categories_of_polars(tmp_path):
     table = pa.table({"text": pa.chunked_array([["a big dog"] * 4]), "kind": kinds})
     topicstream.ingest(table, tmp_path / "c.zarr", meta="kind", min_df=1, heldout=0, progress=False)
     assert [d.metadata.get("kind") for d in Corpus.open(tmp_path / "c.zarr")] == ["x", "y", None, "y"]
+
+
+NOTEBOOK = """
+import sys, types
+shell = types.SimpleNamespace(config={"IPKernelApp": {}})
+sys.modules["IPython"] = types.SimpleNamespace(get_ipython=lambda: shell)
+import topicstream
+print(topicstream.ingest(["ships sail", "bread"], sys.argv[1], min_df=1, heldout=0)["documents"])
+"""
+
+
+def test_a_notebook_without_widgets(tmp_path):
+    """DuckDB draws its bars with ipywidgets there; without them it refuses even to turn them off."""
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK, str(tmp_path / "c.zarr")], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
 
 
 def test_a_matrix_in_dictionary_form(tmp_path):
