@@ -49,6 +49,15 @@ def like(config: type, name: str, **changes: Any) -> Any:
     return option(**{"default": field.default, **field.metadata, **changes})
 
 
+def numbers(given: int | str | Sequence[int | str]) -> Sequence[int]:
+    """``20,50``, or some of these -> [20, 50]; numbers as they are; UsageError."""
+    listed = [given] if isinstance(given, (int, str)) else given
+    try:
+        return [number for one in listed for number in (map(int, one.split(",")) if isinstance(one, str) else (one,))]
+    except ValueError:
+        raise UsageError(f"{','.join(map(str, listed))}: expected numbers separated by commas, such as 20,50,100") from None
+
+
 def seconds(text: Any) -> Any:
     """``90``, ``90s``, ``5min``, ``2h``, ``1d``, ``1 week`` -> seconds; a number as it is; UsageError."""
     if not isinstance(text, str):

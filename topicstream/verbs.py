@@ -145,17 +145,6 @@ class TopicModel(data.TopicModel):
         shown = show(self, corpus, topics=[topic], docs=n, text=text, **options)
         return pa.Table.from_pylist(shown["topics"][0].get("documents", []))
 
-    def history_table(self) -> pa.Table:
-        """``history`` as a table: a row a pass, a column a figure."""
-        records = self.history
-        plain = [{k: v for k, v in r.items() if isinstance(v, (int, float, str, type(None)))} for r in records]
-        names = dict.fromkeys(k for r in plain for k in r)
-        columns = {name: [r.get(name) for r in plain] for name in names}
-        for name, values in columns.items():
-            if any(isinstance(v, float) for v in values):
-                columns[name] = [float(v) if isinstance(v, int) else v for v in values]
-        return pa.table(columns)
-
     def _repr_html_(self) -> str:
         """The topics as a table, the largest first."""
         words, shares, labels = self.top_words(10)["words"], self.shares, self.labels

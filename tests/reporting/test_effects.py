@@ -171,6 +171,28 @@ def test_a_missing_value_as_r_and_pandas_write_it_is_no_group(place):
     assert {row["group"]: row["documents"] for row in shown} == {"blue": 420, "red": 420}
 
 
+def test_the_category_that_others_are_measured_from_can_be_chosen(place, capsys, monkeypatch):
+    """What R calls relevel: the same model, the same predictions, differences of the other sign."""
+    usual, chosen = (topicstream.effects("party * date", place / "model", place / "corpus.zarr", reference=r, progress=False) for r in ((), "party=red"))
+    assert chosen.references["party"] == "red" and "party=blue:date" in chosen.coefficients.names
+    at = [fitted.coefficients.names.index(f"party={level}") for fitted, level in ((usual, "red"), (chosen, "blue"))]
+    assert chosen.coefficients.estimates[at[1]] == pytest.approx(-usual.coefficients.estimates[at[0]], abs=1e-7)
+    assert chosen.coefficients.errors[at[1]] == pytest.approx(usual.coefficients.errors[at[0]], rel=1e-4)
+    shares = [{(r["value"], r["topic"]): r["share"] for r in fitted.predictions.to_pylist() if r["variable"] == "party"} for fitted in (usual, chosen)]
+    assert shares[0] == pytest.approx(shares[1], abs=1e-6)
+    monkeypatch.chdir(place)
+    assert run(["effects", "party", "--reference", "party=red", "-k", "0,2", "--json"]) == 0
+    assert {row["topic"] for row in json.loads(capsys.readouterr().out)["coefficients"]} == {0, 2}
+    for line, code, said in (
+        ("party --reference party=green", 3, "--reference party=green: no document has this value; it has blue, red"),
+        ("date --reference party=red", 2, "--reference party=red: the formula has no party"),
+        ("date --reference date=2004", 3, "date holds numbers, which are measured from their mean"),
+        ("party --reference red", 2, "red: write COLUMN=VALUE"),
+    ):
+        assert run(["effects", *line.split()]) == code
+        assert said in capsys.readouterr().err
+
+
 def test_the_command_prints_writes_and_draws(place, capsys, monkeypatch):
     monkeypatch.chdir(place)
     assert run(["effects", "party * s(date)", "--out", "e.tex", "--plot", "e.svg"]) == 0

@@ -289,4 +289,24 @@ def test_the_grain_suits_the_dates():
     assert periods.choose(Counter({(2020, 1, d): 30 for d in range(1, 29)}))[0].key == "day"
     assert [periods.GRAINS["quarter"].name(n) for n in (8080, 8081)] == ["2020 Q1", "2020 Q2"]
     assert periods.GRAINS["month"].name(periods.GRAINS["month"].number((2020, 12, 3))) == "2020-12"
-    assert periods.choose(Counter()) is None
+    assert periods.choose(Counter()) is None and periods.axis(Counter()) is None
+
+
+def test_a_few_mistyped_dates_do_not_stretch_the_axis(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    years = Counter({(y, 0, 0): 100 for y in range(2000, 2020)})
+    wrong = Counter({(201, 0, 0): 1, (2109, 5, 1): 2})
+    grain, numbers, strays = periods.axis(years | wrong)
+    assert (grain.key, numbers, strays) == ("year", range(2000, 2020), wrong)
+    few = Counter({(1990, 0, 0): 1})  # no matter for an axis of years, nor are the tenth part of all mistyped
+    assert periods.axis(years | few)[1:] == (range(1990, 2020), Counter())
+    assert periods.axis(years | Counter({(1500, 0, 0): 200}))[2] == Counter()
+    rows = [{"text": f"ship sail {'sea' if d % 2 else 'star moon'}", "date": str(2000 + d % 20)} for d in range(600)]
+    rows[7]["date"] = "0201"
+    topicstream.ingest(rows, "corpus.zarr", meta="date", heldout=0, min_df=1, progress=False)
+    topicstream.train("corpus.zarr", "model", topics=2, passes=2, progress=False)
+    assert run(["show", "--over-time"]) == 0
+    shown = capsys.readouterr()
+    assert "2000 to 2019, mean shares of documents by year" in shown.out
+    note = "Left out of the periods: 1 document dated far from all others (201)"
+    assert f"note: {note}" in shown.err and f"{note}." in topicstream.report("model", "corpus.zarr", progress=False)["notes"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ import pytest
 import topicstream
 from tests.report_store import data_of, unpack
 from topicstream.cli.main import run
-from topicstream.errors import InputError
+from topicstream.errors import InputError, UsageError
+from topicstream.reporting.passages import best_passage
 
 SUBJECTS = {"travel": ["airports", "luggage", "flights", "delayed", "passengers"], "music": ["violin", "orchestra", "concerts", "melody", "pianist"]}
 FILLER = "Nothing of note was ever said there. " * 60
@@ -65,14 +67,31 @@ def test_find_ranks_topics_and_documents(folder, monkeypatch, capsys):
     assert result["topics"][0]["p"] > 0.9 and "violin" in result["topics"][0]["words"]
     assert len(result["documents"]) == 3
     assert all(int(d["id"][1:]) >= 120 and "pianist" in d["text"] for d in result["documents"])
-    assert run(["show", "--find", "orchestra"]) == 0
-    assert "documents:" in capsys.readouterr().out
+    assert run(["show", "--find", "orchestra", "--with", "source"]) == 0
+    said = capsys.readouterr().out
+    assert "documents:" in said and re.search(r"  d\d+  docs\.jsonl:\d+", said)
+    assert run(["show", "-k", "1,0", "--json"]) == 0
+    assert [topic["topic"] for topic in json.loads(capsys.readouterr().out)["topics"]] == [1, 0]
+
+
+@pytest.mark.parametrize("space", ["", " "])
+def test_a_passage_of_a_script_without_spaces_is_where_the_words_are(space):
+    """Cut at a sentence, a space, or, where none is near, at the words themselves."""
+    text = "山水" * 600 + "。" + space + "海山" * 10 + "月亮升起，星星出来" + "海" * 900
+    found = best_passage(text, re.compile("月亮|星星"), 400)
+    assert [found.text[a:b] for a, b in found.marks] == ["月亮", "星星"] and found.text.startswith("… 海山") and len(found.text) < 410
+    far = best_passage(text.replace("。", "水"), re.compile("月亮|星星"), 400)
+    assert [far.text[a:b] for a, b in far.marks] == ["月亮", "星星"]
 
 
 def test_what_cannot_be_shown_is_said(folder, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(folder)
-    assert run(["show", "--text"]) == 2
-    assert "--docs" in capsys.readouterr().err
+    for line, said in (("--text", "--text requires --docs"), ("--with title", "--with requires --docs"), ("--by title --docs 2", "--docs does not apply to: Shares"),
+                       ("--find violin -k 0", "--topic does not apply"), ("-k 0,x", "expected numbers separated by commas")):  # fmt: skip
+        assert run(["show", *line.split()]) == 2
+        assert said in capsys.readouterr().err
+    with pytest.raises(UsageError, match="--relevance does not apply to: Similar documents"):
+        topicstream.show(similar="d1", relevance=0.5)
     assert run(["show", "--find", "zebra"]) == 3
     assert "none of these words" in capsys.readouterr().err
     (folder / "docs.jsonl").rename(tmp_path / "docs.jsonl")

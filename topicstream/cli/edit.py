@@ -115,9 +115,5 @@ def command(model: str, corpus: str, docs: int, dry_run: bool, **asked: Any) -> 
     listed = log if not edits and not undo else []
     names = {str(k): label for k, label in view.labels.items()}
     result = {"topics": view.ids, "labels": names, "edits": plain(log), "dry_run": dry_run}
-    return result, proposed + [_logged(record) for record in listed]
-
-
-def _logged(record: Any) -> str:
-    what = f"{record.topic}={record.label}" if isinstance(record, Label) else ",".join(map(str, record.topics))
-    return f"{record.at or '':26} {type(record).__name__.lower()} {what}"
+    whats = [f"{r.topic}={r.label}" if isinstance(r, Label) else ",".join(map(str, r.topics)) for r in listed]
+    return result, proposed + [f"{r.at or '':26} {type(r).__name__.lower()} {what}" for r, what in zip(listed, whats)]

@@ -9,7 +9,7 @@ Documents without any word of the vocabulary keep their row (of no cells).  Stre
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,13 +144,10 @@ class DocumentsWriter:
     def close(self) -> None:
         """Write what is left; a store has at least one part, even of no documents."""
         if self._held or not self.files:
-            self._group(self._held) if self._held else self._empty()
+            self._waiting = self._waiting or [fill(pa.table({"id": pa.array([], pa.large_string())}), self._schema)]
+            self._group(self._held)
         self._finish_part()
         sync_folder(self._folder)
-
-    def _empty(self) -> None:
-        self._waiting = [fill(pa.table({"id": pa.array([], pa.large_string())}), self._schema)]
-        self._group(0)
 
 
 class PlacedDocuments(DocumentsWriter):
@@ -172,7 +169,7 @@ class PlacedDocuments(DocumentsWriter):
         columns: Mapping[str, str],
         docs: Iterable[StoreFile],
         parts: Mapping[str, PartEntry],
-        first_blocks: tuple[int, int] = (0, 0),
+        first_blocks: Sequence[int] = (0, 0),
     ) -> None:
         super().__init__(store / "docs", schema_of(columns), next_part(docs))
         self._store, self._first_blocks, self._seen = store, first_blocks, [0, 0]

@@ -176,8 +176,9 @@ class _Ingest:
             if (done := self._made_before(record)) is not None:
                 return done
             self._refuse_overwrite()
-            if self.base is None and self.options.recipe.phrase_threshold is not None:
-                self.options = dataclasses.replace(self.options, recipe=self._with_phrases())
+            recipe = self.options.recipe
+            if self.base is None and recipe.phrase_threshold is not None and not recipe.phrases:
+                self.options = dataclasses.replace(self.options, recipe=self._with_phrases(recipe, recipe.phrase_threshold))
             if isinstance(self.names, InMemory) and self.base is not None:
                 # an append must not meet the numbers of the documents before
                 self.names = dataclasses.replace(self.names, first=sum(p.docs for p in self.base.manifest.parts.values()))
@@ -199,11 +200,9 @@ class _Ingest:
             finally:
                 journal.close()
 
-    def _with_phrases(self) -> Recipe:
+    def _with_phrases(self, recipe: Recipe, threshold: float) -> Recipe:
         """The recipe with the phrases of a reading of its own; the same on a resume, as it is learnt from the same text."""
-        recipe, read = self.options.recipe, self.options.given
-        if recipe.phrases or recipe.phrase_threshold is None:
-            return recipe
+        read = self.options.given
         if isinstance(self.names, InMemory):
             if self.names.once:
                 raise InputError("phrases reads the documents twice, but a generator yields them once; pass a list")
@@ -213,9 +212,7 @@ class _Ingest:
         read = dataclasses.replace(read, piece_bytes=min(self.plan.piece_bytes, read.piece_bytes), room=self.plan.room)
         with owned.scratch(self.wip, "phrases") as folder:
             texts = (task.run()[0].column(2) for task in pieces(self.names, read) if task.reader.kind == "text")
-            return learn_phrases(
-                texts, recipe, folder, memory_bytes=self.plan.relations, threshold=recipe.phrase_threshold
-            )
+            return learn_phrases(texts, recipe, folder, memory_bytes=self.plan.relations, threshold=threshold)
 
     def _made_before(self, record: InputsRecord) -> dict[str, Any] | None:
         """The summary of the store at ``out`` where this very ingest made it: one that was killed between its commit and the

@@ -77,7 +77,7 @@ def author_id(names: Any, name: str) -> int:
 
 
 @dataclass(frozen=True)
-class AuthorsView(OfAuthors):
+class AuthorsView(OfAuthors, heeds=("words", "topics")):
     """Authors and their topics."""
 
     title: ClassVar[str] = "Authors and their topics (--authors, --author)"

@@ -74,7 +74,7 @@ def _run_attempts(
             continue
         theta, record = answer
         reference = theta if reference is None else reference
-        records[attempt] = record | _against(reference, theta)
+        records[attempt] = record | {measure.__name__: float(measure(reference, theta).mean()) for measure in (cosine, divergence, f1)}
     return records, left_out
 
 
@@ -152,11 +152,6 @@ def envelope(records: Iterable[dict[str, Any]], what: str = "f1") -> list[str]:
             out.append(record["name"])
             best = record[what]
     return out
-
-
-def _against(reference: np.ndarray, theta: np.ndarray) -> dict[str, float]:
-    measures = {"cosine": cosine, "divergence": divergence, "f1": f1}
-    return {name: float(measure(reference, theta).mean()) for name, measure in measures.items()}
 
 
 class _Trial:

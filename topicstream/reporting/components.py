@@ -20,7 +20,7 @@ FIRST = 8  # eigenvectors of a component on the sheet
 
 
 @dataclass(frozen=True)
-class ComponentsView(ModelView):
+class ComponentsView(ModelView, heeds=("words", "topics")):
     """The components of a model of vectors."""
 
     title: ClassVar[str] = "A model of vectors"
@@ -32,10 +32,6 @@ class ComponentsView(ModelView):
     def result(self) -> dict[str, Json]:
         """Components, the largest first, or those asked for: number, share, size, standard deviations along the first
         eigenvectors (of diagonal ones: of the coordinates that vary most)."""
-        if self.docs or self.with_columns or self.relevance != 1.0:
-            raise UsageError(
-                f"{self.model}: a model of vectors has no topics; -k, -n and --plot FILE show its components"
-            )
         opened = GaussianModel(self.model)  # type: ignore[arg-type]
         if self.plot is not None:
             return {"plot": self.plot, "components": self._sheet(opened, self.plot)}

@@ -10,7 +10,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.files.mirror import mirrored
 from topicstream.memory import ThreadedOptions, WorkOptions
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import SchedulerOptions, listed_names, option
+from topicstream.options import SchedulerOptions, listed_names, numbers, option
 from topicstream.reporting.periods import GRAINS
 
 SEEN = 0.70
@@ -134,7 +134,9 @@ class ShowConfig(ThreadedOptions):
         metavar="LAMBDA",
         show=True,
     )
-    topics: Sequence[int] | None = option(None, "Only this topic (repeatable).", flags=("-k", "--topic"), multiple=True)
+    topics: Sequence[int] | None = option(
+        None, "Only these topics (repeatable).", flags=("-k", "--topic"), multiple=True, metavar="N,N,...", parse=numbers
+    )
     docs: int = option(0, "Also list the N most typical training documents of each topic.", min=0)
     text: bool = option(
         False,

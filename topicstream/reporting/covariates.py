@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from scipy.special import chdtrc
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, one_line
+from topicstream.errors import InputError, UsageError, one_line
 from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.keys import documents
 from topicstream.evaluation.memory import open_within
@@ -24,9 +24,10 @@ from topicstream.files.mirror import mirrored
 from topicstream.memory import ThreadedOptions
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import configured, option
+from topicstream.options import configured, like, option
 from topicstream.progress import listener
 from topicstream.records import Json
+from topicstream.reporting.config import ShowConfig
 from topicstream.reporting.figures import Figure
 from topicstream.reporting.formula import Covariate, Design, Factor, Term, as_days, as_number, parse_formula
 from topicstream.reporting.metadata import Metadata, columns_of, values_given
@@ -49,6 +50,15 @@ UNSURE = 0.15
 """Standard error of a point of a curve from which on it is not drawn: its interval is wider than most topics ever vary."""
 
 
+def as_references(given: str | Sequence[str] | Mapping[str, str]) -> Mapping[str, str]:
+    """``party=red``, or some of these -> {party: red}; UsageError."""
+    listed = [given] if isinstance(given, str) else given
+    pairs = listed if isinstance(listed, Mapping) else dict(one.partition("=")[::2] for one in listed)
+    if not all(pairs.values()):
+        raise UsageError(f"{' '.join(listed)}: write COLUMN=VALUE, such as party=red")
+    return pairs
+
+
 @dataclass(frozen=True)
 class EffectsConfig(ThreadedOptions):
     """What ``effects`` is asked."""
@@ -61,7 +71,14 @@ class EffectsConfig(ThreadedOptions):
         "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, parse=mirrored
     )
     _: KW_ONLY
-    topics: Sequence[int] | None = option(None, "Only this topic (repeatable).", flags=("-k", "--topic"), multiple=True)
+    topics: Sequence[int] | None = like(ShowConfig, "topics")
+    reference: Mapping[str, str] | Sequence[str] = option(
+        (),
+        "Category that the others of a column are measured from (default: the most frequent; repeatable).",
+        multiple=True,
+        metavar="COLUMN=VALUE",
+        parse=as_references,
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +96,7 @@ class Effects:
     coefficients
         The fitted regression.
     references
-        column -> what its effects are measured from: the most frequent category, or the mean of numbers.
+        column -> what its effects are measured from: a category (the most frequent by default), or the mean of numbers.
     kinds
         column -> ``category``, ``date``, ``whole`` (numbers without fractions) or ``number``: how it entered.
     predictions
@@ -173,7 +190,8 @@ class Effects:
             p = float(chdtrc(len(places), statistic))
             return f"{'*' if p < 0.05 else ' ':>10} chi2({len(places)}) {statistic:.1f}, p {p:.2g}"
         estimate, error = 100 * float(estimates[0]), 196 * float(self.coefficients.errors[places[0], topic])
-        digits = _decimals(abs(estimate) + error)
+        most = abs(estimate) + error  # an effect for each retweet or word is small: as many digits as show two
+        digits = 2 if not 0 < most < 0.1 else 1 - math.floor(math.log10(most))
         star = "*" if places != [0] and abs(estimate) > error else " "
         return f"{estimate:+8.{digits}f} {star} [{estimate - error:+.{digits}f}, {estimate + error:+.{digits}f}]"
 
@@ -218,11 +236,6 @@ class Effects:
         return len(topics)
 
 
-def _decimals(most: float) -> int:
-    """Two, or as many as show two digits of a smaller number: an effect for each retweet or word is small."""
-    return 2 if not 0 < most < 0.1 else 1 - math.floor(math.log10(most))
-
-
 @configured(EffectsConfig)
 def effects(config: EffectsConfig) -> Effects:
     """Regress the shares of topics in the training documents on covariates of the documents.
@@ -251,7 +264,7 @@ def effects(config: EffectsConfig) -> Effects:
     corpus = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
     strangers(model, corpus)
     factors = list(dict.fromkeys(factor for term in terms for factor in term))
-    design, sample = _survey(corpus, terms, factors)
+    design, sample = _survey(corpus, terms, factors, as_references(config.reference))
     view = view_of(model)
     chosen = list(range(len(view))) if config.topics is None else [view.column_of(k) for k in config.topics]
     alpha = view.columns(np.asarray(model.alpha, np.float64)[None])[0]
@@ -278,7 +291,9 @@ def effects(config: EffectsConfig) -> Effects:
     )
 
 
-def _survey(corpus: Corpus, terms: list[Term], factors: list[Factor]) -> tuple[Design, dict[str, list[str]]]:
+def _survey(
+    corpus: Corpus, terms: list[Term], factors: list[Factor], first: Mapping[str, str]
+) -> tuple[Design, dict[str, list[str]]]:
     """The design of the training documents' values, and the values of documents that predictions are averaged over."""
     kinds = columns_of(corpus)
     for factor in factors:
@@ -292,7 +307,9 @@ def _survey(corpus: Corpus, terms: list[Term], factors: list[Factor]) -> tuple[D
                 f"column {factor.column}: a document may have several values; effects take columns of single values"
             )
     columns = list(dict.fromkeys(factor.column for factor in factors))
-    covariates = {factor: Covariate(factor.column, factor.df) for factor in factors}
+    if strange := [column for column in first if column not in columns]:
+        raise UsageError(f"--reference {strange[0]}={first[strange[0]]}: the formula has no {strange[0]}")
+    covariates = {factor: Covariate(factor.column, factor.df, first.get(factor.column)) for factor in factors}
     sample: dict[str, list[str]] = {column: [] for column in columns}
     spacing = max(1, corpus.n_docs // AVERAGED)
     for numbers, batch in documents(corpus, False, columns):

@@ -72,7 +72,7 @@ def best_documents(
 
 
 @dataclass(frozen=True)
-class ThetaView(ModelView):
+class ThetaView(ModelView, heeds=("with_columns",)):
     """The topics of every document, to a file."""
 
     title: ClassVar[str] = "Topics of all documents (--theta)"

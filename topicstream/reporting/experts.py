@@ -56,7 +56,7 @@ def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 @dataclass(frozen=True)
-class ExpertsView(OfAuthors):
+class ExpertsView(OfAuthors, heeds=("words",)):
     """Who knows about a text."""
 
     title: ClassVar[str] = "Authors who know about a text (--experts)"

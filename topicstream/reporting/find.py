@@ -78,7 +78,7 @@ def query_scores(
 
 
 @dataclass(frozen=True)
-class FindView(ModelView):
+class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
     """Topics and documents for a query."""
 
     title: ClassVar[str] = "Search by words (--find)"

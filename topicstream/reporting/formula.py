@@ -8,7 +8,7 @@ A formula is a sum of terms; a term is a product of variables:
     s(x), s(x, 5)    a smooth curve over x: a cubic B-spline with 10 (or 5) degrees of freedom, as stm's ``s()``
 
 Columns of numbers and dates enter as numbers (a date as years, 1999.41) from their mean on, all others as categories: one
-column for each value but the most frequent one, which the others are compared with.
+column for each value but the first, the most frequent by default, which the others are compared with.
 """
 
 from __future__ import annotations
@@ -121,6 +121,7 @@ def as_days(years: np.ndarray) -> np.ndarray:
 class Covariate:
     """A column of the documents' metadata, as far as it has been read.
 
+    reference   the category that the others are compared with; None: the most frequent
     levels   values of a column of categories, the reference first; empty: a column of numbers
     kind     ``category``, ``date``, ``whole`` (numbers without fractions) or ``number``
     low, high, mean, knots   range and mean of a column of numbers, and the interior knots of its curve
@@ -128,6 +129,7 @@ class Covariate:
 
     column: str
     df: int = 0
+    reference: str | None = None
     counts: Counter[str] = field(default_factory=Counter)
     levels: list[str] = field(default_factory=list)
     kind: str = "category"
@@ -142,6 +144,8 @@ class Covariate:
         if not self.counts:
             raise InputError(f"column {self.column}: no document has a value")
         if all(number is not None for number in numbers.values()):
+            if self.reference is not None:
+                raise InputError(f"--reference {self.column}={self.reference}: {self.column} holds numbers, which are measured from their mean")
             values = np.array(list(numbers.values()), np.float64)
             weights = np.array([self.counts[value] for value in numbers])
             self.low, self.high = float(values.min()), float(values.max())
@@ -161,10 +165,13 @@ class Covariate:
                 self.knots = np.unique(values[order][np.searchsorted(shares, quantiles)])
                 self.knots = self.knots[(self.knots > self.low) & (self.knots < self.high)]
             return
+        if self.reference not in (None, *self.counts):
+            some = ", ".join(value for value, _ in self.counts.most_common(8))
+            raise InputError(f"--reference {self.column}={self.reference}: no document has this value; it has {some[:200]}")
         text = next(value for value, number in numbers.items() if number is None)
         if self.df:
             raise InputError(f"s({self.column}): {text[:40]!r} is neither a number nor a date; leave out s()")
-        self.levels = [value for value, _ in sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))]
+        self.levels = sorted(self.counts, key=lambda value: (value != self.reference, -self.counts[value], value))
         if len(self.levels) > MOST_LEVELS:
             raise InputError(
                 f"column {self.column}: {text[:40]!r} is neither a number nor a date, and of {len(self.levels):,} different groups "

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.corpus.reader import Corpus
-from topicstream.dates import Day, parse
+from topicstream.dates import Day, iso, parse
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
 from topicstream.evaluation.visiting import document_shares
@@ -24,6 +24,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Told, listener
 from topicstream.reporting import periods
 from topicstream.reporting.metadata import Metadata, check_columns, codes_of, columns_of, flattened
+from topicstream.text import counted
 
 
 class Groups:
@@ -138,10 +139,11 @@ class Column:
 
 @dataclass
 class Time:
-    """The periods of the date column."""
+    """The periods of the date column; strays: dates far from all others, which are in none."""
 
     grain: periods.Grain
     numbers: range
+    strays: Counter[Day]
 
     @property
     def values(self) -> list[str]:
@@ -152,6 +154,13 @@ class Time:
     def years(self) -> np.ndarray:
         """Years since the first period, float64[G]."""
         return np.arange(len(self.numbers)) * self.grain.years
+
+    @property
+    def note(self) -> str:
+        """What is to be said of the strays, if any."""
+        dates = [*map(iso, sorted(self.strays)[:5]), *["…"] * (len(self.strays) > 5)]
+        documents = counted(self.strays.total(), "document")
+        return f"Left out of the periods: {documents} dated far from all others ({', '.join(dates)})" if dates else ""
 
     def code(self, text: str) -> int:
         """The place of a date's period; -1 of none."""
@@ -223,7 +232,7 @@ def survey(
         if by is None and (few or distinct > MOST_DISTINCT * entries):
             continue  # titles, addresses: nearly every document has its own
         columns.append(Column(name, [value for value, _ in top], distinct))
-    chosen = periods.choose(days, grain)
+    chosen = periods.axis(days, grain)
     return Survey(Time(*chosen) if chosen else None, columns)
 
 

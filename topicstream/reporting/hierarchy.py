@@ -41,7 +41,7 @@ def cluster_lines(result: dict[str, Any], width: int | None) -> list[str]:
 
 
 @dataclass(frozen=True)
-class TreeView(ModelView):
+class TreeView(ModelView, heeds=()):
     """How topics join."""
 
     title: ClassVar[str] = "Hierarchy of topics (--tree, --reduce-to)"

@@ -52,13 +52,6 @@ class Page:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def _check_out(path: Path, config: ReportConfig) -> None:
-    """Refuse a place where the report cannot be written; UsageError, TopicsError."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"--out {path}: the name of a report must end in .html")
-    check_output(path, "--out", [config.model, config.corpus if config.documents else None], force=config.force)
-
-
 def _add_documents(built: Page, shown: ShownModel, store: Corpus, config: ReportConfig) -> None:
     """Add what the corpus tells: groups, trends, likeness, typical documents and scores."""
     many = len(shown.view) > 300
@@ -119,7 +112,9 @@ def report(config: ReportConfig) -> WrittenPage:
     4
     """
     corpus, path = config.corpus if config.documents else None, Path(config.out)
-    _check_out(path, config)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--out {path}: the name of a report must end in .html")
+    check_output(path, "--out", [config.model, corpus], force=config.force)
     shown = look_at(config.model, config.mem_limit, config.threads)
     built = Page()
     add_model(built, shown, config.words)
@@ -253,6 +248,7 @@ def add_groups(built: Page, corpus: Corpus, found: Survey, sums: Gathered) -> No
     if dict(values["settings"]).get("corpus fingerprint", corpus.fingerprint) != corpus.fingerprint:
         values["notes"].append("The corpus is not the one the model was trained on (its fingerprint differs).")
     if found.time is not None:
+        values["notes"] += [f"{found.time.note}."] if found.time.note else []
         over = sums.by[DATE]
         share, error = over.shares()
         values["periods"], values["grain"] = found.time.values, found.time.grain.key

@@ -73,7 +73,7 @@ def sheet_and_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 @dataclass(frozen=True)
-class IntrusionView(ModelView):
+class IntrusionView(ModelView, heeds=()):
     """A sheet to test topics on people."""
 
     title: ClassVar[str] = "Intrusion tests for human raters (--intrusion)"

@@ -53,7 +53,7 @@ def _topics(
 
 
 @dataclass(frozen=True)
-class LinksView(ModelView):
+class LinksView(ModelView, heeds=("words", "with_columns")):
     """Candidates for links."""
 
     title: ClassVar[str] = "Predicted links (--links)"

@@ -27,7 +27,7 @@ GROUPS = 24
 
 
 @dataclass(frozen=True)
-class OverTimeView(ModelView):
+class OverTimeView(ModelView, heeds=("topics",)):
     """Shares of topics over time and by groups."""
 
     title: ClassVar[str] = "Shares over time and by group (--over-time, --by)"
@@ -56,6 +56,8 @@ class OverTimeView(ModelView):
             raise InputError("give --over-time, --by COLUMN or both")
         counted = survey(store, by=[self.by] if self.by else [], grain=self.period, most=GROUPS)
         counted.time = need_time(counted, store) if self.over_time else None
+        if counted.time is not None and counted.time.note:
+            listener(self.progress).say(f"note: {counted.time.note}")
         if self.by is not None and not counted.columns[0].values:
             raise InputError(f"{store.path}: no document has a value of {self.by}")
         columns = shown.columns(self.topics)

@@ -15,7 +15,7 @@ from topicstream.text import each, render
 
 
 @dataclass(frozen=True)
-class PairsView(ModelView):
+class PairsView(ModelView, heeds=("words",)):
     """Which topics go together."""
 
     title: ClassVar[str] = "Pairs of topics that co-occur (--pairs)"

@@ -27,6 +27,7 @@ CHARACTERS = 20_000
 ALL_CHARACTERS = 40_000_000
 """Read of all documents together at most."""
 WORD = re.compile(r"[^\W_]+")
+SENTENCE_END = re.compile("[.!?] |[。！？] ?")
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 
@@ -126,10 +127,11 @@ def best_passage(text: str, pattern: re.Pattern[str], characters: int) -> Passag
         inside = {text[a:b].lower() for a, b in hits if begin <= a and b <= begin + characters}
         if len(inside) > most:
             best, most = begin, len(inside)
-    if best:  # from the beginning of a sentence, or of a word
-        first = min(a for a, _ in hits if a >= best)
-        sentence = max(text.rfind(stop, max(0, best - margin), first) for stop in (". ", "! ", "? "))
-        best = sentence + 2 if sentence >= 0 else text.rfind(" ", 0, best + 1) + 1
+    if best:  # from the beginning of a sentence, or of a word, where one is near
+        first, behind = min(a for a, _ in hits if a >= best), max(0, best - margin)
+        ends = [match.end() for match in SENTENCE_END.finditer(text, behind, first)]
+        space = text.rfind(" ", behind, best + 1)
+        best = ends[-1] if ends else space + 1 if space >= 0 else best
     end = best + characters
     end = len(text) if end >= len(text) else max(text.rfind(" ", best, end), end - margin)
     head, tail = "… " * (best > 0), " …" * (end < len(text))

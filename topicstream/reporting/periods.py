@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
+from itertools import accumulate
 
 from topicstream.dates import Day, parse
 
@@ -76,6 +78,25 @@ def choose(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range] 
             if dated >= 20 * len(periods) or len(periods) <= 12:
                 break
     return best
+
+
+def axis(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range, Counter[Day]] | None:
+    """``choose`` without a few dates, mistyped ones mostly, that would stretch time beyond 80 periods; with these dates.
+
+    They are one in 200 at either end, and lie three times the length of the others away from them.
+    """
+    ordered = sorted(days)
+    places = [_ordinal((year, month or 1, day or 1)) for year, month, day in ordered]
+    ends, few = [*accumulate(days[day] for day in ordered)], days.total() // 200
+    first, last = (places[bisect_right(ends, n)] if days else 0 for n in (few, days.total() - few - 1))
+    reach = 3 * (last - first)
+    far = Counter({day: days[day] for day, place in zip(ordered, places) if not first - reach <= place <= last + reach})
+    chosen = choose(days - far, grain)
+    if chosen is None:
+        return None
+    numbers = [number for day in days if (number := chosen[0].of(day)) is not None]
+    stretched = reach and max(numbers) - min(numbers) >= MOST
+    return (*chosen, far) if stretched else (*(choose(days, grain) or chosen), Counter())
 
 
 def count(texts: Iterable[tuple[str | None, int]]) -> Counter[Day]:

@@ -18,8 +18,8 @@ from topicstream.reporting.config import ShowConfig
 from topicstream.reporting.view import ModelView
 from topicstream.text import escaped, render, wrapped
 
-OWN = ("id", "share", "text", "marks")
-"""What a typical document has beside the columns of its metadata."""
+OWN = ("id", "text", "marks")
+"""What a document that is shown has beside a value and the columns of its metadata."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class TopicsView(ModelView):
 
     def result(self) -> dict[str, Json]:
         """As ``show`` returns them."""
-        if self.text and not self.docs:
-            raise UsageError("--text requires --docs N or --find TEXT")
+        if (self.text or self.with_columns) and not self.docs:
+            raise UsageError(f"--{'text' if self.text else 'with'} requires --docs N or --find TEXT")
         shown, trained, view, model = self.shown, self.shown.trained, self.shown.view, self.shown.model
         chosen = shown.columns(self.topics)
         if self.topics is None and not view.ordered:
@@ -153,7 +153,7 @@ class TopicsView(ModelView):
 
         def about(number: int, share: float, k: int) -> dict[str, Json]:
             row = rows[number]
-            more = {name: row[name] for name in kept if row.get(name) is not None}
+            more = {name: row[name] for name in kept if name != "share" and row.get(name) is not None}
             if texts is not None and (excerpt := texts.passage(number, words[k])) is not None:
                 more |= {"text": excerpt.text, "marks": excerpt.marks}
             return {"id": int(row["id"]) if whole else row["id"], "share": share, **more}
@@ -163,6 +163,13 @@ class TopicsView(ModelView):
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         """A line a topic, its documents below."""
         return topic_lines(result["topics"], width)
+
+
+def document_line(document: Mapping[str, Any], *own: str) -> str:
+    """A document's id and what it has beside ``OWN`` and ``own``, the columns of its metadata, escaped."""
+    about = [", ".join(v) if isinstance(v, list) else v for name, v in document.items() if name not in OWN + own]
+    (text,) = render("{id}[  {about:; }]", {**document, "about": about})
+    return text
 
 
 def topic_lines(topics: Sequence[dict[str, Any]], width: int | None) -> list[str]:
@@ -176,8 +183,6 @@ def topic_lines(topics: Sequence[dict[str, Any]], width: int | None) -> list[str
         )
         out += wrapped(head + "  ", text, width)
         for d in t.get("documents", []):
-            about = [", ".join(v) if isinstance(v, list) else v for name, v in d.items() if name not in OWN]
-            (text,) = render("{id}[  {about:; }]", {**d, "about": about})
-            out += wrapped(f"{'':{digits}}          {d['share']:.2f}  ", text, width)
+            out += wrapped(f"{'':{digits}}          {d['share']:.2f}  ", document_line(d, "share"), width)
             out += marked_lines(d, " " * (digits + 16), width)
     return out

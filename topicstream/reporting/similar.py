@@ -19,8 +19,9 @@ from topicstream.records import Json
 from topicstream.reporting.doc_topics import best_documents
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.metadata import kept_columns
+from topicstream.reporting.show import document_line
 from topicstream.reporting.view import ModelView, largest
-from topicstream.text import escaped, wrapped
+from topicstream.text import wrapped
 
 
 def one_document(blocks: Iterator[tuple[int, np.ndarray]], number: int, corpus: Corpus) -> np.ndarray:
@@ -46,7 +47,7 @@ def described_documents(
             "id": rows[heldout][number]["id"],
             "part": "heldout" if heldout else "train",
             score: value,
-            **{name: text for name in columns if (text := rows[heldout][number].get(name)) is not None},
+            **{name: text for name in columns if name != score and (text := rows[heldout][number].get(name)) is not None},
         }
         for value, heldout, number in found
     ]
@@ -63,17 +64,12 @@ def find_document(corpus: Corpus, document: str, option: str) -> tuple[bool, int
 
 
 def document_lines(listed: list[dict[str, Any]], score: str, width: int | None) -> list[str]:
-    """Documents for people: score, id, title."""
-    heads = [(d, f"{d[score]:7.3f}  ") for d in listed]
-    return [
-        line
-        for d, head in heads
-        for line in wrapped(head, f"{d['id']}  {escaped(d.get('title') or '')}".rstrip(), width)
-    ]
+    """Documents for people: score, id and columns."""
+    return [line for d in listed for line in wrapped(f"{d[score]:7.3f}  ", document_line(d, "part", score), width)]
 
 
 @dataclass(frozen=True)
-class SimilarView(ModelView):
+class SimilarView(ModelView, heeds=("words", "with_columns")):
     """Documents like one."""
 
     title: ClassVar[str] = "Similar documents (--similar)"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from topicstream.corpus.reader import Corpus
+from topicstream.errors import UsageError
 from topicstream.evaluation.memory import open_within
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
+from topicstream.options import flags
 from topicstream.records import Json
 from topicstream.reporting.config import ShowConfig
 
@@ -33,6 +35,16 @@ class ModelView(ShowConfig):
 
     title: ClassVar[str] = ""
     """Of its section in the help."""
+    heeds: ClassVar[Collection[str]] = ("words", "relevance", "topics", "docs", "text", "with_columns")
+    """Options of ``ShowConfig`` that the view heeds, of these all or some; any other that is given is refused."""
+
+    def __init_subclass__(cls, heeds: Collection[str] = heeds) -> None:
+        cls.heeds = heeds
+
+    def __post_init__(self) -> None:
+        for field in fields(ShowConfig):
+            if field.name in ModelView.heeds and field.name not in self.heeds and getattr(self, field.name) != field.default:
+                raise UsageError(f"{flags(field)[-1]} does not apply to: {self.title}")
 
     @cached_property
     def shown(self) -> ShownModel:

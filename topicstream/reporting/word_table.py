@@ -66,7 +66,7 @@ def for_print(table: pa.Table, labelled: bool) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class TableView(ModelView):
+class TableView(ModelView, heeds=("words", "topics")):
     """Tables for papers."""
 
     title: ClassVar[str] = "Tables for papers (--table, --correlations)"

@@ -9,16 +9,8 @@ from typing import Any
 
 from topicstream.errors import UsageError
 from topicstream.memory import ThreadedOptions
-from topicstream.options import SchedulerOptions, like, listed_names, option
+from topicstream.options import SchedulerOptions, like, listed_names, numbers, option
 from topicstream.training.config import TrainConfig
-
-
-def numbers(given: str | Sequence[int]) -> Sequence[int]:
-    """``20,50,100`` -> [20, 50, 100]."""
-    try:
-        return [int(k) for k in given.split(",")] if isinstance(given, str) else given
-    except ValueError:
-        raise UsageError(f"{given}: expected numbers separated by commas, such as 20,50,100") from None
 
 
 def _value(text: str) -> Any:

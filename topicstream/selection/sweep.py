@@ -35,11 +35,11 @@ from topicstream.files.durable import lock
 from topicstream.files.ownership import check_place
 from topicstream.model.seeds import read_seeds
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import configured, listed_names
+from topicstream.options import configured, listed_names, numbers
 from topicstream.parallel.scheduler import connected, threads_of_worker
 from topicstream.progress import listener
 from topicstream.records import Count, Json, Record, read_record, write_record
-from topicstream.selection.config import SweepConfig, numbers, values
+from topicstream.selection.config import SweepConfig, values
 from topicstream.selection.judging import Run, Scores, Setting, choose, judge_settings
 from topicstream.selection.stability import SeedAgreement, agreement, topic_rows, write_consensus
 from topicstream.text import render

@@ -128,7 +128,7 @@ def as_inputs(
     first, documents = _first_of(documents)
     if isinstance(first, os.PathLike):
         documents = list(documents)
-    if _is_frame(first):
+    if hasattr(first, "__arrow_c_stream__") and not _is_series(first):  # a table, a record batch or a data frame
         return InMemory(Frames(documents), vocabulary, ids)
     if isinstance(documents, (list, tuple)) and any(isinstance(d, os.PathLike) for d in documents):
         if not all(isinstance(d, os.PathLike) for d in documents):
@@ -147,7 +147,8 @@ def as_inputs(
         return counted_tokens(documents, ids)
     if path and isinstance(documents, (list, tuple)) and 0 < len(documents) <= 1000:
         names = [d for d in documents if isinstance(d, str) and len(d) < 1024 and "\0" not in d]
-        if len(names) == len(documents) and all(map(_is_place, names)):
+        places = [d for d in names if d == "-" or os.path.exists(d) or (address_of(d) is not None and len(d.split()) == 1)]
+        if len(places) == len(documents):
             raise InputError(
                 f"documents: {names[0]!r} is a file, and a str in a list a document: give Path({names[0]!r})"
             )
@@ -168,11 +169,6 @@ def _annotated(cells: Any, layer: str | None) -> InMemory:
     return InMemory(held.X if layer in (None, "raw") else cells.layers[layer], features, names, cells.obs)
 
 
-def _is_place(text: str) -> bool:
-    """Whether a text is rather the name of a file: one that exists, an address, or standard input."""
-    return text == "-" or os.path.exists(text) or (address_of(text) is not None and len(text.split()) == 1)
-
-
 def _first_of(documents: Any) -> tuple[Any, Any]:
     """The first of some documents that follow each other, and all of them: an iterator loses nothing."""
     if isinstance(documents, Iterator) and not isinstance(documents, pa.RecordBatchReader):
@@ -184,11 +180,6 @@ def _first_of(documents: Any) -> tuple[Any, Any]:
 def _is_series(given: Any) -> bool:
     """A series of pandas or polars, or an array of objects."""
     return hasattr(given, "to_list") or (isinstance(given, np.ndarray) and given.dtype.kind == "O")
-
-
-def _is_frame(given: Any) -> bool:
-    """A table, a record batch or a data frame."""
-    return hasattr(given, "__arrow_c_stream__") and not _is_series(given)
 
 
 def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMemory:

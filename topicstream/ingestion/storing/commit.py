@@ -20,10 +20,8 @@ from topicstream.corpus.documents import PlacedDocuments
 from topicstream.corpus.format import LINKS, PARTS
 from topicstream.corpus.manifest import (
     AxisEntry,
-    BlockEntry,
     PartEntry,
     StoreFile,
-    part_of,
 )
 from topicstream.dates import Day, in_iso_format, iso, parse
 from topicstream.files import owned
@@ -123,16 +121,6 @@ def axes_summary(axes: Mapping[str, AxisEntry]) -> dict[str, Json]:
     """What the summary says of the axes: their sizes, and what became of linked documents."""
     sizes = {name: entry.size for name, entry in axes.items() if name != LINKS}
     return {"axes": sizes, LINKS: axes[LINKS].figures if LINKS in axes else None}
-
-
-def summarise_parts(
-    old: Mapping[str, PartEntry], new: tuple[list[BlockEntry], list[BlockEntry]]
-) -> dict[str, PartEntry]:
-    """The parts' entries: the old blocks, then the new ones, in the old folder."""
-    return {
-        part: part_of([*old[part].blocks, *blocks], old[part].folder) if part in old else part_of(blocks)
-        for part, blocks in zip(PARTS, new, strict=True)
-    }
 
 
 def put_in_place(new: Path, out: Path) -> None:

@@ -109,7 +109,8 @@ class Finishing:
                 store = self._folder()
                 choice, pruning = self._vocabulary(decision, store, relations, pool)
             saving = pool.submit(choice.vocabulary.save, store / self._name("vocab"))
-            place = Place(store, self._places(), self.weighted, bool(self.width))
+            train, heldout_part = ((part_folder(self.old_parts[p], p), self.old_parts[p].rows) for p in PARTS)  # what is there already
+            place = Place(store, (train, heldout_part), self.weighted, bool(self.width))
             ahead = self.plan.workers + 1
             blocks = write_blocks(self.journal, decision, choice.vocabulary, place, pool, ahead, self.progress)
             manifest = self._manifest(decision, choice, pruning, blocks, store, saving)
@@ -217,16 +218,6 @@ class Finishing:
             "stored.  The file that names the words of a bag-of-words file, a line for each, is given as --words"
         )
 
-    def _places(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Folder and rows of each part that are there already."""
-        train, heldout = ((part_folder(self.old_parts[p], p), self.old_parts[p].rows) for p in PARTS)
-        return train, heldout
-
-    def _first_blocks(self) -> tuple[int, int]:
-        """Blocks of each part that are there already."""
-        train, heldout = (len(self.old_parts[p].blocks) for p in PARTS)
-        return train, heldout
-
     def _manifest(
         self,
         decision: Decision,
@@ -243,9 +234,10 @@ class Finishing:
             self.progress.say(
                 f"note: the store has {', '.join(map(shown, without))} of its documents, but these came without (--meta, --meta-file)"
             )
-        parts = commit.summarise_parts(self.removal.apply(self.old_parts, self.generation), blocks.entries)
+        left = self.removal.apply(self.old_parts, self.generation)
+        parts = {p: part_of([*left[p].blocks, *new], left[p].folder) for p, new in zip(PARTS, blocks.entries, strict=True)}
         old_docs = old.docs if old is not None else []
-        writer = PlacedDocuments(store, columns, old_docs, parts, self._first_blocks())
+        writer = PlacedDocuments(store, columns, old_docs, parts, [len(self.old_parts[p].blocks) for p in PARTS])
         counts = commit.ColumnCounts(self.options.given.date_format)
         docs = commit.write_documents(self.journal, decision, writer, counts, self.progress)
         settle_arrays(store, {part_folder(entry, p): entry.rows for p, entry in parts.items()}, weighted=self.weighted)
