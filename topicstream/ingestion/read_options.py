@@ -195,7 +195,7 @@ class ReadOptions:
 
     def spelt(self) -> dict[str, Any]:
         """All that decides what is read, as plain values."""
-        aside = ("piece_bytes", "room", "scratch", "vocab_file", "on_error")
+        aside = ("piece_bytes", "room", "scratch", "vocab_file", "on_error", "recalled")
         read = {f.name: getattr(self, f.name) for f in fields(ReadOptions) if f.name not in aside}
         words = read.pop("words")
         read |= {"text_field": self.text_field or "text", "vocab": words and str(words), "meta": dict(self.meta)}  # as it was called when the first were written
