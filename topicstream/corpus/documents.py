@@ -87,11 +87,6 @@ def _lengths(strings: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(pc.binary_length(strings), 0).to_numpy(zero_copy_only=False).astype(np.int64))
 
 
-def next_part(files: Iterable[StoreFile]) -> int:
-    """The number of the next part file of a store; files: the manifest's entries."""
-    return max((int(Path(entry.file).stem.rpartition("-")[2]) for entry in files), default=-1) + 1
-
-
 class DocumentsWriter:
     """Writes part files of at most ROWS_OF_PART documents in row groups of ROWS_OF_GROUP, fewer where they hold
     BYTES_OF_GROUP: the same files however the documents were handed over.  ``files`` lists what was written."""
@@ -171,7 +166,8 @@ class PlacedDocuments(DocumentsWriter):
         parts: Mapping[str, PartEntry],
         first_blocks: Sequence[int] = (0, 0),
     ) -> None:
-        super().__init__(store / "docs", schema_of(columns), next_part(docs))
+        last = max((int(Path(entry.file).stem.rpartition("-")[2]) for entry in docs), default=-1)
+        super().__init__(store / "docs", schema_of(columns), last + 1)
         self._store, self._first_blocks, self._seen = store, first_blocks, [0, 0]
         blocks = [parts[part].blocks[first:] for part, first in zip(PARTS, first_blocks)]
         self._edges = [np.cumsum([0, *(block.docs for block in some)]) for some in blocks]

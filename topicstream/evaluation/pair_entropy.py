@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from scipy.special import entr
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import match_words
-from topicstream.evaluation.scoring import Entry, Scorer, Scoring
+from topicstream.evaluation.scoring import Entry, Scorer
 from topicstream.kernels import word_pairs
 from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
@@ -114,13 +113,9 @@ class PairOptions:
     )
 
 
-def _pair_scores(run: Scoring, options: PairOptions) -> Mapping[str, Entry]:
-    return {"pairs": Entry(pair_entropy(run.model, run.corpus, smooth=True, mem_limit=run.config.mem_limit))}
-
-
 PAIRS = Scorer(
     "pairs",
-    _pair_scores,
+    lambda run, options: {"pairs": Entry(pair_entropy(run.model, run.corpus, smooth=True, mem_limit=run.config.mem_limit))},
     Options=PairOptions,
     asked=lambda options: options.pairs,
     text=lambda name, score: render(CROSS_ENTROPY, score),
