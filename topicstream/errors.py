@@ -16,6 +16,17 @@ def one_line(message: object) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+ADDRESSES: dict[str, str] = {}
+"""Folders that hold what was read at an address (files/mirror.py), and that address."""
+
+
+def named(text: str) -> str:
+    """Text that names what was read at an address by that address, and not by its folder here or as a ``Path`` writes it."""
+    for folder, address in ADDRESSES.items():
+        text = text.replace(folder, address)
+    return re.sub(r"\b(s3|gs|az|abfss?|https?):/(?=[^/\s])", r"\1://", text)
+
+
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
@@ -40,7 +51,7 @@ class TopicsError(Exception):
     exit_code = 1
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(one_line(message))
+        super().__init__(named(one_line(message)))
         if options := dict.fromkeys(_OPTION.findall(str(self))):  # messages name options as the command line does
             self.add_note(f"In Python: {', '.join(option.replace('-', '_') + '=' for option in options)}")
 

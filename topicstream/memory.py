@@ -15,7 +15,7 @@ arrays that the work will hold:
 >>> plan.workers
 10
 >>> print(*plan.lines(), sep="\\n")
-memory plan: 509 MB of 512 MB for scoring, 10 workers
+memory plan: 509 MB of 512 MB for scoring, 10 threads
   process 304 MB, table 38 MB, rows 156 MB
 
 What the interpreter and the libraries hold (``process``) and what the allocator loses are added here and nowhere else.
@@ -31,6 +31,7 @@ from topicstream.errors import DoesNotFit
 from topicstream.machine import PROCESS_BYTES, format_bytes, memory_allowed, parse_bytes
 from topicstream.options import option
 from topicstream.progress import Told
+from topicstream.text import counted
 
 FLOOR = 512 << 20
 """The smallest limit that a user may state."""
@@ -176,9 +177,8 @@ class MemoryPlan:
     def lines(self) -> list[str]:
         """The plan for people."""
         parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in self.parts.items() if size >= 1 << 20)
-        workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
         total = format_bytes(self.total)
-        return [f"memory plan: {total} of {self.limit} for {self.task}, {workers}", f"  {parts}"]
+        return [f"memory plan: {total} of {self.limit} for {self.task}, {counted(self.workers, 'thread')}", f"  {parts}"]
 
 
 def plan_memory(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Protocol, TextIO, runtime_checkable
 
+from topicstream.errors import named
 from topicstream.text import counted, render
 
 LOG = logging.getLogger("topicstream")
@@ -47,7 +48,7 @@ class Progress(Protocol):
 
     def say(self, line: str) -> None:
         """One line, at once."""
-        LOG.log(logging.WARNING if line.startswith("warning") else logging.INFO, "%s", line)
+        LOG.log(logging.WARNING if line.startswith("warning") else logging.INFO, "%s", named(line))
 
     def step(self, what: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
         """``what`` is so far: ``done`` of ``total`` (None: not known) of a unit, or without one, it begins and will tell
@@ -117,7 +118,7 @@ class Shown(Progress):
         Progress.say(self, line)
         self.close()
         if self._verbose >= 0:
-            self._line(line)
+            self._line(named(line))
 
     def step(self, what: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
         if self._verbose < 0:

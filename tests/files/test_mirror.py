@@ -76,6 +76,20 @@ def test_a_model_in_a_bucket(put: Put, here: Path, tmp_path: Path) -> None:
     assert of_bucket["heldout"] == of_disk["heldout"]
     code, said = topics("show", "--model", model, "--corpus", store)
     assert code == 0 and "stars" in said
+    assert (of_bucket["model"], of_bucket["corpus"]) == (model, store) and repr(model) in repr(TopicModel.open(model))
+    for code, *command in (
+        (0, "eval", "--model", model, "--corpus", store, "--json"),
+        (0, "compare", model, model),
+        (0, "infer", Path(store), "--model", model, "--out", tmp_path / "a.jsonl", "--json"),
+        (3, "eval", "--model", model, "--corpus", store, "--labels"),
+        (0, "train", "--corpus", store, "--model", tmp_path / "w", "--warm", model, "--start", "warm", "-K", 2, "--passes", 1, "--algo", "atbp"),
+        (0, "report", "--model", model, "--corpus", store, "--out", tmp_path / "r.html"),
+        (2, "classifier", "--model", model, "--corpus", store),
+    ):
+        ended, said = topics(*command)
+        assert ended == code and str(mirror.cache_folder()) not in said, said
+    page = (tmp_path / "r.html").read_text()
+    assert "<title>c</title>" in page and str(mirror.cache_folder()) not in page
 
 
 def test_what_cannot_be_meant_is_one_line(put: Put, here: Path, tmp_path: Path) -> None:

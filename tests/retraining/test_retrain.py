@@ -21,7 +21,6 @@ from topicstream.errors import TopicsError
 from topicstream.evaluation.completion import score_model
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining import config as settings
-from topicstream.retraining import cycle as cycle_module
 from topicstream.retraining import decide, publish
 from topicstream.retraining.config import Gate, When
 from topicstream.retraining.gate import judge
@@ -129,7 +128,9 @@ def test_the_gate_refuses_and_the_old_model_stays(home, capsys):
     text = (home / "retrain.toml").read_text().replace("tolerance = 0.5", "tolerance = -0.9")
     (home / "retrain.toml").write_text(text)
     write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
-    assert run(["retrain", "--config", str(home / "retrain.toml")]) == 6
+    assert run(["retrain", "--config", str(home / "retrain.toml"), "--metrics", str(home / "m.prom")]) == 6
+    found = {line.split("{")[0]: line.split()[-1] for line in (home / "m.prom").read_text().splitlines() if line[0] != "#"}
+    assert [found[f"topicstream_{name}"] for name in ("exit_code", "success", "refused", "version")] == ["6", "0", "1", "1"]
     out, err = capsys.readouterr()
     summary = json.loads(out)
     assert out.count("\n") == 1 and summary["published"] is None and "perplexity" in summary["refused"][0]
@@ -185,6 +186,16 @@ def test_rollback_and_forward(home, capsys):
     assert publish.current(home) == 1
     assert run(["rollback", str(home)]) == 1
     assert "no version before 1" in capsys.readouterr().err
+    for by_hand in (str(home / "versions" / "0002"), "./versions/0002/"):
+        (home / "current").unlink()
+        (home / "current").symlink_to(by_hand)
+        assert cycle(home / "retrain.toml")["current"] == 2
+        assert topicstream.rollback(home, to=1) == (2, 1)
+    (home / "current").unlink()
+    (home / "current").symlink_to(home.parent / "elsewhere")
+    assert run(["retrain", "--config", str(home / "retrain.toml")]) == 1 and "remove the link" in capsys.readouterr().err
+    (home / "current").unlink()
+    topicstream.rollback(home, to=1)
     assert topicstream.rollback(home, to=2) == (1, 2)
     assert TopicModel.open(home / "current").content_hash() == two
     topicstream.rollback(home)
@@ -258,7 +269,7 @@ def test_a_cycle_compacts_when_it_pays(tmp_path, monkeypatch):
     before = cells_by_id(tmp_path / "corpus.zarr")
     assert cycle(config)["compacted"] == [6, 2]
     assert before.items() <= cells_by_id(tmp_path / "corpus.zarr").items()
-    monkeypatch.setattr(cycle_module, "gain", lambda corpus: (1, 4, 0))
+    monkeypatch.setattr(decide, "gain", lambda corpus: (1, 4, 0))
     write(tmp_path / "raw" / "d.jsonl", made(60, seed=4, prefix="g"))
     assert "compacted" not in cycle(config)
     config.write_text(plain + '[store]\ncompact = "always"\n')

@@ -20,6 +20,7 @@ from topicstream.cli.main import run
 from topicstream.errors import Busy, InputError, StoreError, TopicsError
 from topicstream.files import durable
 from topicstream.retraining import config as settings
+from topicstream.retraining import cycle as cycle_module
 from topicstream.retraining import decide, publish, raw_files
 
 
@@ -100,7 +101,25 @@ def test_a_file_that_fails_three_nights_is_set_aside(home):
     assert (mended["documents_added"], mended["set_aside"]) == (20, {})
 
 
+def test_a_store_that_changed_since_the_training_was_cut_short(home, monkeypatch):
+    def cut_short(*given, **options):
+        train_on(*given, **options | {"passes": 1})
+        raise KeyboardInterrupt
+
+    train_on = cycle_module.train_on
+    write(home / "raw" / "b.jsonl", made(20, seed=2, prefix="e"))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(cycle_module, "train_on", cut_short)
+        cycle(home / "retrain.toml")
+    topicstream.ingest(made(20, seed=3, prefix="f"), home / "corpus.zarr", append=True, progress=False)
+    log = io.StringIO()
+    assert topicstream.retrain(home / "retrain.toml", stream=log)["published"] == 2
+    assert "the settings or the corpus have changed" in log.getvalue()
+
+
 def test_two_at_once(home, capsys):
+    others = home / ".shares.jsonl.0123456789abcdef.tmp"
+    others.write_text("what another command is writing beside the corpus")
     with durable.lock(home, "retraining"):
         with pytest.raises(Busy):
             cycle(home / "retrain.toml")
@@ -113,7 +132,7 @@ def test_two_at_once(home, capsys):
         waiting.join(0.3)
         assert not done
     waiting.join(600)
-    assert done[0]["decision"] == "nothing"
+    assert done[0]["decision"] == "nothing" and others.exists()
 
 
 def test_a_clock_that_goes_back(home, monkeypatch):

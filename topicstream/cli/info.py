@@ -13,7 +13,7 @@ from topicstream.corpus.format import LINKS
 from topicstream.corpus.info import figures, histogram_line, linked_text
 from topicstream.corpus.info import verify as damage
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import StoreError, json_line
+from topicstream.errors import StoreError, json_line, named
 from topicstream.files.durable import read_json
 from topicstream.files.mirror import mirrored
 from topicstream.model.manifest import unfinished_run
@@ -82,10 +82,10 @@ def _kind(path: Path) -> str:
 
 def _corpus(path: str, verify: bool, top: int) -> dict[str, Any]:
     corpus = Corpus.open(path, dense=True)
-    problems = list(damage(corpus)) if verify else []
+    problems = [named(problem) for problem in damage(corpus)] if verify else []
     if problems:
         if click.get_current_context().params["as_json"]:
-            click.echo(json_line({"path": path, "kind": "corpus", "problems": problems}, 1))
+            click.echo(json_line({"path": named(path), "kind": "corpus", "problems": problems}, 1))
         for problem in problems[1:]:
             click.echo(f"topics: {problem}", err=True)
         raise StoreError(problems[0])

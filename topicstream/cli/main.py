@@ -190,7 +190,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except (TopicsError, Stopped) as e:
         return _fail(e, str(e), e.exit_code)
     except (KeyboardInterrupt, click.exceptions.Abort) as e:
-        return _fail(e, "interrupted", 130)
+        return _fail(e, "interrupted; nothing was left half-written", 130)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; nothing more to say to it
         return 1

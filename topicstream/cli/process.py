@@ -34,6 +34,12 @@ def stopping(message: str) -> Callable[[int, object], None]:
     return handle
 
 
+def stop_with(message: str) -> None:
+    """Let SIGTERM and SIGINT end the command with a message of how to go on."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stopping(message))
+
+
 def hold_streams() -> None:
     """Take the descriptors 0 to 2 where the caller closed them, so that no file of ours gets such a number: input and
     output fail when they are used, what goes to stderr is lost."""

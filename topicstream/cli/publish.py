@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.cli.process import stop_with
 from topicstream.files.publication import publish
 from topicstream.text import render
 
@@ -20,6 +21,7 @@ def command(folder: str, address: str) -> Printed:
     FOLDER is a store, a model, or the link `current` of `topics retrain`; ADDRESS is s3://BUCKET/NAME, gs:// or az://. Readers
     see the version before until everything is uploaded. Of several publishers one wins, and the others exit with 4.
     """
+    stop_with("stopped; readers still see the version before, and the same command uploads what is missing")
     with showing() as progress:
         result = publish(folder, address, progress=progress)
     return result, render(SUMMARY, result)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Any
 
 import click
 
 from topicstream.cli.command import Command
 from topicstream.cli.options import made, options_of
-from topicstream.cli.process import stopping, verbosity
+from topicstream.cli.process import stop_with, verbosity
 from topicstream.errors import GateRefused, Stopped, json_line
 from topicstream.retraining.retrain import RetrainConfig, retrain
 
@@ -32,8 +31,7 @@ def command(as_json: bool, **values: Any) -> None:
         paths = retrain(config)
         click.echo(f"{paths['config']}: written; put raw files into {paths['raw']}")
         return
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stopping("stopped; the same command resumes this cycle"))
+    stop_with("stopped; the same command resumes this cycle")
     try:
         summary = retrain(config)
     except (Exception, Stopped) as e:  # whoever reads the line of every night gets one of a failed night too

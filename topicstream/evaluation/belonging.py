@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, StoreError, UsageError
+from topicstream.errors import InputError, StoreError, UsageError, named
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary, as_words
 from topicstream.text import noun_of, payload_of
@@ -31,14 +31,13 @@ def strangers(model: TopicModel, corpus: Corpus) -> str | None:
     if len(own) <= len(there.words) and as_words(there.words.slice(0, len(own))).equals(as_words(own)):
         return None  # an earlier state of it, before it grew
     known = float(there.counts[model.vocabulary.find(there.words) >= 0].sum()) / max(float(there.counts.sum()), 1.0)
-    name = str(model.path or "the model")
     if known < LEAST:
         raise UsageError(
-            f"{name} and {corpus.path} do not match: the model was trained on another corpus and knows "
+            f"{model.name} and {corpus.path} do not match: the model was trained on another corpus and knows "
             f"{100 * known:.1f} % of this one's tokens; give the model's own corpus, or a model of this one"
         )
-    return (
-        f"{name} was trained on another corpus than {corpus.path}, or on another state of it; it knows {100 * known:.0f} % of "
+    return named(
+        f"{model.name} was trained on another corpus than {corpus.path}, or on another state of it; it knows {100 * known:.0f} % of "
         "its tokens"
     )
 

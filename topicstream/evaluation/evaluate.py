@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import UsageError
+from topicstream.errors import UsageError, named
 from topicstream.evaluation.belonging import check_payload, other_corpus, strangers
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.memory import open_all_within
@@ -99,9 +99,9 @@ def _judged(
     if store is not None:
         check_payload(store, model)
     sizes = ("components", "numbers") if width else ("topics", "words")
-    result: dict[str, Any] = {"model": str(model.path or "in memory"), sizes[0]: model.n_topics, sizes[1]: model.n_words}
+    result: dict[str, Any] = {"model": model.name, sizes[0]: model.n_topics, sizes[1]: model.n_words}
     if store is not None and not width:
-        result["corpus"] = str(store.path)
+        result["corpus"] = named(str(store.path))
         if (warning := strangers(model, store)) is not None:
             result["warning"] = warning
     result |= notes

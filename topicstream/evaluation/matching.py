@@ -160,8 +160,8 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     ]
     common = int((two.vocabulary.find(one.vocabulary.words) >= 0).sum())
     return {
-        "a": str(one.path or "in memory"),
-        "b": str(two.path or "in memory"),
+        "a": one.name,
+        "b": two.name,
         "matched": matched,
         "mean_distance": float(np.mean(value[near])) if near.any() else None,
         "unmatched_a": left[0],

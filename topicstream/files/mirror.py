@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from topicstream.errors import InputError, StoreError
+from topicstream.errors import ADDRESSES, InputError, StoreError
 from topicstream.files.ownership import temporary
 from topicstream.files.remote import MIRROR, POOL, Absent, address_of, address_read, download, get_object, list_below
 from topicstream.machine import parse_bytes
@@ -91,6 +91,7 @@ def mirrored(place: T) -> T | Path:
     scheme, _, rest = address.partition("://")
     version = hashlib.sha256(manifest).hexdigest() if current is None else current.version
     folder = cache_folder() / scheme / f"{rest}@{version[:16]}"
+    ADDRESSES[str(folder)] = address
     if ".." in folder.parts:
         raise InputError(f"{address}: contains ..; name the object by its key")
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,11 +105,8 @@ def mirrored(place: T) -> T | Path:
 
 def _listed(source: str, current: Current | None) -> list[str]:
     """Places of the files of a model, in its folder: as it was published, or copied to a bucket.  ValueError."""
-    if current is None:
-        names = [found.removeprefix(f"{source}/") for found in list_below(source)]
-    else:
-        names = list(msgspec.json.decode(get_object(f"{source}/{LISTING}")[0], type=dict[str, str]))
-    return [name for name in names if is_published(name)]
+    there = list_below(source) if current is None else msgspec.json.decode(get_object(f"{source}/{LISTING}")[0], type=dict[str, str])
+    return [name for name in (place.removeprefix(f"{source}/") for place in there) if is_published(name)]
 
 
 def is_published(name: str) -> bool:

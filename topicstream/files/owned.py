@@ -119,8 +119,11 @@ def move_folder(source: Where, target: Where) -> None:
 
 
 def point(link: Where, target: str) -> None:
-    """Make ``link`` a symbolic link to ``target`` in one rename; only a link of ours (or nothing) is replaced."""
-    if os.path.lexists(link) and not (os.path.islink(link) and os.path.dirname(os.readlink(link)) == os.path.dirname(target)):
+    """Make ``link`` a symbolic link to ``target`` in one rename; only a link to the same folder (or nothing) is replaced."""
+    def folder(target: str) -> str:
+        return os.path.realpath(os.path.dirname(os.path.normpath(os.path.join(os.path.dirname(link), target))))
+
+    if os.path.lexists(link) and not (os.path.islink(link) and folder(os.readlink(link)) == folder(target)):
         raise NotOurs(f"{link}: is not the link that we make; move it away")
     beside = temporary(link)
     os.symlink(target, beside)

@@ -229,8 +229,8 @@ def temporary(target: Where) -> Path:
 
 def refuse_address(folder: Where) -> None:
     """UsageError for an address, and for the local copy of one."""
-    if (address := address_of(folder) or address_read(folder)) is not None:
-        raise UsageError(f"{address}: addresses are read only; name a folder of this machine")
+    if (address_of(folder) or address_read(folder)) is not None:
+        raise UsageError(f"{folder}: addresses are read only; name a folder of this machine")
 
 
 def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:

@@ -114,7 +114,8 @@ def publish(folder: str | os.PathLike[str], address: str, *, inputs: str = "", p
         raise StoreError(f"{folder}: neither a corpus store nor a model; nothing is published")
     before, condition = claim_address(address, kind)
     refuse_links(place, but=(".lock", "checkpoints", "work"))
-    sizes = {name: (place / name).stat().st_size for name in files_within(place)}
+    names = sorted(path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file())
+    sizes = {name: (place / name).stat().st_size for name in names if is_published(name)}
     hashes = dict(zip(sizes, POOL.map(lambda name: _sha256(place / name), sizes)))
     listing = json.dumps(hashes).encode()
     version = hashlib.sha256(listing).hexdigest()[:32]
@@ -140,12 +141,6 @@ def _replace(address: str, new: Current, condition: Any) -> None:
         if now != new:
             other = "another publisher" if now is None else f"another publisher, of version {now.version},"
             raise Busy(f"{address}: {other} was faster; version {new.version} is uploaded but not current: publish it again if it should be") from None
-
-
-def files_within(folder: Path) -> list[str]:
-    """Places of the files of a store or a model in its folder, sorted: all but locks, marks and what a training keeps."""
-    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    return [name for name in names if is_published(name)]
 
 
 def _sha256(path: Path) -> str:

@@ -59,7 +59,6 @@ def address_read(folder: str | os.PathLike[str]) -> str | None:
 
 def _library() -> Any:
     try:
-        import obstore
         import obstore.store
     except ImportError:
         raise UsageError("addresses such as s3:// need obstore; pip install 'topicstream[cloud]'") from None
@@ -228,7 +227,7 @@ class RemoteFile(io.RawIOBase):
 def is_object(name: str | os.PathLike[str]) -> bool:
     """Whether a name is the address of an object that is there, and may be read."""
     try:
-        return (address := address_of(name)) is not None and RemoteFile(address).size >= 0
+        return (address := address_of(name)) is not None and version_of(address)[0] >= 0
     except Absent:
         return False
 

@@ -136,5 +136,5 @@ class Answers:
             "documents_per_second": tally.documents / seconds,
             "method": self.method.name,
             "topics": self.model.n_topics,
-            "model": str(self.model.path or "in memory"),
+            "model": self.model.name,
         }

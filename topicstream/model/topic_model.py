@@ -12,7 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
-from topicstream.errors import StoreError, UsageError
+from topicstream.errors import StoreError, UsageError, named
 from topicstream.files.mirror import mirrored
 from topicstream.files.plain import refuse_linked_folders
 from topicstream.files.remote import address_read
@@ -137,8 +137,13 @@ class TopicModel:
         vars(copied).update(vars(self))
         return copied
 
+    @property
+    def name(self) -> str:
+        """Where it was opened, for people: the folder, the address, or "in memory"."""
+        return named(str(self.path or "in memory"))
+
     def __repr__(self) -> str:
-        where = f"{str(self.path)!r}" if self.path else "in memory"
+        where = repr(self.name) if self.path else self.name
         engine = f", {self.manifest.engine}" if self.manifest.engine else ""
         return f"TopicModel({where}: {self.n_topics} topics, {self.n_words:,} words{engine})"
 

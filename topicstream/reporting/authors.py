@@ -113,7 +113,7 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
             ]
             share = float(sizes[k] / max(sizes.sum(), 1e-300))
             found.append({**shown.entry(k), "words": first_words[k], "share": share, "authors": authors})
-        return {"model": str(shown.trained.path), "authors": table.n_rows, "topics": found}
+        return {"model": shown.trained.name, "authors": table.n_rows, "topics": found}
 
     def _of_author(self, name: str) -> dict[str, Json]:
         """The largest topics of an author, and the authors whose topics are most like them.

@@ -118,7 +118,7 @@ def compare_methods(config: MethodsConfig) -> dict[str, Any]:
     records = {name: record for (name, _), record in tried.items()}
     judged = [record for name, record in records.items() if name != config.reference]
     return {
-        "model": str(opened.path or "in memory"),
+        "model": opened.name,
         "topics": opened.n_topics,
         "documents": len(docs),
         "tokens": float(docs.tokens.sum()),

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from topicstream.errors import UsageError
+from topicstream.errors import UsageError, named
 from topicstream.ingestion.readers.images import cosines
 from topicstream.model.gaussians import GaussianModel
 from topicstream.options import option
@@ -50,7 +50,7 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
                     "mean_length": float(np.linalg.norm(opened.means[k])),
                 }
             )
-        return {"model": str(opened.path), "numbers": opened.n, "components": entries}
+        return {"model": named(str(opened.path)), "numbers": opened.n, "components": entries}
 
     def _sheet(self, opened: GaussianModel, path: str) -> int:
         """Draw the first eigenvectors of every component of image patches (with the components' numbers and shares), a row a

@@ -102,7 +102,7 @@ def drift(config: DriftConfig) -> dict[str, Any]:
         records.append(record | (_figures(opened, rows, p, name, config) if p.kept else {}))
     below = next((r["period"] for r in records if r["seen"] is not None and r["seen"] < config.seen), None)
     return {
-        "model": str(opened.path or "in memory"),
+        "model": opened.name,
         "method": name,
         "reference": config.reference,
         "threshold": config.seen,

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 
 from topicstream.corpus.format import LINKS
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, UsageError
+from topicstream.errors import InputError, UsageError, named
 from topicstream.evaluation.coherence import coherence, diversity
 from topicstream.evaluation.completion import score_model
 from topicstream.files.outputs import check_output, written
@@ -119,7 +119,7 @@ def report(config: ReportConfig) -> WrittenPage:
     built = Page()
     add_model(built, shown, config.words)
     values = built.values
-    values["title"] = config.title or (Path(shown.trained.path).resolve().name if shown.trained.path else "Topics")
+    values["title"] = config.title or (Path(shown.trained.name).resolve().name if shown.trained.path else "Topics")
     if corpus is not None:
         _add_documents(built, shown, open_corpus(shown.trained, corpus), config)
     data = page(values["title"], pack(values, built.arrays))
@@ -138,7 +138,7 @@ def report(config: ReportConfig) -> WrittenPage:
 
 def title_of(corpus: Corpus) -> str:
     """The corpus by its name, or, where that is the default, by the file that it was read from."""
-    name, sources = Path(corpus.path).stem, corpus.manifest.sources.first
+    name, sources = Path(named(str(corpus.path))).stem, corpus.manifest.sources.first
     return name if name != "corpus" or len(sources) != 1 else Path(file_of(sources[0])).name.partition(".")[0] or name
 
 
@@ -242,7 +242,7 @@ def settings(shown: ShownModel) -> list[list[str]]:
 def add_groups(built: Page, corpus: Corpus, found: Survey, sums: Gathered) -> None:
     """Shares over all documents, by period and by column."""
     values, arrays = built.values, built.arrays
-    values["docs"], values["corpus"] = sums.docs, Path(corpus.path).name
+    values["docs"], values["corpus"] = sums.docs, Path(named(str(corpus.path))).name
     arrays["share"] = (sums.share / max(1, sums.docs)).astype(np.float32)
     arrays["first"] = sums.first.astype(np.uint32)
     if dict(values["settings"]).get("corpus fingerprint", corpus.fingerprint) != corpus.fingerprint:

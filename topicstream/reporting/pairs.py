@@ -46,7 +46,7 @@ class PairsView(ModelView, heeds=("words",)):
         one, two = np.triu_indices(len(a), 1)
         first_words = self.shown.first_words(4)
         return {
-            "model": str(trained.path),
+            "model": trained.name,
             "apart": float(1.0 - np.trace(a)),
             "pairs": [
                 {

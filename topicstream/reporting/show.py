@@ -112,7 +112,7 @@ class TopicsView(ModelView):
                 entry["documents"] = documents[k]
             entries.append(entry)
         return {
-            "model": str(trained.path or "in memory"),
+            "model": trained.name,
             "vocabulary": trained.n_words,
             "relevance": self.relevance,
             "topics": entries,

@@ -34,7 +34,7 @@ from topicstream.files.publication import publish as upload
 from topicstream.inference.classifier import train_classifier
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.pipeline import ingest
-from topicstream.ingestion.upkeep.compact import compact, gain
+from topicstream.ingestion.upkeep.compact import compact
 from topicstream.model import edits
 from topicstream.model.identity import first_ids, read_ids
 from topicstream.model.manifest import read_manifest
@@ -102,13 +102,14 @@ class Cycle:
                     raise
 
     def _run(self, full: bool, dry: bool, release: bool) -> dict[str, Json]:
-        owned.sweep(self.folder)  # of a run that was killed while it wrote
+        # of a run that was killed while it wrote; other commands may be writing their results here
+        owned.sweep(self.folder, f".{STATE}.*.tmp", f".{JOURNAL}.*.tmp")
         for name, kind in FOLDERS.items():
             if os.path.lexists(self.folder / name):
                 claim(self.folder / name, kind)
         publish.current(self.folder)
         self.state = read_retrain_state(self.folder)
-        if self.state.files and self._fingerprint() is None:
+        if self.state.files and rules.fingerprint(self.config) is None:
             # a new store would hold the new files alone, and a journal begun now would take the old one for its work
             raise StoreError(
                 f"{self.config.corpus}: no corpus store is there, though {len(self.state.files)} raw files were taken into "
@@ -141,7 +142,7 @@ class Cycle:
         present = publish.current(self.folder)
         model = None if present is None else read_manifest(publish.version_path(self.folder, present))
         figures = None
-        if scan.any and present is not None and self._fingerprint() is not None:
+        if scan.any and present is not None and rules.fingerprint(self.config) is not None:
             (opened,), threads = self._open(publish.version_path(self.folder, present))
             figures = drift_of(self.config, opened, scan, threads, self.log)
         drifted = verdict(figures, self.config.drift) if figures else []
@@ -160,7 +161,7 @@ class Cycle:
             if scan.touched and not dry:
                 self._remember(files=self.state.files | scan.touched)
             return {**summary, "dry_run": dry}
-        words = Corpus.open(self.config.corpus).n_words if self._fingerprint() is not None else 0
+        words = Corpus.open(self.config.corpus).n_words if rules.fingerprint(self.config) is not None else 0
         ask_room(self.config.train.mem_limit, self.config.train.topics, words)
         rule = {"new": "skip", "changed": "replace" if self.config.changed == "replace" else "skip"}
         self.journal = CycleJournal(
@@ -207,7 +208,7 @@ class Cycle:
             if group.added is None:
                 self._add_group(index, group)
         remove_wip(self.wip)  # what a run left that was killed while it removed it
-        if (fingerprint := self._fingerprint()) is not None:  # passages are read from the raw files: the copies go
+        if (fingerprint := rules.fingerprint(self.config)) is not None:  # passages are read from the raw files: the copies go
             places = inputs_record.InputsRecord(inputs=[inputs_record.place_of(str(self.config.raw))])
             inputs_record.save(self.config.corpus, places, fingerprint, appended=True)
         journal = self.journal
@@ -220,7 +221,7 @@ class Cycle:
             self.log.say("every document was known already; nothing to train")
             self._record("end", decision="nothing", why=["every document was known already"])
             return
-        if why := self._worth_compacting():
+        if why := rules.worth_compacting(self.config, journal.decision):
             self.log.say(f"compacting {self.config.corpus}: {why}")
             done = compact(self.config.corpus, progress=self.log)
             before, after = done["blocks"]
@@ -230,7 +231,7 @@ class Cycle:
 
     def _add_group(self, index: int, group: Group) -> None:
         """Ingest a folder of copies, once."""
-        present = self._fingerprint()
+        present = rules.fingerprint(self.config)
         if group.docs_before is None:
             group = replace(group, base=present, docs_before=self._documents())
             self._record(groups={index: group})
@@ -260,25 +261,16 @@ class Cycle:
         finally:
             self.log.close()
 
-    def _worth_compacting(self) -> str:
-        """Why the corpus is to be compacted now, in words; empty where it is not."""
-        rule = self.config.store.compact
-        spare, blocks, purged = gain(Corpus.open(self.config.corpus))
-        pays = rule == "always" or purged or 2 * spare >= blocks or self.journal.decision == "full"
-        if rule == "never" or not pays or not (spare or purged):
-            return ""
-        return f"{spare} of {blocks} blocks to spare, {purged:,} removed documents"
-
     def _train(self) -> None:
         """The new model in a folder of its own."""
         want, run, base = self.config.train, publish.run_path(self.folder, self.journal.version), self.journal.base
-        own = {k: v for k, v in asdict(want).items() if k not in (*MACHINES, "seed_words")}
+        own = {k: v for k, v in asdict(want).items() if k not in (*MACHINES, "seed_words")} | {"corpus": rules.fingerprint(self.config)}
         if want.seed_words is not None:
             own["seed_words"] = plain(read_seeds(want.seed_words))
         settings = hashlib.sha256(json.dumps(own, sort_keys=True, default=str).encode()).hexdigest()
         if self.journal.settings != settings:
             if run.exists():
-                self.log.say("the settings have changed since this training began; it starts over")
+                self.log.say("the settings or the corpus have changed since this training began; it starts over")
                 owned.remove(run, "model")
             self.journal = replace(self.journal, settings=settings)
             self._record()
@@ -305,18 +297,13 @@ class Cycle:
         old = olds[0] if olds else None
         found = judge(new, old, Corpus.open(self.config.corpus), self.config.gate, threads)
         self._record(gate=asdict(found))
-        if found.error is not None and 2 * found.error > self.config.gate.tolerance:
-            self.log.say(
-                f"warning: {found.tokens:,.0f} held-out tokens tell the two models apart to {200 * found.error:.1f} %, less closely than the "
-                'tolerance; hold out more, such as heldout = "10%" under [ingest] before the first run'
-            )
+        for warning in (w for w in found.warnings if w not in found.refused):
+            self.log.say(f"warning: {warning}")
         if found.refused:
             self.log.say(f"gate: refused: {'; '.join(found.refused)}")
-            self._remember(refused=Refused(corpus=self._fingerprint(), why=found.refused))
+            self._remember(refused=Refused(corpus=rules.fingerprint(self.config), why=found.refused))
             self._record("end")
             return
-        for warning in found.warnings:
-            self.log.say(f"warning: {warning}")
         was = "" if found.perplexity_before is None else f" (present model {found.perplexity_before:.1f})"
         self.log.say(f"gate: passed, held-out perplexity {found.perplexity or math.nan:.1f}{was}")
         ids = first_ids(new.n_topics)
@@ -370,16 +357,13 @@ class Cycle:
         self.state = replace(self.state, **facts)
         write_record(self.folder / STATE, self.state)
 
-    def _fingerprint(self) -> str | None:
-        return rules.fingerprint(self.config)
-
     def _is_trained_on(self) -> bool:
         base = self.journal.base
         model = None if base is None else read_manifest(publish.version_path(self.folder, base))
         return model is not None and Corpus.open(self.config.corpus).is_of(model.corpus.fingerprint)
 
     def _documents(self) -> int:
-        if self._fingerprint() is None:
+        if rules.fingerprint(self.config) is None:
             return 0
         corpus = Corpus.open(self.config.corpus)
         return int(corpus.part().docs + corpus.part(True).docs)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from topicstream.corpus.reader import Corpus
+from topicstream.ingestion.upkeep.compact import gain
 from topicstream.model.manifest import ModelManifest
 from topicstream.progress import Progress
 from topicstream.retraining.config import Config, Train, When
@@ -49,6 +50,16 @@ def age(state: RetrainState, log: Progress) -> float | None:
     if seconds < 0:
         log.say(f"warning: the clock is {-seconds:.0f} s behind the last training; assuming that no time has passed")
     return max(seconds, 0.0)
+
+
+def worth_compacting(config: Config, decision: Decision) -> str:
+    """Why the corpus is to be compacted before the training, in words; empty where it is not."""
+    rule = config.store.compact
+    spare, blocks, purged = gain(Corpus.open(config.corpus))
+    pays = rule == "always" or purged or 2 * spare >= blocks or decision == "full"
+    if rule == "never" or not pays or not (spare or purged):
+        return ""
+    return f"{spare} of {blocks} blocks to spare, {purged:,} removed documents"
 
 
 def other_model(manifest: ModelManifest, train: Train) -> str | None:

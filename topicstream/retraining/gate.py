@@ -9,7 +9,7 @@ corpus was checked after each pass (``training/invariants.py``).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from topicstream.training.invariants import duplicate_topics
 class Judgement:
     """What the gate says.
 
-    refused: why, empty when the new model may be published; warnings: empty and identical topics; perplexity,
+    refused: why, empty when the new model may be published; warnings: empty and identical topics, too few held-out tokens; perplexity,
     perplexity_before: of the new and the present model on the same held-out tokens, so many ``tokens``; error: standard error of
     their ratio, over documents; oov_rate: share of the held-out tokens left out because one of the models does not know their word.
     """
@@ -44,17 +44,6 @@ class Judgement:
     error: float | None = None
     tokens: float = 0
     oov_rate: float | None = None
-
-
-class _Table:
-    """A model as ``duplicate_topics`` wants a table."""
-
-    def __init__(self, model: TopicModel) -> None:
-        self._model, self.totals = model, model.sizes
-
-    def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
-        """(first word, rows)."""
-        return self._model.counts()
 
 
 def shared_perplexity(models: list[TopicModel], corpus: Corpus, threads: int) -> list[tuple[Score, np.ndarray]]:
@@ -93,8 +82,8 @@ def open_models(paths: Sequence[Path], corpus: Corpus, limit: int | None, thread
 
 def judge(new: TopicModel, old: TopicModel | None, corpus: Corpus, gate: Gate, threads: int) -> Judgement:
     """Judge a new model beside the present one, if there is one."""
-    found = Judgement(warnings=duplicate_topics(_Table(new), new.n_topics))
-    if gate.topics and old and found.warnings and _count(found.warnings) > _count(duplicate_topics(_Table(old), old.n_topics)):
+    found = Judgement(warnings=duplicate_topics(new.counts(), new.sizes, new.n_topics))
+    if gate.topics and old and found.warnings and _count(found.warnings) > _count(duplicate_topics(old.counts(), old.sizes, old.n_topics)):
         found.refused += found.warnings
     for score, logliks in shared_perplexity([new] if old is None else [new, old], corpus, threads):
         if found.perplexity is None:
@@ -106,6 +95,11 @@ def judge(new: TopicModel, old: TopicModel | None, corpus: Corpus, gate: Gate, t
             found.refused.append(
                 f"held-out perplexity {found.perplexity:.1f} where the present model has {found.perplexity_before:.1f} "
                 f"(tolerance {100 * gate.tolerance:g} %)"
+            )
+        if 2 * found.error > gate.tolerance:
+            found.warnings.append(
+                f"{found.tokens:,.0f} held-out tokens tell the two models apart to {200 * found.error:.1f} %, less closely than the "
+                'tolerance; hold out more, such as heldout = "10%" under [ingest] before the first run'
             )
     return found
 

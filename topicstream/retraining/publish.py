@@ -51,10 +51,10 @@ def current(folder: Path) -> int | None:
         if link.exists():
             raise TopicsError(f"{link}: is not a link made by `topics retrain`; move it away")
         return None
-    place, name = os.path.split(os.readlink(link))
-    if place != "versions" or not name.isdecimal() or not version_path(folder, int(name)).is_dir():
+    place, name = os.path.split(os.path.normpath(folder / os.readlink(link)))
+    if os.path.realpath(place) != os.path.realpath(folder / "versions") or not name.isdecimal() or not version_path(folder, int(name)).is_dir():
         raise TopicsError(
-            f"{link}: points to {os.readlink(link)}, which is not there; `topics rollback --to N` repairs it"
+            f"{link}: points to {os.readlink(link)}, which is no version of {folder}; remove the link, and `topics rollback --to N` makes it again"
         )
     return int(name)
 
@@ -143,12 +143,9 @@ def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = Fa
         name = Path(os.readlink(link)).name if link.is_symlink() else ""
         before = int(name) if name.isdecimal() else None
         if to is None:
-            earlier = [n for n in present if before is not None and n < before]
-            if not earlier:
-                raise TopicsError(f"{folder}: no version before {before}; there are {', '.join(map(str, present))}")
-            to = earlier[-1]
-        if to not in present:
-            raise TopicsError(f"{folder}: no version {to}; there are {', '.join(map(str, present))}")
+            to = max((n for n in present if before is not None and n < before), default=None)
+        if to is None or to not in present:
+            raise TopicsError(f"{folder}: no version {f'before {before}' if to is None else to}; there are {', '.join(map(str, present))}")
         read_manifest(version_path(folder, to))
         write_record(folder / STATE, replace(read_retrain_state(folder), held=None if to == present[-1] else to))
         point_to(folder, to)

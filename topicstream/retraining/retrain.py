@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from topicstream.errors import TopicsError
+from topicstream.errors import GateRefused, TopicsError
 from topicstream.files.durable import lock
 from topicstream.machine import parse_bytes
 from topicstream.memory import MemoryOptions
@@ -93,7 +93,7 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
                 lock(settings.folder, "retraining", kind="retrain", wait=config.wait),
                 closing(Shown(-config.quiet, config.stream, stamped=True)) as log,
             ):
-                summary = Cycle(settings, log).run(config.full, config.dry_run, config.release)
+                summary: dict[str, Any] = Cycle(settings, log).run(config.full, config.dry_run, config.release)
         except OSError as e:
             if e.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
@@ -101,5 +101,7 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
             raise TopicsError(
                 f"{e.filename or settings.folder}: {why}; retrain writes there, and needs a folder that it can write to"
             ) from e
-        tell({**summary, "refused": float(bool(summary["refused"]))})
+        refused = bool(summary["refused"])  # with which the command exits, though nothing is raised here
+        told = {"version": summary["current"], "heldout_perplexity": (summary.get("gate") or {}).get("perplexity"), "refused": refused}
+        tell({**summary, **told, "success": not refused, "exit_code": GateRefused.exit_code * refused})
     return summary

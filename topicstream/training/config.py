@@ -75,7 +75,7 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
         "for up to 64 topics on large corpora, and with vb and mvi unless documents are very short).",
         recorded=True,
     )
-    warm: str | Path | None = option(None, "Model to start from (with --start warm).", path="exists", recorded=True)
+    warm: str | Path | None = option(None, "Model to start from (with --start warm).", recorded=True, parse=mirrored)
     seed_words: str | Path | Mapping[str, Any] | Sequence[Any] | None = option(
         None,
         'TOML file of seed words, one table per topic: [name], words = ["one", "two"], strength = TOKENS. '

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -66,7 +65,7 @@ def worth_a_warning(engine: Engine, tables: Mapping[str, Table], params: Mapping
     if engine.about.topics_axis:  # a name without documents has a topic all the same
         return []
     if "phi" in tables:
-        return duplicate_topics(tables["phi"], engine.shape.topics)
+        return duplicate_topics(tables["phi"].pieces(), tables["phi"].totals, engine.shape.topics)
     sizes, needed = params["sizes"], engine.shape.words + 1
     empty, tiny = int((sizes < 0.5).sum()), int(((sizes >= 0.5) & (sizes < needed)).sum())
     warnings = [f"{empty} of {len(sizes)} components are empty: fewer (-K) would do"] if empty else []
@@ -78,21 +77,24 @@ def worth_a_warning(engine: Engine, tables: Mapping[str, Table], params: Mapping
     return warnings
 
 
-def duplicate_topics(table: Any, topics: int) -> list[str]:
+def duplicate_topics(pieces: Iterable[tuple[int, np.ndarray]], totals: np.ndarray, topics: int) -> list[str]:
     """Warnings for empty topics and for topics that are the same (l1 distance of p(w|k) over the most frequent words below
-    0.02; as many words as ``COMPARED_BYTES`` of rows hold, 20,000 at most)."""
+    0.02; as many words as ``COMPARED_BYTES`` of rows hold, 20,000 at most).
+
+    pieces: (first word, rows) of the table, in order; totals: its column sums, float64[>= topics].
+    """
     words = max(200, min(20000, COMPARED_BYTES // (4 * topics)))
-    pieces, seen = [np.zeros((0, topics), np.float32)], 0
-    for _, rows in table.pieces():
+    parts, seen = [np.zeros((0, topics), np.float32)], 0
+    for _, rows in pieces:
         take = min(len(rows), words - seen)
-        pieces.append(np.array(rows[:take, :topics], np.float32))
+        parts.append(np.array(rows[:take, :topics], np.float32))
         seen += take
         if seen >= words:
             break
-    top = np.concatenate(pieces)
+    top = np.concatenate(parts)
     sums = top.sum(axis=0)
     warnings = []
-    empty = np.flatnonzero(table.totals[:topics] < 0.5)
+    empty = np.flatnonzero(totals[:topics] < 0.5)
     if len(empty):
         warnings.append(f"{len(empty)} of {topics} topics are empty: fewer topics (-K) would do")
     full = np.flatnonzero(sums > 0)

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from topicstream.errors import StoreError
-from topicstream.files.remote import RemoteFile, address_of
+from topicstream.files.remote import address_of, version_of
 from topicstream.ingestion.opening.source import printable
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.records import Record, read_record, write_record
@@ -60,8 +60,7 @@ def stamp(name: str, most: float = math.inf) -> list[int | str] | None:
     """[files, bytes, digest of names, sizes and times] of a file or a folder; None for standard input, what is gone, and
     a folder of more than ``most`` files.  Of an object its version takes the place of the digest."""
     if (address := address_of(name)) is not None and not os.path.exists(name):
-        version = RemoteFile(address)
-        return [1, version.size, version.etag]
+        return [1, *version_of(address)]
     if name == "-" or not os.path.exists(name):
         return None
     found: list[str] = [] if os.path.isdir(name) else [name]

@@ -16,7 +16,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from topicstream.errors import InputError, UsageError
-from topicstream.files.remote import RemoteFile, address_of, open_remote
+from topicstream.files.remote import address_of, open_remote, version_of
 from topicstream.ingestion.parsing.rejects import LEFT_OUT, SHOWN_BYTES, BadFile, Reject, Rejects
 
 try:  # the extra ``gzip``: inflates three times as fast as zlib
@@ -188,7 +188,7 @@ class Source(Input):
         self._inflated = 0
         try:
             address = address_of(path) if path else None
-            self.size = RemoteFile(address).size if address else path.stat().st_size if path else None
+            self.size = version_of(address)[0] if address else path.stat().st_size if path else None
         except OSError as e:
             raise InputError(f"{name}: cannot be read ({e.strerror}); check the path") from None
 

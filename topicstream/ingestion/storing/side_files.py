@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from topicstream.corpus.documents import OWN
 from topicstream.errors import InputError
-from topicstream.files.remote import RemoteFile, address_of
+from topicstream.files.remote import address_of, version_of
 from topicstream.ingestion.opening.source import Source, plain_suffix
 from topicstream.ingestion.parsing.columns import LISTS, as_lists
 from topicstream.ingestion.parsing.cut import lines_of
@@ -62,8 +62,7 @@ class SideOptions:
         for spec in (*self.meta_files, *self.links):
             path = split_spec(spec)[0]
             if (address := address_of(path)) is not None:
-                version = RemoteFile(address)
-                stamps.append([address, spec, version.size, version.etag])
+                stamps.append([address, spec, *version_of(address)])
                 continue
             path = os.path.abspath(path)
             stamps.append([path, spec, os.stat(path).st_size, os.stat(path).st_mtime_ns])
