@@ -16,13 +16,11 @@ from scipy.special import chdtrc
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError, one_line
-from topicstream.evaluation.belonging import strangers
 from topicstream.evaluation.keys import documents
-from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.visiting import document_shares
 from topicstream.files.mirror import mirrored
 from topicstream.memory import ThreadedOptions
-from topicstream.model.edits import View, seen, view_of
+from topicstream.model.edits import View
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured, like, option
 from topicstream.progress import listener
@@ -30,9 +28,9 @@ from topicstream.records import Json
 from topicstream.reporting.config import ShowConfig
 from topicstream.reporting.figures import Figure
 from topicstream.reporting.formula import Covariate, Design, Factor, Term, as_days, as_number, parse_formula
-from topicstream.reporting.metadata import Metadata, columns_of, values_given
+from topicstream.reporting.metadata import Metadata, columns_of, open_corpus, values_given
 from topicstream.reporting.regression import Coefficients, Regression
-from topicstream.reporting.view import propose
+from topicstream.reporting.view import look_at
 from topicstream.text import counted, shortened, sparkline
 
 PREDICTED = pa.schema(
@@ -260,26 +258,24 @@ def effects(config: EffectsConfig) -> Effects:
     (360, ['topic', 'label', 'term', 'estimate'])
     """
     terms = parse_formula(config.formula)
-    model, threads = open_within(config.model, config.mem_limit, config.threads)
-    corpus = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
-    strangers(model, corpus)
+    shown = look_at(config.model, config.mem_limit, config.threads)
+    model, view = shown.trained, shown.view
+    corpus = open_corpus(model, config.corpus)
     factors = list(dict.fromkeys(factor for term in terms for factor in term))
     design, sample = _survey(corpus, terms, factors, as_references(config.reference))
-    view = view_of(model)
-    chosen = list(range(len(view))) if config.topics is None else [view.column_of(k) for k in config.topics]
+    chosen = shown.columns(config.topics)
     alpha = view.columns(np.asarray(model.alpha, np.float64)[None])[0]
     tell = listener(config.progress)
     left_out = 0
     with tempfile.TemporaryFile() as scratch:
         regression = Regression(design.names, alpha[chosen], float(alpha.sum()), scratch)
-        for rows, shares, tokens, missing in _documents(model, corpus, view, design, threads):
+        for rows, shares, tokens, missing in _documents(model, corpus, view, design, shown.threads):
             left_out += missing
             if len(rows):
                 regression.add(rows, shares[:, chosen], tokens)
             tell.step("reading topics and covariates", regression.documents + left_out, corpus.n_docs, "documents")
         coefficients = regression.fit()
-    proposals = propose(seen(model, view))
-    labels = [view.label_of(view.ids[j]) or proposals[j] for j in chosen]
+    labels = [shown.names[j] for j in chosen]
     numbers = view.numbers[np.array(chosen)]
     references = {
         c.column: c.levels[0] if c.levels else f"{c.mean:.6g}" for c in design.covariates.values() if not c.df

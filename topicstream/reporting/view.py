@@ -138,15 +138,10 @@ def propose(model: TopicModel) -> list[str]:
         ]
         if model.sizes[k] < 1.0:
             out[k] = f"(empty {k})"
-            taken.add(out[k])
             continue
-        kept = _distinct(texts)
-        n = weight = 0
-        while n < len(kept) and weight < NAMING:
+        kept, label, n, weight = _distinct(texts), "", 0, 0
+        while n < len(kept) and (weight < NAMING or label in taken):
             weight += 2 if " " in kept[n] else 1
-            n += 1
-        label = ", ".join(kept[:n])
-        while label in taken and n < len(kept):
             n += 1
             label = ", ".join(kept[:n])
         if label in taken or not label:
