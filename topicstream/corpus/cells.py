@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.kernels.arrays import Array, Bytes, Ints, Longs
+from topicstream.kernels.arrays import Array, Bytes, Int, Ints, Longs
 from topicstream.kernels.jit import kernel
 
 
@@ -40,33 +40,32 @@ def from_gaps(gaps: Array, lengths: Array, words: int) -> int:
 
 
 @kernel
-def to_local(ids: Ints, marker: Bytes, local: Ints, vocab: Ints, out: Ints) -> int:
+def to_local(ids: Ints, marker: Bytes, local: Ints, vocab: Ints, out: Ints) -> Int:
     """Number the distinct words of some cells in ascending order.
 
-    ids: int32[nnz] global -> vocab: int32[U] ascending, out: int32[nnz] local numbers.  marker: uint8[W], zeros before and
-    after; local: int32[W], scratch.  Returns U.
+    ids: int32[nnz] global -> vocab: int32[U + 1] ascending, then scratch, out: int32[nnz] local numbers.  marker: uint8[W], zeros
+    before and after; local: int32[W], scratch.  Returns U.
     """
-    for i in range(len(ids)):
-        marker[ids[i]] = 1
-    u = 0
+    cells = ids.view(np.uint32)  # an index that may be negative is looked at twice
+    for i in range(len(cells)):
+        marker[cells[i]] = 1
+    u = np.uint64(0)
     wide = marker[: len(marker) // 8 * 8].view(np.uint64)
     for j in range(len(wide)):
         if wide[j] != 0:
-            for w in range(8 * j, 8 * j + 8):
-                if marker[w]:
-                    vocab[u] = w
-                    local[w] = u
-                    u += 1
+            for w in range(8 * j, 8 * j + 8):  # also of words that are not there: a branch would be guessed wrong
+                vocab[u] = w
+                local[w] = u
+                u += np.uint64(marker[w])
             wide[j] = 0
     for w in range(8 * len(wide), len(marker)):
-        if marker[w]:
-            vocab[u] = w
-            local[w] = u
-            u += 1
-            marker[w] = 0
-    for i in range(len(ids)):
-        out[i] = local[ids[i]]
-    return u
+        vocab[u] = w
+        local[w] = u
+        u += np.uint64(marker[w])
+        marker[w] = 0
+    for i in range(len(cells)):
+        out[i] = local[cells[i]]
+    return np.int64(u)
 
 
 @kernel

@@ -114,7 +114,7 @@ class Cutter:
 
     def local(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """int32[nnz] global ids -> (int32[U] the distinct ones, ascending; int32[nnz] local numbers)."""
-        vocab, numbers = np.empty(min(len(ids), len(self._marker)), np.int32), np.empty(len(ids), np.int32)
+        vocab, numbers = np.empty(min(len(ids), len(self._marker)) + 1, np.int32), np.empty(len(ids), np.int32)
         with self._lock:
             u = to_local(ids, self._marker, self._local, vocab, numbers)
         return vocab[:u].copy(), numbers
@@ -127,9 +127,8 @@ class Cutter:
         indptr = np.zeros(last - first + 1, np.int64)
         np.cumsum(raw.lengths[first:last], out=indptr[1:])
         counts = raw.counts[cells].copy()  # the block outlives what it is cut from
-        tokens = counts.sum(dtype=np.float64 if counts.dtype.kind == "f" else np.int64)
         axes = {name: cut_axis(raw, name, first, last) for name in raw.axes}
-        block = Block(number, int(grid.first_doc[number]), indptr, words, counts, vocab, float(tokens), axes)
+        block = Block(number, int(grid.first_doc[number]), indptr, words, counts, vocab, float(grid.tokens[number]), axes)
         weighted: Block = block if self._weights is None else self._weights.block(block)
         return weighted
 

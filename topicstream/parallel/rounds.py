@@ -48,17 +48,14 @@ class Workers:
                 future.result()
 
     def run_ranges(self, work: Callable[[int], None], n: int) -> None:
-        """Like ``run`` for many small items: each worker takes every threads-th item."""
-        if self.pool is None:
-            for i in range(n):
-                work(i)
-            return
+        """Like ``run`` for many small items: each worker takes the next one until none is left."""
+        items = iter(range(n))
 
-        def share(t: int) -> None:
-            for i in range(t, n, self.threads):
+        def share(_: int) -> None:
+            for i in items:
                 work(i)
 
-        self.run(share, self.threads)
+        self.run(share, min(self.threads, n))
 
     def close(self) -> None:
         """End the threads."""
