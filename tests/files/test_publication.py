@@ -6,8 +6,12 @@ import http.client
 import http.server
 import io
 import json
+import os
 import secrets
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -212,8 +216,12 @@ def test_a_store_that_ignores_conditions_is_refused(put: Put, here: Path, endpoi
 def test_faults_are_told_without_what_was_sent(answer: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exceptions = pytest.importorskip("obstore.exceptions")
     monkeypatch.setattr(remote, "_store", lambda root: None)
-    with pytest.raises(InputError, match=told) as refused, remote._asked("s3://corpora/x"):
+
+    def fails(*_: Any) -> None:
         raise exceptions.GenericError(answer)
+
+    with pytest.raises(InputError, match=told) as refused:
+        remote._ask("s3://corpora/x", fails)
     assert SECRET not in str(refused.value) and str(refused.value).startswith("s3://corpora/x: ")
 
 
@@ -236,3 +244,35 @@ def test_an_ingest_of_documents_in_memory_to_an_address(put: Put, here: Path) ->
         ingest(LINES, address, progress=False)
     ingest(LINES[:200], address, force=True, progress=False)
     assert Corpus.open(address).n_docs <= 200 and not list((cache_folder() / "uploads").rglob("*.json"))
+
+
+class Silent(Heedless):
+    """A server that takes requests and never answers those below ``hung``."""
+
+    def do_GET(self) -> None:
+        if "hung" in self.path:
+            asked.set()
+            ended.wait(60)
+        else:
+            super().do_GET()
+
+    do_PUT = do_GET
+
+
+asked, ended = threading.Event(), threading.Event()
+
+
+def test_a_signal_ends_a_command_that_waits_for_a_server(put: Put, here: Path, endpoint: str, tmp_path: Path) -> None:
+    handler = type("Handler", (Silent,), {"behind": endpoint})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        environment = {**os.environ, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_address[1]}"}
+        script = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from topicstream.cli.entry import main; main()"
+        command = [sys.executable, "-c", script, "publish", str(here / "m0"), "s3://corpora/hung"]
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        assert asked.wait(60)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+        ended.set()
+        server.shutdown()
+    assert process.returncode == 130 and said == "topics: stopped; readers still see the version before, and the same command uploads what is missing\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import gc
 import os
@@ -240,6 +241,9 @@ def main() -> None:
     except (OSError, ValueError):
         code = code or _fail(OSError(), "standard output: what was printed could not be written", 1)
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if code in (130, 143):  # threads may still wait for a server; Python's end would wait for them
+        atexit._run_exitfuncs()
+        os._exit(code)
     gc.freeze()  # the end of the process frees all memory at once; Python would search it three times before
     sys.exit(code)
 

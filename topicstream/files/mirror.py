@@ -28,7 +28,6 @@ from topicstream.files.remote import MIRROR, POOL, Absent, address_of, address_r
 from topicstream.machine import parse_bytes
 
 T = TypeVar("T")
-Where = str | os.PathLike[str]
 Kind = Literal["corpus", "model"]
 CURRENT, LISTING = "current.json", "files.json"
 """Of what was published (publication.py): the version that readers take, and the list of its files."""
@@ -115,7 +114,7 @@ def is_published(name: str) -> bool:
     return parts[0] not in ("", "checkpoints", "work") and not any(part.startswith(".") for part in parts)
 
 
-def fetched(path: Where) -> int | None:
+def fetched(path: str | os.PathLike[str]) -> int | None:
     """A descriptor of a file that its mirror has not had yet; None where the path lies in no mirror.  FileNotFoundError where
     there is no such object; InputError."""
     place, cache = Path(os.path.abspath(path)), cache_folder()

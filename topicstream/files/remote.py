@@ -10,23 +10,24 @@ import io
 import os
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from threading import current_thread, main_thread
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import quote, urlsplit
 
 from topicstream.errors import InputError, UsageError
 
+T = TypeVar("T")
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss", "https", "http")
 HEAD, PART = 128 << 10, 8 << 20
 """Bytes of the first request, which may only be looked at, and of each further one at most."""
 RETRY: dict[str, Any] = {"max_retries": 5}
 """How obstore repeats a request that a server refuses or that times out, and carries on with an answer that broke off."""
 POOL = ThreadPoolExecutor(8, thread_name_prefix="objects")
-"""Fetches parts ahead, and fetches and stores objects that are all at hand."""
+"""Fetches parts ahead, fetches and stores objects that are all at hand, and asks while the main thread waits."""
 MIRROR = ".address"
 """The file that tells a mirror (mirror.py) and holds its address."""
 FETCHED: deque[int] = deque(maxlen=1 << 20)
@@ -69,7 +70,9 @@ def _library() -> Any:
 def _store(root: str) -> Any:
     ends = (root, *(os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL", "AZURE_STORAGE_ENDPOINT", "GOOGLE_BASE_URL")))
     plain = any(end.startswith("http://") for end in ends)
-    return _library().store.from_url(root, client_options={"allow_http": plain}, retry_config=RETRY)
+    # however slow the line is: as long as something arrives, of an upload its answer
+    waits = {"timeout": "1 day", "read_timeout": "2 minutes", "allow_http": plain}
+    return _library().store.from_url(root, client_options=waits, retry_config=RETRY)
 
 
 class Absent(InputError):
@@ -88,17 +91,15 @@ def traffic() -> dict[str, int]:
 
 def download(address: str, file: BinaryIO) -> int:
     """Write an object to a file; how many bytes it has.  Absent, InputError."""
-    with _asked(address) as (library, *place):
-        size = sum(file.write(chunk) for chunk in library.get(*place).stream(min_chunk_size=PART))
+    size = _ask(address, lambda library, *place: sum(map(file.write, library.get(*place).stream(min_chunk_size=PART))))
     FETCHED.append(size)
     return size
 
 
 def get_object(address: str) -> tuple[bytes, dict[str, Any]]:
     """A small object, and the condition on which ``put_object`` replaces this version of it.  Absent, InputError."""
-    with _asked(address) as (library, *place):
-        answer = library.get(*place)
-        content = bytes(answer.bytes())
+    answer = _ask(address, lambda library, *place: library.get(*place))
+    content = bytes(_ask(address, lambda *_: answer.bytes()))
     FETCHED.append(len(content))
     return content, {name: answer.meta[name] for name in ("e_tag", "version") if answer.meta[name]}
 
@@ -118,8 +119,7 @@ def put_object(address: str, content: bytes | Path, condition: Any = "overwrite"
     InputError
         Where the object cannot be stored.
     """
-    with _asked(address, "written") as (library, *place):
-        library.put(*place, content, mode=condition, chunk_size=PART, max_concurrency=2)
+    _ask(address, lambda library, *place: library.put(*place, content, mode=condition, chunk_size=PART, max_concurrency=2), "written")
 
 
 def list_below(address: str) -> list[str]:
@@ -127,8 +127,8 @@ def list_below(address: str) -> list[str]:
     if address.startswith("http"):
         return []
     root = _split(address)[0]
-    with _asked(address) as (library, store, key):
-        return sorted(f"{root}/{entry['path']}" for page in library.list(store, key or None) for entry in page if entry["size"])
+    entries = _ask(address, lambda library, store, key: [entry for page in library.list(store, key or None) for entry in page])
+    return sorted(f"{root}/{entry['path']}" for entry in entries if entry["size"])
 
 
 def _split(address: str) -> tuple[str, str]:
@@ -139,12 +139,16 @@ def _split(address: str) -> tuple[str, str]:
     return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/")
 
 
-@contextmanager
-def _asked(address: str, done: str = "read") -> Iterator[tuple[Any, Any, str]]:
-    """obstore, the store and the key for a request; what fails becomes one line."""
+def _ask(address: str, call: Callable[[Any, Any, str], T], done: str = "read") -> T:
+    """What a call of obstore, a store and a key gives; what fails becomes one line.
+
+    A signal reaches Python between two calls.  So the main thread lets another one ask, and waits for it, which a signal ends.
+    """
     (root, key), library = _split(address), _library()
     try:
-        yield library, _store(root), key
+        if current_thread() is main_thread():
+            return POOL.submit(call, library, _store(root), key).result()
+        return call(library, _store(root), key)
     except (FileNotFoundError, library.exceptions.BaseError) as error:
         raise _refusal(address, error, done) from None
 
@@ -167,8 +171,7 @@ def _refusal(address: str, error: Exception, done: str) -> InputError:
 @lru_cache(1 << 16)
 def version_of(address: str) -> tuple[int, str]:
     """Size and ETag of an object; asked for once, until ``version_of.cache_clear``: a command reads one version."""
-    with _asked(address) as (library, *place):
-        meta = library.head(*place)
+    meta = _ask(address, lambda library, *place: library.head(*place))
     return int(meta["size"]), meta["e_tag"] or ""
 
 
@@ -216,8 +219,7 @@ class RemoteFile(io.RawIOBase):
         options: dict[str, Any] = {"range": (start, stop)}
         if self.etag and not self.etag.startswith("W/"):
             options["if_match"] = self.etag
-        with _asked(self.address) as (library, *place):
-            data: bytes = library.get(*place, options=options).bytes()
+        data: bytes = _ask(self.address, lambda library, *place: library.get(*place, options=options).bytes())
         FETCHED.append(len(data))
         if len(data) != stop - start:
             raise InputError(f"{self.address}: changed while it was read; run the command again")

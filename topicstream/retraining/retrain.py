@@ -102,6 +102,14 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
                 f"{e.filename or settings.folder}: {why}; retrain writes there, and needs a folder that it can write to"
             ) from e
         refused = bool(summary["refused"])  # with which the command exits, though nothing is raised here
-        told = {"version": summary["current"], "heldout_perplexity": (summary.get("gate") or {}).get("perplexity"), "refused": refused}
-        tell({**summary, **told, "success": not refused, "exit_code": GateRefused.exit_code * refused})
+        tell(
+            {
+                **summary,
+                "version": summary["current"],
+                "heldout_perplexity": (summary.get("gate") or {}).get("perplexity"),
+                "refused": refused,
+                "success": not refused,
+                "exit_code": GateRefused.exit_code * refused,
+            }
+        )
     return summary
