@@ -91,6 +91,30 @@ def test_topics_go_into_a_copy_of_the_anndata_file(planted, trained, tmp_path, c
     assert "names no obs as AnnData does" in capsys.readouterr().err and not (tmp_path / "c.h5ad").exists()
 
 
+def test_topics_of_several_samples_go_into_the_file_of_each(planted, trained, tmp_path):
+    (tmp_path / "s1.h5ad").write_bytes((trained / "a.h5ad").read_bytes())
+    with (
+        h5py.File(trained / "a.h5ad") as data,
+        h5py.File(tmp_path / "s2.h5ad", "w") as turned,
+    ):  # its cells in another order
+        data.copy("var", turned)
+        data.copy("obs", turned)
+        turned["obs/names"][:] = data["obs/names"][:][::-1]
+        turned["X"] = planted[0][::-1]
+    store, model = str(tmp_path / "two.zarr"), str(tmp_path / "m")
+    samples = [str(tmp_path / name) for name in ("s1.h5ad", "s2.h5ad")]
+    assert run(["ingest", *samples, "--out", store, "-q"]) == 0
+    assert run(["train", "--corpus", store, "--model", model, "-K", str(TYPES), "--passes", "5", "-q"]) == 0
+    shares = []
+    for sample in samples:
+        out = sample.replace(".h5ad", "-topics.h5ad")
+        assert run(["export", "--corpus", store, "--model", model, "--into", sample, "--out", out, "-q"]) == 0
+        with h5py.File(out) as data:
+            shares.append(data["obsm/X_topic"][:])
+    assert np.isnan(shares[0]).any(axis=1).sum() == 1  # the empty one
+    np.testing.assert_allclose(shares[0], shares[1][::-1], atol=1e-5)  # the same cells
+
+
 def test_an_anndata_file_of_its_own_holds_the_names(trained, tmp_path):
     assert export(trained, "--out", tmp_path / "own.h5ad") == 0
     model, corpus = TopicModel.open(trained / "m"), Corpus.open(trained / "a.zarr")
@@ -107,7 +131,10 @@ def test_the_files_of_pycistopic(trained, tmp_path):
     stats = json.loads((tmp_path / "out" / f"{start}.stats.json").read_text())
     assert parameters["n_topics"] == TYPES and parameters["trained_by"].startswith("topicstream")
     measures = {"Arun_2010", "Cao_Juan_2009", "Mimno_2011", "loglikelihood", "coherence"}
-    assert stats.keys() == measures | {"marg_topic", "assignments"}  # the fields of pycisTopic's TopicModelMetrics, and no other
+    assert stats.keys() == measures | {
+        "marg_topic",
+        "assignments",
+    }  # the fields of pycisTopic's TopicModelMetrics, and no other
     assert stats["loglikelihood"] < 0 and len(stats["coherence"]) == TYPES
     assert export(trained, "--format", "pycistopic", "--out", tmp_path / "out", "--force") == 0
     counts = pq.read_table(tmp_path / "out" / f"{start}.region_topic_counts.parquet")["region_topic_counts"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 import tarfile
 
@@ -10,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import zarr
 
 import topicstream
 from tests.ingestion import test_matrices
@@ -34,6 +36,28 @@ def test_a_modality_of_mudata_is_read(place, tmp_path):
     for layer in ("atac", "atac/csc"):
         topicstream.ingest(path, tmp_path / "c.zarr", layer=layer, meta="depth", heldout=0, progress=False, force=True)
         np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
+
+
+def test_zarr_whose_consolidated_metadata_are_not_all_known(place, tmp_path):
+    folder, matrix = place
+    shutil.copytree(folder / "cells.zarr", tmp_path / "cells.zarr")
+    zarr.open_group(str(tmp_path / "cells.zarr")).create_array("raw", data=np.array(False))  # as AnnData writes none
+    zarr.consolidate_metadata(str(tmp_path / "cells.zarr"))
+    about = tmp_path / "cells.zarr" / "zarr.json"
+    tree = json.loads(about.read_text())
+    ranks = {
+        **tree["consolidated_metadata"]["metadata"]["X/data"],
+        "data_type": {"name": "struct", "configuration": {}},
+    }
+    tree["consolidated_metadata"]["metadata"]["uns/ranks"] = ranks
+    about.write_text(json.dumps(tree))
+    topicstream.ingest(tmp_path / "cells.zarr", tmp_path / "c.zarr", heldout=0, progress=False)
+    np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
+    with pytest.raises(InputError, match="has no layer 'raw'; choose one of its layers with --layer: csc, logs"):
+        topicstream.ingest(tmp_path / "cells.zarr", tmp_path / "d.zarr", layer="raw", progress=False)
+    about.write_text("{")
+    with pytest.raises(InputError, match=r"cells\.zarr: not a Zarr group that can be read"):
+        topicstream.ingest(tmp_path / "cells.zarr", tmp_path / "d.zarr", progress=False)
 
 
 def test_hdf5_of_cell_ranger_2(place, tmp_path):

@@ -118,6 +118,9 @@ def _rows_for(data: Any, axis: str, names: pa.Array, values: np.ndarray, given: 
     except DAMAGE:
         raise InputError(f"--into {given}: names no {axis} as AnnData does; give an .h5ad, or --format h5ad without --into") from None
     places = pc.index_in(listed, value_set=names)
+    if axis == "obs" and places.null_count == len(places):  # the file was one of several
+        file, mark = (pa.scalar(text, names.type) for text in (Path(given).name, ":"))
+        places = pc.index_in(pc.binary_join_element_wise(file, listed, mark), value_set=names)
     if places.null_count == len(places):
         raise InputError(
             f"--into {given}: none of its {axis} names is known to the model (it has {listed[0]}, the model {names[0]})"

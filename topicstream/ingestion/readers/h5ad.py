@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.errors import InputError, TopicsError
+from topicstream.errors import InputError, TopicsError, one_line
 from topicstream.ingestion.opening.source import Input, Source
 from topicstream.ingestion.parsing.documents import TEXT, as_metadata
 from topicstream.ingestion.parsing.rejects import BadFile
@@ -51,10 +51,10 @@ def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
         held, var, layer = group.get("layers", {}), group["var"], options.layer
         if layer is None:
             held, layer = group, "X"
-        elif layer == "raw" and layer not in held and layer in group:
+        elif layer == "raw" and layer not in held and "raw/X" in group:
             held, layer, var = group["raw"], "X", group["raw/var"]
         if layer not in held:
-            there = ", ".join([*sorted(group.get("layers", {})), *(["raw"] if "raw" in group else [])])
+            there = ", ".join([*sorted(group.get("layers", {})), *(["raw"] if "raw/X" in group else [])])
             choose = f"choose one of its layers with --layer: {there}" if there else "it has no layers"
             choose = f"choose one of its modalities with --layer: {', '.join(group['mod'])}" if "mod" in group else choose
             raise InputError(f"{name}: has no {'X' if held is group else f'layer {layer!r}'}; {choose}")
@@ -190,7 +190,11 @@ def _opened(source: Source) -> Iterator[Any]:
     if source.path is not None and source.path.is_dir():
         import zarr  # a tenth of a second, for folders alone
 
-        yield zarr.open_group(str(source.path), mode="r")
+        try:  # what the whole tree holds, consolidated, may be of types that are not known here
+            group = zarr.open_group(str(source.path), mode="r", use_consolidated=False)
+        except DAMAGE as e:
+            raise BadFile(source.name, 0, f"not a Zarr group that can be read ({one_line(e)[:200]}); copy it again") from None
+        yield group
         return
     try:
         import h5py
