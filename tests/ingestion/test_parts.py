@@ -73,6 +73,14 @@ def test_chapters_of_novels_are_sections(novel, parts):
     assert len(in_parts(batch_of_texts([novel]), ReadOptions(split="section"), Counter())) == parts
 
 
+@pytest.mark.parametrize("text", ["吾輩は猫である。名前はまだ無い。" * 20, "我 是 猫\n" * 100, "แมวนอนอยู่บนเสื่อ" * 30])
+def test_characters_are_the_words_of_a_script_without_spaces(text):
+    """Cut between characters, nothing lost; a text of spaced characters is cut as before."""
+    parts = in_parts(batch_of_texts([text]), ReadOptions(split="100 words"), Counter())["text"].to_pylist()
+    assert "".join(parts) == text and len(parts) in (3, 5)
+    assert {sum(not c.isspace() and c not in "。" for c in part) for part in parts[:-1]} == {100}
+
+
 def test_paragraphs_and_sections():
     def texts(split, text):
         parts = in_parts(batch_of_texts([text]), ReadOptions(split=split), Counter())

@@ -86,6 +86,8 @@ def test_a_page_without_script_and_style(tmp_path: Path) -> None:
     got = Read(write(tmp_path / "page.html", PAGE), meta={"title": "title", "date": "date"})
     assert got.texts == ["Lost & found\n\nLuggage\n\nLost bags at the café\nof the gate\n\nUnclosed tags"]
     assert got.meta == {"title": ["Lost & found"], "date": [None]}
+    for body, text in ((b"<!-- moved --> ", ""), (b"google-site-verification", "google-site-verification"), (b"<head><title>T</title><p>Text", "T\n\nText")):
+        assert Read(write(tmp_path / "bare.html", body), format="markup").texts == [text]  # no <html> is needed
     told = "<head><meta name='author' content='A. Reporter'><meta property='article:published_time' content='2021-05-31T08:00:00Z'>"
     got = Read(write(tmp_path / "news.html", PAGE.replace("<head>", told)), meta={"author": "author", "date": "date"})
     assert got.meta == {"author": ["A. Reporter"], "date": ["2021-05-31T08:00:00Z"]}

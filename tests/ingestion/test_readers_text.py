@@ -303,7 +303,7 @@ def test_encoding(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"byte 0xd0\), though most of it is: mend the file"):
         Read(damaged)
     for encoding in ("cp1251", "koi8-r"):
-        with pytest.raises(InputError, match="give --encoding, such as cp1252 or cp1251"):
+        with pytest.raises(InputError, match="give --encoding, such as cp1252, cp1251, cp932 or gb18030"):
             Read(write(tmp_path / "c.txt", "Мастер и Маргарита, роман".encode(encoding)))
     with pytest.raises(InputError, match="--encoding klingon"):
         Read(path, encoding="klingon")

@@ -84,6 +84,15 @@ def test_a_passage_of_a_script_without_spaces_is_where_the_words_are(space):
     assert [far.text[a:b] for a, b in far.marks] == ["月亮", "星星"]
 
 
+def test_files_are_read_again_in_their_encoding_and_format(tmp_path):
+    rows = "".join(f"{i};{'月が明るい夜' if i % 2 else '船が港に入る'}\n" for i in range(40))
+    (tmp_path / "posts.dat").write_bytes(("id;text\n" + rows).encode("cp932"))
+    topicstream.ingest(tmp_path / "posts.dat", tmp_path / "c", format="csv", encoding="cp932", heldout=0, min_df=1, progress=False)
+    topicstream.train(tmp_path / "c", tmp_path / "m", topics=2, passes=5, progress=False)
+    found = topicstream.TopicModel.open(tmp_path / "m").typical_documents(0, 3, corpus=tmp_path / "c", text=True)
+    assert set(found["text"].to_pylist()) == {"月が明るい夜", "船が港に入る"}
+
+
 def test_what_cannot_be_shown_is_said(folder, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(folder)
     for line, said in (("--text", "--text requires --docs"), ("--with title", "--with requires --docs"), ("--by title --docs 2", "--docs does not apply to: Shares"),

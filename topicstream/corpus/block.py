@@ -32,10 +32,6 @@ class AxisShape(NamedTuple):
     entries: int
     longest: int
 
-    def or_larger(self, other: AxisShape) -> AxisShape:
-        """The larger of each."""
-        return AxisShape(max(self.rows, other.rows), max(self.entries, other.entries), max(self.longest, other.longest))
-
 
 @dataclass(frozen=True)
 class Block:

@@ -153,7 +153,8 @@ def cut_grid(
             widest = max(widest, words)
             tokens.append(float(raw.counts[part].sum(dtype=np.float64)))
             for name in axes:
-                shapes[name] = shapes[name].or_larger(_axis_shape(raw, name, edges[i], edges[i + 1], words))
+                shape = _axis_shape(raw, name, edges[i], edges[i + 1], words)
+                shapes[name] = AxisShape(*map(max, shapes[name], shape))
         first_doc += len(raw.lengths)
         longest = max(longest, int(raw.lengths.max(initial=0)))
     storages, row_start, row_stop, cell_start, cell_counts, first_docs = np.concatenate(

@@ -75,10 +75,6 @@ def ingest(config: IngestConfig) -> dict[str, Json]:
     """
     options = IngestOptions.made(config)
     names = as_inputs(config.documents, path=True, vocabulary=config.vocabulary, ids=config.ids, layer=config.layer)
-    if isinstance(names, list):
-        for name in names:
-            if name != "-" and address_of(name) is None and not os.path.exists(name):
-                raise InputError(f"{name}: no such file or folder")
     if names == []:
         raise InputError("nothing to ingest: give files, folders or - for standard input")
     if (address := address_of(config.out)) is not None:

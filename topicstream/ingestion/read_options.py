@@ -19,6 +19,8 @@ REMEMBERED = ("text_field", "id_field", "delimiter", "quotechar", "header", "lis
 """Of ``ReadOptions``: how the fields of an input are called and parted."""
 CUT = ("split", "min_tokens", "patches", "stride", "vector_field")
 """Of ``ReadOptions``: how an ingest makes documents of the records; what is inferred is inferred whole."""
+OF_FILES = ("format", "encoding")
+"""Of ``ReadOptions``: how these files are read again; others of the same corpus may be unlike them."""
 RAW = "Format of raw input (default: detected from name and content)."
 
 
@@ -203,7 +205,7 @@ class ReadOptions:
 
     def remembered(self) -> dict[str, Json]:
         """What a store and its models keep, so that more of the same input is read the same way: plain values."""
-        return {k: v for k, v in self.given().items() if k in REMEMBERED + CUT}
+        return {k: v for k, v in self.given().items() if k in REMEMBERED + CUT + OF_FILES}
 
     def recall(self, kept: object, names: tuple[str, ...] = REMEMBERED) -> Self:
         """These options with those of ``remembered`` where nothing was given.  kept: of a manifest, checked here."""

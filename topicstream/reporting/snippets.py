@@ -16,7 +16,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import TopicsError
 from topicstream.ingestion.opening.inputs_record import file_of, raw_files
 from topicstream.ingestion.parsing.documents import content_kind, raw_value
-from topicstream.ingestion.read_options import CUT, REMEMBERED, ReadOptions
+from topicstream.ingestion.read_options import CUT, OF_FILES, REMEMBERED, ReadOptions
 from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.metadata import kept_columns
@@ -119,9 +119,9 @@ def _of_file(
     # read alone a file is called by its base name
     left = {(os.path.basename(place) + source[len(file) :], part): (source, part) for source, part in wanted}
     kept = corpus.manifest.reading
-    options = ReadOptions(on_error="skip").recall(kept, REMEMBERED + CUT)
+    options = ReadOptions(on_error="skip").recall(kept, REMEMBERED + CUT + OF_FILES)
     # a source without a position is a file that is one document
-    form = "files" if any(source == file for source, _ in wanted) else None
+    form = "files" if any(source == file for source, _ in wanted) else options.format
     options = replace(options, format=form, text_field=text_field or options.text_field, meta={})
     texts: dict[Passage, str] = {}
     try:

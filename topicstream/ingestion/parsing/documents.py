@@ -164,7 +164,7 @@ def why_not_utf8(value: bytes) -> str | None:
     except UnicodeDecodeError as e:
         text = value.decode(errors="replace")
         damaged = sum(not letter.isascii() for letter in text) > 2 * text.count("\ufffd")  # of another encoding hardly any fits
-        advice = ", though most of it is: mend the file" if damaged else "; give --encoding, such as cp1252 or cp1251"
+        advice = ", though most of it is: mend the file" if damaged else "; give --encoding, such as cp1252, cp1251, cp932 or gb18030"
         return f"not valid UTF-8 (byte 0x{value[e.start]:02x}){advice}"
 
 

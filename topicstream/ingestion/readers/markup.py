@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from topicstream.dates import parse
 from topicstream.errors import UsageError
-from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.opening.source import Source, plain_suffix
 from topicstream.ingestion.parsing.columns import LISTS, as_list
 from topicstream.ingestion.parsing.documents import LIST, TEXT, batch_of, positions
 from topicstream.ingestion.parsing.reader import Reader
@@ -64,12 +64,13 @@ class Markup(Reader):
         if len(data) > options.record_bytes:
             source.reject(0, f"a document of more than {options.record_bytes >> 20} MiB; split it or raise the limit")
             return
-        if re.search(rb"(?i)<html[\s>]", data[:4096]):
+        if plain_suffix(source.name) in (".html", ".htm") or re.search(rb"(?i)<html[\s>]", data[:4096]):
             parser = etree.HTMLParser(encoding=options.encoding or _utf8(data), no_network=True, remove_comments=True, remove_pis=True)
         else:
             parser = etree.XMLParser(encoding=options.encoding, resolve_entities=False, load_dtd=False, no_network=True)
         try:
             root = etree.fromstring(data, parser)
+            root = etree.Element("html") if root is None else root  # a page of white space and comments
         except (etree.XMLSyntaxError, ValueError) as e:
             line = getattr(e, "lineno", None) or 1
             raise BadFile(source.name, line, f"not well-formed XML ({getattr(e, 'msg', e)}); mend the file") from None

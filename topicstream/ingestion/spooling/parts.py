@@ -37,6 +37,8 @@ _LENGTH = re.compile(r"(\d+(?:[,. ]\d{3})*)\s*words?", re.IGNORECASE)
 _NO_PATTERN = re.compile(r"(\d+)\s*\w*")
 """A length in another unit or language, rather than what lies between parts."""
 _SPACE = np.frombuffer(b" \t\n\r\f\v", np.uint8)
+_UNSPACED = np.r_[0xE0B8:0xE0BC, 0xE180:0xE183, 0xE19E:0xE1A0, 0xE381:0xE9C0].astype(np.uint16)
+"""The first two bytes of Thai and Lao, Myanmar, Khmer, Kana and Han letters in UTF-8."""
 
 
 def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
@@ -107,9 +109,11 @@ def _between(raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int) -> 
 
 
 def _by_length(raw: bytes, words: int) -> Iterator[tuple[int, int]]:
-    """The gaps between runs of so many words; a rest of less than half of them stays with the run before."""
-    in_word = np.isin(np.frombuffer(raw, np.uint8), _SPACE, invert=True)
-    edges = np.diff(in_word, prepend=False, append=False).nonzero()[0]
-    starts, ends = edges[::2], edges[1::2]
+    """Where runs of so many words begin, a character of a script without spaces being one; a rest of less than half of them stays
+    with the run before."""
+    data = np.frombuffer(raw + b" ", np.uint8)
+    in_word = np.isin(data, _SPACE, invert=True)
+    alone = np.isin(data[:-1].astype(np.uint16) << 8 | data[1:], _UNSPACED)
+    starts = (alone | np.diff(in_word, prepend=False)[:-1] & in_word[:-1]).nonzero()[0]
     cuts = np.arange(words, len(starts) - (words - 1) // 2, words)
-    yield from zip(ends[cuts - 1].tolist(), starts[cuts].tolist())
+    yield from ((cut, cut) for cut in starts[cuts].tolist())

@@ -169,7 +169,7 @@ def _open_metadata(path: str, given: dict[str, str], by: str, read: ReadOptions)
     if key is None and by != "row":
         raise InputError(
             f"{path}: no column '{by}' to find the documents by; it has {_list(names or first)}. Rename one of them "
-            f"({path}:{by}={(names or first)[0]},...), name the columns of a file without a header ({path}:{by},authors), or give "
+            f"({path}:{by}={next(filter(None, names or first), 'COLUMN')},...), name the columns of a file without a header ({path}:{by},authors), or give "
             "--key row, file or COLUMN"
         )
     if taken := sorted(set(fields) & set(OWN)):
