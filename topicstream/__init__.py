@@ -102,6 +102,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("errors", "sklearn"):
+        return import_module(f"topicstream.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'topicstream' has no attribute {name!r}")
     return getattr(import_module(_PUBLIC[name]), name)

@@ -53,7 +53,7 @@ def numbers(given: int | str | Sequence[int | str]) -> Sequence[int]:
     """``20,50``, or some of these -> [20, 50]; numbers as they are; UsageError."""
     listed = [given] if isinstance(given, (int, str)) else given
     try:
-        return [number for one in listed for number in (map(int, one.split(",")) if isinstance(one, str) else (one,))]
+        return [number for one in listed for number in (map(int, one.split(",")) if isinstance(one, str) else (one.__index__(),))]
     except ValueError:
         raise UsageError(f"{','.join(map(str, listed))}: expected numbers separated by commas, such as 20,50,100") from None
 

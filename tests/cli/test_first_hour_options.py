@@ -154,6 +154,8 @@ def test_a_failed_night_prints_its_line_too(tmp_path, capsys):
 def test_python_dash_m_and_an_old_python(tmp_path):
     done = subprocess.run([sys.executable, "-m", "topicstream", "--version"], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("topics, version")
+    errors = "import topicstream; print(topicstream.errors.InputError.__name__)"  # before anything else is imported
+    assert subprocess.run([sys.executable, "-c", errors], capture_output=True, text=True).stdout == "InputError\n"
     old = "import sys; sys.version_info = (3, 10, 1); import topicstream"
     done = subprocess.run([sys.executable, "-c", old], capture_output=True, text=True)
     assert done.returncode != 0 and done.stderr.count("\n") == 1 and "needs Python 3.11" in done.stderr

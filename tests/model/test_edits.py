@@ -62,7 +62,7 @@ def drop(*topics):
 def test_the_log_round_trips_and_undo_takes_back(home):
     model = home / "model"
     edit(model, [label(2, "  sky\n\u202e and stars ")])
-    edit(model, [merge(0, 1), label(0, "pets")])
+    edit(TopicModel.open(model), [merge(0, 1), label(0, "pets")])
     assert view_of(TopicModel.open(model)).labels == {2: "sky and stars", 0: "pets"}
     view = edit(model, [drop(3)], undo=1)
     assert view.ids == [0, 2] and view.labels == {2: "sky and stars"} and view.dropped == [3]
@@ -70,6 +70,8 @@ def test_the_log_round_trips_and_undo_takes_back(home):
     assert edit(model, undo=3).plain and read_log(model) == []
     with pytest.raises(InputError, match="0 edits"):
         edit(model, undo=1)
+    with pytest.raises(InputError, match="in memory keeps no edits"):
+        edit(TopicModel.from_arrays(np.eye(2), ["a", "b"], 0.1, 0.1), [drop(1)])
     before = (model / LOG).read_bytes()
     assert edit(model, [drop(1)], dry_run=True).ids == [0, 2, 3] and (model / LOG).read_bytes() == before
 

@@ -126,6 +126,10 @@ def test_the_hash_is_of_content_only(tmp_path, saved, phi):
     ):
         hashes.add(other.content_hash())
     assert len(hashes) == 5
+    for wrong in (-1.0, np.nan, np.inf):
+        changed[5, 5] = wrong
+        with pytest.raises(ValueError, match="negative or not finite"):
+            TopicModel.from_arrays(changed, NAMES, alpha, 0.02)
 
 
 def test_a_save_over_a_model_replaces_it(saved, phi):
@@ -215,9 +219,10 @@ def test_incomplete_or_broken_numbers_are_not_committed(tmp_path, phi):
         writer.write_rows(0, phi[:5])
         with pytest.raises(ValueError, match="5 rows"):
             writer.commit(Origin(), Vocabulary.of(NAMES), 0.1, 0.01)
-    phi[3, 3] = np.nan
+    model = TopicModel.from_arrays(phi, NAMES, 0.1, 0.01)
+    model.phi[3, 3] = np.nan
     with pytest.raises(ValueError, match="NaN"):
-        TopicModel.from_arrays(phi, NAMES, 0.1, 0.01).save(tmp_path / "m")
+        model.save(tmp_path / "m")
     assert not (tmp_path / "m" / "manifest.json").exists()
 
 

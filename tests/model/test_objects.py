@@ -11,7 +11,7 @@ from tests.ingest_tools import cells_by_id
 from tests.ingestion.test_memory_inputs import ALL, WORDS, counts, texts
 from topicstream import TopicModel
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
+from topicstream.errors import InputError, UsageError
 from topicstream.progress import Shown as Progress
 
 
@@ -46,7 +46,7 @@ def test_a_corpus_is_a_sequence_of_its_documents(made):
     listed = [d.id for d in corpus]
     assert [d.id for d in corpus[3:9:2]] == listed[3:9:2] and [d.id for d in corpus[::-1]] == listed[::-1]
     assert corpus[-1].id == listed[-1] and corpus[0].words == next(iter(corpus)).words
-    assert corpus[5:5] == []
+    assert corpus[5:5] == [] and corpus[7] in corpus and corpus.index(corpus[7]) == 7 and len({corpus[1], *corpus[:3]}) == 3
     with pytest.raises(IndexError):
         corpus[300]
 
@@ -62,7 +62,9 @@ def test_documents_come_as_arrow_and_as_a_matrix(made):
     assert isinstance(matrix, sparse.csr_array) and matrix.shape == (300, len(WORDS))
     assert matrix.sum() == corpus.n_tokens + corpus.part(True).tokens
     held = corpus.to_scipy(parts=("heldout",))
-    assert held.shape[0] == sum(b.num_rows for b in corpus.documents(parts=("heldout",))) > 0
+    assert held.shape[0] == sum(b.num_rows for b in corpus.documents(parts="heldout")) > 0
+    with pytest.raises(UsageError, match="parts must be of train, heldout, not test"):
+        corpus.to_scipy(parts="test")
 
 
 def test_replaced_documents_are_not_inferred_twice(made):
@@ -95,6 +97,8 @@ def test_a_model_shows_its_words(made):
     assert np.allclose([v[0] for v in plain["p"].to_pylist()], p.max(axis=1))
     assert np.isclose(sum(table["share"].to_pylist()), 1)
     assert model.labels == {}
+    best = model.typical_documents(p[:, 0].argmax(), 2, corpus=folder / "c.zarr")  # a number of NumPy's
+    assert best.column_names == ["id", "share"] and len(best) == 2
 
 
 def test_the_html_of_a_model_is_escaped():

@@ -89,7 +89,7 @@ class SampledCorpus(Corpus):
         return np.flatnonzero(there), rows[there]
 
     def placed(
-        self, columns: list[str] | None, parts: tuple[str, ...] = PARTS, first: int = 0
+        self, columns: list[str] | None, parts: str | Sequence[str] = PARTS, first: int = 0
     ) -> Iterator[Placed]:
         for batch, part, block, row in self.whole.placed(columns, parts):
             which, rows = self.within(part, block, row)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from topicstream.corpus.documents import Placed, placed_documents
 from topicstream.corpus.format import PARTS
+from topicstream.errors import UsageError
 from topicstream.text import counted
 
 if TYPE_CHECKING:
@@ -28,13 +29,14 @@ BATCH = 1 << 13
 
 @dataclass(frozen=True)
 class Document:
-    """One document: its words with their counts (int32[n], float32 in a weighted corpus), and what else is known of it."""
+    """One document: its words with their counts (int32[n], float32 in a weighted corpus), and what else is known of it.  Two are
+    equal if their ids are."""
 
     id: str
     part: str
-    words: list[str]
-    counts: np.ndarray
-    metadata: dict[str, Any] = field(default_factory=dict)
+    words: list[str] = field(compare=False)
+    counts: np.ndarray = field(compare=False)
+    metadata: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __repr__(self) -> str:
         shown = " ".join(self.words[:6]) + (" ..." if len(self.words) > 6 else "")
@@ -95,7 +97,7 @@ class Views(Sequence["Document"]):
         self,
         columns: list[str] | None = None,
         *,
-        parts: tuple[str, ...] = PARTS,
+        parts: str | Sequence[str] = PARTS,
         first: int = 0,
         batches: tuple[int, int | None] = (0, None),
     ) -> Iterator[pa.RecordBatch]:
@@ -142,7 +144,7 @@ class Views(Sequence["Document"]):
         kept = {n: document for n, document in zip(range(low, stop), self._documents(low)) if n in wanted}
         return [kept[n] for n in numbers]
 
-    def to_scipy(self, *, parts: tuple[str, ...] = PARTS) -> csr_array:
+    def to_scipy(self, *, parts: str | Sequence[str] = PARTS) -> csr_array:
         """Counts as a ``scipy.sparse.csr_array`` [documents, W], in memory.
 
         Rows are in the order of ``documents()``: as the documents were ingested, training and held-out ones mixed.  Indices
@@ -165,7 +167,7 @@ class Views(Sequence["Document"]):
     def _cells(
         self,
         columns: list[str] | None,
-        parts: tuple[str, ...],
+        parts: str | Sequence[str],
         first: int = 0,
         batches: tuple[int, int | None] = (0, None),
     ) -> Iterator[tuple[pa.RecordBatch, csr_array]]:
@@ -187,11 +189,14 @@ class Views(Sequence["Document"]):
             yield batch, cells
 
     def placed(
-        self, columns: list[str] | None, parts: tuple[str, ...] = PARTS, first: int = 0
+        self, columns: list[str] | None, parts: str | Sequence[str] = PARTS, first: int = 0
     ) -> Iterator[Placed]:
-        """The documents that there are, BATCH at a time, with their places; first: documents passed over."""
+        """The documents that there are, BATCH at a time, with their places; first: documents passed over.  UsageError."""
+        wanted = [parts] if isinstance(parts, str) else list(parts)
+        if not set(wanted) <= set(PARTS):
+            raise UsageError(f"parts must be of {', '.join(PARTS)}, not {', '.join(map(str, wanted))}")
         for batch, part, block, row in placed_documents(self.path, self.manifest, self._gone_numbers, columns, BATCH):
-            kept = np.flatnonzero(np.isin(part, [PARTS.index(p) for p in parts]))
+            kept = np.flatnonzero(np.isin(part, [PARTS.index(p) for p in wanted]))
             passed = min(first, len(kept))
             first, kept = first - passed, kept[passed:]
             if len(kept):

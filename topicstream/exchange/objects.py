@@ -5,7 +5,7 @@ Their files are pickles or dumps of C++ objects, which run or crash on whatever 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,10 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.tokens.recipe import Recipe
 
 
-def _imported(format: str, phi: Any, words: Any, alpha: Any, beta: float, **counts: Any) -> TopicModel:
-    """A model in memory that says where it comes from."""
-    origin: dict[str, Any] = {"engine": "imported", "cites": f"imported from {format}", "options": {}}
-    named = {"scikit-learn": "sklearn"}.get(format, format)
-    origin["tokenizer"] = counts.pop("tokenizer", None)
-    return TopicModel.from_arrays(phi, [str(w) for w in words], alpha, beta, **counts, **origin, imported={"format": named})
+def _imported(format: str, phi: np.ndarray, words: Iterable[object], alpha: np.ndarray, beta: float, **more: Any) -> TopicModel:
+    """A model in memory that says where it comes from; more: its tokenizer, or counts and df of its words."""
+    origin: dict[str, Any] = {"engine": "imported", "cites": f"imported from {format}", "options": {}, "imported": {"format": format}}
+    return TopicModel.from_arrays(phi, [str(w) for w in words], alpha, beta, **origin, **more)
 
 
 def from_gensim(model: Any, tokenizer: Mapping[str, Any] | TopicModel | None = None) -> TopicModel:
@@ -88,7 +86,7 @@ def from_sklearn(model: Any, words: Any = None) -> TopicModel:
     if not (np.isfinite(components).all() and components.min(initial=0.0) >= 0):
         raise InputError("a number in components_ is negative or not finite")
     phi = np.maximum(components - beta, 0.0).T
-    return _imported("scikit-learn", phi, words, np.asarray(alpha, np.float64), beta)
+    return _imported("sklearn", phi, words, np.asarray(alpha, np.float64), beta)
 
 
 def to_sklearn(model: TopicModel) -> Any:
@@ -129,10 +127,8 @@ def from_tomotopy(model: Any) -> TopicModel:
         raise InputError(f"not a trained tomotopy LDAModel ({type(e).__name__}: {e})") from None
     if not words:
         raise InputError("the tomotopy model has no words yet; train it first")
-    phi = np.empty((len(words), topics), np.float32)
-    for k in range(topics):
-        p = np.asarray(model.get_topic_word_dist(k), np.float64)
-        phi[:, k] = np.maximum(p * (totals[k] + len(words) * eta) - eta, 0.0)
+    p = np.array([model.get_topic_word_dist(k) for k in range(topics)], np.float64).T
+    phi = np.maximum(p * (totals + len(words) * eta) - eta, 0.0)
     if str(getattr(model, "tw", "")).endswith("ONE"):
         phi = np.rint(phi)  # what it holds are whole counts
     return _imported("tomotopy", phi, words, alpha, eta, counts=counts, df=df)

@@ -158,7 +158,7 @@ class RawDocuments(DocumentSource):
         if content_kind(batch) == "text":
             if self._tokenizer is None:
                 raise StoreError(
-                    f"{self.model.path}: the model does not say how its text was tokenised (it was trained on counts); give lists of words, or "
+                    f"{self.model.path or 'in memory'}: the model does not say how its text was tokenised (it was trained on counts); give lists of words, or "
                     f"ingest {task.name} and name the store"
                 )
             counted = self._tokenizer.count(batch.column(2))

@@ -263,14 +263,14 @@ def _checked(log: Sequence[Edit], given: Mapping[str, object], ids: Sequence[int
 
 
 def edit(
-    model: str | Path, edits: Sequence[Mapping[str, object]] = (), *, undo: int = 0, dry_run: bool = False
+    model: str | Path | TopicModel, edits: Sequence[Mapping[str, object]] = (), *, undo: int = 0, dry_run: bool = False
 ) -> View:
     """Append edits to a model's log, all or none, and return the edited view.
 
     Parameters
     ----------
     model
-        Folder of the model.
+        The model, or its folder.
     edits
         Any of ``{"edit": "label", "topic": 3, "label": "..."}``, ``{"edit": "merge", "topics": [1, 18]}``,
         ``{"edit": "drop", "topics": [0]}`` and ``{"edit": "order", "topics": [5, 2]}``.
@@ -297,7 +297,10 @@ def edit(
     >>> view.labels, len(view)
     ({0: 'pets'}, 3)
     """
-    folder = Path(model)
+    place = model.path if isinstance(model, TopicModel) else model
+    if place is None:
+        raise UsageError("a model in memory keeps no edits; save it first")
+    folder = Path(place)
     folder = folder.resolve() if folder.is_symlink() else folder
     path, writes = folder / LOG, bool(edits or undo) and not dry_run
     with lock(folder, "editing") if writes else nullcontext():

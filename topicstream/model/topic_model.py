@@ -91,6 +91,8 @@ class TopicModel:
         table = np.asarray(phi)
         topics = table.shape[1] if np.ndim(alpha) == 0 else np.shape(alpha)[0]
         table = np.ascontiguousarray(table[:, :topics], np.float32)
+        if not (table.min(initial=0) >= 0 and table.max(initial=0) < np.inf):  # NaN fails both
+            raise ValueError("phi: a number is negative or not finite")
         vocabulary = words if isinstance(words, Vocabulary) else Vocabulary.of(words, counts, df)
         if len(vocabulary) != len(table):
             raise ValueError(f"{len(vocabulary)} words for {len(table)} rows")
