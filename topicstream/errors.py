@@ -5,6 +5,7 @@ Every message is one line: what, where (file:line, record, block), what to do.
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections.abc import Iterable
@@ -54,6 +55,12 @@ class TopicsError(Exception):
         super().__init__(named(one_line(message)))
         if options := dict.fromkeys(_OPTION.findall(str(self))):  # messages name options as the command line does
             self.add_note(f"In Python: {', '.join(option.replace('-', '_') + '=' for option in options)}")
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The exit code of a process that an error ends: 5 for a full disk, too, whoever noticed it."""
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return int(getattr(error, "exit_code", 5 if full else 1))
 
 
 class InputError(TopicsError):

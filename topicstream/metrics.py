@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from topicstream.errors import exit_code_of
 from topicstream.files.outputs import check_output, written
 from topicstream.machine import peak_bytes
 
@@ -55,7 +56,7 @@ def recorded(path: str | Path | None, command: str, **dimensions: object) -> Ite
     try:
         yield tell
     except BaseException as e:
-        code = getattr(e, "exit_code", 1)
+        code = exit_code_of(e)
         raise
     finally:
         whole = {

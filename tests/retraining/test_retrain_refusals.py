@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -188,6 +189,28 @@ def test_a_file_that_changes_while_it_is_read(home, monkeypatch):
     left[0] = 0
     assert cycle(home / "retrain.toml")["published"] == 3
     assert "again" in cells_by_id(home / "corpus.zarr")
+
+
+def test_words_of_a_night_that_fails(home, capsys, monkeypatch):
+    """Options are those of the config; a full disk has code 5 wherever it was noticed; a file without a word is no failure."""
+    config, raw = home / "retrain.toml", home / "raw"
+    config.write_text(config.read_text().replace("drift = false", "drift = true"))
+    (raw / "silent.jsonl").write_text('{"id": "s", "text": "... !"}\n')
+    assert cycle(config)["documents_added"] == 1
+    (raw / "notes.txt").write_text("axko bxko")
+    write(raw / "b.jsonl", made(20, seed=2, prefix="e"))
+    assert run(["retrain", "--config", str(config)]) == 3
+    assert "give format under [ingest] or name the files" in capsys.readouterr().err
+    (raw / "notes.txt").unlink()
+
+    def full(*given, **options):
+        raise OSError(errno.ENOSPC, "No space left on device", str(home / "corpus.zarr.wip"))
+
+    monkeypatch.setattr(cycle_module, "ingest", full)
+    assert run(["retrain", "--config", str(config), "--metrics", str(home / "m.prom")]) == 5
+    out, err = capsys.readouterr()
+    assert json.loads(out)["exit_code"] == 5 and "make room" in err
+    assert 'exit_code{command="retrain",config="' + f'{config}"}} 5\n' in (home / "m.prom").read_text()
 
 
 def test_a_bad_file_is_named_and_changes_nothing(home):

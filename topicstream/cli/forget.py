@@ -61,8 +61,7 @@ def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...
         raise Busy(
             f"{corpus}: a process that reads the store still holds old files; run this command again when it has ended"
         )
-    first = done["left"][0]
-    raise TopicsError(f"{first['file']}: still contains what was to be removed ({first['what']})")
+    raise TopicsError("{file}: still contains what was to be removed ({what})".format(**done["left"][0]))
 
 
 def lines(done: Forgotten) -> list[str]:

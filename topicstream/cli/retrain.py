@@ -9,7 +9,7 @@ import click
 from topicstream.cli.command import Command
 from topicstream.cli.options import made, options_of
 from topicstream.cli.process import stop_with, verbosity
-from topicstream.errors import GateRefused, Stopped, json_line
+from topicstream.errors import GateRefused, Stopped, exit_code_of, json_line
 from topicstream.retraining.retrain import RetrainConfig, retrain
 
 
@@ -35,7 +35,7 @@ def command(as_json: bool, **values: Any) -> None:
     try:
         summary = retrain(config)
     except (Exception, Stopped) as e:  # whoever reads the line of every night gets one of a failed night too
-        click.echo(json_line({"failed": str(e), "exit_code": getattr(e, "exit_code", 1), "config": str(config.config)}))
+        click.echo(json_line({"failed": str(e), "exit_code": exit_code_of(e), "config": str(config.config)}))
         raise
     click.echo(json_line(summary))
     if summary["refused"]:

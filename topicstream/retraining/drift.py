@@ -10,15 +10,17 @@ usage           Jensen-Shannon distance (square root of the divergence in bits: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import rel_entr
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
+from topicstream.errors import InputError, NothingKept
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.keys import met_words
 from topicstream.evaluation.visiting import document_shares
@@ -52,13 +54,16 @@ class Drift:
     usage: float | None = None
 
 
-def drift_of(config: Config, model: TopicModel, scan: Scan, threads: int, log: Progress) -> Drift:
-    """The figures of the new and changed files, which are ingested into a store that is removed again."""
+def drift_of(config: Config, model: TopicModel, scan: Scan, threads: int, log: Progress) -> Drift | None:
+    """The figures of the new and changed files, which are ingested into a store that is removed again; None where no document has a
+    word."""
     incoming, corpus = config.folder / "incoming", Corpus.open(config.corpus)
     limits = {"mem_limit": config.train.mem_limit, "workers": config.train.threads}
     place = incoming / MEASURED
     try:
         new = stage([incoming / name for name, _ in scan.groups], place, corpus, {**config.ingest, **limits})
+    except NothingKept:
+        return None
     except InputError as e:
         raise in_raw_names(e, config) from None
     figures = measure(model, corpus, new, threads)
@@ -77,8 +82,8 @@ def stage(paths: Sequence[Path], place: Path, corpus: Corpus, given: Mapping[str
 
 
 def in_raw_names(error: InputError, config: Config) -> InputError:
-    """The error in terms of the raw files instead of their copies."""
-    message = str(error)
+    """The error in terms of the raw files instead of their copies, and of the config instead of the command line."""
+    message = re.sub(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)", lambda option: f"{option[1].replace('-', '_')} under [ingest]", str(error))
     for name in ("new", "changed"):
         message = message.replace(str(config.folder / "incoming" / name), str(config.raw))
     return type(error)(message)
@@ -101,12 +106,7 @@ def jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
     """Square root of the Jensen-Shannon divergence in bits, 0..1."""
     p, q = p / p.sum(), q / q.sum()
     m = (p + q) / 2
-
-    def nats(a: np.ndarray) -> float:
-        on = a > 0
-        return float((a[on] * np.log(a[on] / m[on])).sum())
-
-    return float(np.sqrt(max(0.0, (nats(p) + nats(q)) / 2 / np.log(2))))
+    return float(np.sqrt(max(0.0, (rel_entr(p, m).sum() + rel_entr(q, m).sum()) / 2 / np.log(2))))
 
 
 def measure(model: TopicModel, corpus: Corpus, new: Corpus, threads: int) -> Drift:

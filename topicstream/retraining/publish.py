@@ -89,18 +89,15 @@ def point_to(folder: Path, number: int) -> None:
     sync_folder(folder)
 
 
-def prune(folder: Path, keep: int) -> list[int]:
+def prune(folder: Path, keep: int) -> None:
     """Remove the oldest versions but ``keep``; never the current one or the one before it, nor one that others have put
-    something into.  Returns those removed."""
+    something into."""
     present, now = published_versions(folder), current(folder)
     held = {n for n in present if now is not None and n <= now}
     spared = set(sorted(held)[-2:]) | set(present[-keep:])
-    removed = []
     for number in (n for n in present if n not in spared):
         with contextlib.suppress(NotOurs):  # others have put something into it, or version 0.1 made it: it stays
             owned.remove(version_path(folder, number), "version")
-            removed.append(number)
-    return removed
 
 
 def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = False) -> tuple[int | None, int]:
