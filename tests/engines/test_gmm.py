@@ -268,7 +268,10 @@ def planted(seed, components, n, docs, covariance):
     return means[of] + noise, of
 
 
-@pytest.mark.parametrize(("components", "n", "covariance"), few_quick([(12, 8, "diag"), (20, 6, "full"), (30, 16, "diag")], [(20, 6, "full")]))
+@pytest.mark.parametrize(
+    ("components", "n", "covariance"),
+    few_quick([(12, 8, "diag"), (20, 6, "full"), (30, 16, "diag")], [(20, 6, "full")]),
+)
 def test_moves_leave_the_plateaus_of_k_means(components, n, covariance):
     found, by_means = [], []
     for seed in range(5):
@@ -282,12 +285,19 @@ def test_moves_leave_the_plateaus_of_k_means(components, n, covariance):
     assert min(by_means) < 0.95 and min(found) > 0.99
 
 
-def test_a_planted_mixture_is_found_whole(tmp_path):
-    points, of = planted(7, 15, 8, 3000, "diag")
+@pytest.mark.parametrize(("oddity", "covariance"), [("none", "diag"), ("far points", "diag"), ("units", "full")])
+def test_a_planted_mixture_is_found_whole(oddity, covariance, tmp_path):
+    (points, of), topics = planted(7, 15, 8, 3000, covariance), 15
+    if oddity == "far points":  # damaged rows
+        points[:2], topics = [[1e4], [-1e4]], 17
+    elif oddity == "units":  # of coordinates, as tables have them
+        points *= np.logspace(-4, 4, 8)
     path = tmp_path / "points.npy"
     np.save(path, points.astype(np.float32))
     topicstream.ingest(path, tmp_path / "c.zarr", heldout="0")
-    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", algo="gmm", topics=15, options={"covariance": "diag"}, progress=False)
+    topicstream.train(
+        tmp_path / "c.zarr", tmp_path / "m", algo="gmm", topics=topics, options={"covariance": covariance}, progress=False
+    )
     answers = topicstream.infer(tmp_path / "m", path, top=1)
     assert adjusted_rand_score(of, answers["topics"].combine_chunks().flatten().to_numpy()) > 0.99
 

@@ -361,6 +361,18 @@ def option_fields(options: type[Options]) -> dict[str, Field[Any]]:
     return {f.name: f for f in options.__dataclass_fields__.values() if f.default is not MISSING}
 
 
+class SteppingEngine(Engine):
+    """Base of engines that blend each round into their tables: rho_t = (tau + t)^-kappa at step t = 0, 1, ..."""
+
+    def _rho(self, params: Mapping[str, np.ndarray]) -> float:
+        return float((self.options.tau + params["step"][0]) ** -self.options.kappa)
+
+    def end_round(self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], docs: int) -> tuple[float, float]:
+        rho = self._rho(params)
+        params["step"][0] += 1.0
+        return rho, self.shape.docs / max(docs, 1)
+
+
 class VectorEngine(Engine):
     """Base of engines whose ``about.dense`` is True: their first parameters come from points."""
 

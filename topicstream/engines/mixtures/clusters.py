@@ -21,7 +21,6 @@ from topicstream.engines.base import (
     ArraySpec,
     BlockShape,
     Buffer,
-    Engine,
     Layout,
     Options,
     Out,
@@ -30,6 +29,7 @@ from topicstream.engines.base import (
     Priors,
     Rule,
     Shape,
+    SteppingEngine,
     TableSpec,
     option,
 )
@@ -163,7 +163,7 @@ class ClusterOptions(Options):
     block_docs: int = option(512, "With --schedule stochastic: documents or points per step, rounded up to a multiple of 8.", min=8)
 
 
-class ClusterEngine(Engine):
+class ClusterEngine(SteppingEngine):
     """Base of the mixtures.  ``sizes`` has N_k in two rows, what float32 holds of a block's and the rest: the sum of both is
     exact to 48 bits."""
 
@@ -218,15 +218,6 @@ class ClusterEngine(Engine):
         if self.stochastic:
             docs = -(-int(self.options.block_docs) // ROUND)
         return Layout(super().layout.block_cells, docs, ROUND)
-
-    def _rho(self, params: Mapping[str, np.ndarray]) -> float:
-        o: Any = self.options
-        return float((o.tau + params["step"][0]) ** -o.kappa)
-
-    def end_round(self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], docs: int) -> tuple[float, float]:
-        rho = self._rho(params)
-        params["step"][0] += 1.0
-        return rho, self.shape.docs / max(docs, 1)
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         """Responsibilities and changes of the points."""

@@ -34,6 +34,7 @@ from topicstream.kernels.gaussian_density import Densities, best_density, point_
 LLOYD = 10  # steps of k-means on the sample
 WIDE = 1 << 20  # numbers of a block, at most, where covariances are diagonal
 LARGEST = 1e24  # mean square of a coordinate: float32 holds that of 1e14 points
+FAR = 1000.0  # times the median of squared distances from the mean: what lies beyond has no part in the prior
 KAPPA = 0.01  # points that the prior of a mean is worth
 
 
@@ -221,17 +222,20 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         o: Any = self.options
         params["mean"][:] = sample.mean(axis=0) if o.mean == "free" else 0.0
         given = float((sample * sample).mean())
-        centred = sample = sample - params["mean"]
-        variance = (centred * centred).mean(axis=0)
-        size = float(variance.mean())
+        sample = sample - params["mean"]
+        squares = (sample * sample).sum(axis=1)
+        size = float(squares.mean()) / self.n
         if size > LARGEST or 0 < given < 1 / LARGEST:
             what = f"of about {max(size, given) ** 0.5:.0e} are too {'large' if size > 1 else 'small'}"
             raise InputError(f"gmm sums squares in float32, and numbers {what} for it; rescale them")
-        least = 1e-6 * max(size, 1e-30)  # a coordinate that never changes
+        # a few points far from all others would make the prior of every component as wide as they lie apart
+        near = sample[squares <= FAR * np.median(squares)] if o.mean == "free" else sample
+        variance = (near * near).mean(axis=0)
+        least = 1e-6 * np.where(variance > 0, variance, max(float(variance.mean()), 1e-30))  # a coordinate that never changes
         if self.diagonal:
             params["covariance"][:] = o.spread * (variance + least)
         else:
-            params["covariance"][:] = o.spread * (centred.T @ centred / len(sample) + least * np.eye(self.n))
+            params["covariance"][:] = o.spread * (near.T @ near / len(near) + np.diag(least))
         best, kept = -np.inf, np.zeros(0)
         for number in range(o.tries):
             group = self._groups(sample, number, seed + 1_000_003 * number, params)

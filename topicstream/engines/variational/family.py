@@ -31,7 +31,6 @@ from topicstream.engines.base import (
     PassEnd,
     Priors,
     Shape,
-    TableSpec,
     Visit,
     option,
     padded,
@@ -78,10 +77,6 @@ class Variational(Engine):
             raise TopicsError(
                 f"{self.name} does not learn its priors; leave --learn-priors out, or train with atbp, bp or sparselda"
             )
-
-    @property
-    def tables(self) -> Mapping[str, TableSpec]:
-        return {"phi": TableSpec(mass="row")}
 
     @property
     def stats(self) -> Mapping[str, int]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from topicstream.engines.base import Layout, Out, PassEnd, Phase, Rule, TableSpec, Visit, option
+from topicstream.engines.base import Layout, Out, PassEnd, Phase, Rule, SteppingEngine, TableSpec, Visit, option
 from topicstream.engines.variational.family import Variational, VariationalOptions
 
 ROUND = 8  # blocks of a step: as many threads can share it
@@ -27,7 +27,7 @@ class StochasticOptions(VariationalOptions):
     block_docs: int = option(512, "Documents per step, rounded up to a multiple of 8.", min=8)
 
 
-class Stochastic(Variational):
+class Stochastic(SteppingEngine, Variational):
     """Base of ``ovb`` and ``svi``: BLEND, one step a round, blocks in shuffled order without replacement."""
 
     Options: ClassVar[Any] = StochasticOptions
@@ -47,15 +47,6 @@ class Stochastic(Variational):
 
     def initial_params(self) -> dict[str, np.ndarray]:
         return {**super().initial_params(), "step": np.zeros(1, np.float64)}
-
-    def _rho(self, params: Mapping[str, np.ndarray]) -> float:
-        o: Any = self.options
-        return float((o.tau + params["step"][0]) ** -o.kappa)
-
-    def end_round(self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], docs: int) -> tuple[float, float]:
-        rho = self._rho(params)
-        params["step"][0] += 1.0
-        return rho, self.shape.docs / max(docs, 1)
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         return {**super().end_pass(end), "rho": self._rho(end.params)}

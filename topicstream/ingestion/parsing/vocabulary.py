@@ -59,28 +59,21 @@ def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.Larg
     each word; None when there is none of these.  InputError when the file has another length than ``size`` (the number
     that the source's own header says)."""
     path = Path(options.words) if options.words is not None else beside(source.path) if source.path else None
-    if path is None:
-        return _words_of_vocab(source, options, size)
-    if not path.is_file():
+    if path is not None and not path.is_file():
         raise InputError(f"--words {path}: no such file")
-    if size is not None:
-        _ask(size, source.name, options)
-    words = read_vocabulary_file(path, options.encoding)
-    if size is not None and len(words) != size:
+    kept = None if path is not None or size is None or options.vocab_file is None else Path(options.vocab_file)
+    listed = kept if kept is not None and kept.suffix != ".parquet" and kept.is_file() else path
+    if listed is None:
+        return None
+    _ask(size or 0, source.name, options)
+    words = read_vocabulary_file(listed, options.encoding)
+    if listed is kept and len(words) == size:
+        source.note(f"words named by --vocab {kept.name}, which has a line for each", size)
+    elif listed is kept:
+        return None
+    elif size is not None and len(words) != size:
         raise InputError(f"{path}: {len(words)} words, but {source.name} states {size}; name the right file with --words")
     _ask(len(words), source.name, options)
-    return words
-
-
-def _words_of_vocab(source: Source, options: ReadOptions, size: int | None) -> pa.LargeStringArray | None:
-    path = None if options.vocab_file is None else Path(options.vocab_file)
-    if size is None or path is None or path.suffix == ".parquet" or not path.is_file():
-        return None
-    _ask(size, source.name, options)
-    words = read_vocabulary_file(path, options.encoding)
-    if len(words) != size:
-        return None
-    source.note(f"words named by --vocab {path.name}, which has a line for each", size)
     return words
 
 

@@ -53,8 +53,7 @@ def _matrix(name: str, archive: zipfile.ZipFile) -> Matrix:
     """A sparse matrix, as SciPy saves it."""
     rows, columns = _Member(archive, "shape")[:].tolist()
     with archive.open("format.npy") as stream:
-        kind = np.lib.format.read_array(stream, allow_pickle=False).item()
-    kind = kind.decode() if isinstance(kind, bytes) else kind
+        kind = np.lib.format.read_array(stream, allow_pickle=False).astype(str).item()
     if kind not in ("csr", "csc"):
         raise BadFile(name, 0, f"a sparse matrix in {kind} form; save it as CSR (matrix.tocsr())")
     pointers, indices, values = (_Member(archive, member) for member in ("indptr", "indices", "data"))

@@ -31,7 +31,8 @@ class TenX(MatrixReader):
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         options = replace(options, transpose=options.turned)
-        cells, features = cell_names(source, options), feature_names(source, options)
+        cells = pa.array([fields[0] for fields in _columns(_part(source, CELLS), options)], TEXT)
+        features = feature_names(source, options)
         path = _part(source, MATRIX)
         with Source(str(path), path, key=source.key, strict=source.strict) as file:
             header = MatrixMarket().header(file)
@@ -58,11 +59,6 @@ def _columns(path: Path, options: ReadOptions) -> list[list[str]]:
     with Source(str(path), path) as source:
         lines = [line for _, part in lines_of(source, options) for line in part]
     return [line.decode("utf-8", "replace").rstrip("\r").split("\t") for line in lines]
-
-
-def cell_names(source: Source, options: ReadOptions) -> pa.Array:
-    """The barcodes."""
-    return pa.array([fields[0] for fields in _columns(_part(source, CELLS), options)], TEXT)
 
 
 def feature_names(source: Source, options: ReadOptions) -> pa.Array:
