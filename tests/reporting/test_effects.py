@@ -255,7 +255,7 @@ def test_a_small_effect_has_digits_and_a_useless_term_is_told(place, capsys, mon
 @pytest.mark.parametrize(
     ("formula", "code", "said"),
     [
-        ("colour", 3, "no column colour"),
+        ("colour", 3, "column colour: the store has no such column (it has clicks"),
         ("labels", 3, "several values"),
         ("s(party)", 3, "neither a number nor a date"),
         ("odd", 3, "the value x"),
@@ -288,5 +288,5 @@ def test_columns_that_are_nearly_the_same_keep_their_errors(noise):
 
 
 def test_no_known_column_is_an_input_error(place):
-    with pytest.raises(InputError, match="no column"):
+    with pytest.raises(InputError, match="column x: the store has no such column"):
         topicstream.effects("x", place / "model", place / "corpus.zarr")

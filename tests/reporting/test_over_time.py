@@ -301,12 +301,13 @@ def test_a_few_mistyped_dates_do_not_stretch_the_axis(tmp_path, capsys, monkeypa
     few = Counter({(1990, 0, 0): 1})  # no matter for an axis of years, nor are the tenth part of all mistyped
     assert periods.axis(years | few)[1:] == (range(1990, 2020), Counter())
     assert periods.axis(years | Counter({(1500, 0, 0): 200}))[2] == Counter()
-    rows = [{"text": f"ship sail {'sea' if d % 2 else 'star moon'}", "date": str(2000 + d % 20)} for d in range(600)]
+    rows = [{"text": f"ship sail {'sea' if d % 2 else 'star moon'}", "date": str(2000 + d % 20), "author": f"a{d % 40}", "wing": f"w{d % 2}"} for d in range(600)]
     rows[7]["date"] = "0201"
-    topicstream.ingest(rows, "corpus.zarr", meta="date", heldout=0, min_df=1, progress=False)
+    topicstream.ingest(rows, "corpus.zarr", meta="date,author,wing", heldout=0, min_df=1, progress=False)
     topicstream.train("corpus.zarr", "model", topics=2, passes=2, progress=False)
     assert run(["show", "--over-time"]) == 0
     shown = capsys.readouterr()
     assert "2000 to 2019, mean shares of documents by year" in shown.out
     note = "Left out of the periods: 1 document dated far from all others (201)"
-    assert f"note: {note}" in shown.err and f"{note}." in topicstream.report("model", "corpus.zarr", progress=False)["notes"]
+    page = topicstream.report("model", "corpus.zarr", progress=False)
+    assert f"note: {note}" in shown.err and f"{note}." in page["notes"] and page["columns"] == ["wing", "author"]  # few groups first

@@ -171,7 +171,10 @@ class _Ingest:
             record = inputs_record.describe([] if isinstance(self.names, InMemory) else self.names, self.options)
             if (done := self._made_before(record)) is not None:
                 return done
-            self._refuse_overwrite()
+            if self.base is None and self.out.exists() and any(self.out.iterdir()):
+                if not self.options.given.force:
+                    raise TopicsError(f"{self.out}: exists; --append adds to it, --force replaces it")
+                refuse_strangers(self.out)
             recipe = self.options.recipe
             if self.base is None and recipe.phrase_threshold is not None and not recipe.phrases:
                 self.options = dataclasses.replace(self.options, recipe=self._with_phrases(recipe, recipe.phrase_threshold))
@@ -181,7 +184,10 @@ class _Ingest:
             left = None if self.options.given.force else read_state(self.wip)
             # nobody can carry on what was read from another process's memory
             lost = left is None or any(path.startswith(KEY) for path in left.key.get("paths", []))
-            journal = Journal(self.wip, self._key(record), None if lost else left)
+            paths = [self.names.key] if isinstance(self.names, InMemory) else [entry.place for entry in record.inputs]
+            base = self.base.fingerprint if self.base is not None else None
+            key = {"paths": paths, **self.options.reading(), "append to": base}  # what decides the sequence and the content of the pieces
+            journal = Journal(self.wip, key, None if lost else left)
             state = journal.state
             same = state.record is not None and inputs_record.are_same(record, state.record)
             if state.record is None:
@@ -231,18 +237,6 @@ class _Ingest:
         if state is None:  # the lock alone
             owned.remove(self.wip, "ingest")
         return _made_once(store.manifest, record, self.options.given)
-
-    def _refuse_overwrite(self) -> None:
-        if self.base is not None or not self.out.exists() or not any(self.out.iterdir()):
-            return
-        if not self.options.given.force:
-            raise TopicsError(f"{self.out}: exists; --append adds to it, --force replaces it")
-        refuse_strangers(self.out)
-
-    def _key(self, record: InputsRecord) -> dict[str, Json]:
-        """What decides the sequence and the content of the pieces."""
-        paths = [self.names.key] if isinstance(self.names, InMemory) else [entry.place for entry in record.inputs]
-        return {"paths": paths, **self.options.reading(), "append to": self.base.fingerprint if self.base is not None else None}
 
     def _run(self, journal: Journal, same: bool) -> dict[str, Json]:
         state, given = journal.state, dataclasses.replace(self.options.given, scratch=journal.folder)

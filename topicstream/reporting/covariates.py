@@ -28,7 +28,7 @@ from topicstream.records import Json
 from topicstream.reporting.config import ShowConfig
 from topicstream.reporting.figures import Figure
 from topicstream.reporting.formula import Covariate, Design, Factor, Term, as_days, as_number, parse_formula
-from topicstream.reporting.metadata import Metadata, columns_of, open_corpus, values_given
+from topicstream.reporting.metadata import Metadata, check_columns, columns_of, open_corpus, values_given
 from topicstream.reporting.regression import Coefficients, Regression
 from topicstream.reporting.view import look_at
 from topicstream.text import counted, shortened, sparkline
@@ -291,18 +291,11 @@ def _survey(
     corpus: Corpus, terms: list[Term], factors: list[Factor], first: Mapping[str, str]
 ) -> tuple[Design, dict[str, list[str]]]:
     """The design of the training documents' values, and the values of documents that predictions are averaged over."""
-    kinds = columns_of(corpus)
-    for factor in factors:
-        if factor.column not in kinds:
-            there = ", ".join(kinds) or "none"
-            raise InputError(
-                f"{corpus.path}: no column {factor.column} (it has {there}); ingest with --meta {factor.column}=FIELD"
-            )
-        if kinds[factor.column] == "list":
-            raise InputError(
-                f"column {factor.column}: a document may have several values; effects take columns of single values"
-            )
-    columns = list(dict.fromkeys(factor.column for factor in factors))
+    kinds, columns = columns_of(corpus), list(dict.fromkeys(factor.column for factor in factors))
+    check_columns(corpus, columns, "column")
+    for column in columns:
+        if kinds.get(column) == "list":
+            raise InputError(f"column {column}: a document may have several values; effects take columns of single values")
     if strange := [column for column in first if column not in columns]:
         raise UsageError(f"--reference {strange[0]}={first[strange[0]]}: the formula has no {strange[0]}")
     covariates = {factor: Covariate(factor.column, factor.df, first.get(factor.column)) for factor in factors}

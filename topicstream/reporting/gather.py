@@ -201,7 +201,7 @@ def survey(
 ) -> Survey:
     """Count the values of the columns of the training documents, streamed.
 
-    by  the columns wanted (InputError where one is missing); None: all whose values gather documents at all
+    by  the columns wanted (InputError where one is missing); None: all whose values gather documents at all, those of few first
     """
     there = columns_of(corpus)
     if by is not None:
@@ -232,6 +232,8 @@ def survey(
         if by is None and (few or distinct > MOST_DISTINCT * entries):
             continue  # titles, addresses: nearly every document has its own
         columns.append(Column(name, [value for value, _ in top], distinct))
+    if by is None:  # parties before authors, and these before the books that parts are of
+        columns.sort(key=lambda column: column.distinct)
     chosen = periods.axis(days, grain)
     return Survey(Time(*chosen) if chosen else None, columns)
 

@@ -100,12 +100,13 @@ class Reading:
             spool.append(frame)
         journal.notes.update(done.rejects.notes)
         journal.totals.update(done.totals)
-        self._of_one_kind(task, done)
+        if done.totals["documents"]:
+            if state.width not in (None, done.width):
+                raise InputError(f"{task.name}: {payload_of(done.width)}, where those before are {payload_of(state.width)}; ingest them into another store")
+            state.width, state.whole_ids = done.width, state.whole_ids is not False and done.whole
         state.weighted = state.weighted or done.weighted
         state.pubmed = state.pubmed or task.reader.name == "pubmed"
         state.columns |= done.columns
-        if done.totals["documents"]:
-            state.whole_ids = state.whole_ids is not False and done.whole
         if task.key != self._last_name:
             state.sources.append(task.key)
             state.before, self._last_name = (state.pieces, state.crc), task.key
@@ -113,13 +114,6 @@ class Reading:
         state.crc = chain(state.crc, done.crc)
         state.consumed = task.consumed
         self.progress.step("reading", task.consumed, task.total, "B", journal.totals["documents"])
-
-    def _of_one_kind(self, task: Task, done: Prepared) -> None:
-        """InputError where dense rows stand beside documents, or beside rows of another width."""
-        state = self.journal.state
-        if done.totals["documents"] and state.width not in (None, done.width):
-            raise InputError(f"{task.name}: {payload_of(done.width)}, where those before are {payload_of(state.width)}; ingest them into another store")
-        state.width = done.width if done.totals["documents"] else state.width
 
     def _commit_now_and_then(self, seconds: float) -> None:
         if self.stop.signum:
