@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -97,6 +99,14 @@ def test_strings_are_numbered_and_an_append_numbers_on(tmp_path):
     assert set(cells_by_id(tmp_path / "c.zarr")) == {str(i) for i in range(50)}
 
 
+def test_values_that_are_missing_and_ids_that_are_objects(tmp_path):
+    ids = [uuid.uuid4(), Path("a/b"), np.int64(7)]
+    given = [{"text": "ships", "id": name, "x": x} for name, x in zip(ids, (float("nan"), 1.5, datetime.date(2001, 2, 3)))]
+    topicstream.ingest(given, tmp_path / "c.zarr", meta=["x"], **ALL)
+    found = [(document.id, document.metadata.get("x")) for document in Corpus.open(tmp_path / "c.zarr")]
+    assert found == list(zip(map(str, ids), (None, "1.5", "2001-02-03")))
+
+
 def test_a_generator_is_not_read_ahead_of_the_pieces(tmp_path):
     made = 0
 
@@ -165,9 +175,10 @@ def test_matrices_of_counts(tmp_path):
         ([{"text": 3}], {}, "is a number, not a string"),
         (["x"], {"vocabulary": ["x"]}, "requires a matrix"),
         ([["a", None]], {}, "None in a list of words"),
-        ([("17", "a text")], {}, "a tuple of fields; give dicts"),
+        ([("17", "a text")], {}, "a row of fields; give dicts"),
         ([["a"], "b"], {}, r"documents\[1\]: is str, not a list of words"),
         (pa.table({"body": ["x"]}), {}, "no column 'text'; choose one of body"),
+        (pa.table({"text": ["x"], "y": pa.array([b"0123456789abcdef"], pa.uuid())}), {"meta": ["y"]}, "as y; make it a string"),
         (np.array([[-1]]), {}, "negative or not finite"),
         (np.array([[np.nan]]), {}, "negative or not finite"),
         (np.array([[0.5]]), {}, "or --weighted .of vectors: vectors=True"),

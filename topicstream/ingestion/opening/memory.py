@@ -186,8 +186,8 @@ def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMem
     """Lists of words, as gensim and tomotopy take documents, as a matrix of counts."""
     numbers, words, ends = array("i"), dict[Any, int](), array("q", [0])
     for document in documents:
-        if isinstance(document, tuple) and (len(document) == 2 or hasattr(document, "_fields")):
-            raise InputError("documents: a tuple of fields; give dicts such as {'id': ..., 'text': ...}, or lists of words")
+        if (isinstance(document, tuple) and (len(document) == 2 or hasattr(document, "_fields"))) or hasattr(document, "iloc"):
+            raise InputError("documents: a row of fields; give dicts such as {'id': ..., 'text': ...}, or lists of words")
         if isinstance(document, (str, bytes, Mapping)):
             raise InputError(f"documents[{len(ends) - 1}]: is {type(document).__name__}, not a list of words as the first")
         if wrong := [word for word in document if not isinstance(word, str)]:
@@ -307,8 +307,10 @@ def _fields(document: object, options: ReadOptions) -> dict[str, object]:
 def _plain(value: object) -> object:
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, (datetime.date, datetime.datetime)):
-        return value.isoformat()
+    if type(value).__name__ in ("NaTType", "NAType") or (isinstance(value, float) and value != value):
+        return None  # missing, as pandas writes it
+    if isinstance(value, (datetime.date, uuid.UUID, os.PathLike)):
+        return getattr(value, "isoformat", value.__str__)()
     return list(value) if isinstance(value, (tuple, set, frozenset, np.ndarray)) else value
 
 
@@ -319,10 +321,8 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
         return (table.select(select_fields(table.column_names, options, source)) for table in tables)
     if isinstance(documents, (pa.Array, pa.ChunkedArray)):
         documents = pa.table({options.text_fields[0]: documents})
-    if isinstance(documents, pa.RecordBatch):
-        documents = pa.Table.from_batches([documents])
-    if isinstance(documents, pa.Table):
-        return [documents.select(select_fields(documents.column_names, options, source))]
+    if isinstance(documents, (pa.Table, pa.RecordBatch)):
+        return [pa.table(documents).select(select_fields(documents.column_names, options, source))]
     if hasattr(documents, "scanner"):  # pyarrow.dataset: of its columns, partitions included, those that are read
         documents = documents.scanner(columns=select_fields(documents.schema.names, options, source), batch_size=ROWS)
     if hasattr(documents, "to_reader"):
@@ -335,7 +335,8 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
         return None
     if hasattr(documents, "iloc") or hasattr(documents, "iter_slices"):  # of pandas or polars: some rows are converted at a time
         names = select_fields([str(name) for name in documents.columns], options, source)
-        parts = (documents[names][first : first + ROWS] for first in range(0, len(documents), ROWS))
+        given = [name for name in documents.columns if str(name) in names]  # pandas' may be numbers
+        parts = (documents[given][first : first + ROWS] for first in range(0, len(documents), ROWS))
         return (_as_table(part).select(names) for part in parts)
     stream = pa.RecordBatchReader.from_stream(documents)
     names = select_fields(stream.schema.names, options, source)

@@ -212,6 +212,8 @@ def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.
     """A column of the input as metadata ``column``: strings, or lists of strings; InputError naming ``where``."""
     array = decoded(array)
     try:
+        if isinstance(array.type, pa.BaseExtensionType):  # a period of pandas would be its number
+            raise ValueError
         if column not in LISTS:
             array = array.cast(TEXT)
         elif pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
@@ -224,7 +226,7 @@ def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.
         array.validate(full=True)
         return array
     except (pa.ArrowException, ValueError):
-        raise InputError(f"{where} ({array.type}) cannot be read as {column}") from None
+        raise InputError(f"{where} ({array.type}) cannot be read as {column}; make it a string") from None
 
 
 # -- reading batches ---------------------------------------------------------------------------------------------------
