@@ -316,10 +316,6 @@ class DenseTable(Table):
             for _, part in self.pieces():
                 f.readinto(part.data)
 
-    @property
-    def nbytes(self) -> int:
-        return self.n_rows * self._row_bytes
-
     def close(self) -> None:
         self._rows = self._rows[:0]
         self._storage.close()

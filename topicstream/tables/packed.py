@@ -53,7 +53,7 @@ class PackedTable(Table):
         summed = min(cells * len(spec.samples), sizes.rows * sizes.columns)
         entry = f"u{entry_bytes(sizes.largest * max(len(spec.samples), 1), sizes.columns)}"
         words = Array((sizes.rows, 2 if spec.samples else 1), np.dtype("i8,i4,i4"))  # where rows are, their room and length
-        piece = Array((3, PIECE + sizes.columns), np.uint64)  # as it was, as it will be, and in its slots
+        piece = Array((3, PIECE + sizes.columns), np.uint64)  # in its slots, copied, and what is made of the copy
         return Footprint(Array((cells + summed,), entry).nbytes, words.nbytes, piece.nbytes)
 
     def __init__(
@@ -277,6 +277,7 @@ class PackedTable(Table):
 
     @property
     def nbytes(self) -> int:
+        """Bytes of the rows, wherever they are."""
         return self._counts.nbytes + (self._sums.nbytes if self._sums is not None else 0)
 
     def close(self) -> None:

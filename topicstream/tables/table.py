@@ -158,11 +158,6 @@ class Table(abc.ABC):
         """Read what ``save`` wrote.  Totals and scale come from the checkpoint's state.  StoreError for the file of another
         table."""
 
-    @property
-    @abc.abstractmethod
-    def nbytes(self) -> int:
-        """Bytes of the rows, wherever they are."""
-
     @abc.abstractmethod
     def close(self) -> None:
         """Give memory and files back."""
