@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import re
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +84,21 @@ def test_a_passage_of_a_script_without_spaces_is_where_the_words_are(space):
     assert [found.text[a:b] for a, b in found.marks] == ["月亮", "星星"] and found.text.startswith("… 海山") and len(found.text) < 410
     far = best_passage(text.replace("。", "水"), re.compile("月亮|星星"), 400)
     assert [far.text[a:b] for a, b in far.marks] == ["月亮", "星星"]
+
+
+@pytest.mark.parametrize("name", ["books.tar", "books.tgz", "books.tar.zst"])
+def test_members_of_an_archive_are_read_again(tmp_path, name):
+    for i in range(8):
+        (tmp_path / f"{i}.txt").write_text(f"ship sail harbour{i}" if i % 2 else f"bread flour oven{i}")
+    with tarfile.open(tmp_path / "books.tar", "w") as archive:
+        for i in range(8):
+            archive.add(tmp_path / f"{i}.txt", f"box/{i}.txt")
+    packed = {"tar": lambda raw: raw, "tgz": gzip.compress, "zst": lambda raw: pa.compress(raw, "zstd", asbytes=True)}[name.rpartition(".")[2]]
+    (tmp_path / name).write_bytes(packed((tmp_path / "books.tar").read_bytes()))
+    topicstream.ingest(tmp_path / name, tmp_path / "c", heldout=0, min_df=1, progress=False)
+    topicstream.train(tmp_path / "c", tmp_path / "m", topics=2, passes=5, progress=False)
+    rows = topicstream.TopicModel.open(tmp_path / "m").typical_documents(0, 8, corpus=tmp_path / "c", text=True).to_pylist()
+    assert len(rows) == 8 and all(row["text"] == (tmp_path / row["id"].removeprefix("box/")).read_text() for row in rows)
 
 
 def test_files_are_read_again_in_their_encoding_and_format(tmp_path):

@@ -186,7 +186,7 @@ class Effects:
             covariance = self.coefficients.covariances[topic][np.ix_(places, places)]
             statistic = float(estimates @ np.linalg.pinv(covariance, hermitian=True) @ estimates)
             p = float(chdtrc(len(places), statistic))
-            return f"{'*' if p < 0.05 else ' ':>10} chi2({len(places)}) {statistic:.1f}, p {p:.2g}"
+            return f"{'*' if p < 0.05 else ' ':>10} chi2({len(places)}) {statistic:.1f}, p {f'{p:.2g}' if p else '< 1e-300'}"
         estimate, error = 100 * float(estimates[0]), 196 * float(self.coefficients.errors[places[0], topic])
         most = abs(estimate) + error  # an effect for each retweet or word is small: as many digits as show two
         digits = 2 if not 0 < most < 0.1 else 1 - math.floor(math.log10(most))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,8 @@ from topicstream.reporting.metadata import kept_columns
 LARGEST = 2 << 30
 """Bytes of raw files that are read for snippets without being asked to."""
 
+
+MEMBER = r"(?<=\.tar|\.tgz)/.*|(?<=\.tar\.gz|\.tar\.xz)/.*|(?<=\.tar\.bz2|\.tar\.zst)/.*"  # of an archive
 
 Passage = tuple[str, int]
 """Source of a document and, of a corpus cut by ``--split``, the number of its part (from 1); 0: the whole."""
@@ -73,7 +76,7 @@ def snippets(
         return {}, "the corpus was made from counts, not from texts"
     wanted: dict[str, set[Passage]] = {}
     for passage in passages:
-        wanted.setdefault(file_of(passage[0]), set()).add(passage)
+        wanted.setdefault(re.sub(MEMBER, "", file_of(passage[0])), set()).add(passage)
     find = raw_files(corpus.path, known=not asked)
     places = {f: place for f in sorted(wanted) if (place := find(f)) is not None}
     if not places:
