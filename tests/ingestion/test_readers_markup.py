@@ -109,6 +109,18 @@ def test_a_folder_of_editions_is_split_and_its_passages_are_found(tmp_path: Path
         assert text == expected.replace("Zitronen", f"Zitronen{name[0]}")
 
 
+def test_sections_begin_at_the_headings_that_are_encoded(tmp_path: Path) -> None:
+    """Whatever they say; a page's title is none."""
+    chapters = "".join(f"<div><head>{title}</head><p>Text {title}.</p></div>" for title in ("I", "Der <hi>Garten</hi>", "III"))
+    novel = re.sub("<body>.*</body>", f"<body>{chapters}</body>", TEI.replace("{encoding}", "utf-8"), flags=re.DOTALL)
+    write(tmp_path / "novel.xml", novel)
+    write(tmp_path / "page.html", PAGE.replace("<div>", "<h2>Next</h2><div>"))
+    for name, expected in (("novel.xml", ["# I\n\nText I.", "# Der Garten\n\nText Der Garten.", "# III\n\nText III."]),
+                           ("page.html", ["Lost & found", "# Luggage\n\nLost bags at the café\nof the gate", "# Next\n\nUnclosed tags"])):  # fmt: skip
+        got = Read(tmp_path / name, split="section")
+        assert [text.strip() for text in got.texts] == expected
+
+
 def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = write(tmp_path / "bad.xml", TEI.replace("{encoding}", "utf-8").replace("</head>", ""))
     with pytest.raises(InputError, match=r"bad\.xml:\d+: not well-formed XML \("):

@@ -32,6 +32,7 @@ BLOCKS = {
     "li", "tr", "td", "th", "br", "section", "article", "blockquote", "pre", "dt", "dd", "figcaption",
 }  # fmt: skip
 LINES = {"l", "br", "lb"}
+HEADINGS = {"head", "h1", "h2", "h3", "h4", "h5", "h6"}
 FIELDS = {
     "title": ("{*}teiHeader//{*}titleStmt/{*}title", "head/title"),
     "author": ("{*}teiHeader//{*}titleStmt/{*}author", "head/meta[@name='author']"),
@@ -83,7 +84,8 @@ class Markup(Reader):
             value = fields.get(name)
             listed = as_list(value, name, options.list_separator) if column in LISTS else value
             meta[column] = pa.array([listed], LIST if column in LISTS else TEXT)
-        text = {"text": pa.array([text_of(etree.iterwalk(root, events=("start", "end", "comment", "pi")))], TEXT)}
+        walk = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
+        text = {"text": pa.array([text_of(walk, options.split == "section")], TEXT)}
         yield batch_of([source.key], positions(source.key, np.array([1])), text, meta)
 
 
@@ -112,14 +114,16 @@ def _name(element: Any) -> str:
     return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
 
 
-def text_of(walker: Any) -> str:
-    """The text of a document, of lxml's walk over it: a blank line between blocks, a line break between verses."""
+def text_of(walker: Any, headed: bool) -> str:
+    """The text of a document, of lxml's walk over it: a blank line between blocks, a line break between verses; ``headed``: ``#``
+    before a heading."""
     parts: list[str] = []
     for event, element in walker:
         name = _name(element)
         mark = "\x1e" if name in LINES else "\x1f" if name in BLOCKS else ""
         if event == "start":
-            parts.append(mark)
+            heading = headed and name in HEADINGS and _name(element.getparent()) != "html"
+            parts.append(mark + "# " * heading)
             if name in SKIPPED or (name in TWICE and _name(element.getparent()) == "choice"):
                 walker.skip_subtree()
             else:
