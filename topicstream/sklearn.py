@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from scipy.sparse import csr_array
 
 from topicstream import verbs
 from topicstream.corpus.reader import Corpus
@@ -181,14 +182,12 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 words = trained.vocabulary.words
                 self.vocabulary_ = np.array(words.to_pylist(), object)
                 self.n_features_in_ = len(words)
-                if hasattr(self, "feature_names_in_"):
-                    del self.feature_names_in_
+                self.__dict__.pop("feature_names_in_", None)
                 self.components_ = self._with_prior(trained.phi)
                 self._model = trained
                 return self
             X = self._checked(X, "TopicModel.fit", reset=True)
-            if hasattr(self, "vocabulary_"):
-                del self.vocabulary_
+            self.__dict__.pop("vocabulary_", None)
             trained = self._train(_store(X, Path(folder) / "corpus.zarr", self.mem_limit), Path(folder))
             columns = np.array(trained.vocabulary.words.to_pylist(), np.int64)
             phi = np.zeros((X.shape[1], trained.n_topics), np.float32)  # words without a count are no words of a store
@@ -198,10 +197,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self
 
     def _train(self, corpus: Corpus, folder: Path) -> verbs.TopicModel:
-        options = dict(self.options or {})
-        for name, value in (("alpha", self.doc_topic_prior), ("beta", self.topic_word_prior)):
-            if value is not None:
-                options[name] = value
+        priors = {"alpha": self.doc_topic_prior, "beta": self.topic_word_prior}
+        options = {**(self.options or {}), **{name: value for name, value in priors.items() if value is not None}}
         done = train(
             corpus.path,
             folder / "model",
@@ -239,7 +236,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         first = not hasattr(self, "components_")
         X = self._checked(X, "TopicModel.partial_fit", reset=first)
         with _as_value_errors():
-            self._step(_csr(X), first)
+            self._step(csr_array(X), first)
         return self
 
     def _step(self, X: Any, first: bool) -> None:
@@ -301,7 +298,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 return model.transform(X if isinstance(X, Corpus) else Corpus.open(Path(X)), method=self.method)
             X = self._checked(X, "TopicModel.transform", reset=False)
             method = make_method(self.method, TopicRows(model))
-            parts = list(in_order(method.shares, method.gather(_documents(_csr(X))), self._threads))
+            parts = list(in_order(method.shares, method.gather(_documents(csr_array(X))), self._threads))
         return np.concatenate(parts).astype(X.dtype, copy=False)
 
     def perplexity(self, X: Any) -> float:
@@ -321,12 +318,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                     model.rows(np.arange(model.n_words)), [str(i) for i in range(model.n_words)], model.alpha, model.beta
                 )
             return -score_model(model, corpus, split=0.8, threads=self._threads, parts=("train",)).nats_per_token
-
-
-def _csr(X: Any) -> Any:
-    from scipy.sparse import csr_array
-
-    return X if hasattr(X, "indptr") else csr_array(X)
 
 
 def _store(X: Any, path: Path, mem_limit: str | int | None) -> Corpus:

@@ -238,6 +238,17 @@ def test_a_web_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _Ranges.cuts == 0, "answers that broke off were carried on"
 
 
+def test_a_web_server_without_ranges(tmp_path: Path) -> None:
+    pytest.importorskip("obstore")
+    (tmp_path / "docs.jsonl").write_bytes(JSONL)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        result = run("ingest", f"http://127.0.0.1:{server.server_address[1]}/docs.jsonl", "--out", tmp_path / "c.zarr")
+        server.shutdown()
+    assert result.exit_code == 3 and "the server sends files whole, not in parts; download the file first" in result.output
+
+
 class _Ranges(http.server.SimpleHTTPRequestHandler):
     cuts = 0
 

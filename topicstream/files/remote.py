@@ -37,6 +37,7 @@ _FAULTS = (
     (r"AuthorizationHeaderMalformed|PermanentRedirect|status code: 301|Received redirect", "the bucket lies in another region; set AWS_REGION to that"),
     (r"NoSuchBucket|ContainerNotFound|bucket does not exist", "there is no such bucket; check its name, or create it"),
     (r"RequestTimeTooSkewed", "the clock of this machine is wrong; set it"),
+    (r"RangeNotSupported", "the server sends files whole, not in parts; download the file first (curl -O)"),
     (r"status code: 40[13]", "access denied; check the credentials in the environment, or AWS_SKIP_SIGNATURE=true for a public bucket"),
 )
 """What servers say, and what that means."""

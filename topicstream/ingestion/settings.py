@@ -106,10 +106,6 @@ class Heldout:
             return None if self.by is None else math.ceil(HELDOUT_SHARE * documents)
         return min(HELDOUT_LEAST, int(documents * HELDOUT_MOST_SHARE))
 
-    def threshold_of_share(self) -> int:
-        """The threshold of the asked (or the default) share: documents whose hash is below are held out."""
-        return min(int((HELDOUT_SHARE if self.share is None else self.share) * 2**64), 2**64 - 1)
-
 
 @dataclass(frozen=True)
 class IngestOptions:

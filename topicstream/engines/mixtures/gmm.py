@@ -244,7 +244,7 @@ class GaussianMixture(ClusterEngine, VectorEngine):
             fit = self._fit(sample, group, params) if o.tries > 1 else 0.0
             if fit > best:
                 best, kept = fit, group
-        stats = self._grouped(sample, kept)
+        stats = grouped(sample, kept, self.shape.topics, self.diagonal)
         scale = self.shape.docs / len(sample)
         params["begin"][:] = scale * np.concatenate(
             [stats.sizes[:, None], stats.sums, stats.squares.reshape(len(stats.sizes), -1)], axis=1
@@ -264,15 +264,11 @@ class GaussianMixture(ClusterEngine, VectorEngine):
 
     def _fit(self, sample: np.ndarray, group: np.ndarray, params: Mapping[str, np.ndarray]) -> float:
         """Of groups: the fit of every second point to the others' components (to its own, tiny groups would fit best)."""
-        stats = self._grouped(sample[::2], group[::2])
+        stats = grouped(sample[::2], group[::2], self.shape.topics, self.diagonal)
         rest = sample[1::2]
         scores = best_density(rest, self.components(stats, params), self.most, None)
         most = np.empty((len(rest), self.most), np.uint16), np.empty((len(rest), self.most), np.float32)
         return float(respond(scores, np.ones(len(rest), np.bool_), self.shape.topics, self.most, *most)[1])
-
-    def _grouped(self, points: np.ndarray, group: np.ndarray) -> Statistics:
-        """Statistics of points in hard groups."""
-        return grouped(points, group, self.shape.topics, self.diagonal)
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         """Means and covariances of the model (of the posterior its mean), and the bound of a memoized pass."""

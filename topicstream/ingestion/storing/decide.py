@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from topicstream.corpus.documents import hash_ids, read_documents
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, NothingKept
-from topicstream.ingestion.settings import Heldout
+from topicstream.ingestion.settings import HELDOUT_SHARE, Heldout
 from topicstream.ingestion.spooling.journal import Journal
 from topicstream.relations import Relations
 
@@ -180,7 +180,7 @@ def _threshold(journal: Journal, reason: np.ndarray, heldout: Heldout) -> int:
         return 1
     wanted = heldout.wanted(int(np.count_nonzero(reason == 0)))
     if wanted is None:
-        return heldout.threshold_of_share()
+        return min(int((HELDOUT_SHARE if heldout.share is None else heldout.share) * 2**64), 2**64 - 1)
     smallest, start = np.zeros(0, np.uint64), 0
     for i in range(len(journal.docs)):
         split = _split(journal, i, heldout)
