@@ -80,6 +80,8 @@ def test_a_model_in_a_bucket(put: Put, here: Path, tmp_path: Path) -> None:
     for code, *command in (
         (0, "eval", "--model", model, "--corpus", store, "--json"),
         (0, "compare", model, model),
+        (0, "eval", "--model", model, "--heldout", store),
+        (0, "eval", "--model", model, "--heldout", put("new.jsonl", b'{"text": "stars galaxy orbit1 bread butter flour oven2"}\n')),
         (0, "infer", Path(store), "--model", model, "--out", tmp_path / "a.jsonl", "--json"),
         (3, "eval", "--model", model, "--corpus", store, "--labels"),
         (0, "train", "--corpus", store, "--model", tmp_path / "w", "--warm", model, "--start", "warm", "-K", 2, "--passes", 1, "--algo", "atbp"),
@@ -124,7 +126,10 @@ def test_a_store_on_a_web_server(here: Path, tmp_path: Path, monkeypatch: pytest
     handler = functools.partial(_Quiet, directory=str(here))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        corpus = Corpus.open(f"http://127.0.0.1:{server.server_address[1]}/c.zarr")
+        web = f"http://127.0.0.1:{server.server_address[1]}"
+        code, said = topics("ingest", f"{web}/m/vocab.parquet", "--out", tmp_path / "x.zarr")
+        assert code == 3 and "not in parts" in said, said
+        corpus = Corpus.open(f"{web}/c.zarr")
         assert len(corpus) == len(TEXTS) and corpus.decode(0).words.size
         server.shutdown()
     assert os.listdir(tmp_path / "cache") == ["http"]

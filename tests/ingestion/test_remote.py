@@ -28,7 +28,7 @@ from tests import few_quick
 from tests.s3 import SECRET, Put
 from topicstream import Corpus, ingest
 from topicstream.cli.main import run as topics
-from topicstream.errors import InputError
+from topicstream.errors import InputError, UsageError
 from topicstream.files import remote
 from topicstream.ingestion.opening.source import Source
 
@@ -214,6 +214,10 @@ def test_what_fails_is_one_line_without_a_secret(put: Put, tmp_path: Path, monke
     put("raw/docs.jsonl", JSONL + b" ")
     with pytest.raises(InputError, match="changed while it was read"):
         file.read(10)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "minio:9000")
+    remote._store.cache_clear()
+    with pytest.raises(UsageError, match="AWS_ENDPOINT_URL=minio:9000: begins with neither"):
+        remote.list_below("s3://corpora/raw")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setattr(remote, "RETRY", {"max_retries": 0})
     remote._store.cache_clear()

@@ -308,6 +308,15 @@ def test_workers_that_do_not_answer_or_are_lost_are_left_out():
         cluster.lose([])
 
 
+def test_a_worker_that_ends_while_it_is_started_is_a_line(here, monkeypatch, capsys):
+    def fails(**options):
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr(distributed, "LocalCluster", fails)
+    assert run(["infer", str(here / "c.zarr"), "--model", str(here / "m"), "--out", str(here / "x.csv"), "--scheduler", "local:2"]) == 7
+    assert "a worker ended while it was started (RuntimeError); run the same command again" in capsys.readouterr().err
+
+
 def test_dask_is_not_imported_without_a_scheduler(here):
     code = (
         "import sys; from topicstream.cli.main import run; "

@@ -11,6 +11,8 @@ from typing import Any
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, UsageError, named
+from topicstream.files.mirror import mirrored
+from topicstream.files.remote import address_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.vocabulary import Vocabulary, as_words
 from topicstream.text import noun_of, payload_of
@@ -55,8 +57,9 @@ def other_corpus(path: str | Path, model: TopicModel, meta: Mapping[str, str], m
     Raw text is read with the model's tokenizer, and all its words are kept, so that the out-of-vocabulary rate is known.
     meta: fields of raw documents to keep, by the name of the column.
     """
-    path, width = Path(path), model.manifest.width
-    if not path.exists():
+    remote, width = address_of(path), model.manifest.width
+    path = Path(mirrored(path) if str(path).endswith(".zarr") else path)
+    if remote is None and not path.exists():
         raise InputError(f"--heldout {path}: no such file or folder")
     if (path / "manifest.json").exists():
         corpus = Corpus.open(path, dense=bool(width))

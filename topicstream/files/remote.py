@@ -69,8 +69,11 @@ def _library() -> Any:
 
 @cache
 def _store(root: str) -> Any:
-    ends = (root, *(os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL", "AZURE_STORAGE_ENDPOINT", "GOOGLE_BASE_URL")))
-    plain = any(end.startswith("http://") for end in ends)
+    ends = {name: os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL", "AZURE_STORAGE_ENDPOINT", "GOOGLE_BASE_URL")}
+    for name, end in ends.items():
+        if end and not re.match("https?://[^/]", end):  # which obstore does not survive
+            raise UsageError(f"{name}={end}: begins with neither http:// nor https://")
+    plain = any(end.startswith("http://") for end in (root, *ends.values()))
     # however slow the line is: as long as something arrives, of an upload its answer
     waits = {"timeout": "1 day", "read_timeout": "2 minutes", "allow_http": plain}
     return _library().store.from_url(root, client_options=waits, retry_config=RETRY)
@@ -156,7 +159,8 @@ def _ask(address: str, call: Callable[[Any, Any, str], T], done: str = "read") -
 
 def _refusal(address: str, error: Exception, done: str) -> InputError:
     """What an error of obstore means, in one line: nothing of its own text, which may repeat what was sent."""
-    kind, answer = type(error).__name__, str(error)
+    kind = type(error).__name__
+    answer = f"{kind}: {error}"
     if kind in ("PreconditionError", "AlreadyExistsError"):
         return Changed(f"{address}: changed while it was {done}; run the command again")
     meaning = next((meaning for pattern, meaning in _FAULTS if re.search(pattern, answer)), None)

@@ -257,11 +257,14 @@ def connected(scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1) 
         elif str(scheduler).startswith("local:"):
             stack.enter_context(dask_config.set(UNWATCHED))
             stack.enter_context(_without_script())
-            here = LocalCluster(
-                processes=True, memory_limit=0, dashboard_address=":0", silence_logs=logging.CRITICAL, **_local(str(scheduler)),
-            )  # fmt: skip
-            client = stack.enter_context(Client(stack.enter_context(here)))
-            client.run(_ignore_interrupts)
+            try:
+                here = LocalCluster(
+                    processes=True, memory_limit=0, dashboard_address=":0", silence_logs=logging.CRITICAL, **_local(str(scheduler)),
+                )  # fmt: skip
+                client = stack.enter_context(Client(stack.enter_context(here)))
+                client.run(_ignore_interrupts)
+            except (RuntimeError, OSError) as e:
+                raise WorkersLost(f"--scheduler {scheduler}: a worker ended while it was started ({type(e).__name__}); run the same command again") from None
         else:
             try:
                 client = stack.enter_context(Client(_address(str(scheduler)), timeout=PATIENCE))
