@@ -177,8 +177,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Learn the topics of X; y is ignored."""
         with tempfile.TemporaryDirectory(prefix="topics-sklearn-") as folder, _as_value_errors():
             if isinstance(X, (str, os.PathLike, Corpus)):
-                corpus = X if isinstance(X, Corpus) else Corpus.open(Path(X))
-                trained = self._train(corpus, Path(folder))
+                trained = self._train(X if isinstance(X, Corpus) else Corpus.open(Path(X)), Path(folder))
                 words = trained.vocabulary.words
                 self.vocabulary_ = np.array(words.to_pylist(), object)
                 self.n_features_in_ = len(words)

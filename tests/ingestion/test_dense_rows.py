@@ -97,7 +97,8 @@ def test_vectors_of_parquet_and_of_memory_are_those_of_a_file(tmp_path):
         (pa.array([[1.0, 2.0], [1.0, float("nan")]]), "row 1, column 1: nan is no number"),
         (pa.array([[1.0, 2.0], [None, 1.0]]), "row 1, column 0: nan is no number"),
         (pa.array([[1.0, 2.0], None]), "row 1: no vector"),
-        (pa.array([[]], pa.list_(pa.float32())), "a vector of 0 numbers"),
+        (pa.array([[]], pa.list_(pa.float32())), "vectors of 0 numbers"),
+        (pa.array([None, [1.0, 2.0]]), "row 0: no vector"),
         (pa.array(["a", "b"]), "column 'v' holds string"),
         (pa.array([[["a"]]]), "column 'v' holds list"),
     ],
@@ -184,6 +185,12 @@ def test_patches_of_images_are_orthonormal_pixels(tmp_path):
     squares -= squares.mean(1, keepdims=True)
     assert found.shape == (20, 63)
     np.testing.assert_allclose(found @ found.T, squares @ squares.T, atol=1e-5)
+    image.fromarray(pixels.astype(np.uint16) * 257).save(tmp_path / "a16.png")  # the same picture with 16 bits
+    ingest(tmp_path / "a16.png", tmp_path / "p16.zarr", patches=8, stride=4, heldout="0", progress=False)
+    np.testing.assert_allclose(infer_rows(Corpus.open(tmp_path / "p16.zarr", dense=True)), found, atol=1e-6)
+    image.fromarray(squares.astype(np.float32)).save(tmp_path / "real.tiff")
+    with pytest.raises(InputError, match="of 32 bits, whose range is not known; save it with 8 or 16 bits"):
+        ingest(tmp_path / "real.tiff", tmp_path / "q.zarr", patches=8, progress=False)
     run(path, tmp_path / "m", components=2, mean="zero", block_cells=630)
     sheet = tmp_path / "sheet.png"
     assert command(["show", "--model", str(tmp_path / "m"), "--plot", str(sheet)]) == 0

@@ -38,9 +38,9 @@ class Vectors(Reader):
                 if name not in names:
                     raise InputError(f"{source.name}: no column '{name}'; choose one of {', '.join(names)[:300]}")
             for first, rows in row_batches(source, file, list(dict.fromkeys(wanted)), options):
-                width = width or int(np.sum([_lengths(rows[name])[0] for name in fields]))
-                if not 0 < width <= MOST:
-                    raise BadFile(source.name, 1, f"row 0: a vector of {width} numbers; 1 to {MOST} are possible")
+                lengths = np.sum([_lengths(rows[name]) for name in fields], axis=0)
+                width = width or int(lengths[np.argmax(lengths > 0)])  # the first rows may be null
+                check_width(width, source.name)
                 source.words = coordinate_names(width)
                 yield _batch(source, options, fields, width, first, rows)
 

@@ -61,7 +61,7 @@ class Images(Reader):
 
 
 def _grey(source: Source, options: ReadOptions) -> np.ndarray:
-    """uint8[height, width].  Raises whatever Pillow raises."""
+    """Pixels from 0 to 255, uint8[height, width], or float32 of an image of 16 bits.  Raises whatever Pillow raises."""
     from PIL import Image  # optional
 
     data = source.as_bytes().read(MOST_BYTES)
@@ -71,6 +71,10 @@ def _grey(source: Source, options: ReadOptions) -> np.ndarray:
             raise ValueError(f"{image.width} x {image.height} pixels are too many")
         if options.room is not None and 6 * pixels > options.piece_bytes:
             options.room.ask(6 * pixels, f"{source.name}: an image of {image.width} x {image.height} pixels")
+        if image.mode in ("I", "F"):
+            raise ValueError("pixels of 32 bits, whose range is not known; save it with 8 or 16 bits")
+        if image.mode.startswith("I;16"):  # as microscopes write them; Pillow would cut them off at 255
+            return np.asarray(image, np.float32) / np.float32(257)
         return np.asarray(image.convert("L"), np.uint8)
 
 
