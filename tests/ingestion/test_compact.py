@@ -16,6 +16,7 @@ import topicstream
 from tests.ingest_tools import cells_by_id, digest, documents, write_jsonl
 from tests.killing import Killable
 from topicstream.cli.main import topics
+from topicstream.corpus import lease
 from topicstream.corpus.format import CELLS, KINDS
 from topicstream.corpus.info import verify
 from topicstream.corpus.manifest import BlockEntry, Removed
@@ -314,3 +315,13 @@ def test_the_list_of_links_without_some():
     assert without(lists, pa.array(["b"])).to_pylist() == [["a"], None, [], ["c"], ["a"]]
     assert without(lists, pa.array(["x"])).to_pylist() == lists.to_pylist()
     assert np.array_equal(without(lists, pa.array(["a", "b", "c"])).is_null(), lists.is_null())
+
+
+def test_a_reader_that_outlives_the_modules_ends_in_silence(tmp_path, monkeypatch):
+    """At the interpreter's end modules go before the objects that use them."""
+    held = lease.Lease(tmp_path)
+    with monkeypatch.context() as patch:
+        for module in ("os", "contextlib", "fcntl"):
+            patch.setattr(lease, module, None)
+        held.__del__()
+    held.close()

@@ -41,8 +41,9 @@ def counts(n=40):
 class Dataset:
     """What a Hugging Face dataset can do, as far as it is used."""
 
-    def __init__(self, table, arrow=False):
+    def __init__(self, table, arrow=False, **classes):
         self.table, self.arrow, self.column_names = table, arrow, table.column_names
+        self.features = {name: SimpleNamespace(**({"names": classes[name]} if name in classes else {})) for name in self.column_names}
 
     def with_format(self, name):
         return Dataset(self.table, name == "arrow")
@@ -299,6 +300,12 @@ def test_a_notebook_without_widgets(tmp_path):
     """DuckDB draws its bars with ipywidgets there; without them it refuses even to turn them off."""
     done = subprocess.run([sys.executable, "-c", NOTEBOOK, str(tmp_path / "c.zarr")], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+
+
+def test_classes_of_a_dataset_are_named(tmp_path):
+    dataset = Dataset(pa.table({"text": ["ships", "bread", "sail"], "label": [1, 0, -1]}), label=["food", "sea"])
+    topicstream.ingest(dataset, tmp_path / "c.zarr", meta={"labels": "label"}, **ALL)
+    assert [document.metadata.get("labels") for document in Corpus.open(tmp_path / "c.zarr")] == [["sea"], ["food"], []]
 
 
 def test_a_matrix_in_dictionary_form(tmp_path):

@@ -37,7 +37,7 @@ class Lease:
             os.close(fd)
 
     def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # at the interpreter's end ``os`` may have gone
+        if os is not None:  # at the interpreter's end modules have gone, and the process lets go
             self.close()
 
 

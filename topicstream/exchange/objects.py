@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.errors import InputError, StoreError
+from topicstream.exchange.common import table_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.tokens.recipe import Recipe
 
@@ -61,8 +62,7 @@ def to_gensim(model: TopicModel) -> Any:
     made = LdaModel(
         id2word=words, num_topics=model.n_topics, alpha=np.maximum(model.alpha, 1e-12), eta=beta, dtype=np.float32
     )
-    for start, rows in model.spans():
-        made.state.sstats[:, start : start + len(rows)] = rows.T
+    made.state.sstats[:] = table_of(model).T
     made.state.numdocs = model.manifest.corpus.docs or 0
     made.sync_state()
     return made
@@ -102,10 +102,7 @@ def to_sklearn(model: TopicModel) -> Any:
         model.n_topics, doc_topic_prior=float(model.alpha.mean()), topic_word_prior=model.beta or 1e-12
     )
     made.doc_topic_prior_, made.topic_word_prior_ = made.doc_topic_prior, made.topic_word_prior
-    components = np.empty((model.n_topics, model.n_words))
-    for start, rows in model.spans():
-        components[:, start : start + len(rows)] = rows.T
-    components += made.topic_word_prior_
+    components = np.ascontiguousarray(table_of(model).T, np.float64) + made.topic_word_prior_
     made.components_ = components
     made.exp_dirichlet_component_ = np.exp(digamma(components) - digamma(components.sum(axis=1))[:, None])
     made.n_features_in_, made.n_batch_iter_, made.n_iter_ = model.n_words, 1, 0

@@ -330,7 +330,7 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
     if hasattr(documents, "with_format") and hasattr(documents, "column_names") and hasattr(documents, "__len__"):
         names = select_fields(documents.column_names, options, source)  # Hugging Face: memory-mapped, cut as it is
         arrow = documents.with_format("arrow")
-        return (arrow[first : first + ROWS].select(names) for first in range(0, len(documents), ROWS))
+        return (_named(arrow[first : first + ROWS].select(names), documents) for first in range(0, len(documents), ROWS))
     if not hasattr(documents, "__arrow_c_stream__") or hasattr(documents, "to_list"):
         return None
     if hasattr(documents, "iloc") or hasattr(documents, "iter_slices"):  # of pandas or polars: some rows are converted at a time
@@ -341,6 +341,15 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
     stream = pa.RecordBatchReader.from_stream(documents)
     names = select_fields(stream.schema.names, options, source)
     return (pa.Table.from_batches([batch.select(names)]) for batch in stream)
+
+
+def _named(table: pa.Table, dataset: Any) -> pa.Table:
+    """Rows of a Hugging Face dataset, classes (``ClassLabel``) by their names; a negative one is none."""
+    for i, name in enumerate(table.column_names):
+        if (classes := getattr(dataset.features[name], "names", None)) is not None:
+            known = pc.if_else(pc.less(table[name], 0), None, table[name])
+            table = table.set_column(i, name, pc.take(pa.array(classes, TEXT), known))
+    return table
 
 
 def _as_table(frame: Any) -> pa.Table:
