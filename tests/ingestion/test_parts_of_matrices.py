@@ -112,12 +112,14 @@ def test_a_model_of_a_transposed_matrix_reads_cells_of_other_formats(place, tmp_
         (["tenx.h5", "--layer", "counts"], 3, "choose one of its matrices with --layer: matrix"),
         (["all.tar.gz"], 3, "all.tar.gz: holds a matrix (hg19/barcodes.tsv.gz); unpack it and give the folder"),
         (["fragments.tsv.gz"], 3, "fragments of single cells; count them by peaks or bins first"),
+        (["dense.csv"], 3, "(--text-field; a table of counts is read as .npz, .mtx or .h5ad)"),
     ],
 )
 def test_what_is_no_such_matrix_is_one_line(place, line, code, said, tmp_path, monkeypatch, capsys):
     shutil.copytree(place[0] / "tenx", tmp_path / "tenx")
     for name in ("csr.npz", "tenx.h5"):
         shutil.copy(place[0] / name, tmp_path)
+    (tmp_path / "dense.csv").write_text(",".join(["cell", *NAMES]) + "\n" + ",".join(["cell0", *"0" * FEATURES]) + "\n")
     with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "tenx" / "barcodes.tsv.gz", "hg19/barcodes.tsv.gz")
     with gzip.open(tmp_path / "fragments.tsv.gz", "wt") as file:

@@ -24,6 +24,8 @@ TEXT, LIST = pa.large_string(), pa.list_(pa.large_string())
 _STRINGS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_null)
 NOTE = "not UTF-8, read as windows-1252 (--encoding says otherwise)"
+MANY_COLUMNS = 99
+"""Of a table with more, the columns are rather words or genes than fields."""
 MOST_HIGH = 0.25
 """Share of the bytes that are no ASCII: in Western text under a tenth; in Cyrillic, Greek or Chinese bytes the most."""
 _HIGH = re.compile(rb"[\x80-\xff]")
@@ -270,6 +272,7 @@ def select_fields(names: Sequence[str], options: ReadOptions, source: Input, lin
     for name in wanted:
         if name not in names:
             option = "--text-field" if name in options.text_fields else "--id-field and --meta"
+            option += "; a table of counts is read as .npz, .mtx or .h5ad" if len(names) > MANY_COLUMNS else ""
             raise InputError(f"{source.name}{line}: no column '{name}'; choose one of {', '.join(names)[:300]} ({option})")
         if list(names).count(name) > 1:
             raise InputError(f"{source.name}{line}: several columns are called '{name}'; rename them")
