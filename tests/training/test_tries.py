@@ -142,6 +142,38 @@ def test_best_finds_planted_topics_that_single_seeds_lose(tmp_path):
     assert missed["best"] <= 1, missed
 
 
+def test_topics_that_recur_are_those_that_each_try_would_have_without_its_mistake():
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.full(TOPICS, 0.2), 400).T
+    tried = []
+    for _ in range(tries.TRIES):
+        order, mixed = rng.permutation(TOPICS), shares[rng.permutation(TOPICS)] + rng.uniform(0, 0.05, (TOPICS, 400))
+        one, two = order[:2]
+        mixed[one] += mixed[two]  # two topics in one, and a topic of noise in the place of the other
+        mixed[two] = rng.uniform(0, 0.2, 400)
+        tried.append(mixed / mixed.sum(axis=0))
+    chosen = tries.recurring(np.array(tried, np.float32))
+    np.testing.assert_allclose(chosen.sum(axis=1), 1.0, rtol=1e-5)
+    near = np.corrcoef(shares, chosen.T)[:TOPICS, TOPICS:]
+    assert near[linear_sum_assignment(-near)].min() > 0.9
+
+
+def test_of_long_documents_the_sample_has_some_words_each(tmp_path):
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(0.5, (60, 2000))
+    corpus = store(tmp_path / "long.zarr", counts, counts[:0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(samples, "CELLS", 5000)
+        patch.setattr(samples, "FEWEST", 40)
+        size = samples.sample_size(corpus.n_docs, corpus.n_cells, corpus.n_words)
+        sample = Sample.drawn(corpus, corpus.grid(), 0)
+    assert len(sample) == size.documents == 40
+    words, held = np.unique(sample.words, return_counts=True)
+    assert size.share * 1000 < len(words) <= size.words and len(sample.words) <= size.cells
+    every = Sample.read(corpus, corpus.grid(), draw_documents(corpus, 40, 0))
+    np.testing.assert_array_equal(held, np.bincount(every.words)[words])  # a word is there in all documents or in none
+
+
 def test_best_is_the_default_only_where_it_pays():
     def shape(cells, topics):
         return Shape(docs=10**7, words=1000, cells=cells, tokens=float(cells), topics=topics, weighted=False)

@@ -37,9 +37,11 @@ from topicstream.reporting.figures import Figure
 from topicstream.text import each, render
 
 TIMES, SHORT = 5, 0.2
-SHARE = 0.8  # of a document, that the topics of its set have together at most
-FLOOR = 1e-12
 """Runs of a method that takes fewer seconds than this: the least counts."""
+SHARE = 0.8
+"""Of a document, that the topics of its set have together at most."""
+FLOOR = 1e-12
+"""No share counts for less in a divergence."""
 
 
 def chosen(text: str | Sequence[str]) -> list[str]:

@@ -135,7 +135,8 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
         path = None if name == "-" else Path(name)
         remote = path is not None and address_of(path) is not None
         if path is not None and not remote and not path.exists():
-            raise InputError(f"{name}: no such file or folder")
+            hint = "; --out names the store to make" if name.endswith(".zarr") else ""
+            raise InputError(f"{name}: no such file or folder{hint}")
         by_name = path is not None and (path.is_dir() or not (options.turned or options.format))
         if path is not None and by_name and (form := matrix_form(path)) is not None:
             source = Source(name, path, key=keys.get(name, Path(name).resolve().name), strict=options.strict)

@@ -1,16 +1,20 @@
-"""The start ``best``: several short trainings on a sample of documents, and the topics of the one that explains it best.
+"""The start ``best``: several short trainings on a sample of documents, one more from the topics that recur among them, and the
+topics of the one that explains the sample best.
 
 Topics end in a local optimum of the seeds' making: of ten planted topics one is now and then held twice while two others
 share one, and no number of passes over the corpus mends it (half of all seeds, on corpora of make_corpus.py).  On a
-sample a whole training costs little, and its perplexity tells the good seeds from the bad.  Each try runs in one thread,
-so any number of threads gives the same bits.
+sample a whole training costs little, and its perplexity tells the good seeds from the bad.  Other tries lose other topics,
+so those that recur are nearly all (docs/decisions/cells.md).  Each try runs in one thread, so any number of threads gives
+the same bits.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
@@ -23,16 +27,19 @@ from topicstream.tables.spec import Scratch
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.documents import SHARE as SEED_SHARE
 from topicstream.training.starts.documents import document_seeds, far_apart, mean_of
-from topicstream.training.starts.sample import Sample, draw_documents, sample_size
+from topicstream.training.starts.sample import Sample, sample_size
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.starts.start import Ground, Start
 
 TRIES = 8
-SWEEPS = 30
+SWEEPS, AGAIN = 30, 10
+"""Of a try, and of the topics that recur, which have been learned already."""
+LONGER = 0.01
+"""What their further sweeps gain in perplexity where no try has lost a topic; a lost topic costs more."""
 NEXT = 1_000_003  # from the seed of one try to that of the next
 ALPHA, BETA = 0.1, 0.01
 SHARE = 0.9  # of a seed topic that was learned on the sample; the rest, and all of a word not in it, is the corpus mean
-MOST_TOPICS, LEAST_CELLS, MOST_BYTES = 64, 20_000_000, 80 << 20
+MOST_TOPICS, LEAST_CELLS, MOST_BYTES = 64, 20_000_000, 128 << 20
 """``best`` is the default where it costs little: up to so many topics, from so many cells on (the passes it saves make up for
 it) or where documents are long enough for the engine, and when one thread's tries fit beside the rest in the smallest limits
 (a start decides the result, so it may not depend on the limit)."""
@@ -45,22 +52,17 @@ def pays(shape: Shape, long: float = np.inf) -> bool:
     return worth and shape.topics <= MOST_TOPICS and sum(tries_memory(shape)) <= MOST_BYTES
 
 
-def cells_of_sample(shape: Shape) -> int:
-    """Cells of the sample, about half as many again as in the mean."""
-    return int(sample_size(shape.docs, shape.cells) * shape.cells / max(shape.docs, 1) * 1.5)
-
-
 def tries_memory(shape: Shape) -> StartMemory:
-    """What the tries hold: the sample and the best topics yet; each thread those that it trains, twice, and shares."""
-    width, cells = padded(shape.topics), cells_of_sample(shape)
-    sample = Array((4, cells), np.float64).nbytes
-    topics = Array((2, min(shape.words, cells), width), np.float32)
-    one = total_bytes([topics, Array((sample_size(shape.docs, shape.cells), width), np.float32)])
-    return StartMemory(sample + one, one)
+    """What the tries hold: the sample, the shares of all topics and the best topics yet; each thread those that it trains, twice,
+    and shares."""
+    width, size = padded(shape.topics), sample_size(shape.docs, shape.cells, shape.words)
+    shared = [Array((4, size.cells), np.float64), Array((TRIES, shape.topics, size.documents), np.float32)]
+    one = total_bytes([Array((2, size.words, width), np.float32), Array((size.documents, width), np.float32)])
+    return StartMemory(total_bytes(shared) + one, one)
 
 
 class BestStart(Start):
-    """The best of eight tries; as ``kmeans`` where the documents are too few to learn from."""
+    """The best of eight tries and of what recurs among them; as ``kmeans`` where the documents are too few to learn from."""
 
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
         return tries_memory(engine.shape)
@@ -72,8 +74,8 @@ class BestStart(Start):
 
 def best_seeds(corpus: Corpus, grid: Grid, topics: int, seed: int, n_w: np.ndarray, threads: int) -> Seeds:
     """The seed table of ``best``."""
-    sample = Sample.read(corpus, grid, draw_documents(corpus, sample_size(corpus.n_docs, corpus.n_cells), seed))
-    if len(far_apart(sample, mean_of(n_w), topics, seed)) < topics:
+    sample = Sample.drawn(corpus, grid, seed)
+    if len(far_apart(sample, mean_of(sample.only(n_w)), topics, seed)) < topics:
         return document_seeds(corpus, grid, topics, seed, n_w, far=True)
     return best_of(sample, n_w, topics, seed, threads)
 
@@ -98,14 +100,31 @@ class LearnedSeeds:
         return out
 
 
+class TriedTopics(NamedTuple):
+    """A training on the sample: its perplexity, the topics' counts of words float32[U, padded(K)], and their sums."""
+
+    perplexity: float
+    phi: np.ndarray
+    totals: np.ndarray
+
+
 def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: int) -> LearnedSeeds:
-    """Train TRIES times on the sample, from seeds drawn far apart, and keep the topics of the lowest perplexity.
-    The sample has ``topics`` documents that differ, or more."""
+    """Train TRIES times on the sample, from seeds drawn far apart, and once from the topics that recur; keep the topics of the
+    lowest perplexity.  The sample has ``topics`` documents that differ, or more."""
     words, local = np.unique(sample.words, return_inverse=True)
     local = local.astype(np.int32)
-    mean, width = mean_of(n_w), padded(topics)
+    mean, width = mean_of(sample.only(n_w)), padded(topics)
+    shares = np.empty((TRIES, topics, len(sample)), np.float32)
 
-    def one(number: int) -> tuple[float, np.ndarray, np.ndarray]:
+    def train(phi: np.ndarray, sweeps: int) -> tuple[TriedTopics, np.ndarray]:
+        totals, theta = phi.sum(axis=0, dtype=np.float64), np.empty((len(sample), width), np.float32)
+        perplexity = short_training(
+            sample.indptr, local, sample.counts, phi, np.empty_like(phi), totals, theta,
+            np.empty(width, np.float32), ALPHA, BETA, sweeps,
+        )  # fmt: skip
+        return TriedTopics(float(perplexity), phi, totals), theta
+
+    def one(number: int) -> TriedTopics:
         centres = far_apart(sample, mean, topics, seed + number * NEXT)
         scale = float(sample.lengths.sum()) / topics
         phi = np.zeros((len(words), width), np.float32)
@@ -114,17 +133,47 @@ def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: in
             cells = sample.cells(int(centres[k]))
             counts = sample.counts[cells]
             phi[local[cells], k] += (SEED_SHARE * scale * counts / counts.sum()).astype(np.float32)
-        totals = phi.sum(axis=0, dtype=np.float64)
-        theta = np.empty((len(sample), width), np.float32)
-        perplexity = short_training(
-            sample.indptr, local, sample.counts, phi, np.empty_like(phi), totals, theta,
-            np.empty(width, np.float32), ALPHA, BETA, SWEEPS,
-        )  # fmt: skip
-        return float(perplexity), phi, totals
+        tried, theta = train(phi, SWEEPS)
+        np.divide(theta[:, :topics].T, sample.lengths, out=shares[number], casting="same_kind")
+        return tried
 
     with ThreadPoolExecutor(max(1, min(threads, TRIES)), thread_name_prefix="try") as pool:
-        _, phi, totals = min(pool.map(one, range(TRIES)), key=lambda tried: tried[0])
-    return LearnedSeeds(words, phi, totals, n_w)
+        best = min(pool.map(one, range(TRIES)), key=lambda tried: tried.perplexity)
+    phi = np.zeros((len(words), width), np.float32)
+    cells = csr_array((sample.counts.astype(np.float32), local, sample.indptr), (len(sample), len(words)))
+    phi[:, :topics] = cells.T @ recurring(shares)
+    again, _ = train(phi, AGAIN)
+    if again.perplexity < (1 - LONGER) * best.perplexity:
+        best = again
+    return LearnedSeeds(words, best.phi, best.totals, n_w)
+
+
+def recurring(shares: np.ndarray) -> np.ndarray:
+    """Shares of documents, float32[D, K], of the K topics that the tries have most in common and that differ from one another.
+
+    A topic's support is the mean over the tries of its correlation with the nearest topic of each; what is chosen takes from the
+    support of those that correlate with it.
+
+    Parameters
+    ----------
+    shares
+        float32[T, K, D], of the topics of T tries in each document; overwritten.
+    """
+    tries, topics, docs = shares.shape
+    every = shares.reshape(tries * topics, docs)
+    mean = every.mean(axis=1, keepdims=True)
+    every -= mean
+    length = np.maximum(np.linalg.norm(every, axis=1, keepdims=True), np.float32(1e-30))
+    every /= length
+    nearest = [(every @ one.T).max(axis=1) for one in shares]
+    support = np.mean(np.round(nearest, 5), axis=0)  # so that the last bits of a BLAS library decide nothing
+    left, chosen = support.copy(), list[int]()
+    for _ in range(topics):
+        chosen.append(int(left.argmax()))
+        apart = 1.0 - np.round(every @ every[chosen[-1]], 5)
+        np.minimum(left, support * np.minimum(apart, 1.0), out=left)
+    there = np.maximum(every[chosen] * length[chosen] + mean[chosen], np.float32(1e-6)).T
+    return np.asarray(there / there.sum(axis=1, keepdims=True))
 
 
 @fast_kernel

@@ -10,9 +10,9 @@ from topicstream.engines.base import BlockShape, Engine, padded
 from topicstream.memory import Array, total_bytes
 from topicstream.model.clusters import log_sums
 from topicstream.training.plan import StartMemory
-from topicstream.training.starts.best import NEXT, LearnedSeeds, cells_of_sample
+from topicstream.training.starts.best import NEXT, LearnedSeeds
 from topicstream.training.starts.documents import DocumentSeeds, document_seeds, far_apart, mean_of
-from topicstream.training.starts.sample import Sample, draw_documents, sample_size
+from topicstream.training.starts.sample import Sample, sample_size
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.starts.start import Ground, Start
 
@@ -27,23 +27,23 @@ class ClusterStart(Start):
         self._tries = tries
 
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
-        shape, cells = engine.shape, cells_of_sample(engine.shape)
-        words = min(shape.words, cells)
-        sample = Array((6, cells), np.float64), Array((sample_size(shape.docs, shape.cells), 4, shape.topics), np.float32)
-        return StartMemory(total_bytes([*sample, Array((4, words, padded(shape.topics)), np.float64)]))
+        shape = engine.shape
+        size = sample_size(shape.docs, shape.cells, shape.words)
+        sample = Array((6, size.cells), np.float64), Array((size.documents, 4, shape.topics), np.float32)
+        return StartMemory(total_bytes([*sample, Array((4, size.words, padded(shape.topics)), np.float64)]))
 
     def seeds(self, ground: Ground) -> Seeds | None:
         corpus, seed, topics, n_w = ground.corpus, ground.seed, ground.engine.shape.topics, ground.n_w
-        size = sample_size(corpus.n_docs, corpus.n_cells)
-        sample = Sample.read(corpus, ground.grid, draw_documents(corpus, size, seed))
+        sample = Sample.drawn(corpus, ground.grid, seed)
+        known = sample.only(n_w)
         words, local = np.unique(sample.words, return_inverse=True)
         local, counts = local.astype(np.int64).reshape(-1), sample.counts.astype(np.float32)
         best, phi = -np.inf, np.zeros((len(words), topics), np.float32)
         for number in range(self._tries):
-            centres = far_apart(sample, mean_of(n_w), topics, seed + number * NEXT)
+            centres = far_apart(sample, mean_of(known), topics, seed + number * NEXT)
             if len(centres) < topics:
                 return document_seeds(corpus, ground.grid, topics, seed, n_w, far=True)
-            first = DocumentSeeds(sample, centres, n_w, seed).rows(words.astype(np.int32))[:, :topics]
+            first = DocumentSeeds(sample, centres, known, seed).rows(words.astype(np.int32))[:, :topics]
             fit, learned = _short(sample.indptr, local, counts, first)
             if fit > best:
                 best, phi = fit, learned

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from topicstream.corpus.grid import Grid
@@ -14,6 +16,7 @@ from topicstream.kernels.rng import bits, stream, uniform
 FEW_WORDS = 10  # documents with fewer distinct words are drawn only when there are not enough others
 DRAW = 2**32 - 1  # pass number under which starts draw
 DOCUMENTS, CELLS = 10_000, 1_000_000  # of a sample that topics are learned on, at most
+FEWEST = 1_000  # documents of such a sample, where the corpus has them: of long ones it has some words, the same of each
 
 
 @kernel
@@ -62,9 +65,23 @@ def draw_documents(corpus: Corpus, n: int, seed: int) -> np.ndarray:
     return best
 
 
-def sample_size(docs: int, cells: int) -> int:
-    """Documents of a sample that topics are learned on."""
-    return max(1, min(DOCUMENTS, docs, int(CELLS * docs / max(cells, 1))))
+class SampleSize(NamedTuple):
+    """A sample that topics are learned on: its documents, the share of the words that it has, and cells and words, which may be half
+    as many again as in the mean."""
+
+    documents: int
+    share: float
+    cells: int
+    words: int
+
+
+def sample_size(docs: int, cells: int, words: int) -> SampleSize:
+    """Of a corpus of so many documents, cells and words."""
+    length = cells / max(docs, 1)
+    documents = max(1, min(DOCUMENTS, docs, max(FEWEST, int(CELLS / max(length, 1e-9)))))
+    share = min(1.0, CELLS / max(documents * length, 1.0))
+    most = int(documents * length * share * 1.5)
+    return SampleSize(documents, share, most, min(words if share == 1.0 else int(1.5 * words * share) + 1, words, most))
 
 
 class Sample:
@@ -77,8 +94,16 @@ class Sample:
         _products(indptr, np.arange(len(words), dtype=np.int32), shares, logs(shares), self._entropies)
 
     @classmethod
-    def read(cls, corpus: Corpus, grid: Grid, chosen: np.ndarray) -> Sample:
-        """The documents of these numbers, in this order."""
+    def drawn(cls, corpus: Corpus, grid: Grid, seed: int) -> Sample:
+        """What topics are learned on: documents and, where they are long, words drawn at random."""
+        size, draws = sample_size(corpus.n_docs, corpus.n_cells, corpus.n_words), np.zeros(corpus.n_words)
+        if size.share < 1.0:
+            uniform_draws(~seed & 2**32 - 1, DRAW, np.arange(len(draws)), draws)
+        return cls.read(corpus, grid, draw_documents(corpus, size.documents, seed), draws < size.share)
+
+    @classmethod
+    def read(cls, corpus: Corpus, grid: Grid, chosen: np.ndarray, known: np.ndarray | None = None) -> Sample:
+        """The documents of these numbers, in this order; known: bool[W], the words that are looked at."""
         place = np.argsort(chosen, kind="stable")
         wanted = chosen[place]
         owner = np.searchsorted(grid.first_doc, wanted, side="right") - 1
@@ -87,7 +112,8 @@ class Sample:
             for i in np.flatnonzero(owner == block.index):
                 row = int(wanted[i]) - block.first_doc
                 cells = slice(int(block.indptr[row]), int(block.indptr[row + 1]))
-                parts[int(place[i])] = block.vocab[block.words[cells]], block.counts[cells].astype(np.float64)
+                words, counts = block.vocab[block.words[cells]], block.counts[cells].astype(np.float64)
+                parts[int(place[i])] = (words, counts) if known is None else (words[known[words]], counts[known[words]])
         parts = [part for part in parts if len(part[0])]  # words that weigh nothing may have been all of a document
         indptr = np.append(0, np.cumsum([len(words) for words, _ in parts])).astype(np.int64)
         words = np.concatenate([words for words, _ in parts]).astype(np.int32)
@@ -95,6 +121,12 @@ class Sample:
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    def only(self, n_w: np.ndarray) -> np.ndarray:
+        """Counts of words float64[W] without those of words that the sample does not have."""
+        seen = np.zeros(len(n_w), bool)
+        seen[self.words] = True
+        return np.where(seen, n_w, 0.0)
 
     def divergences(self, mean: np.ndarray, ground: np.ndarray, share: float, centre: int) -> np.ndarray:
         """Multinomial divergence of every document d from the seed topic q of document ``centre``, float64[n] (Hughes & Sudderth
