@@ -15,7 +15,9 @@ from topicstream.cli.main import topics
 from topicstream.cli.options import click_option
 from topicstream.cli.show import views_on
 from topicstream.inference.methods import METHOD_NAMES, methods
-from topicstream.options import ordered
+from topicstream.options import flags, ordered
+from topicstream.reporting.config import ShowConfig
+from topicstream.reporting.view import ModelView
 
 SKIPPED = {"--quiet", "--verbose", "--force", "--append", "--grow-vocab", "--out", "--model", "--corpus", "--workers", "--threads",
            "--resume", "--follow", "--dry-run", "--scheduler", "--help", "--help-all"}  # fmt: skip
@@ -253,9 +255,11 @@ def lines(command: str, refused: Collection[Case] = (), size: int = 8) -> list[l
 
 
 def excluding(command: str, a: Case, b: Case) -> bool:
-    """Whether a command refuses two options together; ``topics show`` prints one view at a time."""
+    """Whether a command refuses two options together; ``topics show`` prints one view at a time, and refuses what that ignores."""
     if command == "show":
-        return len(views_on([*a, *b])) > 1
+        views, given = [section.config for section in views_on([*a, *b]).values()], {*a, *b}
+        ignored = set(ModelView.heeds) - set(views[0].heeds) if views else ()
+        return len(views) > 1 or any(given & set(flags(ShowConfig.__dataclass_fields__[name])) for name in ignored)
     return {a[0], b[0]} in map(set, EXCLUDING.get(command, ()))
 
 

@@ -47,7 +47,7 @@ COUNTED = {
 }
 
 
-_SEVERAL = re.compile(r"(?<=^CSV file)s|(?<=^record)s|(?<=^value)s|(?<=^document)s|(?<=^duplicate)s|(?<=^line)s")
+_SEVERAL = re.compile(r"(?<=^CSV file)s|(?<=^file)s|(?<=^record)s|(?<=^value)s|(?<=^document)s|(?<=^duplicate)s|(?<=^line)s")
 
 GROUPS = {
     "Input": (

@@ -52,8 +52,6 @@ class OverTimeView(ModelView, heeds=("topics",)):
         if self.by == DATE:
             raise UsageError(f"--by {DATE}: use --over-time for dates (--period sets the length of a period)")
         shown, store = self.shown, self.store
-        if not self.over_time and self.by is None:
-            raise InputError("give --over-time, --by COLUMN or both")
         counted = survey(store, by=[self.by] if self.by else [], grain=self.period, most=GROUPS)
         counted.time = need_time(counted, store) if self.over_time else None
         if counted.time is not None and counted.time.note:

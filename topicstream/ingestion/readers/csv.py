@@ -129,7 +129,9 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
     if re.fullmatch(r"(?i)\ufeff?sep=.\r?", lines[blank]) and len(lines) > blank + 1:  # what tells Excel the delimiter
         blank += 1
     quote = '"' if options.quotechar is None else options.quotechar or NO_QUOTE
-    delimiter, quote = _delimiter(source, options, lines[blank]), _one_character(quote, "--quotechar")
+    guessed = "\t" if plain_suffix(source.name) in (".tsv", ".tab") else max(",\t;|", key=lines[blank].count)
+    chosen = guessed if options.delimiter is None else options.delimiter
+    delimiter, quote = _one_character(DELIMITERS.get(chosen, chosen), "--delimiter", ", or tab"), _one_character(quote, "--quotechar")
     blanks, below = f"{delimiter} " in lines[blank], (line + "\n" for line in lines[blank:])
     rows = csv.reader(below, delimiter=delimiter, skipinitialspace=blanks, quotechar=quote, strict=True)
     try:
@@ -163,13 +165,6 @@ def _examples(rows: Iterable[list[str]], width: int) -> list[list[str]]:
     except csv.Error:  # the head ends within a record
         pass
     return [row for row in found if len(row) == width]
-
-
-def _delimiter(source: Source, options: ReadOptions, first: str) -> str:
-    chosen = options.delimiter
-    if chosen is None:
-        return "\t" if plain_suffix(source.name) in (".tsv", ".tab") else max(",\t;|", key=first.count)
-    return _one_character(DELIMITERS.get(chosen, chosen), "--delimiter", ", or tab")
 
 
 def _one_character(chosen: str, option: str, other: str = "") -> str:

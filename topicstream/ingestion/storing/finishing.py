@@ -105,7 +105,9 @@ class Finishing:
                 decision = decide(self.journal, self.base, rule, heldout, relations, self.removal.numbers)
                 self.removal.take(decision.replaced)
                 if self.old is not None and not decision.documents(TRAIN, HELDOUT) and not len(decision.replaced):
-                    return self._nothing_new(decision)
+                    dropped = {f"dropped_{k}": v for k, v in decision.dropped.items()}
+                    rejected = {"rejected": self.journal.totals["rejected"], **told(self.journal.notes)}
+                    return self._end(self.old.summary | dropped | rejected | {"documents_added": 0})
                 store = self._folder()
                 choice, pruning = self._vocabulary(decision, store, relations, pool)
             saving = pool.submit(choice.vocabulary.save, store / self._name("vocab"))
@@ -137,12 +139,6 @@ class Finishing:
         before.close()
         state.columns |= columns
         self.journal.notes.update(notes)
-
-    def _nothing_new(self, decision: Decision) -> dict[str, Json]:
-        assert self.old is not None
-        dropped = {f"dropped_{k}": v for k, v in decision.dropped.items()}
-        rejected = {"rejected": self.journal.totals["rejected"], **told(self.journal.notes)}
-        return self._end(self.old.summary | dropped | rejected | {"documents_added": 0})
 
     def _folder(self) -> Path:
         if self.base is not None:
