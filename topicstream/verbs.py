@@ -57,8 +57,7 @@ class TopicModel(data.TopicModel):
         """Write in another program's format: ``topicstream.export_model``."""
         from topicstream.exchange.exchanging import export_model
 
-        summary: dict[str, Any] = export_model(self, out, format=format, **options)
-        return summary
+        return export_model(self, out, format=format, **options)
 
     def to_gensim(self) -> Any:
         """A ``gensim.models.LdaModel`` with the same topics and priors."""

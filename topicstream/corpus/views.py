@@ -118,16 +118,14 @@ class Views(Sequence["Document"]):
         return self._documents(0)
 
     def _documents(self, first: int) -> Iterator[Document]:
-        words = self.words
         for batch in self.documents(first=first):
             names = [n for n in batch.schema.names if n not in ("id", "part", "words", "counts")]
-            counts = batch.column("counts")
             for i in range(len(batch)):
                 yield Document(
                     batch.column("id")[i].as_py(),
                     batch.column("part")[i].as_py(),
-                    words.take(batch.column("words")[i].values).to_pylist(),
-                    counts[i].values.to_numpy(),
+                    self.words.take(batch.column("words")[i].values).to_pylist(),
+                    batch.column("counts")[i].values.to_numpy(),
                     {n: v for n in names if (v := batch.column(n)[i].as_py()) is not None},
                 )
 

@@ -120,8 +120,7 @@ def look_at(model: str | Path | TopicModel, mem_limit: str | int | None = None, 
 
 def largest(values: np.ndarray, n: int) -> list[int]:
     """Positions of the n largest values, the first of equal ones first."""
-    positions: list[int] = np.argsort(-values, kind="stable")[:n].tolist()
-    return positions
+    return [int(position) for position in np.argsort(-values, kind="stable")[:n]]
 
 
 def propose(model: TopicModel) -> list[str]:
@@ -159,8 +158,7 @@ def _distinct(texts: list[str]) -> list[str]:
         if stem in parts or any(stem == _stem(t) for t in kept):
             continue
         pieces = {_stem(p) for p in text.split()}
-        kept = [t for t in kept if not (len(pieces) > 1 and _stem(t) in pieces)]
-        kept.append(text)
+        kept = [*(t for t in kept if not (len(pieces) > 1 and _stem(t) in pieces)), text]
     return kept
 
 
