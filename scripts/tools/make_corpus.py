@@ -26,9 +26,10 @@ import pyarrow as pa
 from topicstream.corpus.documents import PlacedDocuments, hash_ids
 from topicstream.corpus.format import PARTS, settle_arrays
 from topicstream.corpus.manifest import HeldoutRule, Sources, StoreManifest, store_file
+from topicstream.corpus.manifest import part_of as entry_of
 from topicstream.corpus.writer import BlockWriter
 from topicstream.files.ownership import claim
-from topicstream.ingestion.storing.commit import fingerprint, summarise_parts
+from topicstream.ingestion.storing.commit import fingerprint
 from topicstream.kernels import rng
 from topicstream.kernels.jit import kernel
 from topicstream.machine import versions
@@ -212,7 +213,7 @@ def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) 
     vocabulary = TokenVocabulary(names, sums, df)
     vocabulary.save(out / "vocab.parquet")
     write_words(out / "pruned.parquet", [word_table(names[:0], sums[:0], df[:0])])
-    parts = summarise_parts({}, blocks)
+    parts = {part: entry_of(some) for part, some in zip(PARTS, blocks, strict=True)}
     columns = {"date": "string"} if dates else {}
     documents, at = PlacedDocuments(out, columns, [], parts), 0
     for part in part_of:
