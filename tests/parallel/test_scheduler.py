@@ -10,6 +10,7 @@ import random
 import re
 import subprocess
 import sys
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -269,8 +270,8 @@ def fake(raises=None, limit=0, paths=(), **given):
                 raise TimeoutError
             if raises is not None:
                 raise raises
-            worker = SimpleNamespace(contact_address=workers[0], set_resources=set_resources)
-            worker.state, worker.memory_manager = SimpleNamespace(nthreads=1), SimpleNamespace(memory_limit=limit)
+            worker = SimpleNamespace(contact_address=workers[0], set_resources=set_resources, status=distributed.Status.running)
+            worker.state, worker.memory_manager = SimpleNamespace(nthreads=1, total_resources={}), SimpleNamespace(memory_limit=limit)
             asked = {"version": version, "arithmetic": arithmetic, "paths": paths, **given}
             return {workers[0]: await function(**asked, dask_worker=worker)}
 
@@ -306,6 +307,23 @@ def test_workers_that_do_not_answer_or_are_lost_are_left_out():
     cluster.client.gone = True  # the scheduler died
     with pytest.raises(WorkersLost, match="0 workers are left"):
         cluster.lose([])
+
+
+def doubled(number):
+    return 2 * number
+
+
+def test_tasks_go_on_when_every_worker_has_been_replaced(monkeypatch):
+    """Dask gives tasks that no worker could take to one that comes, but not to one that is found fit later."""
+    monkeypatch.setattr(scheduler, "LOOK", 8.0)  # twice, and no worker has come: that is told
+    started = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0")
+    with started as local, distributed.Client(local) as client:
+        cluster = Cluster(client)
+        local.scale(0)
+        while client.scheduler_info(n_workers=-1)["workers"]:
+            time.sleep(0.05)
+        threading.Timer(0.5, lambda: local.scale(1)).start()
+        assert list(cluster.map(doubled, [1, 2, 3])) == [2, 4, 6]
 
 
 def test_a_worker_that_ends_while_it_is_started_is_a_line(here, monkeypatch, capsys):

@@ -149,7 +149,8 @@ def fullest(args: Sequence[str]) -> str | None:
     """Of the paths on a command line (and the working folder) the one whose disk has least room: a write that fails in
     midstream does not say where."""
     room: dict[str, int] = {}
-    for path in [*args, "."]:
+    cache = [os.environ.get("TOPICS_CACHE") or os.path.expanduser("~/.cache")] if any("://" in path for path in args) else []
+    for path in [*args, *cache, "."]:
         place = Path(path)
         with suppress(OSError, ValueError):
             folder = next(p for p in (place, *place.parents) if p.exists())

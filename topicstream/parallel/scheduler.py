@@ -78,7 +78,12 @@ async def describe(version: str, arithmetic: str, paths: list[str], dask_worker:
         if not os.access(path, os.R_OK):
             raise UsageError(f"{who} cannot read {path}; put it on a file system that all machines share")
     return_freed_memory()
-    await dask_worker.set_resources(**ONE)
+    if not ONE.keys() <= dask_worker.state.total_resources.keys():
+        await dask_worker.set_resources(**ONE)
+        # tasks that no worker could take the scheduler gives only to one that starts to run
+        running = dask_worker.status
+        dask_worker.status = type(running).paused
+        dask_worker.status = running
     return Machine(
         dask_worker.state.nthreads, memory_allowed(), int(dask_worker.memory_manager.memory_limit or 0)
     )
