@@ -51,6 +51,10 @@ def as_asked(axes: Mapping[str, int], options: Any, asked: int | None) -> int:
     """The number of topics of an engine that takes any."""
     return TOPICS if asked is None else asked
 
+LONG_ENOUGH = 20.0
+"""``best_from`` of engines that keep to their seeds: held-out perplexity is up to 13 % lower then, but on titles and subject lines,
+where a sample's topics are poor, up to twice as high (docs/decisions/defaults.md)."""
+
 
 @dataclass(frozen=True)
 class About:

@@ -20,10 +20,12 @@ are those of small numbers, and the driver adds deltas in float64.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from topicstream.engines.about import LONG_ENOUGH
 from topicstream.engines.base import Out, Visit, padded
 from topicstream.engines.message.tiny import TinyEngine
 from topicstream.kernels.arrays import Cells, Doubles, Float, Floats, Ints, Longs
@@ -210,6 +212,7 @@ class ATBP(TinyEngine):
 
     name = "atbp"
     cites = "Zeng, Liu & Cao, Memory-Efficient Topic Modeling, Fig. 3"
+    about = replace(TinyEngine.about, best_from=LONG_ENOUGH)
 
     def process(self, visit: Visit, out: Out) -> None:
         """One visit; theta is the kept one or folded in first."""

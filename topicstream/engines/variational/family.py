@@ -40,10 +40,6 @@ from topicstream.errors import TopicsError
 
 RESTART_INNER = 5  # inner iterations of a restart proposal
 START_INNER = 3  # inner iterations of the first assignment to seed topics
-# vb and mvi keep to their seeds: of ``best`` held-out perplexity is 2 to 13 % lower with 20 topics, but on titles and subject
-# lines, where a sample's topics are poor, up to twice as high (docs/decisions/defaults.md)
-LONG_ENOUGH = 20.0
-
 
 @dataclass(frozen=True)
 class VariationalOptions(Options):

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from topicstream.engines.about import LONG_ENOUGH
 from topicstream.engines.base import (
     ArraySpec,
     BlockShape,
@@ -24,7 +25,6 @@ from topicstream.engines.base import (
     Visit,
 )
 from topicstream.engines.variational import statistics
-from topicstream.engines.variational.family import LONG_ENOUGH
 from topicstream.engines.variational.sparsity import Sparse, SparsityOptions
 
 

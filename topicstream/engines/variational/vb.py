@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
+from topicstream.engines.about import LONG_ENOUGH
 from topicstream.engines.base import Out, Priors, Rule, TableSpec, Visit
-from topicstream.engines.variational.family import LONG_ENOUGH, Variational
+from topicstream.engines.variational.family import Variational
 
 
 class VariationalBayes(Variational):
