@@ -278,9 +278,7 @@ class Cycle:
         claim(run.parent, "runs")
         if self.journal.decision == "update" and base is not None:
             model = publish.version_path(self.folder, base)
-            done = train_on(
-                self.config.corpus, model, run, passes=want.update_passes, progress=self.log, **want.limits()
-            )
+            done = train_on(self.config.corpus, model, run, passes=want.update_passes, progress=self.log, **want.limits())
             how, passes, reason = done.how, done.passes, done.reason
         else:
             given = {"algo", "aim", "allow_smaller", "topics", "seed", "passes", "seed_words", "weighting", "options"}
@@ -374,21 +372,19 @@ class Cycle:
     def _summary(self, told: Mapping[str, Any]) -> dict[str, Json]:
         """The summary of a cycle, as JSON has it; numbers that are not finite are None."""
         number = publish.current(self.folder)
-        summary: dict[str, Any] = plain(
-            {
-                "decision": "nothing",
-                "published": None,
-                "documents_added": 0,
-                "records_rejected": 0,
-                "files_set_aside": len(self.scan.set_aside),
-                "set_aside": {name: self.state.failing[name].why for name in self.scan.set_aside},
-                **told,
-                "refused": (told.get("gate") or {}).get("refused", []),
-                "current": number,
-                "model": None if number is None else str(self.folder / publish.CURRENT),
-                "seconds": round(time.monotonic() - self.began, 3),
-            }
-        )
+        summary: dict[str, Any] = plain({
+            "decision": "nothing",
+            "published": None,
+            "documents_added": 0,
+            "records_rejected": 0,
+            "files_set_aside": len(self.scan.set_aside),
+            "set_aside": {name: self.state.failing[name].why for name in self.scan.set_aside},
+            **told,
+            "refused": (told.get("gate") or {}).get("refused", []),
+            "current": number,
+            "model": None if number is None else str(self.folder / publish.CURRENT),
+            "seconds": round(time.monotonic() - self.began, 3),
+        })
         return summary
 
 
