@@ -100,6 +100,7 @@ def test_what_cannot_be_meant_is_one_line(put: Put, here: Path, tmp_path: Path) 
         ("train", "--corpus", store, "--model", "s3://corpora/new"),
         ("compact", store),
         ("edit", "--model", model, "--drop", 0),
+        ("update", "--corpus", store, "--model", model),
         ("classifier", "--model", model, "--corpus", store),
     ):
         code, said = topics(*command)

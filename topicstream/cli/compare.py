@@ -45,7 +45,7 @@ def command(ctx: click.Context, /, a: str, b: str | None, svg: str | None, force
     with showing() as progress:
         if b is not None:
             if wrong := sorted((named & {*of_methods, "svg"}) - set(of_two)):
-                raise click.UsageError(f"--{wrong[0].replace('_', '-')} requires --methods and one model, not two")
+                raise click.UsageError(f"--{wrong[0].replace('_', '-')} applies to inference methods of one model, not to two models; leave out {b}")
             result = compare(made(CompareConfig, {"a": a, "b": b, **of_two}, progress=progress))
             return result, lines(result)
         if "methods" not in named:

@@ -14,7 +14,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import NotOurs, TopicsError, UsageError
 from topicstream.files import durable, owned
 from topicstream.files.durable import lock
-from topicstream.files.ownership import check_place, claim, kind_of, mark_of, not_ours
+from topicstream.files.ownership import check_place, claim, kind_of, mark_of, not_ours, refuse_address
 from topicstream.memory import ThreadedOptions
 from topicstream.metrics import recorded
 from topicstream.model import edits
@@ -165,6 +165,7 @@ def update(config: UpdateConfig) -> Updated:
     >>> _ = topicstream.update("corpus.zarr", "model", passes=2, progress=False)
     """
     with recorded(config.metrics, "update", model=config.model) as tell:
+        refuse_address(config.model)
         old = Path(config.model)
         if read_manifest(old).engine in (None, "imported"):
             raise UsageError(
