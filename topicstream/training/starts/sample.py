@@ -66,8 +66,8 @@ def draw_documents(corpus: Corpus, n: int, seed: int) -> np.ndarray:
 
 
 class SampleSize(NamedTuple):
-    """A sample that topics are learned on: its documents, the share of the words that it has, and cells and words, which may be half
-    as many again as in the mean."""
+    """A sample that topics are learned on: its documents, the share of the words that it has, and the most cells and words, half as
+    many again as in the mean; a tenth more where it has a share of the words, of which it has many in many documents."""
 
     documents: int
     share: float
@@ -80,8 +80,9 @@ def sample_size(docs: int, cells: int, words: int) -> SampleSize:
     length = cells / max(docs, 1)
     documents = max(1, min(DOCUMENTS, docs, max(FEWEST, int(CELLS / max(length, 1e-9)))))
     share = min(1.0, CELLS / max(documents * length, 1.0))
-    most = int(documents * length * share * 1.5)
-    return SampleSize(documents, share, most, min(words if share == 1.0 else int(1.5 * words * share) + 1, words, most))
+    more = 1.5 if share == 1.0 else 1.1
+    most = int(documents * length * share * more)
+    return SampleSize(documents, share, most, min(words, int(more * words * share) + 1, most))
 
 
 class Sample:
