@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topicstream.errors import StoreError
+from topicstream.files import durable
 from topicstream.files.durable import read_json, write_json
 from topicstream.files.plain import batches
 from topicstream.model import arrays as model_arrays
 from topicstream.model import manifest as model_manifest
-from topicstream.model import store as model_store
 from topicstream.model.manifest import Origin
 from topicstream.model.store import ModelWriter
 from topicstream.model.top import Best, top_words
@@ -157,7 +157,7 @@ def test_a_full_disk_leaves_the_old_model(saved, phi, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    for module, name in ((model_manifest, "write_json"), (model_store, "sync_file"), (model_arrays, "sync_file")):
+    for module, name in ((model_manifest, "write_json"), (durable, "sync_file"), (model_arrays, "sync_file")):
         with monkeypatch.context() as m:
             m.setattr(module, name, full)
             with pytest.raises(OSError, match="No space"):

@@ -49,25 +49,29 @@ def sync_all(files: Sequence[Path], folders: Iterable[Path]) -> None:
             pass
 
 
-def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview, *, durable: bool = True) -> None:
-    """Replace ``path``, a file of ours or none, by ``data`` in one rename.  ``durable=False`` leaves out the fsyncs
-    (survives a kill, not a power cut)."""
-    target = Path(path)
+@contextlib.contextmanager
+def replacing(target: Path, *, durable: bool = True) -> Iterator[Path]:
+    """A new, empty file beside ``target``, which takes the place of a file of ours, or of none, where the block ends without
+    an error.  ``durable=False`` leaves out the fsyncs (survives a kill, not a power cut)."""
     beside = temporary(target)
     try:
-        with owned.create(beside) as f:
-            f.write(data)
-            if durable:
-                f.flush()
-                os.fsync(f.fileno())
-        if durable and (home := home_of(target)) is not None:
-            sync_file(home / MARK)  # what is committed is listed there
+        yield Path(owned.reserve(beside))
+        if durable:
+            sync_file(beside)
+            if (home := home_of(target)[0]) is not None:
+                sync_file(home / MARK)  # what is committed is listed there
         owned.replace(beside, target)
     except BaseException:
         owned.discard(beside)
         raise
     if durable:
         sync_folder(target.parent)
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview, *, durable: bool = True) -> None:
+    """Replace ``path``, a file of ours or none, by ``data`` in one rename (see ``replacing``)."""
+    with replacing(Path(path), durable=durable) as beside:
+        beside.write_bytes(data)
 
 
 _HEAD = re.compile(rb'\{\n "checksum": "crc32c:([0-9a-f]{8})",\n')
@@ -117,7 +121,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     return value
 
 
-_SEAL = re.compile(r', "crc32c": "([0-9a-f]{8})"\}$')
+_SEAL = re.compile(rb': "[0-9a-f]{8}"\}')
 
 
 def sealed_line(record: Mapping[str, object]) -> str:
@@ -138,23 +142,16 @@ def read_sealed(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], lis
     except FileNotFoundError:
         return [], []
     for number, line in enumerate(lines, 1):
-        text = line.decode("utf-8", "replace")
-        seal = _SEAL.search(text)
-        body = text[: seal.start()] + "}" if seal else text
+        sealed = _SEAL.search(line) is not None
         try:
-            record = json.loads(body)
-            good = isinstance(record, dict)
-        except (ValueError, RecursionError):
+            record = json.loads(line)
+            known = record.pop("crc32c", None) is not None
+            good = known == sealed and (not sealed or sealed_line(record).encode() == line + b"\n")
+        except (ValueError, TypeError, AttributeError, RecursionError):  # no JSON, or no object
             record, good = {}, False
-        if seal is not None:
-            good = good and google_crc32c.value(body.encode()) == int(seal[1], 16)
-        else:
-            good = good and not re.search(r'crc32c|: "[0-9a-f]{8}"\}$', text[-24:])
-            if number == len(lines) and not good and not re.search(r'"crc32c": "[0-9a-f]{8}', text):
-                continue  # what stands behind the last newline
         if good:
             found.append(record)
-        else:
+        elif sealed or number < len(lines):
             damaged.append(f"{path}:{number}: does not match its checksum; this line is left out")
     return found, damaged
 
@@ -185,20 +182,15 @@ def file_problem(path: str | os.PathLike[str], size: int, crc: int, what: str = 
     return None if found == crc else f"{path}: does not match its checksum; restore the file or {what}"
 
 
-def exchange(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
-    """Let two paths change names in one step (renameat2, RENAME_EXCHANGE); False where the system cannot."""
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return False
-    here, both = -100, 2
-    return bool(rename(here, os.fsencode(a), here, os.fsencode(b), both) == 0)
-
-
 def exchange_folders(new: Path, old: Path) -> None:
-    """Let two folders change names in one step; where the file system cannot, in two (a reader may then miss the old one
-    for an instant)."""
-    if not exchange(new, old):
+    """Let two folders change names in one step (renameat2, RENAME_EXCHANGE); where the system or the file system cannot, in
+    two (a reader may then miss the old one for an instant)."""
+    here, both = -100, 2
+    try:
+        failed = ctypes.CDLL(None).renameat2(here, os.fsencode(new), here, os.fsencode(old), both)
+    except (OSError, AttributeError):
+        failed = True
+    if failed:
         aside = old.with_name(old.name + ".old")
         owned.move_folder(old, aside)
         owned.move_folder(new, old)

@@ -30,41 +30,30 @@ from topicstream.files.ownership import (
 
 
 # -- making ------------------------------------------------------------------------------------------------------------
-def create_fd(path: Where) -> int:
-    """A descriptor (read and write) of a new, empty file; one of ours that has the name goes first, another's is refused."""
-    if os.path.lexists(path):
-        remove_file(path)
-    else:
+def reserve(path: Where, *, keep: bool = False) -> Where:
+    """The path, where a new, empty file of ours lies; one of ours that has the name goes first (``keep``: stays as it is),
+    another's is refused."""
+    if not os.path.lexists(path):
         note(path)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-
-
-def create(path: Where) -> BinaryIO:
-    """A new, empty file of ours to write to (see ``create_fd``)."""
-    return open(create_fd(path), "wb")
-
-
-def reserve(path: Where) -> Where:
-    """``create`` for libraries that open by name: the path, of a new, empty file."""
-    os.close(create_fd(path))
+    elif keep:
+        must_own(path)
+        return path
+    else:
+        remove_file(path)
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
     return path
 
 
-def open_fd(path: Where, flags: int = os.O_RDWR) -> int:
-    """A descriptor of a file of ours, as it is; made when it is not there."""
-    if not os.path.lexists(path):
-        return create_fd(path)
-    must_own(path)
-    return os.open(path, flags | os.O_CLOEXEC)
+def create(path: Where) -> BinaryIO:
+    """A new, empty file of ours to write to (see ``reserve``)."""
+    return open(reserve(path), "wb")
 
 
-def append(path: Where) -> BinaryIO:
-    """A file of ours to add to; made when it is not there."""
-    return open(open_fd(path, os.O_WRONLY | os.O_APPEND), "ab")
-
-
-def copy_file(source: Where, target: Where) -> None:
-    """Copy a file's content to a new file of ours."""
+def copy(source: Where, target: Where) -> None:
+    """Copy a file's content to a new file of ours, or a folder's files to a folder that is made."""
+    if os.path.isdir(source):
+        shutil.copytree(source, target, copy_function=copy)
+        return
     with open(source, "rb") as read, create(target) as written:
         shutil.copyfileobj(read, written, 1 << 20)
 
@@ -74,15 +63,8 @@ def link_file(source: Where, target: Where) -> None:
     note(target)
     try:
         os.link(source, target)
-    except FileNotFoundError:
-        raise
     except OSError:
-        copy_file(source, target)
-
-
-def copy_tree(source: Path, target: Path) -> None:
-    """Copy the files below ``source`` into ``target``, a folder that is made."""
-    shutil.copytree(source, target, copy_function=copy_file)
+        copy(source, target)
 
 
 @contextlib.contextmanager
@@ -113,7 +95,7 @@ def move_folder(source: Where, target: Where) -> None:
         raise NotOurs(f"{target}: is in the way; move it away and run this again")
     if mark_of(source) is None:
         note(*(Path(target) / p.relative_to(source) for p in Path(source).rglob("*") if owns(p)))
-    elif home_of(source) is None or is_listed(source):
+    elif home_of(source)[0] is None or is_listed(source):
         note(target)
     os.rename(source, target)
 
@@ -146,8 +128,9 @@ def discard(path: Where) -> None:
 
 
 def sweep(folder: Path, *patterns: str) -> None:
-    """Remove the files of ours in a folder of ours that match, and scratch folders; the caller holds its lock."""
-    for path in sorted(p for pattern in patterns or (".*.tmp", "*.partial") for p in folder.glob(pattern)):
+    """Remove what a kill left directly in a folder of ours: temporary and scratch files and folders, or those that match; the
+    caller holds its lock."""
+    for path in sorted(p for pattern in patterns or (".*.tmp", "*.partial", "*.scratch") for p in folder.glob(pattern)):
         if owns(path):
             discard(path)
         elif path.is_dir() and not path.is_symlink() and is_listed(path):

@@ -107,17 +107,9 @@ def _kind_of_released(folder: Path) -> Kind | None:
     return None
 
 
-def home_of(path: Where) -> Path | None:
-    """The nearest marked folder above a path."""
-    home = _home(path)[0]
-    return None if home is None else Path(home)
-
-
-def _home(path: Where) -> tuple[str | None, bytes]:
+def home_of(path: Where) -> tuple[Path | None, bytes]:
     """The nearest marked folder above a path, and the lines of its inventory."""
-    folder = os.path.abspath(path)
-    while (above := os.path.dirname(folder)) != folder:
-        folder = above
+    for folder in Path(os.path.abspath(path)).parents:
         mark, lines = _read(folder)
         if mark is not None:
             return folder, lines
@@ -141,7 +133,7 @@ def _above(entry: bytes) -> Iterator[bytes]:
 def is_listed(path: Where) -> bool:
     """Whether the nearest marked folder above lists a path, or a folder that it lies in as a whole; the mark, the lock and
     temporary names need no line."""
-    home, lines = _home(path)
+    home, lines = home_of(path)
     if home is None or _ALWAYS.fullmatch(os.path.basename(path)):
         return home is not None
     entry = _entry(path, home)
@@ -191,7 +183,7 @@ def note(*paths: Where) -> None:
     """Enter paths that are about to be made in the inventory of the nearest marked folder above; nothing without one, nor
     for what is temporary.  A string that ends in ``/`` stands for all that will lie in a folder."""
     for path in paths:
-        home = _home(path)[0]
+        home = home_of(path)[0]
         if home is not None and not _ALWAYS.fullmatch(os.path.basename(path)):
             line = _entry(path, home) + (b"/\n" if str(path).endswith("/") else b"\n")
             with open(os.open(os.path.join(home, MARK), os.O_WRONLY | os.O_APPEND), "wb", buffering=0) as file:

@@ -22,28 +22,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _Where = str | os.PathLike[str]
 
 
-def open_plain(path: _Where, flags: int = FLAGS) -> int:
+def open_plain(path: _Where, flags: int = os.O_RDONLY) -> int:
     """A descriptor of a plain file; StoreError where a link or anything else lies there.  FileNotFoundError, OSError.
 
     A file of a store at an address is fetched first where the cache does not have it (mirror.py)."""
     try:
-        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise StoreError(f"{path}: {_kind(path)}, not a regular file; restore the file")
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         remote = fetched(path)
         if remote is None:
             raise
         return remote
-    except OSError:
-        refuse_special(path)
-        raise
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise StoreError(f"{path}: {_kind(path)}, not a regular file; restore the file")
-    return fd
 
 
 def arrow_file(file: BinaryIO) -> Any:
@@ -55,16 +49,6 @@ def arrow_file(file: BinaryIO) -> Any:
         return pa.OSFile(f"/dev/fd/{file.fileno()}")
     except OSError:  # a system without /dev/fd
         return file
-
-
-def refuse_special(path: _Where) -> None:
-    """StoreError where a link, a fifo, a device or a folder has the name of a file; nothing where there is none."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return
-    if not stat.S_ISREG(found.st_mode):
-        raise StoreError(f"{path}: {_kind(path)}, not a regular file; restore the file")
 
 
 def _kind(path: _Where) -> str:

@@ -25,7 +25,7 @@ from topicstream.ingestion.opening.memory import KEY, InMemory, as_inputs
 from topicstream.ingestion.plan import plan_ingest
 from topicstream.ingestion.read_options import CUT, REMEMBERED
 from topicstream.ingestion.settings import IngestOptions
-from topicstream.ingestion.spooling.journal import Journal, clear, read_state
+from topicstream.ingestion.spooling.journal import Journal, read_state
 from topicstream.ingestion.spooling.reading import Reading
 from topicstream.ingestion.spooling.spread import Spread
 from topicstream.ingestion.spooling.tasks import pieces
@@ -227,7 +227,7 @@ class _Ingest:
         if state is not None and done is not None and done.fingerprint == store.fingerprint:
             settle(self.out, store.manifest)
             if state.record != record or isinstance(self.names, InMemory):
-                clear(self.wip)
+                owned.clear(self.wip, "ingest")
                 return None
             self.progress.say(f"{self.out}: was finished already")
             owned.remove(self.wip, "ingest")

@@ -27,8 +27,8 @@ from numpy.typing import ArrayLike
 
 from topicstream.errors import StoreError
 from topicstream.files import owned
-from topicstream.files.durable import read_sealed, size_and_crc, sync_file, sync_folder
-from topicstream.files.ownership import claim, temporary
+from topicstream.files.durable import read_sealed, replacing, size_and_crc, sync_folder
+from topicstream.files.ownership import claim
 from topicstream.files.plain import read_words
 from topicstream.model.arrays import ArrayWriter, StoredArray
 from topicstream.model.manifest import (
@@ -134,12 +134,10 @@ class ModelWriter:
         return writer
 
     def _write_names(self, file: str, names: Iterable[pa.Array]) -> FileEntry:
-        beside, schema = temporary(self.path / "names"), pa.schema([("name", pa.large_string())])
-        with pq.ParquetWriter(beside, schema, compression="zstd") as writer:
+        schema = pa.schema([("name", pa.large_string())])
+        with replacing(self.path / file) as beside, pq.ParquetWriter(beside, schema, compression="zstd") as writer:
             for piece in names:
                 writer.write_table(pa.table([piece.cast(pa.large_string())], schema=schema))
-        sync_file(beside)
-        owned.replace(beside, self.path / file)
         return FileEntry(name=file, crc32c=size_and_crc(self.path / file)[1])
 
     def commit(self, origin: Origin, vocabulary: Vocabulary, alpha: ArrayLike, beta: float) -> ModelManifest:
@@ -189,18 +187,14 @@ class ModelWriter:
         return manifest
 
     def _write_vocabulary(self, vocabulary: Vocabulary) -> FileEntry:
-        beside = temporary(self.path / "vocab")
-        vocabulary.write(beside)
-        crc = size_and_crc(beside)[1]
         old = self._old.files.vocab if self._old is not None else None
+        name = _other(VOCABS, old)
+        vocabulary.write(self.path / name)
+        crc = size_and_crc(self.path / name)[1]
         if old is not None and crc == old.crc32c:
             with contextlib.suppress(StoreError):
                 check_file(self.path, old)
-                owned.remove_file(beside)
                 return old
-        name = _other(VOCABS, old)
-        sync_file(beside)
-        owned.replace(beside, self.path / name)
         return FileEntry(name=name, crc32c=crc)
 
     def _sweep(self, manifest: ModelManifest) -> None:
@@ -212,7 +206,7 @@ class ModelWriter:
                 owned.discard(path)
             else:
                 owned.remove_within(path)
-        owned.sweep(self.path, ".vocab.*.tmp", ".names.*.tmp", ".manifest.json.*.tmp")
+        owned.sweep(self.path)
 
 
 def drop_tables(folder: str | Path, axis: str) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from topicstream.errors import StoreError
-from topicstream.files import owned
+from topicstream.files.durable import replacing
 from topicstream.files.plain import read_words
 
 
@@ -81,12 +81,13 @@ class Vocabulary:
         return cls.of(words, *numbers)
 
     def write(self, path: str | Path) -> None:
-        """To Parquet (zstd); not synced."""
+        """To Parquet (zstd), in one rename."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         table = pa.table({"word": self.words, "count": pa.array(self.counts), "df": pa.array(self.df)})
-        pq.write_table(table, owned.reserve(path), compression="zstd", use_dictionary=False, store_schema=False)
+        with replacing(Path(path)) as beside:
+            pq.write_table(table, beside, compression="zstd", use_dictionary=False, store_schema=False)
 
     def __len__(self) -> int:
         return len(self.words)

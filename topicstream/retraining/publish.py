@@ -73,7 +73,7 @@ def store_version(run: Path, folder: Path, number: int, ids: TopicIds) -> Path:
     names = [entry.name for entry in files_of(read_manifest(run))] + ["history.jsonl", "manifest.json"]
     names += [] if classifier is None else [classifier.array.name, RECORD]
     for source in (run / name for name in names if (run / name).exists()):
-        (owned.copy_tree if source.is_dir() else owned.copy_file)(source, beside / source.name)
+        owned.copy(source, beside / source.name)
     write_record(beside / IDS, ids)
     for path in sorted(beside.rglob("*"), reverse=True):
         (sync_folder if path.is_dir() else sync_file)(path)

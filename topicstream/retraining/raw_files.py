@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -95,8 +94,7 @@ def copy_settled(source: Path, target: Path) -> RawFile | None:
     target.parent.mkdir(parents=True, exist_ok=True)
     for _ in range(TRIES):
         before = _stat(source)
-        with open(source, "rb") as read, owned.create(target) as copy:
-            shutil.copyfileobj(read, copy, 1 << 20)
+        owned.copy(source, target)
         with open(target, "rb") as copied:
             digest = hashlib.file_digest(copied, "sha256").hexdigest()
         if _stat(source) == before and target.stat().st_size == before[0]:

@@ -18,9 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from topicstream.errors import InputError, StoreError, UsageError
-from topicstream.files import owned
-from topicstream.files.durable import sync_file, sync_folder
-from topicstream.files.ownership import temporary
+from topicstream.files.durable import replacing
 from topicstream.files.plain import batches, read_given, read_words
 from topicstream.tokens.wordtable import enter_words, look_up, table_for
 
@@ -196,17 +194,9 @@ def stream_pruned(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
 
 def write_words(path: str | os.PathLike[str], pieces: Iterable[pa.Table | pa.RecordBatch]) -> None:
     """Write tables or batches of SCHEMA as one Parquet file with row groups of ROWS: beside, fsync, rename."""
-    target = Path(path)
-    beside = owned.reserve(temporary(target))
-    try:
-        with pq.ParquetWriter(beside, SCHEMA, compression="zstd", use_dictionary=False) as writer:
-            for group in _groups(pieces):
-                writer.write_table(group)
-        sync_file(beside)
-        owned.replace(beside, target)
-    finally:
-        owned.discard(beside)
-    sync_folder(target.parent)
+    with replacing(Path(path)) as beside, pq.ParquetWriter(beside, SCHEMA, compression="zstd", use_dictionary=False) as writer:
+        for group in _groups(pieces):
+            writer.write_table(group)
 
 
 def _groups(pieces: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -41,10 +41,10 @@ class Session:
         self.run, self.plan, self.engine = run, plan, run.engine
         self.work, self._checkpoints = run.folder / "work", run.folder / "checkpoints"
         self.work.mkdir(exist_ok=True)
-        owned.sweep(self.work, "*.scratch", ".*.tmp")  # what a run that was killed left; block state stays
+        owned.sweep(self.work)  # what a run that was killed left; block state stays
         # the words as they are now: an append that ends while this run continues puts a longer file in their place
         self.vocab = self.work / "vocab.parquet"
-        owned.copy_file(run.corpus.file("vocab"), self.vocab)
+        owned.copy(run.corpus.file("vocab"), self.vocab)
         self.workers = Workers(plan.threads)
         self.tables = RunTables(run.engine, run.n_w, self.workers, self.work if plan.place.tables_on_disk else None)
         spill = self.work if plan.place.deltas_on_disk else None

@@ -99,12 +99,6 @@ class _Version(msgspec.Struct):
     journal: int = 0
 
 
-def clear(folder: Path) -> None:
-    """Empty a working folder but for lock and mark, the state last: killed on the way, the next run knows that all was
-    done."""
-    owned.clear(folder, "ingest")
-
-
 class Journal:
     """State and spools of one ingest; the caller holds the folder's lock.  left: the state to carry on from."""
 
@@ -118,7 +112,7 @@ class Journal:
                 " it was to resume, or use --force to start over"
             )
         if not self.resumed:
-            clear(folder)
+            owned.clear(folder, "ingest")
         self.durable = self.resumed
         """Whether the state that is on disk is that of this process."""
         self.cells, self.types, self.docs = (Spool(folder / f"{name}.spool") for name in SPOOLS)
@@ -195,7 +189,7 @@ class Spool:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._fd = owned.open_fd(path)
+        self._fd = os.open(owned.reserve(path, keep=True), os.O_RDWR | os.O_CLOEXEC)
         self.size = os.fstat(self._fd).st_size
         self.entries: list[tuple[int, int]] = []
         self._last: bytes | None = None

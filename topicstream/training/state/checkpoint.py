@@ -18,15 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import google_crc32c
 import numpy as np
 from msgspec import field
 
 from topicstream.errors import NotOurs, StoreError
 from topicstream.files import owned
-from topicstream.files.durable import sync_file, sync_folder
+from topicstream.files.durable import file_problem, size_and_crc, sync_file, sync_folder
 from topicstream.files.ownership import note
-from topicstream.files.plain import load_arrays, open_plain, refuse_special
+from topicstream.files.plain import load_arrays
 from topicstream.records import Count, Crc, Record, read_record, write_record
 from topicstream.tables.table import Table
 
@@ -109,14 +108,6 @@ def place_name(passes: int, rounds: int = 0) -> str:
     return f"{passes:06d}-{rounds:06d}"
 
 
-def _crc(path: Path) -> int:
-    crc = 0
-    with open(open_plain(path), "rb", buffering=0) as f:
-        while piece := f.read(1 << 22):
-            crc = google_crc32c.extend(crc, piece)
-    return int(crc)
-
-
 def write_checkpoint(
     folder: Path, state: State, save_tables: Mapping[str, Callable[[Path], None]], memory: Sequence[Path]
 ) -> Path:
@@ -134,7 +125,7 @@ def write_checkpoint(
         with owned.create(beside / "arrays.npz") as f:
             f.write(buffer.getbuffer())
         for path in sorted(beside.iterdir()):
-            files[path.name] = path.stat().st_size, _crc(path)
+            files[path.name] = size_and_crc(path)
             sync_file(path)
         listing = Listing(passes=state.passes, rounds=state.rounds, files=files, facts=state.facts)
         write_record(beside / "state.json", listing)
@@ -184,12 +175,8 @@ def read_checkpoint(path: Path) -> State:
     """Verify every file's size and checksum and read state and arrays; StoreError naming what is damaged."""
     listing = read_listing(path)
     for name, (size, crc) in listing.files.items():
-        part = path / name
-        refuse_special(part)
-        if not part.exists() or part.stat().st_size != size or _crc(part) != crc:
-            raise StoreError(
-                f"{part}: missing or does not match its checksum; remove {path} to go back to the checkpoint before it"
-            )
+        if (problem := file_problem(path / name, size, crc, f"remove {path} to go back to the checkpoint before it")) is not None:
+            raise StoreError(problem)
     return State(listing.passes, listing.rounds, load_arrays(path / "arrays.npz"), listing.facts)
 
 

@@ -42,7 +42,7 @@ class BlockMemory:
 
     def __init__(self, path: Path, specs: Mapping[str, ArraySpec], index: np.ndarray, *, create: bool) -> None:
         self.path, self.specs, self.index = path, specs, index
-        self._fd = owned.create_fd(path) if create else open_plain(path, os.O_RDWR)
+        self._fd = open_plain(owned.reserve(path) if create else path, os.O_RDWR)
         self.end = int((index[:, :, 0] + index[:, :, 1]).max(initial=0) + 63) // 64 * 64
         self._lock = threading.Lock()
 

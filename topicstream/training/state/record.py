@@ -162,7 +162,7 @@ class History:
     def append(self, record: Mapping[str, Any]) -> None:
         """Add a pass."""
         self.last = dict(record)
-        with owned.append(self._path) as f:
+        with open(owned.reserve(self._path, keep=True), "ab") as f:
             f.write(sealed_line(self.last).encode())
 
 

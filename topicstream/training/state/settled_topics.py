@@ -8,7 +8,6 @@ topics, or those of a later one, are there already.
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +57,7 @@ class SettledTopics:
         totals = np.maximum(table.totals[:topics] + words * beta, 1e-300)
         step = max(1, STEP // topics)
         self._note(NONE)
-        with os.fdopen(owned.open_fd(self._rows), "r+b") as f:
+        with open(owned.reserve(self._rows, keep=True), "r+b") as f:
             for first, rows in table.pieces():
                 for i in range(0, len(rows), step):
                     p = ((rows[i : i + step, :topics] + beta) / totals).astype(np.float32)
