@@ -17,11 +17,9 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.datamodel import models
-from numba.core.extending import lower_builtin, register_model
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 WIDTH = 16
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
@@ -52,13 +50,9 @@ class _Model(models.PrimitiveModel):
 
 
 def _operator(function: Any, instruction: str) -> None:
-    class Template(AbstractTemplate):
-        def generic(self, args: Any, kws: Any) -> Any:
-            if len(args) == 2 and all(isinstance(a, Float32x16) for a in args):
-                return signature(vector_kind, vector_kind, vector_kind)
-            return None
-
-    infer_global(function)(Template)
+    @type_callable(function)
+    def typed(context: Any) -> Any:
+        return lambda *args: vector_kind if args == (vector_kind, vector_kind) else None
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return getattr(builder, instruction)(*args)

@@ -19,11 +19,10 @@ import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numba
 import numpy as np
-from numba.core import types as numba_types
 from numba.core.compiler import CompileResult
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
@@ -120,7 +119,6 @@ class KernelCache:
 
     def __init__(self, function: Callable[..., Any], flags: dict[str, Any]) -> None:
         self._function, self._flags = function, content_of(sorted(flags.items()))
-        self._on = True
         _ROOTS.add(function.__module__.partition(".")[0])
 
     @property
@@ -128,29 +126,17 @@ class KernelCache:
         """The folder."""
         return str(cache_folder())
 
-    def enable(self) -> None:
-        """Use it."""
-        self._on = True
-
-    def disable(self) -> None:
-        """Compile, and keep nothing."""
-        self._on = False
-
-    def flush(self) -> None:
-        """Nothing to do: a file stands for one content."""
-
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled signature; None where it has to be compiled."""
         global compiled_kernels, _notify
         rtsys.initialize(target_context)  # what compiled code calls; numba's types are loaded when a kernel is compiled
         path = self._path(sig, target_context)
         try:
-            data = path.read_bytes() if self._on else None
-            if data is not None:
-                body = data[len(MAGIC) + 4 :]
-                if data[: len(MAGIC) + 4] != _head(body):
-                    raise ValueError("does not match its checksum")
-                return CompileResult._rebuild(target_context, *pickle.loads(body))
+            data = path.read_bytes()
+            body = data[len(MAGIC) + 4 :]
+            if data[: len(MAGIC) + 4] != _head(body):
+                raise ValueError("does not match its checksum")
+            return CompileResult._rebuild(target_context, *pickle.loads(body))
         except OSError:  # not there, or not to be read
             pass
         except Exception as e:  # whatever a cache holds, it must not end a command
@@ -166,7 +152,7 @@ class KernelCache:
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a compiled signature, by one rename."""
-        if not self._on or any(not lifted.can_cache for lifted in data.lifted) or data.library.has_dynamic_globals:
+        if any(not lifted.can_cache for lifted in data.lifted) or data.library.has_dynamic_globals:
             return
         path = self._path(sig, data.target_context)
         body = dumps(data._reduce())
@@ -212,28 +198,20 @@ def _compiled(function: Any, flags: dict[str, Any]) -> Any:
         made._cache = KernelCache(function, flags)
         resolve = made.get_call_template
         # numba would compile a kernel that others call once for every number written in such a call
-        made.get_call_template = lambda args, kws: resolve([numba_types.unliteral(a) for a in args], kws)
+        made.get_call_template = lambda args, kws: resolve([numba.types.unliteral(a) for a in args], kws)
     return made
 
 
 _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
-@overload
-def kernel(function: Callable[..., Any]) -> Any: ...
-@overload
-def kernel(**flags: Any) -> Callable[[Callable[..., Any]], Any]: ...
-def kernel(function: Any = None, **flags: Any) -> Any:
+def kernel(function: Any = None, **flags: Any) -> Callable[..., Any]:
     """Compile with strict floating point.  ``@kernel`` or ``@kernel(inline="always")``."""
     every = {**_COMMON, **flags}
     return _compiled(function, every) if function is not None else lambda f: _compiled(f, every)
 
 
-@overload
-def fast_kernel(function: Callable[..., Any]) -> Any: ...
-@overload
-def fast_kernel(**flags: Any) -> Callable[[Callable[..., Any]], Any]: ...
-def fast_kernel(function: Any = None, **flags: Any) -> Any:
+def fast_kernel(function: Any = None, **flags: Any) -> Callable[..., Any]:
     """Compile with reassociation and contraction allowed: vectorised reductions, FMA.
 
     A loop may sum or store, not both.  Where LLVM cannot see that two arrays are apart it compiles the loop twice, with
