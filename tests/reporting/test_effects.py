@@ -73,14 +73,18 @@ def test_a_curve_reproduces_a_cubic():
     assert np.allclose(matrix @ fit, cubic)
 
 
+def names(n):
+    return [str(i) for i in range(n)]
+
+
 def test_it_is_the_plain_regression_where_nothing_is_uncertain():
     rng = np.random.default_rng(0)
     x = np.c_[np.ones(300), rng.normal(size=300), rng.integers(0, 2, 300)]
     y = rng.dirichlet([1, 2, 3], 300)
     with TemporaryFile() as scratch:
         regression = Regression(["1", "x", "g"], np.zeros(3), 0.0, scratch)
-        regression.add(x[:100], y[:100], np.full(100, 1e12))
-        regression.add(x[100:], y[100:], np.full(200, 1e12))
+        regression.add(x[:100], y[:100], np.full(100, 1e12), names(100))
+        regression.add(x[100:], y[100:], np.full(200, 1e12), names(200))
         fitted = regression.fit()
     inverse = np.linalg.inv(x.T @ x)
     plain = inverse @ x.T @ y
@@ -89,6 +93,26 @@ def test_it_is_the_plain_regression_where_nothing_is_uncertain():
         squares = (y[:, k] - x @ plain[:, k]) ** 2
         robust = inverse @ (x * squares[:, None]).T @ x @ inverse * 300 / 297  # HC1
         assert np.allclose(fitted.covariances[k], robust, rtol=1e-4, atol=1e-12)
+
+
+def test_parts_of_one_document_count_as_one():
+    """Errors of parts are the sandwich over whole documents (statsmodels' cov_type cluster), wherever a block cuts one."""
+    rng = np.random.default_rng(0)
+    of = np.repeat(np.arange(40), rng.integers(1, 20, 40))
+    n = len(of)
+    x = np.c_[np.ones(n), rng.normal(size=40)[of]]
+    y = rng.dirichlet([1, 2, 3], 40)[of] * 0.8 + rng.dirichlet([1, 2, 3], n) * 0.2
+    regression = Regression(["1", "x"], np.zeros(3), 0.0, BytesIO())
+    for part in np.split(np.arange(n), [7, 8, 150]):
+        regression.add(x[part], y[part], np.full(len(part), 1e12), [str(d) for d in of[part]])
+    fitted = regression.fit()
+    inverse = np.linalg.inv(x.T @ x)
+    residuals = y - x @ inverse @ x.T @ y
+    for k in range(3):
+        scores = np.array([(x * residuals[:, [k]])[of == d].sum(axis=0) for d in range(40)])
+        expected = 40 / 39 * (n - 1) / (n - 2) * inverse @ scores.T @ scores @ inverse
+        assert np.allclose(fitted.covariances[k], expected, rtol=1e-4, atol=1e-12)
+    assert (fitted.documents, fitted.clusters) == (n, 40)
 
 
 GROUPS = [((10, 40), 0.5), ((80, 300), 0.5), ((30, 60), 0.15)]
@@ -110,7 +134,7 @@ def test_intervals_cover_known_effects(tokens, share_of_group):
         shares = (alpha + counts) / (alpha.sum() + n)[:, None]
         with TemporaryFile() as scratch:
             regression = Regression(["1", "g"], alpha, float(alpha.sum()), scratch)
-            regression.add(np.c_[np.ones(300), group], shares, n.astype(float))
+            regression.add(np.c_[np.ones(300), group], shares, n.astype(float), names(300))
             fitted = regression.fit()
         covered += abs(fitted.estimates[1, 0] - effect) < 1.96 * fitted.errors[1, 0]
         estimates.append(fitted.estimates[1, 0])
@@ -278,8 +302,8 @@ def test_columns_that_are_nearly_the_same_keep_their_errors(noise):
     shares, tokens = rng.dirichlet([1, 2, 3], n), np.full(n, 50.0)
     plain = Regression(["1", "x", "z"], np.full(3, 0.1), 0.3, BytesIO())
     close = Regression(["1", "x", "y"], np.full(3, 0.1), 0.3, BytesIO())
-    plain.add(np.column_stack((np.ones(n), x, z)), shares, tokens)
-    close.add(design, shares, tokens)
+    plain.add(np.column_stack((np.ones(n), x, z)), shares, tokens, names(n))
+    close.add(design, shares, tokens, names(n))
     expected = plain.fit().predict(np.array([[1, 0.5, 1.0]]))
     fit = close.fit()
     found = fit.predict(np.array([[1, 0.5, 0.5 + noise]]))

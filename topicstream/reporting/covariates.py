@@ -88,7 +88,8 @@ class Effects:
     formula
         As it was given.
     documents, left_out
-        Training documents in the regression, and those without a known word or a value of a covariate (none, NA or NaN).
+        Training documents in the regression, and those without a known word or a value of a covariate (none, NA or NaN).  Of a
+        corpus with ``--split`` these are parts; errors are clustered by the ``coefficients.clusters`` documents that they are of.
     topics, labels
         Stable numbers int64[K] of the topics, and their labels.
     coefficients
@@ -134,6 +135,7 @@ class Effects:
         return {
             "formula": self.formula,
             "documents": self.documents,
+            "clusters": self.coefficients.clusters,
             "left_out": self.left_out,
             "references": self.references,
             "coefficients": self.table().to_pylist(),
@@ -144,7 +146,9 @@ class Effects:
         """A block a topic: each coefficient in percentage points with its 95 % interval and a star where that excludes zero; of a
         curve the test of all its coefficients, and the predicted shares."""
         left_out = f", {self.left_out:,} left out (no value or no known word)" if self.left_out else ""
-        out = [f"{self.formula}: {counted(self.documents, 'document')}{left_out}; percentage points of a document's share"]
+        clusters = self.coefficients.clusters
+        parts = f", parts of {clusters:,} by which errors are clustered" if clusters < self.documents else ""
+        out = [f"{self.formula}: {counted(self.documents, 'document')}{parts}{left_out}; percentage points of a document's share"]
         out += [
             f"  {column}: measured from {level}{'' if self.kinds[column] == 'category' else ', for one more (of a date: one more year)'}"
             for column, level in self.references.items()
@@ -269,10 +273,10 @@ def effects(config: EffectsConfig) -> Effects:
     left_out = 0
     with tempfile.TemporaryFile() as scratch:
         regression = Regression(design.names, alpha[chosen], float(alpha.sum()), scratch)
-        for rows, shares, tokens, missing in _documents(model, corpus, view, design, shown.threads):
+        for rows, shares, tokens, wholes, missing in _documents(model, corpus, view, design, shown.threads):
             left_out += missing
             if len(rows):
-                regression.add(rows, shares[:, chosen], tokens)
+                regression.add(rows, shares[:, chosen], tokens, wholes)
             tell.step("reading topics and covariates", regression.documents + left_out, corpus.n_docs, "documents")
         coefficients = regression.fit()
     labels = [shown.names[j] for j in chosen]
@@ -317,10 +321,11 @@ def _survey(
 
 def _documents(
     model: TopicModel, corpus: Corpus, view: View, design: Design, threads: int
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, int]]:
-    """(design rows, shares, tokens, documents left out) block by block."""
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, list[str], int]]:
+    """(design rows, shares, tokens, the whole document of each, documents left out) block by block."""
     columns = list(dict.fromkeys(c.column for c in design.covariates.values()))
-    metadata = Metadata(corpus, columns)
+    whole = "document" if (corpus.manifest.reading or {}).get("split") else "id"
+    metadata = Metadata(corpus, list(dict.fromkeys([*columns, whole])))
     for first, theta, tokens in document_shares(model, corpus, threads=threads):
         rows, listed = metadata.of(first, len(theta))
         usable = listed & (tokens > 0)
@@ -328,7 +333,8 @@ def _documents(
             usable &= values_given(rows[column]).is_valid().to_numpy(zero_copy_only=False)
         kept = np.flatnonzero(usable)
         values = {column: rows[column].take(pa.array(kept)).to_pylist() for column in columns}
-        yield design.matrix(values, len(kept)), view.shares(theta[kept]), tokens[kept], len(theta) - len(kept)
+        wholes = rows[whole].take(pa.array(kept)).to_pylist()
+        yield design.matrix(values, len(kept)), view.shares(theta[kept]), tokens[kept], wholes, len(theta) - len(kept)
 
 
 def _predictions(design: Design, fitted: Coefficients, sample: dict[str, list[str]], topics: np.ndarray) -> pa.Table:

@@ -143,6 +143,8 @@ class Covariate:
         numbers = {value: as_number(value, self.column) for value in self.counts}
         if not self.counts:
             raise InputError(f"column {self.column}: no document has a value")
+        if len(self.counts) == 1:
+            raise InputError(f"column {self.column}: all documents have the value {next(iter(numbers))}; leave it out")
         if all(number is not None for number in numbers.values()):
             if self.reference is not None:
                 raise InputError(f"--reference {self.column}={self.reference}: {self.column} holds numbers, which are measured from their mean")
@@ -153,10 +155,6 @@ class Covariate:
             dated = any(_plain_number(text) is None for text in numbers) or (self.column == DATE and not whole)
             self.kind = "date" if dated else "whole" if whole else "number"
             self.mean = float(np.average(values, weights=weights))
-            if self.low == self.high:
-                raise InputError(
-                    f"column {self.column}: all documents have the value {next(iter(numbers))}; leave it out"
-                )
             if self.df:
                 self.df = max(1, min(self.df, len(values) - 1))
                 quantiles = np.linspace(0, 1, max(0, self.df - DEGREE) + 2)[1:-1]
@@ -177,8 +175,6 @@ class Covariate:
                 f"column {self.column}: {text[:40]!r} is neither a number nor a date, and of {len(self.levels):,} different groups "
                 f"at most {MOST_LEVELS} can be compared; --date-format of `topics ingest` reads other dates"
             )
-        if len(self.levels) == 1:
-            raise InputError(f"column {self.column}: all documents have the value {self.levels[0]}; leave it out")
 
     def names(self) -> list[str]:
         """What its columns of numbers are called."""

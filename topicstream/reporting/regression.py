@@ -6,8 +6,8 @@ Each topic's shares are regressed on the covariates by weighted least squares (R
 - A document's share m is pulled to the prior's mean, by the factor n / (a + n) with n its tokens and a the sum of alpha.  The
   regression uses what the words alone say, ((a + n) m - alpha) / n, which is unbiased, so effects in short documents are not too
   small; its weight is n / (a + n).
-- The variance of a coefficient is the sandwich estimate (White 1980, HC1), so groups may differ in their spread, plus the
-  variance between draws of the documents' topics from their posterior (the method of composition, Tanner 1996), which for a
+- The variance of a coefficient is the sandwich estimate, so groups may differ in their spread, clustered by the documents that
+  parts were cut from (Liang & Zeger 1986; HC1 of White 1980 where each is whole), plus the variance between draws of the documents' topics from their posterior (the method of composition, Tanner 1996), which for a
   Dirichlet has a closed form: A X'W diag(v) WX A with A = (X'WX)^-1 and v the posterior variance.  No draws are made.
 - Documents are read once; their shares wait in a scratch file for the residuals.
 
@@ -43,8 +43,8 @@ class Coefficients:
         float64[P, K].
     covariances
         float64[K, P, P].
-    documents
-        Documents that it was fitted to.
+    documents, clusters
+        Documents that it was fitted to, and whole documents that these are parts of.
     """
 
     columns: list[str]
@@ -52,6 +52,7 @@ class Coefficients:
     estimates: np.ndarray
     covariances: np.ndarray
     documents: int
+    clusters: int
 
     @property
     def names(self) -> list[str]:
@@ -88,8 +89,7 @@ def words_alone(shares: np.ndarray, tokens: np.ndarray, alpha: np.ndarray, alpha
     alpha, alpha_sum
         float64[K], the prior of these topics; the sum over all topics of the model.
     """
-    unshrunk: np.ndarray = (alpha_sum + tokens)[:, None] * shares - alpha
-    return np.asarray(unshrunk / tokens[:, None])
+    return np.asarray(((alpha_sum + tokens)[:, None] * shares - alpha) / tokens[:, None])
 
 
 def independent(products: np.ndarray) -> np.ndarray:
@@ -122,13 +122,15 @@ class Regression:
     def __init__(self, names: Sequence[str], alpha: np.ndarray, alpha_sum: float, scratch: BinaryIO) -> None:
         p, k = len(names), len(alpha)
         self._names, self._alpha, self._alpha_sum = list(names), np.asarray(alpha, np.float64), alpha_sum
-        self.documents = 0
+        self.documents = self.clusters = 0
+        self._last = ""
         self._xx, self._xy = np.zeros((p, p)), np.zeros((p, k))
         self._between = np.zeros((k, p, p))
-        self._scratch, self._sizes = scratch, list[int]()
+        self._scratch, self._sizes = scratch, [0]
 
-    def add(self, design: np.ndarray, shares: np.ndarray, tokens: np.ndarray) -> None:
-        """Documents: rows of the design float64[D, P], their shares float[D, K] and tokens float64[D], above 0."""
+    def add(self, design: np.ndarray, shares: np.ndarray, tokens: np.ndarray, wholes: Sequence[str]) -> None:
+        """Documents: rows of the design float64[D, P], their shares float[D, K] and tokens float64[D], above 0; the names of
+        what they are parts of (or their own), one after the other."""
         y = words_alone(shares, tokens, self._alpha, self._alpha_sum)
         weights = tokens / (self._alpha_sum + tokens)
         weighted = design * weights[:, None]
@@ -137,17 +139,24 @@ class Regression:
         inside = np.clip(y, 0.0, 1.0)
         variances = inside * (1.0 - inside) / (tokens + 1.0)[:, None]
         self._between += np.einsum("dp,dk,dq->kpq", weighted, variances, weighted, optimize=True)
+        names = np.array([self._last, *wholes], object)
+        self._last = names[-1]
+        begins = names[1:] != names[:-1]
+        goes_on = int(np.append(begins, True).argmax())  # these belong to what the documents before end with
+        self._sizes[-1] += goes_on
+        if goes_on < len(y):
+            self._sizes.append(len(y) - goes_on)
         self.documents += len(y)
-        self._sizes.append(len(y))
-        self._scratch.write(np.concatenate((weights[:, None], design, y), axis=1).astype(np.float32).tobytes())
+        self.clusters += int(begins.sum())
+        self._scratch.write(np.column_stack((weights, begins, design, y)).astype(np.float32).tobytes())
 
     def fit(self) -> Coefficients:
         """The coefficients.  A column that those before it determine is left out, as R's ``lm`` does; InputError where there
         are too few documents."""
         p = len(self._xy)
-        if self.documents <= p:
+        if self.clusters <= p:
             raise InputError(
-                f"{self.documents} documents have all covariates, too few for {p} coefficients; drop a term"
+                f"{self.clusters} documents have all covariates, too few for {p} coefficients; drop a term"
             )
         used = independent(self._xx)
         xx, xy = self._xx[np.ix_(used, used)], self._xy[used]
@@ -155,17 +164,20 @@ class Regression:
         inverse = np.linalg.inv(xx / scale[:, None] / scale) / scale[:, None] / scale
         estimates = inverse @ xy
         middle = self._between[:, used][:, :, used]
-        correction = self.documents / (self.documents - p)
-        for weights, every, y in self._stored():
+        n, g = self.documents, self.clusters
+        correction = g / (g - 1) * (n - 1) / (n - p)
+        for weights, begins, every, y in self._stored():
             design = every[:, used]
-            residuals = (weights[:, None] * (y - design @ estimates)) ** 2
-            middle += correction * np.einsum("dp,dk,dq->kpq", design, residuals, design, optimize=True)
-        return Coefficients(self._names, used, estimates, inverse @ middle @ inverse, self.documents)
+            residuals = weights[:, None] * (y - design @ estimates)
+            for k in range(len(middle)):
+                scores = np.add.reduceat(design * residuals[:, k, None], np.flatnonzero(begins))
+                middle[k] += correction * scores.T @ scores
+        return Coefficients(self._names, used, estimates, inverse @ middle @ inverse, n, g)
 
-    def _stored(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def _stored(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
         p, k = self._xy.shape
         self._scratch.seek(0)
-        for size in self._sizes:
-            data = self._scratch.read(4 * size * (1 + p + k))
-            rows = np.frombuffer(data, np.float32).reshape(size, 1 + p + k).astype(np.float64)
-            yield rows[:, 0], rows[:, 1 : 1 + p], rows[:, 1 + p :]
+        for size in filter(None, self._sizes):
+            data = self._scratch.read(4 * size * (2 + p + k))
+            rows = np.frombuffer(data, np.float32).reshape(size, 2 + p + k).astype(np.float64)
+            yield rows[:, 0], rows[:, 1], rows[:, 2 : 2 + p], rows[:, 2 + p :]
