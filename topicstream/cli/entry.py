@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import gc
-import os
-import signal
-
-
-def _interrupted(*_: object) -> None:
-    os.write(2, b"topics: interrupted\n")
-    os._exit(130)  # nothing is begun that would have to be cleaned up
+import sys
 
 
 def main() -> None:
     """Entry point."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupted)
     gc.disable()  # modules are not garbage: searching them while they are imported takes a sixth of a short command
-    from topicstream.cli.main import main as begin  # behind the handler: it takes a while
+    try:
+        from topicstream.cli.main import main as begin  # it takes a while
 
-    begin()
+        begin()
+    except KeyboardInterrupt:  # later ones have become exit codes
+        sys.stderr.write("topics: interrupted\n")
+        sys.exit(130)

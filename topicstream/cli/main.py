@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import errno
 import gc
 import os
@@ -227,8 +226,6 @@ def main() -> None:
     # a product of matrices runs in the thread that asks for it; OpenBLAS would start threads of its own that wait busily
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Parquet takes no other (machine.return_freed_memory)
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # until here cli/entry.py has it
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     code = run()
     for number in (
         signal.SIGINT,
@@ -242,9 +239,6 @@ def main() -> None:
     except (OSError, ValueError):
         code = code or _fail(OSError(), "standard output: what was printed could not be written", 1)
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    if code in (130, 143):  # threads may still wait for a server; Python's end would wait for them
-        atexit._run_exitfuncs()
-        os._exit(code)
     gc.freeze()  # the end of the process frees all memory at once; Python would search it three times before
     sys.exit(code)
 

@@ -11,10 +11,11 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache, lru_cache
+from concurrent.futures import Executor, Future
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from threading import current_thread, main_thread
+from queue import SimpleQueue
+from threading import Thread, current_thread, main_thread
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -26,7 +27,34 @@ HEAD, PART = 128 << 10, 8 << 20
 """Bytes of the first request, which may only be looked at, and of each further one at most."""
 RETRY: dict[str, Any] = {"max_retries": 5}
 """How obstore repeats a request that a server refuses or that times out, and carries on with an answer that broke off."""
-POOL = ThreadPoolExecutor(8, thread_name_prefix="objects")
+
+
+class Waiters(Executor):
+    """Threads that end with the process, which a ``ThreadPoolExecutor`` would wait for: a server may never answer them."""
+
+    def __init__(self, threads: int) -> None:
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        self._idle = [Thread(target=self._work, name=f"objects {i}", daemon=True) for i in range(threads)]
+
+    def submit(self, function: Callable[..., T], /, *args: Any, **given: Any) -> Future[T]:
+        """Call it in one of the threads."""
+        future: Future[T] = Future()
+        self._calls.put((future, partial(function, *args, **given)))
+        while self._idle:
+            self._idle.pop().start()
+        return future
+
+    def _work(self) -> None:
+        while True:
+            future, call = self._calls.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except BaseException as error:
+                    future.set_exception(error)
+
+
+POOL = Waiters(8)
 """Fetches parts ahead, fetches and stores objects that are all at hand, and asks while the main thread waits."""
 MIRROR = ".address"
 """The file that tells a mirror (mirror.py) and holds its address."""
