@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from tests.small_store import planted, store
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
-from topicstream.training.threads import StorageAhead
+from topicstream.training.loop import train
 
 
 @pytest.fixture(scope="module")
@@ -18,14 +17,6 @@ def corpus(tmp_path_factory):
     made = store(tmp_path_factory.mktemp("ahead") / "c.zarr", counts, counts[:0], blocks=12)
     assert len(made.part().blocks) > 4
     return made
-
-
-def values(corpus: Corpus, ahead: StorageAhead, numbers: np.ndarray) -> list[np.ndarray]:
-    found = []
-    for position in range(len(numbers)):
-        found.append(np.array(ahead.get(position).words))
-        ahead.done(position)
-    return found
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 2, 50])
@@ -40,21 +31,22 @@ def test_every_block_once_in_any_order(corpus, prefetch, monkeypatch):
         return decode(self, storage, heldout)
 
     monkeypatch.setattr(Corpus, "decode", counted)
-    ahead = StorageAhead(corpus, grid, numbers, prefetch)
-    for mine, storage in zip(values(corpus, ahead, numbers), grid.storage[numbers], strict=True):
-        assert (mine == decode(corpus, int(storage)).words).all()
-    ahead.close()
+    ahead = corpus.decoded(numbers, grid, prefetch)
+    for mine, storage in zip(ahead, grid.storage[numbers], strict=True):
+        assert (mine.words == decode(corpus, int(storage)).words).all()
     assert sorted(decoded) == list(range(len(grid)))
 
 
-def test_damage_is_met_by_everybody(corpus, monkeypatch):
-    def broken(self: Corpus, storage: int, heldout: bool = False, axes: tuple[str, ...] = ()):
-        raise StoreError(f"block {storage} is damaged")
+@pytest.mark.parametrize("threads", [1, 3])
+def test_damage_ends_the_pass(corpus, tmp_path, monkeypatch, threads):
+    decode, seen = Corpus.decode, list[int]()
 
-    grid = corpus.grid()
+    def broken(self: Corpus, storage: int, heldout: bool = False, axes: tuple[str, ...] = ()):
+        seen.append(storage)
+        if len(seen) > len(corpus.part().blocks):  # the grid is cut
+            raise StoreError(f"block {storage} is damaged")
+        return decode(self, storage, heldout, axes)
+
     monkeypatch.setattr(Corpus, "decode", broken)
-    ahead = StorageAhead(corpus, grid, np.zeros(3, np.int64), 2)
-    for position in range(3):
-        with pytest.raises(StoreError, match="block 0 is damaged"):
-            ahead.get(position)
-    ahead.close()
+    with pytest.raises(StoreError, match="is damaged"):
+        train(corpus.path, tmp_path / "m", algo="atbp", topics=3, start="random", threads=threads, progress=False)

@@ -3,67 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
 
 from topicstream import plugins
 from topicstream.corpus.block import Block
-from topicstream.corpus.grid import Cutter, Grid
-from topicstream.corpus.reader import Corpus
+from topicstream.corpus.grid import Cutter, Decoded
 from topicstream.engines.base import BlockShape, Out, Rows, Scratch, Visit, new_stats
 from topicstream.tables.rounds import Round, RoundSpace
 from topicstream.tables.table import Table
 from topicstream.training.executor import Assignment, Executor, Job, MakeExecutor, Report, ids_of, run_visit, shrunk
 from topicstream.training.tables import RunTables
-
-
-class StorageAhead:
-    """Decodes the storage blocks that a sequence of blocks needs, ``prefetch`` ahead of the workers, in as many threads: a million
-    cells take some 3 ms, their visit a hundred times that; but they may lie in a bucket."""
-
-    def __init__(self, corpus: Corpus, grid: Grid, numbers: np.ndarray, prefetch: int, axes: Sequence[str] = ()) -> None:
-        self._corpus, self._grid, self._prefetch, self._axes = corpus, grid, prefetch, axes
-        storage = grid.storage[numbers]
-        new = np.append(True, np.diff(storage) != 0)[: len(storage)]
-        self._run_of = np.cumsum(new) - 1  # position in the pass -> run of blocks from one storage block
-        self._storage = storage[new]
-        self._left = np.bincount(self._run_of, minlength=len(self._storage))
-        self._futures: dict[int, Future[Any]] = {}
-        self._asked, self._lock = 0, threading.Lock()
-        self._pool = ThreadPoolExecutor(max(1, prefetch), thread_name_prefix="prefetch")
-        self._ask(prefetch)
-
-    def _decode(self, run: int) -> Any:
-        return self._corpus.decode(int(self._storage[run]), self._grid.heldout, self._axes)
-
-    def _ask(self, count: int) -> None:
-        for run in range(self._asked, min(count, len(self._storage))):
-            self._futures[run] = self._pool.submit(self._decode, run)
-            self._asked = run + 1
-
-    def get(self, position: int) -> Any:
-        """The decoded storage block of the block at ``position`` of the sequence."""
-        run = int(self._run_of[position])
-        with self._lock:
-            self._ask(run + 1 + self._prefetch)
-            future = self._futures[run]
-        return future.result()
-
-    def done(self, position: int) -> None:
-        """The block at ``position`` has been cut out."""
-        run = int(self._run_of[position])
-        with self._lock:
-            self._left[run] -= 1
-            if self._left[run] == 0:
-                del self._futures[run]  # all its blocks have been cut out, and own what they took
-
-    def close(self) -> None:
-        """Stop decoding; returns when nothing is being decoded any more."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        self._futures.clear()
 
 
 class WorkerBuffers:
@@ -83,7 +35,8 @@ class Threads(Executor):
         self.rounds: dict[str, Round] = {}
         self._buffers = [WorkerBuffers(job) for _ in range(job.workers.threads)]
         self._space = RoundSpace(job.round_blocks, job.spill)
-        self._ahead: StorageAhead | None = None
+        self._decoded: Generator[Decoded, None, None] | None = None
+        self._lock = threading.Lock()
         self._todo = np.zeros(0, np.int64)
 
     def place(self, tables: RunTables) -> None:
@@ -94,7 +47,7 @@ class Threads(Executor):
 
     def begin(self, blocks: np.ndarray) -> None:
         self._todo = blocks
-        self._ahead = StorageAhead(self.job.corpus, self.job.grid, blocks, self.job.prefetch, self.engine.about.axes)
+        self._decoded = self.job.corpus.decoded(blocks, self.job.grid, self.job.prefetch, self.engine.about.axes)
 
     def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
         return self.visit_some(position, group, range(len(group)), assignment)
@@ -104,9 +57,14 @@ class Threads(Executor):
     ) -> list[Report]:
         """``visit`` of blocks that stand at ``places`` of their round."""
         reports: list[Any] = [None] * len(group)
+        assert self._decoded is not None
+        decoded, order = self._decoded, iter(range(len(group)))
 
-        def work(i: int) -> None:
-            reports[i] = self._visit(int(group[i]), position + i, places[i], assignment)
+        def work(_: int) -> None:
+            with self._lock:
+                i, raw = next(order), next(decoded, None)
+            if raw is not None:  # else another worker has met the error that ends the pass
+                reports[i] = self._visit(int(group[i]), raw, places[i], assignment)
 
         end = position + len(group)
         if assignment.old is not None:
@@ -115,11 +73,9 @@ class Threads(Executor):
         self.workers.run(work, len(group))
         return reports
 
-    def _visit(self, number: int, position: int, slot: int, assignment: Assignment) -> Report:
+    def _visit(self, number: int, raw: Decoded, slot: int, assignment: Assignment) -> Report:
         buffers, new = self._buffers[self.workers.number()], assignment.new
-        assert self._ahead is not None
-        block = buffers.cutter.block(self.job.grid, number, self._ahead.get(position))
-        self._ahead.done(position)
+        block = buffers.cutter.block(self.job.grid, number, raw)
         specs, delta = self.engine.tables, {}
         ids = {name: ids_of(block, specs[name].axis, specs[name]) for name in assignment.targets}
         for name in assignment.targets:
@@ -164,9 +120,8 @@ class Threads(Executor):
     def end(self) -> None:
         for one in self._buffers:
             one.seeds.clear()
-        if self._ahead is not None:
-            self._ahead.close()
-            self._ahead = None
+        if self._decoded is not None:
+            self._decoded.close()
 
     def rest(self) -> None:
         for deltas in self.rounds.values():
