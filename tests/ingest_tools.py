@@ -49,7 +49,7 @@ def write_jsonl(path: Path, docs: list[dict[str, Any]]) -> Path:
 def cells_by_id(store: Path) -> dict[str, tuple[str, dict[str, float]]]:
     """id -> (part, {word: count}) of every document that is not removed, through the documents' table."""
     corpus = Corpus.open(store)
-    words = TokenVocabulary.load(corpus.file("vocab")).words.to_pylist()
+    words = TokenVocabulary.read(corpus.file("vocab")).words.to_pylist()
     rows: dict[tuple[str, int, int], dict[str, float]] = {}
     for part, heldout in (("train", False), ("heldout", True)):
         for b, _ in enumerate(corpus.part(heldout).blocks):

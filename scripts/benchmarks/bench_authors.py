@@ -34,11 +34,11 @@ from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.kernels import rng
 from topicstream.kernels.jit import kernel
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.progress import Shown as Progress
 from topicstream.reporting.authors import EVIDENCE
 from topicstream.reporting.experts import document_votes
 from topicstream.training.loop import train
+from topicstream.vocabulary import Vocabulary
 
 PRIOR = 0.01
 FOLDS = 5

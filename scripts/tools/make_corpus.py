@@ -210,7 +210,7 @@ def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) 
         for writer in writers:
             writer.close()
     names = pa.array(word_names(W), pa.large_string())
-    vocabulary = TokenVocabulary(names, sums, df)
+    vocabulary = TokenVocabulary.of(names, sums, df)
     vocabulary.save(out / "vocab.parquet")
     write_words(out / "pruned.parquet", [word_table(names[:0], sums[:0], df[:0])])
     parts = {part: entry_of(some) for part, some in zip(PARTS, blocks, strict=True)}

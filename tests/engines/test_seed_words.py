@@ -17,7 +17,7 @@ from topicstream.cli import main
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.model.seeds import read_seeds, resolve
-from topicstream.model.vocabulary import Vocabulary
+from topicstream.vocabulary import Vocabulary
 
 FILE = """
 strength = 50

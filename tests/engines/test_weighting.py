@@ -16,10 +16,10 @@ from topicstream.engines import engines
 from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.keys import document_keys, word_keys
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.training.loop import train
 from topicstream.training.setup import weigh
 from topicstream.training.state.checkpoint import content_hash
+from topicstream.vocabulary import Vocabulary
 
 WORDS, TOPICS = 60, 4
 

@@ -18,8 +18,8 @@ from topicstream.cli.main import run
 from topicstream.model.manifest import Origin
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.tokens.recipe import Recipe
+from topicstream.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.slow
 

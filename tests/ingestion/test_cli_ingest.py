@@ -140,7 +140,7 @@ def test_phrases_are_learnt_and_kept_for_appends(tmp_path, capsys):
     assert not list(tmp_path.glob("c.zarr.wip*"))
     assert run(["ingest", str(tmp_path / "b.jsonl"), *out, "--append"]) == 0
     corpus = Corpus.open(tmp_path / "c.zarr")
-    found = dict(zip(TokenVocabulary.load(corpus.file("vocab")).words.to_pylist(), corpus.word_counts().tolist()))
+    found = dict(zip(TokenVocabulary.read(corpus.file("vocab")).words.to_pylist(), corpus.word_counts().tolist()))
     assert found["neural_network"] == 120 and "neural" not in found
     assert run(["ingest", "-", *out, "--force", "--phrases", "0.7"]) == 2
     assert "standard input" in capsys.readouterr().err

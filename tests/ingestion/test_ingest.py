@@ -26,7 +26,7 @@ from topicstream.tokens.vocabulary import TokenVocabulary
 
 def plain_counts(docs, store=None):
     """Words of each document; those of the store's vocabulary only (it comes from training documents)."""
-    known = set(TokenVocabulary.load(Corpus.open(store).file("vocab")).words.to_pylist()) if store is not None else None
+    known = set(TokenVocabulary.read(Corpus.open(store).file("vocab")).words.to_pylist()) if store is not None else None
     return {d["id"]: Counter(w for w in d["text"].split() if known is None or w in known) for d in docs}
 
 
@@ -42,14 +42,14 @@ def test_every_cell_is_what_plain_counting_finds(tmp_path):
     expected = plain_counts(docs, tmp_path / "c.zarr")
     assert {k: v[1] for k, v in found.items()} == expected
     trained = [d for d in docs if found[d["id"]][0] == "train"]
-    assert set(TokenVocabulary.load(tmp_path / "c.zarr" / "vocab.parquet").words.to_pylist()) == {
+    assert set(TokenVocabulary.read(tmp_path / "c.zarr" / "vocab.parquet").words.to_pylist()) == {
         w for d in trained for w in d["text"].split()
     }
     assert summary["documents"] == 700
     assert summary["documents_heldout"] == 50 == sum(part == "heldout" for part, _ in found.values())
     assert summary["documents_empty"] == 14
     assert summary["tokens"] == sum(sum(c.values()) for c in expected.values())
-    vocabulary = TokenVocabulary.load(tmp_path / "c.zarr" / "vocab.parquet")
+    vocabulary = TokenVocabulary.read(tmp_path / "c.zarr" / "vocab.parquet")
     counts, df = training_counts(tmp_path / "c.zarr")
     for word, n, d in zip(vocabulary.words.to_pylist(), vocabulary.counts, vocabulary.df):
         assert (counts[word], df[word]) == (n, d)
@@ -61,7 +61,7 @@ def test_held_out_words_do_not_enter_the_vocabulary(tmp_path):
     for d in docs:
         d["text"] += f" own{d['id']}x"
     ingest(write_jsonl(tmp_path / "a.jsonl", docs), tmp_path / "c.zarr", heldout="40")
-    vocabulary = set(TokenVocabulary.load(tmp_path / "c.zarr" / "vocab.parquet").words.to_pylist())
+    vocabulary = set(TokenVocabulary.read(tmp_path / "c.zarr" / "vocab.parquet").words.to_pylist())
     found = cells_by_id(tmp_path / "c.zarr")
     assert sum(part == "heldout" for part, _ in found.values()) == 40
     for name, (part, _) in found.items():
@@ -104,7 +104,7 @@ def test_duplicates_in_one_ingest(tmp_path, rule, wins):
         expected |= plain_counts(twice, tmp_path / "c.zarr")
     assert {k: v[1] for k, v in cells_by_id(tmp_path / "c.zarr").items()} == expected
     assert summary["dropped_duplicates"] + summary["dropped_replaced"] == 40
-    vocabulary = TokenVocabulary.load(tmp_path / "c.zarr" / "vocab.parquet")
+    vocabulary = TokenVocabulary.read(tmp_path / "c.zarr" / "vocab.parquet")
     counts, _ = training_counts(tmp_path / "c.zarr")
     assert dict(zip(vocabulary.words.to_pylist(), vocabulary.counts.tolist())) == dict(counts)
 
@@ -128,7 +128,7 @@ def test_append_is_one_shot_with_the_same_vocabulary(tmp_path):
     ingest(a, tmp_path / "grown.zarr", **options)
     topicstream.ingest(b, tmp_path / "grown.zarr", append=True, piece_bytes=1 << 14)
     assert cells_by_id(tmp_path / "both.zarr") == cells_by_id(tmp_path / "grown.zarr")
-    both, grown = (TokenVocabulary.load(Corpus.open(tmp_path / f"{n}.zarr").file("vocab")) for n in ("both", "grown"))
+    both, grown = (TokenVocabulary.read(Corpus.open(tmp_path / f"{n}.zarr").file("vocab")) for n in ("both", "grown"))
     assert both.words.equals(grown.words)
     np.testing.assert_array_equal(both.counts, grown.counts)
     np.testing.assert_array_equal(both.df, grown.df)
@@ -143,10 +143,10 @@ def test_a_word_seen_four_and_four_times_comes_back(tmp_path):
 
     a, b = write_jsonl(tmp_path / "a.jsonl", part("a")), write_jsonl(tmp_path / "b.jsonl", part("b"))
     ingest(a, tmp_path / "c.zarr", min_df=5, heldout="0")
-    first = TokenVocabulary.load(tmp_path / "c.zarr" / "vocab.parquet").words.to_pylist()
+    first = TokenVocabulary.read(tmp_path / "c.zarr" / "vocab.parquet").words.to_pylist()
     assert "rare" not in first
     ingest(b, tmp_path / "c.zarr", append=True, grow_vocab=True, min_df=5)
-    vocabulary = TokenVocabulary.load(tmp_path / "c.zarr" / "vocab.parquet")
+    vocabulary = TokenVocabulary.read(tmp_path / "c.zarr" / "vocab.parquet")
     assert vocabulary.words.to_pylist() == [*first, "rare"]
     assert (vocabulary.counts[-1], vocabulary.df[-1]) == (8, 8)
     assert Corpus.open(tmp_path / "c.zarr").n_words == len(first) + 1
@@ -155,11 +155,11 @@ def test_a_word_seen_four_and_four_times_comes_back(tmp_path):
 def test_a_vocabulary_may_be_given_as_a_path_or_as_a_string(tmp_path):
     source = write_jsonl(tmp_path / "a.jsonl", documents(100, seed=4))
     ingest(source, tmp_path / "free.zarr", heldout="0")
-    words = TokenVocabulary.load(tmp_path / "free.zarr" / "vocab.parquet").words.to_pylist()[:20]
+    words = TokenVocabulary.read(tmp_path / "free.zarr" / "vocab.parquet").words.to_pylist()[:20]
     (tmp_path / "words.txt").write_text("".join(f"{w}\n" for w in words))
     for name, given in (("path", tmp_path / "words.txt"), ("string", str(tmp_path / "words.txt"))):
         ingest(source, tmp_path / f"{name}.zarr", vocab=given, heldout="0")
-        assert TokenVocabulary.load(tmp_path / f"{name}.zarr" / "vocab.parquet").words.to_pylist() == words
+        assert TokenVocabulary.read(tmp_path / f"{name}.zarr" / "vocab.parquet").words.to_pylist() == words
     assert digest(tmp_path / "path.zarr") == digest(tmp_path / "string.zarr")
 
 
@@ -181,7 +181,7 @@ def test_append_replaces_documents_of_committed_blocks(tmp_path):
     assert {k: v[1] for k, v in found.items()} == kept | plain_counts(new, tmp_path / "c.zarr")
     assert all(found[k][0] == before[k][0] for k in before)  # nobody crosses the line
     corpus = Corpus.open(tmp_path / "c.zarr")
-    vocabulary = TokenVocabulary.load(corpus.file("vocab"))
+    vocabulary = TokenVocabulary.read(corpus.file("vocab"))
     counts, df = training_counts(tmp_path / "c.zarr")
     words = vocabulary.words.to_pylist()
     assert dict(zip(words, vocabulary.counts.tolist())) == {w: counts[w] for w in words}
@@ -347,12 +347,12 @@ def test_real_docwords_against_a_plain_reading(tmp_path, name, expected):
     topicstream.ingest(DATA / name / "docword.txt.gz", tmp_path / "c.zarr", heldout="0")
     corpus = Corpus.open(tmp_path / "c.zarr")
     assert (corpus.n_docs, corpus.n_words, corpus.n_cells, corpus.n_tokens) == expected
-    words = TokenVocabulary.load(corpus.file("vocab")).words.to_pylist()
+    words = TokenVocabulary.read(corpus.file("vocab")).words.to_pylist()
     listed = (DATA / name / "vocab.txt").read_text().split()
     with gzip.open(DATA / name / "docword.txt.gz", "rt") as f:
         rows = np.loadtxt(f, np.int64, skiprows=3)
     sums = np.bincount(rows[:, 1] - 1, rows[:, 2], len(listed)).astype(np.int64)
-    vocabulary = TokenVocabulary.load(corpus.file("vocab"))
+    vocabulary = TokenVocabulary.read(corpus.file("vocab"))
     assert dict(zip(words, vocabulary.counts.tolist())) == dict(zip(listed, sums.tolist()))
     block = next(iter(corpus.blocks()))
     mine = {words[block.vocab[w]]: int(c) for w, c in zip(block.words[: block.indptr[1]], block.counts)}

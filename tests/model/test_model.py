@@ -26,7 +26,7 @@ from topicstream.model.manifest import Origin
 from topicstream.model.store import ModelWriter
 from topicstream.model.top import Best, top_words
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import Vocabulary, string_buffers
+from topicstream.vocabulary import Vocabulary, string_buffers
 
 W, K = 700, 12
 NAMES = [f"wörd{i}" for i in range(W)]

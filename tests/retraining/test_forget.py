@@ -116,9 +116,9 @@ def test_nothing_is_left(stored, tmp_path):
     linked = {x for t in tables for row in t["links"].to_pylist() for x in row or ()}
     assert not (stay | linked) & set(ids) and stay == set(rest)
     assert names_of(store, "links") == {k: v - set(ids) for k, v in links.items() if k not in ids}
-    vocabulary = TokenVocabulary.load(Corpus.open(store).file("vocab"))
+    vocabulary = TokenVocabulary.read(Corpus.open(store).file("vocab"))
     counts, df = training_counts(store)
-    first = TokenVocabulary.load(Corpus.open(stored).file("vocab"))
+    first = TokenVocabulary.read(Corpus.open(stored).file("vocab"))
     changed = [a for a, b in zip(first.words.to_pylist(), vocabulary.words.to_pylist(), strict=True) if a != b]
     assert f"{ONLY}3x" in changed and all(not any(w in cells for _, cells in rest.values()) for w in changed)
     had, had_df = training_counts(stored)

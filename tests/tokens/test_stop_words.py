@@ -75,7 +75,7 @@ def test_stop_words_on_the_command_line(tmp_path, capsys):
     assert run([*args, "--stopwords", "german", "--stopwords", str(mine)]) == 0
     said = capsys.readouterr().out
     assert "warning" not in said and "stop words german+file" in said
-    words = set(TokenVocabulary.load(tmp_path / "c.zarr" / "vocab.parquet").words.to_pylist())
+    words = set(TokenVocabulary.read(tmp_path / "c.zarr" / "vocab.parquet").words.to_pylist())
     assert "xorquonus" in words and not words & {"xortanus", "der", "und"}
     assert run([*args, "--stopwords", "klingon"]) == 2
     assert run([*args, "--stem", "klingon"]) == 2
@@ -100,7 +100,7 @@ def test_words_dropped_at_ingest_stay_out(tmp_path):
     ingest(raw, store, drop_words=drop, min_df=1, max_df=1.0)
     plain = tmp_path / "plain.zarr"
     ingest(raw, plain, min_df=1, max_df=1.0)
-    have, all_ = (TokenVocabulary.load(s / "vocab.parquet").words.to_pylist() for s in (store, plain))
+    have, all_ = (TokenVocabulary.read(s / "vocab.parquet").words.to_pylist() for s in (store, plain))
     gone = {"xortanus", "plimquodulus"}
     assert set(all_) - set(have) == gone and set(Corpus.open(store).manifest.vocabulary["dropped"]) > gone
     want = {
@@ -109,7 +109,7 @@ def test_words_dropped_at_ingest_stay_out(tmp_path):
     assert cells_by_id(store) == want
     more = [{"id": f"n{d['id']}", "text": d["text"] + " freshword"} for d in texts("english")]
     ingest(more, store, append=True, grow_vocab=True, max_df=1.0)  # the words are as frequent as can be, and stay out
-    have = TokenVocabulary.load(Corpus.open(store).file("vocab")).words.to_pylist()
+    have = TokenVocabulary.read(Corpus.open(store).file("vocab")).words.to_pylist()
     assert "freshword" in have and not gone & set(have)
     with pytest.raises(UsageError, match=r"--drop-words .*no such file"):
         ingest(raw, tmp_path / "d", drop_words=tmp_path / "absent")
@@ -120,7 +120,7 @@ def test_the_most_frequent_words_dropped_at_ingest_stay_out(tmp_path):
     options = {"min_df": 1, "max_df": 1.0}
     ingest(raw, tmp_path / "plain.zarr", **options)
     ingest(raw, tmp_path / "c.zarr", drop_top=3, **options)
-    have, all_ = (TokenVocabulary.load(tmp_path / n / "vocab.parquet").words.to_pylist() for n in ("c.zarr", "plain.zarr"))
+    have, all_ = (TokenVocabulary.read(tmp_path / n / "vocab.parquet").words.to_pylist() for n in ("c.zarr", "plain.zarr"))
     assert have == all_[3:]  # ids go by count
     want = {
         k: (part, {w: n for w, n in cells.items() if w not in all_[:3]})
@@ -129,7 +129,7 @@ def test_the_most_frequent_words_dropped_at_ingest_stay_out(tmp_path):
     assert cells_by_id(tmp_path / "c.zarr") == want
     more = [{"id": f"n{d['id']}", "text": d["text"] + " freshword"} for d in texts("english")]
     ingest(more, tmp_path / "c.zarr", append=True, grow_vocab=True, max_df=1.0)
-    have = TokenVocabulary.load(Corpus.open(tmp_path / "c.zarr").file("vocab")).words.to_pylist()
+    have = TokenVocabulary.read(Corpus.open(tmp_path / "c.zarr").file("vocab")).words.to_pylist()
     assert "freshword" in have and not set(all_[:3]) & set(have)
     with pytest.raises(UsageError, match="--drop-top requires a new store"):
         ingest(more, tmp_path / "c.zarr", append=True, drop_top=3)
@@ -183,7 +183,7 @@ def test_words_are_dropped_from_a_store_without_a_new_ingest(tmp_path, capsys):
     }
     assert run(args) == 0 and "0 words dropped" in capsys.readouterr().out  # once more does no harm
     ingest(raw, want, drop_words=drop, **options)
-    have, fresh = (TokenVocabulary.load(Corpus.open(s).file("vocab")).words.to_pylist() for s in (store, want))
+    have, fresh = (TokenVocabulary.read(Corpus.open(s).file("vocab")).words.to_pylist() for s in (store, want))
     assert set(have) == set(fresh)
     pruned = pq.read_table(Corpus.open(store).file("pruned"))
     assert pruned["word"].to_pylist() == sorted(pruned["word"].to_pylist(), key=str.encode) and gone <= set(
@@ -191,7 +191,7 @@ def test_words_are_dropped_from_a_store_without_a_new_ingest(tmp_path, capsys):
     )
     more = [{"id": f"n{d['id']}", "text": d["text"] + " freshword"} for d in raw]
     ingest(more, store, append=True, grow_vocab=True, max_df=1.0)
-    have = TokenVocabulary.load(Corpus.open(store).file("vocab")).words.to_pylist()
+    have = TokenVocabulary.read(Corpus.open(store).file("vocab")).words.to_pylist()
     assert "freshword" in have and not gone & set(have)
     drop.write_text("\n".join(have))
     assert run(args) == 3 and "would remove all words" in capsys.readouterr().err

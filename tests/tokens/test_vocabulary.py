@@ -163,9 +163,9 @@ def test_growth_brings_back_words_seen_twice_too_rarely(tmp_path):
 
 def test_lookup_save_load_and_hash(tmp_path):
     words = ["zebra", "a", "a-word-longer-than-eight", "é", "的国"]
-    vocabulary = TokenVocabulary(TokenVocabulary.of(words).words, np.arange(5)[::-1], np.ones(5, np.int64))
+    vocabulary = TokenVocabulary.of(words, np.arange(5)[::-1], np.ones(5))
     vocabulary.save(tmp_path / "vocab.parquet")
-    again = TokenVocabulary.load(tmp_path / "vocab.parquet")
+    again = TokenVocabulary.read(tmp_path / "vocab.parquet")
     assert listed(again) == listed(vocabulary)
     assert again.hash == vocabulary.hash != TokenVocabulary.of(words[::-1]).hash
     assert TokenVocabulary.of(["ab", "c"]).hash != TokenVocabulary.of(["a", "bc"]).hash
@@ -176,18 +176,18 @@ def test_lookup_save_load_and_hash(tmp_path):
 
 def test_damaged_and_foreign_files_are_refused(tmp_path):
     with pytest.raises(StoreError, match="not found"):
-        TokenVocabulary.load(tmp_path / "absent.parquet")
+        TokenVocabulary.read(tmp_path / "absent.parquet")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 not really")
     with pytest.raises(StoreError, match="broken"):
-        TokenVocabulary.load(tmp_path / "broken.parquet")
+        TokenVocabulary.read(tmp_path / "broken.parquet")
     (tmp_path / "words.txt").write_text("one\ntwo\none\n")
     with pytest.raises(InputError, match=r"words\.txt:3: 'one' is already in line 1"):
-        TokenVocabulary.read(tmp_path / "words.txt")
+        TokenVocabulary.given(tmp_path / "words.txt")
     (tmp_path / "words.txt").write_text("one\n\ntwo\n")
     with pytest.raises(InputError, match=r"words\.txt:2: an empty line"):
-        TokenVocabulary.read(tmp_path / "words.txt")
+        TokenVocabulary.given(tmp_path / "words.txt")
     (tmp_path / "words.txt").write_text("one\ntwo\n")
-    assert TokenVocabulary.read(tmp_path / "words.txt").words.to_pylist() == ["one", "two"]
+    assert TokenVocabulary.given(tmp_path / "words.txt").words.to_pylist() == ["one", "two"]
 
 
 def test_words_that_do_not_fit_are_refused_with_a_number(tmp_path):

@@ -27,6 +27,7 @@ from topicstream.files.plain import batches
 from topicstream.kernels.arrays import Bytes, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits
+from topicstream.vocabulary import string_buffers
 
 ROWS_OF_GROUP = 1 << 16
 ROWS_OF_PART = 1 << 20
@@ -274,11 +275,7 @@ def hash_ids(ids: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     The hash never changes between versions: the held-out split of a store rests on it.  It mixes 8 bytes at a time into two
     64-bit lanes and finishes both with SplitMix64 (kernels/rng.py).
     """
-    ids = ids.cast(pa.large_string())
     high, low = np.empty(len(ids), np.uint64), np.empty(len(ids), np.uint64)
-    _, raw_offsets, raw = ids.buffers()
-    if len(ids):
-        offsets = np.frombuffer(raw_offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
-        data = np.frombuffer(raw, np.uint8) if raw is not None and raw.size else np.zeros(1, np.uint8)
-        _hash(data, offsets, high, low)
+    offsets, text = string_buffers(ids)
+    _hash(text, offsets, high, low)
     return high, low

@@ -14,8 +14,8 @@ from topicstream.errors import InputError, StoreError, UsageError, named
 from topicstream.files.mirror import mirrored
 from topicstream.files.remote import address_of
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import Vocabulary, as_words
 from topicstream.text import noun_of, payload_of
+from topicstream.vocabulary import Vocabulary, as_words
 
 LEAST = 0.1
 """Share of a corpus' tokens that a model must know the words of.  Other texts of the same language: 70 % and more; another

@@ -17,7 +17,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
 from topicstream.files.plain import batches
 from topicstream.inference.documents import fnv1a
-from topicstream.model.vocabulary import Vocabulary
+from topicstream.vocabulary import Vocabulary
 
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 

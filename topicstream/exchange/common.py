@@ -21,7 +21,7 @@ from topicstream.machine import format_bytes
 from topicstream.memory import MemoryLimit
 from topicstream.model.manifest import Origin
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import as_words
+from topicstream.vocabulary import as_words
 
 _TEXT = pa.large_string()
 NO_ORIGIN = Origin()

@@ -26,10 +26,10 @@ from topicstream.model.edits import View, seen, view_of
 from topicstream.model.manifest import Origin, origin_of
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.options import configured
 from topicstream.records import Json
 from topicstream.tokens.recipe import Recipe
+from topicstream.vocabulary import Vocabulary
 
 HELD_BYTES = 128 << 20
 """Of a table that is held while documents are exported."""

@@ -26,7 +26,7 @@ from topicstream.exchange.common import (
 )
 from topicstream.files.outputs import written
 from topicstream.model.top import topic_table
-from topicstream.model.vocabulary import as_words
+from topicstream.vocabulary import as_words
 
 WEIGHTS, KEYS = "topic-word-weights.txt", "topic-keys.txt"
 ALPHA_SUM = 5.0

@@ -27,8 +27,8 @@ from topicstream.exchange.common import Export, Given, Imported, checked_words, 
 from topicstream.files.outputs import SIGN, written
 from topicstream.model.manifest import Origin
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import as_words
 from topicstream.records import Amount, decode_record
+from topicstream.vocabulary import as_words
 
 KEY = b"topicstream"
 GROUP_BYTES = 8 << 20

@@ -25,8 +25,8 @@ from topicstream.files.outputs import written
 from topicstream.machine import __version__
 from topicstream.model.top import topic_table
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import string_buffers
 from topicstream.text import render
+from topicstream.vocabulary import string_buffers
 
 FILE, CARD = "model.safetensors", "README.md"
 TABLES = ("phi", "topic_word", "components_", "beta_kw")

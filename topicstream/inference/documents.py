@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from topicstream.kernels.arrays import Bytes, Longs, Words
 from topicstream.kernels.jit import kernel
-from topicstream.model.vocabulary import string_buffers
+from topicstream.vocabulary import string_buffers
 
 _BASIS = np.uint64(0xCBF29CE484222325)
 _PRIME = np.uint64(0x100000001B3)

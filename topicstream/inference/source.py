@@ -24,13 +24,13 @@ from topicstream.ingestion.parsing.documents import content_kind, document_cells
 from topicstream.ingestion.read_options import CUT, REMEMBERED, ReadOptions
 from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.options import listed_names
 from topicstream.parallel.order import in_order
 from topicstream.text import payload_of
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
 from topicstream.tokens.vocabulary import TokenVocabulary
+from topicstream.vocabulary import Vocabulary
 
 LINE_FORMATS = ("jsonl", "lines")
 PIECE_BYTES = 1 << 20
@@ -138,7 +138,7 @@ class RawDocuments(DocumentSource):
             options = options.recall(model.manifest.reading, REMEMBERED)
         self.columns = {name: TEXTS if name in LISTS else TEXT for name in names}
         self.inputs, self.options, self._lock = inputs, options, threading.Lock()
-        self._words = TokenVocabulary(model.vocabulary.words, model.vocabulary.counts, model.vocabulary.df)
+        self._words = TokenVocabulary.of(model.vocabulary.words)
         self._words.lookup(model.vocabulary.words[:0])
         recipe = model.manifest.tokenizer
         self._tokenizer = None if recipe is None else Tokenizer(Recipe.from_json(recipe))

@@ -12,9 +12,9 @@ from topicstream.errors import InputError, StoreError
 from topicstream.files.durable import read_json, write_json
 from topicstream.kernels.constants import Constants
 from topicstream.model.seeds import SeedEntry, constants_of
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.model.weighting import Weighting
 from topicstream.records import Amount, Count, Crc, Json, Record, Share, decode_record, plain
+from topicstream.vocabulary import Vocabulary
 
 SCHEMA = 1
 TOPICS = ("topics", "topics-2")

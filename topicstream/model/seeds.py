@@ -28,8 +28,8 @@ import numpy as np
 
 from topicstream.errors import InputError, UsageError, shown
 from topicstream.kernels.constants import Constants
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.records import Count, Record, decode_record, plain
+from topicstream.vocabulary import Vocabulary
 
 MOST_BYTES = 1 << 26
 LISTED = 10

@@ -44,8 +44,8 @@ from topicstream.model.manifest import (
     read_manifest,
     write_manifest,
 )
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.records import Count, Record, decode_record
+from topicstream.vocabulary import Vocabulary
 
 
 class _Pass(Record):

@@ -20,10 +20,10 @@ from topicstream.machine import versions
 from topicstream.model.arrays import StoredArray
 from topicstream.model.manifest import Origin, as_origin, origin_of, read_manifest
 from topicstream.model.store import ModelWriter, StoredTable, check_file, read_history
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.model.weighting import Weights
 from topicstream.records import plain
 from topicstream.text import noun_of
+from topicstream.vocabulary import Vocabulary
 
 VALUES = 1 << 20
 """Values of the table that are held at a time."""

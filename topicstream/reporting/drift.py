@@ -28,13 +28,13 @@ from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_variant, make_variant
 from topicstream.model.classifier import RECORD
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.options import configured
 from topicstream.progress import listener
 from topicstream.reporting import periods
 from topicstream.reporting.comparing import completion, cosine, f1, joined, opened_to_compare, parts_of, shares_by
 from topicstream.reporting.config import DriftConfig
 from topicstream.text import each, render
+from topicstream.vocabulary import Vocabulary
 
 MOST_PERIODS = 200
 

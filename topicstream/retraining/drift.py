@@ -27,11 +27,11 @@ from topicstream.evaluation.visiting import document_shares
 from topicstream.files import owned
 from topicstream.ingestion.pipeline import ingest
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.progress import Progress
 from topicstream.retraining.config import Config, Limits
 from topicstream.retraining.raw_files import MEASURED, Scan
 from topicstream.tokens.recipe import Recipe
+from topicstream.vocabulary import Vocabulary
 
 ENOUGH = 200
 """Held-out documents that topic usage is taken from; with fewer, training documents."""

@@ -33,7 +33,6 @@ from topicstream.ingestion.upkeep.removal import Removal
 from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
 from topicstream.model.store import drop_tables
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.progress import Progress, Told, listener
 from topicstream.records import write_record
 from topicstream.retraining.config import load_config
@@ -42,6 +41,7 @@ from topicstream.retraining.publish import published_versions, version_path
 from topicstream.retraining.state import JOURNAL, STATE, read_retrain_state
 from topicstream.tokens.vocabulary import TokenVocabulary, write_words
 from topicstream.training.state.record import RunRecord
+from topicstream.vocabulary import Vocabulary
 
 STATE_FOLDERS = ("work", "checkpoints")
 STATE_FILES = ("finished.json", "carried.json", "training.json")
@@ -258,8 +258,7 @@ def _rewrite(base: Corpus, found: _Found, ids: list[str], progress: Progress) ->
     generation = old.generation + 1
     removal = Removal(base)
     removal.take(np.setdiff1d(found.numbers, removal.numbers))
-    vocabulary = TokenVocabulary.load(base.file("vocab"))
-    removal.subtract(vocabulary)
+    vocabulary = removal.subtract(TokenVocabulary.read(base.file("vocab")))
     gone = removal.listed
     places = gone[np.isin(gone[:, 0], found.numbers)]
     own = own_words(base, places, gone, vocabulary.df)

@@ -57,7 +57,7 @@ def blanked(vocabulary: TokenVocabulary, words: np.ndarray) -> TokenVocabulary:
         return vocabulary
     texts = pa.array([f"(no word {n})" for n in numbers.tolist()], pa.large_string())
     changed = pc.replace_with_mask(vocabulary.words, pa.array(words), texts)
-    return TokenVocabulary(changed, np.where(words, 0, vocabulary.counts), np.where(words, 0, vocabulary.df))
+    return TokenVocabulary.of(changed, np.where(words, 0, vocabulary.counts), np.where(words, 0, vocabulary.df))
 
 
 def more_than(pruned: Path, documents: int) -> Iterator[pa.Table]:

@@ -28,7 +28,8 @@ from topicstream.tokens.scan import Rules, scan_run
 from topicstream.tokens.sequences import WordSequence, add_ngrams, count_sequence, join_phrases
 from topicstream.tokens.stopwords import LANGUAGES
 from topicstream.tokens.tools import tool
-from topicstream.tokens.vocabulary import word_array, word_buffers
+from topicstream.tokens.vocabulary import word_array
+from topicstream.vocabulary import string_buffers
 
 _STEMS_KEPT = 1 << 20
 
@@ -100,7 +101,7 @@ class Tokenizer:
         else:
             classes = characters.word_classes("emoji" in r.keep, r.unspaced == "bigrams")
         default = not r.tokenized and r.pattern is None
-        types, ends = word_buffers(pa.array(stops, pa.large_string()))
+        ends, types = string_buffers(pa.array(stops, pa.large_string()))
         return Rules(
             classes=classes,
             lowercase=r.lowercase,
@@ -120,8 +121,7 @@ class Tokenizer:
         different words grows, with the bytes that all takes then, and about at the end; may raise."""
         if self.recipe.drop or self.recipe.entities or self.recipe.segmenter:
             texts = prepared(texts, self.recipe, self._tool("segment", self._new_segmenter))
-        given, ends = word_buffers(texts)
-        text, offsets = given[ends[0] : ends[-1]], ends - ends[0]
+        offsets, text = string_buffers(texts)
         text.flags.writeable = False  # whoever read it: compiled once
         points = int(np.count_nonzero(text.view(np.int8) >= -64))  # all but continuation bytes
         if self._pattern is not None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -19,22 +20,14 @@ import pyarrow.parquet as pq
 
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.files.durable import replacing
-from topicstream.files.plain import batches, read_given, read_words
+from topicstream.files.plain import batches, read_given
 from topicstream.tokens.wordtable import enter_words, look_up, table_for
+from topicstream.vocabulary import Vocabulary, string_buffers
 
 ROWS = 1 << 20
 """Rows of a Parquet row group, and of the pieces in which words are read."""
 
 SCHEMA = pa.schema([("word", pa.large_string()), ("count", pa.int64()), ("df", pa.int64())])
-
-
-def word_buffers(words: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """(uint8 data, int64 offsets) of a large_string array without nulls, no copy."""
-    _, ends, data = words.buffers()
-    offsets = (
-        np.frombuffer(ends, np.int64)[words.offset : words.offset + len(words) + 1] if ends else np.zeros(1, np.int64)
-    )
-    return np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), offsets
 
 
 def word_array(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
@@ -50,66 +43,42 @@ def word_table(words: pa.Array, counts: np.ndarray, df: np.ndarray) -> pa.Table:
     return pa.table([words, pa.array(counts, pa.int64()), pa.array(df, pa.int64())], schema=SCHEMA)
 
 
-class TokenVocabulary:
-    """The words with their ids 0..W-1.
+@dataclass(frozen=True)
+class TokenVocabulary(Vocabulary):
+    """The words with their ids 0..W-1, which ``lookup`` finds by a hash table.
 
-    words  large_string[W], distinct   counts  int64[W] occurrences   df  int64[W] documents with the word; both of
-    training documents only.  A vocabulary made by ``VocabularyBuilder.finish`` is in descending count, equal counts in
-    the order of the words' bytes; words that it grew by stand behind in that same order.
+    One that an ingest has chosen is in descending count, equal counts in the order of the words' bytes; words that it grew by
+    stand behind in that same order.
     """
-
-    def __init__(self, words: pa.Array, counts: np.ndarray, df: np.ndarray) -> None:
-        self.words = words
-        self.counts = np.ascontiguousarray(counts, np.int64)
-        self.df = np.ascontiguousarray(df, np.int64)
-        if not len(words) == self.counts.size == self.df.size:
-            raise ValueError(f"{len(words)} words, {self.counts.size} counts, {self.df.size} document frequencies")
-        self._data, self._offsets = word_buffers(words)
-
-    @classmethod
-    def of(cls, words: Sequence[str]) -> TokenVocabulary:
-        """A vocabulary of given words, in their order, with counts 0 (to fix a vocabulary from a list)."""
-        zeros = np.zeros(len(words), np.int64)
-        return cls(pa.array(list(words), pa.large_string()), zeros, zeros.copy())
-
-    @classmethod
-    def of_table(cls, table: pa.Table) -> TokenVocabulary:
-        """A vocabulary of a table of SCHEMA."""
-        table = table.cast(SCHEMA).combine_chunks()
-        words, counts, df = (c.chunk(0) if c.num_chunks else pa.array([], c.type) for c in table.columns)
-        return cls(words, counts.to_numpy(), df.to_numpy())
 
     @property
     def table(self) -> pa.Table:
         """The vocabulary as a table of SCHEMA."""
         return word_table(self.words, self.counts, self.df)
 
-    def __len__(self) -> int:
-        return len(self.words)
-
     @cached_property
-    def _table(self) -> tuple[np.ndarray, np.uint64]:
+    def _table(self) -> tuple[np.ndarray, np.uint64, np.ndarray, np.ndarray]:
+        """The hash table, its shift, and the words as bytes and their ends."""
+        ends, data = string_buffers(self.words)
         table, shift = table_for(len(self))
-        twice = enter_words(table, shift, self._data, self._offsets)
-        if twice >= 0:
-            raise InputError(
-                f"vocabulary: word {self.words[twice].as_py()!r} (id {twice}) occurs twice; words must be distinct"
-            )
-        return table, shift
+        if (twice := enter_words(table, shift, data, ends)) >= 0:
+            raise InputError(f"vocabulary: word {self.words[twice].as_py()!r} (id {twice}) occurs twice; words must be distinct")
+        return table, shift, data, ends
 
     def lookup(self, words: pa.Array) -> np.ndarray:
         """int32[]: the id of each word (large_string without nulls), -1 when unknown."""
         ids = np.empty(len(words), np.int32)
-        look_up(*self._table, self._data, self._offsets, *word_buffers(words), ids)
+        ends, data = string_buffers(words)
+        look_up(*self._table, data, ends, ids)
         return ids
 
     @cached_property
     def hash(self) -> str:
         """sha256 (hex) of the words in the order of their ids, each as its length in bytes (int64, little endian) in one
         list and its bytes in the next."""
-        first, last = int(self._offsets[0]), int(self._offsets[-1])
-        digest = hashlib.sha256(np.diff(self._offsets).astype("<i8").tobytes())
-        digest.update(self._data[first:last].tobytes())
+        ends, data = string_buffers(self.words)
+        digest = hashlib.sha256(np.diff(ends).astype("<i8").tobytes())
+        digest.update(data.tobytes())
         return digest.hexdigest()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -117,24 +86,11 @@ class TokenVocabulary:
         write_words(path, [self.table])
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> TokenVocabulary:
-        """Read what ``save`` wrote; StoreError when it is missing, damaged or has other columns."""
-        try:
-            table = read_words(path, SCHEMA.names).cast(SCHEMA)
-        except FileNotFoundError:
-            raise StoreError(f"{path}: not found") from None
-        except (OSError, ValueError, KeyError, pa.ArrowException) as e:
-            raise StoreError(f"{path}: is not a vocabulary with the columns word, count, df ({e})") from None
-        if any(column.null_count for column in table.columns):
-            raise StoreError(f"{path}: has empty fields; the vocabulary is damaged")
-        return cls.of_table(table)
-
-    @classmethod
-    def read(cls, path: str | os.PathLike[str], ask: Callable[[int], None] = lambda words: None) -> TokenVocabulary:
+    def given(cls, path: str | os.PathLike[str], ask: Callable[[int], None] = lambda words: None) -> TokenVocabulary:
         """A vocabulary given by a user: ``vocab.parquet`` or UTF-8 text with a word a line (empty lines and a repeated word
         are errors that name the line).  ``ask`` receives how many words there are before they take memory.  InputError."""
         if Path(path).suffix == ".parquet":
-            return cls.load(path)
+            return cls.read(path)
         try:
             data = read_given(path, 1 << 31).removeprefix(b"\xef\xbb\xbf")
         except FileNotFoundError:
@@ -155,20 +111,19 @@ class TokenVocabulary:
         words = pc.utf8_trim(lines, " \t\r\n")
         if (empty := pc.index(words, "").as_py()) >= 0:
             raise InputError(f"{path}:{empty + 1}: an empty line; expected one word per line")
-        zeros = np.zeros(len(words), np.int64)
-        found = cls(words, zeros, zeros.copy())
-        if (twice := enter_words(*table_for(len(found)), found._data, found._offsets)) >= 0:
+        ends, text = string_buffers(words)
+        if (twice := enter_words(*table_for(len(words)), text, ends)) >= 0:
             word = words[twice].as_py()
             first = pc.index(words, word).as_py() + 1
             raise InputError(f"{path}:{twice + 1}: {word!r} is already in line {first}; words must be distinct")
-        return found
+        return cls.of(words)
 
 
 def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
     """The words of a list to leave out: ``vocab.parquet``, or UTF-8 text with a word a line (empty lines do no harm).
     InputError."""
     if Path(path).suffix == ".parquet":
-        return set(TokenVocabulary.load(path).words.to_pylist())
+        return set(TokenVocabulary.read(path).words.to_pylist())
     try:
         lines = read_given(path).decode("utf-8-sig").split("\n")
     except FileNotFoundError:

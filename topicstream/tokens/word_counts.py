@@ -164,7 +164,7 @@ class WordCounts:
             )
         words = pa.Table.from_batches(self.relations.stream("select word, count, df from chosen where id is not null order by id"))
         top = [word for batch in self.relations.stream("select word from chosen where top") for word in batch["word"].to_pylist()]
-        return ChosenWords(TokenVocabulary.of_table(words), distinct, tokens, pruned, pruned_tokens, top)
+        return ChosenWords(TokenVocabulary.of(*words.columns), distinct, tokens, pruned, pruned_tokens, top)
 
     def _number_words(
         self, limits: WordLimits, fixed: TokenVocabulary | None, grow: bool, dropped: Collection[str], drop_top: int

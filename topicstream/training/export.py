@@ -13,8 +13,8 @@ from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import VectorEngine
 from topicstream.model.manifest import as_origin, origin_of
 from topicstream.model.store import ModelWriter
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.training.session import Session
+from topicstream.vocabulary import Vocabulary
 
 
 def write_model(session: Session, reason: str) -> None:

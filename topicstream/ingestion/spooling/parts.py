@@ -16,7 +16,8 @@ from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.parsing.documents import TEXT, batch_of, content_kind, metadata_of
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.tokens.recipe import as_pattern
-from topicstream.tokens.vocabulary import word_array, word_buffers
+from topicstream.tokens.vocabulary import word_array
+from topicstream.vocabulary import string_buffers
 
 DOCUMENT = "document"
 """The column of a part with the id of the document that it is of."""
@@ -71,8 +72,8 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
         raise InputError(
             "--split: links, withdrawn records and a field called document refer to whole documents; leave them out"
         )
-    pattern, (given, ends) = pattern_of(options.split), word_buffers(batch.column(2))
-    text, ends = given[ends[0] : ends[-1]].copy(), ends - ends[0]
+    pattern, (ends, given) = pattern_of(options.split), string_buffers(batch.column(2))
+    text = given.copy()
     starts: list[int] = []
     owner: list[int] = []
     for d, (begin, end) in enumerate(pairwise(ends.tolist())):

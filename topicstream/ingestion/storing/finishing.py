@@ -163,10 +163,9 @@ class Finishing:
             kind = payload_of(self.width)
             raise UsageError(f"--vocab, --drop-words and --drop-top choose words, but these documents are {kind}; leave them out")
         if self.base is not None:
-            fixed = TokenVocabulary.load(self.base.file("vocab"))
-            self.removal.subtract(fixed)
+            fixed = self.removal.subtract(TokenVocabulary.read(self.base.file("vocab")))
         elif given.vocab is not None:
-            fixed = TokenVocabulary.read(given.vocab, lambda n: ask_for_words(n, self.plan.words))
+            fixed = TokenVocabulary.given(given.vocab, lambda n: ask_for_words(n, self.plan.words))
         dropped = set(self.old.vocabulary.get("dropped", []) if self.old is not None else [])
         if given.drop_words is not None:
             dropped |= read_drop_words(given.drop_words)

@@ -76,7 +76,7 @@ def drop_words(
     wanted = read_drop_words(words) if isinstance(words, (str, os.PathLike)) else set(words)
     path = Path(corpus)
     with writing(path, dense=False) as base:
-        vocabulary = TokenVocabulary.load(base.file("vocab"))
+        vocabulary = TokenVocabulary.read(base.file("vocab"))
         mask, told = _matches(path, vocabulary, wanted)
         there = set(vocabulary.words.filter(pa.array(mask)).to_pylist())
         if dry_run or not there:
@@ -114,7 +114,7 @@ def _rewrite(
     generation = old.generation + 1
     work = Rewrite(base, base.removed(), words=np.flatnonzero(~mask))
     work.check_room()
-    left, gone = (TokenVocabulary.of_table(vocabulary.table.filter(pa.array(rows))) for rows in (~mask, mask))
+    left, gone = (TokenVocabulary.of(*vocabulary.table.filter(pa.array(rows)).columns) for rows in (~mask, mask))
     names = {kind: f"{kind}-{generation:04d}.parquet" for kind in ("vocab", "pruned")}
     left.save(store / names["vocab"])
     with owned.scratch(store, "words") as folder, Relations(folder, MEMORY) as pruned:

@@ -60,9 +60,10 @@ class Removal:
             first += len(batch)
         self._new = np.concatenate(taken)
 
-    def subtract(self, vocabulary: TokenVocabulary) -> None:
-        """Take the counts of the withdrawn training documents out of the vocabulary's; note what each block loses."""
+    def subtract(self, vocabulary: TokenVocabulary) -> TokenVocabulary:
+        """The vocabulary without the counts of the withdrawn training documents; what each block loses is noted."""
         assert self._base is not None
+        counts, df = vocabulary.counts, vocabulary.df
         for part, block in sorted({(int(p), int(b)) for p, b in self._new[:, 1:3]}):
             raw = self._base.decode(block, heldout=bool(part))
             rows = self._new[(self._new[:, 1] == part) & (self._new[:, 2] == block), 3]
@@ -72,9 +73,10 @@ class Removal:
                 docs=len(rows), cells=lost.nnz, tokens=len(rows) if self._base.width else tokens
             )
             if part == 0:
-                df = np.bincount(lost.indices, minlength=len(vocabulary))
-                times = df if self._base.weighted else lost.sum(axis=0, dtype=np.int64)
-                vocabulary.counts, vocabulary.df = vocabulary.counts - times, vocabulary.df - df
+                gone = np.bincount(lost.indices, minlength=len(vocabulary))
+                counts = counts - (gone if self._base.weighted else lost.sum(axis=0, dtype=np.int64))
+                df = df - gone
+        return TokenVocabulary.of(vocabulary.words, counts, df)
 
     def apply(self, parts: Mapping[str, PartEntry], generation: int) -> dict[str, PartEntry]:
         """The parts' entries with the blocks that changed marked."""

@@ -13,11 +13,11 @@ from topicstream.engines.base import Engine, padded
 from topicstream.errors import UsageError
 from topicstream.kernels.constants import Constants
 from topicstream.model.seeds import SeedEntry, read_seeds, resolve
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.tables.spec import Scratch
 from topicstream.training.starts.documents import SHARE
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.starts.start import Ground, Start
+from topicstream.vocabulary import Vocabulary
 
 
 def with_seeds(

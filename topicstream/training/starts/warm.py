@@ -12,11 +12,11 @@ from topicstream.errors import InputError
 from topicstream.memory import Array, total_bytes
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
-from topicstream.model.vocabulary import Vocabulary
 from topicstream.tables.spec import Scratch
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.seeds import Seeds, id_ranges
 from topicstream.training.starts.start import Ground, Start
+from topicstream.vocabulary import Vocabulary
 
 STEP = 512  # words of a model that are turned into probabilities at a time
 MODEL_WORD = np.dtype("V110")  # a word of the model: its text, its counts, the table that finds it

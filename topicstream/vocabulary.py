@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,7 +37,10 @@ def as_words(words: Any) -> Any:
 
 def string_buffers(words: Any) -> tuple[np.ndarray, np.ndarray]:
     """Arrow strings -> (offsets int64[n+1] from 0, utf-8 bytes uint8[total])."""
-    words = as_words(words)
+    import pyarrow as pa
+
+    if not isinstance(words, pa.LargeStringArray):
+        words = as_words(words)
     if len(words) == 0:
         return np.zeros(1, np.int64), np.zeros(0, np.uint8)
     offsets = np.frombuffer(words.buffers()[1], np.int64)[words.offset : words.offset + len(words) + 1]
@@ -54,7 +58,7 @@ class Vocabulary:
     df: np.ndarray
 
     @classmethod
-    def of(cls, words: Any, counts: ArrayLike | None = None, df: ArrayLike | None = None) -> Vocabulary:
+    def of(cls, words: Any, counts: ArrayLike | None = None, df: ArrayLike | None = None) -> Self:
         """From any strings; counts and df default to zeros (unknown)."""
         words = as_words(words)
         n = len(words)
@@ -64,7 +68,7 @@ class Vocabulary:
         return cls(words, *numbers)
 
     @classmethod
-    def read(cls, path: str | Path) -> Vocabulary:
+    def read(cls, path: str | os.PathLike[str]) -> Self:
         """From a ``vocab.parquet`` with columns word, count, df; StoreError naming the file when it is damaged."""
         import pyarrow as pa
 
