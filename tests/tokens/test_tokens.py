@@ -48,7 +48,7 @@ def counters(counted: Counted) -> list[Counter[str]]:
 
 def reference(tokenizer: Tokenizer, text: str) -> list[str]:
     """The words of a text by plain Python."""
-    stem = tokenizer._changed if tokenizer._new_stemmer else None
+    stem = tokenizer._changed if tokenizer.recipe.stem else None
     return plain_tokens(text, tokenizer.recipe, tokenizer._stop, stem, tokenizer._joiner)
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 
 from topicstream.kernels.arrays import Bytes, Int, Ints, Longs, Words
 from topicstream.kernels.byte_masks import (
@@ -37,6 +38,7 @@ from topicstream.kernels.byte_masks import (
 from topicstream.kernels.jit import kernel
 from topicstream.tokens.characters import DIGIT, EMOJI, LETTER, REGIONAL, SPACE, UNSPACED, lowered
 from topicstream.tokens.utf8 import decode, emoji, spaced_word, unspaced_unit
+from topicstream.tokens.vocabulary import word_array
 from topicstream.tokens.wordtable import (
     LOW_HALF,
     doubled,
@@ -290,17 +292,24 @@ def _scan(
 
 
 @dataclass(frozen=True)
-class ScannedText:
-    """What ``scan_run`` yields: types uint8[], offsets int64[T+1], indptr int64[D+1], words int32[] (listed: the sequence,
-    -1 a break), counts int32[] (listed: empty), and three numbers of code points: white space, in words, in pairs."""
+class Counted:
+    """The words of some documents.
 
-    types: np.ndarray
-    offsets: np.ndarray
+    types       large_string[T]: the distinct words
+    indptr, words, counts  int64[D+1], int32[nnz], int32[nnz]: document d has the cells ``indptr[d]:indptr[d+1]``; ``words``
+        are numbers of the types, unique within a document
+    characters  code points read
+    discarded   code points that are neither white space nor part of a word: punctuation, symbols, emoji unless kept, and
+                words left out as too short or numbers.  Stop words are words
+    unspaced    code points of scripts without spaces that went into overlapping pairs (see ``Recipe.unspaced``)
+    """
+
+    types: pa.Array
     indptr: np.ndarray
     words: np.ndarray
     counts: np.ndarray
-    spaces: int
-    kept: int
+    characters: int
+    discarded: int
     unspaced: int
 
 
@@ -329,9 +338,10 @@ class Rules:
 
 def scan_run(
     text: np.ndarray, offsets: np.ndarray, rules: Rules, ask: Callable[[int, int], None] | None = None
-) -> ScannedText:
-    """Count (or list) the words of ``text`` (uint8, valid UTF-8) cut into documents by ``offsets`` (int64).  ``ask``: called
-    before a large table grows with what all of it takes then, and about when it grows last."""
+) -> Counted:
+    """Count the words of ``text`` (uint8, valid UTF-8) cut into documents by ``offsets`` (int64); listed, ``words`` is their
+    sequence, -1 a break, and ``counts`` empty.  ``ask``: called before a large table grows with what all of it takes then, and
+    about when it grows last."""
     size, documents = int(offsets[-1] - offsets[0]), offsets.size - 1
     stops = rules.stop_ends.size - 1
     # The most there can be: a word takes two bytes with what parts it (three and more where nothing does), a lower case
@@ -367,13 +377,12 @@ def scan_run(
         shift = np.uint64(shift - _ONE)
     cells = int(state[CELLS])
     ends = ends[stops : state[TYPES] + 1]
-    return ScannedText(
-        types[ends[0] : ends[-1]].copy(),
-        ends - ends[0],
-        indptr,
-        words[1:cells].copy(),
-        counts[1:cells].copy(),
-        int(state[SPACES]),
-        int(state[KEPT]),
-        int(state[PAIRED]),
-    )
+    types = word_array(types[ends[0] : ends[-1]].copy(), ends - ends[0])
+    points = code_points(text)
+    discarded = points - int(state[SPACES]) - int(state[KEPT])
+    return Counted(types, indptr, words[1:cells].copy(), counts[1:cells].copy(), points, discarded, int(state[PAIRED]))
+
+
+def code_points(text: np.ndarray) -> int:
+    """Code points of UTF-8: all bytes but those that continue one."""
+    return int(np.count_nonzero(text.view(np.int8) >= -64))

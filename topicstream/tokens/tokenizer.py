@@ -11,9 +11,6 @@ import html
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +21,10 @@ from topicstream.plugins import LEMMATIZERS, SEGMENTERS
 from topicstream.tokens import characters
 from topicstream.tokens.characters import lower
 from topicstream.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
-from topicstream.tokens.scan import Rules, scan_run
+from topicstream.tokens.scan import Counted, Rules, code_points, scan_run
 from topicstream.tokens.sequences import WordSequence, add_ngrams, count_sequence, join_phrases
 from topicstream.tokens.stopwords import LANGUAGES
 from topicstream.tokens.tools import tool
-from topicstream.tokens.vocabulary import word_array
 from topicstream.vocabulary import string_buffers
 
 _STEMS_KEPT = 1 << 20
@@ -41,44 +37,28 @@ DROPPED = {
 """Patterns (RE2) of what ``--drop-tags``, ``--drop-urls`` and ``--drop-mentions`` take out."""
 
 
-@dataclass(frozen=True)
-class Counted:
-    """The words of some documents.
+class _ThreadTools(threading.local):
+    """The lemmatizer, stemmer and segmenter that a recipe asks for, made for each thread: they hold the word at work."""
 
-    types       large_string[T]: the distinct words
-    indptr, words, counts  int64[D+1], int32[nnz], int32[nnz]: document d has the cells ``indptr[d]:indptr[d+1]``; ``words``
-        are numbers of the types, unique within a document
-    characters  code points read
-    discarded   code points that are neither white space nor part of a word: punctuation, symbols, emoji unless kept, and
-                words left out as too short or numbers.  Stop words are words
-    unspaced    code points of scripts without spaces that went into overlapping pairs (see ``Recipe.unspaced``)
-    """
-
-    types: pa.Array
-    indptr: np.ndarray
-    words: np.ndarray
-    counts: np.ndarray
-    characters: int
-    discarded: int
-    unspaced: int
+    def __init__(self, recipe: Recipe) -> None:
+        name, _, language = (recipe.lemmas or "").partition(":")
+        self.lemma = tool(LEMMATIZERS, name)(language) if name else None
+        self.stem = _stemmer(recipe.stem) if recipe.stem is not None else None
+        self.segment = tool(SEGMENTERS, recipe.segmenter)() if recipe.segmenter is not None else None
 
 
 class Tokenizer:
-    """Counts words as its recipe says.  Threads may share one: the stems found so far are common to all, while the stemmer,
-    which holds the word at work, is each thread's own.
+    """Counts words as its recipe says.  Threads may share one: the stems found so far are common to all.
 
-    InputError when the recipe asks for a stemmer that is not installed or a language it does not know.
+    InputError when the recipe asks for a tool that is not installed, UsageError for one or a language that is not known.
     """
 
     def __init__(self, recipe: Recipe, *, joiner: str = "_") -> None:
         self.recipe = recipe
         self._joiner = joiner
-        self._new_stemmer = _stemmer_factory(recipe.stem)
-        self._new_lemmatizer = _lemmatizer_factory(recipe.lemmas)
-        self._new_segmenter = tool(SEGMENTERS, recipe.segmenter) if recipe.segmenter is not None else None
+        self._tools = _ThreadTools(recipe)
         self._replacements = dict(recipe.replace)
         self._changing = bool(recipe.replace or recipe.lemmas or recipe.stem)
-        self._own = threading.local()
         self._stems: dict[str, str] = {}
         own = recipe.pattern if recipe.pattern != SCIKIT_LEARN_PATTERN else None
         self._pattern = re.compile(own) if own is not None else None
@@ -120,19 +100,16 @@ class Tokenizer:
         but for a pattern of the user's own and for stems not met before.  ``ask``: called before a table of very many
         different words grows, with the bytes that all takes then, and about at the end; may raise."""
         if self.recipe.drop or self.recipe.entities or self.recipe.segmenter:
-            texts = prepared(texts, self.recipe, self._tool("segment", self._new_segmenter))
+            texts = prepared(texts, self.recipe, self._tools.segment)
         offsets, text = string_buffers(texts)
         text.flags.writeable = False  # whoever read it: compiled once
-        points = int(np.count_nonzero(text.view(np.int8) >= -64))  # all but continuation bytes
         if self._pattern is not None:
-            return self._count_by_pattern(self._pattern, text, offsets, points)
-        scanned = scan_run(text, offsets, self._rules, ask)
-        discarded = points - scanned.spaces - scanned.kept
-        types = word_array(scanned.types, scanned.offsets)
-        cells = types, scanned.indptr, scanned.words, scanned.counts
-        if self._listing:
-            cells = self._count_sequence(types, scanned.words, scanned.indptr)
-        return Counted(*cells, points, discarded, scanned.unspaced)
+            return self._count_by_pattern(self._pattern, text, offsets)
+        counted = scan_run(text, offsets, self._rules, ask)
+        if not self._listing:
+            return counted
+        cells = self._count_sequence(counted.types, counted.words, counted.indptr)
+        return Counted(*cells, counted.characters, counted.discarded, counted.unspaced)
 
     def _count_sequence(
         self, types: pa.Array, sequence: np.ndarray, indptr: np.ndarray
@@ -141,7 +118,7 @@ class Tokenizer:
         if self._changing:
             words = [self._changed(word) for word in types.to_pylist()]
             types = pa.array(words, pa.large_string())
-            if self._stop and (self._replacements or self._new_lemmatizer):  # a variant of a stop word
+            if self._stop and (self._replacements or self.recipe.lemmas):  # a variant of a stop word
                 stop = np.array([word in self._stop for word in words] + [False])
                 sequence = np.where(stop[sequence], -1, sequence).astype(np.int32)
         text = WordSequence.of(types, sequence, indptr)
@@ -157,24 +134,12 @@ class Tokenizer:
             self._stems = {}
         if (changed := self._stems.get(word)) is None:
             changed = self._replacements.get(word, word)
-            for name, make in (("lemma", self._new_lemmatizer), ("stem", self._new_stemmer)):
-                change = self._tool(name, make)
-                if change is not None:
-                    changed = change(changed) or changed  # one that would be empty stays
+            for change in filter(None, (self._tools.lemma, self._tools.stem)):
+                changed = change(changed) or changed  # one that would be empty stays
             self._stems[word] = changed
         return changed
 
-    def _tool(self, name: str, make: Callable[[], Callable[[str], Any]] | None) -> Callable[[str], Any] | None:
-        """The stemmer, lemmatizer or segmenter of this thread."""
-        if make is None:
-            return None
-        made: Callable[[str], Any] | None = getattr(self._own, name, None)
-        if made is None:
-            made = make()
-            setattr(self._own, name, made)
-        return made
-
-    def _count_by_pattern(self, pattern: re.Pattern[str], text: np.ndarray, offsets: np.ndarray, points: int) -> Counted:
+    def _count_by_pattern(self, pattern: re.Pattern[str], text: np.ndarray, offsets: np.ndarray) -> Counted:
         """Python's ``re`` over each document."""
         number: dict[str, int] = {}
         sequence: list[int] = []
@@ -193,13 +158,12 @@ class Tokenizer:
                 sequence.append(-1 if word in self._stop else number.setdefault(word, len(number)))
             indptr[d + 1] = len(sequence)
         cells = self._count_sequence(pa.array(list(number), pa.large_string()), np.array(sequence, np.int32), indptr)
+        points = code_points(text)
         return Counted(*cells, points, points - spaces - kept, 0)
 
 
-def _stemmer_factory(language: str | None) -> Callable[[], Callable[[str], str]] | None:
-    """Makes a stemmer for one thread: those of snowballstemmer and of PyStemmer, which it prefers, are not to be shared."""
-    if language is None:
-        return None
+def _stemmer(language: str) -> Callable[[str], str]:
+    """A stemmer of snowballstemmer, or of PyStemmer, which that prefers."""
     try:
         import snowballstemmer
     except ImportError:
@@ -208,17 +172,8 @@ def _stemmer_factory(language: str | None) -> Callable[[], Callable[[str], str]]
     if name not in snowballstemmer.algorithms():
         known = ", ".join(sorted(snowballstemmer.algorithms()))
         raise UsageError(f"--stem {language}: no such language; available: {known}")
-    return lambda: snowballstemmer.stemmer(name).stemWord
-
-
-def _lemmatizer_factory(lemmas: str | None) -> Callable[[], Callable[[str], str]] | None:
-    """Makes a lemmatizer for one thread, of ``tool:language``; one is made at once, so that a wrong name is known now."""
-    if lemmas is None:
-        return None
-    name, _, language = lemmas.partition(":")
-    make = partial(tool(LEMMATIZERS, name), language)
-    make()
-    return make
+    stem: Callable[[str], str] = snowballstemmer.stemmer(name).stemWord
+    return stem
 
 
 def prepared(documents: pa.Array, recipe: Recipe, segment: Callable[[str], list[str]] | None) -> pa.Array:
