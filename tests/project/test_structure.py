@@ -14,7 +14,10 @@ import pytest
 from tests import ROOT
 
 PACKAGE = ROOT / "topicstream"
-GROUND = {"dates", "errors", "metrics", "options", "plugins", "progress", "machine", "memory", "files", "records", "chunks", "relations", "text"}
+GROUND = {
+    "dates", "errors", "metrics", "options", "plugins", "progress", "machine", "memory", "files", "records", "chunks", "relations", "text",
+    "vocabulary",
+}  # fmt: skip
 # room -> rooms it may import (beside itself and the ground)
 ALLOWED = {
     "files": set(),

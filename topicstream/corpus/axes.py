@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.chunks import read_chunk
-from topicstream.corpus.format import CELLS, LISTS, chunk_path, width_of, write_row
+from topicstream.corpus.format import LISTS, chunk_path, read_rows, write_rows
 from topicstream.corpus.manifest import AxisBlock, AxisPart, BlockEntry
 from topicstream.errors import StoreError
 from topicstream.files.durable import sync_all
@@ -106,20 +105,13 @@ def write_lists(folder: Path, part: str, rows: Iterable[pa.RecordBatch], blocks:
     entries: list[AxisBlock] = []
     row = 0
     for block, (lengths, ids) in zip(blocks, lists_of_blocks(rows, [b.docs for b in blocks])):
-        count = max(1, -(-len(ids) // CELLS))
-        files: dict[str, list[tuple[int, int]]] = {kind: [] for kind in LISTS}
-        for r in range(count):
-            # every row carries a lengths chunk so that both arrays have one row count
-            pieces = lengths if r == 0 else lengths[:0], ids[r * CELLS : (r + 1) * CELLS]
-            for kind, values in zip(LISTS, pieces):
-                written.append(chunk_path(folder, part, kind, row + r))
-                files[kind].append(write_row(written[-1], values.astype(np.uint32), width_of(kind)))
+        files = write_rows(folder, part, row, {"lengths": lengths.astype(np.uint32), "ids": ids.astype(np.uint32)})
+        place = (row, row + len(files["ids"]))
+        written += [chunk_path(folder, part, kind, r) for kind in LISTS for r in range(*place)]
         longest, tie = int(lengths.max(initial=0)), block.files["lengths"][0][1]
-        place = (row, row + count)
         entries.append(AxisBlock(rows=place, entries=len(ids), longest=longest, of=tie, files=files))
-        row += count
-    up_to_the_store = 7
-    sync_all(written, sorted({p for path in written for p in list(path.parents)[:up_to_the_store]}))
+        row = place[1]
+    sync_all(written, levels=7)  # up to the store
     return AxisPart(blocks=entries, rows=row, entries=sum(e.entries for e in entries))
 
 
@@ -128,14 +120,8 @@ def read_lists(folder: Path, part: str, entry: AxisBlock, docs: int, size: int) 
 
     size: ids must lie below it.  StoreError."""
     first, stop = entry.rows
-    arrays = []
-    for kind in LISTS:
-        width = width_of(kind)
-        out = np.empty((stop - first) * width, np.uint32)
-        for r, (bytes_, crc) in enumerate(entry.files[kind]):
-            read_chunk(chunk_path(folder, part, kind, first + r), bytes_, crc, out[r * width : (r + 1) * width])
-        arrays.append(out)
-    lengths, ids = arrays[0][:docs], arrays[1][: entry.entries]
+    lengths, ids = (read_rows(folder, part, kind, first, entry.files[kind], np.uint32) for kind in LISTS)
+    lengths, ids = lengths[:docs], ids[: entry.entries]
     starts = np.cumsum(lengths, dtype=np.int64)
     whole = len(lengths) == docs and int(lengths.sum(dtype=np.int64)) == len(ids)
     if not whole or int(lengths.max(initial=0)) != entry.longest or int(ids.max(initial=0)) >= max(size, 1):

@@ -14,12 +14,13 @@ blocks, documents and cells, and each chunk's size and checksum, from ``manifest
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from topicstream.chunks import array_problem, create_array, create_group, write_chunk
+from topicstream.chunks import array_problem, create_array, create_group, read_chunk, write_chunk
 from topicstream.files.durable import sync_file
 
 CELLS = 1 << 20
@@ -84,3 +85,26 @@ def write_row(path: Path, values: np.ndarray, width: int) -> tuple[int, int]:
         padded = np.zeros(width, values.dtype)
         padded[: len(values)] = values
     return write_chunk(path, padded, LEVEL)
+
+
+def write_rows(folder: Path, part: str, first: int, arrays: Mapping[str, np.ndarray]) -> dict[str, list[tuple[int, int]]]:
+    """Write the arrays of one storage block, by kind, as rows from number ``first`` on: size and crc32c of the chunk files.
+
+    Each row has a chunk of every array, ``lengths`` zeros behind the first, so that all arrays have one number of rows."""
+    rows = max(1, *(-(-len(values) // width_of(kind)) for kind, values in arrays.items()))
+    files: dict[str, list[tuple[int, int]]] = {kind: [] for kind in arrays}
+    for kind, values in arrays.items():
+        width = width_of(kind)
+        for row in range(rows):
+            path = chunk_path(folder, part, kind, first + row)
+            files[kind].append(write_row(path, values[row * width : (row + 1) * width], width))
+    return files
+
+
+def read_rows(folder: Path, part: str, kind: str, first: int, files: Sequence[tuple[int, int]], dtype: DTypeLike) -> np.ndarray:
+    """The chunks of one array of a storage block, verified and decoded, dtype[rows * width].  StoreError."""
+    width = width_of(kind)
+    out = np.empty(len(files) * width, dtype)
+    for row, (size, crc) in enumerate(files):
+        read_chunk(chunk_path(folder, part, kind, first + row), size, crc, out[row * width : (row + 1) * width])
+    return out

@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import DTypeLike
 
-from topicstream.chunks import read_chunk
 from topicstream.corpus.axes import Axes, Axis, read_lists
 from topicstream.corpus.axis_build import stored_axes
 from topicstream.corpus.block import Block
 from topicstream.corpus.cells import from_gaps
 from topicstream.corpus.documents import read_documents
-from topicstream.corpus.format import CELLS, DOCS, KINDS, PARTS, chunk_path, width_of
+from topicstream.corpus.format import CELLS, DOCS, KINDS, PARTS, read_rows
 from topicstream.corpus.grid import Cutter, Decoded, Grid, cut_grid
 from topicstream.corpus.lease import Lease
 from topicstream.corpus.manifest import AxisEntry, BlockEntry, PartEntry, StoreFile, StoreManifest, part_folder
@@ -254,18 +254,13 @@ class Corpus(Views):
     def _folder(self, heldout: bool) -> str:
         return part_folder(self.part(heldout), PARTS[heldout])
 
-    def _read(self, heldout: bool, entry: BlockEntry, kind: str, out: np.ndarray) -> None:
-        width = width_of(kind)
-        for r, (size, crc) in enumerate(entry.files[kind]):
-            path = chunk_path(self.path, self._folder(heldout), kind, entry.rows[0] + r)
-            read_chunk(path, size, crc, out[r * width : (r + 1) * width])
+    def _read(self, heldout: bool, entry: BlockEntry, kind: str, dtype: DTypeLike) -> np.ndarray:
+        return read_rows(self.path, self._folder(heldout), kind, entry.rows[0], entry.files[kind], dtype)
 
     def lengths(self, storage: int, heldout: bool = False) -> np.ndarray:
         """Cells on disk of each document of one storage block (removed ones included), uint32[docs]."""
         entry = self.part(heldout).blocks[storage]
-        out = np.empty(DOCS * (entry.rows[1] - entry.rows[0]), np.uint32)
-        self._read(heldout, entry, "lengths", out)
-        lengths = out[: entry.docs]
+        lengths = self._read(heldout, entry, "lengths", np.uint32)[: entry.docs]
         if int(lengths.sum(dtype=np.int64)) != entry.cells:
             raise StoreError(f"{self.path}: block {storage}: documents and cells disagree with the manifest; ingest again")
         return lengths
@@ -291,17 +286,14 @@ class Corpus(Views):
 
     def _decode(self, storage: int, heldout: bool, axes: Sequence[str]) -> Decoded:
         entry = self.part(heldout).blocks[storage]
-        rows, n = entry.rows[1] - entry.rows[0], entry.cells
-        gaps = np.empty(rows * CELLS, np.uint32)
-        counts = np.empty(rows * CELLS, np.float32 if self.weighted else np.int32)
-        self._read(heldout, entry, "words", gaps)
-        self._read(heldout, entry, "counts", counts)
+        gaps = self._read(heldout, entry, "words", np.uint32)[: entry.cells]
+        counts = self._read(heldout, entry, "counts", np.float32 if self.weighted else np.int32)[: entry.cells]
         lengths = self.lengths(storage, heldout)
         where = f"{self.path}: block {storage}{' of heldout' * heldout}"
-        if (document := from_gaps(gaps[:n], lengths, self.n_words)) >= 0:
+        if (document := from_gaps(gaps, lengths, self.n_words)) >= 0:
             raise StoreError(f"{where}, document {document}: word ids past the vocabulary or out of order; ingest again")
-        self._check_counts(counts[:n], lengths, float(entry.tokens), where)
-        decoded = Decoded(gaps[:n].view(np.int32), counts[:n], lengths)
+        self._check_counts(counts, lengths, float(entry.tokens), where)
+        decoded = Decoded(gaps.view(np.int32), counts, lengths)
         if len(gone := self._rows_gone(heldout, storage)):
             decoded.drop(gone)
         for name in axes:

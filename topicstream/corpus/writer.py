@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from topicstream.corpus.cells import to_gaps
-from topicstream.corpus.format import CELLS, DOCS, chunk_path, write_row
+from topicstream.corpus.format import CELLS, DOCS, KINDS, chunk_path, write_rows
 from topicstream.corpus.manifest import BlockEntry
 from topicstream.files.durable import sync_all
 
@@ -82,41 +82,27 @@ class BlockWriter:
     def _flush(self) -> None:
         lengths = self._lengths[: self._docs]
         words, counts = self._words[: self._cells], self._counts[: self._cells]
-        rows = max(1, -(-len(words) // CELLS))
-        for r in range(self._row, self._row + rows):
-            for kind in ("words", "counts", "lengths"):
-                self._written.append(chunk_path(self._folder, self._part, kind, r))
-        first, self._row = self._row, self._row + rows
+        first, self._row = self._row, self._row + max(1, -(-len(words) // CELLS))
         if self._pool is None:
-            self._finished(self._encode(first, rows, lengths, words, counts))
+            self._finished(self._encode(first, lengths, words, counts))
         else:
-            self._encoding.append(self._pool.submit(self._encode, first, rows, lengths, words, counts))
+            self._encoding.append(self._pool.submit(self._encode, first, lengths, words, counts))
             while len(self._encoding) >= IN_FLIGHT or (self._encoding and self._encoding[0].done()):
                 self._finished(self._encoding.popleft().result())
         self._fresh()
 
-    def _encode(
-        self, first: int, rows: int, lengths: np.ndarray, words: np.ndarray, counts: np.ndarray
-    ) -> BlockEntry:
+    def _encode(self, first: int, lengths: np.ndarray, words: np.ndarray, counts: np.ndarray) -> BlockEntry:
         """Encode and write one block: its manifest entry.  Pure but for the files it writes."""
-        n = len(words)
         indptr = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=indptr[1:])
-        gaps = to_gaps(indptr, words)
-        files: dict[str, list[tuple[int, int]]] = {"words": [], "counts": [], "lengths": []}
-        for r in range(rows):
-            cut = slice(r * CELLS, min(n, (r + 1) * CELLS))
-            # every row carries a lengths chunk so that the three arrays have one row count
-            for kind, values, width in (
-                ("words", gaps[cut], CELLS),
-                ("counts", counts[cut], CELLS),
-                ("lengths", lengths if r == 0 else lengths[:0], DOCS),
-            ):
-                files[kind].append(write_row(chunk_path(self._folder, self._part, kind, first + r), values, width))
+        arrays = {"words": to_gaps(indptr, words), "counts": counts, "lengths": lengths}
+        files = write_rows(self._folder, self._part, first, arrays)
+        rows = first, first + len(files["words"])
+        self._written.extend(chunk_path(self._folder, self._part, kind, row) for kind in KINDS for row in range(*rows))
         real = self._dtype.kind == "f"
         total = len(lengths) if self._dense else counts.sum(dtype=np.float64 if real else np.int64)
         tokens = float(total) if real else int(total)
-        return BlockEntry(rows=(first, first + rows), docs=len(lengths), cells=n, tokens=tokens, files=files)
+        return BlockEntry(rows=rows, docs=len(lengths), cells=len(words), tokens=tokens, files=files)
 
     def close(self) -> None:
         """Write the last, partial block; fsync what was written and the folders it lies in."""
@@ -132,5 +118,5 @@ class BlockWriter:
 
     def sync(self) -> None:
         """fsync every file written and the folders they lie in; from any thread."""
-        sync_all(self._written, sorted({p for path in self._written for p in list(path.parents)[:4]}))
+        sync_all(self._written, levels=4)
         self._written.clear()

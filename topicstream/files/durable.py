@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -40,12 +40,14 @@ def sync_file(path: str | os.PathLike[str]) -> None:
         os.close(fd)
 
 
-def sync_all(files: Sequence[Path], folders: Iterable[Path]) -> None:
-    """fsync many files, several at a time (each waits for the disk, and the file system joins them), then folders."""
+def sync_all(files: Sequence[Path], *, levels: int) -> None:
+    """fsync many files, several at a time (each waits for the disk, and the file system joins them), then so many levels of the
+    folders that they lie in."""
+    folders = {folder for path in files for folder in list(path.parents)[:levels]}
     with ThreadPoolExecutor(8, thread_name_prefix="sync") as pool:
         for _ in pool.map(sync_file, files):
             pass
-        for _ in pool.map(sync_folder, folders):
+        for _ in pool.map(sync_folder, sorted(folders)):
             pass
 
 

@@ -42,17 +42,20 @@ class PairReader(Reader):
     ----------
     first
         The number of the first word where the user does not say it.
+    labelled
+        Whether a head is labels (its counts may be weights), not the number of pairs.
     line
         A regular expression (of RE2) of a line that holds a document; ``blank`` of one that holds none.
     """
 
     kind = "counts"
     first: ClassVar[int]
+    labelled: ClassVar[bool] = False
     line: ClassVar[str]
     blank: ClassVar[str] = r"^\s*$"
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        source.words = self._words(source, options)
+        source.words, weighted = self._words(source, options), self.labelled and options.weighted
         for numbers, lines in lines_of(source, options):
             pairs = self._taken_apart(lines)
             owner = np.repeat(np.arange(len(pairs.heads)), pairs.lengths)
@@ -61,34 +64,24 @@ class PairReader(Reader):
                 f"word number out of range ({len(source.words)} words)": (words < 0) | (words >= len(source.words)),
                 "a count that is negative or not finite": ~((counts >= 0) & (counts < MOST_COUNT)),
             }
-            if not self.weights(options):
+            if not weighted:
                 wrong["a weight that is no count; --weighted accepts it"] = (counts != np.floor(counts)) | (counts > 9e15)
             places = np.flatnonzero(pairs.good)
             reasons = dict.fromkeys(np.flatnonzero(pairs.bad).tolist(), NO_PAIRS)
             for reason, cells in reversed(wrong.items()):
                 reasons.update(dict.fromkeys(places[owner[cells]].tolist(), reason))
-            reasons.update(dict.fromkeys(places[self.miscounted(pairs)].tolist(), NO_PAIRS))
+            if not self.labelled:
+                reasons.update(dict.fromkeys(places[pairs.lengths != [int(head) for head in pairs.heads]].tolist(), NO_PAIRS))
             for row in sorted(reasons):
                 source.reject(int(numbers[row]), reasons[row], lines[row])
             good = ~np.isin(places, list(reasons))
             kept = good[owner]
             rows = (np.cumsum(good) - 1)[owner[kept]]
-            counts = counts[kept] if self.weights(options) else counts[kept].astype(np.int64)
+            counts = counts[kept] if weighted else counts[kept].astype(np.int64)
             ids = positions(source.key, numbers[places[good]])
-            meta = self.meta([head for head, use in zip(pairs.heads, good) if use])
+            heads = (head.decode("utf-8", "replace") for head, use in zip(pairs.heads, good) if use)
+            meta = {LABELS: pa.array([list(filter(None, head.split(","))) for head in heads], LIST)} if self.labelled else {}
             yield count_batch(source, ids, ids, rows, words[kept].astype(np.int64), counts, meta)
-
-    def weights(self, options: ReadOptions) -> bool:
-        """Whether counts may be any number."""
-        return False
-
-    def miscounted(self, pairs: PairLines) -> np.ndarray:
-        """bool[D]: the documents whose head tells another number of pairs."""
-        return np.zeros(len(pairs.heads), np.bool_)
-
-    def meta(self, heads: list[bytes]) -> dict[str, pa.Array]:
-        """What the heads say of the documents."""
-        return {}
 
     def _words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
         """The vocabulary given or beside the file; else numbers up to the highest, for which the file is read once."""
@@ -137,9 +130,6 @@ class LdaC(PairReader):
         parts = [_LDAC.match(line) for line in lines]
         return any(b":" in line for line in lines) and all(p and int(p[1]) == p[2].count(b":") for p in parts)
 
-    def miscounted(self, pairs: PairLines) -> np.ndarray:
-        return np.asarray(pairs.lengths != [int(head) for head in pairs.heads])
-
 
 def first_lines(head: bytes) -> list[bytes]:
     """Up to 50 whole lines of the first bytes of a file that are not blank."""
@@ -158,19 +148,13 @@ class SvmLight(PairReader):
     about = "svmlight / libsvm (label word:count …)"
     suffixes = (".svm", ".svmlight", ".libsvm")
     first = 1
+    labelled = True
     line = rf"^\s*[^\s#]\S*(\s+(qid:\S*|{PAIR}))*\s*(#.*)?$"
     blank = r"^\s*(#.*)?$"
 
     def resembles(self, head: bytes) -> bool:
         lines = first_lines(head)
         return bool(lines) and lines[0][:1] != b"#" and all(_SVMLIGHT.match(x) for x in lines if x[:1] != b"#")
-
-    def weights(self, options: ReadOptions) -> bool:
-        return options.weighted
-
-    def meta(self, heads: list[bytes]) -> dict[str, pa.Array]:
-        lists = [[x for x in head.decode("utf-8", "replace").split(",") if x] for head in heads]
-        return {LABELS: pa.array(lists, LIST)}
 
 
 LDAC = LdaC()

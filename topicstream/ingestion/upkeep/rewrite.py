@@ -190,7 +190,7 @@ class Rewrite:
             else:
                 self._merge(part, group, row, entries)
             progress.step("writing blocks", number + 1, len(self._groups[part]), "piece")
-        sync_all(linked, sorted({p for path in linked for p in list(path.parents)[:4]}))
+        sync_all(linked, levels=4)
         return part_of(entries, self._folders[part])
 
     def _link(self, part: str, number: int, row: int, linked: list[Path]) -> BlockEntry:
