@@ -157,7 +157,7 @@ def test_a_full_disk_leaves_the_old_model(saved, phi, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    for module, name in ((model_manifest, "write_json"), (durable, "sync_file"), (model_arrays, "sync_file")):
+    for module, name in ((model_manifest, "write_json"), (durable, "sync"), (model_arrays, "sync")):
         with monkeypatch.context() as m:
             m.setattr(module, name, full)
             with pytest.raises(OSError, match="No space"):

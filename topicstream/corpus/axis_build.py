@@ -29,7 +29,7 @@ from topicstream.corpus.manifest import AxisEntry, AxisPart, StoreFile, StoreMan
 from topicstream.corpus.sweep import settle
 from topicstream.errors import DoesNotFit, StoreError
 from topicstream.files import owned
-from topicstream.files.durable import lock, sync_file, sync_folder
+from topicstream.files.durable import lock, sync
 from topicstream.files.plain import batches
 from topicstream.machine import format_bytes
 from topicstream.relations import Relations
@@ -105,7 +105,7 @@ def derive(
             build = _links if name == LINKS else _named
             axes[name] = build(contents, name, old.get(name), relations, room)
             relations.clear()
-    sync_folder(contents.path / "axes")
+    sync(contents.path / "axes")
     return axes
 
 
@@ -135,7 +135,7 @@ def blank_names(store: Path, file: str) -> StoreFile:
 def _write_names(path: Path, table: pa.Table) -> None:
     with pq.ParquetWriter(owned.reserve(path), NAMES, compression="zstd", use_dictionary=False) as writer:
         writer.write_table(table, row_group_size=ROWS_OF_NAMES)
-    sync_file(path)
+    sync(path)
 
 
 def _named(

@@ -22,7 +22,7 @@ from topicstream.corpus.format import PARTS
 from topicstream.corpus.manifest import PartEntry, StoreFile, StoreManifest, store_file
 from topicstream.errors import StoreError
 from topicstream.files import owned
-from topicstream.files.durable import sync_file, sync_folder
+from topicstream.files.durable import sync
 from topicstream.files.plain import batches
 from topicstream.kernels.arrays import Bytes, Longs, Words
 from topicstream.kernels.jit import kernel
@@ -134,7 +134,7 @@ class DocumentsWriter:
     def _finish_part(self) -> None:
         if self._writer is not None:
             self._writer.close()
-            sync_file(self.files[-1])
+            sync(self.files[-1])
             self._writer, self._in_part = None, 0
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class DocumentsWriter:
             self._waiting = self._waiting or [fill(pa.table({"id": pa.array([], pa.large_string())}), self._schema)]
             self._group(self._held)
         self._finish_part()
-        sync_folder(self._folder)
+        sync(self._folder)
 
 
 class PlacedDocuments(DocumentsWriter):

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from topicstream.chunks import array_problem, create_array, create_group, read_chunk, write_chunk
-from topicstream.files.durable import sync_file
+from topicstream.files.durable import sync
 
 CELLS = 1 << 20
 DOCS = 1 << 16
@@ -63,7 +63,7 @@ def settle_arrays(
         for kind in kinds:
             width = width_of(kind)
             create_array(folder / part / kind, (count, width), (1, width), type_of(kind, weighted), level=LEVEL)
-            sync_file(folder / part / kind / "zarr.json")
+            sync(folder / part / kind / "zarr.json")
         create_group(folder / part)
     create_group(folder)
 

@@ -22,17 +22,8 @@ from topicstream.files.ownership import LOCK, MARK, Kind, claim, home_of, kind_o
 from topicstream.files.plain import open_plain, read_plain
 
 
-def sync_folder(path: str | os.PathLike[str]) -> None:
-    """fsync a folder, so that the names in it survive a power cut."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def sync_file(path: str | os.PathLike[str]) -> None:
-    """fsync one file's data."""
+def sync(path: str | os.PathLike[str]) -> None:
+    """fsync a file's data, or a folder, so that the names in it survive a power cut."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -45,9 +36,9 @@ def sync_all(files: Sequence[Path], *, levels: int) -> None:
     folders that they lie in."""
     folders = {folder for path in files for folder in list(path.parents)[:levels]}
     with ThreadPoolExecutor(8, thread_name_prefix="sync") as pool:
-        for _ in pool.map(sync_file, files):
+        for _ in pool.map(sync, files):
             pass
-        for _ in pool.map(sync_folder, sorted(folders)):
+        for _ in pool.map(sync, sorted(folders)):
             pass
 
 
@@ -59,15 +50,15 @@ def replacing(target: Path, *, durable: bool = True) -> Iterator[Path]:
     try:
         yield Path(owned.reserve(beside))
         if durable:
-            sync_file(beside)
+            sync(beside)
             if (home := home_of(target)[0]) is not None:
-                sync_file(home / MARK)  # what is committed is listed there
+                sync(home / MARK)  # what is committed is listed there
         owned.replace(beside, target)
     except BaseException:
         owned.discard(beside)
         raise
     if durable:
-        sync_folder(target.parent)
+        sync(target.parent)
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview, *, durable: bool = True) -> None:
@@ -197,7 +188,7 @@ def exchange_folders(new: Path, old: Path) -> None:
         owned.move_folder(old, aside)
         owned.move_folder(new, old)
         owned.move_folder(aside, new)
-    sync_folder(old.parent)
+    sync(old.parent)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from topicstream.errors import NotOurs, TopicsError, UsageError
-from topicstream.files.durable import sync_file, sync_folder
+from topicstream.files.durable import sync
 from topicstream.files.ownership import KINDS, kind_of, note, owns, temporary
 from topicstream.files.remote import address_of
 
@@ -95,12 +95,12 @@ def written(path: Path, *, force: bool, option: str = "--out", inputs: Iterable[
     try:
         with open(beside, "xb") as file:
             yield file
-        sync_file(beside)
+        sync(beside)
         if os.path.lexists(path) and not (force and is_ours(path)):
             raise NotOurs(f"{path}: is there since this began; name another file")
         note(path)
         os.replace(beside, path)
-        sync_folder(path.parent)
+        sync(path.parent)
     finally:
         with suppress(FileNotFoundError):
             os.unlink(beside)

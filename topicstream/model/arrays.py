@@ -15,7 +15,7 @@ import numpy as np
 from topicstream.chunks import create_array, read_chunk, write_chunk
 from topicstream.errors import StoreError
 from topicstream.files import owned
-from topicstream.files.durable import read_json, size_and_crc, sync_file, sync_folder
+from topicstream.files.durable import read_json, size_and_crc, sync
 from topicstream.records import Amount, Record, decode_record
 
 CHUNK_BYTES = 1 << 20
@@ -168,11 +168,11 @@ class ArrayWriter:
         )
         # one fsync a file of the table, once a commit
         for file in self.folder.rglob("0"):
-            sync_file(file)
-            sync_folder(file.parent)
-        sync_file(self.folder / "zarr.json")
-        sync_folder(self.folder / "c")
-        sync_folder(self.folder)
+            sync(file)
+            sync(file.parent)
+        sync(self.folder / "zarr.json")
+        sync(self.folder / "c")
+        sync(self.folder)
         return size_and_crc(self.folder / "zarr.json")[1]
 
     def discard(self) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from topicstream.errors import InputError, StoreError
 from topicstream.files import owned
-from topicstream.files.durable import sync_folder
+from topicstream.files.durable import sync
 from topicstream.model.arrays import ArrayWriter, StoredArray
 from topicstream.model.manifest import FileEntry, ModelManifest
 from topicstream.model.topic_model import TopicModel
@@ -154,7 +154,7 @@ def save_classifier(
     except BaseException:
         writer.discard()
         raise
-    sync_folder(folder)
+    sync(folder)
     features: Any = facts.features  # checked with the options
     record = ClassifierRecord(
         schema=2,

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from topicstream.errors import StoreError
 from topicstream.files import owned
-from topicstream.files.durable import read_sealed, replacing, size_and_crc, sync_folder
+from topicstream.files.durable import read_sealed, replacing, size_and_crc, sync
 from topicstream.files.ownership import claim
 from topicstream.files.plain import read_words
 from topicstream.model.arrays import ArrayWriter, StoredArray
@@ -167,7 +167,7 @@ class ModelWriter:
                 names=names,
             )
         vocab = self._write_vocabulary(vocabulary)
-        sync_folder(self.path)
+        sync(self.path)
         created = origin.created or datetime.now(UTC).isoformat(timespec="seconds")
         manifest = ModelManifest(
             **msgspec.structs.asdict(origin_of(origin, tables=tables, created=created)),
@@ -221,7 +221,7 @@ def drop_tables(folder: str | Path, axis: str) -> list[str]:
     for name in (name for table in dropped for name in both_names(f"table-{table}")):
         owned.remove_within(folder / name)
     if dropped:
-        sync_folder(folder)
+        sync(folder)
     return list(dropped)
 
 

@@ -28,7 +28,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, NotOurs, StoreError
 from topicstream.evaluation.matching import align
 from topicstream.files import owned
-from topicstream.files.durable import sync_folder
+from topicstream.files.durable import sync
 from topicstream.files.ownership import Kind, claim
 from topicstream.files.publication import publish as upload
 from topicstream.inference.classifier import train_classifier
@@ -340,7 +340,7 @@ class Cycle:
         except NotOurs as e:  # others have put something into it
             self.log.say(f"warning: {e}")
         owned.remove_file(self.folder / JOURNAL)
-        sync_folder(self.folder)
+        sync(self.folder)
 
     # -- what they share -------------------------------------------------------------------------------------------------
     def _record(self, stage: str = "", *, groups: Mapping[int, Group] | None = None, **told: Any) -> None:

@@ -25,7 +25,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import settle, waits_for_readers
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.files import owned
-from topicstream.files.durable import lock, sync_folder, write_bytes
+from topicstream.files.durable import lock, sync, write_bytes
 from topicstream.files.plain import refuse_links
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.opening.inputs_record import file_of
@@ -248,7 +248,7 @@ def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
         owned.remove_file(run / name, missing_ok=True)
     for name in STATE_FOLDERS:
         owned.remove_within(run / name)
-    sync_folder(run)
+    sync(run)
     return True
 
 

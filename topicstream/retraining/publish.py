@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from topicstream.errors import NotOurs, TopicsError
 from topicstream.files import owned
-from topicstream.files.durable import lock, sync_file, sync_folder
+from topicstream.files.durable import lock, sync
 from topicstream.files.ownership import claim, temporary
 from topicstream.model.classifier import RECORD, read_classifier
 from topicstream.model.identity import IDS, TopicIds
@@ -76,17 +76,17 @@ def store_version(run: Path, folder: Path, number: int, ids: TopicIds) -> Path:
         owned.copy(source, beside / source.name)
     write_record(beside / IDS, ids)
     for path in sorted(beside.rglob("*"), reverse=True):
-        (sync_folder if path.is_dir() else sync_file)(path)
-    sync_folder(beside)
+        sync(path)
+    sync(beside)
     owned.move_folder(beside, final)
-    sync_folder(final.parent)
+    sync(final.parent)
     return final
 
 
 def point_to(folder: Path, number: int) -> None:
     """Let ``current`` be version ``number``, in one rename."""
     owned.point(folder / CURRENT, os.path.join("versions", f"{number:04d}"))
-    sync_folder(folder)
+    sync(folder)
 
 
 def prune(folder: Path, keep: int) -> None:

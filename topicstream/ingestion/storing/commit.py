@@ -25,7 +25,7 @@ from topicstream.corpus.manifest import (
 )
 from topicstream.dates import Day, in_iso_format, iso, parse
 from topicstream.files import owned
-from topicstream.files.durable import exchange_folders, sync_folder
+from topicstream.files.durable import exchange_folders, sync
 from topicstream.files.ownership import claim, refuse_strangers
 from topicstream.ingestion.spooling.journal import Journal
 from topicstream.ingestion.storing.decide import DROPPED, Decision, piece_metadata
@@ -133,4 +133,4 @@ def put_in_place(new: Path, out: Path) -> None:
         owned.remove(new, "corpus")
     else:
         owned.move_folder(new, out)
-    sync_folder(out.parent)
+    sync(out.parent)

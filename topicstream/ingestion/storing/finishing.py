@@ -30,7 +30,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import settle
 from topicstream.errors import InputError, NothingKept, UsageError, shown
 from topicstream.files import owned
-from topicstream.files.durable import sync_file
+from topicstream.files.durable import sync
 from topicstream.files.ownership import claim
 from topicstream.files.plain import refuse_links
 from topicstream.ingestion.opening import inputs_record
@@ -288,7 +288,7 @@ class Finishing:
             with owned.create(store / name) as file:
                 for i in range(len(self.journal.docs)):
                     file.write(self.journal.docs.read(i)["rejects"].tobytes())
-            sync_file(store / name)
+            sync(store / name)
             files["rejects"] = store_file(store, name)
         return files
 

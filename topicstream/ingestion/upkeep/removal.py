@@ -19,7 +19,7 @@ from topicstream.corpus.format import PARTS
 from topicstream.corpus.manifest import PartEntry, Removed, part_of
 from topicstream.corpus.reader import Corpus
 from topicstream.files import owned
-from topicstream.files.durable import sync_file
+from topicstream.files.durable import sync
 from topicstream.tokens.vocabulary import TokenVocabulary
 
 
@@ -94,5 +94,5 @@ class Removal:
             return None
         with owned.create(folder / name) as f:
             np.save(f, self.listed)
-        sync_file(folder / name)
+        sync(folder / name)
         return name

@@ -35,7 +35,7 @@ from topicstream.corpus.sweep import folder_number, settle
 from topicstream.corpus.writer import BlockWriter
 from topicstream.errors import DoesNotFit, StoreError, TopicsError
 from topicstream.files import owned
-from topicstream.files.durable import lock, sync_all, sync_folder
+from topicstream.files.durable import lock, sync, sync_all
 from topicstream.files.plain import refuse_links
 from topicstream.ingestion.storing import commit
 from topicstream.machine import format_bytes
@@ -150,7 +150,7 @@ class Rewrite:
                 if entry.names is not None:
                     axes[name] = replace(entry, names=blank_names(path, entry.names.file))
             manifest = replace(manifest, axes=axes, summary=manifest.summary | commit.axes_summary(axes))
-            sync_folder(path)
+            sync(path)
             manifest.write(path)
         except BaseException:  # behind the commit nothing of it goes: it is named now
             with contextlib.suppress(OSError, TopicsError):

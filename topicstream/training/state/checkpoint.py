@@ -23,7 +23,7 @@ from msgspec import field
 
 from topicstream.errors import NotOurs, StoreError
 from topicstream.files import owned
-from topicstream.files.durable import file_problem, size_and_crc, sync_file, sync_folder
+from topicstream.files.durable import file_problem, size_and_crc, sync
 from topicstream.files.ownership import note
 from topicstream.files.plain import load_arrays
 from topicstream.records import Count, Crc, Record, read_record, write_record
@@ -126,14 +126,14 @@ def write_checkpoint(
             f.write(buffer.getbuffer())
         for path in sorted(beside.iterdir()):
             files[path.name] = size_and_crc(path)
-            sync_file(path)
+            sync(path)
         listing = Listing(passes=state.passes, rounds=state.rounds, files=files, facts=state.facts)
         write_record(beside / "state.json", listing)
         for path in memory:
-            sync_file(path)
+            sync(path)
         _discard(final)
         owned.move_folder(beside, final)
-        sync_folder(folder)
+        sync(folder)
     except BaseException:
         with contextlib.suppress(OSError, NotOurs):
             owned.remove_within(beside)
