@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import errno
 import os
+import signal
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from tests import ROOT
 from topicstream.errors import NotOurs, UsageError
 from topicstream.files import owned, ownership
 from topicstream.files.durable import lock, write_json
-from topicstream.files.outputs import is_ours
+from topicstream.files.outputs import is_ours, written
 
 PACKAGE = ROOT / "topicstream"
 
@@ -158,6 +161,42 @@ def test_nothing_else_in_the_package_removes_or_replaces():
                 if attribute in forbidden.get(module, of_paths if module not in ("owned", "durable") else ()):
                     wrong.append(f"{name}:{node.lineno}: {ast.unparse(node)[:80]}")
     assert wrong == []
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from topicstream.files.outputs import written
+with written(Path("answers.csv"), force=False) as file:
+    file.write(bytes(1 << 20))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_command_leaves_nothing_beside_its_output(tmp_path):
+    try:
+        os.close(os.open(tmp_path, os.O_TMPFILE | os.O_RDWR))
+    except OSError:
+        pytest.skip("this file system has no files without a name")
+    done = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert done.returncode == -signal.SIGKILL and os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("unnamed", [True, False])
+def test_an_output_appears_whole_with_the_rights_of_any_file(tmp_path, monkeypatch, unnamed):
+    if not unnamed:  # as on NFS
+        monkeypatch.setattr(os, "O_TMPFILE", 0)
+    place = tmp_path / "answers.csv"
+    for force, data in ((False, b"id,topics,shares\n"), (True, b"id,topic,share\n")):
+        with written(place, force=force) as file:
+            file.write(data)
+            assert place.exists() == force
+        assert place.read_bytes() == data
+    (tmp_path / "another").write_text("")
+    assert place.stat().st_mode == (tmp_path / "another").stat().st_mode
+    with pytest.raises(ZeroDivisionError), written(place, force=True):
+        _ = 1 / 0
+    assert place.read_bytes() == data and sorted(os.listdir(tmp_path)) == ["another", "answers.csv"]
 
 
 def test_a_full_disk_leaves_no_half_made_mark(tmp_path, monkeypatch):

@@ -86,21 +86,29 @@ def check_output(path: Path, option: str, inputs: Iterable[object] = (), *, forc
 
 @contextmanager
 def written(path: Path, *, force: bool, option: str = "--out", inputs: Iterable[object] = ()) -> Iterator[BinaryIO]:
-    """A file written beside ``path`` and renamed where the block ends without an error; what there was stays where it does not.
+    """A file that appears as ``path`` where the block ends without an error; what there was stays where it does not.  It has no
+    name before, so that a kill leaves nothing, but where the file system has no such files (NFS).
 
     force: a file of ours that is there may be replaced (another's never);  inputs: what is read, which it must not be.
     """
     check_output(path, option, inputs, force=force)
     beside = temporary(path)
     try:
-        with open(beside, "xb") as file:
+        fd = os.open(path.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    except OSError:
+        fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with open(fd, "wb") as file:
             yield file
-        sync(beside)
-        if os.path.lexists(path) and not (force and is_ours(path)):
-            raise NotOurs(f"{path}: is there since this began; name another file")
-        note(path)
-        os.replace(beside, path)
-        sync(path.parent)
+            file.flush()
+            os.fsync(fd)
+            if os.path.lexists(path) and not (force and is_ours(path)):
+                raise NotOurs(f"{path}: is there since this began; name another file")
+            note(path)
+            if not beside.exists():
+                os.link(f"/proc/self/fd/{fd}", beside, src_dir_fd=fd)  # only with a folder does Python follow the link
+            os.replace(beside, path)
+            sync(path.parent)
     finally:
         with suppress(FileNotFoundError):
             os.unlink(beside)
