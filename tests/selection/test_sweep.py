@@ -120,6 +120,9 @@ def test_the_command(corpus, tmp_path, capsys):
         "0.5",
     ] and "atbp alpha 0.5" in drawn
     assert run([*args, "--force", "-q", "--option", "alpha=high"]) == 2
+    args[args.index("--out") + 1] = str(tmp_path / "corrected")
+    assert run([*args, "--force", "-q", "--option", "unknown=1"]) == 2
+    assert run([*args, "--force", "-q", "--passes", "3"]) == 0
     assert run(["sweep", "--corpus", str(corpus), "-K", "0"]) == 2
     assert run(["sweep", "--corpus", str(corpus), "-K", "two"]) == 2
     assert run(["sweep", "--corpus", str(corpus), "-K", "2", "--option", "alpha"]) == 2

@@ -256,7 +256,7 @@ def _consensus(
 def _begin(folder: Path, settings: Settings) -> None:
     """Remove what a killed sweep left; TopicsError where results there were made under other settings."""
     record = folder / RECORD
-    if record.exists():
+    if record.exists() and any((folder / "runs").glob("*")):
         before = read_record(record, Settings)
         for name in Settings.__struct_fields__:
             if getattr(before, name) != getattr(settings, name):

@@ -68,9 +68,9 @@ class Session:
         loaded = self._load_latest()
         self.saver.adopt()
         self.memories.tidy(self.saver.needed)
+        self._rewind(self.passes, self.needs_start)
         if not loaded:
             return None
-        self._rewind(self.passes, self.needs_start)
         best = self._checkpoints / place_name(self.course.best)
         if self.course.best and best.is_dir():
             self.saver.pin(best.name)

@@ -56,9 +56,9 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, folder: Path) -> RunRecord | None:
-        """That of the run in a folder, None where there is none; StoreError for a damaged one."""
-        path = folder / RUN
-        return read_record(path, cls, "Restore the file, or use --force to start over") if path.exists() else None
+        """That of the run in a folder, None where there is none or it has nothing yet to continue; StoreError for a damaged one."""
+        made = (folder / RUN).exists() and ((folder / "manifest.json").exists() or any(folder.glob("checkpoints/[0-9]*-[0-9]*")))
+        return read_record(folder / RUN, cls, "Restore the file, or use --force to start over") if made else None
 
     def write(self, folder: Path) -> None:
         """Put it into the folder of the run."""
