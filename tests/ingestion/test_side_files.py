@@ -219,6 +219,12 @@ def test_links_with_and_without_a_header(tmp_path, head):
     assert (summary["links"]["training"], summary["links"]["dangling"]) == (2, 1)
 
 
+def test_links_of_one_column_are_refused(tmp_path):
+    (tmp_path / "links.tsv").write_text("d0\nd1\n")
+    with pytest.raises(InputError, match=r"links\.tsv: expected two columns"):
+        topicstream.ingest(str(texts(tmp_path, 3)), tmp_path / "c.zarr", links=tmp_path / "links.tsv", **OPTIONS)
+
+
 # -- who is held out
 def years(n: int, first: int = 0) -> list[dict[str, Any]]:
     return [

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.small_store import planted, store, with_documents
-from topicstream.errors import InputError, StoreError
+from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.edits import view_of
 from topicstream.model.topic_model import TopicModel
@@ -146,7 +146,7 @@ def test_a_damaged_documents_table_leaves_no_file(made, tmp_path):
     path.write_bytes(b"no parquet")
     with pytest.raises(StoreError, match="part-00000"):
         ThetaView(model, corpus, theta=str(tmp_path / "t.csv")).result()
-    with pytest.raises(InputError, match=r"must end in \.parquet"):
+    with pytest.raises(UsageError, match=r"must end in \.parquet"):
         ThetaView(model, corpus, theta=str(tmp_path / "t.txt")).result()
     assert [p.name for p in tmp_path.iterdir()] == ["c.zarr"]
 

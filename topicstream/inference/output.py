@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from topicstream.errors import InputError
+from topicstream.errors import UsageError
 from topicstream.files.outputs import PARQUET_MARK, check_output, written
 from topicstream.inference.documents import FLAGS, Documents
 from topicstream.kernels.arrays import Floats, Ints, Longs
@@ -247,9 +247,9 @@ WIDE: dict[str, Any] = {".parquet": ParquetAnswers, ".csv": WideCsv}
 
 
 def format_named(path: Path, option: str) -> Any:
-    """The format that a file's name says; InputError for another suffix."""
+    """The format that a file's name says; UsageError for another suffix."""
     if path.suffix not in FORMATS:
-        raise InputError(f"{option} {path}: the name must end in {', '.join(FORMATS)}")
+        raise UsageError(f"{option} {path}: the name must end in {', '.join(FORMATS)}")
     return FORMATS[path.suffix]
 
 

@@ -156,7 +156,7 @@ class WordCounts:
         distinct, tokens = self._figures("count > 0")
         pruned, pruned_tokens = self._figures("count > 0 and id is null")
         if not documents or not distinct:
-            raise NothingKept(f"{documents:,} training documents were read and none has a word; nothing was stored")
+            raise NothingKept(f"{documents:,} training documents were read and none has a word; nothing was stored; check the files and --format")
         if not size:
             raise NothingKept(
                 f"no word is left of {distinct:,} in {documents:,} training documents; "

@@ -30,7 +30,7 @@ class MatrixMarket(TripleReader):
             raise BadFile(source.name, 1, "does not begin with %%MatrixMarket matrix …")
         layout, field, symmetry = (banner[i].decode().lower() for i in (1, 2, 3))
         if layout != "coordinate" or symmetry != "general" or field not in ("integer", "real", "pattern"):
-            reason = f"a {layout} {field} {symmetry} matrix; coordinate integer, real or pattern general is read"
+            reason = f"the header says {layout} {field} {symmetry}; coordinate integer, real or pattern general is read"
             raise BadFile(source.name, 1, reason)
         sizes = _SIZES.match(head, banner.end())
         if sizes is None:

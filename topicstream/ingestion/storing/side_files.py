@@ -182,7 +182,7 @@ def _open_links(path: str, given: dict[str, str], read: ReadOptions) -> SideFile
     if not given and [name.strip().lower() for name in first] in (["source", "target"], ["from", "to"]):
         given = dict(zip(("citing", "cited"), first))
     given = given or {"citing": "citing", "cited": "cited"}
-    if len(given) != 2:
+    if len(given) != 2 or len(first) == 1:
         raise InputError(f"{path}: expected two columns, citing and cited")
     names = _names(path, form, first, given)
     return SideFile(path, form, read, dict(zip(("citing", "cited"), given.values())), None, names, links=True)
