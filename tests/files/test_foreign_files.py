@@ -18,6 +18,7 @@ import topicstream
 from tests.ingest_tools import documents, write_jsonl
 from topicstream.cli.main import run
 from topicstream.files.ownership import MARK, not_ours
+from topicstream.retraining import cycle
 
 TRAIN = "train --corpus s.zarr --algo bp -K 3 --passes 2 --tol 0 --threads 1 --model"
 UPDATE = "update --corpus s.zarr --passes 1 --model m"
@@ -301,6 +302,19 @@ def test_an_update_does_not_replace_another_model_without_force(place, capsys):
     capsys.readouterr()
     assert run([*f"{UPDATE} --out two".split(), "-q"]) == 1
     assert "--force replaces it" in capsys.readouterr().err
+
+
+def test_a_folder_that_takes_the_name_of_a_version_meanwhile_is_not_published(place, monkeypatch, capsys):
+    put("!more raw")
+    judge = cycle.judge
+    with monkeypatch.context() as patch:
+        patch.setattr(cycle, "judge", lambda *given: (put("home/versions/0002/"), judge(*given))[1])
+        assert run([*RETRAIN.split(), "-q"]) == 3
+    assert "home/versions/0002: is in the way" in capsys.readouterr().err
+    assert os.readlink("home/current") == "versions/0001" and Path("home/versions/0002/notes.txt").exists()
+    shutil.move("home/versions/0002", "theirs")
+    assert run([*RETRAIN.split(), "-q"]) == 0
+    assert os.readlink("home/current") == "versions/0002" and topicstream.TopicModel.open("home/current").n_topics == 3
 
 
 def test_an_empty_folder_outlives_a_refusal(place):

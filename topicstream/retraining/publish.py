@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from topicstream.errors import NotOurs, TopicsError
 from topicstream.files import owned
 from topicstream.files.durable import lock, sync
-from topicstream.files.ownership import claim, temporary
+from topicstream.files.ownership import claim, kind_of, temporary
 from topicstream.model.classifier import RECORD, read_classifier
 from topicstream.model.identity import IDS, TopicIds
 from topicstream.model.manifest import read_manifest
@@ -60,10 +60,10 @@ def current(folder: Path) -> int | None:
 
 
 def store_version(run: Path, folder: Path, number: int, ids: TopicIds) -> Path:
-    """Copy the model of a finished run to ``versions/NNNN`` (without checkpoints and block memory); a version that is
-    there already is left as it is."""
+    """Copy the model of a finished run to ``versions/NNNN`` (without checkpoints and block memory); a version of ours that
+    is there already is left as it is, and anything else is refused."""
     final = version_path(folder, number)
-    if final.exists():
+    if kind_of(final) == "version":
         return final
     claim(final.parent, "versions")
     owned.sweep(final.parent)  # of a run that was killed
