@@ -72,10 +72,11 @@ def store(
     parts: dict[str, list] = {"train": [], "heldout": []}
     edge = docs - heldout
     for part, a, b in (("train", 0, edge), ("heldout", edge, docs)):
-        writer = BlockWriter(path, part, 0, weighted, parts[part].append)
+        writer = BlockWriter(path, part, 0, weighted)
         cells = slice(indptr[a], indptr[b])
         writer.add(np.asarray(indptr[a : b + 1], np.int64) - indptr[a], words[cells], counts[cells])
         writer.close()
+        parts[part] = writer.entries
     train = slice(0, indptr[edge])
     n_w = np.bincount(words[train], weights=counts[train], minlength=n_words)
     df = np.bincount(words[train], minlength=n_words)

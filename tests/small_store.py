@@ -94,11 +94,12 @@ def store(
         for piece in np.array_split(matrix, blocks):
             if not len(piece):
                 continue
-            writer = BlockWriter(path, part, entries[-1].rows[1] if entries else 0, False, entries.append)
+            writer = BlockWriter(path, part, entries[-1].rows[1] if entries else 0, False)
             d, w = np.nonzero(piece)
             indptr = np.concatenate(([0], np.cumsum(np.bincount(d, minlength=len(piece)))))
             writer.add(indptr, w.astype(np.int32), piece[d, w].astype(np.uint32))
             writer.finish()
+            entries += writer.entries
     table = {"word": pa.array(names, pa.large_string()), "count": train.sum(axis=0), "df": (train > 0).sum(axis=0)}
     named = [f"{part}-{n}" for part, matrix in (("train", train), ("heldout", heldout)) for n in range(len(matrix))]
     numbers = [str(n) for n in range(len(named))]

@@ -190,11 +190,10 @@ def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) 
     claim(out, "corpus")
     W = corpus.phi.shape[1]
     threshold = np.uint64(min(int(heldout * 2**64), 2**64 - 1))
-    blocks: tuple[list, list] = ([], [])
     part_of: list[np.ndarray] = []
     sums, df = np.zeros(W, np.int64), np.zeros(W, np.int64)
     with ThreadPoolExecutor(corpus.threads) as pool:
-        writers = [BlockWriter(out, PARTS[i], 0, False, blocks[i].append, pool) for i in (0, 1)]
+        writers = [BlockWriter(out, part, 0, False, pool) for part in PARTS]
         for first, lengths, words, counts in corpus:
             high, _ = hash_ids(pa.array([str(d + 1) for d in range(first, first + len(lengths))], pa.large_string()))
             part = (high < threshold).astype(np.uint8)
@@ -213,7 +212,7 @@ def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) 
     vocabulary = TokenVocabulary.of(names, sums, df)
     vocabulary.save(out / "vocab.parquet")
     write_words(out / "pruned.parquet", [word_table(names[:0], sums[:0], df[:0])])
-    parts = {part: entry_of(some) for part, some in zip(PARTS, blocks, strict=True)}
+    parts = {part: entry_of(writer.entries) for part, writer in zip(PARTS, writers, strict=True)}
     columns = {"date": "string"} if dates else {}
     documents, at = PlacedDocuments(out, columns, [], parts), 0
     for part in part_of:

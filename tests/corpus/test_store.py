@@ -38,8 +38,7 @@ def build(
 ) -> Corpus:
     """A store of training documents given as {word id: count}."""
     claim(folder, "corpus")
-    blocks: list = []
-    writer = BlockWriter(folder, "train", 0, weighted, blocks.append, pool)
+    writer = BlockWriter(folder, "train", 0, weighted, pool)
     indptr = np.concatenate(([0], np.cumsum([len(d) for d in docs]))).astype(np.int64)
     words = np.array([w for d in docs for w in sorted(d)], np.int32)
     counts = np.array([d[w] for d in docs for w in sorted(d)], np.float32 if weighted else np.int64)
@@ -49,7 +48,7 @@ def build(
     writer.close()
     n_w = np.bincount(words, minlength=n_words)
     table = {"word": pa.array([f"w{i}" for i in range(n_words)], pa.large_string()), "count": n_w, "df": n_w}
-    return commit(folder, {"train": blocks}, table, [str(d) for d in range(len(docs))], "x", weighted=weighted)
+    return commit(folder, {"train": writer.entries}, table, [str(d) for d in range(len(docs))], "x", weighted=weighted)
 
 
 def read_back(corpus: Corpus, **cut) -> list[dict[int, float]]:

@@ -30,8 +30,7 @@ WORDS, TOPICS = 300, 5
 def write_store(path, documents, words=WORDS):
     """A corpus store of documents given as {word: count}; nothing held out."""
     claim(path, "corpus")
-    blocks: list = []
-    writer = BlockWriter(path, "train", 0, False, blocks.append)
+    writer = BlockWriter(path, "train", 0, False)
     indptr = np.concatenate(([0], np.cumsum([len(d) for d in documents]))).astype(np.int64)
     ids = np.array([w for d in documents for w in sorted(d)], np.int32)
     counts = np.array([d[w] for d in documents for w in sorted(d)], np.int64)
@@ -39,7 +38,7 @@ def write_store(path, documents, words=WORDS):
     writer.close()
     n_w = word_counts(documents, words).astype(np.int64)
     table = {"word": pa.array([f"w{i}" for i in range(words)], pa.large_string()), "count": n_w, "df": n_w}
-    return commit(path, {"train": blocks}, table, [str(d) for d in range(len(documents))], "made")
+    return commit(path, {"train": writer.entries}, table, [str(d) for d in range(len(documents))], "made")
 
 
 def word_counts(documents, words=WORDS):

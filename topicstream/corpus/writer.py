@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
@@ -21,10 +20,9 @@ IN_FLIGHT = 3
 class BlockWriter:
     """Gathers documents into storage blocks of at most CELLS cells and DOCS documents, never splitting a document.
 
-    ``finished`` is called in block order, from the thread that calls ``add`` and ``close``, with each block's manifest
-    entry.  With a ``pool`` blocks are encoded
-    there (a few in flight); the bytes are the same.  Chunks are written without fsync; ``close`` flushes the last block
-    and fsyncs every file written (``finish`` and ``sync``: the same in two steps).
+    ``entries`` has the blocks for the manifest, in order.  With a ``pool`` blocks are encoded there (a few in flight); the bytes are
+    the same.  Chunks are written without fsync; ``close`` flushes the last block and fsyncs every file written (``finish`` and
+    ``sync``: the same in two steps).
     """
 
     def __init__(
@@ -33,13 +31,13 @@ class BlockWriter:
         part: str,
         first_row: int,
         weighted: bool,
-        finished: Callable[[BlockEntry], None],
         pool: Executor | None = None,
         dense: bool = False,
     ) -> None:
         self._folder, self._part, self._row = folder, part, first_row
         self._dtype = np.dtype(np.float32 if weighted else np.uint32)
-        self._finished, self._pool, self._dense = finished, pool, dense
+        self._pool, self._dense = pool, dense
+        self.entries: list[BlockEntry] = []
         self._encoding: deque[Future[BlockEntry]] = deque()
         self._written: list[Path] = []
         self._fresh()
@@ -84,11 +82,11 @@ class BlockWriter:
         words, counts = self._words[: self._cells], self._counts[: self._cells]
         first, self._row = self._row, self._row + max(1, -(-len(words) // CELLS))
         if self._pool is None:
-            self._finished(self._encode(first, lengths, words, counts))
+            self.entries.append(self._encode(first, lengths, words, counts))
         else:
             self._encoding.append(self._pool.submit(self._encode, first, lengths, words, counts))
             while len(self._encoding) >= IN_FLIGHT or (self._encoding and self._encoding[0].done()):
-                self._finished(self._encoding.popleft().result())
+                self.entries.append(self._encoding.popleft().result())
         self._fresh()
 
     def _encode(self, first: int, lengths: np.ndarray, words: np.ndarray, counts: np.ndarray) -> BlockEntry:
@@ -114,7 +112,7 @@ class BlockWriter:
         if self._docs:
             self._flush()
         while self._encoding:
-            self._finished(self._encoding.popleft().result())
+            self.entries.append(self._encoding.popleft().result())
 
     def sync(self) -> None:
         """fsync every file written and the folders they lie in; from any thread."""

@@ -61,7 +61,7 @@ class IngestState(msgspec.Struct, kw_only=True):
         Fingerprint and summary of the new store, once it is whole.
     """
 
-    journal: int = JOURNAL
+    journal: int = 0
     key: dict[str, Any]
     pieces: Count = 0
     crc: Crc = 0
@@ -90,13 +90,10 @@ def read_state(folder: Path) -> IngestState | None:
     path = folder / "state.json"
     if not path.exists():
         return None
-    if read_record(path, _Version, ADVICE).journal != JOURNAL:
+    state = read_record(path, IngestState, ADVICE)
+    if state.journal != JOURNAL:
         raise InputError(f"{folder}: was left by another version of this program; --force starts over")
-    return read_record(path, IngestState, ADVICE)
-
-
-class _Version(msgspec.Struct):
-    journal: int = 0
+    return state
 
 
 class Journal:
@@ -105,7 +102,7 @@ class Journal:
     def __init__(self, folder: Path, key: dict[str, Any], left: IngestState | None) -> None:
         self.folder = folder
         self.resumed = left is not None and (left.pieces > 0 or left.key == key)  # else nothing was read that could be lost
-        self.state = left if left is not None and self.resumed else IngestState(key=key)
+        self.state = left if left is not None and self.resumed else IngestState(journal=JOURNAL, key=key)
         if changed := sorted(k for k in {*self.state.key, *key} if self.state.key.get(k) != key.get(k)):
             raise InputError(
                 f"{folder}: an unfinished ingest with other options ({', '.join(changed)}) exists; run it again as"
@@ -146,7 +143,7 @@ class Journal:
         """Say that the new store is whole, before it is put in place."""
         state = self.state
         if not self.durable:  # what was spooled is not safe
-            state = IngestState(key=state.key, record=state.record, places=state.places)
+            state = IngestState(journal=JOURNAL, key=state.key, record=state.record, places=state.places)
         self._write(msgspec.structs.replace(state, committed=Committed(fingerprint, summary)))
 
     def close(self) -> None:

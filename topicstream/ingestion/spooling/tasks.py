@@ -13,7 +13,7 @@ from topicstream.ingestion.opening.memory import InMemory
 from topicstream.ingestion.opening.names import IN_PATH, partitions
 from topicstream.ingestion.opening.source import Input, Source
 from topicstream.ingestion.parsing.columns import LISTS
-from topicstream.ingestion.parsing.documents import LIST, TEXT, batch_of, empty_batch, metadata_of
+from topicstream.ingestion.parsing.documents import LIST, TEXT, empty_batch, metadata_of
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
 from topicstream.ingestion.read_options import ReadOptions
@@ -73,13 +73,11 @@ class Task:
 
 def with_fields(batch: pa.RecordBatch, values: Mapping[str, str | None], order: Mapping[str, str]) -> pa.RecordBatch:
     """The documents with a column of one value for each of ``values``, metadata in the order of ``order``."""
-    columns = metadata_of(batch)
+    names = batch.schema.names[: batch.num_columns - len(metadata_of(batch))]
     for name, value in values.items():
         one, kind = ([value] if value else [], LIST) if name in LISTS else (value, TEXT)
-        columns[name] = pa.array([one] * len(batch), kind)
-    names = batch.schema.names[: batch.num_columns - len(metadata_of(batch))]
-    content = dict(zip(names[2:], batch.columns[2:]))
-    return batch_of(batch.column(0), batch.column(1), content, {name: columns[name] for name in order if name in columns})
+        batch = batch.append_column(name, pa.array([one] * len(batch), kind))
+    return batch.select([*names, *(name for name in order if name in batch.schema.names)])
 
 
 def pieces(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import scipy.sparse
 
-from topicstream.corpus.manifest import BlockEntry
 from topicstream.corpus.writer import BlockWriter
 from topicstream.ingestion.spooling.journal import Journal
 from topicstream.ingestion.storing.decide import HELDOUT, TRAIN, Decision
@@ -23,8 +20,6 @@ from topicstream.parallel.order import pooled
 from topicstream.progress import Progress
 from topicstream.tokens.vocabulary import TokenVocabulary, word_table
 from topicstream.tokens.word_counts import totals
-
-Entries = list[BlockEntry]
 
 
 class PieceWords(NamedTuple):
@@ -91,61 +86,32 @@ def number_words(
     return cells, int((kind == TRAIN).sum())
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where blocks go: ``parts``, the folder and the first free row of each part of the store; ``weighted`` and ``dense``
-    say what they hold."""
-
-    store: Path
-    parts: tuple[tuple[str, int], tuple[str, int]]
-    weighted: bool
-    dense: bool
-
-
-@dataclass
-class WrittenBlocks:
-    """The manifest's entries of the blocks of both parts, in order, the number of documents without a word, and the fsyncs
-    that must have come back before a manifest names the blocks."""
-
-    entries: tuple[Entries, Entries]
-    empty: int
-    syncs: list[Future[None]]
-
-
 def write_blocks(
     journal: Journal,
     decision: Decision,
     vocabulary: TokenVocabulary,
-    place: Place,
+    writers: Sequence[BlockWriter],
     pool: ThreadPoolExecutor,
     ahead: int,
     progress: Progress,
-) -> WrittenBlocks:
-    """Write the storage blocks of both parts."""
-    done = WrittenBlocks(([], []), 0, [])
-    writers = [
-        BlockWriter(place.store, *part, place.weighted, entries.append, pool, place.dense)
-        for part, entries in zip(place.parts, done.entries)
-    ]
-
+) -> int:
+    """Write the storage blocks of both parts, each with its writer, without the fsyncs; documents without a word."""
+    empty = 0
     final = (-1, 0), np.zeros(0, np.int32)  # ids of the words that the last pieces had
 
     def number(piece: int) -> tuple[scipy.sparse.csr_array, int]:
-        cells = journal.cells.read(piece)
-        counts = cells["counts"].astype(np.float32) if place.weighted else cells["counts"]
         nonlocal final
-        entry = journal.types.entries[piece]
+        cells, entry = journal.cells.read(piece), journal.types.entries[piece]
         if (ids := final)[0] != entry:
             final = ids = entry, vocabulary.lookup(journal.types.arrays(piece)["types"])
-        return number_words(cells["lengths"], cells["words"], counts, ids[1], decision.classes[piece])
+        return number_words(cells["lengths"], cells["words"], cells["counts"], ids[1], decision.classes[piece])
 
     for i, (cells, n) in enumerate(pooled(pool, number, range(len(journal.cells)), ahead)):
         indptr = cells.indptr.astype(np.int64)
-        done.empty += int((np.diff(indptr) == 0).sum())
+        empty += int((np.diff(indptr) == 0).sum())
         writers[TRAIN].add(indptr[: n + 1], cells.indices, cells.data)
         writers[HELDOUT].add(indptr[n:], cells.indices, cells.data)
         progress.step("writing blocks", i + 1, len(journal.cells), "piece")
     for writer in writers:
         writer.finish()
-    done.syncs = [pool.submit(writer.sync) for writer in writers]
-    return done
+    return empty

@@ -18,6 +18,7 @@ from topicstream.corpus.axis_build import Contents, derive
 from topicstream.corpus.documents import PlacedDocuments
 from topicstream.corpus.format import PARTS, settle_arrays
 from topicstream.corpus.manifest import (
+    BlockEntry,
     PartEntry,
     Sources,
     StoreFile,
@@ -28,6 +29,7 @@ from topicstream.corpus.manifest import (
 )
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import settle
+from topicstream.corpus.writer import BlockWriter
 from topicstream.errors import InputError, NothingKept, UsageError, shown
 from topicstream.files import owned
 from topicstream.files.durable import sync
@@ -39,7 +41,7 @@ from topicstream.ingestion.plan import IngestPlan
 from topicstream.ingestion.settings import Heldout, IngestOptions
 from topicstream.ingestion.spooling.journal import Journal
 from topicstream.ingestion.storing import commit
-from topicstream.ingestion.storing.blocks import Place, WrittenBlocks, words_of_training, write_blocks
+from topicstream.ingestion.storing.blocks import words_of_training, write_blocks
 from topicstream.ingestion.storing.decide import HELDOUT, TRAIN, Decision, decide
 from topicstream.ingestion.storing.side_join import join_side_files
 from topicstream.ingestion.upkeep.removal import Removal
@@ -111,12 +113,15 @@ class Finishing:
                 store = self._folder()
                 choice, pruning = self._vocabulary(decision, store, relations, pool)
             saving = pool.submit(choice.vocabulary.save, store / self._name("vocab"))
-            train, heldout_part = ((part_folder(self.old_parts[p], p), self.old_parts[p].rows) for p in PARTS)  # what is there already
-            place = Place(store, (train, heldout_part), self.weighted, bool(self.width))
+            writers = [
+                BlockWriter(store, part_folder(before, part), before.rows, self.weighted, pool, bool(self.width))
+                for part, before in ((part, self.old_parts[part]) for part in PARTS)
+            ]
             ahead = self.plan.workers + 1
-            blocks = write_blocks(self.journal, decision, choice.vocabulary, place, pool, ahead, self.progress)
-            manifest = self._manifest(decision, choice, pruning, blocks, store, saving)
-            for done in blocks.syncs:
+            empty = write_blocks(self.journal, decision, choice.vocabulary, writers, pool, ahead, self.progress)
+            syncs = [pool.submit(writer.sync) for writer in writers]
+            manifest = self._manifest(decision, choice, pruning, [writer.entries for writer in writers], empty, store, saving)
+            for done in syncs:  # before a manifest names the blocks
                 done.result()
         self.journal.commit_store(manifest.fingerprint, manifest.summary)
         manifest.write(store)
@@ -218,7 +223,8 @@ class Finishing:
         decision: Decision,
         found: ChosenWords,
         pruning: dict[str, Json],
-        blocks: WrittenBlocks,
+        blocks: list[list[BlockEntry]],
+        empty: int,
         store: Path,
         saving: Future[None],
     ) -> StoreManifest:
@@ -230,7 +236,7 @@ class Finishing:
                 f"note: the store has {', '.join(map(shown, without))} of its documents, but these came without (--meta, --meta-file)"
             )
         left = self.removal.apply(self.old_parts, self.generation)
-        parts = {p: part_of([*left[p].blocks, *new], left[p].folder) for p, new in zip(PARTS, blocks.entries, strict=True)}
+        parts = {p: part_of([*left[p].blocks, *new], left[p].folder) for p, new in zip(PARTS, blocks, strict=True)}
         old_docs = old.docs if old is not None else []
         writer = PlacedDocuments(store, columns, old_docs, parts, [len(self.old_parts[p].blocks) for p in PARTS])
         counts = commit.ColumnCounts(self.options.given.date_format)
@@ -258,7 +264,7 @@ class Finishing:
             docs=[*old_docs, *docs],
             columns=cast("Any", columns),
             sources=Sources(count=len(state.sources), first=state.sources[:100]),
-            summary=self._summary(decision, found, parts, blocks, pruning) | counts.summary(columns),
+            summary=self._summary(decision, found, parts, blocks, empty, pruning) | counts.summary(columns),
             reading=(old.reading if old is not None else self.options.given.remembered()) or None,
             ids="integer" if integer else None,
             width=self.width,
@@ -293,7 +299,13 @@ class Finishing:
         return files
 
     def _summary(
-        self, decision: Decision, found: ChosenWords, parts: dict[str, PartEntry], blocks: WrittenBlocks, pruning: dict[str, Json]
+        self,
+        decision: Decision,
+        found: ChosenWords,
+        parts: dict[str, PartEntry],
+        blocks: list[list[BlockEntry]],
+        empty: int,
+        pruning: dict[str, Json],
     ) -> dict[str, Json]:
         totals, old = self.journal.totals, self.old.summary if self.old is not None else {}
         characters = totals["characters"]
@@ -301,8 +313,8 @@ class Finishing:
         shown = {"stopwords": recipe.stopwords_from, "min_length": recipe.min_length, "numbers": recipe.numbers}
         return commit.parts_summary(parts) | {
             **({noun_of(self.width): self.width} if self.width else {}),
-            "documents_added": sum(b.docs for new in blocks.entries for b in new),
-            "documents_empty": blocks.empty + old.get("documents_empty", 0),
+            "documents_added": sum(b.docs for new in blocks for b in new),
+            "documents_empty": empty + old.get("documents_empty", 0),
             **{f"dropped_{k}": v for k, v in decision.dropped.items()},
             "rejected": totals["rejected"],
             "words_before": found.distinct,

@@ -188,7 +188,7 @@ class Rewrite:
             if self._stays(part, group):
                 entries.append(self._link(part, group[0], row, linked))
             else:
-                self._merge(part, group, row, entries)
+                entries += self._merge(part, group, row)
             progress.step("writing blocks", number + 1, len(self._groups[part]), "piece")
         sync_all(linked, levels=4)
         return part_of(entries, self._folders[part])
@@ -208,10 +208,9 @@ class Rewrite:
             linked.append(target)
         return replace(entry, rows=(row, row + rows), changed=None)
 
-    def _merge(self, part: str, group: list[int], row: int, entries: list[BlockEntry]) -> None:
+    def _merge(self, part: str, group: list[int], row: int) -> list[BlockEntry]:
         """One block of several, or of what is left of one; none where nothing is left."""
-        before, dense = len(entries), self._base.width > 0
-        writer = BlockWriter(self._store, self._folders[part], row, self._base.weighted, entries.append, dense=dense)
+        writer = BlockWriter(self._store, self._folders[part], row, self._base.weighted, dense=self._base.width > 0)
         gone = self._gone[self._gone[:, 1] == PARTS.index(part)]
         for number in group:
             raw = self._base.decode(number, part == "heldout")
@@ -221,10 +220,11 @@ class Rewrite:
             writer.add(cells.indptr.astype(np.int64), cells.indices, cells.data)
         writer.close()
         docs = sum(self._parts[part].blocks[b].left.docs for b in group)
-        if sum(e.docs for e in entries[before:]) != docs or len(entries) - before != (docs > 0):
+        if sum(e.docs for e in writer.entries) != docs or len(writer.entries) != (docs > 0):
             raise StoreError(
                 f"{self._store}: the blocks {group} of {part} do not hold what the manifest says; verify it"
             )
+        return writer.entries
 
     def _write_documents(
         self, parts: Mapping[str, PartEntry], forgotten: pa.Array | None, progress: Progress
