@@ -12,18 +12,17 @@ What is there is never changed: each build writes a folder and a file of its own
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from topicstream.corpus.axes import write_lists
-from topicstream.corpus.documents import hash_ids, placed_documents
+from topicstream.corpus.documents import hash_ids, placed_documents, without_empty
 from topicstream.corpus.format import LINKS, LISTS, NAMED, PARTS, settle_arrays
 from topicstream.corpus.manifest import AxisEntry, AxisPart, StoreFile, StoreManifest, store_file
 from topicstream.corpus.sweep import settle
@@ -223,32 +222,20 @@ def _insert_mentions(contents: Contents, name: str, relations: Relations) -> Non
     relations.insert("mentions", schema.empty_table())
     if name == LINKS:
         relations.insert("documents", schema.empty_table())
-    for part, document, ids, lengths, values in _lists(contents, name):
-        owner = np.repeat(np.arange(len(part)), lengths)
-        if name == LINKS:
-            relations.insert("documents", pa.table([part, document, *hash_ids(ids)], schema=schema))
-        columns = hash_ids(values) if name == LINKS else (values,)
-        relations.insert("mentions", pa.table([part[owner], document[owner], *columns], schema=schema))
-
-
-def _lists(
-    contents: Contents, column: str
-) -> Iterator[tuple[np.ndarray, np.ndarray, pa.Array, np.ndarray, pa.Array]]:
-    """Of the documents that are there, in the table's order: part uint8[D], number in the part int64[D], ids, and the lists
-    of a column, without empty names, as lengths int64[D] and values large_string[lengths.sum()]."""
     edges = [np.cumsum([0, *(b.docs for b in contents.manifest.parts[p].blocks)]) for p in PARTS]
     store, gone = contents.path, contents.removed[:, 0]
-    for batch, part, block, row in placed_documents(store, contents.manifest, gone, [column], BATCH):
+    for batch, part, block, row in placed_documents(store, contents.manifest, gone, [name], BATCH):
         document = np.where(part == 0, edges[0][np.where(part == 0, block, 0)], edges[1][np.where(part == 1, block, 0)]) + row
         try:
-            lists = batch[column].cast(_LIST) if column in batch.schema.names else pa.nulls(len(batch), _LIST)
+            lists = batch[name].cast(_LIST) if name in batch.schema.names else pa.nulls(len(batch), _LIST)
         except pa.ArrowException as e:
             raise StoreError(f"{store}/docs: {e}; the documents' table is damaged, ingest again") from None
-        lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
-        values = lists.flatten()
-        keep = pc.fill_null(pc.greater(pc.binary_length(values), 0), False).to_numpy(zero_copy_only=False)
-        lengths = np.bincount(np.repeat(np.arange(len(lengths)), lengths)[keep], minlength=len(lengths))
-        yield part.astype(np.uint8), document, batch["id"], lengths, values.filter(pa.array(keep))
+        lists = without_empty(lists)
+        owner, values = lists.value_parent_indices().to_numpy(), lists.flatten()
+        if name == LINKS:
+            relations.insert("documents", pa.table([part, document, *hash_ids(batch["id"])], schema=schema))
+        columns = hash_ids(values) if name == LINKS else (values,)
+        relations.insert("mentions", pa.table([part[owner], document[owner], *columns], schema=schema))
 
 
 def _new_folder(contents: Contents, name: str, before: AxisEntry | None) -> str:

@@ -66,6 +66,21 @@ def fill(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
+def without(lists: pa.Array, gone: pa.Array) -> pa.Array:
+    """Lists of strings without those values that are ``gone`` (bool of each value); an empty list stays one, a null a null."""
+    stays = pc.invert(gone).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(pc.fill_null(lists.value_lengths(), 0).to_numpy())
+    offsets = np.concatenate(([0], np.cumsum(stays)))[np.concatenate(([0], ends))].astype(np.int32)
+    null = np.append(lists.is_null().to_numpy(zero_copy_only=False), False)
+    return pa.ListArray.from_arrays(pa.array(offsets, mask=null), lists.flatten().filter(pa.array(stays)))
+
+
+def without_empty(lists: pa.Array) -> pa.Array:
+    """Lists of strings without empty strings and nulls, an empty one in place of a null."""
+    lists = pc.coalesce(lists, pa.scalar([], lists.type))
+    return without(lists, pc.equal(pc.fill_null(pc.binary_length(lists.flatten()), 0), 0))
+
+
 def row_bytes(table: pa.Table) -> np.ndarray:
     """Bytes of the strings of each row, int64[R]."""
     sizes = np.zeros(len(table), np.int64)

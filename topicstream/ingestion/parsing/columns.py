@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from topicstream.corpus.documents import without_empty
 from topicstream.corpus.format import LIST_COLUMNS
 
 LISTS = LIST_COLUMNS
 """The metadata columns that hold lists of strings."""
-
-_LIST = pa.list_(pa.large_string())
 
 
 class WrongField(ValueError):
@@ -75,16 +73,7 @@ def as_list(value: object, name: str, separator: str) -> list[str]:
 def as_lists(values: pa.Array, separator: str) -> pa.Array:
     """Strings cut at the separator -> lists of trimmed strings, none empty."""
     cells = pc.split_pattern(pc.fill_null(values, ""), separator)
-    return without_empty(cells.value_lengths().to_numpy().astype(np.int64), pc.utf8_trim_whitespace(cells.flatten()))
-
-
-def without_empty(lengths: np.ndarray, values: pa.Array) -> pa.Array:
-    """list<large_string>[R] of the values, without the empty ones.  lengths: int64[R]."""
-    keep = pc.fill_null(pc.greater(pc.binary_length(values), 0), False).to_numpy(zero_copy_only=False)
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    left = np.bincount(owner[keep], minlength=len(lengths))
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(left))).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), values.filter(pa.array(keep))).cast(_LIST)
+    return without_empty(pa.ListArray.from_arrays(cells.offsets, pc.utf8_trim_whitespace(cells.values)))
 
 
 def kind_of(value: object) -> str:

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from topicstream.corpus.documents import without_empty
 from topicstream.errors import InputError
 from topicstream.ingestion.opening.source import Input
-from topicstream.ingestion.parsing.columns import LISTS, as_list, as_lists, without_empty
+from topicstream.ingestion.parsing.columns import LISTS, as_list, as_lists
 from topicstream.ingestion.read_options import ReadOptions
 
 TEXT, LIST = pa.large_string(), pa.list_(pa.large_string())
@@ -221,8 +222,7 @@ def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.
         elif pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
             array = as_lists(array.cast(TEXT), separator)
         elif array.type == LIST or array.type == pa.list_(pa.string()):
-            lengths = pc.fill_null(array.value_lengths(), 0).to_numpy().astype(np.int64)
-            array = without_empty(lengths, array.flatten().cast(TEXT))
+            array = without_empty(array.cast(LIST))
         else:
             array = pa.array([as_list(value, column, separator) for value in array.to_pylist()], LIST)
         array.validate(full=True)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from topicstream.corpus.axis_build import MEMORY, Contents, blank_names, derive
-from topicstream.corpus.documents import PlacedDocuments, read_documents
+from topicstream.corpus.documents import PlacedDocuments, read_documents, without
 from topicstream.corpus.format import CELLS, DOCS, KINDS, LINKS, PARTS, chunk_path, settle_arrays
 from topicstream.corpus.manifest import (
     BlockEntry,
@@ -237,20 +237,10 @@ class Rewrite:
             table = pa.Table.from_batches([batch]).filter(pa.array(np.isin(numbers, self._gone[:, 0], invert=True)))
             part = pc.equal(table["part"].cast(pa.string()), "heldout").to_numpy().astype(np.uint8)
             if forgotten is not None and LINKS in table.column_names:
-                left = without(table[LINKS].combine_chunks(), forgotten)
+                lists = table[LINKS].combine_chunks().cast(_LIST)
+                left = without(lists, pc.is_in(lists.flatten(), value_set=forgotten))
                 table = table.set_column(table.column_names.index(LINKS), LINKS, left)
             writer.place(table, part)
             first += len(batch)
             progress.step("writing documents", first, first, "piece")
         return writer.finish()
-
-
-def without(lists: pa.Array, values: pa.Array) -> pa.Array:
-    """Lists of strings without some of them; an empty list stays one, a null a null."""
-    lists = lists.cast(_LIST)
-    flat = lists.flatten()
-    stays = pc.invert(pc.is_in(flat, value_set=values)).to_numpy(zero_copy_only=False)
-    ends = np.cumsum(pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False))
-    offsets = np.concatenate(([0], np.cumsum(stays)))[np.concatenate(([0], ends))].astype(np.int32)
-    null = np.append(lists.is_null().to_numpy(zero_copy_only=False), False)
-    return pa.ListArray.from_arrays(pa.array(offsets, mask=null), flat.filter(pa.array(stays)))
