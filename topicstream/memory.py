@@ -23,7 +23,8 @@ What the interpreter and the libraries hold (``process``) and what the allocator
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,10 +53,7 @@ class Array(NamedTuple):
         """Bytes of its entries."""
         import numpy as np  # a tenth of a second, which commands that only read options need not spend
 
-        size = np.dtype(self.dtype).itemsize  # type: ignore[call-overload]
-        for length in self.shape:
-            size *= int(length)
-        return int(size)
+        return math.prod(map(int, self.shape)) * int(np.dtype(self.dtype).itemsize)  # type: ignore[call-overload]
 
 
 def total_bytes(arrays: Iterable[Array]) -> int:
@@ -107,6 +105,34 @@ class MemoryLimit:
 
     def __str__(self) -> str:
         return format_bytes(self.bytes)
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the limit leaves for what is known only once it is met: a piece that is larger than most, the words of a corpus.
+
+    Attributes
+    ----------
+    limit, free
+        The limit, and the bytes that are left of it.
+    share
+        Of a higher limit, the part that is sure to be left for this; the rest may go to larger blocks.
+    """
+
+    limit: MemoryLimit
+    free: int
+    share: float = 1.0
+
+    def ask(self, needed: int, what: str, whole: int = 0) -> None:
+        """DoesNotFit when ``what`` takes more than there is; ``whole``: what it will take to its end, where that is more."""
+        if needed > self.free:
+            needed = max(needed, whole)
+            enough = -(-(self.limit.bytes + int((needed - self.free) / self.share)) // (1 << 20))
+            raise DoesNotFit(
+                f"{what} takes about {format_bytes(needed)} of memory, {format_bytes(max(self.free, 0))} are left of "
+                f"--mem-limit {self.limit}; {enough}M would do (the same command then carries on)",
+                least=enough,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +207,10 @@ class MemoryPlan:
         return [f"memory plan: {total} of {self.limit} for {self.task}, {counted(self.workers, 'thread')}", f"  {parts}"]
 
 
+Stage = tuple[Mapping[str, int], Mapping[str, int]]
+"""Bytes by purpose: whatever the workers, and of each worker."""
+
+
 def plan_memory(
     task: str,
     limit: MemoryLimit,
@@ -188,6 +218,7 @@ def plan_memory(
     fixed: Mapping[str, int],
     per_worker: Mapping[str, int],
     advice: str = "raise --mem-limit",
+    others: Sequence[Stage] = (),
 ) -> MemoryPlan:
     """Plan a task with as many workers as the limit allows.
 
@@ -205,16 +236,23 @@ def plan_memory(
         Bytes by purpose of each worker; a purpose may also stand in ``fixed``.
     advice
         What the user can do where it does not fit.
+    others
+        Further stages of the task, one after the other, each with what is fixed and what each worker holds then; the plan is that
+        of the stage that takes most.
 
     Raises
     ------
     DoesNotFit
         Where one worker does not fit; the message and ``least`` (in MB) name the smallest limit that would do.
     """
+
+    def planned(stage: Stage, number: int) -> MemoryPlan:
+        parts = {"process": PROCESS_BYTES, **stage[0]}
+        parts |= {name: parts.get(name, 0) + size * number for name, size in stage[1].items()}
+        return MemoryPlan(task, limit, number, parts)
+
     for number in range(max(1, workers), 0, -1):
-        parts = {"process": PROCESS_BYTES, **fixed}
-        parts |= {name: parts.get(name, 0) + size * number for name, size in per_worker.items()}
-        plan = MemoryPlan(task, limit, number, parts)
+        plan = max((planned(stage, number) for stage in ((fixed, per_worker), *others)), key=lambda plan: plan.total)
         if plan.total <= limit.bytes:
             return plan
     least = max(FLOOR, plan.total)

@@ -17,6 +17,9 @@ from topicstream.errors import StoreError
 from topicstream.files.durable import replacing
 from topicstream.files.plain import read_words
 
+A_WORD = 110
+"""Bytes of a word of a model in memory: its text, its counts, the table that finds it."""
+
 
 def as_words(words: Any) -> Any:
     """Strings (Arrow array, chunked array, NumPy array or iterable) -> one compact ``pyarrow.LargeStringArray``."""

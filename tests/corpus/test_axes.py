@@ -28,6 +28,7 @@ from topicstream.corpus.info import figures, verify
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit, StoreError
 from topicstream.files.ownership import note
+from topicstream.memory import MemoryLimit, Room
 
 META = {"authors": "authors", "labels": "labels", "links": "links"}
 NAMES = ["Ann", "Bob", "Zoë", "李雷", "Ó Cadhain", "naïve", "x" * 300]
@@ -57,7 +58,7 @@ def table(corpus: Corpus) -> list[dict[str, Any]]:
     """The documents' table, each with its number within its part, removed ones marked."""
     gone = set(corpus.removed()[:, 0].tolist())
     rows, seen = [], {p: 0 for p in PARTS}
-    for _, batch in read_documents(corpus.path, corpus.manifest.docs):
+    for batch in read_documents(corpus.path, corpus.manifest.docs):
         for row in batch.to_pylist():
             rows.append(row | {"own": seen[row["part"]], "gone": len(rows) in gone})
             seen[row["part"]] += 1
@@ -359,8 +360,8 @@ def test_a_million_authors_keep_the_limit(tmp_path):
 
 
 def test_too_many_names_are_refused_with_the_limit_that_would_do(tmp_path, monkeypatch):
-    monkeypatch.setattr("topicstream.ingestion.plan.IngestPlan.words", 2000)
+    monkeypatch.setattr("topicstream.ingestion.plan.IngestPlan.words", Room(MemoryLimit(512 << 20), 2000))
     found = [{"id": str(i), "text": "word", "authors": [f"a{i}"]} for i in range(100)]
-    with pytest.raises(DoesNotFit, match=r"names of authors.*raise --mem-limit"):
+    with pytest.raises(DoesNotFit, match=r"a list of 100 authors takes about .* of --mem-limit 512 MB; \d+M would do"):
         ingest(tmp_path, found)
     assert not (tmp_path / "c.zarr").exists()

@@ -15,8 +15,9 @@ from topicstream.corpus.manifest import store_file
 from topicstream.errors import DoesNotFit
 from topicstream.ingestion.parsing.cut import RECORD_BYTES
 from topicstream.ingestion.parsing.documents import content_kind, document_cells
-from topicstream.ingestion.read_options import ReadOptions, Room
+from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.tasks import pieces
+from topicstream.memory import MemoryLimit, Room
 
 pytestmark = pytest.mark.slow
 
@@ -117,7 +118,7 @@ def test_reading_documents_holds_a_row_group_however_many_documents_are_asked_fo
         writer.add(pa.table({"id": [str(d)], "labels": labels}))
     writer.close()
     before, most, found = pa.total_allocated_bytes(), 0, 0
-    for _, batch in documents.read_documents(tmp_path, [store_file(tmp_path, writer.files[0].name)]):
+    for batch in documents.read_documents(tmp_path, [store_file(tmp_path, writer.files[0].name)]):
         most, found = max(most, pa.total_allocated_bytes() - before), found + len(batch)
     assert found == 120 and most < 40 << 18, most  # all of it: 140 times 2^18
 
@@ -126,5 +127,5 @@ def test_a_vocabulary_too_large_for_the_limit_is_refused_before_it_is_made(tmp_p
     path = tmp_path / "a.svm"
     path.write_text("1 3:1 16777216:2\n")
     with pytest.raises(DoesNotFit, match=r"a\.svm: a vocabulary of 16,777,216 words takes about 2\.5 GB"):
-        list(pieces([str(path)], ReadOptions(room=Room(1 << 30, 700 << 20))))
-    assert sum(len(t.run()[0]) for t in pieces([str(path)], ReadOptions(room=Room(4 << 30, 3 << 30)))) == 1
+        list(pieces([str(path)], ReadOptions(room=Room(MemoryLimit(1 << 30), 700 << 20))))
+    assert sum(len(t.run()[0]) for t in pieces([str(path)], ReadOptions(room=Room(MemoryLimit(4 << 30), 3 << 30)))) == 1

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topicstream.errors import DoesNotFit, InputError, StoreError
+from topicstream.memory import MemoryLimit, Room
 from topicstream.relations import Relations
 from topicstream.tokens import vocabulary, word_counts
 from topicstream.tokens.vocabulary import TokenVocabulary, word_table
@@ -191,7 +192,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
 
 
 def test_words_that_do_not_fit_are_refused_with_a_number(tmp_path):
-    words = table({f"w{i}": 1 for i in range(1000)})
-    with pytest.raises(DoesNotFit, match=r"1,000 words takes about 117 kB, 59 kB more.*--mem-limit.*--max-vocab"):
-        choose(tmp_path, [words], documents=1000, room=60_000)
-    assert len(choose(tmp_path, [words], documents=1000, max_vocab=500, room=60_000).vocabulary) == 500
+    words, room = table({f"w{i}": 1 for i in range(1000)}), Room(MemoryLimit(512 << 20), 60_000)
+    with pytest.raises(DoesNotFit, match=r"1,000 words .*--max-vocab.* takes about 117 kB of memory, 59 kB are left.*513M would do"):
+        choose(tmp_path, [words], documents=1000, room=room)
+    assert len(choose(tmp_path, [words], documents=1000, max_vocab=500, room=room).vocabulary) == 500

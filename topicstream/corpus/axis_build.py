@@ -26,11 +26,11 @@ from topicstream.corpus.documents import hash_ids, placed_documents, without_emp
 from topicstream.corpus.format import LINKS, LISTS, NAMED, PARTS, settle_arrays
 from topicstream.corpus.manifest import AxisEntry, AxisPart, StoreFile, StoreManifest, store_file
 from topicstream.corpus.sweep import settle
-from topicstream.errors import DoesNotFit, StoreError
+from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.durable import lock, sync
 from topicstream.files.plain import batches
-from topicstream.machine import format_bytes
+from topicstream.memory import Room
 from topicstream.relations import Relations
 
 MEMORY = 128 << 20
@@ -88,12 +88,12 @@ def stored_axes(path: Path, manifest: StoreManifest, removed: np.ndarray) -> dic
 
 
 def derive(
-    contents: Contents, old: Mapping[str, AxisEntry], memory: int, room: int | None = None
+    contents: Contents, old: Mapping[str, AxisEntry], memory: int, room: Room | None = None
 ) -> dict[str, AxisEntry]:
     """Write what the axes lack; the manifest's ``axes``.  Nothing that ``old`` names is changed; the caller commits.
 
-    old: the axes of an earlier manifest of this store; memory: bytes for sorting; room: bytes that the names of an axis
-    may take.  DoesNotFit.
+    old: the axes of an earlier manifest of this store; memory: bytes for sorting; room: for the names of an
+    axis.  DoesNotFit.
     """
     axes = {name: old[name] for name in contents.names if name in old and contents.is_fresh(name, old[name])}
     if len(axes) == len(contents.names):
@@ -138,7 +138,7 @@ def _write_names(path: Path, table: pa.Table) -> None:
 
 
 def _named(
-    contents: Contents, name: str, before: AxisEntry | None, relations: Relations, room: int | None
+    contents: Contents, name: str, before: AxisEntry | None, relations: Relations, room: Room | None
 ) -> AxisEntry:
     """An axis of names; those that ``before`` lists keep their ids."""
     old_file = before.names.file if before is not None and before.names is not None else None
@@ -149,12 +149,8 @@ def _named(
         "create table added as select name, count(*) as times from mentions anti join names using (name) group by name"
     )
     size = len(known) + relations.number("select count(*) from added")
-    if size > len(known) and room is not None and size * NAME_BYTES > room:
-        short = format_bytes(size * NAME_BYTES - room)
-        raise DoesNotFit(
-            f"the names of {name}: {size:,} take about {format_bytes(size * NAME_BYTES)}, {short} more than there "
-            "is: raise --mem-limit by as much"
-        )
+    if size > len(known) and room is not None:
+        room.ask(size * NAME_BYTES, f"a list of {size:,} {name}")
     relations.execute(
         f"insert into names select name, {len(known)} + row_number() over (order by times desc, name) - 1 from added"
     )
@@ -177,7 +173,7 @@ def _named(
 
 
 def _links(
-    contents: Contents, name: str, before: AxisEntry | None, relations: Relations, room: int | None
+    contents: Contents, name: str, before: AxisEntry | None, relations: Relations, room: Room | None
 ) -> AxisEntry:
     """The axis of links; targets are found by the hashes of their ids."""
     _insert_mentions(contents, name, relations)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import DoesNotFit, InputError
+from topicstream.errors import InputError
 from topicstream.evaluation.completion import Perplexity, log_likelihood, split_documents
 from topicstream.evaluation.keys import document_keys, hash_strings, match_words
 from topicstream.evaluation.memory import block_cells, block_docs
@@ -30,8 +30,7 @@ from topicstream.inference.documents import Documents
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods.authors import spread_authors
 from topicstream.kernels.local_step import INNER, TOLERANCE
-from topicstream.machine import format_bytes
-from topicstream.memory import MemoryLimit
+from topicstream.memory import MemoryLimit, Room
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.parallel.order import in_order
@@ -114,12 +113,7 @@ class _TestAuthors:
         self._kept: list[_Piece] | None = None
         found = [np.unique(p.ids[p.local]) for p in self.pieces()]
         self.used = used = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
-        needed = 20 * topics * len(used)
-        if needed > limit.bytes // 2:
-            raise DoesNotFit(
-                f"{corpus.path}: {len(used):,} test authors x {topics} topics take {format_bytes(needed)}; raise "
-                "--mem-limit, or hold out fewer documents"
-            )
+        Room(limit, limit.bytes // 2, share=0.5).ask(20 * topics * len(used), f"a table of {len(used):,} test authors x {topics} topics")
         self.rows = TopicRows(model)
         self.fixed, self.theta = np.zeros(len(used), bool), np.full((len(used), topics), 1.0 / topics, np.float32)
         if known:

@@ -21,7 +21,7 @@ from topicstream.errors import InputError
 from topicstream.files.durable import lock
 from topicstream.inference.config import ClassifierConfig, InferConfig
 from topicstream.inference.documents import Documents
-from topicstream.inference.memory import A_WORD, LEAST_DOCS, InferencePlan, plan_inference, thread_bytes
+from topicstream.inference.memory import LEAST_DOCS, InferencePlan, plan_inference, thread_bytes
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods.bp import BP
 from topicstream.inference.softmax import BATCH, Examples, best_temperature, fit_softmax, label_divergence
@@ -34,6 +34,7 @@ from topicstream.options import configured
 from topicstream.parallel.order import in_order
 from topicstream.progress import listener
 from topicstream.records import Json
+from topicstream.vocabulary import A_WORD
 
 ASIDE, MOST_ASIDE = 20, 2000
 """Every so-many-th document chooses the temperature; so many at most."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
-
-import numpy as np
+from itertools import product
 
 from topicstream.errors import DoesNotFit
-from topicstream.ingestion.read_options import Room
-from topicstream.memory import MemoryLimit, MemoryPlan, plan_memory
+from topicstream.memory import MemoryLimit, MemoryPlan, Room, plan_memory
 from topicstream.model.topic_model import TopicModel
+from topicstream.vocabulary import A_WORD
 
-A_WORD = 110
-"""Bytes of a word of the model: text, counts, the table that finds it."""
 A_THREAD = 12 << 20
 """Bytes of a thread: its stack, and the piece of the input that it reads."""
 A_SHARE = 60
@@ -20,6 +18,8 @@ A_SHARE = 60
 A_CELL = 40
 BLOCK_DOCS, BLOCK_CELLS = 1 << 11, 1 << 17
 LEAST_DOCS = 1 << 5
+BLOCKS = [BLOCK_DOCS >> i for i in range(7)]
+"""Documents of a block, from the most to the fewest."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,7 @@ class InferencePlan:
     @property
     def room(self) -> Room:
         """What is left for one document, or for documents that are held together."""
-        return Room(self.memory.limit.bytes, self.memory.free, share=0.5)
-
-    def check_document(self, indptr: np.ndarray, model: TopicModel) -> None:
-        """DoesNotFit where the rows of one of the documents take more memory than there is."""
-        longest = int(np.diff(indptr).max(initial=0))
-        if not self.load and model.phi is None and longest > self.cells:
-            self.room.ask(4 * model.n_topics * longest, f"a document of {longest:,} different words")
+        return Room(self.memory.limit, self.memory.free, share=0.5)
 
 
 def thread_bytes(topics: int, docs: int, gathered: int) -> int:
@@ -100,13 +94,9 @@ def plan_inference(
         task = f"inference with {model.path or 'this model'}"
         return InferencePlan(plan_memory(task, limit, threads, {**words, **held}, each), load, docs, cells)
 
-    for load in (True, False) if own and not in_memory and 2 * table <= limit.bytes else (False,):
-        docs = BLOCK_DOCS
-        while docs >= LEAST_DOCS:
-            try:
-                if (planned := plan(load, docs)).threads == threads:
-                    return planned
-            except DoesNotFit:
-                pass
-            docs //= 2
+    loads = (True, False) if own and not in_memory and 2 * table <= limit.bytes else (False,)
+    for load, docs in product(loads, BLOCKS):
+        with suppress(DoesNotFit):
+            if (planned := plan(load, docs)).threads == threads:
+                return planned
     return plan(False, LEAST_DOCS)

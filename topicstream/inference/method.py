@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from topicstream.inference.documents import Documents
-from topicstream.ingestion.read_options import Room
 from topicstream.kernels.local_step import inverse_norms, padded_floats
+from topicstream.memory import MemoryLimit, Room
 from topicstream.model.topic_model import TopicModel
 
 LANES = 16
@@ -103,7 +103,7 @@ class Method(ABC):
     dense: ClassVar[bool] = False
 
     options: Any
-    room: Room | None = None
+    room: Room = Room(MemoryLimit(1 << 62), 1 << 62)
     """What the memory limit leaves for what grows with the documents."""
 
     def __init__(self, rows: TopicRows, **options: Any) -> None:
@@ -140,10 +140,9 @@ class Method(ABC):
         held: list[Documents] = []
         for block in blocks:
             fixed += each(block)
-            if self.room is None or fixed <= self.room.free:
+            if fixed <= self.room.free:
                 held.append(block)
             else:
                 held.clear()
-        if self.room is not None:
-            self.room.ask(fixed, f"--method {self.name}, which reads all documents before it answers,")
+        self.room.ask(fixed, f"--method {self.name}, which reads all documents before it answers,")
         return held

@@ -74,7 +74,9 @@ class DocumentSource(ABC):
     ) -> Iterator[Documents]:
         """Documents cut into blocks; cells: (indptr, words of their own vocabulary, counts), index: the model's id of each."""
         indptr, words, counts = cells
-        self.plan.check_document(indptr, self.model)
+        longest = int(np.diff(indptr).max(initial=0))
+        if not self.plan.load and self.model.phi is None and longest > self.plan.cells:
+            self.plan.room.ask(4 * self.model.n_topics * longest, f"a document of {longest:,} different words")
         for first, last in cut_cells(indptr, self.plan.docs, self.plan.cells):
             begin, end, some = indptr[first], indptr[last], slice(first, last)
             own = indptr[first : last + 1] - begin

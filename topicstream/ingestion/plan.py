@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from topicstream.ingestion.read_options import Room
 from topicstream.ingestion.spooling.tasks import WORK_BYTES
 from topicstream.machine import PROCESS_BYTES, default_threads
-from topicstream.memory import MemoryLimit, plan_memory
+from topicstream.memory import MemoryLimit, Room, plan_memory
 from topicstream.relations import LEAST_MEMORY
 
 LARGEST_PIECE, SMALLEST_PIECE = 8 << 20, 1 << 20
@@ -22,19 +21,19 @@ class IngestPlan:
     piece_bytes: int
 
     @property
-    def words(self) -> int:
-        """Bytes for the words and names that are kept, when no piece is in work any more."""
-        return self.limit.bytes - PROCESS_BYTES
+    def words(self) -> Room:
+        """For the words and names that are kept, when no piece is in work any more."""
+        return Room(self.limit, self.limit.bytes - PROCESS_BYTES)
 
     @property
     def relations(self) -> int:
         """Bytes for the query engine; pieces are in work beside it."""
-        return max(LEAST_MEMORY, self.words // 2)
+        return max(LEAST_MEMORY, self.words.free // 2)
 
     @property
     def room(self) -> Room:
         """What a piece may take that is in work alone."""
-        return Room(self.limit.bytes, self.words - LEAST_MEMORY)
+        return Room(self.limit, self.words.free - LEAST_MEMORY)
 
 
 def plan_ingest(mem_limit: str | int | None, workers: int | None) -> IngestPlan:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from topicstream.corpus.format import LINKS, LIST_COLUMNS, NAMED
-from topicstream.errors import DoesNotFit, InputError
-from topicstream.machine import format_bytes
+from topicstream.errors import InputError
+from topicstream.memory import Room
 from topicstream.options import option
 from topicstream.records import Json
 
@@ -22,34 +22,6 @@ CUT = ("split", "min_tokens", "patches", "stride", "vector_field")
 OF_FILES = ("format", "encoding")
 """Of ``ReadOptions``: how these files are read again; others of the same corpus may be unlike them."""
 RAW = "Format of raw input (default: detected from name and content)."
-
-
-@dataclass(frozen=True)
-class Room:
-    """What the memory limit leaves for one piece that is larger than most, in bytes.
-
-    Attributes
-    ----------
-    limit, free
-        The limit, and what is left of it.
-    share
-        Of a higher limit, the part that is sure to be left for the piece; the rest may go to larger blocks.
-    """
-
-    limit: int
-    free: int
-    share: float = 1.0
-
-    def ask(self, needed: int, what: str, whole: int = 0) -> None:
-        """DoesNotFit when ``what`` takes more than there is; ``whole``: what it will take to its end, where that is more."""
-        if needed > self.free:
-            needed = max(needed, whole)
-            enough = -(-(self.limit + int((needed - self.free) / self.share)) // (1 << 20))
-            raise DoesNotFit(
-                f"{what} takes about {format_bytes(needed)} of memory, {format_bytes(max(self.free, 0))} are left of "
-                f"--mem-limit {format_bytes(self.limit)}; {enough}M would do (the same command then carries on)",
-                least=enough,
-            )
 
 
 def columns(given: Mapping[str, str] | str | Sequence[str]) -> Mapping[str, str]:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from topicstream.errors import DoesNotFit, NothingKept
+from topicstream.errors import NothingKept
 from topicstream.kernels.arrays import Bools, Ints, Longs
 from topicstream.kernels.jit import kernel
-from topicstream.machine import format_bytes
+from topicstream.memory import Room
 from topicstream.records import Record
 from topicstream.relations import Relations
 from topicstream.tokens.vocabulary import SCHEMA, TokenVocabulary, write_words
@@ -121,7 +121,7 @@ class WordCounts:
         grow: bool = False,
         dropped: Collection[str] = (),
         drop_top: int = 0,
-        room: int | None = None,
+        room: Room | None = None,
     ) -> ChosenWords:
         """Choose the vocabulary.  Ids go by descending count, equal counts by the bytes of the word.
 
@@ -137,14 +137,14 @@ class WordCounts:
         drop_top
             So many of the most frequent words that would be kept are left out as well.
         room
-            Bytes that the vocabulary may take.
+            For the vocabulary.
 
         Raises
         ------
         NothingKept
             No word is left.
         DoesNotFit
-            The words take more than ``room``.
+            The words take more than there is.
         """
         if fixed is not None:
             self.add(fixed.table)
@@ -209,11 +209,6 @@ def _numbered(words: pa.Array) -> pa.Table:
     return pa.table({"word": words, "id": np.arange(len(words))})
 
 
-def ask_for_words(words: int, room: int) -> None:
-    """DoesNotFit where the words of a vocabulary take more than ``room`` bytes."""
-    if words * WORD_BYTES > room:
-        short = format_bytes(words * WORD_BYTES - room)
-        raise DoesNotFit(
-            f"a vocabulary of {words:,} words takes about {format_bytes(words * WORD_BYTES)}, {short} more than there "
-            "is: raise --mem-limit by as much, or keep fewer words (--min-df, --max-vocab)"
-        )
+def ask_for_words(words: int, room: Room) -> None:
+    """DoesNotFit where there is no room for the words of a vocabulary."""
+    room.ask(words * WORD_BYTES, f"a vocabulary of {words:,} words (--min-df and --max-vocab keep fewer)")

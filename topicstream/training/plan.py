@@ -15,12 +15,12 @@ import numpy as np
 
 from topicstream.corpus.format import CELLS, DOCS
 from topicstream.corpus.grid import Grid
-from topicstream.engines.base import BlockShape, Engine, Layout, Rule, TableSpec, padded, workspace_bytes
+from topicstream.engines.base import BlockShape, Engine, Layout, Rule, padded, workspace_bytes
 from topicstream.errors import DiskTooSmall, DoesNotFit
 from topicstream.machine import format_bytes
-from topicstream.memory import Array, MemoryLimit, MemoryPlan, plan_memory, total_bytes
+from topicstream.memory import Array, MemoryLimit, MemoryPlan, Stage, plan_memory, total_bytes
 from topicstream.tables.layouts import LAYOUTS
-from topicstream.tables.table import Sizes
+from topicstream.tables.table import Footprint, Sizes
 
 PREFETCH = 2
 STORAGE_SHARED = 3  # workers that visit blocks of one storage block, about
@@ -77,11 +77,6 @@ class Work:
     keeps_best: bool = False
     members: int = 1
 
-    @property
-    def task(self) -> str:
-        """What is planned, for messages."""
-        return f"{self.engine.name} with {self.engine.shape.topics} topics"
-
 
 @dataclass(frozen=True)
 class Allowance:
@@ -137,27 +132,24 @@ class Plan:
         return [*lines, f"  less block state: {self.advice}"] if self.advice else lines
 
 
-def sizes_of(name: str, spec: TableSpec, engine: Engine, block: BlockShape) -> Sizes:
-    """What decides the bytes of a table of a run."""
-    shape, constants = engine.shape, engine.shape.constants(name)
-    return Sizes(
-        rows=spec.n_rows(shape.sizes),
-        columns=spec.n_columns(shape.topics),
-        changed=block.most_rows(spec.rows),
-        seen=block.most_rows(spec.reads or spec.rows),
-        entries=block.table_entries or int(shape.tokens),
-        largest=block.heaviest or int(shape.tokens),
-        constants=len(constants) if constants is not None else 0,
-    )
-
-
 class TableBytes:
     """The bytes of all tables of an engine: see ``Footprint``; ``rows`` and ``fixed`` count the successors of REPLACE tables,
     ``saved`` does not."""
 
     def __init__(self, engine: Engine, block: BlockShape) -> None:
-        specs = engine.tables
-        every = {n: LAYOUTS[spec.layout].footprint(spec, sizes_of(n, spec, engine, block)) for n, spec in specs.items()}
+        specs, shape, every = engine.tables, engine.shape, dict[str, Footprint]()
+        for name, spec in specs.items():
+            constants = shape.constants(name)
+            sizes = Sizes(
+                rows=spec.n_rows(shape.sizes),
+                columns=spec.n_columns(shape.topics),
+                changed=block.most_rows(spec.rows),
+                seen=block.most_rows(spec.reads or spec.rows),
+                entries=block.table_entries or int(shape.tokens),
+                largest=block.heaviest or int(shape.tokens),
+                constants=0 if constants is None else len(constants),
+            )
+            every[name] = LAYOUTS[spec.layout].footprint(spec, sizes)
         copies = {name: 2 if spec.rule is Rule.REPLACE else 1 for name, spec in specs.items()}
         self.rows = sum(size.rows * copies[name] for name, size in every.items())
         self.fixed = sum(size.fixed * copies[name] for name, size in every.items())
@@ -211,15 +203,15 @@ def make_plan(work: Work, room: Allowance) -> Plan:
     DiskTooSmall
         Naming what the run would write.
     """
-    tables, task = TableBytes(work.engine, work.block), work.task
-    if room.tables == "memory":
-        task += " and --tables memory"
+    tables, task = TableBytes(work.engine, work.block), f"{work.engine.name} with {work.engine.shape.topics} topics"
+    planned = task + " and --tables memory" * (room.tables == "memory")
     fitting: list[tuple[float, Placement, MemoryPlan]] = []
     refused: list[DoesNotFit] = []
     aheads = sorted({0, PREFETCH, room.threads // STORAGE_SHARED}, reverse=True)
     for place in [Placement(*where, ahead) for where in PLACES[room.tables] for ahead in aheads]:
         try:
-            memory = _fit(task, room, _stages(work, tables, place))
+            (fixed, worker), *others = _stages(work, tables, place)
+            memory = plan_memory(planned, room.limit, room.threads, fixed, worker, ADVICE, others)
         except DoesNotFit as e:
             refused.append(e)
         else:
@@ -238,7 +230,7 @@ def make_plan(work: Work, room: Allowance) -> Plan:
     }
     if (need := sum(disk.values())) > room.disk_free:
         raise DiskTooSmall(
-            f"{work.task} needs {format_bytes(need)} of disk ({', '.join(f'{k} {format_bytes(v)}' for k, v in disk.items() if v)}), "
+            f"{task} needs {format_bytes(need)} of disk ({', '.join(f'{k} {format_bytes(v)}' for k, v in disk.items() if v)}), "
             f"{format_bytes(room.disk_free)} are free{f' where {room.folder} lies' if room.folder else ''}; "
             "free some, put --model on another disk, or choose an engine that keeps less (`topics engines`)"
         )
@@ -258,24 +250,6 @@ def _exchange(work: Work, tables: TableBytes, place: Placement) -> int:
     sent, arriving, changed = own * (members - 1) // members, (deltas - own) // members, min(tables.saved, deltas)
     most = max(sent + 2 * arriving, arriving + changed + changed // members)
     return most if place.deltas_on_disk else max(0, own + most - deltas)
-
-
-Stage = tuple[Mapping[str, int], Mapping[str, int]]
-"""Bytes by purpose: whatever the threads, and of each thread."""
-
-
-def _fit(task: str, room: Allowance, stages: list[Stage]) -> MemoryPlan:
-    """The plan of the stage that takes most, with as many threads as fit in every stage.  DoesNotFit."""
-    threads, refused = room.threads, []
-    for fixed, worker in stages:
-        try:
-            threads = plan_memory(task, room.limit, threads, fixed, worker, ADVICE).workers
-        except DoesNotFit as e:
-            refused.append(e)
-    if refused:
-        raise max(refused, key=lambda e: e.least)
-    plans = [plan_memory(task, room.limit, threads, fixed, worker, ADVICE) for fixed, worker in stages]
-    return max(plans, key=lambda plan: plan.total)
 
 
 def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:

@@ -31,9 +31,9 @@ from topicstream.ingestion.parsing.documents import (
     metadata_of,
 )
 from topicstream.ingestion.parsing.rejects import Rejects
-from topicstream.ingestion.read_options import Room
 from topicstream.ingestion.spooling.journal import encode_frame
 from topicstream.ingestion.spooling.tasks import Task
+from topicstream.memory import Room
 from topicstream.parallel.order import pooled
 from topicstream.tokens.tokenizer import Tokenizer
 

@@ -51,12 +51,13 @@ class Removal:
         """Withdraw documents by number (ascending)."""
         if self._base is None or not len(numbers):
             return
-        taken = [self._new]
-        for every, batch in read_documents(self._base.path, self._base.manifest.docs, ["part", "block", "row"]):
-            here = np.flatnonzero(np.isin(every, numbers))
+        taken, first = [self._new], 0
+        for batch in read_documents(self._base.path, self._base.manifest.docs, ["part", "block", "row"]):
+            here = numbers[(numbers >= first) & (numbers < first + len(batch))] - first
             part = pc.index_in(batch["part"].cast(pa.string()), value_set=pa.array(PARTS))
             columns = [np.asarray(c)[here] for c in (part, batch["block"], batch["row"])]
-            taken.append(np.stack([every[here], *columns], axis=1).astype(np.int64))
+            taken.append(np.stack([here + first, *columns], axis=1).astype(np.int64))
+            first += len(batch)
         self._new = np.concatenate(taken)
 
     def subtract(self, vocabulary: TokenVocabulary) -> TokenVocabulary:

@@ -16,10 +16,9 @@ from topicstream.tables.spec import Scratch
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.seeds import Seeds, id_ranges
 from topicstream.training.starts.start import Ground, Start
-from topicstream.vocabulary import Vocabulary
+from topicstream.vocabulary import A_WORD, Vocabulary
 
 STEP = 512  # words of a model that are turned into probabilities at a time
-MODEL_WORD = np.dtype("V110")  # a word of the model: its text, its counts, the table that finds it
 READING = 16 << 20  # what is read of the model's table at a time
 
 
@@ -36,7 +35,7 @@ class WarmStart(Start):
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
         words = read_manifest(self._model).words
         found = Array((2, engine.shape.words), np.int64), Array((3, STEP, engine.shape.topics), np.float64)
-        return StartMemory(total_bytes([Array((words,), MODEL_WORD), *found]) + READING)
+        return StartMemory(A_WORD * words + total_bytes(found) + READING)
 
     def seeds(self, ground: Ground) -> Seeds | None:
         corpus, axis = ground.corpus, ground.engine.about.topics_axis
