@@ -45,8 +45,7 @@ def recorded(path: str | Path | None, command: str, **dimensions: object) -> Ite
     if path is None:
         yield lambda values: None
         return
-    target = Path(path)
-    check(target)
+    check_output(Path(path), "--metrics", force=True)
     began, figures = time.monotonic(), dict[str, float]()
 
     def tell(values: Mapping[str, object]) -> None:
@@ -66,7 +65,9 @@ def recorded(path: str | Path | None, command: str, **dimensions: object) -> Ite
             "duration_seconds": time.monotonic() - began,
             "peak_memory_bytes": float(peak_bytes()),
         }
-        write(target, text({**whole, **figures}, {"command": command, **dimensions}))
+        with written(Path(path), force=True, option="--metrics") as file:
+            file.write(text({**whole, **figures}, {"command": command, **dimensions}).encode())
+            os.fchmod(file.fileno(), 0o644)  # readable for the collector, whoever it runs as
 
 
 def text(figures: Mapping[str, float], dimensions: Mapping[str, object]) -> str:
@@ -82,16 +83,3 @@ def text(figures: Mapping[str, float], dimensions: Mapping[str, object]) -> str:
 def _escaped(value: str) -> str:
     value = value.encode("utf-8", "replace").decode()
     return re.sub(r'["\\]', r"\\\g<0>", value).replace("\n", "\\n")
-
-
-def check(path: Path) -> None:
-    """UsageError where there is no such folder, or it is one of ours; NotOurs where a file is there that was not written by
-    us."""
-    check_output(path, "--metrics", force=True)
-
-
-def write(path: Path, content: str) -> None:
-    """Beside, then one rename; readable for the collector, whoever it runs as."""
-    with written(path, force=True, option="--metrics") as file:
-        file.write(content.encode())
-        os.fchmod(file.fileno(), 0o644)

@@ -149,10 +149,6 @@ LARGEST = 1 << 62
 """Numbers lie between 0 and this unless the option has bounds of its own."""
 
 
-def _alternatives(kind: Any) -> tuple[Any, ...]:
-    return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
-
-
 def fits(value: Any, kind: Any) -> bool:
     """Whether a value has a type; a list or a mapping, whether all its members have theirs."""
     if kind is Any:
@@ -180,7 +176,7 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
     """A value as its option takes it; UsageError naming the option."""
     if getattr(value, "shape", None) == ():
         value = value.item()  # a number of NumPy's
-    alternatives = _alternatives(kind)
+    alternatives = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
     if value is None and {int, float}.isdisjoint(alternatives):
         return None
     if value is not None and "parse" in about:

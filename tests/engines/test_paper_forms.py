@@ -136,7 +136,7 @@ def test_a_run_stops_when_its_topics_move_no_more(corpus, tmp_path, algo):
     assert 5 <= done.passes < 60 and "no probability of a word moved by more than 0.002" in done.reason
     assert moved[0] is None and moved[done.passes] <= 2e-3
     assert all(moved[n] > 2e-3 for n in range(5, done.passes))
-    assert not list((tmp_path / "m" / "work").glob("topics-before*"))
+    assert not list((tmp_path / "m" / "work").glob("topics-*"))
     two = []  # the change itself, of models that are stopped a pass apart
     for passes in (6, 7):
         train(corpus.path, tmp_path / str(passes), passes=passes, tol=0, **given)

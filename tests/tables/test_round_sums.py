@@ -97,7 +97,6 @@ def test_rows_in_ram_and_on_disk_and_spilled_deltas_have_the_same_bits(kind, fac
                 enter(deltas, block, kind, 100 * turn + block)
             target.apply(deltas, factor)
         hashes.add(digest(target))
-        deltas.close()
     assert len(hashes) == 1
 
 

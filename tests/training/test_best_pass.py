@@ -37,7 +37,7 @@ def made(monkeypatch):
     figures = {"perplexity": lambda *_: MADE[asked[-1]], "unigram_perplexity": lambda *_: 1000.0}
     documents = type("Made", (), figures)()
     monkeypatch.setattr(Course, "measure", after)
-    monkeypatch.setattr(Course, "_documents", documents)
+    monkeypatch.setattr(Course, "_heldout", documents)
     return asked
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from topicstream.engines import find
@@ -10,8 +12,9 @@ from topicstream.errors import UsageError
 from topicstream.progress import Shown as Progress
 from topicstream.training.auto import choose
 from topicstream.training.config import TrainConfig
+from topicstream.training.course import Course
 from topicstream.training.setup import make_options, stopping_of
-from topicstream.training.stopping import SPAN, Share, converged, risen, settled, tolerance
+from topicstream.training.stopping import SPAN, Share, converged, risen, tolerance
 
 
 def falling(floor: float, height: float, passes: int = 200, pace: float = 0.9) -> list[float]:
@@ -74,8 +77,12 @@ def test_who_says_when_to_stop_or_names_an_engine_is_not_kept_waiting():
 def test_how_it_is_spelt_and_told():
     assert isinstance(tolerance("0.1%"), Share) and tolerance(" 0.1% ") == 0.001
     assert tolerance("1.0") == 1.0 and not isinstance(tolerance("1.0"), Share) and tolerance(2) == 2
-    assert settled(Share(0.001)) == "perplexity changed by less than 0.1% over 10 passes"
-    assert settled(1.0) == "perplexity changed by less than 1"
+    about = SimpleNamespace(objective=SimpleNamespace(name="perplexity"))
+    course = Course(SimpleNamespace(phases=[SimpleNamespace(settles_after=0)], about=about), None, 1, "documents")
+    assert course.settled(Share(0.001)) == "perplexity changed by less than 0.1% over 10 passes"
+    assert course.settled(1.0) == "perplexity changed by less than 1"
+    course.measured.append((1, 2.0))
+    assert course.settled(1.0) == "no new low of held-out perplexity by 1 in 10 passes"
     for text in ("little", "x%", "200%", ""):
         with pytest.raises(UsageError, match="not a tolerance"):
             tolerance(text)

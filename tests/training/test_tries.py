@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -87,6 +88,12 @@ def test_a_short_training_equals_its_plain_twin():
     assert got == pytest.approx(perplexity, rel=1e-5) and not phi[:, TOPICS:].any()
 
 
+def best_seeds(corpus, grid, topics, seed, n_w, threads):
+    shape, workers = SimpleNamespace(topics=topics), SimpleNamespace(threads=threads)
+    ground = SimpleNamespace(corpus=corpus, grid=grid, engine=SimpleNamespace(shape=shape), seed=seed, n_w=n_w, workers=workers)
+    return tries.BestStart().seeds(ground)
+
+
 def test_seed_rows_are_positive_and_sum_to_the_totals_whatever_the_threads(tmp_path):
     documents, _ = planted(2)
     corpus = write_store(tmp_path / "c.zarr", documents)
@@ -96,12 +103,12 @@ def test_seed_rows_are_positive_and_sum_to_the_totals_whatever_the_threads(tmp_p
             n_w[w] += c
     tables = []
     for threads in (1, 3):
-        seeds = tries.best_seeds(corpus, corpus.grid(200 * threads), TOPICS, 5, n_w, threads)
+        seeds = best_seeds(corpus, corpus.grid(200 * threads), TOPICS, 5, n_w, threads)
         tables.append(seeds.rows(np.arange(WORDS, dtype=np.int32)))
         np.testing.assert_allclose(tables[-1].sum(0, dtype=np.float64), seeds.totals, rtol=1e-4)
     np.testing.assert_array_equal(*tables)
     assert (tables[0][n_w > 0, :TOPICS] > 0).all() and not tables[0][:, TOPICS:].any()
-    few = tries.best_seeds(corpus, corpus.grid(), 600, 5, n_w, 2)  # more topics than documents
+    few = best_seeds(corpus, corpus.grid(), 600, 5, n_w, 2)  # more topics than documents
     assert few.rows(np.arange(3, dtype=np.int32)).shape == (3, padded(600))
 
 
@@ -110,7 +117,7 @@ def test_a_word_that_the_sample_does_not_have_gets_the_corpus_mean(monkeypatch, 
     corpus = write_store(tmp_path / "c.zarr", documents)
     monkeypatch.setattr(samples, "DOCUMENTS", 20)
     n_w = np.ones(WORDS)
-    seeds = tries.best_seeds(corpus, corpus.grid(), TOPICS, 0, n_w, 1)
+    seeds = best_seeds(corpus, corpus.grid(), TOPICS, 0, n_w, 1)
     rows = seeds.rows(np.arange(WORDS, dtype=np.int32))[:, :TOPICS]
     chosen = draw_documents(corpus, 20, 0)
     unseen = np.setdiff1d(np.arange(WORDS), [w for d in chosen for w in documents[d]])

@@ -27,22 +27,17 @@ def showing() -> Iterator[Shown]:
         yield progress
 
 
-def _quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+def _set_verbosity(ctx: click.Context, param: click.Parameter, value: int) -> None:
     if value:
-        set_verbosity(-1)
-
-
-def _verbose(ctx: click.Context, param: click.Parameter, value: int) -> None:
-    if value:
-        set_verbosity(value)
+        set_verbosity(-1 if param.name == "quiet" else value)
 
 
 def _common_options() -> list[click.Parameter]:
     return [
         click.Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."),
-        click.Option(["-q", "--quiet"], is_flag=True, callback=_quiet, expose_value=False, is_eager=True, help="Print no progress on stderr."),
+        click.Option(["-q", "--quiet"], is_flag=True, callback=_set_verbosity, expose_value=False, is_eager=True, help="Print no progress on stderr."),
         click.Option(
-            ["-v", "--verbose"], count=True, callback=_verbose, expose_value=False, is_eager=True,
+            ["-v", "--verbose"], count=True, callback=_set_verbosity, expose_value=False, is_eager=True,
             help="Print more on stderr; -vv also prints tracebacks.",
         ),
     ]  # fmt: skip

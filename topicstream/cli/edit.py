@@ -10,18 +10,12 @@ from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.ingestion.upkeep.drop_words import drop_words as drop_words_of
 from topicstream.ingestion.upkeep.drop_words import store_at
 from topicstream.model.edits import Label, edit, read_log
+from topicstream.options import numbers
 from topicstream.records import Json, plain
 from topicstream.reporting.naming import proposals
 from topicstream.text import each, render
 
 DROPPED = "{corpus}: {dropped:word} {would}dropped, with {tokens:,.0f} tokens; {words:,} left[; {not_found:,} of the list were not there]"
-
-
-def _numbers(text: str, option: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise click.UsageError(f"{option} {text}: expected topic numbers separated by commas, such as 1,18") from None
 
 
 def _label(text: str) -> dict[str, Json]:
@@ -97,7 +91,7 @@ def command(model: str, corpus: str, docs: int, dry_run: bool, **asked: Any) -> 
     edits = [_label(text) for text in asked["label"]]
     for kind in ("merge", "drop", "order"):
         texts = (asked[kind],) if isinstance(asked[kind], str) else asked[kind] or ()
-        edits += [{"edit": kind, "topics": _numbers(text, f"--{kind}")} for text in texts]
+        edits += [{"edit": kind, "topics": numbers(text)} for text in texts]
     proposed: list[str] = []
     if asked["propose_labels"]:
         if edits or undo:

@@ -161,10 +161,14 @@ class CsvAnswers(_Stream):
         texts = [_as_cells(column) for column in (ids, *beside)]
         columns = [column.take(document) for column in texts]
         columns[1:1] = [topics.values.take(value), shares.values.take(value)]
-        sink, style = pa.BufferOutputStream(), "needed" if any(map(_needs_quotes, texts)) else "none"
-        table = pa.table(columns, names=answers.schema.names)
-        pacsv.write_csv(table, sink, pacsv.WriteOptions(include_header=False, quoting_style=style))
-        return sink.getvalue()
+        return _csv_lines(pa.table(columns, names=answers.schema.names), texts)
+
+
+def _csv_lines(table: pa.Table, texts: Iterable[pa.Array]) -> Any:
+    """A table as CSV without a head line; texts: its columns that may need quotes."""
+    sink, style = pa.BufferOutputStream(), "needed" if any(map(_needs_quotes, texts)) else "none"
+    pacsv.write_csv(table, sink, pacsv.WriteOptions(include_header=False, quoting_style=style))
+    return sink.getvalue()
 
 
 def _as_cells(column: pa.Array) -> pa.Array:
@@ -234,11 +238,8 @@ class WideCsv(CsvAnswers):
     """A line a document, a column for each topic."""
 
     def encode(self, answers: pa.RecordBatch) -> Any:
-        sink, columns = pa.BufferOutputStream(), [_as_cells(column) for column in answers.columns]
-        style = "needed" if any(map(_needs_quotes, columns)) else "none"
-        table = pa.table(columns, names=answers.schema.names)
-        pacsv.write_csv(table, sink, pacsv.WriteOptions(include_header=False, quoting_style=style))
-        return sink.getvalue()
+        columns = [_as_cells(column) for column in answers.columns]
+        return _csv_lines(pa.table(columns, names=answers.schema.names), columns)
 
 
 FORMATS: dict[str, Any] = {".parquet": ParquetAnswers, ".jsonl": JsonAnswers, ".csv": CsvAnswers}

@@ -22,17 +22,12 @@ from topicstream.kernels.arrays import intact
 from topicstream.records import Record, Share, read_record
 
 
-class _Layout(Record, frozen=True):
-    block_cells: int
-    block_docs: int
-
-
 class _Run(Record, frozen=True):
     """What is read of ``training.json``."""
 
     engine: str
     corpus: str
-    layout: _Layout
+    layout: dict[str, int]
     sample: Share | None = None
 
 
@@ -82,7 +77,7 @@ def token_topics(folder: Path | None, corpus: Corpus, topics: int, what: str) ->
         raise InputError(f"{folder}: has no checkpoint, which holds the topics of the tokens")
     state = read_record(places[-1] / "state.json", _State)
     learned = learned_from(corpus, run.sample)
-    grid = learned.grid(run.layout.block_cells, run.layout.block_docs)
+    grid = learned.grid(run.layout["block_cells"], run.layout["block_docs"])
     index, memory = _index(places[-1], state), state.facts.memory.get("old", "")
     if state.rounds or (index is not None and len(index) != len(grid)):
         raise InputError(f"{folder}: stopped within a pass; let `topics train` finish it first")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -15,15 +16,10 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int
     """``work(item)`` for each item, at most ``threads`` at once and one waiting, yielded in the order of the items.
     ``work`` runs here first, on the first item, so that compiling is over before threads start."""
     source = iter(items)
-    for first in source:
-        yield work(first)
-        break
-    if threads <= 1:
-        for item in source:
-            yield work(item)
-        return
-    with ThreadPoolExecutor(threads, thread_name_prefix="topics") as pool:
-        yield from pooled(pool, work, source, threads)
+    yield from map(work, islice(source, 1 if threads > 1 else None))
+    if threads > 1:
+        with ThreadPoolExecutor(threads, thread_name_prefix="topics") as pool:
+            yield from pooled(pool, work, source, threads)
 
 
 def pooled(

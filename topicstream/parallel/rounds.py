@@ -12,24 +12,21 @@ class Workers:
 
     def __init__(self, threads: int) -> None:
         self.threads = max(1, threads)
-        self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="topics") if self.threads > 1 else None
-        self._local = threading.local()
-        self._local.number = 0  # the thread that made this runs single items itself, while no worker is busy
-        self._numbers = iter(range(self.threads))
-        self._lock = threading.Lock()
+        self._local = local = threading.local()
+        numbers = iter(range(self.threads))
+
+        def join() -> None:
+            local.number = next(numbers)
+
+        self.pool = ThreadPoolExecutor(self.threads, "topics", join) if self.threads > 1 else None
 
     def __reduce__(self) -> tuple[type[Workers], tuple[int]]:
         """As many in another process."""
         return Workers, (self.threads,)
 
     def number(self) -> int:
-        """The calling worker's number."""
-        if self.pool is None:
-            return 0
-        if not hasattr(self._local, "number"):
-            with self._lock:
-                self._local.number = next(self._numbers)
-        return int(self._local.number)
+        """The calling worker's number; 0 in a thread that runs items itself, while no worker is busy."""
+        return int(getattr(self._local, "number", 0))
 
     def run(self, work: Callable[[int], None], n: int) -> None:
         """work(0) .. work(n-1), each once; returns when all are done, raises the first error met."""

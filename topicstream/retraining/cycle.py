@@ -217,7 +217,8 @@ class Cycle:
         owned.remove(self.folder / "incoming", "incoming")
         added = sum(group.added or 0 for group in journal.groups)
         self._record(documents_added=added)
-        if journal.decision == "update" and self._is_trained_on():
+        model = None if journal.base is None else read_manifest(publish.version_path(self.folder, journal.base))
+        if journal.decision == "update" and model is not None and Corpus.open(self.config.corpus).is_of(model.corpus.fingerprint):
             self.log.say("every document was known already; nothing to train")
             self._record("end", decision="nothing", why=["every document was known already"])
             return
@@ -354,11 +355,6 @@ class Cycle:
         """Change ``state.json``."""
         self.state = replace(self.state, **facts)
         write_record(self.folder / STATE, self.state)
-
-    def _is_trained_on(self) -> bool:
-        base = self.journal.base
-        model = None if base is None else read_manifest(publish.version_path(self.folder, base))
-        return model is not None and Corpus.open(self.config.corpus).is_of(model.corpus.fingerprint)
 
     def _documents(self) -> int:
         if rules.fingerprint(self.config) is None:

@@ -34,10 +34,6 @@ class RowRange(NamedTuple):
     change: np.ndarray
     worst: np.ndarray
 
-    def part(self, begin: int, stop: int) -> RowRange:
-        """Its rows ``begin`` to ``stop - 1``."""
-        return self._replace(first=self.first + begin, rows=self.rows[begin:stop], mass=self.mass[begin:stop])
-
 
 def _joined(array: np.ndarray, spans: Sequence[slice]) -> np.ndarray:
     return np.concatenate([array[:0], *(array[span] for span in spans)])
@@ -125,10 +121,6 @@ class Round(abc.ABC):
         """Give memory back: no delta comes for a while."""
         self.clear()
 
-    def close(self) -> None:
-        """Give memory and files back."""
-        self.clear()
-
 
 class DenseRound(Round):
     """float32[U, padded(columns)] a block, a slot each in one array.
@@ -163,7 +155,8 @@ class DenseRound(Round):
         slots = self._slots.array.reshape(self._space.blocks, self._most, -1)[:blocks]
         step = max(1, WINDOW_BYTES // (blocks * self._shape[1] * 4)) if self._slots.mapped else rows
         for begin in range(0, rows, step):
-            some = part if step == rows else part.part(begin, begin + step)
+            here = slice(begin, begin + step)
+            some = part._replace(first=part.first + begin, rows=part.rows[here], mass=part.mass[here])
             stop = hi
             if begin + step < rows:
                 ahead = [np.searchsorted(ids[a:b], some.first + step) for ids, a, b in zip(self.ids, lo, hi)]
@@ -178,10 +171,6 @@ class DenseRound(Round):
     def rest(self) -> None:
         super().rest()
         self._slots = Storage(self._shape, np.float32, self._space.folder)
-
-    def close(self) -> None:
-        super().close()
-        self._slots.close()
 
 
 class Addresses(NamedTuple):

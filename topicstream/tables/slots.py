@@ -29,7 +29,6 @@ from topicstream.tables.storage import Storage
 RANGES = 64
 PIECE = 1 << 19  # entries of a piece, about
 MAGIC = 0x32_57_4F_52_4B_43_50  # PCKROW2
-EARLIER = 0x31_57_4F_52_4B_43_50  # PCKROW1, of version 0.1
 WRONG = {-1: "a count came out negative", -2: "a count came out above their tokens", -3: "one has more topics than tokens"}
 """What ``merge_packed`` returns, in words."""
 
@@ -180,9 +179,10 @@ class PackedFile:
         head = self._read(np.int64, 0, 5)
         self.samples, size = head[3:].tolist()
         if head.tolist() != [MAGIC, words, topics, self.samples, size] or size not in (4, 8):
-            if head[0] == EARLIER:
-                raise StoreError(f"{path}: a checkpoint of a version before 0.2; `topics train --force` starts the run over")
-            raise StoreError(f"{path}: not the rows of a table of {words} words and {topics} topics")
+            raise StoreError(
+                f"{path}: not the rows of a table of {words} words and {topics} topics, or of a version before 0.2; "
+                "`topics train --force` starts the run over"
+            )
         self._tables, end = [], head.nbytes
         for dtype in (f"u{size}", "u8")[: 2 if self.samples else 1]:
             length = self._read(np.int32, end, words)

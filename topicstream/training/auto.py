@@ -9,10 +9,8 @@ from typing import Any, TypeVar
 
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
-from topicstream.engines.base import TOPICS, BlockShape, Options, Shape, learns_priors
+from topicstream.engines.base import TOPICS, Options, Shape, learns_priors
 from topicstream.errors import DiskTooSmall, DoesNotFit, UsageError
-from topicstream.machine import format_bytes
-from topicstream.memory import Array, total_bytes
 from topicstream.progress import Progress
 from topicstream.training.config import TrainConfig
 from topicstream.training.setup import shape_of
@@ -69,14 +67,9 @@ def choose(shape: Shape, given: Mapping[str, Any], aim: str = "prediction") -> C
     if learn:
         few = {"prior_pull": HELD} if shape.docs < 2 * shape.topics else {}
         sparse |= {name: value for name, value in (PRIORS | few).items() if sparse.get(name) is None}
-    fields = find(BEST).Options.__dataclass_fields__
-    engine = find(BEST)(shape, find(BEST).Options(**{k: v for k, v in sparse.items() if k in fields}))
-    whole = BlockShape(shape.docs, shape.cells, int(shape.tokens), shape.words)
-    need = total_bytes(Array(spec.shape(whole), spec.dtype) for spec in engine.state.values())
     return Choice(
         BEST,
-        f"its messages take {format_bytes(need)} of disk a pass, and it reaches the lowest perplexity soonest; "
-        f"{sparse['sparsity']} active topics, documents having {length:.0f} different words each{learned}",
+        f"it reaches the lowest perplexity soonest; {sparse['sparsity']} active topics, documents having {length:.0f} different words each{learned}",
         sparse,
     )
 
@@ -87,29 +80,23 @@ def smallest(choice: Choice) -> Choice:
     return Choice(SMALLEST, choice.why, shared)
 
 
-def resolve_engine(folder: Path, force: bool, shape: Shape, given: Mapping[str, Any], aim: str) -> Choice:
-    """The engine of the run that ``folder`` holds, if it holds one that ``auto`` may carry on; else a fresh choice."""
-    if not force and (run := RunRecord.read(folder)) is not None:
-        return Choice(run.engine, "the run in this folder uses it", given)
-    return choose(shape, given, aim)
-
-
 def with_engine(
     config: TrainConfig, corpus: Corpus, progress: Progress, run: Callable[[TrainConfig], Result]
 ) -> Result:
-    """``run`` with the engine that is asked for.  ``auto``: with the one that it takes; where that does not fit, with the one
-    that keeps least, if that may be."""
+    """``run`` with the engine that is asked for.  ``auto``: with that of the run in the folder, or the one that it chooses; where
+    that does not fit, with the one that keeps least, if that may be."""
     if config.algo != "auto":
         return run(config)
-    folder, given = Path(config.model), config.options or {}
-    options = {**given, **({} if config.force else left_open(folder, "auto", given))}
-    choice = resolve_engine(folder, config.force, shape_of(corpus, config.topics or TOPICS), options, config.aim)
+    given, begun = config.options or {}, None if config.force else RunRecord.read(Path(config.model))
+    if begun is None:
+        choice = choose(shape_of(corpus, config.topics or TOPICS), given, config.aim)
+    else:
+        choice = Choice(begun.engine, "the run in this folder uses it", {**given, **left_open(Path(config.model), "auto", given)})
     progress.say(f"algo auto: {choice.algo}, {choice.why}")
     try:
         return run(replace(config, algo=choice.algo, options=choice.options, progress=progress))
     except DoesNotFit as e:
-        begun = not config.force and RunRecord.read(folder) is not None
-        if choice.algo == SMALLEST or config.aim == "reading" or begun:
+        if choice.algo == SMALLEST or config.aim == "reading" or begun is not None:
             raise
         stated = config.memory.stated and not isinstance(e, DiskTooSmall)
         if not (config.allow_smaller or stated):  # what is free now does not decide which model a command makes

@@ -68,7 +68,7 @@ class DaskWorkers(Executor):
         self.client, self.cluster, self.folder = cluster.client, cluster, folder.absolute()
         self.run = f"topics-{uuid.uuid4().hex[:12]}"
         self.roster = tuple(cluster.machines)
-        owners = deal(job.grid.cells, job.round_blocks, len(self.roster))
+        owners = deal(job.grid.cells, job.layout.round_blocks, len(self.roster))
         state = state_bytes(job.engine, job.block) + SLOT * len(job.engine.state)
         self.room = state * np.bincount(owners, minlength=len(self.roster))
         order = JoinOrder(self.run, f"{self.folder}-{job.engine.name}", job, owners, self.roster, self.room, allowance)

@@ -13,10 +13,10 @@ from topicstream.engines.base import Engine, passes_needed
 from topicstream.model.top import Best
 from topicstream.tables.table import Table
 from topicstream.training.invariants import worth_a_warning
-from topicstream.training.stopping import SPAN, Share, converged, risen, settled
+from topicstream.training.stopping import SPAN, Share, converged, risen
 
 if TYPE_CHECKING:
-    from topicstream.training.heldout import HeldOut, HeldOutPoints
+    from topicstream.training.heldout import HeldOut
 
 FIRST_WORDS = 10
 LEAST_DIVERSITY = 0.3
@@ -49,9 +49,9 @@ class Course:
         """What the documents set aside say after this pass: their perplexity, and what is lowest for the best pass (None: there
         are none).  More than that goes into ``own``, for the record of the pass."""
         if self._engine.about.completion:
-            perplexity = low = self._documents.perplexity(tables["phi"], params["alpha"], float(params["beta"][0]))
+            perplexity = low = self._heldout.perplexity(tables["phi"], params["alpha"], float(params["beta"][0]))
         else:
-            nats, perplexity = self._points.score(tables, params) or (None, None)
+            nats, perplexity = self._heldout.likelihood(tables, params) or (None, None)
             low = perplexity
             if nats is not None:
                 own["heldout"] = {"nats a point": nats}
@@ -86,22 +86,16 @@ class Course:
             return worse_than_unigram("running", float(running), unigram_perplexity(n_w)) if late else []
         beta = float(params["beta"][0])
         if value is None:
-            value = self._documents.perplexity(tables["phi"], params["alpha"], beta)
+            value = self._heldout.perplexity(tables["phi"], params["alpha"], beta)
         if value is None:
             return []
-        return worse_than_unigram("held-out", float(value), self._documents.unigram_perplexity(n_w, beta))
+        return worse_than_unigram("held-out", float(value), self._heldout.unigram_perplexity(n_w, beta))
 
     @cached_property
-    def _points(self) -> HeldOutPoints:
-        from topicstream.training.heldout import HeldOutPoints
-
-        return HeldOutPoints(self._engine, self._corpus, self._threads)
-
-    @cached_property
-    def _documents(self) -> HeldOut:
+    def _heldout(self) -> HeldOut:
         from topicstream.training.heldout import HeldOut  # its kernels are loaded by runs that ask for it
 
-        return HeldOut(self._corpus, self._threads)
+        return HeldOut(self._engine, self._corpus, self._threads)
 
     @property
     def best(self) -> int:
@@ -116,10 +110,11 @@ class Course:
 
     def settled(self, tol: float) -> str:
         """What is said of that."""
-        if not self.measured:
-            return settled(tol, self._engine.about.objective.name)
         least = tol if isinstance(tol, Share) else format(tol, "g")
-        return f"no new low of held-out perplexity by {least} in {SPAN} passes"
+        if self.measured:
+            return f"no new low of held-out perplexity by {least} in {SPAN} passes"
+        over = f" over {SPAN} passes" if isinstance(tol, Share) else ""
+        return f"{self._engine.about.objective.name} changed by less than {least}{over}"
 
 
 def unigram_perplexity(n_w: np.ndarray) -> float:

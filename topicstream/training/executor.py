@@ -59,11 +59,6 @@ class Job:
     prefetch: int = 2
     spill: Path | None = None
 
-    @property
-    def round_blocks(self) -> int:
-        """Blocks of a round: those that see the same tables."""
-        return self.layout.round_blocks
-
 
 @dataclass(frozen=True)
 class Assignment:

@@ -19,11 +19,12 @@ from topicstream.tables.table import Table
 
 
 class HeldOut:
-    """Document completion of a corpus' documents set aside, which are read and cut once."""
+    """Completion of the documents set aside, which are read and cut once; or the likelihood of documents or points under the
+    point estimates of a mixture, as ``topics eval`` measures it."""
 
-    def __init__(self, corpus: Corpus, threads: int) -> None:
-        self._weights = corpus.weights
-        self._corpus, self._threads = corpus if corpus.weights is None else Corpus.open(corpus.path), threads
+    def __init__(self, engine: Engine, corpus: Corpus, threads: int) -> None:
+        self._engine, self._weights, self._threads = engine, corpus.weights, threads
+        self._corpus = corpus if corpus.weights is None else Corpus.open(corpus.path)
         self._prepared: PreparedPart | None = None
 
     def perplexity(self, table: Table, alpha: np.ndarray, beta: float) -> float | None:
@@ -48,15 +49,9 @@ class HeldOut:
         words = TopicTable(Frequencies(n_w), np.ones(1), beta, np.array([n_w.sum()]), len(n_w))
         return float(score_blocks(ScoredTopics(words), self._prepared, threads=self._threads).perplexity)
 
-
-class HeldOutPoints:
-    """Likelihood of the points set aside, under point estimates: as ``topics eval`` measures mixtures."""
-
-    def __init__(self, engine: Engine, corpus: Corpus, threads: int) -> None:
-        self._engine, self._threads = engine, threads
-        self._corpus = corpus if corpus.weights is None else Corpus.open(corpus.path)
-
-    def score(self, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]) -> tuple[float, float | None] | None:
+    def likelihood(
+        self, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]
+    ) -> tuple[float, float | None] | None:
         """(nats a point, of documents their perplexity); None where none is set aside."""
         if self._corpus.part(heldout=True).docs == 0:
             return None

@@ -84,8 +84,6 @@ def train(config: TrainConfig) -> Trained:
     >>> topicstream.TopicModel.open("sixth").n_topics
     6
     """
-    if config.metrics is None:
-        return _trained(config)
     with recorded_metrics(config.metrics, "train", model=config.model) as tell:
         done = _trained(config)
         tell({"passes": done.passes, **figures_of(done.last)})
@@ -186,7 +184,7 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
     finished = session.resume()
     if finished is not None and (message := _nothing_to_do(session, finished, run.stopping)):
         run.progress.say(f"{run.folder}: finished already{message}, --force starts over")
-        return Trained(run.folder, session.passes, finished.reason, session.last, session.engine.shape.topics)
+        return Trained(run.folder, session.passes, finished.reason, session.history.last, session.engine.shape.topics)
     session.begin()
     session.heed = signals.heed
 
@@ -209,9 +207,9 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
     reason = session.finish(reason or ALL_DONE)
     write_model(session, reason)
     session.end(reason)
-    for warning in session.course.warnings(session.last, session.tables.current, session.params, run.n_w):
+    for warning in session.course.warnings(session.history.last, session.tables.current, session.params, run.n_w):
         run.progress.say(f"warning: {warning}")
-    return Trained(run.folder, session.passes, reason, session.last, session.engine.shape.topics)
+    return Trained(run.folder, session.passes, reason, session.history.last, session.engine.shape.topics)
 
 
 def _nothing_to_do(session: Session, finished: Outcome, stopping: Stopping) -> str:
@@ -227,7 +225,8 @@ def _reason_to_stop(session: Session, stopping: Stopping, seconds: float) -> str
     """Why no further pass is made; "" where one is.  TopicsError where the time is over and there are no topics yet."""
     if session.passes >= stopping.least and session.course.converged(stopping.tol, session.passes):
         return session.course.settled(stopping.tol)
-    if session.unmoved(stopping.tol_params):
+    moved = session.history.last.get("topics_moved")
+    if moved is not None and moved <= stopping.tol_params and session.passes >= session.course.least:
         return f"no probability of a word moved by more than {stopping.tol_params:g}"
     if stopping.max_time is None or seconds <= stopping.max_time:
         return ""

@@ -67,7 +67,9 @@ class PassRunner:
         """Make the rounds of a pass; False where it was asked to stop before the end."""
         size, cells = self.round_blocks, self._grid.cells
         todo = work.blocks[work.first_round * size :]
-        assignment = self._assignment(work)
+        phase = phase_of(self._engine.phases, work.number)[0] if work.number else START
+        key = Key(self._seed, work.number, phase.name)
+        assignment = Assignment(key, phase, work.params, work.seeds, work.old, work.new).on(self._tables)
         self.executor.begin(todo)
         going = True
         try:
@@ -80,11 +82,6 @@ class PassRunner:
         finally:
             self.executor.end()
         return going
-
-    def _assignment(self, work: Pass) -> Assignment:
-        phase = phase_of(self._engine.phases, work.number)[0] if work.number else START
-        key = Key(self._seed, work.number, phase.name)
-        return Assignment(key, phase, work.params, work.seeds, work.old, work.new).on(self._tables)
 
     def _round(self, work: Pass, position: int, group: np.ndarray, assignment: Assignment) -> None:
         stats, docs = new_stats(self._engine), 0

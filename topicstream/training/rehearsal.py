@@ -91,6 +91,6 @@ def _visit_again(session: Session, pause: Callable[[int], bool]) -> None:
     order = run.grid.order(session.engine.phases[0].order, run.record.seed, 0)[: session.rounds * runner.round_blocks]
     memories.end_pass()
     memories.begin(1, set())
-    again = Pass(1, order, session.params, session.stats, old=memories.old, new=memories.new)
+    again = Pass(1, order, session.params, session.stats, old=memories.held.get("old"), new=memories.held.get("new"))
     again.after_round = lambda done, _: pause(done)
     runner.run(again)

@@ -15,6 +15,7 @@ from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.remote import traffic
 from topicstream.parallel.rounds import Workers
+from topicstream.tables.table import Table
 from topicstream.text import counted
 from topicstream.training.course import Course
 from topicstream.training.executor import Job
@@ -26,7 +27,7 @@ from topicstream.training.starts.start import Ground
 from topicstream.training.state.checkpoint import Facts, Saver, State, checkpoints, place_name, read_checkpoint
 from topicstream.training.state.memory import Memories
 from topicstream.training.state.record import FINISHED, History, Outcome
-from topicstream.training.state.settled_topics import SettledTopics
+from topicstream.training.state.settled_topics import forget_topics, topics_file, topics_moved
 from topicstream.training.tables import Readable, RunTables, Settled
 
 
@@ -50,16 +51,15 @@ class Session:
         spill = self.work if plan.place.deltas_on_disk else None
         job = Job(run.engine, run.corpus, run.grid, run.layout, run.block, self.workers, plan.place.prefetch, spill)
         self.executor = run.executor(job)
-        self.runner = PassRunner(run.engine, run.grid, self.executor, self.tables, run.record.seed, job.round_blocks)
+        self.runner = PassRunner(run.engine, run.grid, self.executor, self.tables, run.record.seed, job.layout.round_blocks)
         self.readable = Readable(self.tables, self.executor.gather)
         self.params, self.stats = run.engine.initial_params(), new_stats(run.engine)
         self.passes, self.rounds, self.needs_start, self.made = 0, 0, True, 0
         self._pass_seconds = 0.0
         self.memories = Memories(self.work, run.engine.state, len(run.grid), plan.spare)
-        self._history = History(run.folder)
+        self.history = History(run.folder)
         self.course = Course(run.engine, run.corpus, plan.threads, run.record.start)
         self.saver = Saver(self._checkpoints, self.work)
-        self._settled: SettledTopics | None = None
         self.heed: Callable[[], None] = lambda: None
 
     # -- resume ------------------------------------------------------------------------------------------------------
@@ -111,11 +111,11 @@ class Session:
         self.passes, self.rounds, self.needs_start = state.passes, state.rounds, state.facts.needs_start
         self.course.running, self.course.measured = list(state.facts.perplexities), list(state.facts.heldout)
         self._pass_seconds = state.facts.pass_seconds
-        if self.engine.state and not self.needs_start and self.memories.old is None:
+        if self.engine.state and not self.needs_start and "old" not in self.memories.held:
             raise StoreError(f"{place}: names no block state; start over with --force")
 
     def _rewind(self, passes: int, needs_start: bool) -> None:
-        for problem in self._history.rewind(passes, needs_start):
+        for problem in self.history.rewind(passes, needs_start):
             self.run.progress.say(f"warning: {problem}")
 
     def _order(self, number: int) -> np.ndarray:
@@ -126,11 +126,8 @@ class Session:
     def begin(self) -> None:
         """A finished run that continues is finished no more."""
         owned.remove_file(self.run.folder / FINISHED, missing_ok=True)
-        if self.run.stopping.tol_params:
-            phi = self.tables.current["phi"]  # as it was loaded
-            self._settled = SettledTopics(self.work, phi.n_rows, self.engine.shape.topics)
-            if not self.needs_start and self.rounds == 0:
-                self._settled.resumed(self.passes, phi, float(self.params["beta"][0]))
+        if self.run.stopping.tol_params and not self.needs_start and self.rounds == 0:
+            self._topics_moved(self.passes, self.tables.current)  # as they were loaded
 
     def run_pass(self, pause: Callable[[int], bool]) -> bool:
         """The start or one pass, whole or from the round a checkpoint stopped at; False when ``pause`` asked to stop."""
@@ -175,7 +172,7 @@ class Session:
             show(cells)
             return pause(rounds)
 
-        work.first_round, work.old, work.new = self.rounds, self.memories.old, self.memories.new
+        work.first_round, work.old, work.new = self.rounds, self.memories.held.get("old"), self.memories.held.get("new")
         work.after_round = after
         return self.runner.run(work)
 
@@ -201,9 +198,8 @@ class Session:
         heldout, low = None, None
         if number and every and (number % every == 0 or number >= run.stopping.passes):
             heldout, low = self.course.measure(number, self.readable, self.params, figures)
-        if self._settled is not None:
-            phi, beta = self.readable["phi"], float(self.params["beta"][0])
-            figures["topics_moved"] = self._settled.moved(number, phi, beta)
+        if run.stopping.tol_params:
+            figures["topics_moved"] = self._topics_moved(number, self.readable)
         record = {
             "pass": number,
             "seconds": round(seconds, 6),
@@ -222,7 +218,7 @@ class Session:
         self.passes, self.rounds, self.needs_start, self._pass_seconds = number, 0, False, 0.0
         self.stats = new_stats(self.engine)
         self.memories.end_pass()
-        self._history.append(record)
+        self.history.append(record)
         run.progress.end_pass(record, run.stopping.passes)
         pin = low is not None and self.course.best == number
         self.saver.end_pass(self._state, self.tables.current, final=number >= run.stopping.passes, pin=pin)
@@ -253,15 +249,11 @@ class Session:
             self.course.forget()
         return figures
 
-    @property
-    def last(self) -> Mapping[str, object]:
-        """The latest history record."""
-        return self._history.last
-
-    def unmoved(self, tol: float) -> bool:
-        """Whether the last pass moved no probability of a word by more than that."""
-        moved = self._history.last.get("topics_moved")
-        return moved is not None and moved <= tol and self.passes >= self.course.least
+    def _topics_moved(self, number: int, tables: Mapping[str, Table]) -> float | None:
+        """How far the topics moved in a pass; their file is kept, and no more than are needed beside it."""
+        moved = topics_moved(self.work, number, tables["phi"], float(self.params["beta"][0]))
+        forget_topics(self.work, self.saver.needed | {topics_file(self.work, number).name})
+        return moved
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
     def _state(self) -> State:
@@ -269,15 +261,17 @@ class Session:
         arrays = self.tables.arrays
         arrays |= {f"param.{name}": value.copy() for name, value in self.params.items()}
         arrays |= {f"stat.{name}": figure.copy() for name, figure in self.stats.items()}
-        arrays |= {f"memory.{which}": memory.index.copy() for which, memory in self.memories.held}
+        arrays |= {f"memory.{which}": memory.index.copy() for which, memory in self.memories.held.items()}
+        memory = {which: memory.path.name for which, memory in self.memories.held.items()}
+        topics = topics_file(self.work, self.passes)
         facts = Facts(
             needs_start=self.needs_start,
             scales=self.tables.scales,
             perplexities=self.course.running,
             heldout=self.course.measured,
             pass_seconds=self._pass_seconds,
-            memory={which: memory.path.name for which, memory in self.memories.held},
-            memory_digest="" if self.memories.old is None else self.memories.old.digest(),
+            memory=memory | ({"topics": topics.name} if topics.exists() else {}),
+            memory_digest=self.memories.held["old"].digest() if "old" in self.memories.held else "",
         )
         return State(self.passes, self.rounds, arrays, facts)
 
@@ -313,11 +307,8 @@ class Session:
 
     def end(self, reason: str) -> None:
         """The model is stored: the run is finished."""
-        moved = 0.0
-        if self._settled is not None:
-            moved = self.run.stopping.tol_params
-            self._settled.remove()
-        Outcome.of(self.passes, reason, self.made, self.run.stopping, moved).write(self.run.folder)
+        forget_topics(self.work, set())
+        Outcome.of(self.passes, reason, self.made, self.run.stopping).write(self.run.folder)
 
     def close(self) -> None:
         """End threads, close files."""

@@ -50,6 +50,8 @@ class TrainingRun:
         Of the model.
     record
         Everything that the result depends on.
+    layout
+        How a pass is cut.
     grid, block
         The blocks of a pass, and the largest of everything over them.
     n_w
@@ -60,6 +62,7 @@ class TrainingRun:
     record: RunRecord
     engine: Engine
     corpus: Corpus
+    layout: Layout
     grid: Grid
     block: BlockShape
     n_w: np.ndarray
@@ -67,11 +70,6 @@ class TrainingRun:
     stopping: Stopping
     executor: MakeExecutor
     progress: Progress
-
-    @property
-    def layout(self) -> Layout:
-        """How a pass is cut."""
-        return Layout(**self.record.layout)
 
     def work(self) -> Work:
         """What takes memory and disk."""
@@ -108,7 +106,7 @@ def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> Training
     grid = corpus.grid(layout.block_cells, layout.block_docs, axes=engine.about.axes)
     block = block_of(engine, grid, n_w)
     executor = executor_of(config.executor)
-    return TrainingRun(folder, record, engine, corpus, grid, block, n_w, start, stopping, executor, progress)
+    return TrainingRun(folder, record, engine, corpus, layout, grid, block, n_w, start, stopping, executor, progress)
 
 
 def block_of(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:

@@ -81,12 +81,6 @@ def risen(measured: Sequence[tuple[int, float]], tol: float) -> bool:
     return min(value for number, value in measured if number > since) > wanted
 
 
-def settled(tol: float, what: str = "perplexity") -> str:
-    """What is said of a run whose ``what`` has converged."""
-    over = f" over {SPAN} passes" if isinstance(tol, Share) else ""
-    return f"{what} changed by less than {tol if isinstance(tol, Share) else format(tol, 'g')}{over}"
-
-
 class Signals:
     """First SIGINT or SIGTERM: ``asked`` becomes its number.  Second: the process stops at once."""
 

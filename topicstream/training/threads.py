@@ -34,7 +34,7 @@ class Threads(Executor):
         self.job, self.engine, self.workers = job, job.engine, job.workers
         self.rounds: dict[str, Round] = {}
         self._buffers = [WorkerBuffers(job) for _ in range(job.workers.threads)]
-        self._space = RoundSpace(job.round_blocks, job.spill)
+        self._space = RoundSpace(job.layout.round_blocks, job.spill)
         self._decoded: Generator[Decoded, None, None] | None = None
         self._lock = threading.Lock()
         self._todo = np.zeros(0, np.int64)
@@ -131,8 +131,6 @@ class Threads(Executor):
             scratch.clear()
 
     def release(self) -> None:
-        for deltas in self.rounds.values():
-            deltas.close()
         self._buffers, self._space.keep, self.rounds = [], [], {}
 
 

@@ -150,21 +150,12 @@ def together(
 
     base: float32[U, K], the rows of the words that occur; extra: float64[U, K] gains base and beta, then with totals:
     float64[K] (the sizes of the topics) the new tokens; width: W beta; key: uint64 of the stream of draws.  z:
-    int32[tokens], the topics of those that have one, which extra and totals hold already; -1: to be drawn.
+    int32[tokens], the topics of documents that have them, which extra and totals hold already; -1, of all tokens of a document: to be drawn.
     """
     topics = len(alpha)
     n, coef, p = np.zeros((len(indptr) - 1, topics), np.float32), np.zeros(topics), np.zeros(topics)
     shares[:, :] = 0
     state = stream(seed, 1, key)
-    at = 0
-    for d in range(len(indptr) - 1):
-        for i in range(indptr[d], indptr[d + 1]):
-            left = np.float64(x[i])
-            while left > 0.0:
-                if z[at] >= 0:
-                    n[d, z[at]] += min(left, 1.0)
-                at += 1
-                left -= 1.0
     for w in range(len(extra)):
         for k in range(topics):
             extra[w, k] += base[w, k] + beta
@@ -178,6 +169,7 @@ def together(
                 while left > 0.0:
                     unit = min(left, 1.0)
                     if turn == 0 and z[at] >= 0:
+                        n[d, z[at]] += unit
                         at += 1
                         left -= unit
                         continue

@@ -16,8 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from topicstream.corpus.grid import Grid
-from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import BlockShape, Engine, Shape, padded
 from topicstream.kernels.arrays import Doubles, Floats, Ints, Longs
 from topicstream.kernels.digamma import log
@@ -68,16 +66,11 @@ class BestStart(Start):
         return tries_memory(engine.shape)
 
     def seeds(self, ground: Ground) -> Seeds | None:
-        topics, threads = ground.engine.shape.topics, ground.workers.threads
-        return best_seeds(ground.corpus, ground.grid, topics, ground.seed, ground.n_w, threads)
-
-
-def best_seeds(corpus: Corpus, grid: Grid, topics: int, seed: int, n_w: np.ndarray, threads: int) -> Seeds:
-    """The seed table of ``best``."""
-    sample = Sample.drawn(corpus, grid, seed)
-    if len(far_apart(sample, mean_of(sample.only(n_w)), topics, seed)) < topics:
-        return document_seeds(corpus, grid, topics, seed, n_w, far=True)
-    return best_of(sample, n_w, topics, seed, threads)
+        topics, seed, n_w = ground.engine.shape.topics, ground.seed, ground.n_w
+        sample = Sample.drawn(ground.corpus, ground.grid, seed)
+        if len(far_apart(sample, mean_of(sample.only(n_w)), topics, seed)) < topics:
+            return document_seeds(ground.corpus, ground.grid, topics, seed, n_w, far=True)
+        return best_of(sample, n_w, topics, seed, ground.workers.threads)
 
 
 class LearnedSeeds:

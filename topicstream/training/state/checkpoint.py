@@ -88,14 +88,10 @@ class State:
         """Folder name; sorts in the order of work done."""
         return place_name(self.passes, self.rounds)
 
-    @property
-    def params(self) -> dict[str, np.ndarray]:
-        """The parameters by name."""
-        return {k[6:]: v.copy() for k, v in self.arrays.items() if k.startswith("param.")}
-
     def checked_params(self, path: Path, wanted: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """``params``; StoreError naming ``path`` where they are not of the names and shapes of ``wanted``, or not numbers."""
-        params = self.params
+        """The parameters by name; StoreError naming ``path`` where they are not of the names and shapes of ``wanted``, or not
+        numbers."""
+        params = {k[6:]: v.copy() for k, v in self.arrays.items() if k.startswith("param.")}
         for name, value in wanted.items():
             least = 0.0 if name in ("alpha", "beta") else -np.inf
             if name not in params or params[name].shape != value.shape or not (params[name] >= least).all():

@@ -103,7 +103,7 @@ class BlockMemory:
 
 
 class Memories:
-    """The block state of a run: ``old``, of the last pass, and ``new``, of the one under way; None where there is none.
+    """The block state of a run.  ``held``: ``old``, of the last pass, and ``new``, of the one under way, where there is one.
 
     spare: keep needless files for later passes to write over (a file is made where there is none, so they stay as few as one
     pass needs): their pages are there, and new ones cost ten times the copying into them.  Not where the system has long written
@@ -112,17 +112,11 @@ class Memories:
 
     def __init__(self, work: Path, specs: Mapping[str, ArraySpec], blocks: int, spare: bool) -> None:
         self._work, self._specs, self._blocks, self._spare = work, specs, blocks, spare
-        self.old: BlockMemory | None = None
-        self.new: BlockMemory | None = None
-
-    @property
-    def held(self) -> list[tuple[str, BlockMemory]]:
-        """Those that are there, by name."""
-        return [(which, m) for which, m in (("old", self.old), ("new", self.new)) if m is not None]
+        self.held: dict[str, BlockMemory] = {}
 
     def begin(self, number: int, needed: set[str]) -> None:
         """The state of a pass, unless it has begun or the engine keeps none.  needed: files that checkpoints refer to."""
-        if self.new is not None or not self._specs:
+        if "new" in self.held or not self._specs:
             return
         path, create = self._work / f"memory-{number:06d}.bin", True
         for needless in self.needless(needed):
@@ -133,11 +127,11 @@ class Memories:
                 owned.replace(needless, path)
                 create = False
         index = np.full((self._blocks, len(self._specs), 3), -1, np.int64)
-        self.new = BlockMemory(path, self._specs, index, create=create)
+        self.held["new"] = BlockMemory(path, self._specs, index, create=create)
 
     def needless(self, needed: set[str]) -> list[Path]:
         """Files that neither the run nor a checkpoint refers to."""
-        used = needed | {memory.path.name for _, memory in self.held}
+        used = needed | {memory.path.name for memory in self.held.values()}
         return [path for path in sorted(self._work.glob("memory-*.bin")) if path.name not in used]
 
     def tidy(self, needed: set[str]) -> None:
@@ -147,30 +141,26 @@ class Memories:
 
     def end_pass(self) -> None:
         """What was new is old, if the engine keeps anything."""
-        if self.old is not None:
-            self.old.close()
-        self.old, self.new = (self.new if self._specs else None), None
+        if "old" in self.held:
+            self.held.pop("old").close()
+        if "new" in self.held:
+            self.held["old"] = self.held.pop("new")
 
     def reopen(self, state: State) -> None:
-        """Be as a checkpoint says."""
+        """Be as a checkpoint says; StoreError where a file is missing."""
         self.close()
-        self.old, self.new = self.opened(state, "old"), self.opened(state, "new")
-
-    def opened(self, state: State, which: str) -> BlockMemory | None:
-        """The state that a checkpoint names; StoreError where its file is missing."""
-        name = state.facts.memory.get(which)
-        if name is None:
-            return None
-        path = self._work / name
-        if not path.exists():
-            raise StoreError(f"{path}: the block memory of checkpoint {state.name} is missing; start over with --force")
-        return BlockMemory(path, self._specs, state.arrays[f"memory.{which}"].copy(), create=False)
+        for which in ("old", "new"):
+            if which in state.facts.memory:
+                path = self._work / state.facts.memory[which]
+                if not path.exists():
+                    raise StoreError(f"{path}: the block memory of checkpoint {state.name} is missing; start over with --force")
+                self.held[which] = BlockMemory(path, self._specs, state.arrays[f"memory.{which}"].copy(), create=False)
 
     def close(self) -> None:
         """Close the files."""
-        for _, memory in self.held:
+        for memory in self.held.values():
             memory.close()
-        self.old = self.new = None
+        self.held.clear()
 
 
 def write_all(fd: int, array: np.ndarray, offset: int) -> None:

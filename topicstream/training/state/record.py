@@ -180,10 +180,10 @@ class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
     tol_params: float = 0.0
 
     @classmethod
-    def of(cls, passes: int, reason: str, made: int, stopping: Stopping, tol_params: float) -> Outcome:
-        """The outcome of a run under ``stopping``; tol_params: 0 where moves of topics were not measured."""
+    def of(cls, passes: int, reason: str, made: int, stopping: Stopping) -> Outcome:
+        """The outcome of a run under ``stopping``."""
         tol = str(stopping.tol) if isinstance(stopping.tol, Share) else stopping.tol
-        return cls(passes=passes, reason=reason, tol=tol, made=made if made > passes else 0, tol_params=tol_params)
+        return cls(passes=passes, reason=reason, tol=tol, made=made if made > passes else 0, tol_params=stopping.tol_params)
 
     @classmethod
     def read(cls, folder: Path) -> Outcome | None:
