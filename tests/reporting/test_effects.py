@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from io import BytesIO
 from tempfile import TemporaryFile
 
@@ -193,6 +194,17 @@ def test_a_missing_value_as_r_and_pandas_write_it_is_no_group(place):
     assert groups.coefficients.estimates == pytest.approx(same.coefficients.estimates, abs=0.03)
     shown = OverTimeView(place / "model", place / "corpus.zarr", by="wing").result()
     assert {row["group"]: row["documents"] for row in shown} == {"blue": 420, "red": 420}
+
+
+def test_an_append_without_the_column_is_left_out(place, tmp_path):
+    """Its blocks hold no document to use."""
+    store = shutil.copytree(place / "corpus.zarr", tmp_path / "corpus.zarr")
+    (tmp_path / "more.jsonl").write_text((place / "docs.jsonl").read_text().replace('"id": ', '"id": 1000'))
+    assert topicstream.ingest(tmp_path / "more.jsonl", store, append=True)["documents_added"] == 900
+    for formula in ("party * date", "s(date)"):
+        before, after = (topicstream.effects(formula, place / "model", corpus) for corpus in (place / "corpus.zarr", store))
+        assert (after.documents, after.left_out) == (900, 900)
+        assert np.array_equal(after.coefficients.estimates, before.coefficients.estimates)
 
 
 def test_the_category_that_others_are_measured_from_can_be_chosen(place, capsys, monkeypatch):

@@ -270,14 +270,11 @@ def effects(config: EffectsConfig) -> Effects:
     chosen = shown.columns(config.topics)
     alpha = view.columns(np.asarray(model.alpha, np.float64)[None])[0]
     tell = listener(config.progress)
-    left_out = 0
     with tempfile.TemporaryFile() as scratch:
         regression = Regression(design.names, alpha[chosen], float(alpha.sum()), scratch)
-        for rows, shares, tokens, wholes, missing in _documents(model, corpus, view, design, shown.threads):
-            left_out += missing
-            if len(rows):
-                regression.add(rows, shares[:, chosen], tokens, wholes)
-            tell.step("reading topics and covariates", regression.documents + left_out, corpus.n_docs, "documents")
+        for rows, shares, tokens, wholes, done in _documents(model, corpus, view, design, shown.threads):
+            regression.add(rows, shares[:, chosen], tokens, wholes)
+            tell.step("reading topics and covariates", done, corpus.n_docs, "documents")
         coefficients = regression.fit()
     labels = [shown.names[j] for j in chosen]
     numbers = view.numbers[np.array(chosen)]
@@ -286,6 +283,7 @@ def effects(config: EffectsConfig) -> Effects:
     }
     kinds = {c.column: c.kind for c in design.covariates.values()}
     table = _predictions(design, coefficients, sample, numbers)
+    left_out = corpus.n_docs - coefficients.documents
     return Effects(
         config.formula, coefficients.documents, left_out, numbers, labels, coefficients, references, kinds, table
     )
@@ -322,7 +320,7 @@ def _survey(
 def _documents(
     model: TopicModel, corpus: Corpus, view: View, design: Design, threads: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, list[str], int]]:
-    """(design rows, shares, tokens, the whole document of each, documents left out) block by block."""
+    """(design rows, shares, tokens, the whole document of each, documents read so far) block by block that has any to use."""
     columns = list(dict.fromkeys(c.column for c in design.covariates.values()))
     whole = "document" if (corpus.manifest.reading or {}).get("split") else "id"
     metadata = Metadata(corpus, list(dict.fromkeys([*columns, whole])))
@@ -331,10 +329,11 @@ def _documents(
         usable = listed & (tokens > 0)
         for column in columns:
             usable &= values_given(rows[column]).is_valid().to_numpy(zero_copy_only=False)
-        kept = np.flatnonzero(usable)
-        values = {column: rows[column].take(pa.array(kept)).to_pylist() for column in columns}
-        wholes = rows[whole].take(pa.array(kept)).to_pylist()
-        yield design.matrix(values, len(kept)), view.shares(theta[kept]), tokens[kept], wholes, len(theta) - len(kept)
+        if usable.any():
+            kept = np.flatnonzero(usable)
+            values = {column: rows[column].take(pa.array(kept)).to_pylist() for column in columns}
+            wholes = rows[whole].take(pa.array(kept)).to_pylist()
+            yield design.matrix(values, len(kept)), view.shares(theta[kept]), tokens[kept], wholes, first + len(theta)
 
 
 def _predictions(design: Design, fitted: Coefficients, sample: dict[str, list[str]], topics: np.ndarray) -> pa.Table:
