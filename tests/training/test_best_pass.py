@@ -8,6 +8,7 @@ import pytest
 
 from tests.planted import draw, store
 from topicstream.cli.main import run
+from topicstream.files import owned
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Progress
 from topicstream.training.course import Course
@@ -149,3 +150,12 @@ def test_an_unfinished_run_says_what_is_there_and_what_to_do(corpus, tmp_path, m
     assert run(["info", str(model)]) == 0
     lines = (model / "history.jsonl").read_text().splitlines()
     assert [json.loads(line)["pass"] for line in lines] == list(range(7))
+
+
+def test_a_checkpoint_that_a_kill_left_half_removed_goes_with_the_next_command(corpus, tmp_path):
+    model = tmp_path / "m"
+    train(corpus, model, algo="bp", topics=4, passes=3, progress=Said())
+    left = model / "checkpoints" / ".000002-000000.old"
+    owned.copy(checkpoints(model / "checkpoints")[-1], left)
+    train(corpus, model, algo="bp", topics=4, passes=3, progress=Said())
+    assert not left.exists() and checkpoints(model / "checkpoints")

@@ -209,9 +209,10 @@ class Saver:
         self.latest, self.last, self._cost = "", time.monotonic(), 0.0
 
     def adopt(self) -> None:
-        """The checkpoints that an earlier command left count."""
+        """The checkpoints that an earlier command left count; what it left of others goes."""
         self._memory = {place.name: set(read_listing(place).facts.memory.values()) for place in checkpoints(self._folder)}
         self.latest = max(self._memory, default="")
+        remove_before(self._folder, set(self._memory))
 
     @property
     def needed(self) -> set[str]:
