@@ -238,6 +238,10 @@ def test_safetensors_opens_with_the_real_library(made, tmp_path):
     tensors = real.load_file(tmp_path / "x" / "model.safetensors")
     assert np.array_equal(tensors["phi"], TopicModel.open(made / "sparse-bp").phi)
     assert (tmp_path / "x" / "README.md").read_text().startswith("---\nlibrary_name: topicstream")
+    first = (tmp_path / "x" / "model.safetensors").read_bytes()
+    for _ in range(6):
+        topicstream.export_model(made / "sparse-bp", tmp_path / "x", format="safetensors", force=True)
+        assert (tmp_path / "x" / "model.safetensors").read_bytes() == first
 
 
 def test_what_is_not_offered_is_refused_with_the_reason(made, tmp_path):

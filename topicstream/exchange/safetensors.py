@@ -62,7 +62,8 @@ def write(job: Export) -> dict[str, float]:
         "words": text,
     }
     told = replace(about(model), alpha=[], beta=0.01, totals=[])  # which are tensors
-    raw = library().numpy.save(tensors, {"format": "topicstream", "about": msgspec.json.encode(told).decode()})
+    # one member alone, for the library writes several in any order
+    raw = library().numpy.save(tensors, {"about": msgspec.json.encode(told).decode()})
     with written(job.path / FILE, force=job.force) as file:
         file.write(raw)
     if not os.path.lexists(card):  # one that was edited is the user's
