@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import importlib
 import json
@@ -10,15 +11,18 @@ import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
 import topicstream
 from topicstream import plugins
 from topicstream.cli.main import run
+from topicstream.cli.options import click_option
 from topicstream.engines import engines, find
 from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.ingestion.parsing.reader import reader_named, readers
+from topicstream.options import option
 from topicstream.training.state.checkpoint import content_hash
 
 PACKAGE = Path(__file__).parent / "plugin_package"
@@ -49,6 +53,13 @@ def installed(tmp_path, monkeypatch):
     forget()
     yield
     forget()
+
+
+def test_options_whose_annotations_are_types():
+    """As in a package that does not import annotations from __future__."""
+    options = dataclasses.make_dataclass("Mine", [("inner", int, option(2, "updates", min=1)), ("fast", bool, option(False, "hurry"))])
+    inner, fast = (click_option(field) for field in dataclasses.fields(options))
+    assert inner.type is click.INT and fast.is_flag
 
 
 @pytest.fixture

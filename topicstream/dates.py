@@ -21,7 +21,7 @@ _WORD = r"[^\W\d_]{3,}"
 _READ = tuple(
     re.compile(form.replace("MONTH", rf"(?P<month>{_WORD})\.?"))
     for form in (
-        rf"(?P<year>\d{{4}})(?: ?[-–/] ?\d{{4}})?(?:[-/. ](?P<month>\d{{1,2}}|{_WORD})(?:[-/. ](?P<day>\d{{1,2}})(?:[t ]\d.*)?)?)?",
+        rf"(?P<year>\d{{4}})(?: ?[-–/] ?(?:\d{{4}}|(?P<end>1[3-9]|[2-9]\d))|s)?(?:[-/. ](?P<month>\d{{1,2}}|{_WORD})(?:[-/. ](?P<day>\d{{1,2}})(?:[t ]\d.*)?)?)?",
         r"(?P<year>\d{4})(?P<month>\d{2})(?P<day>\d{2})(?:t\d.*)?",
         r"(?P<day>\d{1,2})\. ?(?P<month>\d{1,2})\. ?(?P<year>\d{4})(?:,? \d.*)?",
         rf"(?:{_WORD}\.?,? )?(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th|er)?[-/. ]+(?:de )?)?MONTH[-/., ]+(?:de )?(?P<year>\d{{4}})(?:[, t]+\d.*)?",
@@ -43,13 +43,15 @@ _UNIX, _SPREADSHEET = date(1970, 1, 1), date(1899, 12, 30)
 @lru_cache(maxsize=1 << 16)
 def parse(text: str) -> Day | None:
     """A date: ``1999``, ``1999-05``, ``1999-05-31``, ``19990531``, ``31.5.1999``, ``31-MAY-1999``, ``May 31, 1999``, ``31. Mai 1999``, an ISO
-    time, the times of mail and of Twitter, ``1999年5月31日``, ``c. 1999``, ``1842-1843`` (its first year), the days of a spreadsheet
+    time, the times of mail and of Twitter, ``1999年5月31日``, ``c. 1999``, ``1842-1843``, ``1842-43`` or ``1840s`` (the first year), the days of a spreadsheet
     (``42059.48``), the seconds or milliseconds of Unix; None for what is none of these."""
     text = _ABOUT.sub("", " ".join(text.lower().translate(_EASTERN).split())).rstrip("- ")
     if number := _NUMBER.fullmatch(text):
         day = _SPREADSHEET + timedelta(int(number["days"])) if number["days"] else _UNIX + timedelta(seconds=int(number["seconds"]))
         return day.year, day.month, day.day
     for match in filter(None, (form.fullmatch(text) for form in _READ)):
+        if (match.groupdict().get("end") or "99") < match["year"][2:]:  # 1999-13 is no span of years
+            continue
         month = match["month"] or "0"
         if not month.isdecimal():
             month = next((str(n) for n, names in enumerate(_MONTHS, 1) if month.startswith(tuple(names.split()))), "13")

@@ -117,7 +117,8 @@ def test_by_file_named_without_its_ending(tmp_path):
         (tmp_path / "t" / name).write_text("some words")
     side = tmp_path / "side.tsv"
     side.write_text("file\tdate\nFRA001_Adam\t1840\na.b\t1850\nplain\t1860\n\t1870\na\t1880\n")
-    options = {"meta_files": str(side), "key": "file", "format": "files", **OPTIONS}
+    side.write_text(side.read_text().replace("file", "novel"))
+    options = {"meta_files": f"{side}:file=novel", "key": "file", "format": "files", **OPTIONS}  # all other columns are kept
     topicstream.ingest(str(tmp_path / "t"), tmp_path / "c.zarr", **options)
     dates = fields(tmp_path / "c.zarr", "date")
     assert dates["FRA001_Adam.txt"] == ("1840",) and dates["a.b.txt"] == ("1850",) and dates["plain"] == ("1860",)

@@ -20,7 +20,8 @@ def click_option(field: dataclasses.Field[Any], command: str = "", **changes: An
     given, unless it is shown.
     """
     about: dict[str, Any] = {"default": field.default, **field.metadata, **changes}
-    kind, names = str(field.type).split(" |")[0], list(flags(field))
+    type_name = field.type.__name__ if isinstance(field.type, type) else str(field.type)  # annotations may be text or not
+    kind, names = type_name.split(" |")[0], list(flags(field))
     more: dict[str, Any] = {k: about[k] for k in ("metavar", "is_flag", "flag_value") if k in about}
     if kind == "bool" and about.get("pair"):
         names = [f"{names[0]}/--no-{names[0][2:]}"]

@@ -83,7 +83,11 @@ def stage(paths: Sequence[Path], place: Path, corpus: Corpus, given: Mapping[str
 
 def in_raw_names(error: InputError, config: Config) -> InputError:
     """The error in terms of the raw files instead of their copies, and of the config instead of the command line."""
-    message = re.sub(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)", lambda option: f"{option[1].replace('-', '_')} under [ingest]", str(error))
+    message = re.sub(
+        r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)(?:=(\w+))?",
+        lambda option: option[1].replace("-", "_") + (f" = {option[2]!r}" if option[2] else "") + " under [ingest]",
+        str(error),
+    )
     for name in ("new", "changed"):
         message = message.replace(str(config.folder / "incoming" / name), str(config.raw))
     return type(error)(message)

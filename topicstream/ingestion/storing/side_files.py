@@ -164,17 +164,18 @@ class SideFile:
 def _open_metadata(path: str, given: dict[str, str], by: str, read: ReadOptions) -> SideFile:
     form, first = _head(path, read)
     names = _names(path, form, first, given)
-    fields = dict(given) or {n: n for n in first if n.strip() and not (form == "jsonl" and n in read.text_fields)}
-    key = fields.pop(by, by if by in (names or first) else None)
+    key = given.pop(by, by if by in (names or first) else None)
+    if not given and names is None:
+        given = {n: n for n in first if n.strip() and n != key and not (form == "jsonl" and n in read.text_fields)}
     if key is None and by != "row":
         raise InputError(
             f"{path}: no column '{by}' to find the documents by; it has {_list(names or first)}. Rename one of them "
             f"({path}:{by}={next(filter(None, names or first), 'COLUMN')},...), name the columns of a file without a header ({path}:{by},authors), or give "
             "--key row, file or COLUMN"
         )
-    if taken := sorted(set(fields) & set(OWN)):
+    if taken := sorted(set(given) & set(OWN)):
         raise InputError(f"{path}: the field {taken[0]!r} is reserved for the store; rename it ({path}:name={taken[0]})")
-    return SideFile(path, form, read, fields, key, names)
+    return SideFile(path, form, read, given, key, names)
 
 
 def _open_links(path: str, given: dict[str, str], read: ReadOptions) -> SideFile:
