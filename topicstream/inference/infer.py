@@ -63,7 +63,8 @@ def infer(config: InferConfig) -> Any:
     """
     begin, out = time.perf_counter(), config.out
     path = Path(out) if isinstance(out, str | Path) else None
-    inputs = _read_by(config)
+    given = config.documents if isinstance(config.documents, list | tuple) else [config.documents]
+    inputs: list[object] = [config.model, *(d for d in given if isinstance(d, Path | Corpus) and d != Path("-"))]
     if path is not None:
         check_answers(path, "--out", inputs, force=config.force)
         if config.follow:
@@ -91,12 +92,6 @@ def infer(config: InferConfig) -> Any:
 def answers(config: InferConfig) -> Iterator[pa.RecordBatch]:
     """The answers of ``infer``, streamed as record batches of some thousand documents; ``out`` is ignored."""
     yield from Answers(config).batches()
-
-
-def _read_by(config: InferConfig) -> list[object]:
-    """What is read: stores and files of documents, and the model."""
-    given = config.documents if isinstance(config.documents, list | tuple) else [config.documents]
-    return [config.model, *(d for d in given if isinstance(d, Path | Corpus) and d != Path("-"))]
 
 
 def infer_on_cluster(config: InferConfig, out: Path, inputs: list[object]) -> dict[str, Json]:

@@ -121,7 +121,8 @@ class Threads(Executor):
         for one in self._buffers:
             one.seeds.clear()
         if self._decoded is not None:
-            self._decoded.close()
+            with self._lock:  # after an interrupt a worker may still wait for a block
+                self._decoded.close()
 
     def rest(self) -> None:
         for deltas in self.rounds.values():
