@@ -88,6 +88,10 @@ def test_folder_of_one_format_and_of_several(tmp_path: Path) -> None:
         Read(tmp_path)
     assert Read(tmp_path, format="jsonl").texts == ["b", "z"]
     assert len(Read(tmp_path, format="files").texts) == 3
+    write(tmp_path / "t.csv", "id,text\n7,t\n")
+    write(tmp_path / "empty.jsonl", "")
+    each = Read(tmp_path, format="each")
+    assert each.ids == ["b.jsonl:1", "notes.txt", "7", "a/z.jsonl.gz:1"] and each.texts == ["b", "About these files", "t", "z"]
 
 
 def test_inputs_that_are_not_there(tmp_path: Path) -> None:
@@ -103,10 +107,10 @@ def test_inputs_that_are_not_there(tmp_path: Path) -> None:
         Read([path, path])
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.mallet", "a.ldac", "a.svm", "tree/a.txt"])
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.mallet", "a.ldac", "a.svm", "tree/a.txt", "lines/a.jsonl"])
 def test_empty_files(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, "")
-    got = Read(path.parent if name.startswith("tree") else path)
+    got = Read(path.parent if "/" in name else path)
     assert got.texts == ([""] if name.startswith("tree") else []) and not got.bags
 
 

@@ -49,7 +49,7 @@ class ReadOptions:
     A value that is its default counts as not given.
     """
 
-    format: str | None = option(None, "Input format (default: detected from name and content).", help_infer=RAW)
+    format: str | None = option(None, "Input format, or each: every file of a folder by its own (default: detected from name and content, one a folder).", help_infer=RAW)
     text_field: str | None = option(None, "Field(s) with the text, separated by commas (default: text).")
     id_field: str | None = option(
         None, "Field with the document id (default: id if present, else file:line)."

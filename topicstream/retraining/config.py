@@ -39,7 +39,7 @@ changed = "replace"       # a file whose content has changed is read again: "rep
                           # Documents that a changed file no longer holds stay, as do those of a deleted file.
 
 [ingest]                  # the options of `topics ingest`, with underscores; the tokenizer is fixed by the first run
-# format = "jsonl"
+# format = "jsonl"        # without it that of the files, which is one; "each": every file by its own
 # text_field = "text"
 # id_field = "id"         # without ids a document is called FILE:LINE
 # heldout = "1%"          # what the gate judges by, 20,000 tokens or more; of short documents, or few, take "10%"

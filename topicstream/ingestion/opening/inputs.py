@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from topicstream.errors import InputError, UsageError
 from topicstream.files.remote import address_of
 from topicstream.ingestion.opening.names import (
     IN_PATH,
+    TEXT_SUFFIXES,
     guess_source,
     is_about,
     is_mark,
@@ -27,8 +28,9 @@ Places = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """What is given to be read: files, folders, ``-`` for standard input."""
 LOOKED_AT = 100
 """Files of one suffix in a folder whose content is looked at before the suffix is trusted."""
-FILES = "files"
-ASIDE = ("vocab", "empty", "about")
+FILES, EACH = "files", "each"
+"""Text files, each a document; every file of a folder by its own format."""
+ASIDE = ("vocab", "empty", "nothing", "about")
 """What is no format of a folder's documents."""
 
 
@@ -57,27 +59,28 @@ class Tree:
     size: int = 0
     notes: Counter[str] = field(default_factory=Counter)
 
-    def files(self) -> Iterator[tuple[str, str]]:
-        """Path and key below the folder of each file that is read, in order."""
+    def files(self) -> Iterator[tuple[str, str, str]]:
+        """Path, key below the folder, and format of each file that is read, in order."""
         kind_of = _Kinds(self.options)
         for path, key in walk(self.root):
-            if kind_of(path, os.path.join(self.name, key), key) not in self.left_out:
-                yield path, key
+            kind = kind_of(path, os.path.join(self.name, key), key)
+            if kind not in self.left_out:
+                yield path, key, kind if self.format == EACH else self.format
 
-    def sources(self) -> Iterator[Source]:
-        """What a reader of its format reads: the whole folder, of ``files``, else each file."""
+    def sources(self) -> Iterator[tuple[str, Source]]:
+        """Formats, and what their readers read: the whole folder, of ``files``, else each file."""
         encoding, strict = self.options.encoding, self.options.strict
         if self.format == FILES:
-            sources: Iterator[Source] = iter([TreeSource(self)])
+            sources: Iterator[tuple[str, Source]] = iter([(FILES, TreeSource(self))])
         else:
             sources = (
-                Source(os.path.join(self.name, key), Path(path), key=self.prefix + key, encoding=encoding, strict=strict)
-                for path, key in self.files()
+                (form, Source(os.path.join(self.name, key), Path(path), key=self.prefix + key, encoding=encoding, strict=strict))
+                for path, key, form in self.files()
             )
-        for number, source in enumerate(sources):
+        for number, (form, source) in enumerate(sources):
             if number == 0:
                 source.rejects.notes.update(self.notes)
-            yield source
+            yield form, source
 
 
 class TreeSource(Source):
@@ -91,7 +94,7 @@ class TreeSource(Source):
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Path and key of each file."""
-        for path, key in self.tree.files():
+        for path, key, _ in self.tree.files():
             yield path, self.tree.prefix + key
             self.progress = (self.progress or 0) + (os.stat(path).st_size if os.path.exists(path) else 0)
 
@@ -110,8 +113,7 @@ class Inputs:
     def sources(self) -> Iterator[tuple[Reader, Source]]:
         """Reader and source of each input in order."""
         for part in self.parts:
-            name, sources = (part.format, part.sources()) if isinstance(part, Tree) else (part[0], [part[1]])
-            for source in sources:
+            for name, source in part.sources() if isinstance(part, Tree) else [part]:
                 source.alone = len(self.parts) == 1 and not isinstance(part, Tree)  # tomorrow a folder may hold more
                 yield reader_named(name), source
 
@@ -122,6 +124,8 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
     eager: of standard input read what is there, without waiting for more.
     """
     check_encoding(options.encoding)
+    each = options.format == EACH
+    options = replace(options, format=None if each else options.format)
     if options.format is not None:
         reader_named(options.format)
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
@@ -145,7 +149,7 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
                 source.size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
             size = source.size
         elif path is not None and path.is_dir():
-            tree = _survey_tree(path, name, options)
+            tree = _survey_tree(path, name, options, each)
             tree.prefix = tree_prefix(name, names)
             inputs.parts.append(tree)
             size, form = tree.size, tree.format
@@ -254,7 +258,7 @@ class _Kinds:
         if seen.total() >= LOOKED_AT and len(seen) == 1:
             return next(iter(seen))
         if os.stat(path).st_size == 0:
-            return "empty"
+            return "empty" if plain_suffix(base) in TEXT_SUFFIXES else "nothing"
         with Source(name, Path(path), encoding=self.options.encoding, strict=False) as source:
             try:
                 kind = guess_source(source, self.options, in_folder=True, name=name)
@@ -265,7 +269,7 @@ class _Kinds:
         return kind
 
 
-def _survey_tree(root: Path, name: str, options: ReadOptions) -> Tree:
+def _survey_tree(root: Path, name: str, options: ReadOptions, each: bool) -> Tree:
     sizes: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     example: dict[str, str] = {}
@@ -289,17 +293,19 @@ def _survey_tree(root: Path, name: str, options: ReadOptions) -> Tree:
         most = max(formats, key=lambda form: counts[form] * (form != "unknown"))
         beside = f", or move it out of the folder, or leave such files out by --format {most}" if len(formats) > 1 else ""
         raise InputError(f"{kind_of.error}{beside}") from None
-    elif len(formats) > 1:
-        what, advice = ", ".join(f"{form} ({example[form]})" for form in formats), "give --format or name the files"
+    elif len(formats) > 1 and not each:
+        what = ", ".join(f"{form} ({example[form]})" for form in formats)
+        advice = "give --format (each: every file by its own), or name the files"
         if "mtx" in example and matrix_form(root / example["mtx"]):
             advice = f"give each 10x matrix itself, such as {os.path.join(name, example['mtx'])}"
         raise InputError(f"{name}: contains files of several formats: {what}; {advice}")
     else:
-        tree.format = formats[0] if formats else FILES
-        if reader_named(tree.format).kind == "counts":
+        tree.format = EACH if len(formats) > 1 else formats[0] if formats else FILES
+        if len(formats) > 1 or reader_named(tree.format).kind == "counts":
             tree.left_out = frozenset(ASIDE)
-        elif formats:
-            tree.left_out = frozenset({"about"} if tree.format == FILES else {"about", "vocab"})
+        else:
+            others_of_text = {"about", "nothing"} if tree.format == FILES else {"about", "vocab", "nothing"}
+            tree.left_out = frozenset(others_of_text if formats else {"nothing"})
         if formats and (others := counts["about"]):
             more = f" and {others - 1} more" if others > 1 else ""
             aside = f"{example['about']}{more}; --format {tree.format} takes them in"
