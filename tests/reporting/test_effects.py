@@ -184,6 +184,17 @@ def test_effects_find_what_was_planted(place):
     assert red[0]["share"] == pytest.approx(0.2, abs=0.05) and red[-1]["share"] == pytest.approx(0.6, abs=0.05)
 
 
+def test_a_dropped_topic_takes_its_words_along(place, tmp_path):
+    """Shares are of the words of the topics shown: they add up to 1, and the one of 0.2 is one of 0.2 / (0.2 + 0.4)."""
+    whole = topicstream.effects("party", place / "model", place / "corpus.zarr")
+    cats = int(whole.topics[whole.coefficients.estimates[1].argmax()])
+    model = shutil.copytree(place / "model", tmp_path / "model")
+    topicstream.edit(model, [{"edit": "drop", "topics": [(cats + 1) % 3]}])
+    found = topicstream.effects("party", model, place / "corpus.zarr")
+    assert found.coefficients.estimates.sum(1) == pytest.approx([1, 0], abs=1e-6)
+    assert found.coefficients.estimates[0, found.topics.tolist().index(cats)] == pytest.approx(1 / 3, abs=0.05)
+
+
 def test_a_missing_value_as_r_and_pandas_write_it_is_no_group(place):
     """A column of numbers stays one; the documents without a value are left out."""
     numbers = topicstream.effects("seats", place / "model", place / "corpus.zarr")

@@ -268,7 +268,7 @@ def effects(config: EffectsConfig) -> Effects:
     factors = list(dict.fromkeys(factor for term in terms for factor in term))
     design, sample = _survey(corpus, terms, factors, as_references(config.reference))
     chosen = shown.columns(config.topics)
-    alpha = view.columns(np.asarray(model.alpha, np.float64)[None])[0]
+    alpha = shown.model.alpha
     tell = listener(config.progress)
     with tempfile.TemporaryFile() as scratch:
         regression = Regression(design.names, alpha[chosen], float(alpha.sum()), scratch)
@@ -323,9 +323,12 @@ def _documents(
     """(design rows, shares, tokens, the whole document of each, documents read so far) block by block that has any to use."""
     columns = list(dict.fromkeys(c.column for c in design.covariates.values()))
     whole = "document" if (corpus.manifest.reading or {}).get("split") else "id"
-    metadata = Metadata(corpus, list(dict.fromkeys([*columns, whole])))
+    metadata, alpha = Metadata(corpus, list(dict.fromkeys([*columns, whole]))), model.alpha
     for first, theta, tokens in document_shares(model, corpus, threads=threads):
         rows, listed = metadata.of(first, len(theta))
+        if view.dropped:  # a document has its words of the other topics alone
+            share = view.columns(theta).sum(axis=1, dtype=np.float64)
+            tokens = share * (alpha.sum() + tokens) - (alpha.sum() - alpha[view.dropped].sum())
         usable = listed & (tokens > 0)
         for column in columns:
             usable &= values_given(rows[column]).is_valid().to_numpy(zero_copy_only=False)
