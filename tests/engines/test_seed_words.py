@@ -62,7 +62,7 @@ class TestTheFile:
         [
             ("[a]\nwords = ['x'", InputError, "not TOML"),
             ("", InputError, "no topics"),
-            ("[a]\nword = ['x']", InputError, "topic a has no setting word"),
+            ("[a]\nword = ['x']", InputError, "topic a: `$`: object contains unknown field `word`"),
             ("[a]\nwords = 'x'", InputError, "topic a: `$.words`: expected `array`, got `str`. Write [name]"),
             ("[a]\nwords = []", InputError, "`$.words`: expected `array` of length >= 1"),
             ("[a]\nwords = [1]", InputError, "`$.words[0]`: expected `str`, got `int`"),
@@ -72,7 +72,7 @@ class TestTheFile:
             ("[a]\nwords = ['x']\nstrength = true", InputError, "`$.strength`: expected `float | null`, got `bool`"),
             ("strength = 'much'\n[a]\nwords = ['x']", InputError, "`$.strength`: expected `float | null`, got `str`"),
             ("[a]\nwords = ['x']\n[a]\nwords = ['y']", InputError, "not TOML"),
-            ("a = 'x'", InputError, "a: neither a topic (a table) nor a setting"),
+            ("a = 'x'", InputError, "topic a: `$.words`: expected `array`, got `str`. Write [name]"),
             ("[a]\nwords = ['no', 'none']", InputError, "no training document contains a word of topic a"),
             ("a = ['word1']\nb = ['word2']\nc = ['word3']", UsageError, "has 3 topics, the model 2; use -K 3 or more"),
         ],

@@ -153,7 +153,7 @@ def test_one_document_may_be_rarer_than_a_topic(tmp_path):
 def test_experts_need_a_store_with_authors(made, tmp_path):
     source = write_jsonl(tmp_path / "in.jsonl", [{"id": "d", "text": "skya skyb seaa landa"}])
     topicstream.ingest(str(source), tmp_path / "c.zarr", **PLAIN)
-    with pytest.raises(InputError, match="has no authors; ingest with --meta authors=FIELD"):
+    with pytest.raises(InputError, match="no axis 'authors' in this corpus"):
         experts(made[1], "skya", tmp_path, corpus=tmp_path / "c.zarr")
 
 

@@ -137,9 +137,9 @@ def test_within_a_memory_limit_rows_stay_on_disk(tmp_path):
 
     wide = np.ones((12000, 4000), np.float32)
     TopicModel.from_arrays(wide, [f"w{i}" for i in range(12000)], 0.1, 0.01).save(tmp_path / "wide")
-    roomy, threads = open_within(tmp_path / "wide", PROCESS_BYTES + (800 << 20), 3)
+    (roomy,), threads = open_within([tmp_path / "wide"], PROCESS_BYTES + (800 << 20), 3)
     assert roomy.phi is not None and threads == 3
-    tight, threads = open_within(tmp_path / "wide", "512M", 9)
+    (tight,), threads = open_within([tmp_path / "wide"], "512M", 9)
     assert tight.phi is None and 1 <= threads < 9
 
 

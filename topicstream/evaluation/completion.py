@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, UsageError
+from topicstream.errors import InputError
 from topicstream.evaluation.keys import document_keys, match_words, mix, word_keys
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.visiting import Item, known_block, visited
@@ -33,9 +33,6 @@ from topicstream.kernels.local_step import PANEL_FLOATS, inverse_norms, probabil
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.weighting import CountedWords, Weights
 from topicstream.parallel.scheduler import Cluster
-
-FOLD_IN = ("bp", "vb")
-"""Methods of ``infer`` whose theta can be scored."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,24 +243,10 @@ class ScoredTopics:
         return cls(model, index, counted)
 
 
-class _BlockScore(NamedTuple):
-    """loglik, tokens: float64[D], of the scored cells of each document; docs, cells: scored; iterations: of the fold-in."""
-
-    loglik: np.ndarray
-    tokens: np.ndarray
-    docs: int
-    cells: int
-    iterations: float
-    unknown: float
-    every: float
-
-
 class _Visit:
     """Scores a block: what is the same for all of them is computed once."""
 
     def __init__(self, scored: ScoredTopics, prepared: PreparedPart, split: float | None, fold_in: str) -> None:
-        if fold_in not in FOLD_IN:
-            raise UsageError(f"--fold-in {fold_in}: expected one of {', '.join(FOLD_IN)}")
         self.scored, self.split, self.rows = scored, split, TopicRows(cast(TopicModel, scored.topics))
         self.method: Any = find_method(fold_in)(self.rows)
         self.word_keys = prepared.word_keys
@@ -272,14 +255,15 @@ class _Visit:
             self.word_keys = np.zeros(scored.topics.n_words, np.uint64)
             self.word_keys[scored.index[known_words]] = prepared.word_keys[: len(known_words)][known_words]
 
-    def __call__(self, item: Item) -> _BlockScore:
+    def __call__(self, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(log-likelihood and tokens of the scored cells of each document, float64[D]; sums of the block: documents and cells
+        scored, iterations of the fold-in, unknown tokens, all tokens)."""
         block, keys = item
         docs = known_block(block, self.scored.index)
         seen, rest, scored = split_documents(docs, keys, self.word_keys, self.split)
         theta, iterations = self.method.fold_in(seen)
-        loglik, tokens = self._score(rest, theta)
-        unknown = float(docs.unknown.sum())
-        return _BlockScore(loglik, tokens, int(scored.sum()), len(rest.words), float(iterations), unknown, block.tokens)
+        sums = scored.sum(), len(rest.words), iterations, docs.unknown.sum(), block.tokens
+        return *self._score(rest, theta), np.array(sums, np.float64)
 
     def _score(self, docs: Documents, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log-likelihood and tokens of each document, float64[D]."""
@@ -345,23 +329,23 @@ def score_blocks(
         Where no document can be scored.
     """
     visit = _Visit(topics, prepared, split, fold_in)
-    loglik = tokens = oov = every = iterations = 0.0
-    docs = cells = done = 0
+    loglik, tokens, done, sums = 0.0, 0.0, 0, np.zeros(5)
     results = (visited(visit, prepared.corpus, *part, threads) for part in prepared.parts)
-    for block in chain.from_iterable(results):
-        loglik, tokens = _one_by_one(loglik, block.loglik), _one_by_one(tokens, block.tokens)
+    for of_documents, scored, of_block in chain.from_iterable(results):
+        loglik, tokens = _one_by_one(loglik, of_documents), _one_by_one(tokens, scored)
         if each is not None:
-            each(block.loglik, block.tokens)
-        oov, every, iterations = oov + block.unknown, every + block.every, iterations + block.iterations
-        docs, cells, done = docs + block.docs, cells + block.cells, done + len(block.loglik)
+            each(of_documents, scored)
+        sums += of_block
+        done += len(scored)
         if progress is not None:
             progress(done, prepared.docs)
     if tokens == 0:
         raise InputError("no document could be scored: each needs at least two known words; check that model and documents share a vocabulary")
     nats = -loglik / tokens
+    docs, cells, iterations, oov, every = sums.tolist()
     return Score(
-        perplexity=float(np.exp(nats)), nats_per_token=nats, tokens=tokens, cells=cells, docs=docs, skipped=done - docs,
-        oov_tokens=oov, oov_rate=oov / every, inner=iterations / docs, split=split, fold_in=fold_in,
+        perplexity=float(np.exp(nats)), nats_per_token=nats, tokens=tokens, cells=int(cells), docs=int(docs),
+        skipped=done - int(docs), oov_tokens=oov, oov_rate=oov / every, inner=iterations / docs, split=split, fold_in=fold_in,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import UsageError, named
 from topicstream.evaluation.belonging import check_payload, other_corpus, strangers
 from topicstream.evaluation.config import EvalConfig
-from topicstream.evaluation.memory import open_all_within
+from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.scoring import Chosen, Entry, Scoring, check_options, chosen_scorers, model_kind, scorers
 from topicstream.inference.methods import find_method, method_of
 from topicstream.model.manifest import read_manifest
@@ -90,7 +90,7 @@ def _judged(
 ) -> dict[str, Json]:
     """The scores, of a model and a corpus that are opened for that."""
     beside = 0 if isinstance(config.model, TopicModel) else _bytes_beside(config, chosen)
-    (model,), threads = open_all_within([config.model], config.memory, config.threads, beside=beside, dense=True)
+    (model,), threads = open_within([config.model], config.memory, config.threads, beside=beside, dense=True)
     if cluster is not None:
         cluster.threads = threads
     _check_kind(model, chosen)

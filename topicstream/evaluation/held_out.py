@@ -71,12 +71,9 @@ def score_documents(
 
     score = score_model(model, corpus, split=split, threads=threads, parts=(part,), progress=progress, each=each)
     loglik, scored = np.concatenate(logliks), np.concatenate(tokens)
-    names = [str(d) for d in range(len(loglik))]
-    listed = np.zeros(len(loglik), bool)
+    names = np.full(len(loglik), None, object)
     for numbers, batch in documents(corpus, part == "heldout", ["id"]):
-        listed[numbers] = True
-        for number, name in zip(numbers.tolist(), batch.column("id").to_pylist(), strict=True):
-            names[number] = name
+        names[numbers] = batch.column("id").to_pylist()
     too_short = scored <= 0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         perplexity = np.exp(-loglik / scored)
@@ -88,7 +85,7 @@ def score_documents(
             "perplexity": pa.array(perplexity, mask=too_short),
         }
     )
-    return score, table.filter(pa.array(listed))
+    return score, table.filter(table["id"].is_valid())
 
 
 @dataclass(frozen=True)

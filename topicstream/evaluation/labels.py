@@ -185,8 +185,6 @@ def predict(
 
     tenth: only of every tenth document by its id, which the model has been trained on.
     """
-    if LABELS not in store.axes:
-        raise InputError(f"{store.path}: its documents have no labels; ingest with --meta labels=FIELD")
     judge = _Judge(model, store, tenth)
     predicted, done = Predicted(len(judge.columns), thresholds), 0
     total = sum(store.part(part == "heldout").docs for part in parts)

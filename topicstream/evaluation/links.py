@@ -25,7 +25,7 @@ from topicstream.evaluation.completion import score_cells, split_documents
 from topicstream.evaluation.keys import document_keys, documents, first_documents, hash_strings, match_words
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring
-from topicstream.evaluation.visiting import document_shares, known_block
+from topicstream.evaluation.visiting import known_block, shares_of
 from topicstream.inference.method import TopicRows
 from topicstream.kernels.local_step import EVEN, INNER, POINT, TOLERANCE, local_step, padded_floats
 from topicstream.model.topic_model import TopicModel
@@ -242,12 +242,17 @@ def link_prediction(
         for r in (np.random.default_rng([0, 1 + i]) for i in range(DRAWS))
     ]
     wanted = np.unique(np.concatenate([pairs.training, pairs.testing, *(p for draw in draws for p in draw)]))
-    of_words, there = _gather(model, corpus, pairs, wanted, threads, progress)
-    trained = _trained(model, corpus, pairs, wanted, of_words, theta)
+    training, testing = np.split(wanted, [np.searchsorted(wanted, pairs.train)])
+    parts = [
+        shares_of(model, corpus, training, threads=threads, progress=progress),
+        shares_of(model, corpus, testing - pairs.train, heldout=True, threads=threads, progress=progress),
+    ]
+    of_words, tokens = (np.concatenate(both, dtype=np.float64) for both in zip(*parts, strict=True))
+    trained = np.concatenate((_trained(model, corpus, training, of_words, theta), of_words[len(training) :]))
 
     def features(some: np.ndarray, topics: np.ndarray, root: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         a, b = np.searchsorted(wanted, some).T
-        kept = there[a] & there[b]
+        kept = (tokens[a] > 0) & (tokens[b] > 0)
         return root(topics[a[kept]] * topics[b[kept]])
 
     by: dict[str, dict[str, float]] = {}
@@ -272,38 +277,16 @@ def _both(linked: np.ndarray, unlinked: np.ndarray) -> tuple[np.ndarray, np.ndar
     return np.concatenate((linked, unlinked)), np.repeat([1.0, 0.0], [len(linked), len(unlinked)])
 
 
-def _gather(
-    model: TopicModel,
-    corpus: Corpus,
-    pairs: Pairs,
-    wanted: np.ndarray,
-    threads: int,
-    progress: Callable[[int, int], None] | None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(theta of the words float64[n, K], whether there are any bool[n]) of these documents."""
-    theta, there, done = np.zeros((len(wanted), model.n_topics)), np.zeros(len(wanted), bool), 0
-    for heldout in (False, True):
-        for first, shares, tokens in document_shares(model, corpus, heldout=heldout, threads=threads):
-            first += pairs.train if heldout else 0
-            a, b = np.searchsorted(wanted, (first, first + len(shares)))
-            theta[a:b], there[a:b] = shares[wanted[a:b] - first], tokens[wanted[a:b] - first] > 0
-            done += len(shares)
-            if progress is not None:
-                progress(done, pairs.train + pairs.held)
-    return theta, there
-
-
 def _trained(
-    model: TopicModel, corpus: Corpus, pairs: Pairs, wanted: np.ndarray, of_words: np.ndarray, counts: np.ndarray | None
+    model: TopicModel, corpus: Corpus, numbers: np.ndarray, of_words: np.ndarray, counts: np.ndarray | None
 ) -> np.ndarray:
-    """The same of words for documents set aside; for training documents what they were trained to, where that is known."""
-    edge = int(np.searchsorted(wanted, pairs.train))
+    """What training documents were trained to, where that is known, else theta of their words."""
     if counts is not None:
-        return np.concatenate((_smoothed(counts[wanted[:edge]].astype(np.float64), model.alpha), of_words[edge:]))
+        return _smoothed(counts[numbers].astype(np.float64), model.alpha)
     if "theta" not in model.manifest.tables:
-        return of_words
+        return of_words[: len(numbers)]
     check_model(model, corpus)
-    return np.concatenate((trained_shares(model, wanted[:edge])[0], of_words[edge:]))
+    return trained_shares(model, numbers)[0]
 
 
 # -- words with links given ----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from topicstream.evaluation.config import CompareConfig
-from topicstream.evaluation.memory import open_all_within
+from topicstream.evaluation.memory import open_within
 from topicstream.kernels.arrays import Doubles, Floats
 from topicstream.kernels.jit import fast_kernel
 from topicstream.model.identity import TopicIds
@@ -54,10 +54,10 @@ def l1_distances(
     """float64[KA, KB]: sum over all words of |p(w|i) - p(w|j)|, 0 (same) to 2 (no word in common); words are matched by
     text, a word that a model does not know has probability 0 in it.  Streams both tables; each worker of a cluster does so with
     some of the words."""
-    distances, every = np.zeros((a.n_topics, b.n_topics), np.float64), max(a.n_words, b.n_words)
+    every = max(a.n_words, b.n_words)
     if cluster is None:
-        _add_words((0, every), a, b, distances, progress)
-        return distances
+        return _distances((0, every), a, b, progress)
+    distances = np.zeros((a.n_topics, b.n_topics))
     words = list(pairwise(np.linspace(0, every, len(cluster.machines) + 1, dtype=np.int64).tolist()))
     for (_, last), some in zip(words, cluster.map(partial(_distances, a=a, b=b), words), strict=True):
         distances += some
@@ -66,18 +66,11 @@ def l1_distances(
     return distances
 
 
-def _distances(words: tuple[int, int], a: TopicModel, b: TopicModel) -> np.ndarray:
-    """What some words add, on a worker."""
-    distances = np.zeros((a.n_topics, b.n_topics), np.float64)
-    _add_words(words, a, b, distances)
-    return distances
-
-
-def _add_words(
-    words: tuple[int, int], a: TopicModel, b: TopicModel, out: np.ndarray, progress: Callable[[int, int], None] | None = None
-) -> None:
-    """Add what spans of words of a and of b do that begin at one of these words: multiples of QUANTUM, so that their sum is exact."""
-    ids = b.vocabulary.find(a.vocabulary.words)
+def _distances(
+    words: tuple[int, int], a: TopicModel, b: TopicModel, progress: Callable[[int, int], None] | None = None
+) -> np.ndarray:
+    """What spans of words of a and of b add that begin at one of these words: multiples of QUANTUM, so that their sum is exact."""
+    out, ids = np.zeros((a.n_topics, b.n_topics)), b.vocabulary.find(a.vocabulary.words)
     for start, rows in a.spans():
         if words[0] <= start < words[1]:
             part = np.zeros_like(out)
@@ -91,6 +84,7 @@ def _add_words(
         if words[0] <= start < words[1]:
             extra = rows[only_b[start : start + len(rows)]]
             out += _rounded(_probabilities(extra, b).sum(axis=0, dtype=np.float64))
+    return out
 
 
 def _rounded(values: np.ndarray) -> np.ndarray:
@@ -137,7 +131,7 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     a, b, far = config.a, config.b, config.far
     topics = [m.n_topics if isinstance(m, TopicModel) else read_manifest(m).topics for m in (a, b)]
     with workers_of(config.scheduler, config.memory, [a, b]) as (cluster, limit):
-        (one, two), _ = open_all_within([a, b], limit, 1, beside=A_PAIR * topics[0] * topics[1])
+        (one, two), _ = open_within([a, b], limit, 1, beside=A_PAIR * topics[0] * topics[1])
         tell = partial(listener(config.progress).step, WORD_BY_WORD, unit="words")
         distances = l1_distances(one, two, tell, cluster)
     rows, columns = linear_sum_assignment(distances)

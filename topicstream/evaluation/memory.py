@@ -20,14 +20,6 @@ GATHERED = 32 << 20
 
 
 def open_within(
-    model: str | Path | TopicModel, mem_limit: str | int | MemoryLimit | None = None, threads: int | None = None
-) -> tuple[TopicModel, int]:
-    """``open_all_within`` of one model."""
-    (opened,), threads = open_all_within([model], mem_limit, threads)
-    return opened, threads
-
-
-def open_all_within(
     models: Sequence[str | Path | TopicModel],
     mem_limit: str | int | MemoryLimit | None = None,
     threads: int | None = None,

@@ -13,8 +13,6 @@ from topicstream.evaluation.coherence import coherence
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 
-PIECE_ENTRIES = 1 << 24
-"""Entries of p(w | k) that are held at once."""
 MEASURES = ("arun_2010", "cao_juan_2009", "mimno_2011")
 TOP_WORDS, BEST_TOPICS = 20, 5
 """Words of a topic whose coherence counts, and topics whose mean is taken, as pycisTopic takes them.  Pairs are smoothed by 1
@@ -24,11 +22,8 @@ TOP_WORDS, BEST_TOPICS = 20, 5
 def topic_products(model: TopicModel) -> np.ndarray:
     """Inner products of the topics' distributions over words, float64[K, K], summed a piece of words at a time."""
     products = np.zeros((model.n_topics, model.n_topics))
-    totals = model.totals + model.beta * model.n_words
-    step = max(1, PIECE_ENTRIES // model.n_topics)
-    for first in range(0, model.n_words, step):
-        ids = np.arange(first, min(first + step, model.n_words))
-        piece = (model.rows(ids).astype(np.float64) + model.beta) / totals
+    for _, rows in model.spans():
+        piece = (rows.astype(np.float64) + model.beta) / model.norms
         products += piece.T @ piece
     return products
 

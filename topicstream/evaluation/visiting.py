@@ -98,3 +98,24 @@ def document_shares(
     topics = model.n_topics
     grid = corpus.grid(block_cells(topics), block_docs(topics), heldout=heldout)
     yield from in_order(visit, corpus.blocks(grid=grid, heldout=heldout), threads)
+
+
+def shares_of(
+    model: TopicModel,
+    corpus: Corpus,
+    numbers: np.ndarray,
+    *,
+    heldout: bool = False,
+    threads: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """p(k|d) float32[n, K] and known tokens float64[n] of some documents, by their global numbers int64[n], ascending."""
+    theta, known_tokens = np.zeros((len(numbers), model.n_topics), np.float32), np.zeros(len(numbers))
+    for first, shares, tokens in document_shares(model, corpus, heldout=heldout, threads=threads):
+        some = slice(*np.searchsorted(numbers, (first, first + len(shares))))
+        theta[some], known_tokens[some] = shares[numbers[some] - first], tokens[numbers[some] - first]
+        if progress is not None:
+            progress(first + len(shares), corpus.part(heldout).docs)
+        if some.stop == len(numbers):
+            break
+    return theta, known_tokens

@@ -53,15 +53,6 @@ def cell_topics(job: Export, unknown: float | None = None) -> tuple[pa.Array, np
     return pa.chunked_array(names, pa.large_string()).combine_chunks(), np.concatenate(pieces)
 
 
-def feature_topics(job: Export) -> np.ndarray:
-    """p(feature | topic), float32[W, K]."""
-    model = job.model
-    table = table_of(model)
-    table += np.float32(model.beta)
-    table /= (model.totals + model.beta * model.n_words).astype(np.float32)
-    return table
-
-
 def settings(job: Export) -> dict[str, str | float | np.ndarray]:
     """What a reader of the file wants to know of the model."""
     model, origin = job.model, job.model.manifest
@@ -84,7 +75,7 @@ def write_h5ad(job: Export) -> dict[str, Json]:
     except ImportError:
         raise TopicsError("--format h5ad needs h5py: pip install 'topicstream[h5]'") from None
     names, shares = cell_topics(job, np.nan)
-    features, topics = job.model.vocabulary.words, feature_topics(job)
+    features, topics = job.model.vocabulary.words, job.model.topic_word.T
     with written(job.path, force=job.force, inputs=() if job.into is None else (job.into,)) as file:
         if job.into is None:
             with h5py.File(file.name, "w") as data:

@@ -6,6 +6,7 @@ import copy
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from topicstream.errors import InputError, StoreError, TopicsError, UsageError
 from topicstream.evaluation.belonging import strangers
 from topicstream.exchange.common import Export, Given, Imported, checked_words, prior
 from topicstream.exchange.config import ExportConfig, ImportConfig
-from topicstream.exchange.formats import Format, find_format, load_function
+from topicstream.exchange.formats import MODULES, Format, find_format
 from topicstream.files import owned
 from topicstream.files.durable import exchange_folders, lock
 from topicstream.files.outputs import check_output
@@ -85,7 +86,7 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
             strangers(opened, store)
     _check_place(kind, path, config.force)
     model = _as_shown(opened, view) if view is not None and kind.made_of == "model" else opened
-    more = load_function(kind.write)(Export(model, store, path, config.force, config.edits, **config.of_format()))
+    more = resolve_name(MODULES + kind.write)(Export(model, store, path, config.force, config.edits, **config.of_format()))
     size, seconds = _size(path), time.perf_counter() - began
     return {
         "format": kind.name,
@@ -121,7 +122,7 @@ def _check_place(kind: Format, path: Path, force: bool) -> None:
 def _as_shown(model: TopicModel, view: View) -> TopicModel:
     """The model as its edits show it, with the names that they give."""
     shown = copy.copy(seen(model, view))
-    names = {str(j): name for j, i in enumerate(view.ids) if (name := view.label_of(i)) is not None}
+    names = {str(j): name for j, i in enumerate(view.ids) if (name := view.labels.get(i)) is not None}
     if names:
         shown.manifest = origin_of(shown.manifest, topic_names=names)
     return shown
@@ -156,12 +157,12 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     kind = find_format(config.format, source, "in")
     _check_source(source, kind)
     if kind.read == "doc_topics:to_parquet":  # documents' topics make no model: they become a table
-        return {"format": kind.name, **load_function(kind.read)(source, folder, force=config.force)}
+        return {"format": kind.name, **resolve_name(MODULES + kind.read)(source, folder, force=config.force)}
     if (folder / "manifest.json").exists() and not config.force:
         raise TopicsError(f"{folder}: exists; --force replaces it")
     recipe, given = _recipe(config.tokenizer), Given(_listed(config.words), config.alpha, config.beta)
     check_place(folder, "--model", [source] if source.is_file() else [])
-    found = load_function(kind.read)(source, given)
+    found = resolve_name(MODULES + kind.read)(source, given)
     manifest = _manifest(kind.name, source, found, recipe)
     with lock(folder, "importing into", kind="model"), ExitStack() as stack:
         target = folder

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from topicstream.errors import InputError, UsageError
 
@@ -52,13 +49,7 @@ class Format:
         return " ".join(way for way, function in (("out", self.write), ("in", self.read)) if function)
 
 
-def load_function(function: str) -> Callable[..., Any]:
-    """``module:function`` of this package."""
-    module, _, name = function.partition(":")
-    loaded: Callable[..., Any] = getattr(importlib.import_module(f"topicstream.exchange.{module}"), name)
-    return loaded
-
-
+MODULES = "topicstream.exchange."
 FORMATS = {
     f.name: f
     for f in (

@@ -16,6 +16,7 @@ from topicstream.exchange.common import (
     checked_words,
     fit_for_text,
     join_lists,
+    read_table,
     table_of,
     text_lines,
     write_word_list,
@@ -80,13 +81,8 @@ def _probabilities(path: Path, words: int) -> np.ndarray:
 
 def _alpha(path: Path, topics: int, words: int) -> float | None:
     """alpha of final.other, which must be of as many topics and words."""
-    values: dict[str, float] = {}
-    for line in path.read_text(errors="replace").splitlines()[:10]:
-        name, _, value = line.partition(" ")
-        try:
-            values[name] = float(value)
-        except ValueError:
-            raise InputError(f"{path}: {line[:80]!r} is not 'name number'") from None
+    table = read_table(path, {"name": pa.string(), "value": pa.float64()}, delimiter=" ")
+    values = dict(zip(*table.to_pydict().values(), strict=True))
     if values.get("num_topics", topics) != topics or values.get("num_terms", words) != words:
         raise InputError(
             f"{path}: states other numbers of topics or words than the {topics} and {words} in the other files"

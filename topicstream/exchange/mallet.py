@@ -94,18 +94,8 @@ def _weights(path: Path, words: pa.Array | None) -> tuple[pa.Array, np.ndarray]:
 
 
 def _alphas(path: Path, topics: int) -> list[float]:
-    found: list[float] = []
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, 1):
-            fields = line.split("\t")
-            try:
-                if int(fields[0]) != len(found):
-                    raise ValueError
-                found.append(float(fields[1]))
-            except (ValueError, IndexError):
-                raise InputError(
-                    f"{path}:{number}: expected 'topic, alpha, words' separated by tabs, with topics from 0"
-                ) from None
-    if len(found) != topics:
-        raise InputError(f"{path}: {len(found)} topics, but the weights have {topics}")
-    return found
+    table = read_table(path, {"topic": pa.int64(), "alpha": pa.float64(), "words": pa.binary()})
+    if table["topic"].to_pylist() != list(range(topics)):
+        raise InputError(f"{path}: {len(table)} lines; expected topics 0 to {topics - 1} in order, as the weights have them")
+    alphas: list[float] = table["alpha"].to_pylist()
+    return alphas

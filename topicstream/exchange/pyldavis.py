@@ -18,11 +18,10 @@ from topicstream.errors import InputError, one_line
 from topicstream.exchange.common import Export, Given, Imported, checked_words
 from topicstream.files.outputs import SIGN, written
 from topicstream.machine import format_bytes
-from topicstream.model.top import Best, top_words
+from topicstream.model.top import Best, words_by_relevance
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting.geometry import gram, layout
 
-LAMBDAS = np.linspace(0.0, 1.0, 11)
 MOST_BYTES = 1 << 30
 """Of a page that is read: it takes some ten times as much memory."""
 TEXT = pa.large_string()
@@ -35,9 +34,8 @@ def write(job: Export) -> dict[str, float]:
     r = min(job.words or 30, model.n_words)
     sizes = np.maximum(model.totals, 1e-12)
     marginal, salient = _word_sums(model, sizes, r)
-    chosen = [np.concatenate(c) for c in zip(*(top_words(model, r, float(lam))[0].T for lam in LAMBDAS))]
-    listed = [np.unique(c) for c in chosen]
-    shown = np.unique(np.concatenate([salient, *listed]))
+    offsets, words, _, _ = words_by_relevance(model, r)
+    shown = np.unique(np.concatenate([salient, words]))
     x, y = layout(gram(model)).T / np.sqrt(2)  # of the squares 1 - gram
     page = {
         "sign": SIGN.decode(),
@@ -48,7 +46,7 @@ def write(job: Export) -> dict[str, float]:
             "cluster": [1] * topics,
             "Freq": 100 * (sizes / sizes.sum()),
         },
-        "tinfo": _term_table(model, sizes, marginal, salient, listed),
+        "tinfo": _term_table(model, sizes, marginal, salient, words, np.repeat(np.arange(topics), np.diff(offsets))),
         "token.table": _token_table(model, sizes, marginal, shown),
         "R": r,
         "lambda.step": 0.01,
@@ -75,10 +73,9 @@ def _word_sums(model: TopicModel, sizes: np.ndarray, r: int) -> tuple[np.ndarray
 
 
 def _term_table(
-    model: TopicModel, sizes: np.ndarray, marginal: np.ndarray, salient: np.ndarray, listed: list[np.ndarray]
+    model: TopicModel, sizes: np.ndarray, marginal: np.ndarray, salient: np.ndarray, word: np.ndarray, topic: np.ndarray
 ) -> dict[str, list[str] | np.ndarray]:
     """Words of the bars: those of all topics first, then topic after topic."""
-    topic, word = np.repeat(np.arange(len(listed)), [len(ids) for ids in listed]), np.concatenate(listed)
     p = np.maximum(model.pair_probabilities(word, topic), 1e-300)
     lifts = np.log(p) - np.log(np.maximum(marginal[word], 1e-300) / float(marginal.sum()))
     whole, ranks = np.floor(marginal[salient]), np.arange(len(salient), 0, -1.0)

@@ -37,7 +37,7 @@ LISTED = 10
 ADVICE = 'Write [name] and words = ["one", "two"], perhaps strength = 500, for each topic'
 
 
-class SeedTopic(Record):
+class SeedTopic(Record, forbid_unknown_fields=True):
     """A topic and its words; strength: pseudo-counts of each, None: as many as the word has in the training documents."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -51,7 +51,7 @@ class SeedTopic(Record):
             raise ValueError(f"names {shown(max(self.words, key=self.words.count))} twice; leave one out")
 
 
-class SeedEntry(SeedTopic, kw_only=True):
+class SeedEntry(SeedTopic, kw_only=True, forbid_unknown_fields=False):
     """What a model says of a topic with seed words: its number, and the pseudo-count of each word."""
 
     topic: Count
@@ -93,12 +93,7 @@ def _of_mapping(value: Mapping[str, Any], where: str) -> list[SeedTopic]:
         strength = topics.pop("strength", None)
     seeds: list[SeedTopic] = []
     for name, entry in topics.items():
-        written = {"words": entry} if isinstance(entry, (list, tuple)) else entry
-        if not isinstance(written, Mapping):
-            raise InputError(f"{where}: {shown(name)}: neither a topic (a table) nor a setting. {ADVICE}")
-        if unknown := set(written) - {"words", "strength"}:
-            raise InputError(f"{where}: topic {shown(name)} has no setting {shown(min(unknown))}. {ADVICE}")
-        whole = {"name": name, "strength": strength, **written}
+        whole = {"strength": strength, **(entry if isinstance(entry, Mapping) else {"words": entry}), "name": name}
         seeds.append(decode_record(whole, SeedTopic, f"{where}: topic {shown(name)}", ADVICE, InputError))
     return seeds
 

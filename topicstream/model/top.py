@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
 from topicstream.model.topic_model import TopicModel
 
-_LEAST, _TINY = float(np.finfo(np.float64).min), 1e-300  # for empty topics of a model without a prior
-LAMBDA_STEPS, LEAST_LOG = 10, -690.0
+_LEAST = float(np.finfo(np.float64).min)
+LAMBDA_STEPS = 10
+LEAST_LOG = -690.0
+"""Of a word that a topic does not have, in a model without a prior."""
 
 
 class Best:
@@ -45,6 +49,26 @@ class Best:
         self.ids[rank[rank < n], hit[column[kept]]] = ids[kept]
 
 
+def _best_words(model: TopicModel, n: int, lambdas: Sequence[float]) -> tuple[list[Best], np.ndarray]:
+    """The n best words of every topic by the relevance of each lambda, and log p(w) float64[W], from one stream over the table.
+
+    Relevance is lambda log p(w|k) + (1 - lambda) log(p(w|k) / p(w)) (Sievert & Shirley 2014); p(w) is the model's own, from the
+    row sums of its table.
+    """
+    topics, beta = model.n_topics, model.beta
+    best = [Best(min(n, model.n_words), topics) for _ in lambdas]
+    log_norm, marginal = np.log(model.norms), np.empty(model.n_words)
+    whole = np.log(max(float(model.totals.sum()) + model.n_words * topics * beta, 1e-300))
+    with np.errstate(divide="ignore"):
+        for start, rows in model.spans():
+            value = np.maximum(np.log(rows.astype(np.float64) + beta) - log_norm, LEAST_LOG)
+            of_words = np.maximum(np.log(rows.sum(axis=1, dtype=np.float64) + topics * beta) - whole, LEAST_LOG)
+            marginal[start : start + len(rows)] = of_words
+            for one, relevance in zip(best, lambdas, strict=True):
+                one.add(start, value - (1.0 - relevance) * of_words[:, None])
+    return best, marginal
+
+
 def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Ids int64[n, K] and scores float64[n, K] of the first n words of each topic, best first, ties by word id.
 
@@ -53,17 +77,7 @@ def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.nda
     """
     if not 0.0 <= relevance <= 1.0:
         raise ValueError(f"relevance lambda must lie in 0..1, not {relevance}")
-    topics, words, beta = model.n_topics, model.n_words, model.beta
-    best = Best(min(n, words), topics)
-    log_norm = np.log(np.maximum(model.totals + words * beta, _TINY))
-    total = np.log(max(float(model.totals.sum()) + words * topics * beta, _TINY))
-    with np.errstate(divide="ignore"):
-        for start, rows in model.spans():
-            value = np.maximum(np.log(rows.astype(np.float64) + beta), _LEAST / 2) - log_norm
-            if relevance < 1.0:
-                marginal = np.log(rows.sum(axis=1, dtype=np.float64) + topics * beta) - total
-                value -= (1.0 - relevance) * np.maximum(marginal, _LEAST / 4)[:, None]
-            best.add(start, value)
+    (best,), _ = _best_words(model, n, [relevance])
     return best.ids, best.scores
 
 
@@ -85,18 +99,8 @@ def words_by_relevance(model: TopicModel, words: int = 30) -> tuple[np.ndarray, 
 
     Returns offsets int64[K+1], word ids int64[n], log p(w|k) float64[n], and log p(w) float64[W].
     """
-    topics, beta = model.n_topics, model.beta
-    best = [Best(min(words, model.n_words), topics) for _ in range(LAMBDA_STEPS + 1)]
-    log_norm = np.log(model.norms)
-    whole = np.log(max(float(model.totals.sum()) + model.n_words * topics * beta, 1e-300))
-    marginal = np.empty(model.n_words)
-    with np.errstate(divide="ignore"):
-        for start, rows in model.spans():
-            value = np.maximum(np.log(rows.astype(np.float64) + beta) - log_norm, LEAST_LOG)
-            of_words = np.maximum(np.log(rows.sum(axis=1, dtype=np.float64) + topics * beta) - whole, LEAST_LOG)
-            marginal[start : start + len(rows)] = of_words
-            for step, one in enumerate(best):
-                one.add(start, value - (1.0 - step / LAMBDA_STEPS) * of_words[:, None])
+    topics = model.n_topics
+    best, marginal = _best_words(model, words, [step / LAMBDA_STEPS for step in range(LAMBDA_STEPS + 1)])
     ids = [
         np.unique(np.concatenate([one.ids[np.isfinite(one.scores[:, k]), k] for one in best])) for k in range(topics)
     ]

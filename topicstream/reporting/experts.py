@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,13 +34,10 @@ def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndar
 
     text: float64[W], how often it has each word of the store.
     """
-    if AXIS not in store.axes:
-        raise InputError(f"{store.path}: has no authors; ingest with --meta authors=FIELD")
-    df = corpus_vocabulary(store).df[: store.n_words]
+    authors, df = store.axes[AXIS].size, corpus_vocabulary(store).df[: store.n_words]
     rarity = np.log(store.n_docs / np.clip(df, 1, max(store.n_docs, 1)))
     asked = np.log1p(text) * rarity
     asked /= max(float(np.sqrt(asked @ asked)), 1e-300)
-    authors = store.axes[AXIS].size
     votes, documents = np.zeros(authors), np.zeros(authors, np.int64)
     for block in store.blocks(axes=[AXIS]):
         weights = np.log1p(block.counts.astype(np.float64)) * rarity[block.vocab][block.words]
@@ -76,29 +72,26 @@ class ExpertsView(OfAuthors, heeds=("words",)):
         the votes, 1 where one document is all) and documents, or perplexity of the text and tokens.  InputError: no word is known,
         or the store has no authors.
         """
-        ids, x, about = self._words_of_text()
+        counts, about = self._words_of_text()
         if isinstance(self.corpus, str) and self.corpus == "corpus.zarr" and not Path(self.corpus).exists():
-            return {"by": "topics", **about, "experts": self._by_topics(ids, x)}
-        return {"by": "documents", **about, "experts": self._by_documents(ids, x)}
+            return {"by": "topics", **about, "experts": self._by_topics(counts)}
+        return {"by": "documents", **about, "experts": self._by_documents(counts)}
 
-    def _words_of_text(self) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
-        """(the model's ids of the text's words int64[U], how often each float64[U], tokens and oov_rate)."""
+    def _words_of_text(self) -> tuple[np.ndarray, dict[str, float]]:
+        """(how often the text has each word of the model float64[W], tokens and oov_rate)."""
         run = Answers(InferConfig(self.shown.trained, Path(str(self.experts)), threads=1, mem_limit=self.mem_limit, edits=False))
-        counts, tokens, unknown = Counter[int](), 0.0, 0.0
+        counts, tokens, unknown = np.zeros(self.shown.trained.n_words), 0.0, 0.0
         for some in run.source.documents():
             tokens, unknown = tokens + float(some.tokens.sum()), unknown + float(some.unknown.sum())
-            ids, place = np.unique(some.words, return_inverse=True)
-            counts.update(dict(zip(ids.tolist(), np.bincount(place, some.counts, len(ids)).tolist(), strict=True)))
-        if not counts:
+            counts += np.bincount(some.words, some.counts, len(counts))
+        if not counts.any():
             raise InputError("the text contains no word that the model knows")
-        known = sorted(counts)
-        about = {"tokens": tokens, "oov_rate": unknown / tokens if tokens else 0.0}
-        return np.array(known, np.int64), np.array([counts[w] for w in known]), about
+        return counts, {"tokens": tokens, "oov_rate": unknown / tokens}
 
-    def _by_topics(self, ids: np.ndarray, x: np.ndarray) -> list[dict[str, Any]]:
+    def _by_topics(self, counts: np.ndarray) -> list[dict[str, Any]]:
         """By p(w|a) = sum_k theta_a[k] p(w|k)."""
-        table = self.table
-        p = self.shown.trained.probabilities(ids).T  # [K, words]
+        ids, table = np.flatnonzero(counts), self.table
+        x, p = counts[ids], self.shown.trained.probabilities(ids).T  # [K, words]
         best, tokens, prior = Best(min(self.words, table.n_rows), 1), np.zeros(table.n_rows), evidence(table)
         step = max(1, NEAR // max(len(ids), 1))
         for first, rows in table.spans():
@@ -113,13 +106,12 @@ class ExpertsView(OfAuthors, heeds=("words",)):
             for name, score, row in zip(author_names(table, rows), scores, rows, strict=True)
         ]
 
-    def _by_documents(self, ids: np.ndarray, x: np.ndarray) -> list[dict[str, Any]]:
+    def _by_documents(self, counts: np.ndarray) -> list[dict[str, Any]]:
         """By the documents that they wrote (``document_votes``)."""
         model, store = self.shown.trained, self.store
         index = match_words(model.vocabulary, store)
-        counts = np.zeros(model.n_words + 1)  # the last one is of words that the model does not know
-        counts[ids] = x
-        votes, documents = document_votes(store, counts[: store.n_words] if index is None else counts[index])
+        asked = counts if index is None else np.where(index < 0, 0.0, counts[index])
+        votes, documents = document_votes(store, asked[: store.n_words])
         best = Best(min(self.words, len(votes)), 1)
         best.add(0, votes[:, None])
         rows = best.ids[best.scores[:, 0] > 0, 0].tolist()

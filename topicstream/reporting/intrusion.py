@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.table_file import check_table_file, write_table
-from topicstream.evaluation.visiting import document_shares
+from topicstream.evaluation.visiting import shares_of
 from topicstream.files.outputs import check_output, written
 from topicstream.model.top import top_words
 from topicstream.options import option
@@ -148,17 +148,13 @@ class IntrusionView(ModelView, heeds=()):
             raise InputError(f"--intrusion topics: needs {TOPICS + 2} topics")
         rng = np.random.default_rng(self.seed)
         drawn = np.sort(rng.choice(store.n_docs, min(QUESTIONS, store.n_docs), replace=False))
-        theta = np.zeros((len(drawn), len(view)))
-        for first, block, _ in document_shares(shown.trained, store, threads=shown.threads):
-            mine = np.flatnonzero((drawn >= first) & (drawn < first + len(block)))
-            theta[mine] = view.shares(block[drawn[mine] - first])
+        theta = view.shares(shares_of(shown.trained, store, drawn, threads=shown.threads)[0])
         about = beginnings(store, drawn, characters=600)
         words, rows = [" ".join(texts) for texts in shown.first_words(8)], []
-        for d, shares_of in zip(drawn.tolist(), theta, strict=True):
-            order = np.argsort(-shares_of, kind="stable")
+        for d, shares in zip(drawn.tolist(), theta, strict=True):
+            order = np.argsort(-shares, kind="stable")
             intruder = int(rng.choice(order[len(order) // 2 :]))
             mixed = rng.permutation(np.append(order[:TOPICS], intruder))
             place = int(np.flatnonzero(mixed == intruder)[0])
-            known = {"document": about[d].id, "text": about[d].text}
-            rows.append({**known, **_question("topic", [words[k] for k in mixed], place, {"intruder_topic": view.ids[intruder]})})
+            rows.append({**dict(zip(("document", "text"), about[d], strict=True)), **_question("topic", [words[k] for k in mixed], place, {"intruder_topic": view.ids[intruder]})})
         return rows

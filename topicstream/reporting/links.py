@@ -12,13 +12,13 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import first_documents
 from topicstream.evaluation.links import check_model, trained_shares
-from topicstream.evaluation.visiting import document_shares
+from topicstream.evaluation.visiting import document_shares, shares_of
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.records import Json
 from topicstream.reporting.doc_topics import best_documents
 from topicstream.reporting.metadata import kept_columns
-from topicstream.reporting.similar import described_documents, document_lines, find_document, one_document
+from topicstream.reporting.similar import described_documents, document_lines, find_document
 from topicstream.reporting.view import ModelView
 
 STEP = 1 << 14
@@ -82,8 +82,9 @@ class LinksView(ModelView, heeds=("words", "with_columns")):
         eta = opened.table("eta").gather(np.arange(opened.n_topics)).astype(np.float64)
         ends = opened.table("ends").gather(np.arange(1))[0].astype(np.float64)
         ratio = np.divide(eta, ends, out=np.zeros_like(eta), where=ends > 0)
-        topics = _topics(opened, store, part, workers)
-        own = one_document(((first, theta) for first, theta, _ in topics), number, store) @ ratio
+        one = np.array([number])
+        theta, _ = shares_of(opened, store, one, heldout=True, threads=workers) if part else trained_shares(opened, one)
+        own = theta[0] @ ratio
 
         def ratios(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
             for first, theta, tokens in _topics(opened, store, heldout, workers):

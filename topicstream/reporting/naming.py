@@ -39,7 +39,7 @@ def proposals(
     """
     shown = look_at(model, None, threads)
     ids = shown.view.ids
-    wanted = [k for k, number in enumerate(ids) if shown.view.label_of(number) is None and shown.model.sizes[k] >= 1.0]
+    wanted = [k for k, number in enumerate(ids) if shown.view.labels.get(number) is None and shown.model.sizes[k] >= 1.0]
     if program is None:
         return {ids[k]: shown.names[k] for k in wanted}
     try:
@@ -89,6 +89,6 @@ def _documents(shown: ShownModel, corpus: str | Path | Corpus, docs: int) -> dic
     numbers, share = typical_documents(shown.trained, store, docs, shown.threads, shown.view)
     about = beginnings(store, numbers)
     return {
-        k: [one_line(about[d].text) for d in numbers[np.isfinite(share[:, k]), k].tolist() if about[d].text]
+        k: [one_line(about[d][1]) for d in numbers[np.isfinite(share[:, k]), k].tolist() if about[d][1]]
         for k in range(len(shown.view))
     }

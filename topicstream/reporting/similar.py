@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
-from topicstream.evaluation.visiting import document_shares
+from topicstream.evaluation.visiting import document_shares, shares_of
 from topicstream.options import option
 from topicstream.records import Json
 from topicstream.reporting.doc_topics import best_documents
@@ -22,14 +22,6 @@ from topicstream.reporting.metadata import kept_columns
 from topicstream.reporting.show import document_line
 from topicstream.reporting.view import ModelView, largest
 from topicstream.text import wrapped
-
-
-def one_document(blocks: Iterator[tuple[int, np.ndarray]], number: int, corpus: Corpus) -> np.ndarray:
-    """The row of one document of blocks of rows."""
-    for first, rows in blocks:
-        if first <= number < first + len(rows):
-            return np.asarray(rows[number - first], np.float64)
-    raise InputError(f"{corpus.path}: document {number} is not in the store; ingest again")
 
 
 def described_documents(
@@ -82,15 +74,13 @@ class SimilarView(ModelView, heeds=("words", "with_columns")):
         kept = kept_columns(store, self.with_columns)
         part, number = find_document(store, str(self.similar), "--similar")
 
-        def topics(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
-            for first, theta, _ in document_shares(shown.trained, store, heldout=heldout, threads=shown.threads):
-                yield first, view.shares(theta)
-
-        own = one_document(topics(part), number, store)
+        theta, _ = shares_of(shown.trained, store, np.array([number]), heldout=part, threads=shown.threads)
+        own = view.shares(theta)[0].astype(np.float64)
         root = np.sqrt(own)
 
         def likeness(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
-            return ((first, np.sqrt(p).astype(np.float64) @ root) for first, p in topics(heldout))
+            for first, theta, _ in document_shares(shown.trained, store, heldout=heldout, threads=shown.threads):
+                yield first, np.sqrt(view.shares(theta)).astype(np.float64) @ root
 
         best = best_documents(store, self.words, likeness, {(part, number)}, self.progress)
         best = [(min(1.0, value), heldout, d) for value, heldout, d in best]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,23 +94,13 @@ def snippets(
     return texts, "" if texts else "no text was found in the raw files"
 
 
-@dataclass(frozen=True)
-class Beginning:
-    """What is shown of a document: its id and how it begins (its title, where the text cannot be read)."""
-
-    id: str
-    text: str
-
-
-def beginnings(
-    corpus: Corpus, numbers: np.ndarray, *, characters: int = 280
-) -> dict[int, Beginning]:
-    """The beginnings of some training documents by number, as far as the raw files are there."""
+def beginnings(corpus: Corpus, numbers: np.ndarray, *, characters: int = 280) -> dict[int, tuple[str, str]]:
+    """(id, beginning) of some training documents by number; a title in the place of a text that cannot be read."""
     rows = describe_documents(corpus, numbers, ["source", *kept_columns(corpus, None)])
     places = {number: passage_of(corpus, row) for number, row in rows.items()}
     texts, _ = snippets(corpus, filter(None, places.values()), characters=characters)
     return {
-        number: Beginning(row["id"], texts.get(places[number] or ("", 0)) or row.get("title") or "")
+        number: (row["id"], texts.get(places[number] or ("", 0)) or row.get("title") or "")
         for number, row in rows.items()
     }
 

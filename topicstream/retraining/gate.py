@@ -20,7 +20,7 @@ from topicstream.errors import InputError
 from topicstream.evaluation.completion import Score, ScoredTopics, prepare_heldout, score_blocks
 from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.evaluation.matching import A_PAIR
-from topicstream.evaluation.memory import A_WORD, BLOCKS_IN_FLIGHT, bytes_of_thread, open_all_within
+from topicstream.evaluation.memory import A_WORD, BLOCKS_IN_FLIGHT, bytes_of_thread, open_within
 from topicstream.memory import MemoryLimit, plan_memory
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
@@ -77,7 +77,7 @@ def open_models(paths: Sequence[Path], corpus: Corpus, limit: int | None, thread
     """Models to be scored on the corpus, and aligned, within a limit; and the threads to score with.  DoesNotFit."""
     topics = [read_manifest(path).topics for path in paths]
     beside = A_WORD * corpus.n_words + A_PAIR * topics[0] * topics[-1]
-    return open_all_within(paths, limit, threads, beside=beside)
+    return open_within(paths, limit, threads, beside=beside)
 
 
 def judge(new: TopicModel, old: TopicModel | None, corpus: Corpus, gate: Gate, threads: int) -> Judgement:

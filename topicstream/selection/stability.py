@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import t as student
 
 from topicstream.evaluation.matching import l1_distances
-from topicstream.evaluation.memory import open_all_within
+from topicstream.evaluation.memory import open_within
 from topicstream.files.durable import lock
 from topicstream.model.manifest import origin_of
 from topicstream.model.store import ModelWriter
@@ -77,7 +77,7 @@ def agreement(models: Sequence[Path], mem_limit: str | int | None) -> SeedAgreem
     pairs: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
     between = np.eye(s)
     for i, j in itertools.combinations(range(s), 2):
-        (a, b), _ = open_all_within([models[i], models[j]], mem_limit, 1)
+        (a, b), _ = open_within([models[i], models[j]], mem_limit, 1)
         distances = l1_distances(a, b)
         rows, columns = linear_sum_assignment(distances)
         likeness = 1.0 - distances[rows, columns] / 2.0

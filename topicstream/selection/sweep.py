@@ -239,7 +239,7 @@ def _consensus(
     folder, mine = Path(config.out), [run for run in runs if run.setting == setting]
     place = folder / "consensus"
     seeds = write_consensus([folder / "runs" / run.name for run in mine], found[setting], place)
-    opened, workers = open_within(place, config.mem_limit, config.threads)
+    (opened,), workers = open_within([place], config.mem_limit, config.threads)
     write_table(topic_rows(opened, found[setting], seeds), folder / TOPICS, force=True)
     scores, words = _scored(opened, store, sample, workers), coherence(opened, store, threads=workers)
     half = ~Scores(np.array(scores.keys, np.uint64), scores.loglik, scores.tokens).choosing
@@ -297,7 +297,7 @@ def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Resul
         store.path, model, algo=run.algo, sample=sample, topics=run.topics, seed=run.seed, options=dict(run.options),
         progress=config.progress or False, **alike,
     )  # fmt: skip
-    opened, workers = open_within(done.model, config.mem_limit, config.threads)
+    (opened,), workers = open_within([done.model], config.mem_limit, config.threads)
     scored, words = _scored(opened, store, sample, workers), coherence(opened, store, threads=workers)
     return Result(
         engine=opened.manifest.engine,
