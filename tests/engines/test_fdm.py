@@ -134,10 +134,10 @@ def test_eval_scores_pairs_of_any_model(tmp_path, monkeypatch):
         m = whole[whole > 0] / n
         assert found["kl"] == pytest.approx(loss / n + (m * np.log(m)).sum(), abs=1e-5)
         monkeypatch.setattr("topicstream.evaluation.pair_entropy.STRIPE", 8 * 25 * 7)  # stripes of 7 rows
-        assert pair_entropy(tmp_path / algo, tmp_path / "c.zarr", smooth=True).kl == pytest.approx(found["kl"], abs=1e-9)
+        assert pair_entropy(model, Corpus.open(tmp_path / "c.zarr"), smooth=True).kl == pytest.approx(found["kl"], abs=1e-9)
         limit = MemoryLimit(8 * model.n_words**2 - 1)
         monkeypatch.setattr(MemoryLimit, "parse", lambda given, limit=limit: limit)
-        assert pair_entropy(tmp_path / algo, tmp_path / "c.zarr").kl is None
+        assert pair_entropy(model, Corpus.open(tmp_path / "c.zarr")).kl is None
         monkeypatch.undo()
         given = ["eval", "--model", str(tmp_path / algo), "--corpus", str(tmp_path / "c.zarr"), "--pairs"]
         done = CliRunner().invoke(topics, given)
@@ -160,7 +160,7 @@ def test_pairs_are_shown_and_scored(planted, tmp_path):
     assert len(PairsView().lines(found, None)) == 4
     done = CliRunner().invoke(topics, ["show", "--model", str(tmp_path / "m"), "--pairs", "-n", "2"])
     assert done.exit_code == 0 and len(done.output.splitlines()) == 3
-    scored = pair_entropy(tmp_path / "m", planted[1], heldout=False)
+    scored = pair_entropy(TopicModel.open(tmp_path / "m"), Corpus.open(planted[1]), heldout=False)
     assert scored.cross_entropy == pytest.approx(em_step(cooccurrence(dense(planted[1])), mu, a)[2], abs=1e-4)
     train(planted[1], tmp_path / "other", algo="anchors", topics=TOPICS, progress=False)
     with pytest.raises(InputError, match="no matrix of topic pairs"):

@@ -8,7 +8,6 @@ import pytest
 
 import topicstream
 from topicstream.errors import InputError
-from topicstream.exchange import pyldavis
 from topicstream.model.topic_model import TopicModel
 
 PAGE = {
@@ -84,10 +83,3 @@ def test_damaged_pages_of_pyldavis_are_one_clear_line(tmp_path, page, match):
         topicstream.import_model(tmp_path / "p.json", tmp_path / "m")
     assert "\n" not in str(told.value) and len(str(told.value)) < 500
     assert [p.name for p in tmp_path.iterdir()] == ["p.json"]
-
-
-def test_a_page_of_a_gigabyte_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(pyldavis, "MOST_BYTES", 100)
-    (tmp_path / "p.json").write_text(json.dumps(PAGE))
-    with pytest.raises(InputError, match="a page of more than"):
-        topicstream.import_model(tmp_path / "p.json", tmp_path / "m")

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.corpus.reader import Corpus
@@ -83,14 +82,6 @@ class _Piece:
     local: np.ndarray
 
 
-def known_authors(model: TopicModel, names: pa.Array) -> np.ndarray:
-    """int64[n]: the row of each name in the model's table of authors, -1 where it has no such author.  StoreError: the model is
-    no author-topic model."""
-    table = model.table(AXIS)
-    found = pc.index_in(names, value_set=table.names)
-    return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)
-
-
 def mixtures(model: TopicModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """theta_a float32[n, K] of rows of the model's table of authors, and their tokens float64[n]."""
     counts = np.maximum(model.table(AXIS).gather(rows), 0.0).astype(np.float64)
@@ -117,11 +108,10 @@ class _TestAuthors:
         self.rows = TopicRows(model)
         self.fixed, self.theta = np.zeros(len(used), bool), np.full((len(used), topics), 1.0 / topics, np.float32)
         if known:
-            named = used < self.named
-            at = np.full(len(used), -1, np.int64)
-            at[named] = known_authors(model, corpus.axes[AXIS].names())[used[named]]
-            rows = np.flatnonzero(at >= 0)
-            trained, tokens = mixtures(model, at[rows])
+            rows = np.flatnonzero(used < self.named)
+            places = pc.index_in(corpus.axes[AXIS].names().take(used[rows]), value_set=model.table(AXIS).names)
+            rows = rows[places.is_valid().to_numpy(zero_copy_only=False)]
+            trained, tokens = mixtures(model, places.drop_null().to_numpy())
             rows, trained = rows[tokens > 0], trained[tokens > 0]
             self.theta[rows], self.fixed[rows] = trained, True
 

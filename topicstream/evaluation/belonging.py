@@ -17,6 +17,8 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.text import noun_of, payload_of
 from topicstream.vocabulary import Vocabulary, as_words
 
+BOTH_PARTS = ("train", "heldout")
+BOTH_PARTS = ("train", "heldout")
 LEAST = 0.1
 """Share of a corpus' tokens that a model must know the words of.  Other texts of the same language: 70 % and more; another
 language: 1 to 5 % (names, and words that look alike)."""
@@ -60,14 +62,14 @@ def other_corpus(path: str | Path, model: TopicModel, meta: Mapping[str, str], m
     remote, width = address_of(path), model.manifest.width
     path = Path(mirrored(path) if str(path).endswith(".zarr") else path)
     if remote is None and not path.exists():
-        raise InputError(f"--heldout {path}: no such file or folder")
+        raise InputError(f"{path}: no such file or folder")
     if (path / "manifest.json").exists():
         corpus = Corpus.open(path, dense=bool(width))
         check_payload(corpus, model)
         yield corpus
         return
     if width:
-        raise UsageError(f"--heldout {path}: of {noun_of(width)}, a store is scored; ingest the file")
+        raise UsageError(f"{path}: of {noun_of(width)}, a store is scored; ingest the file")
     from topicstream.ingestion.pipeline import ingest
     from topicstream.ingestion.read_options import ReadOptions
     from topicstream.tokens.recipe import Recipe

@@ -12,7 +12,7 @@ from scipy.special import entr
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
-from topicstream.evaluation.completion import Perplexity
+from topicstream.evaluation.completion import Perplexity, one_by_one
 from topicstream.evaluation.keys import documents, match_words
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.visiting import Item, document_shares, known_block, visited
@@ -70,16 +70,14 @@ def score_clusters(
     for part in (part for part, size in sizes.items() if size):
         grid = store.grid(block_cells(topics), block_docs(topics), heldout=part == "heldout")
         for every, in_block, unknown, values in visited(visit, store, grid, np.zeros(sizes[part], np.bool_), threads):
-            for value in values.tolist():  # one by one: the same bits for any blocks
-                fit += value
+            fit = one_by_one(fit, values)  # the same bits for any blocks
             docs, done = docs + len(values), done + every
             tokens, oov = tokens + in_block - unknown, oov + unknown
             if progress is not None:
                 progress(done, sum(sizes.values()))
-    if not docs and store.width:
-        raise InputError(f"{store.path}: no {noun_of(store.width)} to score; set some aside at ingest (--heldout 1%)")
     if not docs:
-        raise InputError(f"{store.path}: no document contains a word that the model knows")
+        none = f"no {noun_of(store.width)} to score; set some aside at ingest (--heldout 1%)"
+        raise InputError(f"{store.path}: {none if store.width else 'no document contains a word that the model knows'}")
     if store.width:
         return PointScore(-fit / docs, docs)
     nats = -fit / tokens

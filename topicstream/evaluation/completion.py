@@ -289,7 +289,7 @@ def _scores_of(
     return loglik, tokens
 
 
-def _one_by_one(total: float, values: np.ndarray) -> float:
+def one_by_one(total: float, values: np.ndarray) -> float:
     """total + values[0] + values[1] + ..., strictly in order."""
     return float(np.cumsum(np.concatenate(([total], values)))[-1])
 
@@ -332,7 +332,7 @@ def score_blocks(
     loglik, tokens, done, sums = 0.0, 0.0, 0, np.zeros(5)
     results = (visited(visit, prepared.corpus, *part, threads) for part in prepared.parts)
     for of_documents, scored, of_block in chain.from_iterable(results):
-        loglik, tokens = _one_by_one(loglik, of_documents), _one_by_one(tokens, scored)
+        loglik, tokens = one_by_one(loglik, of_documents), one_by_one(tokens, scored)
         if each is not None:
             each(of_documents, scored)
         sums += of_block

@@ -62,15 +62,11 @@ def score_documents(
     The score, and a table: id, tokens double (those scored), loglik double (their sum, natural logarithms), perplexity
     double; null where a document was too short to be split.  The rows' loglik and tokens add up to the score's.
     """
-    logliks: list[np.ndarray] = []
-    tokens: list[np.ndarray] = []
-
-    def each(loglik: np.ndarray, scored: np.ndarray) -> None:
-        logliks.append(loglik)
-        tokens.append(scored)
-
-    score = score_model(model, corpus, split=split, threads=threads, parts=(part,), progress=progress, each=each)
-    loglik, scored = np.concatenate(logliks), np.concatenate(tokens)
+    pieces: list[tuple[np.ndarray, np.ndarray]] = []
+    score = score_model(
+        model, corpus, split=split, threads=threads, parts=(part,), progress=progress, each=lambda *piece: pieces.append(piece)
+    )
+    loglik, scored = (np.concatenate(listed) for listed in zip(*pieces, strict=True))
     names = np.full(len(loglik), None, object)
     for numbers, batch in documents(corpus, part == "heldout", ["id"]):
         names[numbers] = batch.column("id").to_pylist()

@@ -200,8 +200,6 @@ def _blocks(store: Corpus, parts: tuple[str, ...], topics: int, tenth: bool) -> 
     """Blocks, and which of their documents are looked at."""
     for part in parts:
         heldout = part == "heldout"
-        if not store.part(heldout).docs:
-            continue
         keys = document_keys(store, heldout) if tenth else np.zeros(store.part(heldout).docs, np.uint64)
         cells = block_cells(topics)
         grid = store.grid(cells, cells // 8, heldout=heldout, axes=[LABELS])

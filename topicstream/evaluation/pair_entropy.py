@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from scipy.special import entr
@@ -54,8 +53,8 @@ def own_entropy(store: Corpus, heldout: bool, documents: float) -> float:
 
 
 def pair_entropy(
-    model: str | Path | TopicModel,
-    corpus: str | Path | Corpus,
+    model: TopicModel,
+    store: Corpus,
     *,
     heldout: bool = True,
     smooth: bool = False,
@@ -67,17 +66,15 @@ def pair_entropy(
     smooth  with the model's beta (its topics as they are inferred with); else as they were learned
     mem_limit  of the process; None: what the machine allows
     """
-    opened = model if isinstance(model, TopicModel) else TopicModel.open(model)
-    store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
-    if match_words(opened.vocabulary, store) is not None:
+    if match_words(model.vocabulary, store) is not None:
         raise InputError(
-            f"{store.path}: pairs are scored over the words that {opened.path} was trained on; give its corpus"
+            f"{store.path}: pairs are scored over the words that {model.path} was trained on; give its corpus"
         )
     if store.weighted:
         raise InputError(f"{store.path}: has real-valued cells; pairs of words need whole counts")
-    k = opened.n_topics
-    stored = "pairs" in opened.manifest.tables
-    a = opened.table("pairs").gather(np.arange(k)) if stored else second_moment(opened.alpha)
+    k = model.n_topics
+    stored = "pairs" in model.manifest.tables
+    a = model.table("pairs").gather(np.arange(k)) if stored else second_moment(model.alpha)
     by = "as learned" if stored else "of a Dirichlet of its alpha"
     width = -(-k // 16) * 16  # whole registers
     wide = np.zeros((width, width), np.float32)
@@ -86,9 +83,9 @@ def pair_entropy(
     for block in store.blocks(heldout=heldout):
         mu = np.zeros((block.n_words, width), np.float32)
         if smooth:
-            mu[:, :k] = opened.probabilities(block.vocab)
+            mu[:, :k] = model.probabilities(block.vocab)
         else:
-            mu[:, :k] = opened.rows(block.vocab) / np.maximum(opened.totals, 1e-300)
+            mu[:, :k] = model.rows(block.vocab) / np.maximum(model.totals, 1e-300)
         y, z, sums = np.empty_like(mu), np.empty_like(mu), np.zeros(3)
         word_pairs.times(mu, wide, y)
         word_pairs.expect(block.indptr, block.words, block.counts, mu, y, z, 1.0, 0, 0, block.first_doc, sums)

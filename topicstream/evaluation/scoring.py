@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
 from typing import Any
+
+import orjson
 
 from topicstream import plugins
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import UsageError
+from topicstream.evaluation.belonging import BOTH_PARTS
 from topicstream.evaluation.config import EvalConfig
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import checked
 from topicstream.parallel.scheduler import Cluster
 from topicstream.progress import Progress
 from topicstream.text import noun_of, render
-
-BOTH_PARTS = ("train", "heldout")
 
 
 def model_kind(model: TopicModel) -> str:
@@ -90,13 +90,8 @@ class Entry:
     def plain(self) -> Mapping[str, object]:
         """As plain values; figures that JSON cannot hold become None."""
         measured = f"{self.figures.measured}; {self.documents}" if self.documents else self.figures.measured
-        return {**_plain(asdict(self.figures)), "measured": measured}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(v) for name, v in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        figures = orjson.dumps(self.figures, option=orjson.OPT_SERIALIZE_NUMPY)
+        return {**orjson.loads(figures), "measured": measured}
 
 
 def figure_lines(name: str, entry: Mapping[str, object]) -> list[str]:

@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError
-from topicstream.evaluation.topic_number import loglikelihood, topic_coherence, topic_number_measures
+from topicstream.evaluation.coherence import coherence
+from topicstream.evaluation.topic_number import TOP_WORDS, loglikelihood, topic_number_measures
 from topicstream.exchange.common import Export, table_of, write_word_list
 from topicstream.files.outputs import PARQUET_MARK, SIGN, written
 from topicstream.inference.answers import Answers
@@ -51,6 +52,15 @@ def cell_topics(job: Export, unknown: float | None = None) -> tuple[pa.Array, np
         names.append(batch.column("id").cast(pa.large_string()))
         pieces.append(piece)
     return pa.chunked_array(names, pa.large_string()).combine_chunks(), np.concatenate(pieces)
+
+
+def rows_by_name(wanted: pa.Array, names: pa.Array, values: np.ndarray, unknown: float) -> tuple[np.ndarray, int]:
+    """(the rows of ``values``, which have these names, in the order of the wanted ones, ``unknown`` where there is none; how many
+    there are)."""
+    places = pc.index_in(wanted, value_set=names)
+    rows = np.full((len(wanted), values.shape[1]), unknown, values.dtype)
+    rows[places.is_valid().to_numpy(zero_copy_only=False)] = values[places.drop_null().to_numpy()]
+    return rows, len(wanted) - places.null_count
 
 
 def settings(job: Export) -> dict[str, str | float | np.ndarray]:
@@ -108,17 +118,14 @@ def _rows_for(data: Any, axis: str, names: pa.Array, values: np.ndarray, given: 
         listed = index_names(data[axis])
     except DAMAGE:
         raise InputError(f"--into {given}: names no {axis} as AnnData does; give an .h5ad, or --format h5ad without --into") from None
-    places = pc.index_in(listed, value_set=names)
-    if axis == "obs" and places.null_count == len(places):  # the file was one of several
+    rows, known = rows_by_name(listed, names, values, np.nan)
+    if axis == "obs" and not known:  # the file was one of several
         file, mark = (pa.scalar(text, names.type) for text in (Path(given).name, ":"))
-        places = pc.index_in(pc.binary_join_element_wise(file, listed, mark), value_set=names)
-    if places.null_count == len(places):
+        rows, known = rows_by_name(pc.binary_join_element_wise(file, listed, mark), names, values, np.nan)
+    if not known:
         raise InputError(
             f"--into {given}: none of its {axis} names is known to the model (it has {listed[0]}, the model {names[0]})"
         )
-    rows = np.full((len(listed), values.shape[1]), np.nan, np.float32)
-    known = places.is_valid().to_numpy(zero_copy_only=False)
-    rows[known] = values[places.drop_null().to_numpy()]
     return rows
 
 
@@ -202,7 +209,7 @@ def write_bundle(
     measures = topic_number_measures(model, corpus)
     stats = {  # pycisTopic's plots take these seven and no other; the first three names tell a file of ours (files/outputs.py)
         "loglikelihood": loglikelihood(model, corpus, counts),
-        "coherence": topic_coherence(model, corpus),
+        "coherence": coherence(model, corpus, top=TOP_WORDS).umass_by_topic,
         "Arun_2010": measures["arun_2010"],
         "Cao_Juan_2009": measures["cao_juan_2009"],
         "Mimno_2011": measures["mimno_2011"],

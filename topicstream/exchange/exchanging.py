@@ -122,7 +122,7 @@ def _check_place(kind: Format, path: Path, force: bool) -> None:
 def _as_shown(model: TopicModel, view: View) -> TopicModel:
     """The model as its edits show it, with the names that they give."""
     shown = copy.copy(seen(model, view))
-    names = {str(j): name for j, i in enumerate(view.ids) if (name := view.labels.get(i)) is not None}
+    names = {str(j): name for j, i in enumerate(view.ids) if (name := view.label_of(i)) is not None}
     if names:
         shown.manifest = origin_of(shown.manifest, topic_names=names)
     return shown

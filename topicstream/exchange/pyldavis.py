@@ -17,13 +17,10 @@ import pyarrow.compute as pc
 from topicstream.errors import InputError, one_line
 from topicstream.exchange.common import Export, Given, Imported, checked_words
 from topicstream.files.outputs import SIGN, written
-from topicstream.machine import format_bytes
 from topicstream.model.top import Best, words_by_relevance
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting.geometry import gram, layout
 
-MOST_BYTES = 1 << 30
-"""Of a page that is read: it takes some ten times as much memory."""
 TEXT = pa.large_string()
 
 
@@ -105,8 +102,6 @@ def _token_table(model: TopicModel, sizes: np.ndarray, marginal: np.ndarray, sho
 # -- reading ---------------------------------------------------------------------------------------------------------
 def read(path: Path, given: Given) -> Imported:
     """Topics over the words that the page shows; topics numbered from 0 in the order of the page's original model."""
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path}: a page of more than {format_bytes(MOST_BYTES)}; export the model itself")
     try:
         page = json.loads(path.read_bytes())
         names, terms = (pa.array(page["tinfo"][column], TEXT) for column in ("Category", "Term"))

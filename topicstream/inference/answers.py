@@ -82,7 +82,7 @@ class Answers:
         self.view = view_of(model) if config.edits and not self.method.dense else None
         shown, self._labels = self.source.columns, None
         if model.manifest.label_docs and self.view is not None and NAMES not in shown:
-            names = [self.view.labels.get(k) for k in range(max(self.view.ids) + 1)]
+            names = [self.view.label_of(k) for k in range(max(self.view.ids) + 1)]
             shown, self._labels = {NAMES: TEXTS, **shown}, pa.array(names, TEXT)
         facts, integer_ids = not self.method.dense, self.source.integer_ids
         self.schema = answer_schema(shown, facts=facts, integer_ids=integer_ids)

@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
-from topicstream.exchange.cells import cell_topics, write_bundle
+from topicstream.exchange.cells import cell_topics, rows_by_name, write_bundle
 from topicstream.exchange.common import Export, table_of
 from topicstream.ingestion.pipeline import ingest
 from topicstream.model.topic_model import TopicModel
@@ -91,9 +90,10 @@ class LDATopicstream:
                   progress=False)  # fmt: skip
             job = Export(TopicModel.open(model), Corpus.open(store), store, force=True)
             cells, shares = cell_topics(job)
-            shares = _in_order(cells, shares, cell_names)
-            counts = _in_order(job.model.vocabulary.words, table_of(job.model), region_names).T
-            write_bundle(output_prefix, shares, counts, job.model, job.corpus, force=True)
+            wanted = [pa.array(list(names), pa.large_string()) for names in (cell_names, region_names)]
+            shares, _ = rows_by_name(wanted[0], cells, shares, 0.0)
+            counts, _ = rows_by_name(wanted[1], job.model.vocabulary.words, table_of(job.model), 0.0)
+            write_bundle(output_prefix, shares, counts.T, job.model, job.corpus, force=True)
 
 
 def _open_regions(accessibility: Any, cells: Sequence[str], regions: Sequence[str]) -> sp.csr_matrix:
@@ -104,11 +104,3 @@ def _open_regions(accessibility: Any, cells: Sequence[str], regions: Sequence[st
             f"the matrix has {matrix.shape[1]} regions x {matrix.shape[0]} cells, for {len(regions)} and {len(cells)} names"
         )
     return (matrix != 0).astype(np.int32)  # stored zeros are no open regions
-
-
-def _in_order(names: Any, values: np.ndarray, wanted: Sequence[str]) -> np.ndarray:
-    """Rows in the order of the wanted names; zeros for those that are not there."""
-    places = pc.index_in(pa.array(list(wanted), pa.large_string()), value_set=names)
-    rows = np.zeros((len(wanted), values.shape[1]), values.dtype)
-    rows[places.is_valid().to_numpy(zero_copy_only=False)] = values[places.drop_null().to_numpy()]
-    return rows

@@ -120,11 +120,7 @@ class Classifier:
     def load(self) -> None:
         """Bring the weights into memory (4 W K bytes)."""
         if self.weights is None:
-            weights = np.empty((self._stored.n_rows - 1, self._stored.columns), np.float32)
-            for start, rows in self._stored.spans():
-                kept = rows[: len(weights) - start]
-                weights[start : start + len(kept)] = kept
-            self.weights = weights
+            self.weights = self._stored.gather(np.arange(self._stored.n_rows - 1))
 
     def of(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(row of each of ``words`` int64[n], weights float32[R, K]): all of them, or the rows of these words from disk."""

@@ -98,6 +98,10 @@ class View:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def label_of(self, topic: int) -> str | None:
+        """The label that somebody gave a topic, by its id."""
+        return self.labels.get(topic)
+
     @cached_property
     def numbers(self) -> np.ndarray:
         """``ids`` as int32[shown]."""

@@ -31,7 +31,6 @@ from topicstream.kernels.constants import Constants
 from topicstream.records import Count, Record, decode_record, plain
 from topicstream.vocabulary import Vocabulary
 
-MOST_BYTES = 1 << 26
 LISTED = 10
 """Unknown words that a warning lists."""
 ADVICE = 'Write [name] and words = ["one", "two"], perhaps strength = 500, for each topic'
@@ -78,8 +77,6 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         if not path.is_file():
             raise UsageError(f"{path}: no such file; --seed-words needs a TOML file of topics and their words")
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path}: {path.stat().st_size} bytes, more than a list of seed words can have")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
         raise InputError(f"{path}: cannot be read ({e.strerror})") from None

@@ -152,10 +152,7 @@ class TopicModel:
     def load(self) -> None:
         """Bring the table into memory (4 W K bytes)."""
         if self.phi is None:
-            phi = np.empty((self.n_words, self.n_topics), np.float32)
-            for start, rows in self.spans():
-                phi[start : start + len(rows)] = rows
-            self.phi = phi
+            self.phi = self.rows(np.arange(self.n_words))
 
     # -- reading -----------------------------------------------------------------------------------------------------
     @property

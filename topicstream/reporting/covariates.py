@@ -304,14 +304,12 @@ def _survey(
     sample: dict[str, list[str]] = {column: [] for column in columns}
     spacing = max(1, corpus.n_docs // AVERAGED)
     for numbers, batch in documents(corpus, False, columns):
-        values = {column: values_given(batch.column(column)).to_pylist() for column in columns}
+        values = pa.table({column: values_given(batch.column(column)) for column in columns})
         for covariate in covariates.values():
-            covariate.counts.update(v for v in values[covariate.column] if v is not None)
-        for i in np.flatnonzero(numbers % spacing == 0).tolist():
-            row = [values[column][i] for column in columns]
-            if None not in row:
-                for column, value in zip(columns, row):
-                    sample[column].append(value)
+            covariate.counts.update(values[covariate.column].drop_null().to_pylist())
+        some = values.filter(pa.array(numbers % spacing == 0)).drop_null()
+        for column in columns:
+            sample[column] += some[column].to_pylist()
     for covariate in covariates.values():
         covariate.settle()
     return Design(terms, covariates), sample

@@ -56,8 +56,7 @@ def best_documents(
     found: list[tuple[float, bool, int]] = []
     tell = listener(progress)
     for heldout in (False, True):
-        if not (docs := corpus.part(heldout).docs):
-            continue
+        docs = corpus.part(heldout).docs
         best = Best(min(n + len(without), docs), 1)
         for first, values in scores(heldout):
             best.add(first, values[:, None])

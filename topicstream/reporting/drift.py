@@ -21,7 +21,7 @@ from topicstream import machine
 from topicstream.corpus.reader import Corpus
 from topicstream.dates import parse
 from topicstream.errors import InputError
-from topicstream.evaluation.belonging import other_corpus
+from topicstream.evaluation.belonging import BOTH_PARTS, other_corpus
 from topicstream.evaluation.keys import met_words
 from topicstream.inference.documents import Documents, known
 from topicstream.inference.method import TopicRows
@@ -33,6 +33,7 @@ from topicstream.progress import listener
 from topicstream.reporting import periods
 from topicstream.reporting.comparing import completion, cosine, f1, joined, opened_to_compare, parts_of, shares_by
 from topicstream.reporting.config import DriftConfig
+from topicstream.reporting.metadata import check_columns
 from topicstream.text import each, render
 from topicstream.vocabulary import Vocabulary
 
@@ -129,15 +130,13 @@ def _store(config: DriftConfig, model: TopicModel, training: Corpus | None) -> I
             raise InputError("--by: no documents were held out at ingest; name documents with --drift")
         yield training, ("heldout",)
         return
-    if isinstance(given, Corpus) or (Path(given) / "manifest.json").exists():
-        yield given if isinstance(given, Corpus) else Corpus.open(given), ("train", "heldout")
+    if isinstance(given, Corpus):
+        yield given, BOTH_PARTS
         return
-    if not Path(given).exists():
-        raise InputError(f"--drift {given}: no such file or folder")
     meta = {config.by: config.by} if config.by else {}
     limit = None if config.mem_limit is None else machine.parse_bytes(config.mem_limit)
     with other_corpus(given, model, mem_limit=limit, meta=meta) as corpus:
-        yield corpus, ("train",)
+        yield corpus, BOTH_PARTS
 
 
 def _met(words: Any, model: TopicModel, training: Corpus | None) -> np.ndarray:
@@ -157,10 +156,7 @@ def _periods(
     """(the period of each date, the periods' names, the documents of each), of one period where there is no ``by``."""
     if config.by is None:
         return {None: 0}, ["all"], [sum(corpus.part(p == "heldout").docs for p in parts)]
-    if config.by not in (there := corpus.manifest.columns):
-        raise InputError(
-            f"--by {config.by}: {corpus.path} has no such column (it has {', '.join(there) or 'none'}); ingest with --meta {config.by}"
-        )
+    check_columns(corpus, [config.by], "--by")
     texts = Counter[str | None]()
     for batch in corpus.documents([config.by], parts=parts):
         texts.update(batch.column(config.by).to_pylist())

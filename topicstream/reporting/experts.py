@@ -17,6 +17,7 @@ from topicstream.model.top import Best
 from topicstream.options import option
 from topicstream.records import Json
 from topicstream.reporting.authors import AXIS, OfAuthors, author_names, evidence, mixtures
+from topicstream.reporting.view import largest
 from topicstream.text import each, render
 
 SHARPNESS = 4.0
@@ -112,9 +113,7 @@ class ExpertsView(OfAuthors, heeds=("words",)):
         index = match_words(model.vocabulary, store)
         asked = counts if index is None else np.where(index < 0, 0.0, counts[index])
         votes, documents = document_votes(store, asked[: store.n_words])
-        best = Best(min(self.words, len(votes)), 1)
-        best.add(0, votes[:, None])
-        rows = best.ids[best.scores[:, 0] > 0, 0].tolist()
+        rows = [row for row in largest(votes, self.words) if votes[row] > 0]
         names = store.axes[AXIS].names().take(rows).to_pylist()
         return [
             {"author": name, "likeness": float(votes[a] ** (1 / SHARPNESS)), "documents": int(documents[a])}

@@ -65,13 +65,12 @@ def parse_formula(text: str) -> list[Term]:
     """
     terms: dict[Term, None] = {}
     for summand in text.strip().removeprefix("~").split("+"):  # as R writes formulas
-        factors, crossed, position = [], set(), 0
-        while True:
-            match = _FACTOR.match(summand, position)
+        parts, factors = re.split("([*:])", summand), []
+        for part in parts[::2]:
+            match = _FACTOR.fullmatch(part)
             if match is None:
                 raise UsageError(
-                    f"formula {text!r}: expected a column or s(column) at {summand[position:].strip()[:40]!r}; "
-                    "write for example 'party * s(date)'"
+                    f"formula {text!r}: expected a column or s(column) at {part.strip()[:40]!r}; write for example 'party * s(date)'"
                 )
             df = int(match["df"] or SMOOTH_DF) if match["smooth"] else 0
             if df and df < DEGREE:
@@ -79,16 +78,9 @@ def parse_formula(text: str) -> list[Term]:
                     f"formula {text!r}: s({match['smooth']}, {df}): a cubic curve has at least {DEGREE} degrees of freedom"
                 )
             factors.append(Factor(match["smooth"] or match["name"], df))
-            position = match.end()
-            if position == len(summand):
-                break
-            if summand[position] not in "*:":
-                raise UsageError(f"formula {text!r}: expected +, * or : at {summand[position:][:40]!r}")
-            crossed.add(summand[position])
-            position += 1
-        if len(crossed) > 1:
+        if {"*", ":"} <= set(parts):
             raise UsageError(f"formula {text!r}: write * and : in terms of their own")
-        sizes = range(1, len(factors) + 1) if "*" in crossed else [len(factors)]
+        sizes = range(1, len(factors) + 1) if "*" in parts else [len(factors)]
         terms |= {term: None for size in sizes for term in combinations(factors, size)}
     return sorted(terms, key=len)
 

@@ -29,8 +29,6 @@ def layout(similar: np.ndarray) -> np.ndarray:
     farthest topic is on the positive side; zeros where there is nothing to spread."""
     k = len(similar)
     out = np.zeros((k, 2))
-    if k < 2:
-        return out
     centred = similar - similar.mean(axis=0) - similar.mean(axis=1)[:, None] + similar.mean()
     values, axes = np.linalg.eigh(centred)
     for axis in range(min(2, k)):
@@ -64,7 +62,7 @@ class MergeTree:
 def tree(similar: np.ndarray, sizes: np.ndarray) -> MergeTree:
     """Ward's linkage of the Hellinger distances (Euclidean ones, between sqrt(p)), by SciPy; heights are distances,
     sqrt(1 - gram) for two single topics; under each merge the cluster with more mass (sizes: float64[K]) comes first."""
-    from scipy.cluster.hierarchy import linkage  # a tenth of a second, which maps alone need not spend
+    from scipy.cluster.hierarchy import leaves_list, linkage  # a tenth of a second, which maps alone need not spend
 
     k = len(similar)
     if k < 2:
@@ -77,11 +75,5 @@ def tree(similar: np.ndarray, sizes: np.ndarray) -> MergeTree:
         if (mass[b], -b) > (mass[a], -a):
             pairs[i] = b, a
         mass[k + i] = mass[a] + mass[b]
-    order, stack = [], [2 * k - 2]
-    while stack:
-        node = stack.pop()
-        if node < k:
-            order.append(node)
-        else:
-            stack += pairs[node - k, ::-1].tolist()
-    return MergeTree(pairs[:, 0], pairs[:, 1], merges[:, 2], np.array(order, np.int64))
+    merges[:, :2] = pairs
+    return MergeTree(pairs[:, 0], pairs[:, 1], merges[:, 2], leaves_list(merges).astype(np.int64))

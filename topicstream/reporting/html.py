@@ -172,7 +172,7 @@ def add_model(built: Page, shown: ShownModel, words: int) -> None:
     built.values |= {
         "ids": view.ids,
         "names": shown.names,
-        "named": [view.labels.get(number) is not None for number in view.ids],
+        "named": [view.label_of(number) is not None for number in view.ids],
         "members": [len(members) for members in view.members],
         "ordered": view.ordered,
         "vocabulary": model.vocabulary.texts(used),

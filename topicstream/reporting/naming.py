@@ -39,7 +39,7 @@ def proposals(
     """
     shown = look_at(model, None, threads)
     ids = shown.view.ids
-    wanted = [k for k, number in enumerate(ids) if shown.view.labels.get(number) is None and shown.model.sizes[k] >= 1.0]
+    wanted = [k for k, number in enumerate(ids) if shown.view.label_of(number) is None and shown.model.sizes[k] >= 1.0]
     if program is None:
         return {ids[k]: shown.names[k] for k in wanted}
     try:

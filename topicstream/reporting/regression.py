@@ -77,21 +77,6 @@ class Coefficients:
         return design @ self.estimates, np.sqrt(np.maximum(0.0, variances))
 
 
-def words_alone(shares: np.ndarray, tokens: np.ndarray, alpha: np.ndarray, alpha_sum: float) -> np.ndarray:
-    """Shares without the pull of the prior, float64[D, K]; they may lie a little outside of 0 to 1.
-
-    Parameters
-    ----------
-    shares
-        float[D, K], means of p(k|d).
-    tokens
-        float64[D], known tokens of each document, above 0.
-    alpha, alpha_sum
-        float64[K], the prior of these topics; the sum over all topics of the model.
-    """
-    return np.asarray(((alpha_sum + tokens)[:, None] * shares - alpha) / tokens[:, None])
-
-
 def independent(products: np.ndarray) -> np.ndarray:
     """Columns of a matrix X, given X'X float64[P, P], that those before them do not determine: int64[n], ascending."""
     used: list[int] = []
@@ -131,7 +116,8 @@ class Regression:
     def add(self, design: np.ndarray, shares: np.ndarray, tokens: np.ndarray, wholes: Sequence[str]) -> None:
         """Documents: rows of the design float64[D, P], their shares float[D, K] and tokens float64[D], above 0; the names of
         what they are parts of (or their own), one after the other."""
-        y = words_alone(shares, tokens, self._alpha, self._alpha_sum)
+        # what the words alone say, without the pull of the prior; a little outside of 0 to 1 at times
+        y = ((self._alpha_sum + tokens)[:, None] * shares - self._alpha) / tokens[:, None]
         weights = tokens / (self._alpha_sum + tokens)
         weighted = design * weights[:, None]
         self._xx += weighted.T @ design

@@ -11,7 +11,7 @@ import numpy as np
 
 from topicstream import plugins
 from topicstream.errors import InputError, UsageError
-from topicstream.model.top import top_words
+from topicstream.model.top import topic_table
 from topicstream.options import checked, openly_configured, option
 from topicstream.records import Json
 from topicstream.reporting.config import ShowConfig
@@ -92,9 +92,7 @@ class TopicsView(ModelView):
         chosen = shown.columns(self.topics)
         if self.topics is None and not view.ordered:
             chosen = np.argsort(-model.sizes, kind="stable").tolist()
-        ids, _ = top_words(model, self.words, self.relevance)
-        unique, place = np.unique(ids, return_inverse=True)
-        place, texts, p = place.reshape(ids.shape), model.vocabulary.texts(unique), model.probabilities(unique)
+        words = topic_table(model, self.words, self.relevance).select(["words", "p"]).to_pylist()
         sizes = model.sizes if trained.cluster_sizes is None else view.columns(trained.cluster_sizes[None])[0]
         shares = sizes / (float(sizes.sum()) or 1.0)
         anchors = self._anchors()
@@ -103,7 +101,7 @@ class TopicsView(ModelView):
         for k in chosen:
             entry: dict[str, Any] = shown.entry(k)
             entry |= {"share": float(shares[k]), "tokens": float(model.sizes[k])}
-            entry["words"] = [{"word": texts[i], "p": float(p[i, k])} for i in place[:, k].tolist()]
+            entry["words"] = [{"word": word, "p": p} for word, p in zip(words[k]["words"], words[k]["p"], strict=True)]
             if trained.cluster_sizes is not None:
                 entry["size"] = float(sizes[k])
             if anchors is not None:

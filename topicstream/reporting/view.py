@@ -93,7 +93,7 @@ class ShownModel:
     def names(self) -> list[str]:
         """A name of each topic: its label, or its own words."""
         proposals = propose(self.model)
-        return [self.view.labels.get(number) or proposals[k] for k, number in enumerate(self.view.ids)]
+        return [self.view.label_of(number) or proposals[k] for k, number in enumerate(self.view.ids)]
 
     def columns(self, topics: Sequence[int] | None) -> list[int]:
         """Positions of topics by their numbers; of all where none are given."""
@@ -107,7 +107,7 @@ class ShownModel:
     def entry(self, column: int) -> dict[str, Json]:
         """A topic by its number, and its label, where it has one."""
         number = self.view.ids[column]
-        label = self.view.labels.get(number)
+        label = self.view.label_of(number)
         return {"topic": number, **({} if label is None else {"label": label})}
 
 
