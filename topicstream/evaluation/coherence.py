@@ -10,7 +10,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import UsageError
 from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.evaluation.memory import block_cells
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring
@@ -161,13 +160,6 @@ def diversity(model: TopicModel, top: int = TOP_DIVERSITY) -> float:
 
 
 # -- the scorers -----------------------------------------------------------------------------------------------------
-def which_coherence(value: Any) -> Any:
-    """``--coherence`` without a value: all of them."""
-    if value not in ("", True, False, *MEASURES):
-        raise UsageError(f"--coherence {value}: expected one of {', '.join(MEASURES)}, or no value for all")
-    return True if value == "" else value
-
-
 @dataclass(frozen=True)
 class CoherenceOptions:
     """Options of the scorer."""
@@ -176,10 +168,11 @@ class CoherenceOptions:
         False,
         "UMass, NPMI and c_v coherence of the topics' first words in the documents of --corpus, or one of the three.",
         flags=("--coherence",),
-        metavar="[umass|npmi|c_v]",
         is_flag=False,
         flag_value="",
-        parse=which_coherence,
+        parse=lambda value: True if value == "" else value,
+        choices=MEASURES,
+        more=lambda value: isinstance(value, bool),
     )
     top: int = option(TOP, "With --coherence: words per topic.", min=2, show=True)
 

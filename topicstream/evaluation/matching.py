@@ -75,7 +75,7 @@ def _distances(
         if words[0] <= start < words[1]:
             part = np.zeros_like(out)
             _add_distances(_probabilities(rows, a), _of_words(b, ids[start : start + len(rows)]), part)
-            out += _rounded(part)
+            out += np.rint(part / QUANTUM) * QUANTUM
         if progress is not None:
             progress(start + len(rows), a.n_words)
     only_b = np.ones(b.n_words, bool)
@@ -83,12 +83,8 @@ def _distances(
     for start, rows in b.spans():
         if words[0] <= start < words[1]:
             extra = rows[only_b[start : start + len(rows)]]
-            out += _rounded(_probabilities(extra, b).sum(axis=0, dtype=np.float64))
+            out += np.rint(_probabilities(extra, b).sum(axis=0, dtype=np.float64) / QUANTUM) * QUANTUM
     return out
-
-
-def _rounded(values: np.ndarray) -> np.ndarray:
-    return np.asarray(np.rint(values / QUANTUM) * QUANTUM)
 
 
 def _probabilities(rows: np.ndarray, model: TopicModel) -> np.ndarray:

@@ -88,6 +88,11 @@ def loglikelihood(model: TopicModel, corpus: Corpus, counts: np.ndarray) -> floa
     return value
 
 
+def topic_coherence(model: TopicModel, corpus: Corpus, threads: int = 1) -> list[float | None]:
+    """UMass coherence of each topic's ``TOP_WORDS`` first words; None where no pair of them can be judged."""
+    return coherence(model, corpus, top=TOP_WORDS, threads=threads).umass_by_topic
+
+
 def topic_number_measures(model: TopicModel, corpus: Corpus, threads: int = 1) -> dict[str, float]:
     """The three measures of a model on the training documents of its corpus.
 
@@ -100,8 +105,7 @@ def topic_number_measures(model: TopicModel, corpus: Corpus, threads: int = 1) -
     for _, shares, tokens in document_shares(model, corpus, threads=threads):
         topic_tokens += tokens @ shares.astype(np.float64)
     products = topic_products(model)
-    by_topic = coherence(model, corpus, top=TOP_WORDS, threads=threads).umass_by_topic
-    coherent = np.sort([v for v in by_topic if v is not None])
+    coherent = np.sort([v for v in topic_coherence(model, corpus, threads) if v is not None])
     best = coherent[-BEST_TOPICS:]
     values = (arun(products, topic_tokens), cao_juan(products), float(best.mean()) if len(best) else 0.0)
     return dict(zip(MEASURES, values, strict=True))

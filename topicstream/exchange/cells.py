@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError
-from topicstream.evaluation.coherence import coherence
-from topicstream.evaluation.topic_number import TOP_WORDS, loglikelihood, topic_number_measures
+from topicstream.evaluation.topic_number import loglikelihood, topic_coherence, topic_number_measures
 from topicstream.exchange.common import Export, table_of, write_word_list
 from topicstream.files.outputs import PARQUET_MARK, SIGN, written
 from topicstream.inference.answers import Answers
@@ -209,7 +208,7 @@ def write_bundle(
     measures = topic_number_measures(model, corpus)
     stats = {  # pycisTopic's plots take these seven and no other; the first three names tell a file of ours (files/outputs.py)
         "loglikelihood": loglikelihood(model, corpus, counts),
-        "coherence": coherence(model, corpus, top=TOP_WORDS).umass_by_topic,
+        "coherence": topic_coherence(model, corpus),
         "Arun_2010": measures["arun_2010"],
         "Cao_Juan_2009": measures["cao_juan_2009"],
         "Mimno_2011": measures["mimno_2011"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,7 +24,6 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.vocabulary import as_words
 
 _TEXT = pa.large_string()
-NO_ORIGIN = Origin()
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Imported:
     beta: float = 0.01
     counts: Any = None
     df: Any = None
-    about: Origin = NO_ORIGIN
+    about: Origin = field(default_factory=Origin)
     notes: tuple[str, ...] = ()
 
 

@@ -16,8 +16,6 @@ from topicstream.reporting.gather import Survey, correlations, gather_report
 from topicstream.reporting.view import ModelView, ShownModel
 from topicstream.text import counted
 
-MEASURES = ("probability", "frex", "lift", "score")
-
 
 def word_measures(model: TopicModel) -> dict[str, np.ndarray]:
     """Measures of each word in each topic, float[K, W] (in memory), larger for words that say more of the topic.
@@ -45,8 +43,8 @@ def word_table(shown: ShownModel, topics: list[int], n: int) -> pa.Table:
     measures = word_measures(shown.model)
     for k in topics:
         about = {"topic": shown.view.ids[k], "label": shown.names[k], "share": float(shown.model.shares[k])}
-        for measure in MEASURES:
-            values = measures[measure][k]
+        for measure, every in measures.items():
+            values = every[k]
             best = np.argsort(-values, kind="stable")[:n]
             words = shown.model.vocabulary.texts(best)
             rows += [

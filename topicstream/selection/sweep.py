@@ -60,10 +60,9 @@ def grid(
     topics: Sequence[int], seeds: int | Sequence[int], algo: Sequence[str], options: Mapping[str, Sequence[Any]]
 ) -> list[Run]:
     """All runs, in the order they are made: seeds last."""
-    n_seeds = seeds if isinstance(seeds, int) else len(seeds)
-    if (many := len(topics) * n_seeds * len(algo) * math.prod(map(len, options.values()))) > MOST_RUNS:
+    listed = range(seeds) if isinstance(seeds, int) else seeds
+    if (many := len(topics) * len(listed) * len(algo) * math.prod(map(len, options.values()))) > MOST_RUNS:
         raise UsageError(f"a sweep of {many:,} runs; {MOST_RUNS:,} at most")
-    listed = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     names = sorted(options)
     settings = [tuple(zip(names, v, strict=True)) for v in itertools.product(*(options[n] for n in names))]
     runs = [Run(k, s, a, o) for a in algo for o in settings for k in topics for s in listed]
