@@ -11,9 +11,10 @@ statistics.  ``cell_names.txt`` and ``region_names.txt`` name their rows.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -85,18 +86,21 @@ def write_h5ad(job: Export) -> dict[str, Json]:
         raise TopicsError("--format h5ad needs h5py: pip install 'topicstream[h5]'") from None
     names, shares = cell_topics(job, np.nan)
     features, topics = job.model.vocabulary.words, job.model.topic_word.T
-    with written(job.path, force=job.force, inputs=() if job.into is None else (job.into,)) as file:
+    inputs = () if job.into is None else (job.into,)
+    with (
+        written(job.path, force=job.force, inputs=inputs) as file,
+        open(os.dup(file.fileno()), "r+b") as place,  # which has no name yet, and HDF5 reads what it writes
+    ):
         if job.into is None:
-            with h5py.File(file.name, "w") as data:
+            with h5py.File(place, "w") as data:
                 _encoded(data, "anndata", "0.1.0")
                 for axis, values in (("obs", names), ("var", features)):
                     _write_names(data, axis, values)
                 _write_topics(data, shares, topics, job)
         else:
             with open(job.into, "rb") as source:
-                shutil.copyfileobj(source, file)
-            file.flush()
-            with _opened(h5py, file.name, job.into) as data:
+                shutil.copyfileobj(source, place)
+            with _opened(h5py, place, job.into) as data:
                 shares = _rows_for(data, "obs", names, shares, job.into)
                 topics = _rows_for(data, "var", features, topics, job.into)
                 _write_topics(data, shares, topics, job)
@@ -104,7 +108,7 @@ def write_h5ad(job: Export) -> dict[str, Json]:
     return {"documents": len(shares), "topics": job.model.n_topics, **({"unknown_cells": unknown} if unknown else {})}
 
 
-def _opened(h5py: Any, copy: str, given: str | Path) -> Any:
+def _opened(h5py: Any, copy: BinaryIO, given: str | Path) -> Any:
     try:
         return h5py.File(copy, "r+")
     except OSError:
