@@ -256,7 +256,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if topics != len(self.components_):
             raise ValueError(f"n_components is {topics}, and {len(self.components_)} topics have been learnt")
         model = self._as_model()
-        local = make_method("vb", TopicRows(model), **({"sparse": int(sparse)} if sparse else {}))
+        local = make_method("vb", TopicRows(model), None, **({"sparse": int(sparse)} if sparse else {}))
         logs = digamma(self.components_.astype(np.float64))
         logs -= digamma(self.components_.sum(axis=1, dtype=np.float64))[:, None]
         counts = np.zeros((words, topics), np.float64)

@@ -309,6 +309,8 @@ def test_what_cannot_be_meant_is_said(made, tmp_path):
         make_method("mcmc", rows)
     with pytest.raises(InputError, match="has no option 'joint'"):
         make_method("bp", rows, joint=True)
+    with pytest.raises(InputError, match="has no option 'part'; did you mean 'parts'"):
+        infer(model, corpus, part="heldout")
     for options in ({"top": 0}, {"min_prob": 1.5}):
         with pytest.raises(InputError):
             infer(model, corpus, out=tmp_path / "t.csv", **options)

@@ -71,7 +71,7 @@ class Answers:
         self.plan = plan_inference(
             model, config.memory, threads, own=own, tables=method.tables, table_bytes=method.table_bytes(model)
         )
-        self.method = make_method(name, TopicRows(model), **(config.options or {}))
+        self.method = make_method(name, TopicRows(model), type(config), **(config.options or {}))
         self.method.room = self.plan.room
         if self.plan.load:
             self.method.load()

@@ -15,11 +15,16 @@ from topicstream.options import SchedulerOptions, option, seconds, share
 from topicstream.training.stopping import tolerance
 
 
+def _place_of(store: Any) -> Any:
+    """Where a store, which may be open, is read."""
+    return mirrored(getattr(store, "path", store))
+
+
 @dataclass(frozen=True)
 class TrainConfig(SchedulerOptions, ThreadedOptions):
     """All settings of a training."""
 
-    corpus: str | Path = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=mirrored)
+    corpus: str | Path = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=_place_of)
     model: str | Path = option("model", "Folder of the model.", env="TOPICS_MODEL", show=True)
     _: KW_ONLY
     algo: str = option(

@@ -41,15 +41,16 @@ def method_of(model: TopicModel, name: str = DEFAULT) -> str:
     return engine if name == DEFAULT and known and find_method(engine).required_by(model) else name
 
 
-def make_method(name: str, rows: TopicRows, **options: Any) -> Method:
-    """A method by its name with its options; UsageError for a name or an option that does not exist."""
+def make_method(name: str, rows: TopicRows, beside: type | None = None, **options: Any) -> Method:
+    """A method by its name with its options; UsageError for a name or an option that does not exist (or is one of ``beside``
+    mistyped)."""
     method = find_method(name)
     if method.dense != bool(rows.model.manifest.width):
         raise UsageError(f"--method {name}: is for {noun_of(method.dense)}, which the model is not of")
     if rows.model.weights is not None and not method.weighs_cells:
         able = " or ".join(m.name for m in methods() if m.weighs_cells)
         raise InputError(f"--method {name}: the model uses weighted cells ({rows.model.weights.about.kind}); choose {able}")
-    return method(rows, **checked(method.Options, options, f"--method {name}"))
+    return method(rows, **checked(method.Options, options, f"--method {name}", beside=beside))
 
 
 def fields_of(method: type[Method]) -> dict[str, Field[Any]]:
