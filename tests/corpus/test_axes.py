@@ -58,7 +58,7 @@ def table(corpus: Corpus) -> list[dict[str, Any]]:
     """The documents' table, each with its number within its part, removed ones marked."""
     gone = set(corpus.removed()[:, 0].tolist())
     rows, seen = [], {p: 0 for p in PARTS}
-    for batch in read_documents(corpus.path, corpus.manifest.docs):
+    for _, batch in read_documents(corpus.path, corpus.manifest.docs):
         for row in batch.to_pylist():
             rows.append(row | {"own": seen[row["part"]], "gone": len(rows) in gone})
             seen[row["part"]] += 1

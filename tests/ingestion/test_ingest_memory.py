@@ -118,7 +118,7 @@ def test_reading_documents_holds_a_row_group_however_many_documents_are_asked_fo
         writer.add(pa.table({"id": [str(d)], "labels": labels}))
     writer.close()
     before, most, found = pa.total_allocated_bytes(), 0, 0
-    for batch in documents.read_documents(tmp_path, [store_file(tmp_path, writer.files[0].name)]):
+    for _, batch in documents.read_documents(tmp_path, [store_file(tmp_path, writer.files[0].name)]):
         most, found = max(most, pa.total_allocated_bytes() - before), found + len(batch)
     assert found == 120 and most < 40 << 18, most  # all of it: 140 times 2^18
 

@@ -90,7 +90,7 @@ def test_every_form_gives_the_store_of_the_file(tmp_path):
         assert summary["documents"] == len(given), name
         assert cells_by_id(store) == wanted, name
         batches = list(read_documents(store, Corpus.open(store).manifest.docs, ["date"]))
-        assert [d for b in batches for d in b.column("date").to_pylist()] == [str(2000 + i) for i in range(len(given))]
+        assert [d for _, b in batches for d in b.column("date").to_pylist()] == [str(2000 + i) for i in range(len(given))]
 
 
 def test_strings_are_numbered_and_an_append_numbers_on(tmp_path):

@@ -31,7 +31,7 @@ def fields(store: Path, *names: str) -> dict[str, tuple[Any, ...]]:
     """id -> the fields asked for."""
     corpus = Corpus.open(store)
     assert list(verify(corpus)) == []
-    rows = [r for b in read_documents(store, corpus.manifest.docs) for r in b.to_pylist()]
+    rows = [r for _, b in read_documents(store, corpus.manifest.docs) for r in b.to_pylist()]
     return {r["id"]: tuple(r.get(n) for n in names) for r in rows}
 
 

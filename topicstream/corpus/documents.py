@@ -209,13 +209,16 @@ class PlacedDocuments(DocumentsWriter):
 
 def read_documents(
     folder: Path, files: Iterable[StoreFile], columns: list[str] | None = None, rows: int = ROWS_OF_GROUP
-) -> Iterator[pa.RecordBatch]:
-    """The documents of a store, in order, in record batches of at most ``rows`` and of one row group, whose bytes are
-    bounded; files: the manifest's entries.  StoreError."""
+) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
+    """The documents of a store, in order: their numbers int64[], and record batches of at most ``rows`` and of one row group,
+    whose bytes are bounded; files: the manifest's entries.  StoreError."""
+    first = 0
     for entry in files:
         path = entry.verified(folder)
         try:
-            yield from batches(path, columns, rows)
+            for batch in batches(path, columns, rows):
+                yield np.arange(first, first + len(batch)), batch
+                first += len(batch)
         except (OSError, ValueError, KeyError, pa.ArrowException) as e:
             raise StoreError(f"{path}: cannot be read ({e}); restore the file or ingest again") from None
 
@@ -243,10 +246,8 @@ def placed_documents(
     """
     wanted = None if columns is None else list(dict.fromkeys(["id", *columns, "part", "block", "row"]))
     docs = [np.array([block.docs for block in manifest.parts[part].blocks], np.int64) for part in PARTS]
-    number = 0
-    for batch in read_documents(store, manifest.docs, wanted, rows):
-        there = batch.filter(pa.array(np.isin(np.arange(number, number + len(batch)), gone, invert=True)))
-        number += len(batch)
+    for numbers, batch in read_documents(store, manifest.docs, wanted, rows):
+        there = batch.filter(pa.array(np.isin(numbers, gone, invert=True)))
         try:
             part = pc.equal(there["part"].cast(pa.string()), "heldout").to_numpy(zero_copy_only=False).astype(np.int64)
             block, row = (there[name].to_numpy(zero_copy_only=False).astype(np.int64) for name in ("block", "row"))

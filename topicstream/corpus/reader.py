@@ -205,16 +205,12 @@ class Corpus(Views):
     def axes(self) -> Axes:
         """name -> Axis: ``words``, and the list columns that the input had (corpus/format.py).  A store made by an
         earlier version gets its axes now, under the writer's lock.  StoreError."""
-        words = Axis("words", self.n_words, self.n_cells, 0, lambda column: self._axis_column("words", column))
+        words = Axis("words", self.n_words, self.n_cells, 0, partial(self._axis_column, "words"))
         axes = Axes(words=words)
         for name, entry in self.axis_entries().items():
             train = entry.parts["train"]
             longest = max((b.longest for b in train.blocks), default=0)
-
-            def column(what: str, name: str = name) -> Iterator[pa.Array]:
-                return self._axis_column(name, what)
-
-            axes[name] = Axis(name, entry.size, train.entries, longest, column, entry.figures)
+            axes[name] = Axis(name, entry.size, train.entries, longest, partial(self._axis_column, name), entry.figures)
         return axes
 
     def axis_entries(self) -> dict[str, AxisEntry]:
@@ -235,7 +231,7 @@ class Corpus(Views):
             yield from (pa.array(self.lists(name, b)[0]) for b in range(len(self.part().blocks)))
             return
         else:
-            for batch in read_documents(self.path, self.manifest.docs, ["id", "part"]):
+            for _, batch in read_documents(self.path, self.manifest.docs, ["id", "part"]):
                 yield batch["id"].filter(pc.equal(batch["part"].cast(pa.string()), "train"))
             return
         try:

@@ -220,9 +220,9 @@ def _left(store: Path, manifest: StoreManifest, ids: pa.Array) -> list[dict[str,
 
 def _find(base: Corpus, ids: pa.Array) -> _Found:
     """Rows of the documents, those that were replaced or withdrawn before included."""
-    numbers, at = [np.zeros(0, np.int64)], 0
+    numbers = [np.zeros(0, np.int64)]
     found = _Found(numbers[0])
-    for batch in read_documents(base.path, base.manifest.docs, ["id", "source"]):
+    for every, batch in read_documents(base.path, base.manifest.docs, ["id", "source"]):
         here = np.flatnonzero(
             pc.is_in(batch["id"].cast(pa.large_string()), value_set=ids).to_numpy(zero_copy_only=False)
         )
@@ -230,9 +230,8 @@ def _find(base: Corpus, ids: pa.Array) -> _Found:
             rows = batch.take(pa.array(here))
             found.ids |= set(rows["id"].to_pylist())
             found.sources |= {s for s in rows["source"].to_pylist() if s is not None}
-        numbers.append(here + at)
-        at += len(batch)
-    found.numbers = np.concatenate(numbers).astype(np.int64)
+        numbers.append(every[here])
+    found.numbers = np.concatenate(numbers)
     return found
 
 

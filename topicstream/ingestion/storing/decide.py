@@ -6,7 +6,6 @@ of one life one is kept, and of the lives the last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -90,11 +89,10 @@ def decide(
     removed
         Numbers of documents of the old store that are withdrawn already.
     """
-    starts = [0 if base is None else sum(len(ids) for _, ids in _old_ids(base))]
-    for number, ids in _old_ids(base) if base is not None else ():
-        numbers = np.arange(number, number + len(ids))
+    starts = [0 if base is None else sum(part.docs for part in base.manifest.parts.values())]
+    for numbers, batch in read_documents(base.path, base.manifest.docs, ["id"]) if base is not None else ():
         here = np.isin(numbers, removed, invert=True)
-        high, low = hash_ids(ids)
+        high, low = hash_ids(batch["id"])
         relations.insert("events", _events(high[here], low[here], 2 * numbers[here] + 1))
     for i in range(len(journal.docs)):
         arrays = journal.docs.read(i)
@@ -137,14 +135,6 @@ def _classes(journal: Journal, decision: Decision) -> list[np.ndarray]:
 def _events(high: np.ndarray, low: np.ndarray, time: np.ndarray) -> pa.Table:
     """What happens to ids: ``time`` is 2n + 1 for document n, 2n for a withdrawal before it."""
     return pa.table({"high": high, "low": low, "time": time.astype(np.int64)})
-
-
-def _old_ids(base: Corpus) -> Iterator[tuple[int, pa.Array]]:
-    """(number of the first document, ids) of the documents of a store, in order."""
-    number = 0
-    for batch in read_documents(base.path, base.manifest.docs, ["id"]):
-        yield number, batch.column(0)
-        number += len(batch)
 
 
 def _split(journal: Journal, piece: int, heldout: Heldout) -> np.ndarray:
@@ -194,8 +184,8 @@ def _threshold(journal: Journal, reason: np.ndarray, heldout: Heldout) -> int:
 def _name(journal: Journal, base: Corpus | None, starts: list[int], number: int) -> str:
     """How a document is called in a message."""
     if number < starts[0] and base is not None:
-        [(first, ids)] = [(n, ids) for n, ids in _old_ids(base) if n <= number < n + len(ids)]
-        return f"document {ids[number - first].as_py()!r} of {base.path}"
+        [old] = [b["id"][number - int(n[0])] for n, b in read_documents(base.path, base.manifest.docs, ["id"]) if number in n]
+        return f"document {old.as_py()!r} of {base.path}"
     piece = int(np.searchsorted(starts, number, "right")) - 1
     table = piece_metadata(journal.docs.read(piece))
     row = number - starts[piece]

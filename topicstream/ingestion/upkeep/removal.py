@@ -51,13 +51,12 @@ class Removal:
         """Withdraw documents by number (ascending)."""
         if self._base is None or not len(numbers):
             return
-        taken, first = [self._new], 0
-        for batch in read_documents(self._base.path, self._base.manifest.docs, ["part", "block", "row"]):
-            here = numbers[(numbers >= first) & (numbers < first + len(batch))] - first
+        taken = [self._new]
+        for every, batch in read_documents(self._base.path, self._base.manifest.docs, ["part", "block", "row"]):
+            here = np.flatnonzero(np.isin(every, numbers))
             part = pc.index_in(batch["part"].cast(pa.string()), value_set=pa.array(PARTS))
             columns = [np.asarray(c)[here] for c in (part, batch["block"], batch["row"])]
-            taken.append(np.stack([here + first, *columns], axis=1).astype(np.int64))
-            first += len(batch)
+            taken.append(np.stack([every[here], *columns], axis=1).astype(np.int64))
         self._new = np.concatenate(taken)
 
     def subtract(self, vocabulary: TokenVocabulary) -> TokenVocabulary:

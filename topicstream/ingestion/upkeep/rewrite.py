@@ -231,9 +231,8 @@ class Rewrite:
     ) -> list[StoreFile]:
         """The documents' table with the places in the new parts, where they stand in the same order."""
         manifest = self._base.manifest
-        writer, first = PlacedDocuments(self._store, manifest.columns, manifest.docs, parts), 0
-        for batch in read_documents(self._store, manifest.docs):
-            numbers = np.arange(first, first + len(batch))
+        writer = PlacedDocuments(self._store, manifest.columns, manifest.docs, parts)
+        for numbers, batch in read_documents(self._store, manifest.docs):
             table = pa.Table.from_batches([batch]).filter(pa.array(np.isin(numbers, self._gone[:, 0], invert=True)))
             part = pc.equal(table["part"].cast(pa.string()), "heldout").to_numpy().astype(np.uint8)
             if forgotten is not None and LINKS in table.column_names:
@@ -241,6 +240,6 @@ class Rewrite:
                 left = without(lists, pc.is_in(lists.flatten(), value_set=forgotten))
                 table = table.set_column(table.column_names.index(LINKS), LINKS, left)
             writer.place(table, part)
-            first += len(batch)
-            progress.step("writing documents", first, first, "piece")
+            done = int(numbers.max(initial=-1)) + 1
+            progress.step("writing documents", done, done, "piece")
         return writer.finish()
