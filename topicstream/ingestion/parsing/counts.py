@@ -8,11 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.ingestion.opening.source import Input
+from topicstream.ingestion.opening.source import HEAD_BYTES, Input
 from topicstream.ingestion.parsing.documents import batch_of
 
 MOST_COUNT = 3.0e38
 """Above it float32 has no numbers."""
+
+
+def first_lines(head: bytes) -> list[bytes]:
+    """Up to 50 whole lines of the first bytes of a file that are not blank."""
+    lines = head.split(b"\n")
+    whole = lines[:-1] if len(head) >= HEAD_BYTES or not lines[-1].strip() else lines
+    return [line for line in whole[:50] if line.strip()]
 
 
 def matching(lines: list[bytes], pattern: str) -> np.ndarray:

@@ -146,14 +146,19 @@ def vector_batch(
     return batch.filter(pa.array(finite.all(axis=1)))
 
 
+def npy_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether in Fortran's order, and dtype of an ``.npy`` array, whose numbers follow in the stream."""
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    return read(stream)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+
+
 class ArrayHeader:
     """Rows, columns and dtype of an ``.npy`` array with rows of one width; BadFile where it is none.  Reads the header alone."""
 
     def __init__(self, stream: Any, name: str) -> None:
         try:
-            version = np.lib.format.read_magic(stream)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, self.dtype = read(stream)
+            shape, fortran, self.dtype = npy_header(stream)
         except NO_HEADER as e:
             raise BadFile(name, 0, f"not an .npy file that can be read ({one_line(e)[:200] or type(e).__name__})") from None
         if self.dtype.hasobject:

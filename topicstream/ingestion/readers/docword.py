@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from topicstream.ingestion.opening.source import HEAD_BYTES, Source
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.parsing.counts import first_lines
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.parsing.triples import MatrixHeader, TripleReader, check_header
 
@@ -18,12 +19,11 @@ class Docword(TripleReader):
     what = ()
 
     def resembles(self, head: bytes) -> bool:
-        lines = head.split(b"\n")
-        whole = lines[:-1] if len(head) >= HEAD_BYTES or not lines[-1].strip() else lines
-        triples = [bool(re.match(rb"^\s*\d+\s+\d+\s+-?\d+\s*$", x)) for x in whole[3:20] if x.strip()]
+        lines = first_lines(head)
+        triples = [bool(re.match(rb"^\s*\d+\s+\d+\s+-?\d+\s*$", x)) for x in lines[3:20]]
         # a header with negative sizes is one too, and ``header`` says what is wrong with it
-        sizes = [re.match(rb"^\s*(-?)\d+\s*$", x) for x in whole[:3]]
-        return len(whole) >= 3 and all(sizes) and all(triples) and bool(triples or not any(x and x[1] for x in sizes))
+        sizes = [re.match(rb"^\s*(-?)\d+\s*$", x) for x in lines[:3]]
+        return len(lines) >= 3 and all(sizes) and all(triples) and bool(triples or not any(x and x[1] for x in sizes))
 
     def header(self, source: Source) -> MatrixHeader:
         head = source.head(4096)

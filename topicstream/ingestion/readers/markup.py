@@ -18,7 +18,7 @@ from topicstream.dates import parse
 from topicstream.errors import UsageError
 from topicstream.ingestion.opening.source import Source, plain_suffix
 from topicstream.ingestion.parsing.columns import LISTS, as_list
-from topicstream.ingestion.parsing.documents import LIST, TEXT, batch_of, positions
+from topicstream.ingestion.parsing.documents import LIST, TEXT, batch_of, positions, why_not_utf8
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
@@ -66,7 +66,8 @@ class Markup(Reader):
             source.reject(0, f"a document of more than {options.record_bytes >> 20} MiB; split it or raise the limit")
             return
         if plain_suffix(source.name) in (".html", ".htm") or re.search(rb"(?i)<html[\s>]", data[:4096]):
-            parser = etree.HTMLParser(encoding=options.encoding or _utf8(data), no_network=True, remove_comments=True, remove_pis=True)
+            stated = options.encoding or (None if why_not_utf8(data) else "utf-8")  # which a page need not say
+            parser = etree.HTMLParser(encoding=stated, no_network=True, remove_comments=True, remove_pis=True)
         else:
             parser = etree.XMLParser(encoding=options.encoding, resolve_entities=False, load_dtd=False, no_network=True)
         try:
@@ -87,15 +88,6 @@ class Markup(Reader):
         walk = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
         text = {"text": pa.array([text_of(walk, options.split == "section")], TEXT)}
         yield batch_of([source.key], positions(source.key, np.array([1])), text, meta)
-
-
-def _utf8(data: bytes) -> str | None:
-    """``utf-8`` where a page is that and does not say so."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return None
-    return "utf-8"
 
 
 def _in_words(entity: Any) -> None:

@@ -18,7 +18,7 @@ from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.parsing.sparse import Compressed, Matrix, MatrixReader, Side
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.readers.dense_rows import ArrayHeader, coordinate_names
+from topicstream.ingestion.readers.dense_rows import ArrayHeader, coordinate_names, npy_header
 from topicstream.ingestion.readers.parquet import seekable
 
 BROKEN = (
@@ -66,9 +66,7 @@ class _Member:
 
     def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
         self._name, self._stream, self._next = name, archive.open(f"{name}.npy"), 0
-        version = np.lib.format.read_magic(self._stream)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        self.shape, _, self._dtype = read(self._stream)
+        self.shape, _, self._dtype = npy_header(self._stream)
         if self._dtype.hasobject:
             raise ValueError(f"{name} holds Python objects")
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from topicstream.corpus.format import LABELS
 from topicstream.errors import InputError
-from topicstream.ingestion.opening.source import HEAD_BYTES, Source
-from topicstream.ingestion.parsing.counts import MOST_COUNT, count_batch, matching, parsed_numbers
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.parsing.counts import MOST_COUNT, count_batch, first_lines, matching, parsed_numbers
 from topicstream.ingestion.parsing.cut import lines_of
 from topicstream.ingestion.parsing.documents import LIST, positions
 from topicstream.ingestion.parsing.reader import Reader
@@ -129,13 +129,6 @@ class LdaC(PairReader):
         lines = first_lines(head)
         parts = [_LDAC.match(line) for line in lines]
         return any(b":" in line for line in lines) and all(p and int(p[1]) == p[2].count(b":") for p in parts)
-
-
-def first_lines(head: bytes) -> list[bytes]:
-    """Up to 50 whole lines of the first bytes of a file that are not blank."""
-    lines = head.split(b"\n")
-    whole = lines[:-1] if len(head) >= HEAD_BYTES or not lines[-1].strip() else lines
-    return [line for line in whole[:50] if line.strip()]
 
 
 _SVMLIGHT = re.compile(rb"^[-+]?[\w.,+-]*(?: +(?:qid|\d+):[-+.\deE]+)+\s*(?:#.*)?$")
