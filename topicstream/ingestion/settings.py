@@ -72,15 +72,10 @@ class Heldout:
             return cls("default: 1 %, at least 50 documents, at most 10 %")
         asked = str(text).strip()
         try:
-            if asked.endswith("%"):
-                share = float(asked[:-1]) / 100
-                if not 0 <= share < 1:
-                    raise ValueError
+            share = float(asked[:-1]) / 100 if asked.endswith("%") else float(asked)
+            if 0 <= share < 1:
                 return cls(asked, share=share)
-            if 0 <= float(asked) < 1:
-                return cls(asked, share=float(asked))
-            number = int(asked)
-            if number < 0:
+            if (number := int(asked)) < 0:  # which is no number with %
                 raise ValueError
             return cls(asked, documents=number)
         except ValueError:

@@ -153,22 +153,22 @@ def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
     indptr, words, counts = cells
     weighted = counts.dtype.kind == "f"
     high, low = hash_ids(batch.column(0))
-    if weighted:
-        stored = counts.astype(np.float32, copy=False)
-    else:
-        if len(counts) and int(counts.max()) >= 1 << 31:
-            raise InputError(f"{task.name}: a count of 2^31 or more in one cell; check the file")
-        stored = counts.astype(np.int32, copy=False)
+    if not weighted and int(counts.max(initial=0)) >= 1 << 31:
+        raise InputError(f"{task.name}: a count of 2^31 or more in one cell; check the file")
     arrays = {
         "lengths": np.diff(indptr).astype(np.uint32),
         "words": words.astype(np.int32, copy=False),
-        "counts": stored,
+        "counts": counts.astype(np.float32 if weighted else np.int32, copy=False),
     }
-    table = metadata(batch)
-    gone_high, gone_low = hash_ids(gone)
-    document_arrays = {"high": high, "low": low, "gone_high": gone_high, "gone_low": gone_low}
-    document_arrays["metadata"] = as_stream(table)
-    document_arrays["rejects"] = np.frombuffer(rejects.lines(task.name, task.key), np.uint8)
+    table, (gone_high, gone_low) = metadata(batch), hash_ids(gone)
+    document_arrays = {
+        "high": high,
+        "low": low,
+        "gone_high": gone_high,
+        "gone_low": gone_low,
+        "metadata": as_stream(table),
+        "rejects": np.frombuffer(rejects.lines(task.name, task.key), np.uint8),
+    }
     return Prepared(
         task=replace(task, batch=empty_batch(task.reader.kind)),  # the text goes
         totals=totals + Counter(documents=len(high), cells=len(words), rejected=len(rejects)),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 
 from topicstream.errors import UsageError
@@ -85,14 +85,13 @@ class Spread:
                 owned.remove_file(part)
 
 
-def _absolute(source: Any) -> Source:
+def _absolute(source: Source) -> Source:
     """A source that other machines find."""
-    if address_of(source.path) is None:
+    if source.path is not None and address_of(source.path) is None:
         source.path = source.path.absolute()
         if isinstance(source, TreeSource):
             source.tree.root = source.path
-    found: Source = source
-    return found
+    return source
 
 
 def _read(
