@@ -13,9 +13,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from topicstream.errors import StoreError
 from topicstream.files.durable import replacing
-from topicstream.files.plain import read_words
+from topicstream.files.plain import open_table
 
 A_WORD = 110
 """Bytes of a word of a model in memory: its text, its counts, the table that finds it."""
@@ -73,19 +72,12 @@ class Vocabulary:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
         """From a ``vocab.parquet`` with columns word, count, df; StoreError naming the file when it is damaged."""
-        import pyarrow as pa
-
-        try:
-            table = read_words(path, ["word", "count", "df"])
-            words, numbers = table["word"], [table[name].to_numpy() for name in ("count", "df")]
-        except FileNotFoundError:
-            raise StoreError(f"{path}: not found; restore the file") from None
-        except (OSError, ValueError, KeyError, pa.ArrowException) as e:
-            reason = str(e).splitlines()[0]
-            raise StoreError(f"{path}: cannot be read as a vocabulary ({reason}); restore the file") from None
-        if words.null_count or any(n.dtype.kind not in "iu" or (len(n) and n.min() < 0) for n in numbers):
-            raise StoreError(f"{path}: empty or negative fields; restore the file")
-        return cls.of(words, *numbers)
+        with open_table(path) as file:
+            table = file.read(columns=["word", "count", "df"])
+            numbers = [table[name].to_numpy() for name in ("count", "df")]
+            if table["word"].null_count or any(n.dtype.kind not in "iu" or (len(n) and n.min() < 0) for n in numbers):
+                raise ValueError("empty or negative fields")
+            return cls.of(table["word"], *numbers)
 
     def write(self, path: str | Path) -> None:
         """To Parquet (zstd), in one rename."""

@@ -40,7 +40,7 @@ EVERY_BIT = """
 import sys
 import zipfile
 from pathlib import Path
-from topicstream.files.plain import read_words
+from topicstream.files.plain import open_table
 path, whole = Path(sys.argv[1]), Path(sys.argv[1]).read_bytes()
 size = int.from_bytes(whole[-8:-4], "little")
 refused = 0
@@ -50,7 +50,8 @@ for at in range(len(whole) - 8 - size, len(whole) - 8):
         spoilt[at] ^= 1 << bit
         path.write_bytes(spoilt)
         try:
-            read_words(path, ["word", "count"])
+            with open_table(path) as file:
+                file.read(columns=["word", "count"])
         except Exception:
             refused += 1
 print(refused)

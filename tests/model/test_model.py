@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from topicstream.errors import StoreError
 from topicstream.files import durable
 from topicstream.files.durable import read_json, write_json
-from topicstream.files.plain import batches
+from topicstream.files.plain import batches, open_table
 from topicstream.model import arrays as model_arrays
 from topicstream.model import manifest as model_manifest
 from topicstream.model.manifest import Origin
@@ -107,7 +107,8 @@ def test_arrow_reads_by_itself(saved, monkeypatch):
 
     monkeypatch.setattr(pq, "ParquetFile", Watched)
     TopicModel.open(saved).content_hash()
-    assert list(batches(saved / "vocab.parquet", None, 10))
+    with open_table(saved / "vocab.parquet") as file:
+        assert list(batches(file, None, 10))
     assert len(sources) > 1 and all(isinstance(s, pa.OSFile) for s in sources), sources
 
 

@@ -29,7 +29,7 @@ from topicstream.corpus.sweep import settle
 from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.durable import lock, sync
-from topicstream.files.plain import batches
+from topicstream.files.plain import batches, open_table
 from topicstream.memory import Room
 from topicstream.relations import Relations
 
@@ -110,13 +110,11 @@ def derive(
 
 def load_names(path: Path) -> pa.Table:
     """The table of an axis' names (schema NAMES); StoreError."""
-    try:
-        table = pa.Table.from_batches(list(batches(path, NAMES.names, BATCH)), NAMES)
-    except (OSError, ValueError, KeyError, pa.ArrowException) as e:
-        raise StoreError(f"{path}: is not a readable table of names ({e}); restore the file") from None
-    if any(column.null_count for column in table.columns):
-        raise StoreError(f"{path}: contains empty fields; restore the file or ingest again")
-    return table
+    with open_table(path) as file:
+        table = pa.Table.from_batches(list(batches(file, NAMES.names, BATCH)), NAMES)
+        if any(column.null_count for column in table.columns):
+            raise ValueError("empty fields")
+        return table
 
 
 def blank_names(store: Path, file: str) -> StoreFile:

@@ -23,7 +23,7 @@ from topicstream.corpus.manifest import PartEntry, StoreFile, StoreManifest, sto
 from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.durable import sync
-from topicstream.files.plain import batches
+from topicstream.files.plain import batches, open_table
 from topicstream.kernels.arrays import Bytes, Longs, Words
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits
@@ -214,13 +214,10 @@ def read_documents(
     whose bytes are bounded; files: the manifest's entries.  StoreError."""
     first = 0
     for entry in files:
-        path = entry.verified(folder)
-        try:
-            for batch in batches(path, columns, rows):
+        with open_table(entry.verified(folder)) as file:
+            for batch in batches(file, columns, rows):
                 yield np.arange(first, first + len(batch)), batch
                 first += len(batch)
-        except (OSError, ValueError, KeyError, pa.ArrowException) as e:
-            raise StoreError(f"{path}: cannot be read ({e}); restore the file or ingest again") from None
 
 
 Placed = tuple[pa.RecordBatch, np.ndarray, np.ndarray, np.ndarray]

@@ -32,7 +32,7 @@ from topicstream.corpus.manifest import AxisEntry, BlockEntry, PartEntry, StoreF
 from topicstream.corpus.views import Views
 from topicstream.errors import StoreError, TopicsError, UsageError
 from topicstream.files.mirror import mirrored
-from topicstream.files.plain import batches, load_arrays, read_words, refuse_linked_folders
+from topicstream.files.plain import batches, load_arrays, open_table, refuse_linked_folders
 from topicstream.parallel.order import pooled
 from topicstream.text import noun_of
 
@@ -149,11 +149,8 @@ class Corpus(Views):
 
     def word_table(self, *columns: str) -> pa.Table:
         """Columns of the vocabulary: word, count, df (of the training part).  StoreError."""
-        path = self.file("vocab")
-        try:
-            return read_words(path, list(columns))
-        except (OSError, ValueError, KeyError, pa.ArrowException) as e:
-            raise StoreError(f"{path}: cannot be read ({str(e).splitlines()[0]}); restore the file") from None
+        with open_table(self.file("vocab")) as file:
+            return file.read(columns=list(columns))
 
     def word_counts(self) -> np.ndarray:
         """n_w float64[W]: each word's total count over the training cells.  The vocabulary knows it; only where it counts
@@ -234,10 +231,8 @@ class Corpus(Views):
             for _, batch in read_documents(self.path, self.manifest.docs, ["id", "part"]):
                 yield batch["id"].filter(pc.equal(batch["part"].cast(pa.string()), "train"))
             return
-        try:
-            yield from (batch.column(0) for batch in batches(path, [column], 1 << 16))
-        except (OSError, ValueError, KeyError, IndexError, pa.ArrowException) as e:
-            raise StoreError(f"{path}: is not a readable list of names ({e}); restore the file") from None
+        with open_table(path) as file:
+            yield from (batch.column(0) for batch in batches(file, [column], 1 << 16))
 
     def lists(self, name: str, storage: int, heldout: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Read, verify and decode one storage block of an axis: lengths uint32[docs], ids int32[entries], ascending within

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError
-from topicstream.files.plain import batches
 from topicstream.inference.documents import fnv1a
+from topicstream.tokens.vocabulary import stream_pruned
 from topicstream.vocabulary import Vocabulary
 
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -79,8 +79,8 @@ def met_words(words: Any, corpus: Corpus) -> np.ndarray:
     """bool[n]: which words the training part of a corpus has, kept or pruned; the pruned ones are streamed."""
     found = corpus_vocabulary(corpus).find(words) >= 0
     if "pruned" in corpus.manifest.files:
-        for batch in batches(corpus.file("pruned"), ["word"]):
-            some = batch.column(0).cast(words.type)
+        for batch in stream_pruned(corpus.file("pruned")):
+            some = batch["word"].cast(words.type)
             found |= pc.is_in(words, value_set=some).to_numpy(zero_copy_only=False)
     return np.asarray(found)
 

@@ -10,6 +10,7 @@ import io
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -20,6 +21,7 @@ from topicstream.files.mirror import fetched
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 
 _Where = str | os.PathLike[str]
@@ -114,23 +116,23 @@ def load_arrays(path: _Where) -> dict[str, np.ndarray]:
         raise StoreError(f"{path}: is no file of arrays ({one_line(e)[:200]}); restore the file") from None
 
 
-def batches(path: str | os.PathLike[str], columns: list[str] | None, rows: int = 1 << 18) -> Iterator[pa.RecordBatch]:
-    """Record batches of at most ``rows`` rows; columns that are not there are left out (None: all of them).
-
-    Raises FileNotFoundError, OSError, ValueError, KeyError or ArrowException where the file is missing or damaged.
-    """
+@contextmanager
+def open_table(path: _Where) -> Iterator[pq.ParquetFile]:
+    """A Parquet file; StoreError where it is missing, or what is read of it in the block shows that it is damaged."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with open(open_plain(path), "rb") as raw, pq.ParquetFile(arrow_file(raw), pre_buffer=False) as file:
-        names = file.schema_arrow.names
-        wanted = names if columns is None else [c for c in columns if c in names]
-        for group in range(file.num_row_groups):  # a group at a time: no more is held
-            yield from file.iter_batches(rows, row_groups=[group], columns=wanted)
+    try:
+        with open(open_plain(path), "rb") as raw, pq.ParquetFile(arrow_file(raw), pre_buffer=False) as file:
+            yield file
+    except FileNotFoundError:
+        raise StoreError(f"{path}: not found; restore the file") from None
+    except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as e:
+        raise StoreError(f"{path}: cannot be read ({one_line(e)[:200]}); restore the file or make it again") from None
 
 
-def read_words(path: str | os.PathLike[str], columns: list[str]) -> pa.Table:
-    """The columns of a vocabulary's file as a ``pyarrow.Table``; raises as ``batches`` does."""
-    import pyarrow.parquet as pq
-
-    with open(open_plain(path), "rb") as raw, pq.ParquetFile(arrow_file(raw), pre_buffer=False) as file:
-        return file.read(columns=columns)
+def batches(file: pq.ParquetFile, columns: list[str] | None, rows: int = 1 << 18) -> Iterator[pa.RecordBatch]:
+    """Record batches of at most ``rows`` rows; columns that are not there are left out (None: all of them)."""
+    wanted = None if columns is None else [c for c in columns if c in file.schema_arrow.names]
+    for group in range(file.num_row_groups):  # a group at a time: no more is held
+        yield from file.iter_batches(rows, row_groups=[group], columns=wanted)

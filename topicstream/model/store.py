@@ -29,7 +29,7 @@ from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.durable import read_sealed, replacing, size_and_crc, sync
 from topicstream.files.ownership import claim
-from topicstream.files.plain import read_words
+from topicstream.files.plain import open_table
 from topicstream.model.arrays import ArrayWriter, StoredArray
 from topicstream.model.manifest import (
     TOPICS,
@@ -248,6 +248,7 @@ class StoredTable(StoredArray):
         super().__init__(folder / entry.name, entry.crc32c, (entry.rows, entry.columns))
         self.axis, self.names = entry.axis, None
         if entry.names is not None:
-            self.names = read_words(check_file(folder, entry.names), ["name"])["name"].combine_chunks()
+            with open_table(check_file(folder, entry.names)) as file:
+                self.names = file.read(columns=["name"])["name"].combine_chunks()
             if len(self.names) != entry.rows:
                 raise StoreError(f"{folder}/{entry.names.name}: {len(self.names)} names for {entry.rows} rows")

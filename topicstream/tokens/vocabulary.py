@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from topicstream.errors import InputError, StoreError, UsageError
+from topicstream.errors import InputError, UsageError
 from topicstream.files.durable import replacing
-from topicstream.files.plain import batches, read_given
+from topicstream.files.plain import batches, open_table, read_given
 from topicstream.tokens.wordtable import enter_words, look_up, table_for
 from topicstream.vocabulary import Vocabulary, string_buffers
 
@@ -135,16 +135,12 @@ def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
 
 def stream_pruned(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
     """Record batches (word, count, df) of a ``pruned.parquet``; StoreError where it is missing or damaged."""
-    try:
-        for piece in batches(path, SCHEMA.names, ROWS):
+    with open_table(path) as file:
+        for piece in batches(file, SCHEMA.names, ROWS):
             piece = piece.cast(SCHEMA)
             if any(column.null_count for column in piece.columns):
                 raise ValueError("empty fields")
             yield piece
-    except FileNotFoundError:
-        raise StoreError(f"{path}: not found") from None
-    except (OSError, ValueError) as e:
-        raise StoreError(f"{path}: cannot be read as the words left out ({e}); the corpus is damaged") from None
 
 
 def write_words(path: str | os.PathLike[str], pieces: Iterable[pa.Table | pa.RecordBatch]) -> None:
