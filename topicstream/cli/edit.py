@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from topicstream.cli.command import Printed, showing, topics_command
+from topicstream.files.ownership import kind_of
 from topicstream.ingestion.upkeep.drop_words import drop_words as drop_words_of
-from topicstream.ingestion.upkeep.drop_words import store_at
 from topicstream.model.edits import Label, edit, read_log
 from topicstream.options import numbers
 from topicstream.records import Json, plain
@@ -27,7 +27,7 @@ def _label(text: str) -> dict[str, Json]:
 
 def _drop_words(words: str, place: str, corpus: str, dry_run: bool) -> Printed:
     with showing() as progress:
-        done = drop_words_of(words, place if store_at(place) else corpus, dry_run=dry_run, progress=progress)
+        done = drop_words_of(words, place if kind_of(place) == "corpus" else corpus, dry_run=dry_run, progress=progress)
     if done["dropped"] and not dry_run:
         click.echo("models trained before still have these words: train again (topics train --force)", err=True)
     return {**done, "dry_run": dry_run}, render(DROPPED, {**done, "would": "would be " if dry_run else ""})

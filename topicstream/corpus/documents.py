@@ -110,8 +110,8 @@ class DocumentsWriter:
     def __init__(self, folder: Path, schema: pa.Schema, first: int) -> None:
         self._folder, self._schema, self._number = folder, schema, first
         self._waiting: list[pa.Table] = []
-        self._held = self._in_part = 0
-        self._sizes = np.zeros(0, np.int64)
+        self._in_part = 0
+        self._sizes = np.zeros(0, np.int64)  # bytes of each row that waits
         self._writer: pq.ParquetWriter | None = None
         self.files: list[Path] = []
         folder.mkdir(exist_ok=True)
@@ -119,7 +119,6 @@ class DocumentsWriter:
     def add(self, table: pa.Table) -> None:
         """Append documents."""
         self._waiting.append(fill(table, self._schema))
-        self._held += len(table)
         self._sizes = np.concatenate((self._sizes, row_bytes(self._waiting[-1])))
         while rows := self._full():
             self._group(rows)
@@ -128,12 +127,12 @@ class DocumentsWriter:
         """Rows of the next group; 0 where it is not full yet."""
         ends = np.cumsum(self._sizes)
         rows = min(ROWS_OF_GROUP, int(np.searchsorted(ends, BYTES_OF_GROUP, "left")) + 1)
-        return rows if rows <= self._held else 0
+        return rows if rows <= len(self._sizes) else 0
 
     def _group(self, rows: int) -> None:
         joined = pa.concat_tables(self._waiting)
         group, rest = joined.slice(0, rows).combine_chunks(), joined.slice(rows)
-        self._waiting, self._held = [rest] if len(rest) else [], len(rest)
+        self._waiting = [rest] if len(rest) else []
         self._sizes = self._sizes[rows:]
         if self._writer is None:
             self.files.append(self._folder / f"part-{self._number:05d}.parquet")
@@ -154,9 +153,9 @@ class DocumentsWriter:
 
     def close(self) -> None:
         """Write what is left; a store has at least one part, even of no documents."""
-        if self._held or not self.files:
+        if len(self._sizes) or not self.files:
             self._waiting = self._waiting or [fill(pa.table({"id": pa.array([], pa.large_string())}), self._schema)]
-            self._group(self._held)
+            self._group(len(self._sizes))
         self._finish_part()
         sync(self._folder)
 

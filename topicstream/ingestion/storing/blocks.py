@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,22 +20,9 @@ from topicstream.progress import Progress
 from topicstream.tokens.vocabulary import TokenVocabulary, word_table
 from topicstream.tokens.word_counts import totals
 
-
-class PieceWords(NamedTuple):
-    """The words of a piece, whose frame of the spool tells them from others: which of them its documents use, and counts and
-    document frequencies in its training documents."""
-
-    frame: tuple[int, int]
-    words: pa.Array
-    used: np.ndarray
-    counts: np.ndarray
-    df: np.ndarray
-
-    def with_those_of(self, other: PieceWords) -> PieceWords:
-        """Add what another piece with the same words has."""
-        for total, part in zip(self[2:], other[2:]):
-            total += part
-        return self
+PieceWords = tuple[tuple[int, int], pa.Array, np.ndarray, np.ndarray, np.ndarray]
+"""The words of a piece: their frame of the spool, which tells them from others, and themselves; which of them its documents use,
+counts and document frequencies in its training documents."""
 
 
 def words_of_training(journal: Journal, decision: Decision, pool: ThreadPoolExecutor, ahead: int) -> Iterator[pa.Table]:
@@ -52,10 +38,15 @@ def words_of_training(journal: Journal, decision: Decision, pool: ThreadPoolExec
             last = read = entry, journal.types.arrays(piece)["types"]
         used = np.bincount(cells["words"], minlength=len(read[1])) > 0
         training = decision.classes[piece] == TRAIN
-        return PieceWords(*read, used, *totals(cells["lengths"], cells["words"], cells["counts"], training, len(used)))
+        return *read, used, *totals(cells["lengths"], cells["words"], cells["counts"], training, len(used))
+
+    def add(one: PieceWords, other: PieceWords) -> PieceWords:
+        for total, part in zip(one[2:], other[2:]):
+            total += part
+        return one
 
     for _, same in groupby(pooled(pool, count, range(len(journal.cells)), ahead), key=itemgetter(0)):
-        _, words, used, counts, df = reduce(PieceWords.with_those_of, same)
+        _, words, used, counts, df = reduce(add, same)
         yield word_table(words.filter(pa.array(used)), counts[used], df[used])
 
 

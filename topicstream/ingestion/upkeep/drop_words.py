@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from topicstream.corpus.axis_build import MEMORY
 from topicstream.corpus.manifest import StoreManifest, store_file
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, TopicsError
-from topicstream.files import durable, owned
+from topicstream.errors import InputError
+from topicstream.files import owned
 from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
 from topicstream.progress import Progress, Told, listener
 from topicstream.records import Json
@@ -136,12 +136,3 @@ def _rewrite(
         },
     }
     return work.commit(progress, changes)
-
-
-def store_at(path: str | Path) -> bool:
-    """Whether a corpus store lies there (and not a model)."""
-    manifest = Path(path) / "manifest.json"
-    try:
-        return manifest.exists() and durable.read_json(manifest).get("kind") == "corpus"
-    except TopicsError:
-        return False
