@@ -72,12 +72,7 @@ def open_parquet(source: Source) -> Iterator[pq.ParquetFile]:
         try:
             yield pq.ParquetFile(place, buffer_size=BUFFER, pre_buffer=False)
         except BROKEN as e:
-            raise broken(source, e) from None
-
-
-def broken(source: Source, error: Exception) -> BadFile:
-    """What is said of a file that Arrow cannot read."""
-    return BadFile(source.name, 0, f"not a whole Parquet file ({str(error).splitlines()[0][:200]})")
+            raise BadFile(source.name, 0, f"not a whole Parquet file ({str(e).splitlines()[0][:200]})") from None
 
 
 def row_batches(
