@@ -28,7 +28,7 @@ from topicstream.corpus.manifest import AxisEntry, AxisPart, StoreFile, StoreMan
 from topicstream.corpus.sweep import settle
 from topicstream.errors import StoreError
 from topicstream.files import owned
-from topicstream.files.durable import lock, sync
+from topicstream.files.durable import lock, replacing, sync
 from topicstream.files.plain import batches, open_table
 from topicstream.memory import Room
 from topicstream.relations import Relations
@@ -130,9 +130,8 @@ def blank_names(store: Path, file: str) -> StoreFile:
 
 
 def _write_names(path: Path, table: pa.Table) -> None:
-    with pq.ParquetWriter(owned.reserve(path), NAMES, compression="zstd", use_dictionary=False) as writer:
+    with replacing(path) as beside, pq.ParquetWriter(beside, NAMES, compression="zstd", use_dictionary=False) as writer:
         writer.write_table(table, row_group_size=ROWS_OF_NAMES)
-    sync(path)
 
 
 def _named(

@@ -84,18 +84,12 @@ def without_empty(lists: pa.Array) -> pa.Array:
 def row_bytes(table: pa.Table) -> np.ndarray:
     """Bytes of the strings of each row, int64[R]."""
     sizes = np.zeros(len(table), np.int64)
-    for column in table.columns:
-        at = 0
-        for chunk in column.chunks:
-            if pa.types.is_list(chunk.type):
-                ends = np.concatenate(([0], np.cumsum(_lengths(chunk.values) + 8)))
-                found = np.diff(ends[chunk.offsets.to_numpy(zero_copy_only=False)])
-            elif pa.types.is_large_string(chunk.type):
-                found = _lengths(chunk)
-            else:
-                continue
-            sizes[at : at + len(chunk)] += found
-            at += len(chunk)
+    for values in (column.combine_chunks() for column in table.columns):
+        if pa.types.is_list(values.type):
+            ends = np.concatenate(([0], np.cumsum(_lengths(values.values) + 8)))
+            sizes += np.diff(ends[values.offsets.to_numpy(zero_copy_only=False)])
+        elif pa.types.is_large_string(values.type):
+            sizes += _lengths(values)
     return sizes
 
 

@@ -36,10 +36,8 @@ def sync_all(files: Sequence[Path], *, levels: int) -> None:
     folders that they lie in."""
     folders = {folder for path in files for folder in list(path.parents)[:levels]}
     with ThreadPoolExecutor(8, thread_name_prefix="sync") as pool:
-        for _ in pool.map(sync, files):
-            pass
-        for _ in pool.map(sync, sorted(folders)):
-            pass
+        for paths in (files, sorted(folders)):
+            list(pool.map(sync, paths))  # raises what one of them did
 
 
 @contextlib.contextmanager
