@@ -172,7 +172,7 @@ def test_lists_of_words_that_are_none(made, tmp_path, capsys):
         assert "a list of words has 8,388,608 at most" in said
     (tmp_path / "many").write_text("".join(f"w{i}\n" for i in range(5_000_000)))
     given = ("--out", tmp_path / "y.zarr", "--vocab", tmp_path / "many", "--mem-limit", "512M")
-    assert "vocabulary of 5,000,001 words takes" in refused("ingest", made / "a.jsonl", *given, capsys=capsys, code=5)
+    assert "a vocabulary of 5,000,001 words (" in refused("ingest", made / "a.jsonl", *given, capsys=capsys, code=5)
 
 
 def test_what_does_not_belong_together_is_said(made, tmp_path, capsys):
