@@ -154,6 +154,22 @@ def test_files_as_mallet_writes_them(tmp_path):
     assert json.loads((tmp_path / "u.jsonl").read_text().splitlines()[0])["shares"] == [0.75, 0.25]
 
 
+@pytest.mark.parametrize(
+    ("keys", "what"),
+    [
+        ("0\t0.5\tcat\n1\tmuch\tdog\n", "column #1: Row #2: .* invalid value 'much'"),
+        ("0\t0.5\tcat\n1 0.5 dog\n", "Row #2: Expected 3 columns, got 1"),
+        ("0\t0.5\tcat\n", "1 lines; expected topics 0 to 1 in order"),
+        ("1\t0.5\tcat\n0\t0.5\tdog\n", "2 lines; expected topics 0 to 1 in order"),
+    ],
+)
+def test_what_is_wrong_with_the_keys_of_mallet_is_said_with_its_line(tmp_path, keys, what):
+    (tmp_path / "w.txt").write_text("0\tcat\t3.01\n0\tdog\t0.01\n1\tcat\t0.01\n1\tdog\t2.01\n")
+    (tmp_path / "topic-keys.txt").write_text(keys)
+    with pytest.raises(InputError, match=f"topic-keys.txt: .*{what}"):
+        topicstream.import_model(tmp_path / "w.txt", tmp_path / "m", format="mallet")
+
+
 def test_files_as_ldac_writes_them(tmp_path):
     (tmp_path / "final.beta").write_text("  -0.6931471806 -0.6931471806 -100.0000000000\n -100 -100 0.0\n")
     (tmp_path / "final.other").write_text("num_topics 2\nnum_terms 3\nalpha 0.7\n")

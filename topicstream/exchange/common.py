@@ -112,7 +112,7 @@ def read_table(path: Path, columns: Mapping[str, pa.DataType], *, delimiter: str
         with opened(path) as file:
             return pacsv.read_csv(
                 file,
-                read_options=pacsv.ReadOptions(column_names=list(columns), skip_rows=skip),
+                read_options=pacsv.ReadOptions(use_threads=False, column_names=list(columns), skip_rows=skip),
                 parse_options=pacsv.ParseOptions(delimiter=delimiter, quote_char=False, escape_char=False),
                 convert_options=pacsv.ConvertOptions(
                     column_types=dict(columns), null_values=[], strings_can_be_null=False

@@ -33,7 +33,7 @@ function row(k) {
     const cls = (c.n ? "n" : "") + (c.hide ? " hide" : "");
     if (c.key === "id") return el("td", { class: cls }, String(D.ids[k]));
     if (c.key === "label") return el("td", null, link(k), el("span", { class: "w" }, bdi(D.top[k].join(" "))));
-    if (c.key === "size") return el("td", { class: cls }, el("span", { class: "size", "aria-hidden": "true" }, el("i", { css: { width: 100 * D.size[k] / D.largest + "%" } })), percent(D.size[k]));
+    if (c.key === "size") return el("td", { class: cls }, el("span", { class: "size", "aria-hidden": "true" }, el("i", { css: { width: 100 * D.size[k] / D.largest + "%" } })), el("span", { class: "share" }, percent(D.size[k])));
     if (c.key === "first") return el("td", { class: cls }, whole(D.a.first[k]));
     if (c.key === "npmi") return el("td", { class: cls }, D.a.npmi[k] < -1 ? "–" : fixed(D.a.npmi[k], 2));
     return el("td", { class: cls }, spark(column("over", k).value, T.known));
