@@ -18,6 +18,7 @@ import topicstream
 from tests.report_store import data_of, unpack
 from topicstream.cli.main import run
 from topicstream.errors import InputError, UsageError
+from topicstream.reporting import passages
 from topicstream.reporting.passages import best_passage
 
 SUBJECTS = {"travel": ["airports", "luggage", "flights", "delayed", "passengers"], "music": ["violin", "orchestra", "concerts", "melody", "pianist"]}
@@ -217,7 +218,9 @@ def test_a_table_for_print_has_the_labels_that_people_gave(folder, monkeypatch, 
     assert "| topic | label | share |" in text and "| Journeys |" in text
 
 
-def test_passages_of_html_have_no_tags(tmp_path):
+@pytest.mark.parametrize("at_once", [7, 1000])
+def test_passages_of_html_have_no_tags(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr(passages, "AT_ONCE", at_once)
     texts = [f'<p class="lead">{" ".join(SUBJECTS["travel" if i % 2 else "music"])}</p> &amp; <b>more</b> {i}' for i in range(60)]
     rows = [{"id": str(i), "text": text} for i, text in enumerate(texts)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

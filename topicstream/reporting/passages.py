@@ -26,6 +26,8 @@ CHARACTERS = 20_000
 """Read of a document at most, in which its passage is chosen."""
 ALL_CHARACTERS = 40_000_000
 """Read of all documents together at most."""
+AT_ONCE = 1000
+"""Texts without their markup made at a time."""
 WORD = re.compile(r"[^\W_]+")
 SENTENCE_END = re.compile("[.!?] |[。！？] ?")
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
@@ -70,9 +72,12 @@ class DocumentTexts:
         )
         self._recipe = Recipe.from_json(corpus.manifest.tokenizer) if corpus.manifest.tokenizer else Recipe()
         markup = structs.replace(self._recipe, drop=tuple(kind for kind in self._recipe.drop if kind == "tags"))
-        plain = prepared(pa.array(list(texts.values()), pa.large_string()), markup, None).to_pylist()
-        read = {place: " ".join(text.split()) for place, text in zip(texts, plain, strict=True)}
-        self._texts = {number: read[place] for number, place in places.items() if place in read}
+        found = list(texts)
+        for first in range(0, len(found), AT_ONCE):  # a second copy of them all would not fit
+            some = found[first : first + AT_ONCE]
+            plain = prepared(pa.array([texts[place] for place in some], pa.large_string()), markup, None)
+            texts |= {place: " ".join(text.split()) for place, text in zip(some, plain.to_pylist(), strict=True)}
+        self._texts = {number: texts[place] for number, place in places.items() if place in texts}
 
     @cached_property
     def _forms(self) -> dict[str, list[str]]:
