@@ -24,7 +24,7 @@ WIDTH = 80
 EVERY = 10.0
 """Seconds between two plain lines."""
 DELAY = {"cell": 1.0, "B": 0.5, "piece": 0.5}
-"""Seconds before there is a bar, by unit."""
+"""Seconds before there is a bar, or a line with a speed, by unit."""
 
 FETCHED = "[, {fetched.requests:,} requests for {fetched.bytes:size}]"
 START = "start ({start}): {seconds:.1f} s" + FETCHED
@@ -133,7 +133,7 @@ class Shown(Progress):
                 self._line(what)
         elif self._bars:
             self._show(done, total, unit, documents)
-        elif due and (unit != "cell" or done < (total or 0)):
+        elif due and time.monotonic() - self._began >= DELAY.get(unit, 0.0) and (unit != "cell" or done < (total or 0)):
             self._line(self._text(done, total, unit, documents))
 
     def end_pass(self, record: Mapping[str, Any], passes: int) -> None:

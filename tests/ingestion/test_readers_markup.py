@@ -21,7 +21,7 @@ TEI = """<?xml version="1.0" encoding="{encoding}"?>
 <publicationStmt><date>2004</date></publicationStmt><sourceDesc><bibl><date when="1809-10">Herbst 1809</date></bibl></sourceDesc>
 </fileDesc></teiHeader>
 <text><body><div><head>Erstes Kapitel</head><p>Eduard &mdash; so nennen wir einen <hi>reichen</hi> Baron<note>Eine Anmerkung.</note> im besten
-Mannesalter &mdash; wollte <choice><orig>seyn</orig><reg>sein</reg></choice> wie er war.</p><pb n="2"/><fw>Kopfzeile</fw>
+Mannesalter &mdash; wollte <choice><orig>seyn</orig><reg>sein</reg></choice> wie er war.</p><pb n="2"/><fw>Kopfzeile</fw><idno>Q1</idno>
 <p>Zweiter Absatz<!-- no comment -->.</p><lg><l>Kennst du das Land,</l><l>wo die Zitronen blühn</l></lg></div></body></text></TEI>"""
 BLOCKS = [
     "Erstes Kapitel",

@@ -23,7 +23,7 @@ from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
 
-SKIPPED = {"teiheader", "standoff", "fw", "note", "script", "style", "template", "noscript"}
+SKIPPED = {"teiheader", "standoff", "fw", "note", "idno", "script", "style", "template", "noscript"}
 TWICE = {"orig", "sic", "abbr"}
 """Within ``choice``: what stands there beside the reading text."""
 BLOCKS = {
