@@ -299,7 +299,7 @@ def test_the_commands(made, tmp_path, capsys):
     assert run(["info", str(tmp_path / "m"), "--verify"]) == 0
     assert run(["import", str(tmp_path / "nowhere.parquet"), "--model", str(tmp_path / "n")]) == 3
     assert "no such file" in capsys.readouterr().err
-    for command, way in (("export", "out"), ("import", "in")):
+    for command, way in (("export", "write"), ("import", "read")):
         assert run([command, "--help"]) == 0
         text = capsys.readouterr().out
-        assert all(f.name in text for f in FORMATS.values() if way in f.ways.split())
+        assert all(f.name in text for f in FORMATS.values() if getattr(f, way))

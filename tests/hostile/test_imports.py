@@ -14,7 +14,7 @@ from tests.ingest_tools import documents, write_jsonl
 from topicstream.exchange.formats import FORMATS
 
 SUFFIXES = {"mallet-state": ".gz", "pyldavis": ".json", "mallet-doc-topics": ".txt"}
-NAMES = [name for name, form in FORMATS.items() if "in" in form.ways]
+NAMES = [name for name, form in FORMATS.items() if form.read]
 
 
 @pytest.fixture(scope="module")

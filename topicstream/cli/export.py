@@ -19,7 +19,7 @@ COUNTED = ("documents", "topics", "words", "tokens", "cells")
     "export",
     short_help="Write a model, the topics of its documents or its corpus for other programs.",
     help="Write a model, the topics of its documents or its corpus in another program's format."
-    f"\n\n{formats_listed('out')}\n\nFormats of several files need a folder. Pickles (for gensim and scikit-learn use"
+    f"\n\n{formats_listed('write')}\n\nFormats of several files need a folder. Pickles (for gensim and scikit-learn use"
     " to_gensim() and to_sklearn() in Python) and serialised Java (MALLET's own model) are not supported.",
 )
 @options_of(ExportConfig)

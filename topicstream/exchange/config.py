@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
-from typing import Any
 
 from topicstream.corpus.reader import Corpus
 from topicstream.files.mirror import mirrored
@@ -45,11 +44,6 @@ class ExportConfig:
         flags=("--trained",),
     )
     force: bool = option(False, "Replace existing files.")
-
-    def of_format(self) -> dict[str, Any]:
-        """The options of the format that were given."""
-        given = {"top": self.top, "words": self.words, "into": self.into}
-        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,9 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
     if config.out is None:
         raise UsageError("--out: name the file or folder to write")
     path, began = Path(config.out), time.perf_counter()
-    kind = find_format(config.format, path, "out")
-    if wrong := [name for name in config.of_format() if name not in kind.options]:
+    kind = find_format(config.format, path, "write")
+    given = {name: value for name in ("top", "words", "into") if (value := getattr(config, name)) is not None}
+    if wrong := [name for name in given if name not in kind.options]:
         raise UsageError(f"--format {kind.name}: has no option {wrong[0]!r}")
     opened: Any = None
     view = None
@@ -86,7 +87,7 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
             strangers(opened, store)
     _check_place(kind, path, config.force)
     model = _as_shown(opened, view) if view is not None and kind.made_of == "model" else opened
-    more = resolve_name(MODULES + kind.write)(Export(model, store, path, config.force, config.edits, **config.of_format()))
+    more = resolve_name(MODULES + kind.write)(Export(model, store, path, config.force, config.edits, **given))
     size, seconds = _size(path), time.perf_counter() - began
     return {
         "format": kind.name,
@@ -154,7 +155,7 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     4
     """
     source, folder, began = Path(config.path), Path(config.model), time.perf_counter()
-    kind = find_format(config.format, source, "in")
+    kind = find_format(config.format, source, "read")
     _check_source(source, kind)
     if kind.read == "doc_topics:to_parquet":  # documents' topics make no model: they become a table
         return {"format": kind.name, **resolve_name(MODULES + kind.read)(source, folder, force=config.force)}

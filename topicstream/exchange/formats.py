@@ -43,11 +43,6 @@ class Format:
     options: tuple[str, ...] = ()
     edited: bool = True
 
-    @property
-    def ways(self) -> str:
-        """``out``, ``in`` or both."""
-        return " ".join(way for way, function in (("out", self.write), ("in", self.read)) if function)
-
 
 MODULES = "topicstream.exchange."
 FORMATS = {
@@ -109,8 +104,8 @@ FOREIGN = {
 
 
 def find_format(name: str | None, path: Path, way: str) -> Format:
-    """The format of that name, or that the path's name tells; InputError saying why there is none."""
-    names = ", ".join(f.name for f in FORMATS.values() if way in f.ways.split())
+    """The format of that name, or that the path's name tells; InputError saying why there is none.  way: ``write`` or ``read``."""
+    names = ", ".join(f.name for f in FORMATS.values() if getattr(f, way))
     if name is None:
         known = [
             f.name
@@ -125,11 +120,11 @@ def find_format(name: str | None, path: Path, way: str) -> Format:
         raise InputError(f"{path}: {REFUSED[name]}")
     if name not in FORMATS:
         raise UsageError(f"--format {name}: no such format; choose one of {names}")
-    if way not in FORMATS[name].ways.split():
+    if not getattr(FORMATS[name], way):
         raise UsageError(f"--format {name}: is not supported in this direction; choose one of {names}")
     return FORMATS[name]
 
 
 def formats_listed(way: str) -> str:
-    """The formats of one way, a line each, for the help."""
-    return "\b\n" + "\n".join(f"  {f.name:18} {f.about}" for f in FORMATS.values() if way in f.ways.split())
+    """The formats of one way (``write`` or ``read``), a line each, for the help."""
+    return "\b\n" + "\n".join(f"  {f.name:18} {f.about}" for f in FORMATS.values() if getattr(f, way))
