@@ -17,7 +17,7 @@ from topicstream.errors import UsageError
 from topicstream.evaluation.clusters import ClusterScore, PointScore, score_clusters
 from topicstream.evaluation.completion import Score, score_model
 from topicstream.evaluation.keys import documents
-from topicstream.evaluation.scoring import Entry, Scorer, Scoring
+from topicstream.evaluation.scoring import Entry, Scorer, Scoring, model_kind
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
@@ -38,7 +38,7 @@ def part_score(
     run: Scoring, name: str, store: Corpus, split: float | None, parts: tuple[str, ...]
 ) -> Score | ClusterScore | PointScore:
     """The score of parts of a store; split None: all cells, theta folded in on the same."""
-    if run.kind != "topics":
+    if model_kind(run.model) != "topics":
         return score_clusters(run.model, store, parts, run.visitors, run.step(name))
     return score_model(
         run.model, store, split=split, threads=run.visitors, parts=parts, fold_in=run.config.fold_in,
@@ -101,8 +101,8 @@ def _held_out(run: Scoring, options: HeldOutOptions) -> Mapping[str, Entry | str
     check_table_file(options.per_document, "--per-document", force=options.force)
     if run.config.heldout is not True:
         raise UsageError("--per-document requires --heldout of the corpus itself")
-    if run.kind != "topics":
-        raise UsageError(f"--per-document: {run.model.path} is a model of {run.kind}; --heldout scores them together")
+    if model_kind(run.model) != "topics":
+        raise UsageError(f"--per-document: {run.model.path} is a model of {model_kind(run.model)}; --heldout scores them together")
     score, table = score_documents(run.model, store, split=run.split, threads=run.visitors, progress=run.step("held-out"))
     write_table(table, options.per_document, option="--per-document", force=options.force)
     return {"heldout": Entry(score, documents), "per_document": str(options.per_document)}

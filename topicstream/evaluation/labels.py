@@ -26,7 +26,7 @@ from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.clusters import AGREEMENT, score_agreement
 from topicstream.evaluation.keys import document_keys, match_words
 from topicstream.evaluation.memory import block_cells
-from topicstream.evaluation.scoring import Entry, Scorer, Scoring
+from topicstream.evaluation.scoring import Entry, Scorer, Scoring, model_kind
 from topicstream.evaluation.thresholds import Predicted, precision_recall_f1
 from topicstream.evaluation.visiting import known_block
 from topicstream.inference.documents import ragged_rows
@@ -311,7 +311,7 @@ class LabelOptions:
 
 def _label_scores(run: Scoring, options: LabelOptions) -> Mapping[str, Entry]:
     store, parts, documents = run.scored_documents()
-    if run.kind != "topics":
+    if model_kind(run.model) != "topics":
         if run.elsewhere is None and not store.part(True).docs:
             parts, documents = ("train",), "training documents"
         return {"labels": Entry(score_agreement(run.model, store, parts, options.label_field, run.threads), documents)}

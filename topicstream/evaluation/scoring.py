@@ -58,11 +58,6 @@ class Scoring:
         assert self.store is not None
         return self.store
 
-    @property
-    def kind(self) -> str:
-        """``model_kind``."""
-        return model_kind(self.model)
-
     def scored_documents(self) -> tuple[Corpus, tuple[str, ...], str]:
         """The corpus and its parts that ``heldout`` names, or else those set aside, and what they are in words."""
         noun = noun_of(self.model.manifest.width)
