@@ -201,14 +201,8 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
     def appending(name: str, command: list[str]) -> Subject:
         place = ingested()
         before = Corpus.open(place / "corpus.zarr").fingerprint
-        return Subject(
-            name,
-            command,
-            lambda: back(place),
-            lambda: store_hash(corpus),
-            lambda: store_seen() != before,
-            store_seen,
-        )
+        done = partial(store_done, before)
+        return Subject(name, command, lambda: back(place), lambda: store_hash(corpus), done, store_seen)
 
     def training(name: str) -> Subject:
         place = ingested()
@@ -295,13 +289,17 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
             if target.is_dir():
                 models = sorted(p.parent for p in target.rglob("manifest.json"))
                 return "".join(f"{p.relative_to(target)} {model_hash(p)}" for p in models)
-            data = target.read_bytes()  # a page holds the time it was made, compressed
-            return str(data[-8:]) if out.endswith(".html") else hashlib.sha256(data).hexdigest()
+            data = target.read_bytes()  # a page holds the time it was made, compressed, and a figure how long methods took
+            return str(data[-8:]) if out.endswith((".html", ".svg")) else hashlib.sha256(data).hexdigest()
 
         def digest() -> str:
             return f"{sorted(p.name for p in folder.iterdir())} {seen()}"
 
         return Subject(name, [*TOPICS, *line, str(target)], prepare, digest, lambda: seen() is not None, seen)
+
+    def rare() -> Path:
+        (work / "rare.txt").write_text("\n".join(Corpus.open(ingested() / corpus.name).word_table("word")["word"].to_pylist()[-50:]))
+        return work / "rare.txt"
 
     def phi() -> Path:
         back(trained())
@@ -332,6 +330,8 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
             "edit", lambda p: str(view_of(TopicModel.open(p)).labels), "edit", str(model), "--label", "0=x"
         ),
         "classifier": lambda: changing("classifier", classified, "classifier", *named),
+        "compare": lambda: naming("compare", "a.svg", "compare", str(model), *named[:2], "--methods", "bp,vb", "--svg"),
+        "drop-words": lambda: appending("drop-words", [*TOPICS, "edit", str(corpus), "--drop-words", str(rare())]),
         "compact": lambda: rewriting("compact", str(corpus)),
         "forget": lambda: rewriting("forget", "d5", "d6100", "d9007", *named),
         "append": lambda: appending("append", append),
@@ -372,8 +372,8 @@ def retraining(work: Path, source: Path, more: Path) -> Subject:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     counting = [n for n, kind in engines().items() if not kind.about.dense]
-    writing = ["infer", "show", "eval", "report", "export", "import", "edit", "classifier"]
-    every = ["ingest", "append", "replace", *counting, "gmm", "update", "retrain", "compact", "forget", *writing]
+    writing = ["infer", "show", "compare", "eval", "report", "export", "import", "edit", "classifier"]
+    every = ["ingest", "append", "replace", "drop-words", *counting, "gmm", "update", "retrain", "compact", "forget", *writing]
     parser.add_argument("--kills", type=int, default=20, help="shared by the subjects, rounded up")
     parser.add_argument("--only", nargs="*", default=every, choices=every)
     parser.add_argument("--seed", type=int, default=0)
