@@ -63,8 +63,6 @@ class Groups:
 
         square  m * m; the Dirichlet's variance is v = (m - m^2) / (concentration + 1), so its sums need no array of their own
         """
-        if not len(docs):
-            return
         groups, place = np.unique(codes, return_inverse=True)
         g = len(groups)
         rows = np.zeros((2 * g + 1, len(m)), m.dtype)  # members, their weights in v, entries of each document

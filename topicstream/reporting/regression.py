@@ -82,10 +82,8 @@ def independent(products: np.ndarray) -> np.ndarray:
     used: list[int] = []
     for column in range(len(products)):
         size = products[column, column]
-        explained = 0.0
-        if used:
-            across = products[used, column]
-            explained = float(across @ np.linalg.solve(products[np.ix_(used, used)], across))
+        across = products[used, column]
+        explained = float(across @ np.linalg.solve(products[np.ix_(used, used)], across))
         if size > 0 and size - explained > SINGULAR * size:
             used.append(column)
     return np.array(used, np.int64)

@@ -106,7 +106,6 @@ class Inputs:
     total: bytes on disk of all, None with standard input.
     """
 
-    options: ReadOptions
     parts: list[Tree | tuple[str, Source]] = field(default_factory=list)
     total: int | None = 0
 
@@ -134,7 +133,7 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
         raise InputError("no input given; name files, folders or - for standard input")
     if len(set(names)) < len(names):
         raise InputError(f"{Counter(names).most_common(1)[0][0]}: given twice")
-    keys, inputs = file_keys(names), Inputs(options)
+    keys, inputs = file_keys(names), Inputs()
     for name in names:
         path = None if name == "-" else Path(name)
         remote = path is not None and address_of(path) is not None

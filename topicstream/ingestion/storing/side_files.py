@@ -169,7 +169,7 @@ def _open_metadata(path: str, given: dict[str, str], by: str, read: ReadOptions)
         given = {n: n for n in first if n.strip() and n != key and not (form == "jsonl" and n in read.text_fields)}
     if key is None and by != "row":
         raise InputError(
-            f"{path}: no column '{by}' to find the documents by; it has {_list(names or first)}. Rename one of them "
+            f"{path}: no column '{by}' to find the documents by; it has {', '.join(names or first)[:300]}. Rename one of them "
             f"({path}:{by}={next(filter(None, names or first), 'COLUMN')},...), name the columns of a file without a header ({path}:{by},authors), or give "
             "--key row, file or COLUMN"
         )
@@ -222,14 +222,10 @@ def _names(path: str, form: str, first: list[str], given: dict[str, str]) -> tup
     if missing and form in ("tsv", "csv") and (len(missing) == len(given) or len(given) == 1):
         return tuple(given.values())
     if missing:
-        raise InputError(f"{path}: no column '{missing[0]}'; it has {_list(first)}")
+        raise InputError(f"{path}: no column '{missing[0]}'; it has {', '.join(first)[:300]}")
     if twice := [column for column in given.values() if first.count(column) > 1]:
         raise InputError(f"{path}: several columns are called '{twice[0]}'; rename them")
     return None
-
-
-def _list(names: list[str] | tuple[str, ...]) -> str:
-    return ", ".join(names)[:300]
 
 
 def _json_names(path: str, head: bytes) -> list[str]:
