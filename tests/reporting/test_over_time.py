@@ -316,3 +316,14 @@ def test_a_few_mistyped_dates_do_not_stretch_the_axis(tmp_path, capsys, monkeypa
     note = "Left out of the periods: 1 document dated far from all others (201)"
     page = topicstream.report("model", "corpus.zarr", progress=False)
     assert f"note: {note}" in shown.err and f"{note}." in page["notes"] and page["columns"] == ["wing", "author"]  # few groups first
+
+
+def test_of_parts_the_errors_are_told_to_be_small(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{"text": "ship sail sea star moon night " * 4, "date": str(2000 + d % 4)} for d in range(8)]
+    topicstream.ingest(rows, "corpus.zarr", meta="date", heldout=0, min_df=1, max_df=1.0, split="6 words", progress=False)
+    topicstream.train("corpus.zarr", "model", topics=2, passes=2, progress=False)
+    assert run(["show", "--over-time"]) == 0
+    note = "Standard errors count parts of one document as independent documents"
+    assert f"note: {note}" in capsys.readouterr().err
+    assert any(line.startswith(note) for line in topicstream.report("model", "corpus.zarr", progress=False)["notes"])

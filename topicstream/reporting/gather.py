@@ -318,6 +318,12 @@ def _add_groups(
         groups.add(docs[dated], codes[dated], m, square, concentration)
 
 
+def parts_note(corpus: Corpus) -> list[str]:
+    """What is to be said of the standard errors of ``Groups`` where documents are parts of longer ones."""
+    note = "Standard errors count parts of one document as independent documents; those of `topics effects` do not"
+    return [note] if (corpus.manifest.reading or {}).get("split") else []
+
+
 def need_time(found: Survey, corpus: Corpus) -> Time:
     """The survey's periods; InputError that says what to do where there are none."""
     if found.time is None:
