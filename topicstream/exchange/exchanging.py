@@ -76,9 +76,7 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
     if "model" in kind.made_of:
         # with documents every block gathers rows: a table that is small is held
         limit = -1 if kind.made_of == "model" else HELD_BYTES
-        opened = (
-            config.model if isinstance(config.model, TopicModel) else TopicModel.open(config.model, memory_limit=limit)
-        )
+        opened = config.model if isinstance(config.model, TopicModel) else TopicModel.open(config.model, memory_limit=limit)
         view = view_of(opened) if config.edits and kind.edited else None
     store: Any = None
     if "corpus" in kind.made_of:
