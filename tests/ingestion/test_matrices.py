@@ -77,6 +77,7 @@ def place(tmp_path_factory):
     sp.save_npz(folder / "csr.npz", matrix)
     sp.save_npz(folder / "coo.npz", matrix.tocoo())
     sp.save_npz(folder / "csc.npz", sp.csc_array(matrix))
+    np.savez(folder / "without.npz", shape=matrix.shape, format=np.array(b"csr"), indptr=matrix.indptr, indices=matrix.indices)
     sp.save_npz(folder / "turned.npz", sp.csr_array(matrix.T))
     (folder / "names.txt").write_text("\n".join(NAMES))
     turned = sp.csc_array(matrix.T).astype(np.int64)
@@ -253,6 +254,7 @@ def test_raw_counts_beside_a_normalised_matrix(place, tmp_path):
         (["cells.h5ad", "--meta", "age"], 3, "it has cell_type, depth"),
         (["cells.h5ad", "--meta", "cell_type", "--transpose"], 3, "leave out --meta"),
         (["coo.npz"], 3, "a sparse matrix in coo form; save it as CSR"),
+        (["without.npz"], 3, "no item named 'data.npy'"),
         (["csr.npz", "--words", "tenx/barcodes.tsv.gz"], 3, "300 words, but csr.npz states 400"),
     ],
 )

@@ -45,7 +45,7 @@ class Npz(MatrixReader):
                     yield from self.documents(source, options, _matrix(source.name, archive))
                 else:
                     yield from _vectors(source, options, archive)
-        except (*BROKEN, ValueError, TypeError) as e:
+        except (*BROKEN, KeyError, ValueError, TypeError) as e:
             raise BadFile(source.name, 0, f"not an .npz that can be read ({e or 'it is truncated'}); get it again") from None
 
 
