@@ -70,7 +70,13 @@ def read_seeds(given: str | Path | Mapping[str, Any] | Sequence[Any]) -> list[Se
         given = _load(Path(given))
     if isinstance(given, Mapping):
         return _distinct(_of_mapping(given, where), where)
-    return _distinct([decode_record(plain(entry), SeedTopic, where, ADVICE, InputError) for entry in given], where)
+    topics = [
+        SeedTopic(entry.name, entry.words, entry.strength)
+        if isinstance(entry, SeedEntry)  # of a model that is updated
+        else decode_record(plain(entry), SeedTopic, where, ADVICE, InputError)
+        for entry in given
+    ]
+    return _distinct(topics, where)
 
 
 def _load(path: Path) -> dict[str, Any]:
