@@ -91,7 +91,7 @@ class TestFromRunToRun:
         assert model.labels == {0: "space", 1: "hockey"}
         assert of_space(model) == 0
         (tmp_path / "seeds.toml").write_text("space = 7\n")
-        assert "nor a setting" in call("retrain", "--config", config, code=3).stderr
+        assert "topic space: `$.words`" in call("retrain", "--config", config, code=3).stderr
 
     @pytest.mark.parametrize("method", ["bp", "vb", "gibbs", "gibbs1", "naive-bayes"])
     def test_every_method_of_inference_adds_them(self, method, sampled):
