@@ -71,7 +71,7 @@ def read_seeds(given: str | Path | Mapping[str, Any] | Sequence[Any]) -> list[Se
     if isinstance(given, Mapping):
         return _distinct(_of_mapping(given, where), where)
     topics = [
-        SeedTopic(entry.name, entry.words, entry.strength)
+        SeedTopic(name=entry.name, words=entry.words, strength=entry.strength)
         if isinstance(entry, SeedEntry)  # of a model that is updated
         else decode_record(plain(entry), SeedTopic, where, ADVICE, InputError)
         for entry in given
