@@ -200,7 +200,7 @@ def test_words_of_a_night_that_fails(home, capsys, monkeypatch):
     (raw / "notes.txt").write_text("axko bxko")
     write(raw / "b.jsonl", made(20, seed=2, prefix="e"))
     assert run(["retrain", "--config", str(config)]) == 3
-    assert "give format under [ingest] or name the files" in capsys.readouterr().err
+    assert "give format under [ingest] (each: every file by its own), or name the files" in capsys.readouterr().err
     (raw / "notes.txt").unlink()
 
     def full(*given, **options):
