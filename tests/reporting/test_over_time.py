@@ -318,12 +318,59 @@ def test_a_few_mistyped_dates_do_not_stretch_the_axis(tmp_path, capsys, monkeypa
     assert f"note: {note}" in shown.err and f"{note}." in page["notes"] and page["columns"] == ["wing", "author"]  # few groups first
 
 
-def test_of_parts_the_errors_are_told_to_be_small(tmp_path, capsys, monkeypatch):
+def of_parts(theta, codes, wholes, groups):
+    by = Groups(groups, theta.shape[1], parts=True)
+    for first in range(0, len(theta), 70):
+        m = theta[first : first + 70]
+        given = np.full(len(m), 1e9)  # the topics are known
+        by.add(np.arange(len(m)), codes[first : first + 70], m, m**2, given, wholes[first : first + 70])
+    return by
+
+
+def test_parts_of_a_document_are_no_independent_documents():
+    """Errors are as large as means and slopes scatter when documents are drawn again, of one part or of twenty."""
+    rng = np.random.default_rng(8)
+    sizes, at = rng.integers(1, 21, 60), np.array([0.0, 3.0, 4.0])
+    wholes, group = np.repeat(np.arange(60), sizes), np.arange(60) % 3
+    codes, found = group[wholes], []
+    for _ in range(400):
+        theta = 0.5 + 0.02 * at[codes] + rng.normal(0, 0.1, 60)[wholes] + rng.normal(0, 0.02, len(wholes))
+        by = of_parts(theta[:, None], codes, wholes, 3)
+        found.append([np.append(*(pair[:, 0] for pair in by.shares())), np.concatenate([*by.slope(at), *by.slope(at)])[[0, 1, 0, 1, 0, 1]]])
+    shares, slopes = np.array(found)[:, 0], np.array(found)[:, 1]
+    assert np.allclose(shares[:, :3].std(axis=0), np.sqrt((shares[:, 3:] ** 2).mean(axis=0)), rtol=0.12)
+    assert np.isclose(slopes[:, 0].std(), np.sqrt((slopes[:, 1] ** 2).mean()), rtol=0.12)
+
+
+def test_whole_documents_as_parts_of_themselves_change_nothing():
+    rng = np.random.default_rng(9)
+    theta, codes, at = rng.dirichlet(np.ones(3), 150), rng.integers(0, 4, 150), np.arange(4.0)
+    parts = of_parts(theta, codes, np.arange(150), 4)
+    whole = sums(theta, np.full(150, 1e9), codes, 4)
+    for one, other in zip((*parts.shares(), *parts.slope(at)), (*whole.shares(), *whole.slope(at)), strict=True):
+        assert np.allclose(one, other, rtol=1e-9)
+
+
+def test_errors_of_a_store_of_parts(tmp_path, monkeypatch):
+    """Documents of four equal parts: as sure as the documents, not as if there were four times as many."""
     monkeypatch.chdir(tmp_path)
-    rows = [{"text": "ship sail sea star moon night " * 4, "date": str(2000 + d % 4)} for d in range(8)]
-    topicstream.ingest(rows, "corpus.zarr", meta="date", heldout=0, min_df=1, max_df=1.0, split="6 words", progress=False)
-    topicstream.train("corpus.zarr", "model", topics=2, passes=2, progress=False)
-    assert run(["show", "--over-time"]) == 0
-    note = "Standard errors count parts of one document as independent documents"
-    assert f"note: {note}" in capsys.readouterr().err
-    assert any(line.startswith(note) for line in topicstream.report("model", "corpus.zarr", progress=False)["notes"])
+    rng = np.random.default_rng(3)
+    words = np.array(["ship", "sail", "sea", "star", "moon", "night"])
+    texts = [" ".join(rng.choice(words, 6, p=rng.permutation([0.3, 0.3, 0.3, 0.04, 0.03, 0.03]))) for _ in range(40)]
+    rows = [{"id": str(d), "text": f"{text} " * 4, "date": str(2000 + d % 4), "side": "ab"[d % 2]} for d, text in enumerate(texts)]
+    given = {"meta": ["date", "side"], "heldout": 0, "min_df": 1, "max_df": 1.0, "progress": False}
+    topicstream.ingest(rows, "corpus.zarr", split="6 words", **given)
+    topicstream.train("corpus.zarr", "model", topics=2, passes=5, progress=False)
+    corpus, model = Corpus.open("corpus.zarr"), TopicModel.open("model")
+    assert corpus.n_docs == 160
+    theta = np.concatenate([t for _, t, _ in document_shares(model, corpus)]).astype(np.float64)[:, 0]
+    side = np.empty(160, object)
+    for numbers, batch in documents(corpus, False, ["side"]):
+        side[numbers] = batch.column("side").to_pylist()
+    table = OverTimeView(model, corpus, by="side", topics=[0]).table.to_pylist()
+    residuals = np.concatenate([theta[side == row["group"]][::4] - row["share"] for row in table])
+    alone = np.sqrt((residuals**2).sum() / 38 / 20)  # of 40 documents in two groups of 20
+    for row in table:
+        assert row["documents"] == 80 and row["se"] == pytest.approx(alone, rel=0.15)
+    assert len(topicstream.report("model", "corpus.zarr", progress=False)["notes"]) == 1  # no text snippets
+

@@ -23,89 +23,9 @@ from topicstream.model.top import Best
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Told, listener
 from topicstream.reporting import periods
+from topicstream.reporting.groups import Groups
 from topicstream.reporting.metadata import Metadata, check_columns, codes_of, columns_of, flattened
 from topicstream.text import counted
-
-
-class Groups:
-    """Shares of topics by group of documents, with standard errors.
-
-    The share of topic k in group g is the mean of p(k|d) over its documents: the coefficients of the regression of document
-    shares on the groups.  Roberts, Stewart & Tingley (2019, ``estimateEffect``) draw theta of every document from its
-    posterior, fit by least squares for each draw, and pool: the variance of a coefficient is its mean within a draw plus its
-    variance between draws.  With the posterior a Dirichlet both have closed forms.  With m[d], v[d] the mean and variance of
-    p(k|d), n[g] the documents of g and N - G the degrees of freedom,
-
-        within   E[sigma^2] / n[g],   E[sigma^2] = (sum_d (m^2 + v) - sum_g (n[g] M[g]^2 + sum_{d in g} v[d] / n[g])) / (N - G)
-        between  sum_{d in g} v[d] / n[g]^2
-
-    and for a line over time, with X = [1, x], the same with (X'X)^-1.
-
-    Attributes
-    ----------
-    docs
-        float64[G].
-    mean, var
-        float64[G, K], sums of m and of v.
-    squares
-        float64[K], sum of m^2 over all entries.
-    """
-
-    def __init__(self, groups: int, topics: int) -> None:
-        self.docs = np.zeros(groups)
-        self.mean, self.var = np.zeros((groups, topics)), np.zeros((groups, topics))
-        self.squares = np.zeros(topics)
-
-    def add(
-        self, docs: np.ndarray, codes: np.ndarray, m: np.ndarray, square: np.ndarray, concentration: np.ndarray
-    ) -> None:
-        """Entries: document docs[i] (a row of m, float[D, K]) is in group codes[i], in each at most once.
-
-        square  m * m; the Dirichlet's variance is v = (m - m^2) / (concentration + 1), so its sums need no array of their own
-        """
-        groups, place = np.unique(codes, return_inverse=True)
-        g = len(groups)
-        rows = np.zeros((2 * g + 1, len(m)), m.dtype)  # members, their weights in v, entries of each document
-        rows[place, docs] = 1
-        np.divide(rows[:g], concentration + 1.0, out=rows[g : 2 * g], casting="same_kind")
-        rows[2 * g] = np.bincount(docs, minlength=len(m))
-        first, second = rows[: 2 * g] @ m, rows[g:] @ square
-        self.docs[groups] += np.bincount(place)
-        self.mean[groups] += first[:g]
-        self.var[groups] += first[g:] - second[:g]
-        self.squares += second[g]
-
-    def shares(self) -> tuple[np.ndarray, np.ndarray]:
-        """(share float64[G, K], standard error float64[G, K]); NaN for groups without documents."""
-        n = self.docs[:, None]
-        filled = self.docs > 0
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = self.mean / n
-            between = self.var / n**2
-            spread = self.squares + self.var.sum(axis=0)
-            fitted = (self.mean[filled] ** 2 / n[filled] + self.var[filled] / n[filled]).sum(axis=0)
-            free = max(1.0, float(self.docs.sum()) - int(filled.sum()))
-            sigma2 = np.maximum(0.0, spread - fitted) / free
-            error = np.sqrt(sigma2 / n + between)
-        return share, error
-
-    def slope(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(slope of the share per unit of x, its standard error), float64[K], where all of group g lie at x[g]: float64[G]
-        (time); the same pooling of draws.  NaN without two different x."""
-        design = np.stack([np.ones_like(x), x])
-        xx = (design * self.docs) @ design.T
-        n = xx[0, 0]
-        if n < 3 or np.linalg.det(xx) <= 1e-9 * max(1.0, xx[1, 1] * n):
-            return np.full(self.mean.shape[1], np.nan), np.full(self.mean.shape[1], np.nan)
-        inverse = np.linalg.inv(xx)
-        b = inverse @ (design @ self.mean)
-        # X' diag(v) X of each topic, [K, 2, 2]
-        middle = np.einsum("ig,jg,gk->kij", design, design, self.var)
-        between = inverse @ middle @ inverse
-        fitted = np.einsum("ik,ij,jk->k", b, xx, b) + np.einsum("ij,kij->k", xx, between)
-        sigma2 = np.maximum(0.0, self.squares + middle[:, 0, 0] - fitted) / (n - 2)
-        return b[1], np.sqrt(sigma2 * inverse[1, 1] + between[:, 1, 1])
-
 
 DATE = "date"
 MOST_GROUPS = 24
@@ -258,16 +178,18 @@ def gather_report(
     if found.time is not None:
         groupings[DATE] = found.time
     sizes = {name: len(grouping.values) for name, grouping in groupings.items()}
+    wholes = Wholes() if groupings and (corpus.manifest.reading or {}).get("split") else None
     out = Gathered(
         0,
         np.zeros(topics),
         np.zeros(topics, np.int64),
         Best(min(docs, max(1, corpus.n_docs)), topics),
-        {name: Groups(size, topics) for name, size in sizes.items()},
-        {cross: Groups(sizes[cross] * sizes[DATE], topics)} if cross is not None and DATE in sizes else {},
+        {name: Groups(size, topics, wholes is not None) for name, size in sizes.items()},
+        {cross: Groups(sizes[cross] * sizes[DATE], topics, wholes is not None)} if cross is not None and DATE in sizes else {},
         np.zeros((topics, topics)) if between else None,
     )
-    table, alpha, every = Metadata(corpus, list(groupings)), float(model.alpha.sum()), -(-corpus.n_docs // LINKED)
+    table = Metadata(corpus, list(dict.fromkeys([*groupings, *([WHOLE] if wholes is not None else [])])))
+    alpha, every = float(model.alpha.sum()), -(-corpus.n_docs // LINKED)
     for block, (first, theta, tokens) in enumerate(document_shares(model, corpus, threads=threads)):
         concentration = tokens + alpha
         if view.dropped:
@@ -284,7 +206,7 @@ def gather_report(
         if out.product is not None and block % every == 0:
             out.product += used.T @ used
             out.linked += len(used)
-        _add_groups(out, groupings, rows, m, concentration)
+        _add_groups(out, groupings, rows, m, concentration, None if wholes is None else wholes.of(rows[WHOLE]))
         tell.step("topics of documents", first + len(m), corpus.n_docs, "documents")
     return out
 
@@ -299,14 +221,33 @@ def correlations(sums: Gathered) -> np.ndarray:
         return np.nan_to_num(covariance / deviation / deviation[:, None])
 
 
+WHOLE = "document"
+"""The column that names what a part was cut from."""
+
+
+class Wholes:
+    """Numbers the documents that parts were cut from, as these come by."""
+
+    def __init__(self) -> None:
+        self._last: Any = None
+        self._number = 0
+
+    def of(self, names: pa.ChunkedArray) -> np.ndarray:
+        """int64[D], ascending, the same for parts that follow each other and are of one document."""
+        names = np.array([self._last, *names.to_pylist()], object)
+        numbers = self._number + np.cumsum(names[1:] != names[:-1])
+        self._last, self._number = names[-1], int(numbers[-1]) if len(numbers) else self._number
+        return numbers
+
+
 def _add_groups(
-    out: Gathered, groupings: dict[str, Column | Time], rows: pa.Table, m: np.ndarray, concentration: np.ndarray
+    out: Gathered, groupings: dict[str, Column | Time], rows: pa.Table, m: np.ndarray, concentration: np.ndarray, wholes: np.ndarray | None
 ) -> None:
     """Add a block of documents to its groups."""
     square = m * m if groupings else m
     entries = {name: codes_of(rows[name].combine_chunks(), grouping.code) for name, grouping in groupings.items()}
     for name, (docs, codes) in entries.items():
-        out.by[name].add(docs, codes, m, square, concentration)
+        out.by[name].add(docs, codes, m, square, concentration, wholes)
     if not out.by_over:
         return
     period = np.full(len(m), -1)
@@ -315,13 +256,7 @@ def _add_groups(
         docs, codes = entries[name]
         dated = period[docs] >= 0
         codes = codes * len(groupings[DATE].values) + period[docs]
-        groups.add(docs[dated], codes[dated], m, square, concentration)
-
-
-def parts_note(corpus: Corpus) -> list[str]:
-    """What is to be said of the standard errors of ``Groups`` where documents are parts of longer ones."""
-    note = "Standard errors count parts of one document as independent documents; those of `topics effects` do not"
-    return [note] if (corpus.manifest.reading or {}).get("split") else []
+        groups.add(docs[dated], codes[dated], m, square, concentration, wholes)
 
 
 def need_time(found: Survey, corpus: Corpus) -> Time:

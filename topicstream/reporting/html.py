@@ -31,7 +31,6 @@ from topicstream.reporting.gather import (
     correlations,
     describe_documents,
     gather_report,
-    parts_note,
     survey,
 )
 from topicstream.reporting.metadata import columns_of, open_corpus
@@ -268,8 +267,6 @@ def add_groups(built: Page, corpus: Corpus, found: Survey, sums: Gathered) -> No
         arrays["slope"], arrays["slopeError"] = (np.nan_to_num(a).astype(np.float32) for a in (slope, slope_error))
     elif DATE not in columns_of(corpus):
         values["notes"].append("No dates: ingest with --meta date=FIELD to see topics over time.")
-    if found.time is not None or found.columns:
-        values["notes"] += [f"{note}." for note in parts_note(corpus)]
     for i, column in enumerate(found.columns):
         share, error = sums.by[column.name].shares()
         texts = [shortened(value, CHARACTERS) for value in column.values]

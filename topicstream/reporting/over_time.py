@@ -16,7 +16,7 @@ from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.options import option
 from topicstream.progress import listener
 from topicstream.reporting.figures import Figure
-from topicstream.reporting.gather import DATE, Gathered, Survey, gather_report, need_time, parts_note, survey
+from topicstream.reporting.gather import DATE, Gathered, Survey, gather_report, need_time, survey
 from topicstream.reporting.periods import GRAINS
 from topicstream.reporting.view import ModelView
 from topicstream.text import each, escaped, render, shortened, sparkline
@@ -54,9 +54,8 @@ class OverTimeView(ModelView, heeds=("topics",)):
         shown, store = self.shown, self.store
         counted = survey(store, by=[self.by] if self.by else [], grain=self.period, most=GROUPS)
         counted.time = need_time(counted, store) if self.over_time else None
-        for note in (*parts_note(store), counted.time and counted.time.note):
-            if note:
-                listener(self.progress).say(f"note: {note}")
+        if counted.time is not None and counted.time.note:
+            listener(self.progress).say(f"note: {counted.time.note}")
         if self.by is not None and not counted.columns[0].values:
             raise InputError(f"{store.path}: no document has a value of {self.by}")
         columns = shown.columns(self.topics)
