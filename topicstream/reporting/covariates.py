@@ -117,6 +117,7 @@ class Effects:
         """The coefficients: topic, label, term, estimate, se, z, low, high (95 % interval), in shares of a document."""
         names, k = self.coefficients.names, len(self.topics)
         estimate, error = self.coefficients.estimates.T.ravel(), self.coefficients.errors.T.ravel()
+        reach = self.coefficients.reach * error
         return pa.table(
             {
                 "topic": np.repeat(self.topics, len(names)),
@@ -125,8 +126,8 @@ class Effects:
                 "estimate": estimate,
                 "se": error,
                 "z": np.divide(estimate, error, out=np.zeros_like(error), where=error > 0),
-                "low": estimate - 1.96 * error,
-                "high": estimate + 1.96 * error,
+                "low": estimate - reach,
+                "high": estimate + reach,
             }
         )
 
@@ -216,7 +217,7 @@ class Effects:
             figure.titled(axis, f"{k} {shortened(topic_names[k], 30)}, by {shortened(variable, 30)}")
             if self.kinds[variable] == "category":
                 chosen = np.flatnonzero(here)[::-1]
-                axis.errorbar(100 * share[chosen], range(len(chosen)), xerr=196 * error[chosen], fmt="o", ms=3, lw=1)
+                axis.errorbar(100 * share[chosen], range(len(chosen)), xerr=100 * self.coefficients.reach * error[chosen], fmt="o", ms=3, lw=1)
                 names = [figure.text(shortened(value, 30)) for value in columns["value"][chosen]]
                 axis.set_yticks(range(len(chosen)), names, fontsize=6)
                 continue
@@ -229,7 +230,7 @@ class Effects:
                     x = as_days(x)
                 share[chosen[(error[chosen] > UNSURE) & (variable not in self.references)]] = np.nan
                 (curve,) = axis.plot(x, 100 * share[chosen], lw=1.2, label=group and figure.text(shortened(group, 30)))
-                low, high = (100 * (share[chosen] + side * 1.96 * error[chosen]) for side in (-1, 1))
+                low, high = (100 * (share[chosen] + side * self.coefficients.reach * error[chosen]) for side in (-1, 1))
                 axis.fill_between(x, low, high, color=curve.get_color(), alpha=0.18, lw=0)
             if groups != [None] and k == topics[0]:
                 axis.legend(fontsize=6, frameon=False)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
+from scipy.special import stdtrit
 
 from topicstream.errors import InputError
 
@@ -69,6 +70,11 @@ class Coefficients:
         """Standard errors float64[P, K]."""
         variances = np.diagonal(self.covariances, axis1=1, axis2=2).T
         return np.asarray(np.sqrt(np.maximum(0.0, variances)))
+
+    @property
+    def reach(self) -> float:
+        """Standard errors from an estimate to the ends of its 95 % interval: Student's t, one degree of freedom less than clusters."""
+        return float(stdtrit(self.clusters - 1, 0.975))
 
     def predict(self, design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Shares and their standard errors, float64[R, K], at the rows of a design float64[R, columns]."""
