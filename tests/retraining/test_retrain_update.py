@@ -100,6 +100,20 @@ def test_an_unfinished_update_of_another_corpus_is_forgotten(home):
     assert TopicModel.open(home / "m").manifest.corpus.fingerprint == Corpus.open(home / "c.zarr").fingerprint
 
 
+def test_an_update_from_another_corpus_says_so(home, tmp_path, capsys):
+    append(home, made(30, seed=2, prefix="e"))
+    others = [{**d, "text": f"{d['text']} cat dog cow"} for d in made(100, seed=5)]
+    topicstream.ingest(others, tmp_path / "other.zarr", stopwords="none", min_df=2, progress=False)
+    for corpus, warned in ((home / "c.zarr", False), (tmp_path / "other.zarr", True)):
+        given = ["update", "--corpus", str(corpus), "--model", str(home / "m"), "--passes", "1", "--out", str(tmp_path / f"u{warned}")]
+        assert run(given) == 0
+        assert ("was trained on another corpus than" in capsys.readouterr().err) is warned
+    strange = [{"text": " ".join(f"w{d * i % 40}" for i in range(20))} for d in range(60)]
+    topicstream.ingest(strange, tmp_path / "strange.zarr", min_df=1, progress=False)
+    assert run(["update", "--corpus", str(tmp_path / "strange.zarr"), "--model", str(home / "m")]) == 2
+    assert "do not match" in capsys.readouterr().err
+
+
 def test_no_seed_is_drawn_from_a_removed_document(home):
     docs = made(400, seed=1)
     append(home, [{**d, "text": d["text"] + " axko"} for d in docs[:350]], on_duplicate="replace")

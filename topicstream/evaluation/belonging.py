@@ -18,7 +18,6 @@ from topicstream.text import noun_of, payload_of
 from topicstream.vocabulary import Vocabulary, as_words
 
 BOTH_PARTS = ("train", "heldout")
-BOTH_PARTS = ("train", "heldout")
 LEAST = 0.1
 """Share of a corpus' tokens that a model must know the words of.  Other texts of the same language: 70 % and more; another
 language: 1 to 5 % (names, and words that look alike)."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import NotOurs, TopicsError, UsageError
+from topicstream.evaluation.belonging import strangers
 from topicstream.files import durable, owned
 from topicstream.files.durable import lock
 from topicstream.files.ownership import check_place, claim, kind_of, mark_of, not_ours, refuse_address
@@ -19,6 +20,7 @@ from topicstream.memory import ThreadedOptions
 from topicstream.metrics import recorded
 from topicstream.model import edits
 from topicstream.model.manifest import read_manifest
+from topicstream.model.topic_model import TopicModel
 from topicstream.options import SchedulerOptions, configured, like, option
 from topicstream.progress import Shown, Told, listener
 from topicstream.training.config import TrainConfig
@@ -179,6 +181,9 @@ def update(config: UpdateConfig) -> Updated:
 
 def _train(old: Path, run: Path, config: UpdateConfig) -> Updated:
     """The new model in ``run``, with the edits of the old one."""
+    store = Corpus.open(config.corpus, dense=True)
+    if not store.width and (other := strangers(TopicModel.open(old), store)) is not None:
+        listener(config.progress, Shown).say(f"warning: {other}")
     done = train_on(
         config.corpus, old, run, passes=config.passes, progress=config.progress, **config.limits()
     )
