@@ -25,6 +25,7 @@ from topicstream.inference.softmax import Examples, best_temperature, fit_softma
 from topicstream.kernels.rng import bits, uniform
 from topicstream.model.classifier import Classifier
 from topicstream.model.topic_model import TopicModel
+from topicstream.training.loop import train
 
 
 @pytest.fixture(scope="module")
@@ -241,6 +242,9 @@ def test_a_missing_stale_or_damaged_classifier_is_one_clear_line(made, tmp_path)
         train_classifier(in_memory, corpus)
     with pytest.raises(InputError, match="above 0"):
         train_classifier(model, corpus, variance=0)
+    train(corpus, tmp_path / "weighted", topics=K, passes=1, weighting="tfidf", progress=False)
+    with pytest.raises(InputError, match=r"uses weighted cells \(tfidf\), which a classifier does not take"):
+        train_classifier(tmp_path / "weighted", corpus)  # whose answers no command would take
     shutil.copytree(folder / "m", tmp_path / "m")
     TopicModel.from_arrays(model.phi + 1, model.words, ALPHA, BETA).save(tmp_path / "m")
     with pytest.raises(InputError, match="topics have changed since the classifier"):
@@ -279,7 +283,6 @@ def test_the_command(made, tmp_path, capsys):
 
 def test_gibbs1_has_the_exact_mean_and_keeps_the_topics_numbers(tmp_path):
     from tests.reference.infer import exact_together
-    from topicstream.training.loop import train
 
     matrix = np.array([[2, 1, 0, 0], [0, 0, 1, 2], [1, 1, 0, 0]])
     corpus = store(tmp_path / "c.zarr", matrix, matrix[:1])

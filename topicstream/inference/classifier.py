@@ -77,6 +77,8 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
     opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
     if opened.path is None:
         raise InputError("a model in memory has no folder for a classifier; save it first")
+    if opened.weights is not None:
+        raise InputError(f"{opened.path}: uses weighted cells ({opened.weights.about.kind}), which a classifier does not take; infer without --method maxent")
     store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
     store = learned_from(store, opened.manifest.sample)
     every, left = _plan(opened, store, config)
