@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from msgspec.structs import asdict
@@ -74,16 +75,12 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
     """
     begin, tell = time.perf_counter(), listener(config.progress)
     model = config.model
-    opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
-    if opened.path is None:
-        raise InputError("a model in memory has no folder for a classifier; save it first")
-    if opened.weights is not None:
-        raise InputError(f"{opened.path}: uses weighted cells ({opened.weights.about.kind}), which a classifier does not take; infer without --method maxent")
+    opened, folder = _opened(model)
     store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
     store = learned_from(store, opened.manifest.sample)
     every, left = _plan(opened, store, config)
     plan = plan_inference(opened, left, config.threads or default_threads(), own=opened is not model)
-    with lock(opened.path, "writing to"):
+    with lock(folder, "writing to"):
         if plan.load:
             opened.load()
         length = 0.0 if config.features == "counts" else float(store.n_tokens / max(store.n_docs, 1))
@@ -104,7 +101,17 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
         )  # fmt: skip
         pieces = (weights[at : at + PIECE] for at in range(0, len(weights), PIECE))
         save_classifier(opened, pieces, chosen, length, facts)
-    return {"model": str(opened.path), **asdict(facts), "seconds": time.perf_counter() - begin}
+    return {"model": str(folder), **asdict(facts), "seconds": time.perf_counter() - begin}
+
+
+def _opened(model: str | Path | TopicModel) -> tuple[TopicModel, Path]:
+    """The model and its folder; InputError where it can have no classifier."""
+    opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
+    if opened.path is None:
+        raise InputError("a model in memory has no folder for a classifier; save it first")
+    if opened.weights is not None:
+        raise InputError(f"{opened.path}: uses weighted cells ({opened.weights.about.kind}), which a classifier does not take; infer without --method maxent")
+    return opened, opened.path
 
 
 def _plan(model: TopicModel, store: Corpus, config: ClassifierConfig) -> tuple[int, MemoryLimit]:
