@@ -15,7 +15,7 @@ from concurrent.futures import Executor, Future
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Thread, current_thread, main_thread
+from threading import Lock, Thread, current_thread, main_thread
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -34,14 +34,15 @@ class Waiters(Executor):
 
     def __init__(self, threads: int) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
-        self._idle = [Thread(target=self._work, name=f"objects {i}", daemon=True) for i in range(threads)]
+        self._idle, self._lock = [Thread(target=self._work, name=f"objects {i}", daemon=True) for i in range(threads)], Lock()
 
     def submit(self, function: Callable[..., T], /, *args: Any, **given: Any) -> Future[T]:
         """Call it in one of the threads."""
         future: Future[T] = Future()
         self._calls.put((future, partial(function, *args, **given)))
-        while self._idle:
-            self._idle.pop().start()
+        with self._lock:
+            while self._idle:
+                self._idle.pop().start()
         return future
 
     def _work(self) -> None:
