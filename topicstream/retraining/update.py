@@ -182,7 +182,7 @@ def update(config: UpdateConfig) -> Updated:
 def _train(old: Path, run: Path, config: UpdateConfig) -> Updated:
     """The new model in ``run``, with the edits of the old one."""
     store = Corpus.open(config.corpus, dense=True)
-    if not store.width and (other := strangers(TopicModel.open(old), store)) is not None:
+    if not store.width and (other := strangers(TopicModel.open(old, memory_limit=-1), store)) is not None:
         listener(config.progress, Shown).say(f"warning: {other}")
     done = train_on(
         config.corpus, old, run, passes=config.passes, progress=config.progress, **config.limits()
