@@ -87,13 +87,15 @@ def check_output(path: Path, option: str, inputs: Iterable[object] = (), *, forc
 @contextmanager
 def written(path: Path, *, force: bool, option: str = "--out", inputs: Iterable[object] = ()) -> Iterator[BinaryIO]:
     """A file that appears as ``path`` where the block ends without an error; what there was stays where it does not.  It has no
-    name before, so that a kill leaves nothing, but where the file system has no such files (NFS).
+    name before, so that a kill leaves nothing, but where the file system has no such files (NFS), or nothing is mounted at
+    ``/proc``, through which it gets one.
 
     force: a file of ours that is there may be replaced (another's never);  inputs: what is read, which it must not be.
     """
     check_output(path, option, inputs, force=force)
     beside = temporary(path)
     try:
+        os.stat("/proc/self/fd")
         fd = os.open(path.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
     except OSError:
         fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
