@@ -110,9 +110,8 @@ class Groups:
         np.add.at(self._clusters, group, 1.0)
         self._of_parts = self._of_parts._replace(number=number + len(np.unique(owners)))
 
-    @property
     def clusters(self) -> Clusters:
-        """Documents, or those that parts were cut from."""
+        """Documents, or those that parts were cut from; none that has been added waits for more of its parts any longer."""
         whole = Clusters(self.squares, self.mean, self.docs, self.docs, float(self.docs.sum()))
         if self._of_parts is None:
             return whole
@@ -122,7 +121,7 @@ class Groups:
 
     def shares(self) -> tuple[np.ndarray, np.ndarray]:
         """(share float64[G, K], standard error float64[G, K]); NaN for groups without documents."""
-        squares, weighted, n2, n3, _ = self.clusters
+        squares, weighted, n2, n3, _ = self.clusters()
         n, filled = self.docs, self.docs > 0
         with np.errstate(invalid="ignore", divide="ignore"):
             share, alike = self.mean / n[:, None], n2 / n**2
@@ -135,7 +134,7 @@ class Groups:
     def slope(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(slope of the share per unit of x, its standard error), float64[K], where all of group g lie at x[g]: float64[G]
         (time); the same pooling of draws.  NaN without two different x."""
-        squares, weighted, n2, _, number = self.clusters
+        squares, weighted, n2, _, number = self.clusters()
         design = np.stack([np.ones_like(x), x])
         xx = (design * self.docs) @ design.T
         n = xx[0, 0]
