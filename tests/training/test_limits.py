@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -54,14 +55,16 @@ def corpus(tmp_path_factory):
 
 def test_a_table_several_times_the_limit(tmp_path):
     limit = 512 << 20
+    table = 170_000 * 2000 * 4
+    assert table > 2.5 * limit
+    if shutil.disk_usage(tmp_path).free < 3 * table:
+        pytest.skip("the table and two checkpoints of it need 4 GB of disk")
     model = tmp_path / "model"
     wide = zipf_corpus(tmp_path / "corpus.zarr", 400, 170_000, 120)
     with memory_cgroup(limit) as group:
         done = run_in(group, train(wide, model, 2000, "512M", "--block-cells", "6000", "--passes", "1"))
     assert done.returncode == 0, done.stderr
     assert "tables on disk" in done.stderr
-    table = 170_000 * 2000 * 4
-    assert table > 2.5 * limit
 
 
 @pytest.mark.parametrize("name", ["gs", "sparselda"])
