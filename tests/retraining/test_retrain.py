@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from dataclasses import replace
 from datetime import datetime
 from types import SimpleNamespace
 
@@ -175,6 +176,23 @@ def test_the_gate_knows_a_bad_model(home):
     broken = other(good.phi.copy())
     broken.phi[3, 2] = np.nan
     assert judge(broken, good, corpus, gate, 1).refused
+
+
+@pytest.mark.parametrize("weights", [None, "tfidf"])
+def test_words_that_one_model_alone_has_cost_it_nothing(home, weights):
+    """A model of more words gives less to each; the gate judges both by what they say of the words that both have."""
+    old, corpus = TopicModel.open(home / "current"), Corpus.open(home / "corpus.zarr")
+    if weights:
+        topicstream.train(home / "corpus.zarr", home / "weighted", topics=4, passes=5, weighting=weights, progress=False)
+        old = TopicModel.open(home / "weighted")
+    more = np.concatenate([old.phi, np.full_like(old.phi, old.phi.mean() / 2)])  # a third of each topic goes to new words
+    words = old.words + [f"new{i}" for i in range(len(old.words))]
+    counts, df = (np.concatenate([of, of]) for of in (old.vocabulary.counts, old.vocabulary.df))
+    new = TopicModel.from_arrays(more, words, old.alpha, old.beta, counts=counts, df=df)
+    if weights:
+        new.weights = replace(old.weights, per_word=np.concatenate([old.weights.per_word] * 2))
+    found = judge(new, old, corpus, Gate(tolerance=0.02), 1)
+    assert found.refused == [] and found.perplexity == pytest.approx(found.perplexity_before, rel=1e-5)
 
 
 def test_rollback_and_forward(home, capsys):

@@ -228,19 +228,22 @@ class ScoredTopics:
     topics   a model, or topics that are in none yet
     index    int64[W of the corpus]: the model's id of each of the corpus' words, -1 unknown; None: the same vocabulary
     counted  of weighted cells: theta is of the weighted observed cells, p(w|k) and what is scored are of counts
+    shared   the words that ``index`` knows are those that other models know, too: p(w|k) is that of a word given that it is one of
+             them, or a model would lose by every word that it alone has
     """
 
     topics: TopicModel | TopicTable
     index: np.ndarray | None = None
     counted: CountedWords | None = None
+    shared: bool = False
 
     @classmethod
-    def of_model(cls, model: TopicModel, index: np.ndarray | None) -> ScoredTopics:
+    def of_model(cls, model: TopicModel, index: np.ndarray | None, shared: bool = False) -> ScoredTopics:
         """Those of a model; index: as ``match_words`` finds it, or with fewer words known."""
         counted = None
         if model.weights is not None:
             counted = CountedWords(model.weights, model.counts(), model.vocabulary.counts, model.n_topics, model.seeds)
-        return cls(model, index, counted)
+        return cls(model, index, counted, shared)
 
 
 class _Visit:
@@ -254,6 +257,12 @@ class _Visit:
             known_words = scored.index >= 0
             self.word_keys = np.zeros(scored.topics.n_words, np.uint64)
             self.word_keys[scored.index[known_words]] = prepared.word_keys[: len(known_words)][known_words]
+        topics, counted, words = scored.topics, scored.counted, scored.topics.n_words
+        totals = topics.totals, topics.totals if counted is None else counted.totals
+        if scored.shared and scored.index is not None:
+            known = np.sort(scored.index[known_words])
+            totals, words = _totals_of(topics, counted, known), len(known)
+        self.rows.inverse, self.inverse = (inverse_norms(t, words, topics.beta, len(self.rows.inverse)) for t in totals)
 
     def __call__(self, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(log-likelihood and tokens of the scored cells of each document, float64[D]; sums of the block: documents and cells
@@ -272,8 +281,20 @@ class _Visit:
             return log_likelihood(self.rows, docs, theta)
         ids, cells = np.unique(docs.words, return_inverse=True)
         base = counted.rows(ids, topics.rows(ids))
-        inverse = inverse_norms(counted.totals, topics.n_words, topics.beta, len(self.rows.inverse))
-        return _scores_of(docs, cells.astype(np.int64), base, topics.beta, inverse, theta)
+        return _scores_of(docs, cells.astype(np.int64), base, topics.beta, self.inverse, theta)
+
+
+def _totals_of(topics: TopicModel | TopicTable, counted: CountedWords | None, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Column sums over some words, float64[K]: of the table, and of what is scored."""
+    totals, scored = np.zeros(topics.n_topics), np.zeros(topics.n_topics)
+    step = max(1, (1 << 18) // topics.n_topics)
+    for first in range(0, len(words), step):
+        ids = words[first : first + step]
+        rows = topics.rows(ids)
+        totals += rows[:, : len(totals)].sum(0, dtype=np.float64)
+        if counted is not None:
+            scored += counted.rows(ids, rows)[:, : len(totals)].sum(0, dtype=np.float64)
+    return totals, totals if counted is None else scored
 
 
 def log_likelihood(rows: TopicRows, docs: Documents, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

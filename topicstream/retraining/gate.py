@@ -1,7 +1,7 @@
 """The quality gate: may this model take the place of the present one?
 
-Both are scored on the same held-out tokens: document completion over the words that both know.  The new model's
-perplexity may be worse by a tolerance; it must have no empty and no identical topics (no more of them than the present
+Both are scored on the same held-out tokens: document completion over the words that both know, with
+p(w|k) among these words.  The new model's perplexity may be worse by a tolerance; it must have no empty and no identical topics (no more of them than the present
 model, which would otherwise stay with its own; those of a first model are warnings).  That its table holds the mass of the
 corpus was checked after each pass (``training/invariants.py``).
 """
@@ -56,7 +56,7 @@ def shared_perplexity(models: list[TopicModel], corpus: Corpus, threads: int) ->
 
     def score(model: TopicModel, index: np.ndarray) -> tuple[Score, np.ndarray]:
         logliks: list[np.ndarray] = []
-        topics = ScoredTopics.of_model(model, np.where(common, index, -1))
+        topics = ScoredTopics.of_model(model, np.where(common, index, -1), shared=True)
         return score_blocks(topics, prepared, threads=threads, each=lambda some, _: logliks.append(some)), np.concatenate(logliks)
 
     try:
