@@ -38,12 +38,12 @@ class Cells(NamedTuple):
 class CellsByWord(NamedTuple):
     """The cells of a block word by word, documents ascending: word u has ptr[u] .. ptr[u + 1].
 
-    ptr int64[U + 1];  doc int32[nnz], row of the document;  x float32[nnz], count
+    ptr int64[U + 1];  doc int32[nnz], row of the document;  x float32[nnz], count (an ingest keeps the type it has)
     """
 
     ptr: Longs
     doc: Ints
-    x: Floats
+    x: Array
 
 
 @kernel
@@ -60,7 +60,7 @@ def sort_by_word(cells: Cells, out: CellsByWord) -> None:
             u = words[i]
             j = ptr[u]
             doc[j] = d
-            x[j] = np.float32(counts[i])
+            x[j] = counts[i]
             ptr[u] = j + 1
     for u in range(len(ptr) - 1, 0, -1):
         ptr[u] = ptr[u - 1]

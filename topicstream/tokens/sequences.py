@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import scipy.sparse
 
 TEXT = pa.large_string()
 
@@ -86,6 +85,8 @@ def add_ngrams(text: WordSequence, longest: int, joiner: str) -> WordSequence:
 
 def count_sequence(text: WordSequence, documents: int) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
     """(words, indptr int64[D + 1], words int32[nnz], counts int32[nnz]): the distinct words that occur, and the cells."""
+    import scipy.sparse  # a tenth of a second, which an ingest without phrases need not spend
+
     encoded = text.words.dictionary_encode()  # an n-gram may look like another word
     numbers = np.append(encoded.indices.to_numpy(), -1).astype(np.int32)[text.places]
     there = numbers >= 0

@@ -16,7 +16,6 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import scipy.sparse as sp
 
 from topicstream.errors import InputError
 from topicstream.files.remote import address_of, version_of
@@ -27,7 +26,7 @@ from topicstream.ingestion.parsing.cut import most_records
 from topicstream.ingestion.parsing.documents import TEXT, as_documents, as_metadata, select_fields
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.parsing.sparse import Compressed, Dense, Matrix, MatrixReader, Side
+from topicstream.ingestion.parsing.sparse import Compressed, Dense, Matrix, MatrixReader, Side, is_matrix
 from topicstream.ingestion.parsing.vocabulary import numbered
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.dense_rows import check_width, coordinate_names, rows_at_once, vector_batch
@@ -134,7 +133,7 @@ def as_inputs(
         if not all(isinstance(d, os.PathLike) for d in documents):
             raise InputError("documents: a list holds either documents (str, dict) or files (Path), not both")
         return expanded([os.fspath(d) for d in documents])
-    if isinstance(documents, (bytes, bytearray, Mapping)) and not sp.issparse(documents):
+    if isinstance(documents, (bytes, bytearray, Mapping)) and not is_matrix(documents):
         hint = "one of its splits" if hasattr(documents, "num_rows") else "a list of dicts, one a document"
         raise InputError(f"documents: cannot be {type(documents).__name__}; give {hint}")
     if isinstance(documents, np.ndarray) and documents.dtype.kind in "iuf" and documents.ndim != 2:
@@ -184,6 +183,8 @@ def _is_series(given: Any) -> bool:
 
 def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMemory:
     """Lists of words, as gensim and tomotopy take documents, as a matrix of counts."""
+    import scipy.sparse  # a tenth of a second, which other documents need not spend
+
     numbers, words, ends = array("i"), dict[Any, int](), array("q", [0])
     for document in documents:
         if (isinstance(document, tuple) and (len(document) == 2 or hasattr(document, "_fields"))) or hasattr(document, "iloc"):
@@ -195,16 +196,9 @@ def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMem
         numbers.extend(words.setdefault(word, len(words)) for word in document)
         ends.append(len(numbers))
     indices, shape = np.array(numbers, np.int32), (len(ends) - 1, len(words))
-    counts = sp.csr_array((np.ones(len(indices), np.int32), indices, np.array(ends)), shape)
+    counts = scipy.sparse.csr_array((np.ones(len(indices), np.int32), indices, np.array(ends)), shape)
     counts.sum_duplicates()
     return InMemory(counts, list(words), ids)
-
-
-def is_matrix(documents: object) -> bool:
-    """A SciPy sparse matrix or array, or a NumPy array of numbers with two dimensions."""
-    if isinstance(documents, np.ndarray):
-        return documents.ndim == 2 and documents.dtype.kind in "biuf"
-    return bool(sp.issparse(documents))
 
 
 def of_vectors(documents: Any, options: ReadOptions) -> bool:
@@ -243,7 +237,7 @@ class MemoryMatrix(MatrixReader):
 
     def batches(self, source: Any, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         held = self.given.documents
-        if sp.issparse(held) and held.format not in ("csr", "csc"):
+        if not isinstance(held, np.ndarray) and held.format not in ("csr", "csc"):
             held = held.tocsr()  # a second copy; others are cut where they lie
         by_row = isinstance(held, np.ndarray) or held.format == "csr"
         lines = held.shape[0 if by_row else 1]

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy import sparse
 
 from topicstream.ingestion.opening.source import Input, Source
 from topicstream.ingestion.parsing.counts import MOST_COUNT, count_batch
@@ -227,6 +226,8 @@ def ordered_batches(
     cells
         About how many there are: it decides into how many ranges of documents they go.
     """
+    import scipy.sparse  # a tenth of a second, which texts need not spend
+
     ranges = max(1, min(documents.size, -(-cells * CELL.itemsize * 3 // max(options.piece_bytes, 1)), 512))
     edges = np.linspace(0, documents.size, ranges + 1).astype(np.int64)
     real, done = False, 0
@@ -254,9 +255,16 @@ def ordered_batches(
             file.close()
             first, last = int(edges[number]), int(edges[number + 1])
             shape = (last - first, words)
-            by_row = sparse.csr_array((part["count"], (part["document"], part["word"])), shape=shape).tocoo()
+            by_row = scipy.sparse.csr_array((part["count"], (part["document"], part["word"])), shape=shape).tocoo()
             counts = by_row.data if real else by_row.data.astype(np.int64)
             yield from _cut(source, options, documents, first, last, by_row.row + first, by_row.col, counts)
+
+
+def is_matrix(documents: object) -> bool:
+    """A SciPy sparse matrix or array, or a NumPy array of numbers with two dimensions."""
+    if isinstance(documents, np.ndarray):
+        return documents.ndim == 2 and documents.dtype.kind in "biuf"
+    return hasattr(documents, "tocsr")
 
 
 def check_positions(source: Input, positions: np.ndarray, size: int, what: str) -> None:

@@ -10,11 +10,11 @@ from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse
 
 from topicstream.corpus.writer import BlockWriter
 from topicstream.ingestion.spooling.journal import Journal
 from topicstream.ingestion.storing.decide import HELDOUT, TRAIN, Decision
+from topicstream.kernels.arrays import Cells, CellsByWord, sort_by_word
 from topicstream.parallel.order import pooled
 from topicstream.progress import Progress
 from topicstream.tokens.vocabulary import TokenVocabulary, word_table
@@ -52,7 +52,7 @@ def words_of_training(journal: Journal, decision: Decision, pool: ThreadPoolExec
 
 def number_words(
     lengths: np.ndarray, words: np.ndarray, counts: np.ndarray, final: np.ndarray, kind: np.ndarray
-) -> tuple[scipy.sparse.csr_array, int]:
+) -> tuple[Cells, int]:
     """The documents of a piece that count, the training documents first, their words by final ids, ascending; and how many
     are training documents.
 
@@ -68,13 +68,17 @@ def number_words(
         uint8[D]: TRAIN, HELDOUT or DROPPED.
     """
     order = np.concatenate([np.flatnonzero(kind == TRAIN), np.flatnonzero(kind == HELDOUT)])
-    place = np.full(len(lengths), -1, np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    columns, rows = final[words], np.repeat(place, lengths)
-    keep = (columns >= 0) & (rows >= 0)
-    shape = len(order), int(final.max(initial=-1)) + 1
-    cells = scipy.sparse.coo_array((counts[keep], (rows[keep], columns[keep])), shape).tocsr()  # sorted in each row
-    return cells, int((kind == TRAIN).sum())
+    row = np.full(len(lengths), len(order), np.int32)  # what is left out comes last: one word more and one document more
+    row[order] = np.arange(len(order), dtype=np.int32)
+    size = int(final.max(initial=-1)) + 1
+    given = Cells(np.append(0, np.cumsum(lengths, dtype=np.int64)), np.where(final < 0, size, final)[words], counts)
+    by_word = CellsByWord(np.empty(size + 2, np.int64), np.empty(len(words), np.int32), np.empty_like(counts))
+    sort_by_word(given, by_word)
+    n = by_word.ptr[size]
+    sorted_cells = CellsByWord(np.empty(len(order) + 2, np.int64), np.empty(n, np.int32), np.empty(n, counts.dtype))
+    sort_by_word(Cells(by_word.ptr[: size + 1], row[by_word.doc[:n]], by_word.x[:n]), sorted_cells)
+    indptr = sorted_cells.ptr[:-1]
+    return Cells(indptr, sorted_cells.doc[: indptr[-1]], sorted_cells.x[: indptr[-1]]), int((kind == TRAIN).sum())
 
 
 def write_blocks(
@@ -90,7 +94,7 @@ def write_blocks(
     empty = 0
     final = (-1, 0), np.zeros(0, np.int32)  # ids of the words that the last pieces had
 
-    def number(piece: int) -> tuple[scipy.sparse.csr_array, int]:
+    def number(piece: int) -> tuple[Cells, int]:
         nonlocal final
         cells, entry = journal.cells.read(piece), journal.types.entries[piece]
         if (ids := final)[0] != entry:
@@ -98,10 +102,9 @@ def write_blocks(
         return number_words(cells["lengths"], cells["words"], cells["counts"], ids[1], decision.classes[piece])
 
     for i, (cells, n) in enumerate(pooled(pool, number, range(len(journal.cells)), ahead)):
-        indptr = cells.indptr.astype(np.int64)
-        empty += int((np.diff(indptr) == 0).sum())
-        writers[TRAIN].add(indptr[: n + 1], cells.indices, cells.data)
-        writers[HELDOUT].add(indptr[n:], cells.indices, cells.data)
+        empty += int((np.diff(cells.indptr) == 0).sum())
+        writers[TRAIN].add(cells.indptr[: n + 1], cells.words, cells.counts)
+        writers[HELDOUT].add(cells.indptr[n:], cells.words, cells.counts)
         progress.step("writing blocks", i + 1, len(journal.cells), "piece")
     for writer in writers:
         writer.finish()
