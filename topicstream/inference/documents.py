@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy.sparse import csr_array
 
 from topicstream.kernels.arrays import Bytes, Longs, Words
 from topicstream.kernels.jit import kernel
@@ -93,9 +92,9 @@ def known(ids: pa.Array, indptr: np.ndarray, words: np.ndarray, counts: np.ndarr
     tokens = np.bincount(owner, counts, docs)
     unknown = np.bincount(owner[found < 0], counts[found < 0], docs)
     own = np.concatenate(([0], np.cumsum(chosen)))[indptr]
-    cells = csr_array((counts[chosen].astype(np.float32), found[chosen], own), shape=(docs, int(index.max(initial=-1)) + 1))
-    cells.sort_indices()
-    return Documents(ids, own, cells.indices.astype(np.int64), cells.data, tokens, unknown)
+    words, counts = found[chosen].astype(np.int64), counts[chosen].astype(np.float32)
+    order = np.argsort(owner[chosen] * (int(index.max(initial=-1)) + 1) + words, kind="stable")
+    return Documents(ids, own, words[order], counts[order], tokens, unknown)
 
 
 def dense_documents(ids: pa.Array, indptr: np.ndarray, numbers: np.ndarray) -> Documents:

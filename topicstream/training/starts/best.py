@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from topicstream.engines.base import BlockShape, Engine, Shape, padded
 from topicstream.kernels.arrays import Doubles, Floats, Ints, Longs
@@ -104,6 +103,8 @@ class TriedTopics(NamedTuple):
 def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: int) -> LearnedSeeds:
     """Train TRIES times on the sample, from seeds drawn far apart, and once from the topics that recur; keep the topics of the
     lowest perplexity.  The sample has ``topics`` documents that differ, or more."""
+    from scipy.sparse import csr_array  # a tenth of a second, which other starts need not spend
+
     words, local = np.unique(sample.words, return_inverse=True)
     local = local.astype(np.int32)
     mean, width = mean_of(sample.only(n_w)), padded(topics)
