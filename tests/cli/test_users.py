@@ -108,6 +108,8 @@ def test_rows_of_a_table_about_no_document(capsys):
     assert run([*told, "people.tsv:id=name,mood"]) == 0
     out = capsys.readouterr().out
     assert "120 rows of people.tsv about no document, and so all of them: documents are called 'd" in out
+    assert "(--key file matches names of files with or without their endings" in out
+    assert "  columns that no document has: mood\n" in out
 
 
 def test_csv_with_blanks_before_quotes(tmp_path, capsys):

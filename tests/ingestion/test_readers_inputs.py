@@ -11,6 +11,8 @@ import sys
 import tracemalloc
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -164,7 +166,6 @@ BAD_JSON = {
     b'{"text": 5}': "field 'text' is a number, not a string",
     b'{"text": [1]}': "field 'text' is a list, not a string",
     b'{"text": "a", "id": {}}': "field 'id' is an object, not an id",
-    b'{"text": "a", "id": null}': "field 'id' is null",
     b'{"text": "a", "by": {}}': "field 'by' is an object, not a list of strings",
     b'{"text": "a", "by": ["b", {}]}': "field 'by' is an object, not a string or a number",
     b'{"text": "a", "by": [["b"]]}': "field 'by' is a list, not a string or a number",
@@ -194,6 +195,25 @@ def test_bad_json_lines(tmp_path: Path, line: bytes) -> None:
 
 def test_what_is_said_of_a_file_is_one_line_whatever_its_names() -> None:
     assert BadFile("a.csv", 1, "no column a\nb\x1b[31m").reject.reason == "no column a b\\x1b[31m"
+
+
+def test_a_blank_id_is_no_duplicate(tmp_path: Path) -> None:
+    """A newsroom's table: cells of the id column are empty, and not all of those articles are the same one."""
+    write(tmp_path / "a.csv", "id,text\n,a\n7,b\n  ,c\n")
+    write(tmp_path / "b.jsonl", '{"id":null,"text":"a"}\n{"id":7,"text":"b"}\n{"id":" ","text":"c"}\n')
+    pq.write_table(pa.table({"id": [None, 7, None], "text": ["a", "b", "c"], "x": [0.0, 1.0, 2.0]}), tmp_path / "c.parquet")
+    places = {"a.csv": ("a.csv:2", "a.csv:4"), "b.jsonl": ("b.jsonl:1", "b.jsonl:3"), "c.parquet": ("c.parquet#1", "c.parquet#3")}
+    for name, (first, third) in places.items():
+        got = Read(tmp_path / name)
+        assert got.ids == [first, "7", third]
+        assert got.notes["documents with a blank id, named by file and line"] == 2 and not got.rejects
+
+
+def test_what_appended_records_are_called(tmp_path: Path) -> None:
+    """The store's first input called its ids ``key``; those of the second, which has none of that name, are in ``id``."""
+    path = write(tmp_path / "a.jsonl", '{"text":"a","id":"k"}\n{"text":"b"}\n')
+    got = Read(path, id_field="key", recalled=("id_field",))
+    assert got.ids == ["k", "a.jsonl:2"] and not got.notes
 
 
 def test_an_id_field_asked_for_must_be_there(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_json_lines_give_back_what_was_written(
     rows = [{"x": x, "id": i, "text": t, "authors": a} for i, t, x, a in records]
     path = write(tmp_path / "a.jsonl", "".join(json.dumps(r, ensure_ascii=ascii_only) + "\n" for r in rows))
     got = Read(path, piece_bytes=size, meta={"authors": "authors"}, format="jsonl")
-    assert got.ids == [r["id"] for r in rows]
+    assert got.ids == [i if i.strip() else f"a.jsonl:{line}" for line, (i, *_) in enumerate(records, 1)]
     assert got.texts == [r["text"] for r in rows]
     assert got.meta.get("authors", []) == [r["authors"] for r in rows]
 
@@ -108,7 +108,7 @@ def test_json_lines_accept_no_more_and_no_less_than_python(tmp_path: Path, line:
     try:
         value = json.loads(line.decode())
         good = isinstance(value, dict) and isinstance(value.get("text"), str | None)
-        good &= "id" not in value or isinstance(value["id"], str) or type(value["id"]) is int
+        good &= "id" not in value or isinstance(value["id"], str | None) or type(value["id"]) is int
     except (ValueError, RecursionError):
         good = False
     got = Read(write(tmp_path / "a.jsonl", line + b"\n"), on_error="skip", format="jsonl")
@@ -190,7 +190,8 @@ def test_csv_gives_back_what_was_written(
     out.writerows(rows)
     path = write(tmp_path / "a.csv", sheet.getvalue())
     got = Read(path, piece_bytes=size, delimiter=delimiter, quotechar=quote, meta={"note": "other"})
-    assert list(zip(got.ids, got.meta.get("note", []), got.texts)) == rows
+    named = [(name if name.strip() else place, *rest) for (name, *rest), place in zip(rows, got.source, strict=True)]
+    assert list(zip(got.ids, got.meta.get("note", []), got.texts)) == named
 
 
 def test_csv_lines_delimiters_and_lists(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ SUMMARY = """{out}: {documents:document}, {documents_heldout:,} of them held out
 [  {unspaced:.1f} % of the characters are of scripts without spaces, counted in pairs; --segmenter jieba (sudachi, pythainlp, kiwi) finds words, --tokenized takes text that is split]
   {seconds:.1f} s, {megabytes_per_second:.1f} MB/s, peak memory {peak_rss_bytes:size}"""
 COUNTED = {
-    "documents_added": "added",
     "documents_empty": "without a word of the vocabulary",
+    "documents_added": "added",
     "dropped_duplicates": "duplicates skipped (--on-duplicate replace takes the last)",
     "dropped_replaced": "replaced by later ones",
     "dropped_deleted": "withdrawn",
@@ -99,15 +99,16 @@ def command(paths: tuple[str, ...], **values: Any) -> Printed:
 
 def columns_told(s: dict[str, Any]) -> str:
     """The columns of metadata, how far they are filled, and how many dates were read."""
-    every, out = s["documents_added"], []
+    every = s["documents_added"]
+    told: dict[str, list[str]] = {"columns": [], "columns that no document has": []}
     for name, filled in s.get("columns", {}).items():
-        share = "" if filled == every else f" ({filled:,})" if filled else " (in no document)"
+        share = "" if filled == every else f" ({filled:,})"
         if name == "date" and filled:
             read, unread = s["dates"]["read"], s["dates"]["unread"]
             share = f" ({read:,} of {filled:,} read" + f", {' to '.join(dict.fromkeys(s['dates']['ends']))}" * bool(read)
             share += f"; not {unread[:40]!r}: give {advice(unread)})" if unread else ")"
-        out.append(name + share)
-    return f"columns: {', '.join(out)}" if out else ""
+        told["columns" if filled else "columns that no document has"].append(name + share * bool(filled))
+    return "; ".join(f"{what}: {', '.join(names)}" for what, names in told.items() if names)
 
 
 def lines(s: dict[str, Any]) -> list[str]:

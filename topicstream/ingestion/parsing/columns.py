@@ -34,10 +34,10 @@ def as_text(value: object, name: str) -> str:
     return clean(value)
 
 
-def as_id(value: object, name: str) -> str | int:
-    """An id: a string or a whole number."""
-    if isinstance(value, str):
-        return clean(value)
+def as_id(value: object, name: str) -> str | int | None:
+    """An id: a string or a whole number; None where it is null or blank."""
+    if value is None or isinstance(value, str):
+        return clean(value) if value and not value.isspace() else None
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise WrongField(f"field '{name}' is {kind_of(value)}, not an id; choose another --id-field")

@@ -25,6 +25,7 @@ TEXT, LIST = pa.large_string(), pa.list_(pa.large_string())
 _STRINGS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_null)
 NOTE = "not UTF-8, read as windows-1252 (--encoding says otherwise)"
+NO_ID = "documents with a blank id, named by file and line"
 MANY_COLUMNS = 99
 """Of a table with more, the columns are rather words or genes than fields."""
 MOST_HIGH = 0.25
@@ -66,6 +67,16 @@ def positions(key: str, numbers: np.ndarray, mark: str = ":") -> pa.Array:
     return pc.binary_join_element_wise(pa.scalar(key, TEXT), text, pa.scalar(mark, TEXT))
 
 
+def ids_or_places(source: Input, ids: pa.Array, places: pa.Array) -> pa.Array:
+    """Ids, whole numbers or strings; documents whose id is null or blank are called by their places: none is a duplicate."""
+    if pa.types.is_integer(ids.type) and not ids.null_count:
+        return ids
+    texts = pc.fill_null(pc.cast(ids, TEXT), "")
+    blank = pc.equal(pc.utf8_trim_whitespace(texts), "")
+    source.note(NO_ID, pc.sum(blank).as_py() or 0)
+    return pc.if_else(blank, places, texts)
+
+
 def as_documents(
     source: Input,
     options: ReadOptions,
@@ -101,25 +112,23 @@ def as_documents(
         option = "--text-field" if name in texts else "--id-field" if name == id_name else None
         if (option and not (name == id_name and pa.types.is_integer(array.type))) or _is_one_of(array.type, _BINARY):
             cast[name] = as_strings(array, source.name, name, option or "--meta")
-    cast, numbers = _valid(source, options, cast, id_name, numbers, mark)
-    ids = positions(source.key, numbers, mark) if id_name is None else cast[id_name]
+    cast, numbers = _valid(source, options, cast, numbers, mark)
+    places = positions(source.key, numbers, mark)
+    ids = places if id_name is None else ids_or_places(source, cast[id_name], places)
     text = [pc.fill_null(cast[name], "") for name in texts] or [pa.repeat("", len(numbers)).cast(TEXT)]
     whole = text[0] if len(text) == 1 else pc.binary_join_element_wise(*text, pa.scalar("\n", TEXT))
     meta = {
         column: as_metadata(cast[name], column, f"{source.name}: column '{name}'", options.list_separator)
         for column, name in options.meta.items()
     }
-    return batch_of(ids, positions(source.key, numbers, mark), {"text": whole}, meta)
+    return batch_of(ids, places, {"text": whole}, meta)
 
 
 def _valid(
-    source: Input, options: ReadOptions, columns: dict[str, pa.Array], id_name: str | None, numbers: np.ndarray, mark: str
+    source: Input, options: ReadOptions, columns: dict[str, pa.Array], numbers: np.ndarray, mark: str
 ) -> tuple[dict[str, pa.Array], np.ndarray]:
-    """The columns as UTF-8 without the rows that are not, that have no id or are too long; those are rejected."""
+    """The columns as UTF-8 without the rows that are not or are too long; those are rejected."""
     bad: dict[int, str] = {}
-    if id_name is not None:
-        for row in np.flatnonzero(columns[id_name].is_null().to_numpy(zero_copy_only=False)).tolist():
-            bad[row] = f"field '{id_name}' is null, not an id"
     for name in options.text_fields:
         sizes = pc.fill_null(pc.binary_length(columns[name]), 0)
         for row in np.flatnonzero(pc.greater(sizes, options.record_bytes).to_numpy(zero_copy_only=False)).tolist():

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from topicstream.errors import InputError, UsageError, one_line
 from topicstream.ingestion.opening.source import Input, Source
 from topicstream.ingestion.parsing.cut import most_records
-from topicstream.ingestion.parsing.documents import as_metadata, batch_of, positions
+from topicstream.ingestion.parsing.documents import as_metadata, batch_of, ids_or_places, positions
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
@@ -48,14 +48,12 @@ class Vectors(Reader):
 def _batch(
     source: Source, options: ReadOptions, fields: list[str], width: int, first: int, rows: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """The rows that have vectors of that width, and an id where there is such a column."""
+    """The rows that have vectors of that width."""
     lengths = np.sum([_lengths(rows[name]) for name in fields], axis=0)
     own = options.id_column(rows.schema.names)
-    no_id = np.zeros(len(rows), np.bool_) if own is None else rows[own].is_null().to_numpy(zero_copy_only=False)
-    bad = (lengths != width) | no_id
+    bad = lengths != width
     for row in np.flatnonzero(bad).tolist():
         reason = f"a vector of {lengths[row]} numbers, of {width} in the first row" if lengths[row] else "no vector"
-        reason = f"field '{own}' is null, not an id" if no_id[row] else reason
         source.reject(first + row + 1, f"row {first + row}: {reason}")
     rows = rows.filter(pa.array(~bad))
     x = np.column_stack([_numbers(rows[name], width) for name in fields])
@@ -140,7 +138,8 @@ def vector_batch(
     for row in np.flatnonzero(~finite.all(axis=1)).tolist():
         number, column = int(numbers[row]), int(np.flatnonzero(~finite[row])[0])
         source.reject(number + 1, f"row {number}, column {column}: {x[row, column]} is no number")
-    names = positions(source.key, numbers) if ids is None else ids
+    places = positions(source.key, numbers)
+    names = places if ids is None else ids_or_places(source, ids, places)
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(single.ravel()), x.shape[1])
     batch = batch_of(names, positions(source.key, numbers, "#"), {"vector": vectors}, meta or {})
     return batch.filter(pa.array(finite.all(axis=1)))

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from topicstream.ingestion.opening.source import Input, Source
 from topicstream.ingestion.parsing.columns import LISTS, WrongField, as_id, as_list, as_scalar, as_text
 from topicstream.ingestion.parsing.cut import lines_of
-from topicstream.ingestion.parsing.documents import LIST, TEXT, batch_of, positions, why_not_utf8
+from topicstream.ingestion.parsing.documents import LIST, NO_ID, TEXT, batch_of, positions, why_not_utf8
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.read_options import ReadOptions
 
@@ -107,10 +107,13 @@ class Objects:
             if name not in record:
                 raise WrongField(f"no field '{name}'; choose one of {', '.join(sorted(record))[:200]} (--text-field)")
         text = "\n".join([as_text(record[name], name) for name in options.text_fields])
-        id_name = options.id_field or "id"
-        if options.id_wanted and id_name not in record:
-            raise WrongField(f"no field '{id_name}' (--id-field)")
-        own = as_id(record[id_name], id_name) if id_name in record else None
+        own = None
+        if (id_name := options.id_column(record)) is not None:
+            if id_name not in record:
+                raise WrongField(f"no field '{id_name}' (--id-field)")
+            own = as_id(record[id_name], id_name)
+            self.source.note(NO_ID, own is None)
+            self.asked.add(id_name)
         meta = [
             as_list(record.get(name), name, options.list_separator) if column in LISTS else as_scalar(record.get(name), name)
             for column, name in options.meta.items()

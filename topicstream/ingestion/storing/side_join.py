@@ -105,7 +105,7 @@ class SideJoin:
             note = f"rows of {os.path.basename(file.path)} about no document"
             if lost == rows:
                 for called in self._relations.stream("select key from documents limit 1"):
-                    note += f", and so all of them: documents are called {one_line(called['key'][0])[:60]!r} (--key says by what they match)"
+                    note += f", and so all of them: documents are called {one_line(called['key'][0])[:60]!r} (--key file matches names of files with or without their endings, --key row numbers)"
             self.notes[note] += lost
         # in order, so that the rows of a piece lie together
         self._relations.execute(f"create table {name} as from {name}_joined where number is not null order by number, position")
