@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import topicstream
 from tests import DATA
 from tests.ingest_tools import cells_by_id, digest, documents, training_counts, write_jsonl
-from topicstream.cli.main import topics
+from topicstream.cli.main import run, topics
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import Busy, DoesNotFit, InputError, Interrupted, TopicsError
 from topicstream.files import owned
@@ -304,7 +304,18 @@ def test_a_bad_record_stops_with_its_place_or_is_set_aside(tmp_path):
         ingest(source, tmp_path / "c.zarr")
     summary = ingest(source, tmp_path / "c.zarr", on_error="skip")
     assert summary["rejected"] == 1 and summary["documents"] == 61
-    assert '"line": 61' in (tmp_path / "c.zarr" / "rejects.jsonl").read_text()
+    assert '"line": 61' in (tmp_path / "c.zarr" / summary["rejects"]).read_text() and "a.jsonl:61: " in summary["first_rejected"]
+
+
+def test_a_file_of_bad_records_says_why(tmp_path, capsys):
+    """Nothing is stored of it, so the summary, or the error, has the reason."""
+    ingest(write_jsonl(tmp_path / "a.jsonl", documents(60)), tmp_path / "c.zarr")
+    (tmp_path / "b.jsonl").write_text('{"id": "x", "body": "bax"}\n' * 3)
+    given = ["ingest", str(tmp_path / "b.jsonl"), "--on-error", "skip", "--out"]
+    assert run([*given, str(tmp_path / "c.zarr"), "--append"]) == 0
+    assert "3 records rejected\n  first rejected: b.jsonl:1: no field 'text'" in (out := capsys.readouterr().out) and "(all" not in out
+    assert run([*given, str(tmp_path / "d.zarr")]) == 3
+    assert "no training documents were read, the first was rejected: b.jsonl:1: no field 'text'" in capsys.readouterr().err
 
 
 def test_a_signal_while_reading_commits_first(tmp_path):

@@ -63,7 +63,7 @@ def test_input_without_a_document_says_so(folder, capsys):
     Path("a.csv").write_text("id,text\n")
     assert run(["ingest", "a.csv"]) == 3
     said = capsys.readouterr().err
-    assert "0 training documents were read" in said and "lower" not in said
+    assert "no training documents were read; nothing was stored" in said and "lower" not in said
     assert not list(folder.glob("corpus.zarr*"))
 
 

@@ -306,7 +306,7 @@ def test_records_left_out_are_counted_and_passages_are_those_of_the_raw_files(tm
         file.write("{bad\n{worse\n")
     assert run(["retrain", "--config", str(config), "--metrics", f"{tmp_path}/m.prom"]) == 0
     out, err = capsys.readouterr()
-    assert json.loads(out)["records_rejected"] == 2 and "warning: 2 records left out" in err
+    assert json.loads(out)["records_rejected"] == 2 and "warning: 2 records left out, the first a.jsonl:301: " in err
     assert 'topicstream_records_rejected{command="retrain"' in (tmp_path / "m.prom").read_text()
     write(tmp_path / "raw" / "new" / "b.jsonl", made(30, seed=2, prefix="e"))
     assert cycle(config)["records_rejected"] == 0

@@ -21,11 +21,12 @@ from topicstream.tokens.stopwords import read_stopwords
 
 AGAIN = "{out}: finished before, from the same input: {documents:document}"
 VECTORS = """{out}: {documents:vector} of {vectors} numbers, {documents_heldout:,} of them held out ({heldout_asked})
-[  {rejected:,} rejected (rejects.jsonl)]
+[  {rejected:,} rejected, the first {first_rejected}]
   {bytes:size}; {seconds:.1f} s, peak memory {peak_rss_bytes:size}"""
 SUMMARY = """{out}: {documents:document}, {documents_heldout:,} of them held out ({heldout_asked})
 [  warning: no document has {heldout_missed}]
 [  {told}]
+[  first rejected: {first_rejected}[ (all: {rejects})]]
   words: {words_before:,} before pruning, {words:,} kept (min-df {pruning.min_df}, max-df {max_df})
   {cells:,} {cell}s, {tokens:,.0f} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a {cell}
 [  {columns}]
@@ -43,7 +44,7 @@ COUNTED = {
     "dropped_replaced": "replaced by later ones",
     "dropped_deleted": "withdrawn",
     "documents_removed": "removed from earlier blocks",
-    "rejected": "records rejected (rejects.jsonl)",
+    "rejected": "records rejected",
 }
 
 

@@ -219,8 +219,8 @@ class Cycle:
         self._record(documents_added=added)
         model = None if journal.base is None else read_manifest(publish.version_path(self.folder, journal.base))
         if journal.decision == "update" and model is not None and Corpus.open(self.config.corpus).is_of(model.corpus.fingerprint):
-            self.log.say("every document was known already; nothing to train")
-            self._record("end", decision="nothing", why=["every document was known already"])
+            self.log.say("the new files hold no new documents; nothing to train")
+            self._record("end", decision="nothing", why=["the new files hold no new documents"])
             return
         if why := rules.worth_compacting(self.config, journal.decision):
             self.log.say(f"compacting {self.config.corpus}: {why}")
@@ -252,7 +252,7 @@ class Cycle:
         try:
             done = ingest([source], self.config.corpus, progress=self.log, on_duplicate=group.rule, **options)
             if rejected := done["rejected"]:
-                self.log.say(f"warning: {counted(rejected, 'record')} left out: {self.config.corpus}/rejects*.jsonl")
+                self.log.say(f"warning: {counted(rejected, 'record')} left out, the first {done['first_rejected']}")
                 self._record(records_rejected=self.journal.summary.get("records_rejected", 0) + rejected)
         except InputError as e:  # a file that cannot be taken in: the next run looks at all files again
             owned.remove_file(self.folder / JOURNAL)

@@ -290,7 +290,7 @@ def _survey_tree(root: Path, name: str, options: ReadOptions, each: bool) -> Tre
         raise InputError(f"{name}: contains no files to read")
     elif "unknown" in formats:
         most = max(formats, key=lambda form: counts[form] * (form != "unknown"))
-        beside = f", or move it out of the folder, or leave such files out by --format {most}" if len(formats) > 1 else ""
+        beside = f", or move it out of the folder, or leave such files out by --format={most}" if len(formats) > 1 else ""
         raise InputError(f"{kind_of.error}{beside}") from None
     elif len(formats) > 1 and not each:
         what = ", ".join(f"{form} ({example[form]})" for form in formats)

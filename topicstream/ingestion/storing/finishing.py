@@ -5,6 +5,7 @@ A function of the spools and of the store that is appended to: killed, it starts
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import Counter
@@ -108,8 +109,7 @@ class Finishing:
                 self.removal.take(decision.replaced)
                 if self.old is not None and not decision.documents(TRAIN, HELDOUT) and not len(decision.replaced):
                     dropped = {f"dropped_{k}": v for k, v in decision.dropped.items()}
-                    rejected = {"rejected": self.journal.totals["rejected"], **told(self.journal.notes)}
-                    return self._end(self.old.summary | dropped | rejected | {"documents_added": 0})
+                    return self._end(self.old.summary | dropped | self._left_out() | {"documents_added": 0, "rejects": None})
                 store = self._folder()
                 choice, pruning = self._vocabulary(decision, store, relations, pool)
             saving = pool.submit(choice.vocabulary.save, store / self._name("vocab"))
@@ -177,6 +177,9 @@ class Finishing:
         documents = decision.documents(TRAIN) + self.removal.training
         # of dense rows every coordinate stays
         limits = WordLimits(min_count=0) if self.width else self.options.limits(documents, self.journal.state.text)
+        if self.base is None and not documents:
+            first = self._left_out()["first_rejected"]
+            raise NothingKept(f"{self.out}: no training documents were read{f', the first was rejected: {first}' if first else ''}; nothing was stored")
         self.progress.step("choosing the vocabulary")
         counts = WordCounts(relations)
         for words in words_of_training(self.journal, decision, pool, self.plan.workers + 1):
@@ -196,7 +199,7 @@ class Finishing:
         if self.base is None and self.journal.state.text:
             self.language = unfit(relations, choice.tokens, self.options.recipe.stopwords_from)
         if self.base is None and not self.width and not choice.vocabulary.counts.any():
-            raise NothingKept(self._why_nothing(documents))
+            raise NothingKept(self._why_nothing())
         dropped |= set(choice.top)
         return choice, {
             **plain(limits),
@@ -205,11 +208,9 @@ class Finishing:
             "fixed": given.vocab and os.path.basename(given.vocab),
         }
 
-    def _why_nothing(self, documents: int) -> str:
+    def _why_nothing(self) -> str:
         """Why no word of the vocabulary occurs."""
         read = self.options.given
-        if not documents:
-            return f"{self.out}: no training documents were read; nothing was stored"
         if self.journal.state.text or self.options.given.vocab is None:
             return f"{self.out}: none of the words of --vocab occurs in the documents; nothing was stored"
         which = "their words are only numbers" if read.words is None else f"their words are those of {read.words}"
@@ -298,6 +299,18 @@ class Finishing:
             files["rejects"] = store_file(store, name)
         return files
 
+    def _left_out(self) -> dict[str, Json]:
+        """How many records were rejected, and the first of them; what else was odd."""
+        pages = (self.journal.docs.read(i)["rejects"].tobytes() for i in range(len(self.journal.docs)))
+        first = next((page for page in pages if page), None) if self.journal.totals["rejected"] else None
+        reject = json.loads(first.splitlines()[0]) if first else None
+        where = reject and f"{reject['file']}:{reject['line']}".removesuffix(":0")
+        return {
+            "rejected": self.journal.totals["rejected"],
+            "first_rejected": reject and f"{where}: {reject['reason']}",
+            **told(self.journal.notes),
+        }
+
     def _summary(
         self,
         decision: Decision,
@@ -316,7 +329,6 @@ class Finishing:
             "documents_added": sum(b.docs for new in blocks for b in new),
             "documents_empty": empty + old.get("documents_empty", 0),
             **{f"dropped_{k}": v for k, v in decision.dropped.items()},
-            "rejected": totals["rejected"],
             "words_before": found.distinct,
             "words": len(found.vocabulary),
             "words_pruned": found.pruned,
@@ -324,7 +336,8 @@ class Finishing:
             "characters": characters,
             "discarded_share": round(totals["discarded"] / characters, 6) if characters else None,
             "unspaced_share": round(totals["unspaced"] / characters, 6) if characters else None,
-            **told(self.journal.notes),
+            **self._left_out(),
+            "rejects": self._name("rejects", "jsonl") if totals["rejected"] else None,
             "pruning": pruning,
             "heldout_asked": decision.heldout.asked,
             "tokenizer": shown if self.journal.state.text else None,
