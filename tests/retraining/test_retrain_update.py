@@ -182,6 +182,8 @@ def test_ids_follow_their_topics():
     fresh = align(old, model((0, 10), (10, 20), (30, 40)), first_ids(3), 1.0)
     assert fresh.ids == [0, 1, 3] and fresh.born == [3] and fresh.died == [2]
     assert fresh.split == [] and fresh.merged == [] and fresh.next == 4
+    near = align(model((10, 20), (21, 31)), model((15, 25), (4, 14)), first_ids(2), 1.1)
+    assert near.kept == [0] and near.ids[0] == 0  # 1.0 away; the two far pairs are nearer than a near and a farther one together
     split = align(old, model((0, 6), (10, 20), (20, 30), (4, 10)), first_ids(3), 1.2)
     assert split.born == [3] and split.split == [(0, 3)]
     merged = align(model((0, 10), (2, 12), (20, 30)), model((1, 11), (20, 30)), first_ids(3), 1.0)

@@ -130,7 +130,7 @@ def compare(config: CompareConfig) -> dict[str, Any]:
         (one, two), _ = open_within([a, b], limit, 1, beside=A_PAIR * topics[0] * topics[1])
         tell = partial(listener(config.progress).step, WORD_BY_WORD, unit="words")
         distances = l1_distances(one, two, tell, cluster)
-    rows, columns = linear_sum_assignment(distances)
+    rows, columns = linear_sum_assignment(np.minimum(distances, far))  # how far beyond is all the same
     value = distances[rows, columns]
     near = value <= far
     texts = [_texts(m, config.words) for m in (one, two)]
@@ -175,10 +175,10 @@ def _texts(model: TopicModel, n: int) -> list[list[str]]:
 def align(old: TopicModel, new: TopicModel, before: TopicIds, far: float) -> TopicIds:
     """The ids of the new model's topics: they stay with a topic however it moves about.
 
-    A topic of the new model inherits the id of the old topic that the assignment of least total l1 distance gives it, when
-    the two are nearer than ``far``; else it is *born* with a new id.  An old topic that hands its id to none has *died*.
-    A born topic has *split* from the old one nearest to it, and a dead topic has *merged* into the new one nearest to it,
-    where those are nearer than ``far``.
+    A topic of the new model inherits the id of the old topic that the assignment of least total l1 distance gives it, where
+    what is beyond ``far`` counts as ``far``, when the two are nearer than that; else it is *born* with a new id.  An old topic
+    that hands its id to none has *died*.  A born topic has *split* from the old one nearest to it, and a dead topic has
+    *merged* into the new one nearest to it, where those are nearer than ``far``.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def align(old: TopicModel, new: TopicModel, before: TopicIds, far: float) -> Top
         l1 distance (0..2) from which on a topic is another one.
     """
     distances = l1_distances(old, new)
-    rows, columns = linear_sum_assignment(distances)
+    rows, columns = linear_sum_assignment(np.minimum(distances, far))
     near = distances[rows, columns] < far
     ids = np.full(new.n_topics, -1, np.int64)
     ids[columns[near]] = np.array(before.ids)[rows[near]]

@@ -1,9 +1,9 @@
 """The quality gate: may this model take the place of the present one?
 
-Both are scored on the same held-out tokens: document completion over the words that both know, with
-p(w|k) among these words.  The new model's perplexity may be worse by a tolerance; it must have no empty and no identical topics (no more of them than the present
-model, which would otherwise stay with its own; those of a first model are warnings).  That its table holds the mass of the
-corpus was checked after each pass (``training/invariants.py``).
+Both are scored on the same held-out tokens: document completion over the words that both know, with p(w|k) among
+these words.  The new model's perplexity may be worse by a tolerance; it must have no empty and no identical topics (no more of
+them than the present model, which would otherwise stay with its own; those of a first model are warnings).  That its table
+holds the mass of the corpus was checked after each pass (``training/invariants.py``).
 """
 
 from __future__ import annotations
