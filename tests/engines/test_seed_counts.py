@@ -19,7 +19,7 @@ from topicstream.engines.base import Key, Scratch, TableSpec, Visit
 from topicstream.engines.gibbs.gs import GibbsSampling
 from topicstream.engines.gibbs.sparselda import SparseLDA
 from topicstream.kernels.constants import Constants
-from topicstream.tables.layouts import new_table
+from topicstream.tables.layouts import LAYOUTS
 
 
 def serial(work, n):
@@ -57,7 +57,7 @@ class TestConstants:
             TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row") if layout == "packed" else TableSpec()
         )
         path = tmp_path if place == "disk" else None
-        table = new_table(spec, 90, 7, counts.sum(1), path, serial, c)
+        table = LAYOUTS[spec.layout](spec, 90, 7, counts.sum(1), path, serial, c)
         fill(table, counts)
         for ids in (np.arange(90, dtype=np.int32), np.array([2, 3, 50, 89], np.int32), c.ids[:1]):
             got = table.gather(ids, Scratch())
@@ -85,7 +85,7 @@ class TestConstants:
     @pytest.mark.parametrize("place", ["memory", "disk"])
     def test_no_blending_rescaling_or_loading_wears_them_off(self, place, tmp_path):
         c, dense = constants(40, 5, whole=False)
-        table = new_table(TableSpec(), 40, 5, None, tmp_path if place == "disk" else None, serial, c)
+        table = LAYOUTS["dense"](TableSpec(), 40, 5, None, tmp_path if place == "disk" else None, serial, c)
         counts = np.random.default_rng(0).random((40, 5)).astype(np.float32) * 9
         ids = np.arange(40, dtype=np.int32)
 
@@ -132,7 +132,7 @@ class SeededDriver(Driver):
         self.c, self.path = c, path
 
     def rows(self, block):
-        table = new_table(TableSpec(), *self.phi[:, : self.c.columns].shape, None, self.path, serial, self.c)
+        table = LAYOUTS["dense"](TableSpec(), *self.phi[:, : self.c.columns].shape, None, self.path, serial, self.c)
         fill(table, self.phi[:, : self.c.columns])
         return {"phi": table.gather(block.vocab, Scratch())}, {"phi": self.phi.sum(0) + self.c.totals}
 
@@ -163,7 +163,7 @@ class TestTwins:
         engine.shape = replace(engine.shape, seeds=by_vocabulary)
         phi, theta = test_tbp.random_state(block, topics)
         out = test_tbp.buffers(engine, block)
-        table = new_table(TableSpec(), int(block.vocab.max()) + 1, topics, None, None, serial, by_vocabulary)
+        table = LAYOUTS["dense"](TableSpec(), int(block.vocab.max()) + 1, topics, None, None, serial, by_vocabulary)
         full = np.zeros((table.n_rows, topics), np.float32)
         full[block.vocab] = phi
         fill(table, full)
@@ -191,7 +191,7 @@ class TestTwins:
         z = rng.integers(0, topics, int(block.tokens)).astype(np.uint8)
         n_wt = gibbs_driver.table_of(block, z, topics)
         spec = TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row")
-        table = new_table(
+        table = LAYOUTS[spec.layout](
             spec, 30, topics, n_wt.sum(1).astype(float), tmp_path if place == "disk" else None, serial, c
         )
         fill(table, n_wt)
@@ -220,7 +220,7 @@ class TestTwins:
         engine = test_variational.make(
             test_variational.VariationalBayes, phi=point, beta=0.1, inner_tol=0.0, inner_max=7
         )
-        table = new_table(TableSpec(), width, k, None, None, serial, c)
+        table = LAYOUTS["dense"](TableSpec(), width, k, None, None, serial, c)
         fill(table, phi[:, :k])
         out = out_for(engine, block, unwritten(block, phi.shape[1]))
         rows, totals = {"phi": table.gather(block.vocab, Scratch())}, {"phi": table.seen_totals}

@@ -9,7 +9,7 @@ import pytest
 
 from topicstream.kernels.scatter import changed_entries, put_entries
 from topicstream.parallel.rounds import Workers
-from topicstream.tables.layouts import new_table
+from topicstream.tables.layouts import LAYOUTS
 from topicstream.tables.rounds import RoundSpace
 from topicstream.tables.spec import Rule, SparseDelta, TableSpec, padded
 
@@ -41,7 +41,7 @@ def blocks(spec):
 
 
 def table_and_round(spec, folder):
-    table = new_table(spec, ROWS, COLUMNS, np.full(ROWS, 30.0), folder, Workers(1).run_ranges)
+    table = LAYOUTS[spec.layout](spec, ROWS, COLUMNS, np.full(ROWS, 30.0), folder, Workers(1).run_ranges)
     start = np.zeros((ROWS, padded(COLUMNS)), np.float32)
     start[:, :COLUMNS] = np.random.default_rng(0).random((ROWS, COLUMNS), np.float32) * 3
     table.fill(lambda a, b: start[a:b])

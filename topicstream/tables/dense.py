@@ -37,16 +37,7 @@ class DenseTable(Table):
     """[n_rows, padded(columns)] numbers.
 
     Rows with constants stand once more behind the rows that a visit sees, with the constants added: in memory behind the
-    table, where they are renewed when they are read after the table has changed; of a mapped table behind the copied rows.
-
-    Parameters
-    ----------
-    mass
-        float64[n_rows], what the rows sum to where they are to keep a sum; None elsewhere.
-    folder
-        Where the file for the rows is made; None: they are in memory.
-    run_all
-        Runs the work on ranges of rows, perhaps on several threads.
+    table, where they are renewed whenever the table has changed; of a mapped table behind the copied rows.
     """
 
     @classmethod
@@ -71,16 +62,14 @@ class DenseTable(Table):
         run_all: RunAll,
         constants: Constants | None = None,
     ) -> None:
-        super().__init__(spec, rows, columns, constants)
-        self._row_mass = mass if mass is not None and spec.mass == "row" else np.zeros(0)
-        self._run_all = run_all
+        super().__init__(spec, rows, columns, mass, folder, run_all, constants)
         behind = len(constants) if constants is not None and folder is None else 0
         self._storage = Storage((rows + behind, self.width), spec.dtype, folder)
         self._rows = self._storage.array[:rows]
         self._row_bytes = self.width * self._rows.itemsize
         self._bits = np.dtype(f"u{self._rows.itemsize}")  # of a number: -0.0 is another one than 0.0
         self._number = np.min_scalar_type(columns)  # of a column
-        self._stale, self._lock, self._own = True, threading.Lock(), threading.local()
+        self._own = threading.local()
         step = max(1, min(-(-rows // RANGES), RANGE_BYTES // self._row_bytes))
         self.edges = np.append(np.arange(0, rows, step), rows).astype(np.int64)
 
@@ -106,8 +95,6 @@ class DenseTable(Table):
         if self._storage.mapped:
             base[behind] = base[bare[here]]
             self.constants.add(base, behind, which, self.scale)
-        else:
-            self._renew(self.constants)
         return Rows(base, index, self.scale, bare)
 
     def _copied(self, ids: np.ndarray, more: int, scratch: Scratch) -> np.ndarray:
@@ -120,14 +107,12 @@ class DenseTable(Table):
             self._storage.let_go(int(ids[a]), int(ids[b - 1]) + 1)
         return rows
 
-    def _renew(self, constants: Constants) -> None:
+    def _renew(self) -> None:
         """Bring the rows with constants behind the table up to date."""
-        with self._lock:
-            if self._stale:
-                every, behind = self._storage.array, self.n_rows + np.arange(len(constants))
-                every[behind] = every[constants.ids]
-                constants.add(every, behind, np.arange(len(constants)), self.scale)
-                self._stale = False
+        if self.constants is not None and not self._storage.mapped:
+            every, which = self._storage.array, np.arange(len(self.constants))
+            every[self.n_rows :] = every[self.constants.ids]
+            self.constants.add(every, self.n_rows + which, which, self.scale)
 
     def dense(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
         rows = self.gather(np.asarray(ids, np.int32), Scratch())
@@ -220,7 +205,7 @@ class DenseTable(Table):
                 )  # fmt: skip
                 self._storage.let_go(int(self.edges[i]), int(self.edges[i + 1]))
 
-        self._run_all(put, len(self.edges) - 1)
+        self.run_all(put, len(self.edges) - 1)
 
     def _over_ranges(
         self, work: Callable[[int, RowRange], None], touched: np.ndarray | None = None
@@ -235,15 +220,15 @@ class DenseTable(Table):
         def one(group: int) -> None:
             for i in sorted(numbers.intersection(every[group::groups])):
                 a, b = int(self.edges[i]), int(self.edges[i + 1])
-                work(i, RowRange(a, self._rows[a:b], self._row_mass[a:b], change[group], worst[group]))
+                work(i, RowRange(a, self._rows[a:b], self.row_mass[a:b], change[group], worst[group]))
                 self._storage.let_go(a, b)
 
-        self._run_all(one, groups)
+        self.run_all(one, groups)
         return change, worst
 
     def _sum(self, change: np.ndarray, worst: np.ndarray) -> None:
-        """Enter sums of groups of ranges, in their order."""
-        self._stale = True
+        """Enter sums of groups of ranges, in their order: the table has changed."""
+        self._renew()
         for sums in change:
             self.totals += self.scale * sums
         self.worst[0] = max(self.worst[0], worst[:, 0].max(initial=0.0))
@@ -253,10 +238,10 @@ class DenseTable(Table):
     def blend(self, rho: float) -> float:
         self.scale *= 1.0 - rho
         self.totals *= 1.0 - rho
-        self._stale = True
         if self.scale < 1e-6:
             factor, self.scale = self.scale, 1.0
             self._sum(*self._over_ranges(lambda i, part: scale_rows(part.rows, factor)))
+        self._renew()
         return 1.0 / self.scale
 
     def settle(self) -> np.ndarray:
@@ -265,7 +250,7 @@ class DenseTable(Table):
         def work(i: int, part: RowRange) -> None:
             if factor != 1.0:
                 scale_rows(part.rows, factor)
-            if len(self._row_mass):
+            if len(self.row_mass):
                 hold_rows(part.rows, part.mass, part.worst)
             elif self.spec.mass == "part":
                 clip_rows(part.rows, part.worst)
@@ -293,10 +278,10 @@ class DenseTable(Table):
         self._sum(*self._over_ranges(work))
 
     def clear(self) -> None:
-        self._stale = True
         self._storage.clear()
         self.scale = 1.0
         self.totals[:] = 0.0
+        self._renew()
 
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
         for a, b in zip(self.edges[:-1].tolist(), self.edges[1:].tolist()):
@@ -309,12 +294,12 @@ class DenseTable(Table):
                 f.write(rows.data)
 
     def load(self, path: Path) -> None:
-        self._stale = True
         with open(path, "rb") as f:
             if path.stat().st_size != self.n_rows * self._row_bytes:
                 raise StoreError(f"{path}: not {self.n_rows} rows of {self.columns} numbers")
             for _, part in self.pieces():
                 f.readinto(part.data)
+        self._renew()
 
     def close(self) -> None:
         self._rows = self._rows[:0]

@@ -34,14 +34,7 @@ class PackedTable(Table):
     histogram  (counts int64[], times int64[]) of all non-zero entries at the last ``settle``
     samples    how many times ``take_sample`` was called: then ``pieces`` gives the mean of those states
 
-    Parameters
-    ----------
-    mass
-        float64[n_rows], what each row must sum to, checked exactly by ``settle``.
-    folder
-        Where the file for the rows is made; None: they are in memory.
-    run_all
-        Runs the work on pieces of rows, perhaps on several threads.
+    The rows' mass is checked exactly by ``settle``.
     """
 
     slower_on_disk: ClassVar[float] = 1.2  # a visit reads a few bytes a token
@@ -61,21 +54,20 @@ class PackedTable(Table):
         spec: TableSpec,
         rows: int,
         columns: int,
-        mass: np.ndarray,
+        mass: np.ndarray | None,
         folder: Path | None,
         run_all: RunAll,
         constants: Constants | None = None,
     ) -> None:
-        super().__init__(spec, rows, columns, constants)
-        self._run_all, self._row_mass, self._folder = run_all, mass, folder
+        super().__init__(spec, rows, columns, mass, folder, run_all, constants)
         self._lock = threading.Lock()
-        self._counts = Slots(mass, columns, folder)
-        self._sums: Slots | None = None
+        self._counts = Slots(self.row_mass, columns, folder)
+        self._held = [self._counts]  # and, once samples are taken, their sum
         self.samples = 0
         self.histogram = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
-    def _new_sums(self) -> Slots:
-        return Slots(self._row_mass, self.columns, self._folder, max(len(self.spec.samples), 1))
+    def _begin_samples(self) -> None:
+        self._held.append(Slots(self.row_mass, self.columns, self.folder, max(len(self.spec.samples), 1)))
 
     # -- rows out -------------------------------------------------------------------------------------------------
     def gather(self, ids: np.ndarray, scratch: Scratch) -> PackedRows:
@@ -145,7 +137,7 @@ class PackedTable(Table):
             with self._lock:
                 np.add(total, change, out=total)
 
-        self._run_all(one, len(touched))
+        self.run_all(one, len(touched))
         return total
 
     def settle(self) -> np.ndarray:
@@ -158,7 +150,7 @@ class PackedTable(Table):
             nonlocal largest
             numbers, ptr, entries = held.take(i)
             own, off, small = np.zeros(self.width), np.zeros(3), np.zeros(SMALL, np.int64)
-            sum_packed(ptr, entries, held.bits, self._row_mass[numbers], own, small, off)
+            sum_packed(ptr, entries, held.bits, self.row_mass[numbers], own, small, off)
             high = (entries[entries >= SMALL << held.bits] >> held.bits).astype(np.int64)
             found, most = np.unique(high, return_counts=True), int(entries.max(initial=0)) >> held.bits
             with self._lock:
@@ -168,7 +160,7 @@ class PackedTable(Table):
                 largest = max(largest, most)
                 big.append(found)
 
-        self._run_all(one, len(held.edges) - 1)
+        self.run_all(one, len(held.edges) - 1)
         self.totals[:], held.largest = sums, largest
         values, where = np.unique(np.concatenate([v for v, _ in big]), return_inverse=True)
         times = np.bincount(where, np.concatenate([n for _, n in big]), len(values)).astype(np.int64)
@@ -201,31 +193,31 @@ class PackedTable(Table):
 
     @property
     def shown_totals(self) -> np.ndarray:
-        if self._sums is None:
+        if not self.samples:
             return self.totals
-        sums = np.zeros(self.width)
-        for i in range(len(self._sums.edges) - 1):
-            _, ptr, entries = self._sums.take(i)
-            sum_packed(ptr, entries, self._sums.bits, np.zeros(0), sums, np.zeros(1, np.int64), np.zeros(3))
+        held, sums = self._held[-1], np.zeros(self.width)
+        for i in range(len(held.edges) - 1):
+            _, ptr, entries = held.take(i)
+            sum_packed(ptr, entries, held.bits, np.zeros(0), sums, np.zeros(1, np.int64), np.zeros(3))
         return sums / self.samples
 
     # -- whole ----------------------------------------------------------------------------------------------------
     def take_sample(self) -> None:
-        if self._sums is None:
-            self._sums = self._new_sums()
+        if not self.samples:
+            self._begin_samples()
         for i in range(len(self._counts.edges) - 1):
-            self._add(self._sums, [_whole(self._counts.take(i), self._counts.bits)])
+            self._add(self._held[-1], [_whole(self._counts.take(i), self._counts.bits)])
         self.samples += 1
 
     def dense(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
         """Rows of the ascending word ids as float32[n, >= K]: the counts, or their mean over the samples taken."""
-        (self._sums or self._counts).expand(ids, out)
+        self._held[-1].expand(ids, out)
         if self.samples > 1:
             out /= self.samples
         return out
 
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
-        held, step = self._sums or self._counts, max(1, WINDOW_BYTES // (4 * self.width))
+        held, step = self._held[-1], max(1, WINDOW_BYTES // (4 * self.width))
         window = np.zeros((step, self.width), np.float32)
         for first, stop in pairwise(held.edges.tolist()):
             for at in range(first, stop, step):
@@ -255,34 +247,32 @@ class PackedTable(Table):
 
     def clear(self) -> None:
         self._counts.clear()
-        self._forget_samples()
+        while len(self._held) > 1:
+            self._held.pop().close()
+        self.samples = 0
         self.totals[:] = 0.0
 
-    def _forget_samples(self) -> None:
-        if self._sums is not None:
-            self._sums.close()
-        self._sums, self.samples = None, 0
-
     def save(self, path: Path) -> None:
-        write_file(path, [self._counts] if self._sums is None else [self._counts, self._sums], self.samples)
+        write_file(path, self._held, self.samples)
 
     def load(self, path: Path) -> None:
         file = PackedFile(path, self.n_rows, self.columns)
         self.clear()
-        if file.samples:
-            self.samples, self._sums = file.samples, self._new_sums()
-        for which, table in enumerate([self._counts] if self._sums is None else [self._counts, self._sums]):
+        self.samples = file.samples
+        if self.samples:
+            self._begin_samples()
+        for which, table in enumerate(self._held):
             for a, b in pairwise(table.edges.tolist()):
                 table.put(file.rows(which, a, b))
 
     @property
     def nbytes(self) -> int:
         """Bytes of the rows, wherever they are."""
-        return self._counts.nbytes + (self._sums.nbytes if self._sums is not None else 0)
+        return sum(held.nbytes for held in self._held)
 
     def close(self) -> None:
-        self._counts.close()
-        self._forget_samples()
+        for held in self._held:
+            held.close()
 
 
 def _whole(piece: RowPiece, bits: int) -> tuple[np.ndarray, SparseDelta]:

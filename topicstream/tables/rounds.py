@@ -74,7 +74,7 @@ class Round(abc.ABC):
 
     def __init__(self, space: RoundSpace, quantum: float) -> None:
         self._space, self._quantum = space, quantum
-        self._ids: list[np.ndarray | None] = [None] * space.blocks
+        self._made: list[tuple[np.ndarray, Any] | None] = [None] * space.blocks
 
     def slot(self, i: int, ids: np.ndarray) -> np.ndarray | None:
         """What the visit of block ``i`` writes its delta to, uninitialised; None: it hands over arrays of its own."""
@@ -87,13 +87,14 @@ class Round(abc.ABC):
     def part(self, i: int, choose: Callable[[np.ndarray], Sequence[slice]]) -> tuple[np.ndarray, ...]:
         """What block ``i`` has put for the spans of its local rows that are chosen by its ids; ids first, as arrays that can be
         sent elsewhere."""
-        ids = self._ids[i]
-        assert ids is not None
+        made = self._made[i]
+        assert made is not None
+        ids, delta = made
         spans = choose(ids)
-        return _joined(ids, spans), *self._cut(i, spans)
+        return _joined(ids, spans), *self._cut(delta, spans)
 
     @abc.abstractmethod
-    def _cut(self, i: int, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
+    def _cut(self, delta: Any, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
         """``part`` without the ids."""
 
     @abc.abstractmethod
@@ -102,12 +103,17 @@ class Round(abc.ABC):
 
     def missing(self, blocks: int) -> list[int]:
         """Of the first so many blocks, those that have put nothing."""
-        return [i for i, ids in enumerate(self._ids[:blocks]) if ids is None]
+        return [i for i, made in enumerate(self._made[:blocks]) if made is None]
+
+    @property
+    def deltas(self) -> list[tuple[np.ndarray, Any]]:
+        """(ids, delta) of every block that has put its own, in block order."""
+        return [made for made in self._made if made is not None]
 
     @property
     def ids(self) -> list[np.ndarray]:
         """The ids of every block that has put its delta, in block order."""
-        return [ids for ids in self._ids if ids is not None]
+        return [ids for ids, _ in self.deltas]
 
     @abc.abstractmethod
     def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:
@@ -115,7 +121,7 @@ class Round(abc.ABC):
 
     def clear(self) -> None:
         """Forget the round."""
-        self._ids = [None] * len(self._ids)
+        self._made = [None] * len(self._made)
 
     def rest(self) -> None:
         """Give memory back: no delta comes for a while."""
@@ -140,15 +146,16 @@ class DenseRound(Round):
 
     def put(self, i: int, ids: np.ndarray, delta: np.ndarray) -> None:
         self._slots.let_go(i * self._most, i * self._most + len(ids))
-        self._ids[i] = self._held[i, : len(ids)]
+        self._made[i] = self._held[i, : len(ids)], delta
 
-    def _cut(self, i: int, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
-        return (_joined(self._slots.array[i * self._most : (i + 1) * self._most], spans),)
+    def _cut(self, delta: np.ndarray, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
+        return (_joined(delta, spans),)
 
     def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
         ids, delta = part
-        self.slot(i, ids)[:] = delta
-        self.put(i, ids, delta)
+        room = self.slot(i, ids)
+        room[:] = delta
+        self.put(i, ids, room)
 
     def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:
         blocks, rows = len(lo), len(part.rows)
@@ -202,27 +209,19 @@ class SparseRound(Round):
 
     def __init__(self, space: RoundSpace, quantum: float) -> None:
         super().__init__(space, quantum)
-        self._deltas: list[SparseDelta | None] = [None] * space.blocks
         self._addresses: Addresses | None = None
 
     def put(self, i: int, ids: np.ndarray, delta: SparseDelta) -> None:
-        self._deltas[i], self._ids[i] = delta, ids
+        self._made[i] = ids, delta
         self._space.keep[i].let_go()
 
-    def _cut(self, i: int, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
-        delta = self._deltas[i]
-        assert delta is not None
+    def _cut(self, delta: SparseDelta, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
         entries = [slice(int(delta.ptr[span.start]), int(delta.ptr[span.stop])) for span in spans]
         return _joined(np.diff(delta.ptr), spans), _joined(delta.topic, entries), _joined(delta.value, entries)
 
     def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
         ids, lengths, topic, value = (np.require(array, requirements="A") for array in part)  # kernels take addresses
         self.put(i, ids, SparseDelta(np.append(0, np.cumsum(lengths, dtype=np.int64)), topic, value))
-
-    @property
-    def deltas(self) -> Sequence[tuple[np.ndarray, SparseDelta]]:
-        """(ids, delta) in block order."""
-        return [(ids, d) for ids, d in zip(self._ids, self._deltas) if ids is not None and d is not None]
 
     def let_go(self) -> None:
         """Give the pages of mapped deltas back to the system."""
@@ -238,4 +237,4 @@ class SparseRound(Round):
 
     def clear(self) -> None:
         super().clear()
-        self._deltas, self._addresses = [None] * len(self._deltas), None
+        self._addresses = None

@@ -53,6 +53,15 @@ class Table(abc.ABC):
     constants  what ``gather`` adds to rows, and ``seen_totals`` to their sums (kernels/constants.py); nothing else sees them
 
     slower_on_disk   seconds of a pass with rows in a file, beside one with rows in memory, roughly
+
+    Parameters
+    ----------
+    mass
+        float64[rows], what each row sums to where the spec has a mass by row; None elsewhere.
+    folder
+        Where files for the rows are made; None: they are in memory.
+    run_all
+        Runs the work on ranges of rows, perhaps on several threads.
     """
 
     slower_on_disk: ClassVar[float] = 4.0
@@ -62,9 +71,19 @@ class Table(abc.ABC):
     def footprint(cls, spec: TableSpec, sizes: Sizes) -> Footprint:
         """Bytes of a table, before there is one."""
 
-    def __init__(self, spec: TableSpec, rows: int, columns: int, constants: Constants | None = None) -> None:
-        self.constants = constants
+    def __init__(
+        self,
+        spec: TableSpec,
+        rows: int,
+        columns: int,
+        mass: np.ndarray | None,
+        folder: Path | None,
+        run_all: RunAll,
+        constants: Constants | None = None,
+    ) -> None:
         self.spec, self.n_rows, self.columns, self.width = spec, rows, columns, padded(columns)
+        self.row_mass = mass if mass is not None and spec.mass == "row" else np.zeros(0)
+        self.folder, self.run_all, self.constants = folder, run_all, constants
         self.totals, self.worst = np.zeros(self.width, np.float64), np.zeros(3)
         self.scale = 1.0
 
@@ -155,8 +174,8 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def load(self, path: Path) -> None:
-        """Read what ``save`` wrote.  Totals and scale come from the checkpoint's state.  StoreError for the file of another
-        table."""
+        """Read what ``save`` wrote.  The checkpoint's state has the scale, which is set before, and the totals, which are set
+        afterwards.  StoreError for the file of another table."""
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from topicstream.engines.base import Engine, Phase, Rule
 from topicstream.parallel.rounds import Workers
-from topicstream.tables.layouts import new_table
+from topicstream.tables.layouts import LAYOUTS
 from topicstream.tables.spec import WORDS
 from topicstream.tables.table import Table
 
@@ -41,7 +41,8 @@ class RunTables:
         def new(name: str) -> Table:
             spec = engine.tables[name]
             rows, mass = spec.n_rows(shape.sizes), n_w if spec.axis == WORDS else None
-            return new_table(spec, rows, spec.n_columns(shape.topics), mass, folder, workers.run_ranges, shape.constants(name))
+            columns, constants = spec.n_columns(shape.topics), shape.constants(name)
+            return LAYOUTS[spec.layout](spec, rows, columns, mass, folder, workers.run_ranges, constants)
 
         self.current = {name: new(name) for name in engine.tables}
         self.successors = {name: new(name) for name, spec in engine.tables.items() if spec.rule is Rule.REPLACE}
@@ -90,9 +91,9 @@ class RunTables:
     def load(self, place: Path, arrays: Mapping[str, np.ndarray], scales: Mapping[str, float]) -> None:
         """Be as the checkpoint at ``place`` says, or what ``save`` wrote there."""
         for name, table in self.current.items():
+            table.scale = scales.get(name, 1.0)
             table.load(place / f"{name}.rows")
             table.totals[:] = arrays[f"totals.{name}"]
-            table.scale = scales.get(name, 1.0)
         for name, table in self.successors.items():
             if (place / f"{name}.next.rows").exists():
                 table.load(place / f"{name}.next.rows")
