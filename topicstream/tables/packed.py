@@ -2,6 +2,9 @@
 
 A row is merged with what a round's blocks change of it, and comes out the same whatever piece it was taken in.  Counts
 are whole, so sums are exact in any order.
+
+In a checkpoint the table is a file of tight rows, the same bytes wherever it was held: int64[5] (magic, words, topics, samples
+taken, bytes of an entry); then the rows (``Slots.save``); then, once samples are taken, their sum, of 8 bytes an entry.
 """
 
 from __future__ import annotations
@@ -14,16 +17,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from topicstream.errors import TopicsError
+from topicstream.errors import StoreError, TopicsError
 from topicstream.kernels.constants import Constants
 from topicstream.kernels.packed import entry_bytes
 from topicstream.kernels.packed_table import sum_packed
 from topicstream.memory import Array
 from topicstream.tables.rounds import Addresses, Round, RoundSpace, SparseRound
-from topicstream.tables.slots import PIECE, PackedFile, RowPiece, Slots, write_file
+from topicstream.tables.slots import PIECE, RowPiece, Slots, read_array
 from topicstream.tables.spec import PackedRows, Scratch, SparseDelta, TableSpec
 from topicstream.tables.table import Footprint, RunAll, Sizes, Table
 
+MAGIC = 0x32_57_4F_52_4B_43_50  # PCKROW2
 SMALL = 4096  # counts below this are counted one by one in the histogram
 WINDOW_BYTES = 4 << 20  # dense rows that ``pieces`` shows at a time
 
@@ -253,17 +257,26 @@ class PackedTable(Table):
         self.totals[:] = 0.0
 
     def save(self, path: Path) -> None:
-        write_file(path, self._held, self.samples)
+        with open(path, "xb") as file:
+            head = [MAGIC, self.n_rows, self.columns, self.samples, self._counts.dtype.itemsize]
+            file.write(np.array(head, np.int64).data)
+            for held in self._held:
+                held.save(file)
 
     def load(self, path: Path) -> None:
-        file = PackedFile(path, self.n_rows, self.columns)
         self.clear()
-        self.samples = file.samples
-        if self.samples:
-            self._begin_samples()
-        for which, table in enumerate(self._held):
-            for a, b in pairwise(table.edges.tolist()):
-                table.put(file.rows(which, a, b))
+        with open(path, "rb") as file:
+            head = read_array(file, np.int64, 5).tolist()
+            if head != [MAGIC, self.n_rows, self.columns, head[3], self._counts.dtype.itemsize]:
+                raise StoreError(
+                    f"{path}: not the rows of a table of {self.n_rows} words and {self.columns} topics, or of a version before 0.2; "
+                    "`topics train --force` starts the run over"
+                )
+            self.samples = head[3]
+            if self.samples:
+                self._begin_samples()
+            for held in self._held:
+                held.load(file)
 
     @property
     def nbytes(self) -> int:

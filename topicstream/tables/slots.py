@@ -2,22 +2,18 @@
 
 A word has no more topics than tokens, nor than there are: so no row ever moves, and its place follows from the words'
 tokens alone.  Memory that no entry has touched costs nothing.  Rows are worked on in pieces that follow each other.
-
-In a checkpoint they are a file of tight rows, the same bytes wherever the table was held:
-
-head      int64[5]: magic, words, topics, samples taken, bytes of an entry
-a table   int32 length of each row, then the entries of its rows; the present one first, then (once samples are taken) their
-          sum, of 8 bytes an entry
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from topicstream.errors import StoreError, TopicsError
 from topicstream.kernels.packed import entry_bytes, topic_bits
@@ -28,7 +24,6 @@ from topicstream.tables.storage import Storage
 
 RANGES = 64
 PIECE = 1 << 19  # entries of a piece, about
-MAGIC = 0x32_57_4F_52_4B_43_50  # PCKROW2
 WRONG = {-1: "a count came out negative", -2: "a count came out above their tokens", -3: "one has more topics than tokens"}
 """What ``merge_packed`` returns, in words."""
 
@@ -48,6 +43,7 @@ class Slots:
     edges    int64[pieces + 1], first row of each piece and the number of rows
     length   int32[W], entries of each row
     dtype    of an entry: uint32 where every count fits beside a topic, else uint64
+    stored   of an entry in a file: the same, but uint64 of sums
     largest  no count is larger
 
     Parameters
@@ -59,13 +55,14 @@ class Slots:
     folder
         Where the file for the rows is made; None: they are in memory.
     samples
-        How many such tables the rows hold the sum of.
+        How many such tables the rows hold the sum of; 0: they are a table themselves.
     """
 
-    def __init__(self, n_w: np.ndarray, topics: int, folder: Path | None = None, samples: int = 1) -> None:
-        most, words = n_w * samples, len(n_w)
+    def __init__(self, n_w: np.ndarray, topics: int, folder: Path | None = None, samples: int = 0) -> None:
+        most, words = n_w * max(samples, 1), len(n_w)
         self.topics, self.bits, self.largest = topics, topic_bits(topics), 0
         self.dtype = np.dtype(f"u{entry_bytes(int(most.max(initial=0)), topics)}")
+        self.stored = np.dtype(np.uint64) if samples else self.dtype
         self.length = np.zeros(words, np.int32)
         self._begin = np.append(0, np.cumsum(np.minimum(most, topics).astype(np.int64)))
         full = np.flatnonzero(np.diff(self._begin[1:] // PIECE)) + 1
@@ -142,6 +139,23 @@ class Slots:
         """Bytes of the entries."""
         return int(self.length.sum(dtype=np.int64)) * self.dtype.itemsize
 
+    def save(self, file: IO[bytes]) -> None:
+        """Write the length of each row (int32), then the entries of all rows, a piece at a time."""
+        file.write(self.length.data)
+        for i in range(len(self.edges) - 1):
+            file.write(self.take(i).entries.astype(self.stored, copy=False).data)
+
+    def load(self, file: IO[bytes]) -> None:
+        """Read what ``save`` wrote; StoreError where it is damaged."""
+        lengths = read_array(file, np.int32, len(self.length))
+        for first, stop in pairwise(self.edges.tolist()):
+            ptr = np.append(0, np.cumsum(lengths[first:stop], dtype=np.int64))
+            entries = read_array(file, self.stored, int(ptr[-1]))
+            topic = np.bitwise_and(entries, np.array((1 << self.bits) - 1, self.stored))
+            if (np.diff(ptr) < 0).any() or int(topic.max(initial=0)) >= self.topics or int(entries.max(initial=0)) >> 62:
+                raise StoreError(f"{file.name}: an invalid topic or count; start again from an older checkpoint")
+            self.put(RowPiece(np.arange(first, stop, dtype=np.int32), ptr, entries))
+
     def clear(self) -> None:
         """All rows empty."""
         self.length[:], self.largest = 0, 0
@@ -152,56 +166,9 @@ class Slots:
         self._storage.close()
 
 
-def write_file(path: Path, tables: Sequence[Slots], samples: int) -> None:
-    """Write rows to a new file (no fsync), a piece at a time: the present ones, then the sum of the samples."""
-    first = tables[0]
-    with open(path, "xb") as f:
-        f.write(np.array([MAGIC, len(first.length), first.topics, samples, first.dtype.itemsize], np.int64).data)
-        for rows in tables:
-            f.write(rows.length.data)
-            for i in range(len(rows.edges) - 1):
-                f.write(rows.take(i).entries.astype(first.dtype if rows is first else np.uint64, copy=False).data)
-
-
-class PackedFile:
-    """Reads such a file, some rows at a time.
-
-    samples  samples whose sum it holds as its second table
-
-    Raises
-    ------
-    StoreError
-        Where it is the file of another table, or damaged.
-    """
-
-    def __init__(self, path: Path, words: int, topics: int) -> None:
-        self._path, self._topics = path, topics
-        head = self._read(np.int64, 0, 5)
-        self.samples, size = head[3:].tolist()
-        if head.tolist() != [MAGIC, words, topics, self.samples, size] or size not in (4, 8):
-            raise StoreError(
-                f"{path}: not the rows of a table of {words} words and {topics} topics, or of a version before 0.2; "
-                "`topics train --force` starts the run over"
-            )
-        self._tables, end = [], head.nbytes
-        for dtype in (f"u{size}", "u8")[: 2 if self.samples else 1]:
-            length = self._read(np.int32, end, words)
-            ptr = np.append(0, np.cumsum(length, dtype=np.int64))
-            self._tables.append((ptr, np.dtype(dtype), end + length.nbytes))
-            end += length.nbytes + int(ptr[-1]) * np.dtype(dtype).itemsize
-
-    def _read(self, dtype: object, offset: int, count: int) -> np.ndarray:
-        found = np.fromfile(self._path, dtype, max(count, 0), offset=offset)  # type: ignore[call-overload]
-        if len(found) != count:
-            raise StoreError(f"{self._path}: is truncated; start again from an older checkpoint")
-        return np.asarray(found)
-
-    def rows(self, which: int, first: int, stop: int) -> RowPiece:
-        """Rows first..stop-1 of table ``which`` (0: the present one, 1: the samples' sum)."""
-        whole, dtype, begin = self._tables[which]
-        ptr, bits = whole[first : stop + 1] - whole[first], topic_bits(self._topics)
-        entries = self._read(dtype, begin + int(whole[first]) * dtype.itemsize, int(ptr[-1]))
-        topic = np.bitwise_and(entries, np.array((1 << bits) - 1, dtype))
-        if (np.diff(ptr) < 0).any() or int(topic.max(initial=0)) >= self._topics or int(entries.max(initial=0)) >> 62:
-            raise StoreError(f"{self._path}: an invalid topic or count; start again from an older checkpoint")
-        return RowPiece(np.arange(first, stop, dtype=np.int32), ptr, entries)
+def read_array(file: IO[bytes], dtype: DTypeLike, count: int) -> np.ndarray:
+    """The next ``count`` numbers of a file; StoreError where it ends before."""
+    numbers = np.fromfile(file, dtype, max(count, 0))
+    if len(numbers) != count:
+        raise StoreError(f"{file.name}: is truncated; start again from an older checkpoint")
+    return numbers
