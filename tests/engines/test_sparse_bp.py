@@ -126,7 +126,7 @@ def test_active_topics_are_distinct_and_do_change():
 @pytest.mark.parametrize("blocks", [2, 40])
 def test_every_document_looks_outside_once_in_so_many_passes(blocks):
     """Of many blocks, all documents of a block at once."""
-    engine = Engine(Shape(10 * blocks, 100, 70_000 * blocks, 70_000.0 * blocks, 20, False), Engine.Options(reopen=4))
+    engine = Engine(Shape(10 * blocks, 100, 70_000 * blocks, 70_000.0 * blocks, 20, False), Engine.Options(reopen=4, sparsity=16))
     one = dense_block(np.ones((10, 3), np.int64))
     for i in range(blocks):
         looks = np.array([engine._looks(replace(one, index=i, first_doc=10 * i), p) for p in range(1, 5)])

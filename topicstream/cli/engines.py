@@ -26,7 +26,7 @@ def describe() -> list[dict[str, Any]]:
                 "name": name,
                 "cites": kind.cites,
                 "rule": ", ".join(dict.fromkeys(spec.rule.value for spec in engine.tables.values())),
-                "memory": {n: {"per": a.per, "dtype": a.dtype, "width": a.width} for n, a in engine.state.items()},
+                "memory": {n: {"per": a.per, "dtype": a.dtype, "width": max(a.width, 1)} for n, a in engine.state.items()},
                 "starts": list(kind.about.starts),
                 "weighted": kind.about.real_cells,
                 "options": {

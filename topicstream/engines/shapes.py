@@ -91,7 +91,7 @@ class BlockShape:
 class ArraySpec:
     """Block state: an array that an engine keeps of each block, on disk, between its visits.
 
-    per     ``document`` [D, width], ``cell`` [nnz, width] or ``token`` [tokens, width] (width 1: one-dimensional); or
+    per     ``document`` [D, width], ``cell`` [nnz, width] or ``token`` [tokens, width] (width 0: one-dimensional); or
             ``block``: one-dimensional, of any length up to ``limit`` entries for a block of that shape (ragged state, such as
             a message over the names of each cell's document).
     dtype   of an entry
@@ -103,7 +103,7 @@ class ArraySpec:
 
     per: str
     dtype: str
-    width: int = 1
+    width: int = 0
     limit: Any = None  # per "block": callable (BlockShape) -> most entries
     below: int = 0
     ends: bool = False
@@ -125,7 +125,7 @@ class ArraySpec:
         if self.per == "block":
             return (int(self.limit(block)),)
         n = {"document": block.docs, "cell": block.cells, "token": block.tokens}[self.per]
-        return (n,) if self.width == 1 else (n, self.width)
+        return (n, self.width) if self.width else (n,)
 
 
 class Buffer(NamedTuple):

@@ -217,14 +217,16 @@ class ATBP(TinyEngine):
     def process(self, visit: Visit, out: Out) -> None:
         """One visit; theta is the kept one or folded in first."""
         block, phi, totals = visit.block, visit.rows["phi"], visit.totals["phi"]
-        theta = self.theta_before(visit, out)
-        alpha, beta = self.priors(visit, out)
+        theta, (alpha, beta) = self.theta_of(visit, out), self.priors(visit, out)
+        if self.sweeps:
+            nowhere = np.zeros((0, len(alpha)), np.float32)
+            self.assign(visit, out, theta, (alpha, beta), self.sweeps, self.options.fold_tol, nowhere)
         prior, of, spread = self.word_priors(visit, beta, out)
         sums = totals if self.shape.seeds is None else totals - self.shape.seeds.totals
         lam = out.array("lam")
         lam[:] = sums
         lam[self.shape.topics :] = 1e30  # padding never decides when 1/lam is renewed
-        out.stats["loglik"][0] += sweep(
+        out.stats["loglik"][0] = sweep(
             block.cells,
             Rows(phi.base, phi.counts, prior, of, alpha, spread),
             Sums(lam, float(sums.sum())),
@@ -232,7 +234,7 @@ class ATBP(TinyEngine):
             out.delta["phi"],
             Workspace(out.array("per_n_w"), out.array("work"), out.array("p")),
         )
-        out.stats["tokens"][0] += block.tokens
+        out.stats["tokens"][0] = block.tokens
         self.count_for_priors(visit, theta, out)
 
     def word_priors(self, visit: Visit, beta: float, out: Out) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -85,7 +85,7 @@ class DenseMessages(Learning):
 
     def start(self, visit: Visit, out: Out) -> None:
         block, key, rows = visit.block, visit.key, visit.rows
-        new, delta = self._messages(out.state), out.delta["phi"]
+        new, delta = out.state["messages"], out.delta["phi"]
         if "phi" in rows:
             topics = messages.Topics(rows["phi"].base, rows["phi"].index, visit.totals["phi"])
             alpha = visit.params["alpha"].astype(np.float32)
@@ -111,13 +111,10 @@ class DenseMessages(Learning):
             messages.Priors(alpha, np.float32(beta), smooth),
             self.exclude,
             self._asynchronous,
-            self._messages(visit.state),
-            self._messages(out.state),
+            visit.state["messages"],
+            out.state["messages"],
             out.delta["phi"],
             thetas,
             links,
         )
         out.stats["tokens"][0] = visit.block.tokens
-
-    def _messages(self, state: Mapping[str, np.ndarray]) -> np.ndarray:
-        return state["messages"].reshape(-1, self.shape.topics)

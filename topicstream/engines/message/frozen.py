@@ -96,10 +96,10 @@ def _sweep(
 @kernel
 def fold_in(
     first: int, last: int, cells: Cells, topics: Topics, alpha: Floats, theta: Floats, at: int, work: Workspace, inner: int, stop: float
-) -> int:
-    """At most ``inner`` sweeps of a document on theta[at:], until sum |change| <= stop; returns sweeps made."""
+) -> None:
+    """At most ``inner`` sweeps of a document on theta[at:], until sum |change| <= stop."""
     width, new = topics.base.shape[1], work.topics
-    for n in range(inner):
+    for _ in range(inner):
         _sweep(first, last, cells, topics, alpha, theta, at, work, theta, False)
         moved = splat(0.0)
         for k in range(0, width, WIDTH):
@@ -107,62 +107,48 @@ def fold_in(
             moved = moved + larger(here - there, there - here)
             store(theta, at + k, here)
         if total(moved) <= stop:
-            return n + 1
-    return inner
+            return
 
 
 @kernel
 def assign(
-    cells: Cells,
-    topics: Topics,
-    alpha: Floats,
-    theta: Floats,
-    keep_theta: bool,
-    inner: int,
-    tol: float,
-    delta: Floats,
-    work: Workspace,
-    give: bool,
-) -> tuple[float, float, int]:
-    """Every document of a block: (fold theta in,) then, with ``give``, one sweep that writes theta and delta.
+    cells: Cells, topics: Topics, alpha: Floats, theta: Floats, inner: int, tol: float, delta: Floats, work: Workspace
+) -> float:
+    """Every document of a block: fold theta in, then one sweep that writes theta and delta.
 
     alpha    float32[KP], padding zero
-    theta    float32[D, KP]; in: where the documents stand (``keep_theta``), else anything; out: theta'
-    inner    sweeps before the writing one, or fewer when no more than a share ``tol`` of the tokens moves; from the even
-             spread when not ``keep_theta``
-    delta    float32[U, KP] is written whole, whatever it held (without ``give``: no words)
-    -> (sum of x log(s / (n_d + sum alpha)) in nats: the words' probability before the last sweep, tokens, sweeps)
+    theta    float32[D, KP]; in: where the documents stand, or anything where they are folded in; out: theta'
+    inner    sweeps before the writing one, from the even spread, or fewer when no more than a share ``tol`` of the tokens
+             moves; 0: theta is not folded in
+    delta    float32[U, KP] is written whole, whatever it held; of no rows: there is no writing sweep
+    -> sum of x log(s / (n_d + sum alpha)) in nats: the words' probability before the last sweep
     """
     (indptr, _, counts), inverse, width = cells, topics.inverse, topics.base.shape[1]
     work.seen[:] = 0
-    alpha_sum = 0.0
-    real = 0
+    alpha_sum, real, loglik = 0.0, 0, 0.0
     for k in range(width):
         alpha_sum += alpha[k]
         real += inverse[k] > 0.0
-    loglik, all_tokens, sweeps = 0.0, 0.0, 0
     for d in range(len(indptr) - 1):
         first, last = indptr[d], indptr[d + 1]
         tokens = 0.0
         for i in range(first, last):
             tokens += counts[i]
-        if not keep_theta:
+        if inner > 0:
             for k in range(width):
                 theta[d, k] = tokens / real if inverse[k] > 0.0 else 0.0
         if last == first:
             for k in range(width):
                 theta[d, k] = 0.0
             continue
-        all_tokens += tokens
-        sweeps += fold_in(first, last, cells, topics, alpha, theta, d * width, work, inner, tol * tokens)
-        if not give:
+        fold_in(first, last, cells, topics, alpha, theta, d * width, work, inner, tol * tokens)
+        if len(delta) == 0:
             continue
-        sweeps += 1
         _sweep(first, last, cells, topics, alpha, theta, d * width, work, delta, True)
         for k in range(0, width, WIDTH):
             store(theta, d * width + k, load(work.topics, k))
         loglik += sum_x_log(work.p, counts, first, last - first, tokens + alpha_sum, 0.0)
-    return loglik, all_tokens, sweeps
+    return loglik
 
 
 @kernel

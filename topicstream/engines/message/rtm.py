@@ -181,7 +181,7 @@ class RelationalTopicModel(DenseMessages):
     def start(self, visit: Visit, out: Out) -> None:
         super().start(visit, out)
         thetas, block = out.array("theta"), visit.block
-        own_theta(block.indptr, block.counts, self._messages(out.state), thetas)
+        own_theta(block.indptr, block.counts, out.state["messages"], thetas)
         self._write(thetas, out)
 
     def process(self, visit: Visit, out: Out) -> None:

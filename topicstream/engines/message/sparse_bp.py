@@ -228,38 +228,25 @@ class SparseBeliefPropagation(Learning):
         return min(words * self.columns, 2 * self.width * cells) + LANES
 
     def start(self, visit: Visit, out: Out) -> None:
-        block, seeds, sums = visit.block, visit.rows["phi"], visit.totals["phi"]
-        topics, theta = self._wide(out.state["topics"]), self._wide(out.state["theta"])
-        cells = self._by_word(block, out)
-        took = out.array("scores")
-        active_topics.open_topics(cells, seeds.base, seeds.index, sums, self.shape.topics, took, topics, theta)
-        little = FLAT * sums.sum() / (self.shape.topics * self.shape.words)
-        nobody = np.full(block.n_docs, -1, np.int32)
-        messages = self._wide(out.state["messages"])
-        self._sweep(visit, out, cells, topics, theta, messages, little, nobody)
-        kernels.sum_theta(cells, messages, theta)
-        out.state["wanted"][:] = out.state["topics"]
+        seeds, sums, new = visit.rows["phi"], visit.totals["phi"], out.state
+        cells, scores, topics = self._by_word(visit.block, out), out.array("scores"), self.shape.topics
+        active_topics.open_topics(cells, seeds.base, seeds.index, sums, topics, scores, new["topics"], new["theta"])
+        little = FLAT * sums.sum() / (topics * self.shape.words)
+        nobody = np.full(visit.block.n_docs, -1, np.int32)
+        self._sweep(visit, out, cells, little, nobody)
+        kernels.sum_theta(cells, new["messages"], new["theta"])
+        new["wanted"][:] = new["topics"]
 
     def process(self, visit: Visit, out: Out) -> None:
-        block, state = visit.block, visit.state
-        before, wanted = self._wide(state["topics"]), self._wide(out.state["wanted"])
-        topics, theta = self._wide(out.state["topics"]), self._wide(out.state["theta"])
-        topics[:] = self._wide(state["wanted"])
-        theta[:] = self._wide(state["theta"])
-        look = self._looks(block, visit.key.pass_number)
-        theta[topics != before] = 0.0
-        if self.width >= self.shape.topics:
-            look[:] = False
+        topics, theta = out.state["topics"], out.state["theta"]
+        topics[:] = visit.state["wanted"]
+        theta[:] = visit.state["theta"]
+        theta[topics != visit.state["topics"]] = 0.0
+        look = self._looks(visit.block, visit.key.pass_number)
         chosen = np.where(look, np.cumsum(look) - 1, -1).astype(np.int32)
-        old, beta = self._wide(state["messages"]), float(visit.params["beta"][0])
-        cells = self._by_word(block, out)
-        self._sweep(visit, out, cells, before, theta, old, beta, chosen)
-        if look.any():
-            scores = out.array("scores", (int(look.sum()), self.columns))
-            eager = np.minimum(visit.params["alpha"], EAGER)
-            active_topics.choose(scores, chosen, topics, theta, eager, np.float32(self.options.gain), wanted)
-        else:
-            wanted[:] = topics
+        scores = self._sweep(visit, out, self._by_word(visit.block, out), float(visit.params["beta"][0]), chosen)
+        eager, gain = np.minimum(visit.params["alpha"], EAGER), np.float32(self.options.gain)
+        active_topics.choose(scores, chosen, topics, theta, eager, gain, out.state["wanted"])
         if visit.key.pass_number > self.options.learn_after:
             self.count_for_priors(visit, theta, out, topics)
 
@@ -269,35 +256,25 @@ class SparseBeliefPropagation(Learning):
     def _looks(self, block: Block, pass_number: int) -> np.ndarray:
         """Which documents look at topics outside: all of every ``reopen``-th block, so that rows are looked through for them
         once in so many visits; of a corpus of few blocks every ``reopen``-th document, lest all exchange topics at once."""
+        if self.width >= self.shape.topics:
+            return np.zeros(block.n_docs, np.bool_)  # there are none outside
         if self.shape.cells >= 2 * self.options.reopen * self.layout.block_cells:
             return np.full(block.n_docs, (block.index + pass_number) % self.options.reopen == 0)
         numbers = block.first_doc + np.arange(block.n_docs)
         return np.asarray((numbers + pass_number) % self.options.reopen == 0)
-
-    def _wide(self, state: np.ndarray) -> np.ndarray:
-        return state.reshape(-1, self.width)
 
     def _by_word(self, block: Block, out: Out) -> CellsByWord:
         cells = CellsByWord(out.array("ptr"), out.array("doc"), out.array("x"))
         sort_by_word(block.cells, cells)
         return cells
 
-    def _sweep(
-        self,
-        visit: Visit,
-        out: Out,
-        cells: CellsByWord,
-        before: np.ndarray,
-        theta: np.ndarray,
-        old: np.ndarray,
-        beta: float,
-        chosen: np.ndarray,
-    ) -> None:
-        """Sweep the cells once; theta holds the documents' counts before and after."""
+    def _sweep(self, visit: Visit, out: Out, cells: CellsByWord, beta: float, chosen: np.ndarray) -> np.ndarray:
+        """Sweep the cells once; the new theta holds the documents' counts before and after.  Returns the scores of topics
+        outside for the documents that are ``chosen``."""
         block, phi, sums, first = visit.block, visit.rows["phi"], visit.totals["phi"], visit.key.pass_number == 0
-        n, columns = self.shape.topics, self.columns
-        likely = out.array("likely")
-        topics = self._wide(out.state["topics"])
+        n, columns, likely = self.shape.topics, self.columns, out.array("likely")
+        new, old = out.state, out.state if first else visit.state
+        topics, before, theta = new["topics"], old["topics"], new["theta"]
         # padding: an infinite lam gives the topics that are not there no share
         alpha, lam = np.zeros(columns, np.float32), np.full(columns, np.inf, np.float32)
         alpha[:n] = visit.params["alpha"]
@@ -320,9 +297,10 @@ class SparseBeliefPropagation(Learning):
         bids = kernels.Bids(chosen, scores, inverse, f32(o.reach if looked else -1.0))
         top, rare = f32(STORED[o.message_bits][1]), columns // GATHERED
         how = kernels.Step(f32(alpha[:n].min()), f32(beta), top, f32(o.band), f32(o.step), first, rare)
-        new, delta = self._wide(out.state["messages"]), (out_ptr, out_topic, out_value)
-        entries = kernels.sweep(cells, phi.base, phi.index, documents, bids, how, old, new, likely, *delta)
+        messages, delta = (old["messages"], new["messages"]), (out_ptr, out_topic, out_value)
+        entries = kernels.sweep(cells, phi.base, phi.index, documents, bids, how, *messages, likely, *delta)
         theta -= near
         out.delta["phi"] = SparseDelta(out_ptr, out_topic[:entries], out_value[:entries])
         out.stats["loglik"][0] = sum_x_log(likely, cells.x, 0, block.n_cells, 1.0, 0.0)
         out.stats["tokens"][0] = block.tokens
+        return scores

@@ -29,12 +29,7 @@ class STBP(TinyEngine):
 
     def process(self, visit: Visit, out: Out) -> None:
         """One visit; theta is the kept one or folded in (then ``fold_sweeps`` inner iterations before the last)."""
-        kept, o, theta = self._kept, self.options, self.theta_of(out)
-        if kept:
-            theta[:] = visit.state["theta"]
-        alpha, beta = self.priors(visit, out)
-        sweeps, tol = (0, 0.0) if kept else (o.fold_sweeps, o.fold_tol)
-        loglik, tokens = self.assign(visit, out, alpha, beta, sweeps, tol, out.delta["phi"], kept)
-        out.stats["loglik"][0] += loglik
-        out.stats["tokens"][0] += tokens
+        theta, priors, tol = self.theta_of(visit, out), self.priors(visit, out), self.options.fold_tol
+        out.stats["loglik"][0] = self.assign(visit, out, theta, priors, self.sweeps, tol, out.delta["phi"])
+        out.stats["tokens"][0] = visit.block.tokens
         self.count_for_priors(visit, theta, out)

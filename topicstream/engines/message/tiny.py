@@ -93,50 +93,40 @@ class TinyEngine(Learning):
         alpha[: self.shape.topics] = visit.params["alpha"]
         return alpha, float(visit.params["beta"][0])
 
-    def inverse(self, lam: np.ndarray, smoothing: float, out: Out) -> np.ndarray:
-        """1 / (lam + smoothing) as float32[KP], padding (and topics without any mass) zero."""
-        inverse = out.array("inverse")
-        inverse[:] = 0.0
-        there = lam[: self.shape.topics] + smoothing
-        np.divide(1.0, there, out=inverse[: self.shape.topics], where=there > 0, casting="same_kind")
-        return inverse
+    @property
+    def sweeps(self) -> int:
+        """Inner iterations that fold theta in; 0: it is kept."""
+        return 0 if self._kept else self.options.fold_sweeps
 
-    def theta_of(self, out: Out) -> np.ndarray:
-        """Where theta of the block's documents is worked on: the block's new state, unless it is folded in."""
-        return out.state["theta"] if self._kept else out.array("theta")
-
-    def theta_before(self, visit: Visit, out: Out) -> np.ndarray:
-        """theta to work on in place: a copy of the kept one, or folded in against the rows as they are."""
-        if self._kept:
-            theta = out.state["theta"]
+    def theta_of(self, visit: Visit, out: Out) -> np.ndarray:
+        """theta of the block's documents, to be worked on in place: the block's new state, which begins as the old one, or,
+        where theta is folded in, anything."""
+        theta = out.state["theta"] if self._kept else out.array("theta")
+        if visit.state:
             theta[:] = visit.state["theta"]
-            return theta
-        none = np.zeros((0, padded(self.shape.topics)), np.float32)
-        alpha, beta = self.priors(visit, out)
-        self.assign(visit, out, alpha, beta, self.options.fold_sweeps, self.options.fold_tol, none)
-        return out.array("theta")
+        return theta
 
     def assign(
-        self, visit: Visit, out: Out, alpha: np.ndarray, beta: float, sweeps: int, tol: float, delta: np.ndarray, keep: bool = False
-    ) -> tuple[float, float]:
-        """``frozen.assign`` of the block's documents: their cells enter ``delta``, where it has the block's words.  Returns
-        the log-likelihood and the tokens."""
-        phi = visit.rows["phi"]
-        inverse = self.inverse(visit.totals["phi"], self.shape.words * beta, out)
+        self, visit: Visit, out: Out, theta: np.ndarray, priors: tuple[np.ndarray, float], sweeps: int, tol: float, delta: np.ndarray
+    ) -> float:
+        """``frozen.assign`` of the block's documents; returns the log-likelihood."""
+        phi, inverse, (alpha, beta) = visit.rows["phi"], out.array("inverse"), priors
+        inverse[:] = 0.0
+        lam = visit.totals["phi"][: self.shape.topics] + self.shape.words * beta
+        np.divide(1.0, lam, out=inverse[: self.shape.topics], where=lam > 0, casting="same_kind")
         work = Workspace(out.array("work"), out.array("p"), out.array("seen"))
-        topics, theta, give = Topics(phi.base, phi.index, beta, inverse), self.theta_of(out), len(delta) > 0
-        loglik, tokens, _ = assign(visit.block.cells, topics, alpha, theta, keep, sweeps, tol, delta, work, give)
-        return loglik, tokens
+        topics = Topics(phi.base, phi.index, beta, inverse)
+        return float(assign(visit.block.cells, topics, alpha, theta, sweeps, tol, delta, work))
 
     # -- the protocol ----------------------------------------------------------------------------------------------
     def start(self, visit: Visit, out: Out) -> None:
         """Without a seed table: a random topic per cell (Fig. 2, lines 4-9).  With one: each cell's soft assignment to
         the seed topics, p(k | w, d) with theta folded in."""
-        block, theta, delta = visit.block, self.theta_of(out), out.delta["phi"]
-        out.stats["tokens"][0] += block.tokens
+        block, theta, delta = visit.block, self.theta_of(visit, out), out.delta["phi"]
+        out.stats["tokens"][0] = block.tokens
         if "phi" not in visit.rows:
             random_topics(block.cells, self.shape.topics, visit.key.seed, block.first_doc, theta, delta)
-            out.stats["loglik"][0] -= block.tokens * np.log(self.shape.words)  # nothing known yet: the even spread
-            return
-        alpha, _ = self.priors(visit, out)
-        out.stats["loglik"][0] += self.assign(visit, out, alpha, 0.0, START_SWEEPS, 0.0, delta)[0]
+            out.stats["loglik"][0] = -block.tokens * np.log(self.shape.words)  # nothing known yet: the even spread
+        else:
+            alpha, _ = self.priors(visit, out)
+            out.stats["loglik"][0] = self.assign(visit, out, theta, (alpha, 0.0), START_SWEEPS, 0.0, delta)
