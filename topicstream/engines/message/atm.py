@@ -32,6 +32,7 @@ from topicstream.engines.base import (
     Out,
     PassEnd,
     Priors,
+    Rows,
     Rule,
     Shape,
     TableSpec,
@@ -133,15 +134,13 @@ class AuthorTopicModel(Engine):
         }
 
     def start(self, visit: Visit, out: Out) -> None:
-        block, rows, seeded = visit.block, visit.rows, "phi" in visit.rows
+        block, none = visit.block, Rows(np.zeros((0, 1), np.float32), np.zeros(0, np.int64))
         names, pptr, mptr = self._places(block)
         pairs, messages = self._lease(out, pptr, mptr)
         change = out.array("change", (len(names.ids) + 1, self.shape.topics))
-        base = rows["phi"].base if seeded else np.zeros((0, 1), np.float32)
-        index = rows["phi"].index if seeded else np.zeros(0, np.int64)
-        sums = visit.totals["phi"] if seeded else np.zeros(0)
+        phi, sums = visit.rows.get("phi", none), visit.totals.get("phi", np.zeros(0))
         kernels.start(
-            block.indptr, block.words, block.counts, names.indptr, names.local, pptr, mptr, base, index, sums,
+            block.indptr, block.words, block.counts, names.indptr, names.local, pptr, mptr, phi.base, phi.index, sums,
             visit.params["alpha"].astype(np.float32), START_ROUNDS, visit.key.seed, block.first_doc, pairs, messages,
             out.delta["phi"], change,
         )  # fmt: skip
@@ -154,13 +153,12 @@ class AuthorTopicModel(Engine):
         before, old = visit.state["pairs"], visit.state["messages"]
         self._check(block, names.indptr, pptr, mptr, before, old)
         pairs, messages = self._lease(out, pptr, mptr)
-        topics = self.shape.topics
+        topics, beta = self.shape.topics, visit.params["beta"][0]
         change = out.array("change", (len(names.ids) + 1, topics))
         have = out.array("have", (len(names.ids) + 1, topics))
         np.take(table.base[:, :topics], table.index, axis=0, out=have[:-1])
         numbers = block.first_doc + np.arange(block.n_docs)
         looks = ((numbers + visit.key.pass_number) % self.options.reopen == 0).astype(np.uint8)
-        beta = visit.params["beta"][0]
         out.stats["loglik"][0] = kernels.visit(
             block.indptr, block.words, block.counts, names.indptr, names.local, pptr, mptr, phi.base, phi.index,
             visit.totals["phi"], have, change, before, old, pairs, messages, out.delta["phi"],
@@ -169,11 +167,10 @@ class AuthorTopicModel(Engine):
         )  # fmt: skip
         self._hand_over(out, change)
         without = np.diff(names.indptr) == 0
-        tokens = block.tokens
-        if self.options.no_author == "skip" and without.any():
+        out.stats["tokens"][0] = block.tokens
+        if self.options.no_author == "skip":
             cells = np.repeat(without, np.diff(block.indptr))
-            tokens -= float(block.counts[cells].sum(dtype=np.float64))
-        out.stats["tokens"][0] = tokens
+            out.stats["tokens"][0] -= block.counts[cells].sum(dtype=np.float64)
         out.stats["unnamed"][0] = np.count_nonzero(without & (np.diff(block.indptr) > 0))
 
     def _places(self, block: Block) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -182,11 +179,8 @@ class AuthorTopicModel(Engine):
         authors = np.diff(names.indptr)
         if self.options.no_author == "own":
             authors = np.maximum(authors, 1)
-        count = self._kept(authors).astype(np.int64)
-        pptr, mptr = np.zeros(block.n_docs + 1, np.int64), np.zeros(block.n_docs + 1, np.int64)
-        np.cumsum(count, out=pptr[1:])
-        np.cumsum(count * np.diff(block.indptr), out=mptr[1:])
-        return names, pptr, mptr
+        pairs = self._kept(authors).astype(np.int64)
+        return names, np.append(0, np.cumsum(pairs)), np.append(0, np.cumsum(pairs * np.diff(block.indptr)))
 
     @staticmethod
     def _lease(out: Out, pptr: np.ndarray, mptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

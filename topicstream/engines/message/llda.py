@@ -74,12 +74,11 @@ class LabeledOptions(Options):
 
 @kernel
 def sum_theta(cells: CellsByWord, lists: Longs, stored: Bytes, theta: Doubles, messages: Shorts) -> None:
-    """theta[lists[d] + j] (float64) = sum of x mu_j over the document's cells, from the stored messages.
+    """theta[lists[d] + j] (float64, zeros) += x mu_j of each of the document's cells, from the stored messages.
 
     lists: int64[D+1], topics of each document; stored: uint8[D], whether it keeps messages
     """
     _, doc, x = cells
-    theta[:] = 0.0
     at = np.int64(0)
     for i in range(len(doc)):
         d = doc[i]
@@ -325,24 +324,20 @@ class LabeledBeliefPropagation(Engine):
         return ptr, found, own > 0
 
     def _sweep(self, mode: int, visit: Visit, phi: Rows, lam: np.ndarray, out: Out) -> None:
-        block, params, key, old = visit.block, visit.params, visit.key, visit.state.get("messages")
+        block, params, key, old = visit.block, visit.params, visit.key, visit.state.get("messages", np.zeros(0, np.uint16))
         cells, likely = CellsByWord(out.array("ptr"), out.array("doc"), out.array("x")), out.array("likely")
         sort_by_word(block.cells, cells)
         lists, topics, labelled = self.topics_of(block)
         widths = np.diff(lists)
         stored = (widths > 1).astype(np.uint8)
         kept = int((np.diff(block.indptr) * widths)[stored == 1].sum())
-        theta, mass = out.array("theta", len(topics)), np.zeros(block.n_docs)
-        new = out.state["messages"]
-        if len(new) < kept or (old is not None and len(old) != kept):
+        theta, mass, new = out.array("theta", len(topics)), np.zeros(block.n_docs), out.state["messages"]
+        if len(new) < kept or (mode == VISIT and len(old) != kept):
             raise StoreError(f"block {block.index}: its messages belong to other labels; start over with --force")
-        if old is None:
-            theta[:] = 0.0
-            old = np.zeros(0, np.uint16)
-        else:
+        theta[:] = 0.0
+        if mode == VISIT:
             sum_theta(cells, lists, stored, theta, old)
-            owner = np.repeat(np.arange(block.n_docs), widths)
-            mass += np.bincount(owner, theta, block.n_docs)
+        mass += np.bincount(np.repeat(np.arange(block.n_docs), widths), theta, block.n_docs)
         prior = params["alpha"][topics]
         prior[np.repeat(labelled, widths) & (topics >= self.options.free)] = self.options.label_alpha
         waits = np.zeros(block.n_docs, np.uint8) if mode == SEEDED else (~labelled).astype(np.uint8)
