@@ -24,7 +24,7 @@ from topicstream.kernels.packed_table import sum_packed
 from topicstream.memory import Array
 from topicstream.tables.rounds import Addresses, Round, RoundSpace, SparseRound
 from topicstream.tables.slots import PIECE, RowPiece, Slots, read_array
-from topicstream.tables.spec import PackedRows, Scratch, SparseDelta, TableSpec
+from topicstream.tables.spec import PackedRows, Scratch, SparseDelta, TableSpec, copy_tight
 from topicstream.tables.table import Footprint, RunAll, Sizes, Table
 
 MAGIC = 0x32_57_4F_52_4B_43_50  # PCKROW2
@@ -88,25 +88,20 @@ class PackedTable(Table):
     def _with_constants(self, ids: np.ndarray, rows: PackedRows, constants: Constants) -> PackedRows:
         """The rows with the constants, which are whole numbers, among their counts."""
         here, which = constants.find(ids)
-        made: list[np.ndarray] = []
-        for u, i in zip(here.tolist(), which.tolist()):
-            own = slice(int(constants.ptr[i]), int(constants.ptr[i + 1]))
-            counts = self._expanded(ids[u : u + 1])[0].astype(np.int64)
-            counts[constants.topic[own]] += constants.weight[own].astype(np.int64)
-            topics = np.flatnonzero(counts)
-            topics = topics[np.argsort(-counts[topics], kind="stable")]
-            made.append((counts[topics] << rows.bits | topics).astype(np.uint64))
-            rows.length[u] = len(topics)
-        largest = max([rows.largest, *(int(entries[0]) >> rows.bits for entries in made)])
+        counts = self._expanded(ids[here]).astype(np.int64)
+        constants.add(counts, np.arange(len(here)), which)
+        word, topic = np.nonzero(counts)
+        count = counts[word, topic]
+        entries = (count << rows.bits | topic)[np.lexsort((-count, word))].astype(np.uint64)
+        rows.length[here] = np.bincount(word, minlength=len(here))
+        ptr = np.append(0, np.cumsum(rows.length[here], dtype=np.int64))
 
         def copy(first: int, stop: int, start: np.ndarray, arena: np.ndarray) -> None:
             rows.copy(first, stop, start, arena)
-            a, b = np.searchsorted(here, (first, stop))
-            for u, entries in zip(here[a:b].tolist(), made[a:b]):
-                at = int(start[u - first])
-                arena[at : at + len(entries)] = entries
+            a, b = np.searchsorted(here, (first, stop)).tolist()
+            copy_tight(ptr, entries, a, b, start[here[a:b] - first], arena)
 
-        return PackedRows(rows.length, rows.bits, largest, copy)
+        return PackedRows(rows.length, rows.bits, max(rows.largest, int(count.max(initial=0))), copy)
 
     # -- deltas in ------------------------------------------------------------------------------------------------
     def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> SparseRound:
@@ -185,9 +180,8 @@ class PackedTable(Table):
 
     def _at_constants(self, constants: Constants) -> np.ndarray:
         """The counts, float64, where the constants are."""
-        words = zip(constants.ids.tolist(), np.split(constants.topic, constants.ptr[1:-1]))
-        counts = [self._expanded(np.array([word], np.int32))[0, topics] for word, topics in words]
-        return np.concatenate(counts).astype(np.float64)
+        rows = np.repeat(np.arange(len(constants)), np.diff(constants.ptr))
+        return self._expanded(constants.ids)[rows, constants.topic].astype(np.float64)
 
     def _expanded(self, ids: np.ndarray) -> np.ndarray:
         """Present rows of the ascending word ids, int32[n, K]."""

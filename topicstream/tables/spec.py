@@ -172,11 +172,11 @@ class PackedRows:
         ptr = np.append(0, np.cumsum(self.length, dtype=np.int64))
         entries = np.zeros(int(ptr[-1]), np.uint32 if self.largest >> (32 - self.bits) == 0 else np.uint64)
         self.copy(0, len(self.length), ptr[:-1], entries)
-        return PackedRows(self.length.copy(), self.bits, self.largest, partial(_copied, ptr, entries))
+        return PackedRows(self.length.copy(), self.bits, self.largest, partial(copy_tight, ptr, entries))
 
 
-def _copied(ptr: np.ndarray, entries: np.ndarray, first: int, stop: int, start: np.ndarray, arena: np.ndarray) -> None:
-    """``PackedRows.copy`` of tight rows."""
+def copy_tight(ptr: np.ndarray, entries: np.ndarray, first: int, stop: int, start: np.ndarray, arena: np.ndarray) -> None:
+    """``PackedRows.copy`` of tight rows: row u is entries[ptr[u] .. ptr[u+1]]."""
     for u, place in zip(range(first, stop), start.tolist()):
         arena[place : place + ptr[u + 1] - ptr[u]] = entries[ptr[u] : ptr[u + 1]]
 
