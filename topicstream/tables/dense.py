@@ -143,9 +143,8 @@ class DenseTable(Table):
                 deltas.add_to(part, lo, hi, factor)
                 return
             scratch = self._own.__dict__.setdefault("scratch", Scratch())
-            among = np.zeros(len(part.rows), np.bool_)
-            among[np.concatenate([v[a:b] for v, a, b in zip(ids, lo, hi)]) - part.first] = True
-            rows, present = np.flatnonzero(among).astype(np.int32), part.rows.view(self._bits)
+            added = np.unique(np.concatenate([v[a:b] for v, a, b in zip(ids, lo, hi)]))
+            rows, present = added - np.int32(part.first), part.rows.view(self._bits)
             before = scratch.array("before", (len(rows), self.width), self._bits)
             np.take(present, rows, axis=0, out=before, mode="clip")
             deltas.add_to(part, lo, hi, factor)
@@ -153,7 +152,7 @@ class DenseTable(Table):
             columns = scratch.array("columns", before.size, self._number)
             values = scratch.array("values", before.size, self._bits)
             n, m = changed_entries(before, present, rows, self.columns, lengths, columns, values)
-            moved[i] = rows + np.int32(part.first), lengths, columns[:n].copy(), values[:m].copy()
+            moved[i] = added, lengths, columns[:n].copy(), values[:m].copy()
 
         touched = np.asarray((cuts[1:] > cuts[:-1]).any(axis=1))
         sums = self._over_ranges(add, mine[touched[mine]])
@@ -212,13 +211,11 @@ class DenseTable(Table):
     ) -> tuple[np.ndarray, np.ndarray]:
         """work(i, range i) over all ranges, or those that are ``touched`` (int64[], ascending).  Returns change
         float64[groups, padded(columns)] and worst float64[groups, 3], for ``_sum``."""
-        groups = self._groups
+        groups, numbers = self._groups, np.arange(len(self.edges) - 1) if touched is None else touched
         change, worst = np.zeros((groups, self.width)), np.zeros((groups, 3))
-        every = range(len(self.edges) - 1)
-        numbers = set(every if touched is None else touched.tolist())
 
         def one(group: int) -> None:
-            for i in sorted(numbers.intersection(every[group::groups])):
+            for i in numbers[numbers % groups == group].tolist():
                 a, b = int(self.edges[i]), int(self.edges[i + 1])
                 work(i, RowRange(a, self._rows[a:b], self.row_mass[a:b], change[group], worst[group]))
                 self._storage.let_go(a, b)

@@ -53,13 +53,6 @@ class Rows(NamedTuple):
     spread: Floats
 
 
-class Sums(NamedTuple):
-    """lam float32[KP]: column sums of phi, padding huge;  tokens: their total."""
-
-    lam: Floats
-    tokens: float
-
-
 class Workspace(NamedTuple):
     """per_n_w float32[U];  topics float32[>= 4 KP];  p float64[most cells of a document]."""
 
@@ -78,8 +71,9 @@ def _least(l0: Floats, dl: Floats, spread: Floats, topics: int) -> Float:
 
 
 @kernel
-def sweep(cells: Cells, rows: Rows, sums: Sums, theta: Floats, delta: Floats, work: Workspace) -> float:
-    """All cells of a block in document order, Fig. 3.  theta: changed in place; delta: written whole.
+def sweep(cells: Cells, rows: Rows, lam: Floats, n_all: float, theta: Floats, delta: Floats, work: Workspace) -> float:
+    """All cells of a block in document order, Fig. 3.  lam float32[KP]: column sums of phi, padding huge; n_all: their total;
+    theta: changed in place; delta: written whole.
 
     theta[d, :] is held as ``left`` times what is in the array until the document's end: the shrink of line 14 costs one
     number, not a row.  1/(lam + W beta) is renewed before the tokens that have passed since could have changed any
@@ -87,7 +81,7 @@ def sweep(cells: Cells, rows: Rows, sums: Sums, theta: Floats, delta: Floats, wo
 
     Returns the sum of x log(sum_k u_k / (n_d - x + sum alpha)): the words' probability before their update, own share taken out.
     """
-    (indptr, words, counts), (base, index, prior, of, alpha, spread), (lam, n_all) = cells, rows, sums
+    (indptr, words, counts), (base, index, prior, of, alpha, spread) = cells, rows
     (per_n_w, topics_of, p), width = work, rows.base.shape[1]
     u, dl = topics_of[:width], topics_of[width : 2 * width]
     fresh, inverse = topics_of[2 * width : 3 * width], topics_of[3 * width : 4 * width]
@@ -229,7 +223,8 @@ class ATBP(TinyEngine):
         out.stats["loglik"][0] = sweep(
             block.cells,
             Rows(phi.base, phi.counts, prior, of, alpha, spread),
-            Sums(lam, float(sums.sum())),
+            lam,
+            float(sums.sum()),
             theta,
             out.delta["phi"],
             Workspace(out.array("per_n_w"), out.array("work"), out.array("p")),

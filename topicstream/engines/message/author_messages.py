@@ -42,7 +42,7 @@ def start(
     over its authors with a random weight of 0.5 to 1.5 a pair, so that no two authors are alike.  Without (base of no rows): a
     random pair for every cell.  delta float32[U, Kp] and change float32[Ua + 1, K] get the block's contribution."""
     topics, seeded = change.shape[1], len(base) > 0
-    private = len(change) - 1
+    private = np.array([len(change) - 1], np.int32)
     longest = 1
     for d in range(len(indptr) - 1):
         longest = max(longest, aptr[d + 1] - aptr[d])
@@ -57,8 +57,8 @@ def start(
         count = pptr[d + 1] - pptr[d]
         if count == 0:
             continue
-        n_authors = max(aptr[d + 1] - aptr[d], 1)
-        n = n_authors * topics
+        rows = authors[aptr[d] : aptr[d + 1]] if aptr[d + 1] > aptr[d] else private
+        n = len(rows) * topics
         theta[:] = _ONE
         if seeded:
             for _ in range(rounds):
@@ -98,19 +98,15 @@ def start(
                 m = messages[at + j] / s if s > _ZERO else _ONE / np.float32(count)
                 messages[at + j] = m
                 k = own[j] % topics
-                a = authors[aptr[d] + own[j] // topics] if aptr[d + 1] > aptr[d] else private
                 delta[words[i], k] += x * m
-                change[a, k] += x * m
+                change[rows[own[j] // topics], k] += x * m
 
 
 @fast_kernel
 def _open(
     pairs: Ints,
     topics: int,
-    aptr: Longs,
     authors: Ints,
-    d: int,
-    private: int,
     slot_of: Ints,
     rows: Longs,
     topic: Longs,
@@ -118,12 +114,13 @@ def _open(
     author: Longs,
     tops: Longs,
 ) -> int:
-    """Take a document's pairs apart: author row, topic, slot of the topic, slot of the author of each; returns the slots."""
+    """Take a document's pairs apart: author row, topic, slot of the topic, slot of the author of each; returns the slots.
+    authors: rows of the document's."""
     n = 0
     for j in range(len(pairs)):
         a, k = pairs[j] // topics, pairs[j] % topics
         author[j], topic[j] = a, k
-        rows[j] = authors[aptr[d] + a] if aptr[d + 1] > aptr[d] else private
+        rows[j] = authors[a]
         if slot_of[k] < 0:
             slot_of[k] = n
             tops[n] = k
@@ -208,7 +205,7 @@ def visit(
 
     Returns sum of x log p(w | the other cells, a uniform author) in nats, p as it stood before each update.
     """
-    topics, private = have.shape[1], len(have) - 1
+    topics, private, alone = have.shape[1], len(have) - 1, np.array([len(have) - 1], np.int32)
     longest, most = 1, 1
     for d in range(len(indptr) - 1):
         longest, most = max(longest, aptr[d + 1] - aptr[d]), max(most, pptr[d + 1] - pptr[d])
@@ -254,9 +251,10 @@ def visit(
         count = pptr[d + 1] - pptr[d]
         if count == 0:
             continue
-        n_authors = max(aptr[d + 1] - aptr[d], 1)
+        writers = authors[aptr[d] : aptr[d + 1]] if aptr[d + 1] > aptr[d] else alone
+        n_authors = len(writers)
         was, now = before[pptr[d] : pptr[d + 1]], pairs[pptr[d] : pptr[d + 1]]
-        n_slots = _open(was, topics, aptr, authors, d, private, slot_of, rows, topic, place, author, tops)
+        n_slots = _open(was, topics, writers, slot_of, rows, topic, place, author, tops)
         own[:count] = _ZERO
         for i in range(indptr[d], indptr[d + 1]):
             x, at = np.float32(counts[i]), mptr[d] + (i - indptr[d]) * count
@@ -271,7 +269,7 @@ def visit(
             for j in range(count):
                 sums[private] += own[j]
         for a in range(n_authors):
-            asum[a] = sums[authors[aptr[d] + a] if aptr[d + 1] > aptr[d] else private]
+            asum[a] = sums[writers[a]]
         if looks[d] and count < n_authors * topics:
             for j in range(count):
                 t[j] = have[rows[j], topic[j]] + (_ZERO if sync else change[rows[j], topic[j]])
@@ -293,7 +291,7 @@ def visit(
                     for k in range(topics):
                         score[k] += weight * (max(flat_phi[r + k] + moves[c0 + k], _ZERO) + beta) * inverse[k]
             for a in range(n_authors):
-                owner = authors[aptr[d] + a] if aptr[d + 1] > aptr[d] else private
+                owner = writers[a]
                 each = np.float32(1.0 / (max(asum[a], 0.0) + mass))
                 for k in range(topics):
                     c = have[owner, k] + (_ZERO if sync else change[owner, k])
@@ -305,7 +303,7 @@ def visit(
             now[:] = was
         for s in range(n_slots):
             slot_of[tops[s]] = -1
-        n_slots = _open(now, topics, aptr, authors, d, private, slot_of, rows, topic, place, author, tops)
+        n_slots = _open(now, topics, writers, slot_of, rows, topic, place, author, tops)
         n_gone, b = 0, 0
         for j in range(count):  # both ascend
             while b < count and was[b] < now[j]:
@@ -347,8 +345,7 @@ def visit(
                         if slot_of[k] >= 0:
                             m[slot_of[k]] += share
                     else:
-                        owner = authors[aptr[d] + a] if aptr[d + 1] > aptr[d] else private
-                        change[owner, k] -= share
+                        change[writers[a], k] -= share
                         flat_delta[here + k] -= share
                         asum[a] -= share
                         if slot_of[k] >= 0:
@@ -391,5 +388,5 @@ def visit(
             slot_of[tops[s]] = -1
         if not sync:
             for a in range(n_authors):
-                sums[authors[aptr[d] + a] if aptr[d + 1] > aptr[d] else private] = asum[a]
+                sums[writers[a]] = asum[a]
     return loglik
