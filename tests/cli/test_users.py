@@ -112,6 +112,27 @@ def test_rows_of_a_table_about_no_document(capsys):
     assert "  columns that no document has: mood\n" in out
 
 
+def test_files_of_different_fields_in_one_store(tmp_path, monkeypatch, capsys):
+    """A newsroom's archive calls its text Body, the wire calls it text: passages of both; and what an append keeps."""
+    monkeypatch.chdir(tmp_path)
+    texts = [" ".join(["luggage", *(f"{a}{'abcdefgh'[i]}" for a in ("plane", "crew", "gate", "seat", "meal"))]) for i in range(8)]
+    (tmp_path / "archive.csv").write_text("key,Body\n" + "".join(f"a{i},{text}\n" for i, text in enumerate(texts)))
+    (tmp_path / "wire.jsonl").write_text("".join(json.dumps({"id": f"w{i}", "text": text.replace("e", "u")}) + "\n" for i, text in enumerate(texts)))
+    told = ["ingest", "archive.csv", "--text-field", "Body", "--id-field", "key", "--min-df", "1", "--max-df", "100%"]
+    assert run(told) == 0 and "kept (min-df 1, max-df 8)" in capsys.readouterr().out
+    assert run(["ingest", "wire.jsonl", "--append", "--text-field", "text"]) == 0
+    assert "kept (the store's; --grow-vocab adds new ones)" in capsys.readouterr().out
+    assert [document.id for document in topicstream.Corpus.open("corpus.zarr")][8:] == [f"w{i}" for i in range(8)]
+    topicstream.train("corpus.zarr", "model", topics=2, passes=5, progress=False)
+    documents = [d for t in topicstream.show("model", docs=8, text=True)["topics"] for d in t["documents"]]
+    assert {d["id"][0] for d in documents} == {"a", "w"} and all("lugg" in d["text"] for d in documents)
+    assert run(["report", "--no-scores"]) == 0
+    assert "<title>corpus" in (tmp_path / "report.html").read_text()
+    (tmp_path / "words.txt").write_text("luggagu\ncruwa\n")
+    assert run(["ingest", "wire.jsonl", "--vocab", "words.txt", "--out", "fixed.zarr"]) == 0
+    assert "2 kept (words.txt)" in capsys.readouterr().out
+
+
 def test_csv_with_blanks_before_quotes(tmp_path, capsys):
     (tmp_path / "a.csv").write_text('id, text, party\n1, "violin, and ""melody""", red\n2, luggage, blue\n')
     told = ["ingest", f"{tmp_path}/a.csv", "--out", f"{tmp_path}/a.zarr", "--min-df", "1", "--meta", "party"]

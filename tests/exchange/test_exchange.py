@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import shutil
@@ -58,6 +59,26 @@ def test_a_model_comes_back_as_it_went(made, tmp_path, name):
     theta = back.transform(["waa wab wac", "wbb"])
     assert theta.shape == (2, TOPICS)
     assert TopicModel.open(tmp_path / "model").manifest.imported["format"] == name
+
+
+def test_edited_topics_keep_their_numbers(made, tmp_path, capsys):
+    """A column of the table is joined with documents' topics by its number, which after a merge and a drop has gaps."""
+    shutil.copytree(made / "sparse-bp", tmp_path / "m")
+    topicstream.edit(tmp_path / "m", [{"edit": "merge", "topics": [0, 3]}, {"edit": "drop", "topics": [1]}, {"edit": "order", "topics": [4]}])
+    first = {t["topic"]: [w["word"] for w in t["words"]] for t in topicstream.show(tmp_path / "m", words=5)["topics"]}
+    assert list(first) == [4, 0, 2]
+    for name, out in (("csv", "x.csv"), ("parquet", "x.parquet"), ("parquet-long", "long.parquet"), ("mallet", "x")):
+        assert run(["export", "--model", str(tmp_path / "m"), "--out", str(tmp_path / out), "--format", name]) == 0
+        assert ("topics counted from 0" in capsys.readouterr().out) == (name == "mallet")
+    with (tmp_path / "x.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for topic, words in first.items():
+        assert [r["word"] for r in sorted(rows, key=lambda r: -float(r[f"topic_{topic}"]))[:5]] == words
+    assert set(pq.read_table(tmp_path / "long.parquet")["topic"].to_pylist()) == set(first)
+    for out, name in (("x.parquet", "parquet"), ("long.parquet", "parquet-long")):
+        topicstream.import_model(tmp_path / out, tmp_path / name, format=name)
+        again = topicstream.show(tmp_path / name, words=5)["topics"]
+        assert {tuple(w["word"] for w in t["words"]) for t in again} == set(map(tuple, first.values()))
 
 
 def test_an_imported_model_is_a_start(made, tmp_path):

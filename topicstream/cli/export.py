@@ -11,7 +11,7 @@ from topicstream.exchange.exchanging import export_model
 from topicstream.exchange.formats import formats_listed
 from topicstream.text import counted, render
 
-SUMMARY = "{out}: {format}, {what}[ ({unknown_cells:,} cells without a known feature hold NaN)][{edited:?} as edited], {bytes:size}, {seconds:.1f} s"
+SUMMARY = "{out}: {format}, {what}[ ({unknown_cells:,} cells without a known feature hold NaN)][{edited:?} as edited][{renumbered:?}, topics counted from 0], {bytes:size}, {seconds:.1f} s"
 COUNTED = ("documents", "topics", "words", "tokens", "cells")
 
 

@@ -24,7 +24,7 @@ from topicstream.text import render
 
 SUMMARY = (
     "[{out}: ]{documents:document}[, {empty:,} empty][, {unknown:,} without a known word][, {rejected:,} records rejected],"
-    " {oov_rate:.2p} % of {tokens:,.0f} tokens unknown, {seconds:.1f} s, {rate} documents/s"
+    "[ {oov_rate:.2p} % of {tokens:,.0f} tokens unknown,] {seconds:.1f} s, {rate} documents/s"
 )
 
 

@@ -27,7 +27,7 @@ SUMMARY = """{out}: {documents:document}, {documents_heldout:,} of them held out
 [  warning: no document has {heldout_missed}]
 [  {told}]
 [  first rejected: {first_rejected}[ (all: {rejects})]]
-  words: {words_before:,} before pruning, {words:,} kept (min-df {pruning.min_df}, max-df {max_df})
+  words: {words_before:,} before pruning, {words:,} kept ({rule})
   {cells:,} {cell}s, {tokens:,.0f} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a {cell}
 [  {columns}]
 [  left out: {fields_left_out} (--meta NAME,NAME keeps them)]
@@ -95,7 +95,7 @@ def command(paths: tuple[str, ...], **values: Any) -> Printed:
     finally:
         for signum, handler in before:
             signal.signal(signum, handler)
-    return summary, lines(summary)
+    return summary, lines(summary, config.append and not config.grow_vocab)
 
 
 def columns_told(s: dict[str, Any]) -> str:
@@ -112,15 +112,17 @@ def columns_told(s: dict[str, Any]) -> str:
     return "; ".join(f"{what}: {', '.join(names)}" for what, names in told.items() if names)
 
 
-def lines(s: dict[str, Any]) -> list[str]:
-    """The summary for people."""
+def lines(s: dict[str, Any], closed: bool) -> list[str]:
+    """The summary for people.  closed: a store that is appended to keeps its vocabulary."""
     if s.get("finished_before"):
         return render(AGAIN, s)
     if s.get("vectors"):
         return render(VECTORS, s)
     counts = {what: s[name] for name, what in COUNTED.items() if name != "documents_added" or s[name] != s["documents"]}
     counts |= {what: n for what, n in s["notes"].items()}
-    tokenizer, unspaced = s["tokenizer"] or {}, s["unspaced_share"] or 0
+    tokenizer, unspaced, pruning = s["tokenizer"] or {}, s["unspaced_share"] or 0, s["pruning"]
+    most = "off" if pruning["max_df"] is None else f"{pruning['max_df']:,}"
+    rule = pruning["fixed"] or f"min-df {pruning['min_df']}, max-df {most}"
     chosen = tokenizer.get("stopwords", "english")
     about = {
         **s,
@@ -128,7 +130,7 @@ def lines(s: dict[str, Any]) -> list[str]:
         "cell": "cell" if tokenizer else "value",  # of a matrix of cells, those are the documents
         "heldout_missed": "" if s["documents_heldout"] or "=" not in s["heldout_asked"] else s["heldout_asked"],
         "told": [f"{n:,} {what if n > 1 else _SEVERAL.sub('', what)}" for what, n in counts.items() if n],
-        "max_df": "off" if s["pruning"]["max_df"] is None else f"{s['pruning']['max_df']:,}",
+        "rule": "the store's; --grow-vocab adds new ones" if closed and s["documents_added"] < s["documents"] else rule,
         "axis_sizes": [f"{size:,} {name}" for name, size in (s.get("axes") or {}).items()],
         "links_told": linked_text(s[LINKS]) if s.get(LINKS) else "",
         "tokenizer_length": str(tokenizer.get("min_length")),

@@ -79,7 +79,7 @@ class Corpus(Views):
         while True:
             corpus = cls(folder, StoreManifest.read(folder))
             if corpus.width and not dense:
-                raise UsageError(f"{folder}: holds {noun_of(corpus.width)}, which only `topics train --algo gmm` and its models take")
+                raise UsageError(f"{folder}: holds {noun_of(corpus.width)}, not words: `topics train --algo gmm` takes it, and `show`, `infer` and `eval` of such a model")
             parts = [corpus._folder(heldout) for heldout in (False, True)]
             inner = [f"{part}{below}" for part in parts for kind in KINDS for below in ("", f"/{kind}", f"/{kind}/c")]
             refuse_linked_folders(folder, [*inner, "docs"])

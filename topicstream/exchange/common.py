@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,13 +28,15 @@ _TEXT = pa.large_string()
 
 @dataclass(frozen=True)
 class Export:
-    """What is written: a model (as it is shown), a corpus or both, to a file or folder, with the format's own options."""
+    """What is written: a model (as it is shown), a corpus or both, to a file or folder, with the format's own options.
+    numbers: of the model's topics, as they are shown."""
 
     model: TopicModel
     corpus: Corpus
     path: Path
     force: bool
     edits: bool = True
+    numbers: Sequence[int] = ()
     top: int | None = None
     words: int | None = None
     into: str | Path | None = None

@@ -40,14 +40,13 @@ HELD_BYTES = 128 << 20
 def export_model(config: ExportConfig) -> dict[str, Json]:
     """Write a model, its documents' topics, or its corpus in another program's format.
 
-    ``topics export --help`` lists the formats (``topicstream.exchange.formats.FORMATS``).  Merged and dropped topics are written as
-    they are shown, in that order, with their names where the format has room.  The table is read from disk in parts, and
-    documents are streamed.
+    ``topicstream.exchange.formats.FORMATS`` lists the formats.  Merged and dropped topics are written as they are shown, in that
+    order, with their names where the format has room.  The table is read from disk in parts, and documents are streamed.
 
     Returns
     -------
     dict
-        format, out, topics, words, bytes, seconds.
+        format, out, topics, words, bytes, seconds; edited and renumbered (topics counted from 0) where it is so.
 
     Raises
     ------
@@ -85,7 +84,8 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
             strangers(opened, store)
     _check_place(kind, path, config.force)
     model = _as_shown(opened, view) if view is not None and kind.made_of == "model" else opened
-    more = resolve_name(MODULES + kind.write)(Export(model, store, path, config.force, config.edits, **given))
+    numbers = view.ids if view is not None else range(0 if opened is None else opened.n_topics)
+    more = resolve_name(MODULES + kind.write)(Export(model, store, path, config.force, config.edits, numbers, **given))
     size, seconds = _size(path), time.perf_counter() - began
     return {
         "format": kind.name,
@@ -95,6 +95,7 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
         "seconds": seconds,
         "megabytes_per_second": size / 1e6 / max(seconds, 1e-9),
         **({"edited": True} if view is not None and not view.plain else {}),
+        **({"renumbered": True} if not kind.numbered and list(numbers) != list(range(len(numbers))) else {}),
     }
 
 

@@ -31,6 +31,8 @@ class Format:
         Those of ``topics export`` that it takes.
     edited
         Whether topics can be written as they are shown, merged and dropped (`topics edit`); else as they were trained.
+    numbered
+        Whether topics keep the numbers that `topics show` prints; else they are counted from 0.
     """
 
     name: str
@@ -42,17 +44,21 @@ class Format:
     suffix: str = ""
     options: tuple[str, ...] = ()
     edited: bool = True
+    numbered: bool = False
 
 
 MODULES = "topicstream.exchange."
 FORMATS = {
     f.name: f
     for f in (
-        Format("parquet", "model", "phi, a row a word, a column a topic", "parquet:write", "parquet:read", suffix=".parquet"),
-        Format("parquet-long", "model", "phi, a row an entry: topic, word, count, p", "parquet:write_long", "parquet:read_long"),
-        Format("csv", "model", "p(word | topic) as a table, a row a word, a column a topic", "parquet:write_csv", suffix=".csv"),
+        Format("parquet", "model", "phi, a row a word, a column a topic", "parquet:write", "parquet:read", suffix=".parquet",
+               numbered=True),
+        Format("parquet-long", "model", "phi, a row an entry: topic, word, count, p", "parquet:write_long", "parquet:read_long",
+               numbered=True),
+        Format("csv", "model", "p(word | topic) as a table, a row a word, a column a topic", "parquet:write_csv", suffix=".csv",
+               numbered=True),
         Format("parquet-theta", "model and corpus", "topics of documents, a row a document", "doc_topics:write_parquet",
-               options=("top",)),
+               options=("top",), numbered=True),
         Format("safetensors", "model", "tensors and a model card, for the Hugging Face hub", "safetensors:write",
                "safetensors:read", ("model.safetensors",), ".safetensors"),
         Format("pyldavis", "model", "the JSON that pyLDAvis and LDAvis show (topic k is its topic k + 1)", "pyldavis:write",

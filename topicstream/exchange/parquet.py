@@ -1,7 +1,7 @@
 """phi as Parquet, counts without the prior (float32); seed words' pseudo-counts are among them, and are taken out again when
-one of our files is read.
+one of our files is read.  Topics have the numbers that ``topics show`` prints, which after edits have gaps.
 
-    parquet        a row a word: word, count, df, then topic_0 ... topic_K-1
+    parquet        a row a word: word, count, df, then topic_0, topic_1, ...
     csv            p(word | topic), a row a word, a column a topic; not read again
     parquet-long   a row an entry: topic int32, word, count float32, p double.  Only counts above zero are written (p of the
                    others is beta / (total + W beta)); a word without any has one row of zero, so that no word is lost
@@ -12,6 +12,7 @@ columns and ``alpha`` and ``beta`` from the caller.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -40,17 +41,19 @@ CARRIED = ("tokenizer", "seed_words", "topic_names", "label_docs", "weighting")
 
 
 class ExportedFacts(Origin, kw_only=True, omit_defaults=True):
-    """What a file says of a model beside its numbers.  alpha: empty in a file of another program."""
+    """What a file says of a model beside its table.  alpha: empty in a file of another program; numbers: of the topics, in
+    the order of the table; empty: 0, 1, ..."""
 
+    numbers: list[int] = []
     alpha: list[Amount] = []
     beta: Amount = 0.01
     totals: list[Amount] = []
 
 
-def about(model: TopicModel) -> ExportedFacts:
-    """What a file says of a model."""
+def about(model: TopicModel, numbers: Sequence[int] = ()) -> ExportedFacts:
+    """What a file says of a model whose topics have these numbers."""
     said = {name: getattr(model.manifest, name) for name in KEPT + CARRIED}
-    return ExportedFacts(alpha=model.alpha.tolist(), beta=model.beta, totals=model.totals.tolist(), **said)
+    return ExportedFacts(alpha=model.alpha.tolist(), beta=model.beta, totals=model.totals.tolist(), numbers=list(numbers), **said)
 
 
 def origin(told: ExportedFacts) -> Origin:
@@ -70,9 +73,10 @@ def read_facts(text: bytes, path: Path) -> ExportedFacts:
 def write(job: Export) -> dict[str, float]:
     """One file."""
     model, vocabulary = job.model, job.model.vocabulary
-    names = [f"topic_{k}" for k in range(model.n_topics)]
+    names = [f"topic_{k}" for k in job.numbers]
     own = [("word", pa.large_string()), ("count", pa.int64()), ("df", pa.int64())]
-    schema = pa.schema([*own, *((n, pa.float32()) for n in names)], {KEY: msgspec.json.encode(about(model)), b"sign": SIGN})
+    facts = msgspec.json.encode(about(model, job.numbers))
+    schema = pa.schema([*own, *((n, pa.float32()) for n in names)], {KEY: facts, b"sign": SIGN})
     step = max(1, GROUP_BYTES // (4 * model.n_topics))
     with (
         written(job.path, force=job.force) as file,
@@ -89,7 +93,7 @@ def write(job: Export) -> dict[str, float]:
 def write_csv(job: Export) -> dict[str, float]:
     """p(word | topic) of every word, for spreadsheets."""
     model = job.model
-    schema = pa.schema([("word", pa.large_string()), *((f"topic_{k}", pa.float32()) for k in range(model.n_topics))])
+    schema = pa.schema([("word", pa.large_string()), *((f"topic_{k}", pa.float32()) for k in job.numbers)])
     with written(job.path, force=job.force) as file, pacsv.CSVWriter(file, schema) as writer:
         for start, rows in model.spans():
             p = np.ascontiguousarray(((rows + model.beta) / model.norms).T, np.float32)
@@ -111,9 +115,9 @@ def read_columns(path: Path) -> tuple[pa.Table, ExportedFacts]:
 
 
 def read(path: Path, given: Given) -> Imported:
-    """A file with a column ``word`` and columns ``topic_0`` ... ``topic_K-1``."""
+    """A file with a column ``word`` and columns ``topic_0`` ... ``topic_K-1``, or of the numbers that the file names."""
     table, told = read_columns(path)
-    wanted = [f"topic_{k}" for k in range(sum(n.startswith("topic_") for n in table.column_names))]
+    wanted = [f"topic_{k}" for k in told.numbers or range(sum(n.startswith("topic_") for n in table.column_names))]
     missing = [n for n in ["word", *(wanted or ["topic_0"])] if n not in table.column_names]
     if missing:
         hint = "; --format parquet-long reads entries" if {"topic", "word"} <= set(table.column_names) else ""
@@ -147,9 +151,9 @@ def column_of(table: pa.Table, name: str, path: Path) -> np.ndarray:
 
 def write_long(job: Export) -> dict[str, float]:
     """One file."""
-    model, entries, norms = job.model, 0, job.model.norms
+    model, entries, norms, numbers = job.model, 0, job.model.norms, np.array(job.numbers, np.int32)
     columns = [("topic", pa.int32()), ("word", pa.large_string()), ("count", pa.float32()), ("p", pa.float64())]
-    schema = pa.schema(columns, {KEY: msgspec.json.encode(about(model)), b"sign": SIGN})
+    schema = pa.schema(columns, {KEY: msgspec.json.encode(about(model, job.numbers)), b"sign": SIGN})
     with (
         written(job.path, force=job.force) as file,
         pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=["word"]) as writer,
@@ -160,7 +164,7 @@ def write_long(job: Export) -> dict[str, float]:
             w, k = np.nonzero(there)
             counts, words = rows[w, k], model.vocabulary.words.slice(start, len(rows)).take(pa.array(w))
             p = (counts.astype(np.float64) + model.beta) / norms[k]
-            table = pa.table([pa.array(k.astype(np.int32)), words, pa.array(counts), pa.array(p)], schema=schema)
+            table = pa.table([pa.array(numbers[k]), words, pa.array(counts), pa.array(p)], schema=schema)
             writer.write_table(table, row_group_size=ROWS)
             entries += len(table)
     return {"topics": model.n_topics, "words": model.n_words, "entries": entries}
@@ -175,6 +179,8 @@ def read_long(path: Path, given: Given) -> Imported:
     topic, values = column_of(table, "topic", path).astype(np.int64), column_of(table, value, path)
     if not (np.isfinite(values).all() and values.min(initial=0) >= 0):
         raise InputError(f"{path}: {value}: a number is negative or not finite")
+    if told.numbers:
+        topic = pc.fill_null(pc.index_in(pa.array(topic), pa.array(told.numbers, pa.int64())), -1).to_numpy()
     words = as_words(table["word"])
     listed = given.words if given.words is not None else pc.unique(words)
     topics = max(int(topic.max(initial=-1)) + 1, len(told.alpha))

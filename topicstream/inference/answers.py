@@ -130,7 +130,7 @@ class Answers:
         seconds, tally = time.perf_counter() - begin, self.tally
         return {
             **asdict(tally),
-            "oov_rate": tally.oov_tokens / tally.tokens if tally.tokens else 0.0,
+            "oov_rate": None if self.method.dense else tally.oov_tokens / tally.tokens if tally.tokens else 0.0,
             "rejected": self.source.rejected,
             "seconds": seconds,
             "documents_per_second": tally.documents / seconds,

@@ -86,7 +86,7 @@ class ReportConfig(ThreadedOptions):
     )
     _: KW_ONLY
     out: str | Path = option("report.html", "HTML file to write.", flags=("-o", "--out"), metavar="FILE", show=True)
-    title: str | None = option(None, "Page title (default: the model's folder).")
+    title: str | None = option(None, "Page title (default: the name of the corpus, or of its one file; else the model's).")
     documents: bool = option(
         True, "Show only what the model contains: no documents, dates or scores.", flags=("--no-corpus",)
     )

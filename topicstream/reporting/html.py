@@ -147,7 +147,7 @@ def report(config: ReportConfig) -> WrittenPage:
 def title_of(corpus: Corpus) -> str:
     """The corpus by its name, or, where that is the default, by the file that it was read from."""
     name, sources = Path(named(str(corpus.path))).stem, corpus.manifest.sources.first
-    return name if name != "corpus" or len(sources) != 1 else Path(file_of(sources[0])).name.partition(".")[0] or name
+    return name if name != "corpus" or len(sources) != 1 or corpus.manifest.generation > 1 else Path(file_of(sources[0])).name.partition(".")[0] or name
 
 
 def add_model(built: Page, shown: ShownModel, words: int) -> None:

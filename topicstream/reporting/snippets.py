@@ -124,6 +124,8 @@ def _of_file(
                 break
     except (TopicsError, OSError, ValueError):
         pass
+    if not texts and text_field is None:  # appended from a file whose fields are not those of the first
+        return _of_file(corpus, file, place, wanted, "text", characters)
     return texts
 
 
