@@ -27,7 +27,7 @@ from topicstream.engines.base import (
     option,
     padded,
 )
-from topicstream.engines.gibbs.moves import count_assigned, count_moved, count_moves
+from topicstream.engines.gibbs.moves import count_moves
 from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
 from topicstream.kernels.count_priors import BINS, length_counts, topic_counts, words_loglik
@@ -126,16 +126,14 @@ class Chain(Engine):
         return replace(super().layout, block_cells=max(min(cells, (1 << 26) // padded(self.shape.topics)), 1 << 12))
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        """The changes as they are found, two for a token that moved, and as they are handed over."""
+        """What draws and moves are counted in; two changes for a token that moved."""
         changes = 2 * block.tokens + 2
         return {
             "first": Buffer(block.words, "int64"),
-            "topic": Buffer(changes, "int32"),
-            "value": Buffer(changes, "int32"),
             "of topics": Buffer((12, self.shape.topics), "float64"),
             "ptr": Buffer(block.words + 1, "int64", keep=True),
-            "delta topic": Buffer(changes, "int32", keep=True),
-            "delta value": Buffer(changes, "int32", keep=True),
+            "topic": Buffer(changes, "int32", keep=True),
+            "value": Buffer(changes, "int32", keep=True),
         }
 
     def start(self, visit: Visit, out: Out) -> None:
@@ -160,22 +158,15 @@ class Chain(Engine):
             )
         else:
             draw_topics(block.indptr, block.counts, k, key.seed, key.pass_number, block.first_doc, z)
-        out.delta["phi"] = self._changes(block, None, z, out)
+        out.delta["phi"] = self._changes(block, z[:0], z, out)
 
-    def _changes(self, block: Block, before: np.ndarray | None, after: np.ndarray, out: Out) -> SparseDelta:
-        """What the counts by word and topic change by when the tokens' topics go from ``before`` (None: no topics yet) to
+    def _changes(self, block: Block, before: np.ndarray, after: np.ndarray, out: Out) -> SparseDelta:
+        """What the counts by word and topic change by when the tokens' topics go from ``before`` (empty: no topics yet) to
         ``after``, both uint[tokens]."""
-        n = int(block.tokens) if before is None else 2 * count_moved(before, after) + 2
-        ptr, first = out.array("ptr"), out.array("first")
-        topic, value = out.array("topic", n), out.array("value", n)
-        tally = np.zeros(self.shape.topics, np.int32), first, ptr, topic, value
-        if before is None:
-            used = count_assigned(block.words, block.counts, after, *tally)
-        else:
-            used = count_moves(block.words, block.counts, before, after, *tally)
-        kept_topic, kept_value = out.array("delta topic", used), out.array("delta value", used)
-        kept_topic[:], kept_value[:] = topic[:used], value[:used]
-        return SparseDelta(ptr, kept_topic, kept_value)
+        ptr, topic, value = out.array("ptr"), out.array("topic"), out.array("value")
+        work = np.zeros(self.shape.topics, np.int32)
+        used = count_moves(block.words, block.counts, before, after, work, out.array("first"), ptr, topic, value)
+        return SparseDelta(ptr, topic[:used], value[:used])
 
     def entry_bytes(self, block: BlockShape) -> int:
         """Of a packed entry in a block, at most."""

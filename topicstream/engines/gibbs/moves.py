@@ -1,7 +1,7 @@
-"""What a sweep did, from the topics of its tokens alone: counts by word and topic, or the change of them.
+"""What a sweep did to the counts by word and topic, from the topics of its tokens alone.
 
-Each is a counting sort by word, then a tally a word in an array of all topics; the topics of a word come in the order in
-which its tokens name them first.
+A counting sort by word, then a tally a word in an array of all topics; the topics of a word come in the order in which its
+tokens name them first.
 
     words, counts  int32[nnz]   local word and tokens of each cell       topic, value  int32[changes]  what comes out
     z              uint[tokens] topics, cell after cell                   ptr           int64[U+1]     word u: ptr[u] .. ptr[u+1]
@@ -14,16 +14,6 @@ import numpy as np
 
 from topicstream.kernels.arrays import Array, Int, Ints, Longs
 from topicstream.kernels.jit import kernel
-
-
-@kernel
-def _places(first: Longs) -> None:
-    """Numbers of each word -> where each begins."""
-    at = np.int64(0)
-    for u in range(len(first)):
-        n = first[u]
-        first[u] = at
-        at += n
 
 
 @kernel
@@ -55,25 +45,6 @@ def _tally(first: Longs, work: Ints, ptr: Longs, topic: Ints, value: Ints) -> In
 
 
 @kernel
-def count_assigned(
-    words: Ints, counts: Ints, z: Array, work: Ints, first: Longs, ptr: Longs, topic: Ints, value: Ints
-) -> int:
-    """Counts by word and topic of a block's tokens; topic, value: int32[tokens].  Returns the entries written."""
-    first[:] = 0
-    for c in range(len(words)):
-        first[words[c]] += counts[c]
-    _places(first)
-    i = 0
-    for c in range(len(words)):
-        u = words[c]
-        for _ in range(counts[c]):
-            topic[first[u]] = z[i]
-            first[u] += 1
-            i += 1
-    return _tally(first, work, ptr, topic, value)  # type: ignore[no-any-return]
-
-
-@kernel
 def count_moves(
     words: Ints,
     counts: Ints,
@@ -85,8 +56,9 @@ def count_moves(
     topic: Ints,
     value: Ints,
 ) -> int:
-    """Change of the counts by word and topic when the tokens' topics go from ``before`` to ``after``; topic, value:
-    int32[2 * tokens that moved + 2].  Returns the entries written."""
+    """Change of the counts by word and topic when the tokens' topics go from ``before`` (length 0: none had one) to ``after``;
+    topic, value: int32[2 * tokens that moved + 2].  Returns the entries written."""
+    fresh = len(before) == 0
     n = 0
     i = 0
     for c in range(len(words)):
@@ -94,25 +66,20 @@ def count_moves(
         for _ in range(counts[c]):  # word and number of each token that moved, written without a branch
             value[n] = u
             value[n + 1] = i
-            n += 2 * (before[i] != after[i])
+            n += 2 * (fresh or before[i] != after[i])
             i += 1
+    each = 1 if fresh else 2
     first[:] = 0
     for j in range(0, n, 2):
-        first[value[j]] += 2
-    _places(first)
+        first[value[j]] += each
+    at = 0
+    for u in range(len(first)):
+        at, first[u] = at + first[u], at
     for j in range(0, n, 2):
         u, i = value[j], value[j + 1]
         at = first[u]
-        topic[at] = ~np.int32(before[i])
-        topic[at + 1] = after[i]
-        first[u] = at + 2
+        if not fresh:
+            topic[at] = ~np.int32(before[i])
+        topic[at + each - 1] = after[i]
+        first[u] = at + each
     return _tally(first, work, ptr, topic, value)  # type: ignore[no-any-return]
-
-
-@kernel
-def count_moved(before: Array, after: Array) -> int:
-    """Tokens whose topic is another one."""
-    n = 0
-    for i in range(len(before)):
-        n += before[i] != after[i]
-    return n
