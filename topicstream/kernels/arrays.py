@@ -47,24 +47,26 @@ class CellsByWord(NamedTuple):
 
 
 @kernel
+def word_ends(words: Ints, ptr: Longs) -> None:
+    """ptr: int64[U + 1]: where each word's cells end, and the number of all.  Cells placed from the last one on, each before the
+    one placed last, leave it where each word's cells begin."""
+    ptr[:] = 0
+    for i in range(len(words)):
+        ptr[words[i]] += 1
+    for u in range(len(ptr) - 1):
+        ptr[u + 1] += ptr[u]
+
+
+@kernel
 def sort_by_word(cells: Cells, out: CellsByWord) -> None:
     """The cells word by word into the arrays of ``out`` (a counting sort)."""
     (indptr, words, counts), (ptr, doc, x) = cells, out
-    ptr[:] = 0
-    for i in range(len(words)):
-        ptr[words[i] + 1] += 1
-    for u in range(len(ptr) - 1):
-        ptr[u + 1] += ptr[u]
-    for d in range(len(indptr) - 1):
-        for i in range(indptr[d], indptr[d + 1]):
-            u = words[i]
-            j = ptr[u]
-            doc[j] = d
-            x[j] = counts[i]
-            ptr[u] = j + 1
-    for u in range(len(ptr) - 1, 0, -1):
-        ptr[u] = ptr[u - 1]
-    ptr[0] = 0
+    word_ends(words, ptr)
+    for d in range(len(indptr) - 2, -1, -1):
+        for i in range(indptr[d + 1] - 1, indptr[d] - 1, -1):
+            j = ptr[words[i]] - 1
+            doc[j], x[j] = d, counts[i]
+            ptr[words[i]] = j
 
 
 @kernel

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,35 +28,21 @@ from topicstream.engines.base import (
 )
 from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, log_shares
 from topicstream.engines.variational.bounds import rows_bound, totals_bound
-from topicstream.kernels.arrays import Array, CellsByWord, Doubles, Floats, Longs, Shorts, sort_by_word
+from topicstream.engines.variational.weights import WeightSource, topic_terms
+from topicstream.kernels.arrays import CellsByWord, Doubles, Floats, Longs, Shorts, sort_by_word
 from topicstream.kernels.digamma import digamma, log
 from topicstream.kernels.jit import kernel
 
 
-class Words(NamedTuple):
-    """E[log phi_wk] of local word u from row base[row[u]] times scale: prior ``beta``; ``term`` float64[P] is what is taken off
-    for a cluster's total; ``point``: the log of the mean instead."""
-
-    base: Array
-    row: Longs
-    scale: float
-    beta: float
-    term: Doubles
-    point: bool
-
-
 @kernel
-def document_scores(cells: CellsByWord, of: Words, work: Doubles, scores: Doubles) -> None:
+def document_scores(cells: CellsByWord, src: WeightSource, work: Doubles, scores: Doubles) -> None:
     """scores: float64[D, P] += sum_w x_dw E[log phi_wk], word by word.  work: float64[P]."""
-    (start, owner, counts), (base, index, scale, beta, term, point) = cells, of
+    (start, owner, counts), (index, base, scale, beta, term, _topics, point) = cells, src
     for u in range(len(start) - 1):
         row = base[index[u]]
-        if point:
-            for k in range(len(work)):
-                work[k] = log(scale * row[k] + beta) - term[k]
-        else:
-            for k in range(len(work)):
-                work[k] = digamma(scale * row[k] + beta) - term[k]
+        for k in range(len(work)):
+            y = scale * row[k] + beta
+            work[k] = (log(y) if point else digamma(y)) - term[k]
         for i in range(start[u], start[u + 1]):
             x, out = np.float64(counts[i]), scores[owner[i]]
             for k in range(len(work)):
@@ -129,6 +115,7 @@ class DocumentMixture(ClusterEngine):
             "doc": Buffer(block.cells, "int32"),
             "x": Buffer(block.cells, "float32"),
             "term": Buffer(width, "float64"),
+            "factor": Buffer(width, "float32"),
             "scores": Buffer((block.docs, width), "float64"),
             "work": Buffer(width, "float64"),
             "delta ptr": Buffer(block.words + 1, "int64", keep=True),
@@ -151,12 +138,13 @@ class DocumentMixture(ClusterEngine):
         if starting:  # seeds come in any unit: smooth them by a hundredth of their mean entry
             beta = 0.01 * float(totals["phi"].sum()) / (topics * words)
         term, scores = out.array("term"), out.array("scores")
-        cluster_terms(totals["phi"], words * beta, topics, starting, term)
+        topic_terms(np.maximum(totals["phi"], 0.0), words * beta, topics, starting, term, out.array("factor"))
         scores[:] = 0.0
         if not starting:
             scores[:, :topics] = log_shares(totals["sizes"], visit.params["alpha"])
         base, index, scale = visit.rows["phi"][:3]
-        document_scores(cells, Words(base, index, float(scale), beta, term, starting), out.array("work"), scores)
+        src = WeightSource(index, base, float(scale), beta, term, topics, starting)
+        document_scores(cells, src, out.array("work"), scores)
         there = np.diff(block.indptr) > 0
         changed = self.respond(scores, there, visit.state, out)
         out.stats["tokens"][0] = block.tokens
@@ -175,11 +163,3 @@ class DocumentMixture(ClusterEngine):
             data += rows_bound(piece, beta, topics)
             totals += piece[:, :topics].sum(axis=0, dtype=np.float64)
         return record | self.bound_of(end, data + totals_bound(totals, beta * self.shape.words))
-
-
-@kernel
-def cluster_terms(totals: Doubles, width: float, topics: int, point: bool, term: Doubles) -> None:
-    """term[k] = psi (``point``: log) of a cluster's total, 0 in the padding; totals: float64[P]; width: W beta."""
-    for k in range(len(term)):
-        lam = max(totals[k], 0.0) + width if k < topics else 1.0
-        term[k] = (log(lam) if point else digamma(lam)) if k < topics else 0.0

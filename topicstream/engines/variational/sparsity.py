@@ -99,5 +99,5 @@ class Sparse(Variational):
     def cells_by_word(self, block: Block, out: Out) -> tuple[np.ndarray, np.ndarray]:
         """start and order of ``statistics.entries_by_word``."""
         start, order = out.array("cells of words"), out.array("cells by word")
-        statistics.entries_by_word(block.words, block.n_words, start, order)
+        statistics.entries_by_word(block.words, start, order)
         return start, order

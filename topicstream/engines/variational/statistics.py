@@ -10,7 +10,7 @@ import numpy as np
 
 from topicstream.engines.variational.weights import WeightSource
 from topicstream.kernels import pointers, simd
-from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs, Shorts
+from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs, Shorts, word_ends
 from topicstream.kernels.digamma import digamma, log
 from topicstream.kernels.jit import kernel
 
@@ -19,20 +19,13 @@ FULL_LISTS = 16  # shorter lists are zeros to their end (choice.collect): no bra
 
 
 @kernel
-def entries_by_word(words: Ints, n_words: int, start: Longs, order: Ints) -> None:
+def entries_by_word(words: Ints, start: Longs, order: Ints) -> None:
     """Cells ordered by word, in their own order within: start int64[U+1], order int32[nnz]."""
-    start[:] = 0
-    for i in range(len(words)):
-        start[words[i] + 1] += 1
-    for u in range(n_words):
-        start[u + 1] += start[u]
-    for i in range(len(words)):
-        u = words[i]
-        order[start[u]] = i
-        start[u] += 1
-    for u in range(n_words, 0, -1):
-        start[u] = start[u - 1]
-    start[0] = 0
+    word_ends(words, start)
+    for i in range(len(words) - 1, -1, -1):
+        j = start[words[i]] - 1
+        order[j] = i
+        start[words[i]] = j
 
 
 @kernel(inline="always")

@@ -45,8 +45,9 @@ class WeightSource(NamedTuple):
 def topic_terms(totals: Doubles, width: float, topics: int, point: bool, term: Doubles, factor: Floats) -> float:
     """Per topic: term[k] = psi(lam_k) (or log lam_k) and factor[k] = exp(min term - term[k]); returns min term.
 
-    totals: float64[P], sum_w beta-hat_kw; width = W * beta is added here.  Padding topics get factor 0.
+    totals: float64[P], sum_w beta-hat_kw; width = W * beta is added here.  Padding topics get 0 and 0.
     """
+    term[:] = 0.0
     least = np.inf
     for k in range(topics):
         lam = totals[k] + width
