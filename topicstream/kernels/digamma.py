@@ -15,11 +15,13 @@ float32: ``exp_digamma32`` within 4e-6 (1 + 0.1 / x) relative for 1e-3 <= x <= 1
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from topicstream.kernels.arrays import Array, Doubles, Float
+from topicstream.kernels.intrinsics import polynomial
 from topicstream.kernels.jit import fast_kernel, kernel
 
 _LOG2E = 1.4426950408889634
@@ -34,6 +36,15 @@ _ONE_BITS = np.int64(0x3FF0000000000000)
 _F = np.float32
 _LOG2E32, _LN2_HIGH32, _LN2_LOW32 = _F(1.4426950408889634), _F(0.693145751953125), _F(1.4286068203094172e-06)
 
+# e^r;  (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2, whole and half;  the series of digamma and lgamma in 1/z^2, over it and times z
+_exp = polynomial("float64", *(1.0 / math.factorial(n) for n in range(13, -1, -1)))
+_exp32 = polynomial("float32", *(1.0 / math.factorial(n) for n in range(7, -1, -1)))
+_log = polynomial("float64", *(2.0 / n for n in range(21, 2, -2)))
+_half_log = polynomial("float64", *(1.0 / n for n in range(15, 2, -2)))
+_digamma = polynomial("float64", 1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
+_digamma32 = polynomial("float32", 1 / 252, -1 / 120, 1 / 12)
+_lgamma = polynomial("float64", -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+
 _scalar = kernel(fastmath={"contract"}, forceinline=True)
 
 
@@ -43,22 +54,8 @@ def exp(y: float) -> float:
     y_ = min(max(y, -708.5), 709.0)
     n = np.floor(y_ * _LOG2E + 0.5)
     r = (y_ - n * _LN2_HIGH) - n * _LN2_LOW
-    p = 1.0 / 6227020800.0
-    p = p * r + 1.0 / 479001600.0
-    p = p * r + 1.0 / 39916800.0
-    p = p * r + 1.0 / 3628800.0
-    p = p * r + 1.0 / 362880.0
-    p = p * r + 1.0 / 40320.0
-    p = p * r + 1.0 / 5040.0
-    p = p * r + 1.0 / 720.0
-    p = p * r + 1.0 / 120.0
-    p = p * r + 1.0 / 24.0
-    p = p * r + 1.0 / 6.0
-    p = p * r + 0.5
-    p = p * r + 1.0
-    p = p * r + 1.0
     two_n = np.int64((np.int64(n) + 1023) << 52).view(np.float64)
-    return p * two_n if y > -708.0 else 0.0
+    return _exp(r) * two_n if y > -708.0 else 0.0
 
 
 @_scalar
@@ -72,31 +69,8 @@ def log(x: float) -> float:
     e = e + 1 if up else e
     s = (m - 1.0) / (m + 1.0)
     q = s * s
-    p = 2.0 / 21.0
-    p = p * q + 2.0 / 19.0
-    p = p * q + 2.0 / 17.0
-    p = p * q + 2.0 / 15.0
-    p = p * q + 2.0 / 13.0
-    p = p * q + 2.0 / 11.0
-    p = p * q + 2.0 / 9.0
-    p = p * q + 2.0 / 7.0
-    p = p * q + 2.0 / 5.0
-    p = p * q + 2.0 / 3.0
     n = np.float64(e)
-    return n * _LN2_HIGH + (2.0 * s + (s * q * p + n * _LN2_LOW))
-
-
-@_scalar
-def _series(v: float) -> float:
-    """sum_n B_2n / (2n) v^n, v = 1/z^2, z >= 8."""
-    p = 1.0 / 12.0
-    p = p * v - 691.0 / 32760.0
-    p = p * v + 1.0 / 132.0
-    p = p * v - 1.0 / 240.0
-    p = p * v + 1.0 / 252.0
-    p = p * v - 1.0 / 120.0
-    p = p * v + 1.0 / 12.0
-    return p * v
+    return n * _LN2_HIGH + (2.0 * s + (s * q * _log(q) + n * _LN2_LOW))
 
 
 @_scalar
@@ -109,7 +83,8 @@ def _below(x: float) -> float:
     dq = ((4.0 * u + 84.0) * u + 504.0) * u + 720.0
     # far out the recurrence is only eight times 1/x; the quotient must not overflow
     shift = (2.0 * x + 7.0) * dq / (u * q) if x < 1e15 else 8.0 * w
-    return -(0.5 * w + _series(w * w) + shift)  # type: ignore[no-any-return]
+    v = w * w
+    return -(0.5 * w + _digamma(v) * v + shift)  # type: ignore[no-any-return]
 
 
 @_scalar
@@ -129,17 +104,10 @@ def lgamma(x: float) -> float:
     """log Gamma(x) of a float64 x > 0 (up to 1e38)."""
     z = x + 8.0
     w = 1.0 / z
-    v = w * w
-    p = -691.0 / 360360.0
-    p = p * v + 1.0 / 1188.0
-    p = p * v - 1.0 / 1680.0
-    p = p * v + 1.0 / 1260.0
-    p = p * v - 1.0 / 360.0
-    p = p * v + 1.0 / 12.0
     u = x * (x + 7.0)
     # the two largest factors apart, or the product of eight overflows where x passes 1e38
     low = log(u) + log((u + 6.0) * (u + 10.0)) + log(u + 12.0)
-    return (z - 0.5) * log(z) - z + _HALF_LOG_2PI + p * w - low  # type: ignore[no-any-return]
+    return (z - 0.5) * log(z) - z + _HALF_LOG_2PI + _lgamma(w * w) * w - low  # type: ignore[no-any-return]
 
 
 @_scalar
@@ -148,16 +116,8 @@ def exp32(y: float) -> Float:
     y_ = max(_F(y), _F(-87.0))
     n = np.floor(y_ * _LOG2E32 + _F(0.5))
     r = (y_ - n * _LN2_HIGH32) - n * _LN2_LOW32
-    p = _F(1.0 / 5040.0)
-    p = p * r + _F(1.0 / 720.0)
-    p = p * r + _F(1.0 / 120.0)
-    p = p * r + _F(1.0 / 24.0)
-    p = p * r + _F(1.0 / 6.0)
-    p = p * r + _F(0.5)
-    p = p * r + _F(1.0)
-    p = p * r + _F(1.0)
     two_n = np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
-    return p * two_n if y > _F(-86.0) else _F(0.0)
+    return _exp32(r) * two_n if y > _F(-86.0) else _F(0.0)
 
 
 @_scalar
@@ -166,12 +126,9 @@ def exp_digamma32(x: float) -> float:
     z = x + _F(4.0)
     w = _F(1.0) / z
     v = w * w
-    p = _F(1.0 / 252.0)
-    p = p * v - _F(1.0 / 120.0)
-    p = p * v + _F(1.0 / 12.0)
     u = x * (x + _F(3.0))
     shift = (_F(2.0) * x + _F(3.0)) * (_F(2.0) * u + _F(2.0)) / (u * (u + _F(2.0)))
-    return z * exp32(-(_F(0.5) * w + p * v + shift))  # type: ignore[no-any-return]
+    return z * exp32(-(_F(0.5) * w + _digamma32(v) * v + shift))  # type: ignore[no-any-return]
 
 
 @kernel
@@ -233,12 +190,5 @@ def sum_x_log(s: Doubles, counts: Array, first: int, n: int, whole: float, own: 
         m = np.int64(b - (e << 52)).view(np.float64)
         z = (m - 1.0) / (m + 1.0)
         q = z * z
-        a = 1.0 / 15.0
-        a = a * q + 1.0 / 13.0
-        a = a * q + 1.0 / 11.0
-        a = a * q + 1.0 / 9.0
-        a = a * q + 1.0 / 7.0
-        a = a * q + 1.0 / 5.0
-        a = a * q + 1.0 / 3.0
-        acc += x * (e * _LN2 + 2.0 * (z + z * q * a))
+        acc += x * (e * _LN2 + 2.0 * (z + z * q * _half_log(q)))
     return acc

@@ -106,6 +106,19 @@ def emit(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
     return made
 
 
+def polynomial(kind: str, *coefficients: float) -> Any:
+    """An intrinsic of x: the polynomial with these coefficients, that of the highest power first, by Horner's rule.  A
+    multiplication may be fused with the addition that follows."""
+
+    def value(b: Builder, x: Value) -> Value:
+        sum_ = ir.Constant(x.type, coefficients[0])
+        for c in coefficients[1:]:
+            sum_ = b.fadd(b.fmul(sum_, x, flags=["contract"]), ir.Constant(x.type, c), flags=["contract"])
+        return sum_
+
+    return emit(kind, kind)(value)
+
+
 def call(b: Builder, name: str, result: ir.Type, *args: Value) -> Value:
     """A call of LLVM's (or the system's) function of that name."""
     kind = ir.FunctionType(result, [a.type for a in args])
