@@ -18,7 +18,7 @@ from llvmlite import ir
 
 from topicstream.kernels import pointers, simd
 from topicstream.kernels.arrays import Float, Floats, Ints
-from topicstream.kernels.intrinsics import I32, VECTOR, ZERO, Builder, Value, emit, extreme, shuffle, vector
+from topicstream.kernels.intrinsics import I32, INTS, VECTOR, ZERO, Builder, Value, emit, extreme, shuffle, vector
 from topicstream.kernels.jit import kernel
 
 SMALLEST = np.float32(1e-37)  # what is below counts as zero
@@ -70,6 +70,13 @@ def merged(b: Builder, x: Value, y: Value) -> Value:
     """The 16 largest of two descending SIMD values, descending."""
     back = shuffle(b, y, None, list(range(simd.WIDTH))[::-1])
     return _descend(b, extreme(b, "umax", x, back), simd.WIDTH)
+
+
+@emit(vector, vector, vector)
+def halfway(b: Builder, x: Value, y: Value) -> Value:
+    """The floats half-way between those of x and y, all >= 0, by their bits, which have the same order."""
+    both = b.add(b.bitcast(x, INTS), b.bitcast(y, INTS))
+    return b.bitcast(b.lshr(both, ir.Constant(INTS, [1] * simd.WIDTH)), VECTOR)
 
 
 @emit("float32", vector, "int64")

@@ -21,14 +21,13 @@ import numpy as np
 from topicstream.engines.variational.weights import LEAST_Z
 from topicstream.kernels import lanes, pointers, simd
 from topicstream.kernels.arrays import Floats, Longs
-from topicstream.kernels.gather import highest, root
+from topicstream.kernels.gather import highest
 from topicstream.kernels.jit import kernel
-from topicstream.kernels.select import SMALLEST, larger, mark, where
+from topicstream.kernels.select import SMALLEST, halfway, larger, mark, where
 
 ROW = 64  # bytes of a tile's row
 NETWORK = 16  # more than that many are found by bisection
-HALVINGS = 32
-BEYOND = np.float32(3e38)  # larger than any weight
+HALVINGS = 31  # as many as a float has bits behind its sign
 
 
 @kernel
@@ -141,9 +140,8 @@ def _border_by_network(own: int, t: int, count: int, most: int, best: int) -> An
 
 @kernel(forceinline=True)
 def _border_by_bisection(own: int, t: int, count: int, most: int) -> Any:
-    """What exactly ``most`` of own * t reach in each lane, unless they are too near to each other: then more do."""
-    one, wanted = simd.splat(np.float32(1)), simd.splat(np.float32(most))
-    low = simd.splat(SMALLEST)
+    """What exactly ``most`` of own * t reach in each lane, or, where several are equal, the ``most``-th largest."""
+    wanted, low = simd.splat(np.float32(most)), simd.splat(SMALLEST)
     high, reached = low, simd.splat(np.float32(0))
     for a in range(count):
         v = _products(own, t, a)
@@ -153,41 +151,26 @@ def _border_by_bisection(own: int, t: int, count: int, most: int) -> Any:
     for _ in range(HALVINGS):
         if not highest(reached) > most:
             break
-        middle, n = root(low) * root(high), simd.splat(np.float32(0))
+        middle, n = halfway(low, high), simd.splat(np.float32(0))
         for a in range(count):
             n = n + mark(_products(own, t, a), middle)
-        # a lane that has what it wants, or had no more from the beginning, stays as it is
-        done = where(wanted, reached, one)
-        enough = where(n, wanted, one - done)
-        low = lanes.choose(enough, one, middle, low)
-        reached = lanes.choose(enough, one, n, reached)
-        high = lanes.choose(enough + done, one, high, middle)
+        low = lanes.choose(n, wanted, middle, low)
+        reached = lanes.choose(n, wanted, n, reached)
+        high = lanes.choose(n, wanted, high, middle)
     return low
 
 
 @kernel
-def _choose_first(own: int, t: int, kept: int, count: int, most: int, lane: int) -> None:
-    """Choose again for one lane where several lie on the border: the first of them stay."""
-    border, above = BEYOND, 0
-    while True:  # down from the largest, one value at a time
-        following, equal = SMALLEST, 0
-        for a in range(count):
-            p = pointers.float_at(own, 16 * a + lane) * pointers.float_at(t, a)
-            if following < p < border:
-                following = p
-        for a in range(count):
-            equal += 1 if pointers.float_at(own, 16 * a + lane) * pointers.float_at(t, a) == following else 0
-        border = following
-        if above + equal >= most or border == SMALLEST:
-            break
-        above += equal
+def _choose_first(own: int, t: int, kept: int, count: int, most: int, lane: int, border: float) -> None:
+    """Choose again for one lane where more than ``most`` reach the border: the first of those on it stay."""
+    left = most
+    for a in range(count):
+        left -= pointers.float_at(own, 16 * a + lane) * pointers.float_at(t, a) > border
     for a in range(count):
         v = pointers.float_at(own, 16 * a + lane)
         p = v * pointers.float_at(t, a)
-        stays = p > border
-        if p == border and above < most:
-            above += 1
-            stays = True
+        stays = p > border or (p == border and left > 0)
+        left -= p == border
         pointers.put_float(kept, 16 * a + lane, v if stays else np.float32(0))
 
 
@@ -206,9 +189,10 @@ def _select(own: int, t: int, kept: int, count: int, most: int, best: int) -> No
         pointers.store(kept, 16 * a, where(v, border, q))
     if highest(reached) > most:
         pointers.store(best, 0, reached)
+        pointers.store(best, 16, border)
         for r in range(16):
             if pointers.float_at(best, r) > most:
-                _choose_first(own, t, kept, count, most, r)
+                _choose_first(own, t, kept, count, most, r, pointers.float_at(best, 16 + r))
 
 
 @kernel(forceinline=True)
