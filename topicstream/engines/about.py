@@ -73,8 +73,9 @@ class About:
         Tokens of a mean document from which on ``best`` replaces ``documents`` as the default where topics are few.
     random_seeds
         Whether its ``random`` start takes random topics as a seed table; otherwise ``start`` draws topics itself.
-    real_cells, constants, dense
-        Whether it takes real-valued cells; pseudo-counts of words beside ``phi``; a store of dense rows (and nothing else).
+    real_cells, constants, dense, learns_priors
+        Whether it takes real-valued cells; pseudo-counts of words beside ``phi``; a store of dense rows (and nothing else); and
+        ``learn_priors``.
     axes
         Axes that it reads beside words and documents: list columns (corpus/format.py).
     topics_axis
@@ -101,6 +102,7 @@ class About:
     real_cells: bool = True
     constants: bool = True
     dense: bool = False
+    learns_priors: bool = True
     axes: tuple[str, ...] = ()
     topics_axis: str = ""
     topics: Callable[[Mapping[str, int], Any, int | None], int] = as_asked

@@ -23,6 +23,7 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.engines.about import TOPICS, About, Objective, Priors
 from topicstream.engines.shapes import ArraySpec, BlockShape, Buffer, Shape
+from topicstream.errors import UsageError
 from topicstream.options import option
 from topicstream.tables.spec import (
     LANES,
@@ -244,6 +245,8 @@ class Engine:
 
     def __init__(self, shape: Shape, options: Any) -> None:
         self.shape, self.options = shape, options
+        if options.learn_priors and not self.about.learns_priors:
+            raise UsageError(f"{self.name} does not learn its priors; leave --learn-priors out")
 
     # -- what it declares ------------------------------------------------------------------------------------------
     @property

@@ -70,7 +70,7 @@ def log(x: float) -> float:
     s = (m - 1.0) / (m + 1.0)
     q = s * s
     n = np.float64(e)
-    return n * _LN2_HIGH + (2.0 * s + (s * q * _log(q) + n * _LN2_LOW))
+    return n * _LN2_HIGH + (2.0 * s + (s * q * _log(q) + n * _LN2_LOW))  # type: ignore[no-any-return]
 
 
 @_scalar

@@ -11,7 +11,7 @@ sweep of ``engines.message.sparse_messages`` took, with instructions and with si
 ``widen(array, i)``           16 uint8, uint16 or float32 -> floats
 ``narrow(array, i, v)``       floats -> nearest uint8 or uint16 (v >= 0 and in range; float32: as they are), returns what
                               was stored, as floats
-``highest(v)``                 the largest lane
+``root(v)``                    square root, lane by lane;   ``highest(v)`` the largest lane
 ``squeeze(topics, values, i, first, v)``  append the lanes of v that are not zero, with their numbers first, first + 1,
                               ..., to topics (uint16) and values (float32) at i; writes 16 entries, the rest zeros; returns
                               how many count
@@ -127,6 +127,12 @@ def narrow(b: Builder, data: Value, i: Value, v: Value) -> Value:
     whole = b.fptosi(b.fadd(v, ir.Constant(VECTOR, [0.5] * WIDTH)), INTS)
     llvm.store(b, data, i, b.trunc(whole, ir.VectorType(lane, WIDTH)))
     return b.sitofp(whole, VECTOR)
+
+
+@emit(vector, vector)
+def root(b: Builder, v: Value) -> Value:
+    """Square root of each lane."""
+    return call(b, "llvm.sqrt.v16f32", VECTOR, v)
 
 
 @emit("float32", vector)

@@ -34,13 +34,12 @@ from topicstream.engines.base import (
     Priors,
     Rows,
     Rule,
-    Shape,
     TableSpec,
     Visit,
     option,
 )
 from topicstream.engines.message import author_messages as kernels
-from topicstream.errors import InputError, StoreError
+from topicstream.errors import StoreError
 
 START_ROUNDS = 3
 AXIS = "authors"
@@ -76,13 +75,8 @@ class AuthorTopicModel(Engine):
     name = "atm"
     cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (24)-(27), Fig. 6"
     Options = AuthorOptions
-    about = About(priors=Priors(0.01, 0.01), axes=(AXIS,), stored_tables=("phi", AXIS))
+    about = About(priors=Priors(0.01, 0.01), learns_priors=False, axes=(AXIS,), stored_tables=("phi", AXIS))
     options: AuthorOptions
-
-    def __init__(self, shape: Shape, options: AuthorOptions) -> None:
-        super().__init__(shape, options)
-        if options.learn_priors:
-            raise InputError("atm does not learn its priors; give --alpha and --beta, or leave them at 0.01")
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:

@@ -37,7 +37,6 @@ from topicstream.engines.base import (
     Out,
     PassEnd,
     Rows,
-    Shape,
     SparseDelta,
     TableSpec,
     Visit,
@@ -234,13 +233,10 @@ class LabeledBeliefPropagation(Engine):
     name = "llda"
     cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, section 5.1, L-LDA"
     Options = LabeledOptions
-    about = About(starts=("random", "warm"), axes=(LABELS,), topics_axis=LABELS, topics=a_topic_a_label)
+    about = About(
+        starts=("random", "warm"), learns_priors=False, axes=(LABELS,), topics_axis=LABELS, topics=a_topic_a_label
+    )
     options: LabeledOptions
-
-    def __init__(self, shape: Shape, options: LabeledOptions) -> None:
-        super().__init__(shape, options)
-        if options.learn_priors:
-            raise UsageError("llda does not learn its priors; give --alpha and --beta")
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:

@@ -169,15 +169,13 @@ class ClusterEngine(SteppingEngine):
 
     Options: ClassVar[Any] = ClusterOptions
     about = About(
-        priors=Priors(10.0, 0.1, together=True), constants=False, stored_params=("sizes",), completion=False
+        priors=Priors(10.0, 0.1, together=True), constants=False, learns_priors=False, stored_params=("sizes",), completion=False
     )
 
     def __init__(self, shape: Shape, options: ClusterOptions) -> None:
         super().__init__(shape, options)
         if shape.topics >= 1 << 16:
             raise TopicsError(f"{self.name} supports at most 65,535 clusters, not {shape.topics}")
-        if options.learn_priors:
-            raise TopicsError(f"{self.name} does not learn its priors; leave --learn-priors out")
         self.stochastic = options.schedule == "stochastic"
 
     @property

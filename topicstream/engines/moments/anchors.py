@@ -47,7 +47,7 @@ from topicstream.engines.message.stbp import STBP
 from topicstream.engines.moments import cooccurrence as co
 from topicstream.engines.moments import picking
 from topicstream.engines.moments.simplex import simplex_weights
-from topicstream.errors import InputError, TopicsError
+from topicstream.errors import InputError
 from topicstream.tables.table import Table
 
 PROJECTION = 1000
@@ -81,6 +81,7 @@ class Anchors(Engine):
         starts=("random",),  # of the projection
         real_cells=False,
         constants=False,  # its topics are no counts with a prior
+        learns_priors=False,  # moments give alpha
         stored_params=("anchors", "distances"),
         tol=0.0,
         alpha_sum_bounds=ALPHA_SUM_BOUNDS,
@@ -88,8 +89,6 @@ class Anchors(Engine):
 
     def __init__(self, shape: Shape, options: AnchorOptions) -> None:
         super().__init__(shape, options)
-        if options.learn_priors:
-            raise TopicsError("anchors takes its priors from the moments; leave --learn-priors out")
         self._em = STBP(shape, STBP.Options(theta="fold-in"))
 
     @property

@@ -27,14 +27,13 @@ from topicstream.engines.base import (
     PassEnd,
     Priors,
     Rule,
-    Shape,
     TableSpec,
     Visit,
     option,
     padded,
 )
 from topicstream.engines.moments.anchors import ALPHA_SUM_BOUNDS, dirichlet_of
-from topicstream.errors import InputError, TopicsError
+from topicstream.errors import InputError
 from topicstream.kernels import word_pairs as pairs
 
 
@@ -59,17 +58,13 @@ class FullDependenceMixture(Engine):
         random_seeds=True,
         real_cells=False,
         constants=False,  # its topics are no counts with a prior
+        learns_priors=False,  # moments give alpha
         stored_tables=("phi", "pairs"),
         objective=Objective("cross-entropy", "cross", "mass"),
         passes=100,
         tol=1e-4,
         alpha_sum_bounds=ALPHA_SUM_BOUNDS,
     )
-
-    def __init__(self, shape: Shape, options: MixtureOptions) -> None:
-        super().__init__(shape, options)
-        if options.learn_priors:
-            raise TopicsError("fdm takes its priors from the moments; leave --learn-priors out")
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:

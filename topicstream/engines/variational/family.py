@@ -30,13 +30,11 @@ from topicstream.engines.base import (
     Out,
     PassEnd,
     Priors,
-    Shape,
     Visit,
     option,
     padded,
 )
 from topicstream.engines.variational import bounds, dense, weights
-from topicstream.errors import TopicsError
 
 RESTART_INNER = 5  # inner iterations of a restart proposal
 START_INNER = 3  # inner iterations of the first assignment to seed topics
@@ -64,15 +62,9 @@ class Variational(Engine):
         priors=Priors(0.5, 0.1, together=True),  # Hughes & Sudderth 2016
         starts=("documents", "kmeans", "best", "anchors", "warm", "random"),
         random_seeds=True,
+        learns_priors=False,
     )
     tracks_bound: ClassVar[bool] = False  # after a pass the table is the sum of the documents' statistics
-
-    def __init__(self, shape: Shape, options: VariationalOptions) -> None:
-        super().__init__(shape, options)
-        if options.learn_priors:
-            raise TopicsError(
-                f"{self.name} does not learn its priors; leave --learn-priors out, or train with atbp, bp or sparselda"
-            )
 
     @property
     def stats(self) -> Mapping[str, int]:
