@@ -32,6 +32,7 @@ from topicstream.kernels.jit import fast_kernel, kernel
 from topicstream.kernels.local_step import fill, sweep_cells, take_counts
 
 LEAST_T = 1e-37
+RESTART_INNER = 5  # inner iterations of a restart proposal
 
 # Columns of what a document's visit reports
 REPORTS = ("bound", "loglik", "inner", "capped", "tried", "accepted")
@@ -48,15 +49,11 @@ def prior_weights(n: Doubles, alpha: Doubles, topics: int, t: Floats) -> None:
 
 @kernel
 def _hard_cell(src: WeightSource, u: int, n_used: Doubles, alpha: Doubles, work: Doubles) -> float:
-    """work[k] = r_k of one cell by way of logarithms; returns log sum_k exp(E[log phi_k]) t_k.
-
-    n_used: the N_dk from which t was made; a negative first entry says that t was 1 throughout.
-    """
+    """work[k] = r_k of one cell by way of logarithms; returns log sum_k exp(E[log phi_k]) t_k; n_used: the N_dk behind t."""
     log_weights(src, u, work)
     most, total = -np.inf, 0.0
     for k in range(src.topics):
-        if n_used[0] >= 0.0:
-            work[k] += digamma(n_used[k] + alpha[k])
+        work[k] += digamma(n_used[k] + alpha[k])
         most = max(most, work[k])
     for k in range(src.topics):
         work[k] = exp(work[k] - most)
@@ -83,13 +80,11 @@ class Words(NamedTuple):
 
 
 class Effort(NamedTuple):
-    """Inner iterations until max |change of N_dk| < tol, at most most_inner; restart proposals a document, restart_inner
-    inner iterations each."""
+    """Inner iterations until max |change of N_dk| < tol, two at least and at most most_inner; restart proposals a document."""
 
     tol: float
     most_inner: int
     restarts: int
-    restart_inner: int
 
 
 @kernel
@@ -125,24 +120,26 @@ def _inner(
                 for k in range(src.topics):
                     n[k] += x[j] * work[k]
     for k in range(src.topics):
-        change = max(change, abs(n[k] - max(n_used[k], 0.0)))
+        change = max(change, abs(n[k] - n_used[k]))
     return change, hard
 
 
 @kernel
-def count_terms(
-    n: Doubles, used: Doubles, alpha: Doubles, width: int, mass: float, prior: float, terms: Doubles
-) -> float:
-    """What the counts add to a document's bound, float64; terms: float64[width], overwritten.
+def document_bound(
+    fit: float, n: Doubles, used: Doubles, alpha: Doubles, width: int, prior: float, terms: Doubles
+) -> tuple[float, float]:
+    """(bound_d, sum_w x_w log sum_k exp(E[log phi] + E[log pi])) of a document, from fit = sum_w x_w (log_scale_w + log Z_w).
 
-    sum_k [lgamma(n_k + alpha_k) - lgamma(alpha_k) - n_k psi(used_k + alpha_k)] - lgamma(mass + prior) + lgamma(prior)
+    bound_d = fit + sum_k [lgamma(n_k + alpha_k) - lgamma(alpha_k) - n_k psi(used_k + alpha_k)] - lgamma(mass + prior)
+              + lgamma(prior),    mass = sum n,    prior: sum of all alpha;    terms: float64[width], overwritten.
     """
     for k in range(width):
         terms[k] = lgamma(n[k] + alpha[k]) - lgamma(alpha[k]) - n[k] * digamma(used[k] + alpha[k])
-    total = 0.0
+    total, mass = 0.0, 0.0
     for k in range(width):
         total += terms[k]
-    return total - lgamma(mass + prior) + lgamma(prior)  # type: ignore[no-any-return]
+        mass += n[k]
+    return fit + (total - lgamma(mass + prior) + lgamma(prior)), fit - mass * digamma(mass + prior)
 
 
 @fast_kernel
@@ -167,26 +164,17 @@ def _bound(
     n_used: Doubles,
     n: Doubles,
     alpha: Doubles,
+    prior: float,
     hard: int,
     work: Doubles,
 ) -> tuple[float, float]:
-    """(bound_d, sum_w x_w log sum_k exp(E[log phi] + E[log pi])) of a document after ``_inner``."""
+    """``document_bound`` after ``_inner``."""
     fit = log_fit(first, words, counts, log_scale, z, last - first)
     if hard > 0:
         for i in range(first, last):
             if not z[i - first] > np.float32(LEAST_Z):
                 fit += counts[i] * _hard_cell(src, words[i], n_used, alpha, work)
-    mass, prior = 0.0, 0.0
-    for k in range(src.topics):
-        mass += n[k]
-        prior += alpha[k]
-    if n_used[0] < 0.0:  # t was 1 throughout: no psi to take off
-        n_used[0] = 0.0
-        terms = count_terms(n, n_used, alpha, src.topics, mass, prior, work)
-        for k in range(src.topics):
-            terms += n[k] * digamma(n_used[k] + alpha[k])
-        return fit + terms, fit - mass * log(np.float64(src.topics))
-    return fit + count_terms(n, n_used, alpha, src.topics, mass, prior, work), fit - mass * digamma(mass + prior)
+    return document_bound(fit, n, n_used, alpha, src.topics, prior, work)  # type: ignore[no-any-return]
 
 
 @kernel
@@ -213,11 +201,14 @@ def dense_step(
                             [2, longest + 16]
     """
     src, (indptr, words, counts), e, log_scale, alpha = of  # apart: a function that takes a tuple counts all its references
-    tol, most_inner, restarts, restart_inner = effort
+    tol, most_inner, restarts = effort
     width, topics = e.shape[1], src.topics
     t, acc, t_trial = lanes[0], lanes[1], lanes[2]
     work, tried, ones = np.zeros(width), np.zeros(width, np.uint8), np.ones(width, np.float32)
     n, used, n_trial, used_trial = np.zeros(width), np.zeros(width), np.zeros(width), np.zeros(width)
+    prior = 0.0
+    for k in range(topics):
+        prior += alpha[k]
     for d in range(len(indptr) - 1):
         first, last = indptr[d], indptr[d + 1]
         if last == first:
@@ -230,17 +221,16 @@ def dense_step(
             t[k] = 1.0 if k < topics else 0.0
             t_trial[k] = 0.0
             used[k], tried[k] = 0.0, 0
-        used[0] = -1.0
         inner, hard, change = 0, 0, np.inf
         while True:
             change, hard = _inner(src, first, cells, words, x, own, width, t, z, acc, used, n, alpha, work)
             inner += 1
-            if (change < tol and inner > 1) or inner >= most_inner:
+            if inner > 1 and (change < tol or inner >= most_inner):
                 break
             used[:] = n
             prior_weights(used, alpha, topics, t)
         reports[d, CAPPED] = 1.0 if not change < tol else 0.0
-        bound, fit = _bound(src, first, last, words, counts, log_scale, z, used, n, alpha, hard, work)
+        bound, fit = _bound(src, first, last, words, counts, log_scale, z, used, n, alpha, prior, hard, work)
         for _ in range(restarts):
             k = smallest_active(n, topics, tried)
             if k < 0:
@@ -249,7 +239,7 @@ def dense_step(
             n_trial[:] = n
             n_trial[k] = 0.0
             hard_trial = 0
-            for _j in range(restart_inner):
+            for _j in range(RESTART_INNER):
                 used_trial[:] = n_trial
                 prior_weights(used_trial, alpha, topics, t_trial)
                 change, hard_trial = _inner(
@@ -259,7 +249,7 @@ def dense_step(
                 if change < tol:
                     break
             bound_trial, fit_trial = _bound(
-                src, first, last, words, counts, log_scale, z_trial, used_trial, n_trial, alpha, hard_trial, work
+                src, first, last, words, counts, log_scale, z_trial, used_trial, n_trial, alpha, prior, hard_trial, work
             )
             reports[d, TRIED] += 1.0
             if bound_trial > bound:

@@ -36,7 +36,6 @@ from topicstream.engines.base import (
 )
 from topicstream.engines.variational import bounds, dense, weights
 
-RESTART_INNER = 5  # inner iterations of a restart proposal
 START_INNER = 3  # inner iterations of the first assignment to seed topics
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class VariationalOptions(Options):
     )
     restarts: int = option(0, "Restart proposals per document: empty a small topic, and accept if the bound rises.", min=0)
     inner_tol: float = option(0.05, "Stop inner iterations when no topic of a document changes by more than this many tokens.", min=0.0)
-    inner_max: int = option(100, "Maximum number of inner iterations for a document.", min=1)
+    inner_max: int = option(100, "Maximum number of inner iterations for a document, two at least.", min=1)
 
 
 class Variational(Engine):
@@ -114,7 +113,7 @@ class Variational(Engine):
         """Of a document's visit; less at the start."""
         o: Any = self.options
         most, restarts = (min(o.inner_max, START_INNER), 0) if starting else (o.inner_max, o.restarts)
-        return dense.Effort(o.inner_tol, most, restarts, RESTART_INNER)
+        return dense.Effort(o.inner_tol, most, restarts)
 
     def weigh(self, visit: Visit, out: Out, starting: bool) -> dense.Words:
         """The block's cells and the weights of their words."""

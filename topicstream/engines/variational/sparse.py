@@ -27,10 +27,11 @@ from topicstream.engines.variational.dense import (
     INNER,
     LEAST_T,
     LOGLIK,
+    RESTART_INNER,
     TRIED,
     Effort,
     Words,
-    count_terms,
+    document_bound,
     log_fit,
     smallest_active,
 )
@@ -214,17 +215,14 @@ def _bound(
     logs: Doubles,
     scores: Doubles,
 ) -> tuple[float, float]:
-    """(bound_d, log-likelihood) as dense._bound, over the columns; prior: sum of all alpha."""
+    """``document_bound`` over the columns."""
     fit = log_fit(first, words, counts, log_scale, z, cells)
     if hard > 0:
         for j in range(cells):
             if not z[j] > np.float32(LEAST_Z):
                 u = words[first + j]
                 fit += counts[first + j] * _hard_top(src, u, active, width, used, alpha, most, logs, scores)
-    mass = 0.0
-    for a in range(width):
-        mass += n[a]
-    return fit + count_terms(n, used, alpha, width, mass, prior, scores), fit - mass * digamma(mass + prior)
+    return document_bound(fit, n, used, alpha, width, prior, scores)  # type: ignore[no-any-return]
 
 
 class Lists(NamedTuple):
@@ -257,7 +255,7 @@ def sparse_step(
     cell_topic, cell_value   uint16 and float32 [nnz * L + 16]: topics of each cell and x_w r_wk (0 ends the list)
     """
     src, (indptr, words, counts), e, log_scale, alpha = of
-    tol, most_inner, restarts, restart_inner = effort
+    tol, most_inner, restarts = effort
     (most, faint, best_topic, best_value), (own, kept_of, lanes, acc, x, z_of) = lists, buffers
     full, topics = e.shape[1], src.topics
     t, t_trial = lanes[0], lanes[1]
@@ -325,31 +323,20 @@ def sparse_step(
             for a in range(count):
                 n_trial[a] = n[a] if a != candidate else 0.0
             hard_trial = 0
-            for step in range(restart_inner):
+            for step in range(RESTART_INNER):
                 _alive(trial_, columns_, count, faint, used_trial_)
                 _weigh(used_trial_, columns_, count, t_trial_)
                 selecting = step == 0
                 some = tiles.iterate(
                     cells, count, most, selecting, own_, kept_trial_, t_trial_, x_, z_trial_, acc_, best_, trial_
                 )
-                hard_trial = 0
-                if some:
-                    hard_trial = _mend(
-                        src,
-                        first,
-                        cells,
-                        words,
-                        x,
-                        z_trial,
-                        active,
-                        count,
-                        used_trial,
-                        columns,
-                        most,
-                        logs,
-                        scores,
-                        n_trial,
+                hard_trial = (
+                    _mend(
+                        src, first, cells, words, x, z_trial, active, count, used_trial, columns, most, logs, scores, n_trial
                     )
+                    if some
+                    else 0
+                )  # fmt: skip
                 change = _change(trial_, used_trial_, count)
                 inner += 1
                 if change < tol:
