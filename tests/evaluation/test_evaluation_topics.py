@@ -63,9 +63,9 @@ def test_coherence_by_its_definition(made):
             if cu and cv:
                 p = both / 299
                 points.append(-1.0 if not both else math.log(p / (cu * cv / 299**2)) / -math.log(p))
-        assert found.umass_by_topic[k] == pytest.approx(np.mean(sums))
-        assert found.npmi_by_topic[k] == pytest.approx(np.mean(points))
-    assert found.umass == pytest.approx(np.mean(found.umass_by_topic))
+        assert found.by_topic("umass")[k] == pytest.approx(np.mean(sums))
+        assert found.by_topic("npmi")[k] == pytest.approx(np.mean(points))
+    assert found.mean("umass") == pytest.approx(np.mean(found.by_topic("umass")))
     assert found.unknown == 0
 
 
@@ -176,8 +176,8 @@ def test_c_v_by_its_definition(made):
         vectors = {u: np.array([npmi_of(u, v) for v in words]) for u in words}
         whole = sum(vectors.values())
         cosines = [v @ whole / np.linalg.norm(v) / np.linalg.norm(whole) for v in vectors.values()]
-        assert found.c_v_by_topic[k] == pytest.approx(np.mean(cosines), abs=1e-9)
-    assert found.c_v == pytest.approx(np.mean(found.c_v_by_topic))
+        assert found.by_topic("c_v")[k] == pytest.approx(np.mean(cosines), abs=1e-9)
+    assert found.mean("c_v") == pytest.approx(np.mean(found.by_topic("c_v")))
 
 
 def test_c_v_of_another_corpus_leaves_out_what_it_lacks(tmp_path):

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.evaluation.memory import block_cells
-from topicstream.evaluation.scoring import Entry, Scorer, Scoring
+from topicstream.evaluation.scoring import Scorer, Scoring
 from topicstream.evaluation.visiting import Item, visited
 from topicstream.model.edits import seen, view_of
 from topicstream.model.top import top_words
@@ -25,7 +25,7 @@ MEANS = """[{with_npmi:?}coherence (NPMI)      {npmi:.4f}]
 [{with_umass:?}coherence (UMass)     {umass:.4f}]
 [{with_c_v:?}coherence (c_v)       {c_v:.4f}]
   {measured}
-[  the mean topic (the words in the most documents): {mean_topic}]
+[  for comparison, the words in the most documents: {mean_topic}]
 [  {unknown} of these words are not in the corpus]
 """
 TOP = 10
@@ -35,22 +35,26 @@ MEASURES = ("umass", "npmi", "c_v")
 
 @dataclass(frozen=True)
 class Coherence:
-    """umass, npmi, c_v: means over topics; by_topic: for every topic (None: no pair could be judged); top: words a topic; docs:
-    documents counted; unknown: top words that the corpus does not have; mean_topic: of the words that are in the most
-    documents (Fisher, Kozdoba & Mannor's mean empirical topic), which says how little a high value may mean."""
+    """How well the first words of each topic belong together.
 
-    umass: float
-    npmi: float
-    c_v: float
+    values   of each measure: for every topic and, last, for the words that are in the most documents (Fisher, Kozdoba & Mannor's
+             mean empirical topic), which says how little a high value may mean; float64[K + 1], NaN where no pair could be judged
+    top      words a topic;  docs: documents counted;  unknown: first words that the corpus does not have
+    """
+
+    values: Mapping[str, np.ndarray]
     top: int
     docs: int
     unknown: int
-    umass_by_topic: list[float | None]
-    npmi_by_topic: list[float | None]
-    c_v_by_topic: list[float | None]
-    umass_mean_topic: float | None
-    npmi_mean_topic: float | None
-    c_v_mean_topic: float | None
+
+    def mean(self, measure: str) -> float | None:
+        """Over the topics; None where none could be judged."""
+        values = [value for value in self.by_topic(measure) if value is not None]
+        return float(np.mean(values)) if values else None
+
+    def by_topic(self, measure: str) -> list[float | None]:
+        """Of each topic; None where no pair could be judged."""
+        return _plain(self.values[measure][:-1])
 
     @property
     def measured(self) -> str:
@@ -117,25 +121,8 @@ def coherence(model: TopicModel, corpus: Corpus, *, top: int = TOP, threads: int
     common = np.argsort(-vocabulary.df[: corpus.n_words], kind="stable")[: len(ids)]
     mean[0, : len(common)] = common
     pairs, docs = cooccurrence(corpus, np.ascontiguousarray(np.vstack([tops, mean])), threads)
-    by_umass, by_npmi, by_cv = umass(pairs), npmi(pairs, docs), c_v(pairs, docs)
-    return Coherence(
-        umass=_overall(by_umass[:-1]),
-        npmi=_overall(by_npmi[:-1]),
-        c_v=_overall(by_cv[:-1]),
-        top=len(ids),
-        docs=docs,
-        unknown=int((tops < 0).sum()),
-        umass_by_topic=_plain(by_umass[:-1]),
-        npmi_by_topic=_plain(by_npmi[:-1]),
-        c_v_by_topic=_plain(by_cv[:-1]),
-        umass_mean_topic=_plain(by_umass[-1:])[0],
-        npmi_mean_topic=_plain(by_npmi[-1:])[0],
-        c_v_mean_topic=_plain(by_cv[-1:])[0],
-    )
-
-
-def _overall(values: np.ndarray) -> float:
-    return float(np.nanmean(values)) if not np.isnan(values).all() else float("nan")
+    values = {"umass": umass(pairs), "npmi": npmi(pairs, docs), "c_v": c_v(pairs, docs)}
+    return Coherence(values, top=len(ids), docs=docs, unknown=int((tops < 0).sum()))
 
 
 def _plain(values: np.ndarray) -> list[float | None]:
@@ -187,10 +174,17 @@ class DiversityOptions:
 
 
 def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, object]:
-    words = coherence(seen(run.model, view_of(run.model)), run.corpus, top=options.top, threads=run.visitors)
-    scores = Entry(words).plain()
-    others = [name for name in MEASURES if options.coherent in MEASURES and name != options.coherent]
-    return {"coherence": {name: value for name, value in scores.items() if not name.startswith(tuple(others))}}
+    found = coherence(seen(run.model, view_of(run.model)), run.corpus, top=options.top, threads=run.visitors)
+    names = [name for name in MEASURES if name == options.coherent or options.coherent not in MEASURES]
+    return {
+        "coherence": {
+            **{name: found.mean(name) for name in names},
+            **{name: getattr(found, name) for name in ("top", "docs", "unknown")},
+            **{f"{name}_by_topic": found.by_topic(name) for name in names},
+            **{f"{name}_mean_topic": _plain(found.values[name])[-1] for name in names},
+            "measured": found.measured,
+        }
+    }
 
 
 def _diversity_scores(run: Scoring, options: DiversityOptions) -> Mapping[str, object]:

@@ -245,6 +245,11 @@ class ScoredTopics:
             counted = CountedWords(model.weights, model.counts(), model.vocabulary.counts, model.n_topics, model.seeds)
         return cls(model, index, counted, shared)
 
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """What p(w|k) of some words is of, float32[n, >= K]: counts, also of a model of weighted cells."""
+        rows = self.topics.rows(ids)
+        return rows if self.counted is None else self.counted.rows(ids, rows)
+
 
 class _Visit:
     """Scores a block: what is the same for all of them is computed once."""
@@ -258,10 +263,10 @@ class _Visit:
             self.word_keys = np.zeros(scored.topics.n_words, np.uint64)
             self.word_keys[scored.index[known_words]] = prepared.word_keys[: len(known_words)][known_words]
         topics, counted, words = scored.topics, scored.counted, scored.topics.n_words
-        totals = topics.totals, topics.totals if counted is None else counted.totals
+        totals = [topics.totals, topics.totals if counted is None else counted.totals]
         if scored.shared and scored.index is not None:
             known = np.sort(scored.index[known_words])
-            totals, words = _totals_of(topics, counted, known), len(known)
+            totals, words = [_column_sums(rows, known, topics.n_topics) for rows in (topics.rows, scored.rows)], len(known)
         self.rows.inverse, self.inverse = (inverse_norms(t, words, topics.beta, len(self.rows.inverse)) for t in totals)
 
     def __call__(self, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -276,25 +281,17 @@ class _Visit:
 
     def _score(self, docs: Documents, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log-likelihood and tokens of each document, float64[D]."""
-        counted, topics = self.scored.counted, self.scored.topics
-        if counted is None:
+        if self.scored.counted is None:
             return log_likelihood(self.rows, docs, theta)
         ids, cells = np.unique(docs.words, return_inverse=True)
-        base = counted.rows(ids, topics.rows(ids))
-        return _scores_of(docs, cells.astype(np.int64), base, topics.beta, self.inverse, theta)
+        return _scores_of(docs, cells.astype(np.int64), self.scored.rows(ids), self.rows.beta, self.inverse, theta)
 
 
-def _totals_of(topics: TopicModel | TopicTable, counted: CountedWords | None, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Column sums over some words, float64[K]: of the table, and of what is scored."""
-    totals, scored = np.zeros(topics.n_topics), np.zeros(topics.n_topics)
-    step = max(1, (1 << 18) // topics.n_topics)
-    for first in range(0, len(words), step):
-        ids = words[first : first + step]
-        rows = topics.rows(ids)
-        totals += rows[:, : len(totals)].sum(0, dtype=np.float64)
-        if counted is not None:
-            scored += counted.rows(ids, rows)[:, : len(totals)].sum(0, dtype=np.float64)
-    return totals, totals if counted is None else scored
+def _column_sums(rows: Callable[[np.ndarray], np.ndarray], words: np.ndarray, topics: int) -> np.ndarray:
+    """Sums of the rows of some words, float64[K]."""
+    step = max(1, (1 << 18) // topics)
+    some = (rows(words[first : first + step])[:, :topics] for first in range(0, len(words), step))
+    return np.asarray(np.sum([part.sum(0, dtype=np.float64) for part in some], axis=0))
 
 
 def log_likelihood(rows: TopicRows, docs: Documents, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -90,7 +90,7 @@ def loglikelihood(model: TopicModel, corpus: Corpus, counts: np.ndarray) -> floa
 
 def topic_coherence(model: TopicModel, corpus: Corpus, threads: int = 1) -> list[float | None]:
     """UMass coherence of each topic's ``TOP_WORDS`` first words; None where no pair of them can be judged."""
-    return coherence(model, corpus, top=TOP_WORDS, threads=threads).umass_by_topic
+    return coherence(model, corpus, top=TOP_WORDS, threads=threads).by_topic("umass")
 
 
 def topic_number_measures(model: TopicModel, corpus: Corpus, threads: int = 1) -> dict[str, float]:

@@ -272,7 +272,7 @@ def method_lines(result: dict[str, Any]) -> list[str]:
     if result["ceiling"] is not None:
         out += render(TABLE, {**result["ceiling"], "name": f"{result['reference']} again"})
     out += render(
-        "  {measured}; again: another seed, the nearest that any method can come\n"
+        "  {measured}[{ceiling:?}; again: another seed, the nearest that any method can come]\n"
         "[  none is faster and nearer, by cosine: {envelope.cosine}; by F1: {envelope.f1}]",
         result,
     )

@@ -339,8 +339,8 @@ def _document(row: dict[str, Any], columns: list[str]) -> dict[str, str | dict[s
 def add_scores(built: Page, shown: ShownModel, corpus: Corpus) -> None:
     """Coherence of the topics shown; held-out perplexity of the trained table."""
     found = coherence(shown.model, corpus, threads=shown.threads)
-    built.arrays["npmi"] = np.array([-9.0 if v is None else v for v in found.npmi_by_topic], np.float32)
-    built.values["coherence"] = {"npmi": found.npmi, "umass": found.umass, "measured": found.measured}
+    built.arrays["npmi"] = np.array([-9.0 if v is None else v for v in found.by_topic("npmi")], np.float32)
+    built.values["coherence"] = {"npmi": found.mean("npmi"), "umass": found.mean("umass"), "measured": found.measured}
     if corpus.part(True).docs:
         try:
             score = score_model(shown.trained, corpus, threads=shown.threads)

@@ -248,7 +248,7 @@ def _consensus(
         "topics": opened.n_topics,
         "stable": int((2 * seeds > len(mine)).sum()),
         "perplexity": scores.perplexity(half),
-        "npmi": words.npmi if math.isfinite(words.npmi) else None,
+        "npmi": words.mean("npmi"),
     }
 
 
@@ -303,10 +303,10 @@ def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Resul
         passes=done.passes,
         stopped=done.reason,
         seconds=round(sum(float(r.get("seconds") or 0.0) for r in opened.history), 3),
-        npmi=words.npmi if math.isfinite(words.npmi) else 0.0,
+        npmi=words.mean("npmi") or 0.0,
         diversity=diversity(opened),
         measures=topic_number_measures(opened, store, workers) if config.measures else {},
-        npmi_by_topic=words.npmi_by_topic,
+        npmi_by_topic=words.by_topic("npmi"),
         exclusivity_by_topic=exclusivity(opened).tolist(),
         keys=[f"{k:x}" for k in scored.keys.tolist()],
         loglik=scored.loglik.tolist(),
