@@ -148,7 +148,7 @@ class Effects:
         curve the test of all its coefficients, and the predicted shares."""
         left_out = f", {self.left_out:,} left out (no value or no known word)" if self.left_out else ""
         clusters = self.coefficients.clusters
-        parts = f", parts of {clusters:,} by which errors are clustered" if clusters < self.documents else ""
+        parts = f" (parts of {clusters:,}, which standard errors are clustered by)" if clusters < self.documents else ""
         out = [f"{self.formula}: {counted(self.documents, 'document')}{parts}{left_out}; percentage points of a document's share"]
         out += [
             f"  {column}: measured from {level}{'' if self.kinds[column] == 'category' else ', for one more (of a date: one more year)'}"
