@@ -35,7 +35,7 @@ _OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
 _MARKS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def shown(text: object) -> str:
+def terminal_safe(text: object) -> str:
     """A word or an id for a terminal: controls, and marks that turn the direction of what follows, as their escapes."""
     return _CONTROLS.sub(lambda m: repr(m[0])[1:-1] if ord(m[0]) < 0xA0 else f"\\u{ord(m[0]):04x}", str(text))
 

@@ -77,12 +77,12 @@ class MemoryLimit:
     stated: bool = True
 
     @classmethod
-    def parse(cls, given: str | int | float | MemoryLimit | None) -> MemoryLimit:
+    def parse(cls, text: str | int | float | MemoryLimit | None) -> MemoryLimit:
         """The limit that a user gave as ``--mem-limit``, or the default.
 
         Parameters
         ----------
-        given
+        text
             ``"2G"``, ``"512M"``, a number of bytes, or None for the default; a ``MemoryLimit`` is returned as it is.
 
         Raises
@@ -92,11 +92,11 @@ class MemoryLimit:
         DoesNotFit
             For less than 512 MB.
         """
-        if isinstance(given, MemoryLimit):
-            return given
-        if given is None:
+        if isinstance(text, MemoryLimit):
+            return text
+        if text is None:
             return cls(max(FLOOR, int(memory_allowed() * DEFAULT_SHARE)), stated=False)
-        limit = parse_bytes(given)
+        limit = parse_bytes(text)
         if limit < FLOOR:
             raise DoesNotFit(
                 f"--mem-limit {format_bytes(limit)}: every command needs at least {FLOOR >> 20}M", least=FLOOR >> 20
@@ -123,13 +123,13 @@ class Room:
     free: int
     share: float = 1.0
 
-    def ask(self, needed: int, what: str, whole: int = 0) -> None:
-        """DoesNotFit when ``what`` takes more than there is; ``whole``: what it will take to its end, where that is more."""
+    def ask(self, needed: int, purpose: str, in_all: int = 0) -> None:
+        """DoesNotFit when ``purpose`` takes more than there is; ``in_all``: what it will take to its end, where that is more."""
         if needed > self.free:
-            needed = max(needed, whole)
+            needed = max(needed, in_all)
             enough = -(-(self.limit.bytes + int((needed - self.free) / self.share)) // (1 << 20))
             raise DoesNotFit(
-                f"{what} takes about {format_bytes(needed)} of memory, {format_bytes(max(self.free, 0))} are left of "
+                f"{purpose} takes about {format_bytes(needed)} of memory, {format_bytes(max(self.free, 0))} are left of "
                 f"--mem-limit {self.limit}; {enough}M would do (the same command then carries on)",
                 least=enough,
             )

@@ -58,7 +58,7 @@ def recorded(path: str | Path | None, command: str, **dimensions: object) -> Ite
         code = exit_code_of(e)
         raise
     finally:
-        whole = {
+        standard = {
             "success": float(code == 0),
             "exit_code": float(code),
             "end_timestamp_seconds": time.time(),
@@ -66,7 +66,7 @@ def recorded(path: str | Path | None, command: str, **dimensions: object) -> Ite
             "peak_memory_bytes": float(peak_bytes()),
         }
         with written(Path(path), force=True, option="--metrics") as file:
-            file.write(text({**whole, **figures}, {"command": command, **dimensions}).encode())
+            file.write(text({**standard, **figures}, {"command": command, **dimensions}).encode())
             os.fchmod(file.fileno(), 0o644)  # readable for the collector, whoever it runs as
 
 

@@ -97,9 +97,9 @@ def share_or_number(text: Any) -> Any:
         raise UsageError(f"{text!r}: give a share (0.5 or 50%) or a whole number of documents") from None
 
 
-def listed_names(given: str | Iterable[str]) -> list[str]:
+def listed_names(names: str | Iterable[str]) -> list[str]:
     """``a,b`` -> [a, b]; names that were given apart as a list."""
-    return [name.strip() for name in given.split(",") if name.strip()] if isinstance(given, str) else list(given)
+    return [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else list(names)
 
 
 def ordered(config: type) -> list[dataclasses.Field[Any]]:
@@ -189,10 +189,10 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
     if isinstance(value, float) and value.is_integer() and int in alternatives and float not in alternatives:
         value = int(value)
     if not fits(value, kind):
-        wanted = [f"one of {', '.join(map(str, about['choices']))}"] if about.get("choices") else dict.fromkeys(
+        expected = [f"one of {', '.join(map(str, about['choices']))}"] if about.get("choices") else dict.fromkeys(
             KINDS.get(origin, f"a {getattr(origin, '__name__', origin)}") for k in alternatives
             if (origin := typing.get_origin(k) or k) is not type(None))  # fmt: skip
-        raise UsageError(f"{name} must be {' or '.join(wanted)}, not {' '.join(repr(value).split())[:60]}{about.get('instead', '')}")
+        raise UsageError(f"{name} must be {' or '.join(expected)}, not {' '.join(repr(value).split())[:60]}{about.get('instead', '')}")
     each = value if isinstance(value, (list, tuple, range)) else (value,)
     for number in each:
         if isinstance(number, (int, float)) and not isinstance(number, bool):
@@ -213,7 +213,7 @@ def _check_bounds(name: str, number: float, about: Mapping[str, Any]) -> None:
         raise UsageError(f"{name} must be at most {most}, not {number}")
 
 
-def known(config: type, given: Mapping[str, Any], whose: str, beside: type | None = None) -> dict[str, Any]:
+def by_present_name(config: type, given: Mapping[str, Any], whose: str, beside: type | None = None) -> dict[str, Any]:
     """Values by the present names of the options; UsageError for a name that is none, or one of ``beside`` mistyped."""
     fields = config.__dataclass_fields__  # type: ignore[attr-defined]
     values = {renamed(fields).get(name, name): value for name, value in given.items()}
@@ -231,7 +231,7 @@ def known(config: type, given: Mapping[str, Any], whose: str, beside: type | Non
 
 
 def checked(
-    config: type, given: Mapping[str, Any], whose: str, spell: Callable[[Any], str] | None = None, beside: type | None = None
+    config: type, values_given: Mapping[str, Any], whose: str, spell: Callable[[Any], str] | None = None, beside: type | None = None
 ) -> dict[str, Any]:
     """Options of a config, by their present names, each with its type and within its bounds.
 
@@ -239,7 +239,7 @@ def checked(
     ----------
     config
         The dataclass of options.
-    given
+    values_given
         Values by name, the names of earlier versions among them.
     whose
         The function or engine that has these options, for messages.
@@ -257,7 +257,7 @@ def checked(
     spelling = {name: spell(fields[name]) if spell else name for name in fields}
     return {
         name: _checked_value(spelling[name], value, kinds[name], fields[name].metadata)
-        for name, value in known(config, given, whose, beside).items()
+        for name, value in by_present_name(config, values_given, whose, beside).items()
     }
 
 
@@ -284,7 +284,7 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
                 return function(args[0])
             name = function.__name__
             return function(
-                kind(**checked(kind, signature.bind_partial(*args, **known(kind, given, name)).arguments, name))
+                kind(**checked(kind, signature.bind_partial(*args, **by_present_name(kind, given, name)).arguments, name))
             )
 
         returns = inspect.signature(function).return_annotation

@@ -133,10 +133,10 @@ def load(group: str, name: str) -> Any:
 
 def find(group: str, name: str, option: str) -> Any:
     """What the name that an option gives stands for; UsageError with the nearest name, or all, where there is none."""
-    known = entries(group)
-    if name not in known:
-        near = get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}" if known else "no installed package has one"
+    names = entries(group)
+    if name not in names:
+        near = get_close_matches(name, names, 1)
+        hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(names)}" if names else "no installed package has one"
         raise UsageError(f"{option} {name}: not known; {hint}")
     return load(group, name)
 

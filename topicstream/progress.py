@@ -50,8 +50,8 @@ class Progress(Protocol):
         """One line, at once."""
         LOG.log(logging.WARNING if line.startswith("warning") else logging.INFO, "%s", named(line))
 
-    def step(self, what: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
-        """``what`` is so far: ``done`` of ``total`` (None: not known) of a unit, or without one, it begins and will tell
+    def step(self, phase: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
+        """``phase`` is so far: ``done`` of ``total`` (None: not known) of a unit, or without one, it begins and will tell
         nothing on the way.  Called often.  Units: cell, B (bytes; with the documents in them), piece, documents, words."""
         return
 
@@ -75,8 +75,8 @@ class Calls(Progress):
     def __init__(self, function: Callable[[str, int, int], None]) -> None:
         self._function = function
 
-    def step(self, what: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
-        self._function(what, done, total or 0)
+    def step(self, phase: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
+        self._function(phase, done, total or 0)
 
 
 class Silent(Progress):
@@ -120,17 +120,17 @@ class Shown(Progress):
         if self._verbose >= 0:
             self._line(named(line))
 
-    def step(self, what: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
+    def step(self, phase: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
         if self._verbose < 0:
             return
-        if what != self._what:
+        if phase != self._what:
             self.close()
-            self._what, self._began = what, time.monotonic()
+            self._what, self._began = phase, time.monotonic()
         due = time.monotonic() - self._last >= EVERY
         if not unit:
             self.close()
             if self._terminal or due:
-                self._line(what)
+                self._line(phase)
         elif self._bars:
             self._show(done, total, unit, documents)
         elif due and time.monotonic() - self._began >= DELAY.get(unit, 0.0) and (unit != "cell" or done < (total or 0)):

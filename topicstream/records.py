@@ -89,8 +89,8 @@ def decode_record(
 
 def _problem(message: str) -> str:
     """``Expected `int`, got `str` - at `$.x` `` -> `` `$.x`: expected `int`, got `str` ``."""
-    what, _, place = message.partition(" - at ")
-    return f"{place or '`$`'}: {re.sub('^[A-Z]', lambda m: m[0].lower(), what)}"
+    problem, _, place = message.partition(" - at ")
+    return f"{place or '`$`'}: {re.sub('^[A-Z]', lambda m: m[0].lower(), problem)}"
 
 
 def plain(record: Any) -> Any:

@@ -22,7 +22,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
 from topicstream.errors import TopicsError
 from topicstream.evaluation.completion import score_model
-from topicstream.inference.documents import Documents, cut_cells, known
+from topicstream.inference.documents import Documents, cut_cells, documents_of_cells
 from topicstream.inference.memory import BLOCK_CELLS, BLOCK_DOCS
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method
@@ -198,7 +198,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _train(self, corpus: Corpus, folder: Path) -> verbs.TopicModel:
         priors = {"alpha": self.doc_topic_prior, "beta": self.topic_word_prior}
         options = {**(self.options or {}), **{name: value for name, value in priors.items() if value is not None}}
-        done = train(
+        outcome = train(
             corpus.path,
             folder / "model",
             algo=self.algorithm,
@@ -214,8 +214,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         trained = verbs.TopicModel.open(folder / "model")
         trained.path = None  # its folder goes away
         self.doc_topic_prior_, self.topic_word_prior_ = trained.alpha, trained.beta
-        self.n_iter_ = done.passes
-        self.bound_ = float(done.last.get("running_perplexity") or np.nan)
+        self.n_iter_ = outcome.passes
+        self.bound_ = float(outcome.last.get("running_perplexity") or np.nan)
         return trained
 
     def _with_prior(self, phi: Any) -> np.ndarray:
@@ -335,4 +335,4 @@ def _documents(X: Any) -> Iterator[Documents]:
         at, end = indptr[first], indptr[last]
         ids = pa.nulls(last - first, pa.large_string())
         words, counts = X.indices[at:end].astype(np.int32), X.data[at:end].astype(np.float32)
-        yield known(ids, indptr[first : last + 1] - at, words, counts, index)
+        yield documents_of_cells(ids, indptr[first : last + 1] - at, words, counts, index)

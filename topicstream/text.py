@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from string import Formatter
 from typing import Any
 
-from topicstream.errors import shown
+from topicstream.errors import terminal_safe
 from topicstream.machine import format_bytes
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -69,12 +69,12 @@ def counted(n: object, noun: str) -> str:
 
 def escaped(value: object) -> str:
     """Text of others in one line, for a terminal."""
-    return shown(str(value).replace("\n", " "))
+    return terminal_safe(str(value).replace("\n", " "))
 
 
 def _parts(pieces: Iterator[str], record: Mapping[str, object], optional: bool) -> str:
     """The template up to the bracket that ends this part; nothing of an optional one with a missing value."""
-    fields, out, whole = _Fields(optional), "", True
+    fields, out, complete = _Fields(optional), "", True
     for piece in pieces:
         if piece == "]" and optional:
             break
@@ -84,8 +84,8 @@ def _parts(pieces: Iterator[str], record: Mapping[str, object], optional: bool) 
         try:
             out += fields.vformat(piece, (), record)
         except _Missing:
-            whole = False
-    return out if whole else ""
+            complete = False
+    return out if complete else ""
 
 
 def render(template: str, record: Mapping[str, object]) -> list[str]:

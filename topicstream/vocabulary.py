@@ -111,8 +111,8 @@ class Vocabulary:
         """Ids of other words here, int64[n]; -1 where a word is unknown."""
         import pyarrow.compute as pc
 
-        found = pc.index_in(as_words(words), value_set=self.words)
-        return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))
+        places = pc.index_in(as_words(words), value_set=self.words)
+        return np.asarray(places.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))
 
     def texts(self, ids: Iterable[int]) -> list[str]:
         """The words of some ids, as Python strings."""

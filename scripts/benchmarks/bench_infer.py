@@ -206,11 +206,11 @@ def read_export(folder: Path, index: np.ndarray) -> Documents:
     """An export as documents over a model's words."""
     import pyarrow as pa
 
-    from topicstream.inference.documents import known
+    from topicstream.inference.documents import documents_of_cells
 
     indptr, words, counts = (np.load(folder / f"{n}.npy") for n in ("indptr", "words", "counts"))
     ids = pa.array([str(d) for d in range(len(indptr) - 1)], pa.large_string())
-    return known(ids, indptr, words, counts, index)
+    return documents_of_cells(ids, indptr, words, counts, index)
 
 
 def main_topics(theta: np.ndarray, share: float = 0.8) -> np.ndarray:
@@ -239,7 +239,7 @@ def quality(data: Path, work: Path) -> None:
     topicstream.train(store, model, algo="gs", topics=70, passes=passes)  # carries on in a folder that is kept
     opened = TopicModel.open(model)
     config = InferConfig(opened, Corpus.open(store), parts=("heldout",))
-    plan = plan_inference(opened, config.memory, 1, own=False)
+    plan = plan_inference(opened, config.memory, 1, owned=False)
     docs = list(open_source(config, opened, plan).documents())
     tokens = sum(float(d.tokens.sum()) for d in docs)
     many = {"sweeps": 200, "burn": 100} if full() else {"sweeps": 40, "burn": 20}

@@ -13,7 +13,7 @@ from tests import ROOT
 from tests.ingest_tools import documents, write_jsonl
 from topicstream import TopicModel
 from topicstream.cli.main import run
-from topicstream.errors import shown
+from topicstream.errors import terminal_safe
 from topicstream.ingestion.pipeline import ingest
 from topicstream.training.loop import train
 
@@ -23,8 +23,8 @@ NASTY = ["\x1b[2J\x1b]0;owned\x07", "a\u202eb", "\x9b31m", "plain", "na\u200cme"
 
 
 def test_words_and_ids_are_escaped():
-    assert [shown(w) for w in NASTY[:3]] == ["\\x1b[2J\\x1b]0;owned\\x07", "a\\u202eb", "\\x9b31m"]
-    assert shown("na\u200cme") == "na\u200cme"  # a joiner belongs to the word
+    assert [terminal_safe(w) for w in NASTY[:3]] == ["\\x1b[2J\\x1b]0;owned\\x07", "a\\u202eb", "\\x9b31m"]
+    assert terminal_safe("na\u200cme") == "na\u200cme"  # a joiner belongs to the word
 
 
 def test_show_and_compare_on_a_terminal(tmp_path, capsys):

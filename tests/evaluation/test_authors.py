@@ -200,12 +200,12 @@ def dense_perplexity(model, corpus, split, known, sweeps):
 @pytest.mark.parametrize("known", [False, True])
 def test_author_perplexity_is_the_dense_one(made, known):
     model, corpus = TopicModel.open(made[1]), Corpus.open(made[0])
-    found = author_perplexity(model, corpus, split=0.8, known=known, tol=0.0, inner=12)
+    found = author_perplexity(model, corpus, split=0.8, known_only=known, tol=0.0, inner=12)
     assert found.perplexity == pytest.approx(dense_perplexity(model, corpus, 0.8, known, 12), rel=1e-5)
     assert found.sweeps <= 12 and (found.known > 8) == known
-    assert author_perplexity(model, corpus, split=0.8, known=known, tol=0.0, inner=12, threads=3) == found
+    assert author_perplexity(model, corpus, split=0.8, known_only=known, tol=0.0, inner=12, threads=3) == found
     streamed = TopicModel.open(made[1], memory_limit=0)
-    assert author_perplexity(streamed, corpus, split=0.8, known=known, tol=0.0, inner=12) == found
+    assert author_perplexity(streamed, corpus, split=0.8, known_only=known, tol=0.0, inner=12) == found
 
 
 def test_eval_prints_both_perplexities(made, capsys):

@@ -10,7 +10,7 @@ import pytest
 from tests.reference import infer as reference
 from tests.small_store import planted, store, with_documents
 from topicstream.errors import InputError
-from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, known
+from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, documents_of_cells
 from topicstream.inference.infer import infer
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import METHOD_NAMES, find_method, make_method
@@ -36,7 +36,7 @@ def documents(matrix: np.ndarray, ids: list[str] | None = None) -> Documents:
     d, w = np.nonzero(matrix)
     indptr = np.concatenate(([0], np.cumsum(np.bincount(d, minlength=len(matrix)))))
     names = pa.array(ids or [f"doc-{i}" for i in range(len(matrix))], pa.large_string())
-    return known(names, indptr, w.astype(np.int32), matrix[d, w], np.arange(matrix.shape[1]))
+    return documents_of_cells(names, indptr, w.astype(np.int32), matrix[d, w], np.arange(matrix.shape[1]))
 
 
 def probabilities(counts: np.ndarray) -> np.ndarray:
@@ -215,7 +215,7 @@ def test_empty_documents_and_unknown_words(made, name, options):
     d, w = np.nonzero(rows)
     indptr = np.concatenate(([0], np.cumsum(np.bincount(d, minlength=4))))
     ids = pa.array(list("abcd"), pa.large_string())
-    docs = known(ids, indptr, w, rows[d, w], index)
+    docs = documents_of_cells(ids, indptr, w, rows[d, w], index)
     assert docs.flags.tolist() == [EMPTY, UNKNOWN, 0, 0]
     assert docs.tokens.tolist() == [0, 10, 3, 4] and docs.unknown.tolist() == [0, 10, 0, 3]
     method = make_method(name, TopicRows(model), **options)

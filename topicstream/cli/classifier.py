@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.cli.options import made, options_of
+from topicstream.cli.options import config_of, options_of
 from topicstream.inference.classifier import train_classifier
 from topicstream.inference.config import ClassifierConfig
 from topicstream.text import render
@@ -26,7 +26,7 @@ def command(**values: Any) -> Printed:
     changed.
     """
     with showing() as progress:
-        result = train_classifier(made(ClassifierConfig, values, progress=progress))
+        result = train_classifier(config_of(ClassifierConfig, values, progress=progress))
     return result, lines(result)
 
 

@@ -128,8 +128,8 @@ class Command(click.Command):
         by their paths alone."""
         arguments = {f"--{p.name}" for p in self.params if isinstance(p, click.Argument)}
         if arguments:
-            asked = arguments & {"--corpus", "--model"}
-            return [a.partition("=")[2] if a.partition("=")[0] in asked else a for a in args if a not in asked]
+            named = arguments & {"--corpus", "--model"}
+            return [a.partition("=")[2] if a.partition("=")[0] in named else a for a in args if a not in named]
         alone = {f"--{kind_of(os.path.realpath(word))}": word for word in self.make_parser(ctx).parse_args(list(args))[1]}
         places = {name: word for name, word in alone.items() if any(name in p.opts for p in self.params)}
         args = [word for word in args if word not in places.values()]
@@ -154,12 +154,12 @@ class Command(click.Command):
 
 def asked_values(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
     """Take the values of the options that the line itself asked for, checked, out of those of a command."""
-    found: dict[str, Any] = {}
+    section_values: dict[str, Any] = {}
     for section in ctx.meta["sections"].values():
         names = [f.name for f in ordered(section.config) if f.name in values]
         given = {name: value for name in names if (value := values.pop(name)) is not None}
-        found |= checked(section.config, given, "topics", lambda field: flags(field)[-1])
-    return found
+        section_values |= checked(section.config, given, "topics", lambda field: flags(field)[-1])
+    return section_values
 
 
 Printed = tuple[Any, list[str]] | None

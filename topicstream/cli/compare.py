@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.cli.options import made, options_of
+from topicstream.cli.options import config_of, options_of
 from topicstream.evaluation.config import CompareConfig
 from topicstream.evaluation.matching import compare
 from topicstream.reporting.comparing import compare_methods, method_lines, plot_methods
@@ -46,14 +46,14 @@ def command(ctx: click.Context, /, a: str, b: str | None, svg: str | None, force
         if b is not None:
             if wrong := sorted((named & {*of_methods, "svg"}) - set(of_two)):
                 raise click.UsageError(f"--{wrong[0].replace('_', '-')} applies to inference methods of one model, not to two models; leave out {b}")
-            result = compare(made(CompareConfig, {"a": a, "b": b, **of_two}, progress=progress))
+            result = compare(config_of(CompareConfig, {"a": a, "b": b, **of_two}, progress=progress))
             return result, lines(result)
         if "methods" not in named:
             raise click.UsageError("give a second model, or --methods all")
         figure = Figure(svg, "--svg", force=force) if svg is not None else None
         if of_methods["on"] not in ("heldout", "rest"):
             of_methods["on"] = Path(of_methods["on"])
-        result = compare_methods(made(MethodsConfig, {"model": a, **of_methods}, progress=progress))
+        result = compare_methods(config_of(MethodsConfig, {"model": a, **of_methods}, progress=progress))
     if figure is not None:
         plot_methods(result, figure)
     return result, method_lines(result)

@@ -27,10 +27,10 @@ def _label(text: str) -> dict[str, Json]:
 
 def _drop_words(words: str, place: str, corpus: str, dry_run: bool) -> Printed:
     with showing() as progress:
-        done = drop_words_of(words, place if kind_of(place) == "corpus" else corpus, dry_run=dry_run, progress=progress)
-    if done["dropped"] and not dry_run:
+        summary = drop_words_of(words, place if kind_of(place) == "corpus" else corpus, dry_run=dry_run, progress=progress)
+    if summary["dropped"] and not dry_run:
         click.echo("models trained before still have these words: train again (topics train --force)", err=True)
-    return {**done, "dry_run": dry_run}, render(DROPPED, {**done, "would": "would be " if dry_run else ""})
+    return {**summary, "dry_run": dry_run}, render(DROPPED, {**summary, "would": "would be " if dry_run else ""})
 
 
 @topics_command("edit", short_help="Label, merge, drop and order topics; propose labels.")
@@ -73,7 +73,7 @@ def _drop_words(words: str, place: str, corpus: str, dry_run: bool) -> Printed:
     help="With --command: number of typical documents in a prompt.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be done; change nothing.")
-def command(model: str, corpus: str, docs: int, dry_run: bool, **asked: Any) -> Printed:
+def command(model: str, corpus: str, docs: int, dry_run: bool, **options: Any) -> Printed:
     """Label, merge, drop and order the topics of a model.
 
     Edits are a log next to the model; the trained table does not change. `show`, `infer`, `report`, `export` and the
@@ -81,19 +81,19 @@ def command(model: str, corpus: str, docs: int, dry_run: bool, **asked: Any) -> 
     the trained table. --drop-words is different: it changes a corpus store permanently. Without options, the current
     edits are listed.
     """
-    drop_words, undo, program = asked.pop("drop_words"), asked.pop("undo"), asked.pop("program")
+    drop_words, undo, program = options.pop("drop_words"), options.pop("undo"), options.pop("program")
     if drop_words is not None:
-        if any(asked.values()) or undo or program:
+        if any(options.values()) or undo or program:
             raise click.UsageError("--drop-words changes a corpus store and cannot be combined with other edits")
         return _drop_words(drop_words, model, corpus, dry_run)
-    if program and not asked["propose_labels"]:
+    if program and not options["propose_labels"]:
         raise click.UsageError("--command requires --propose-labels")
-    edits = [_label(text) for text in asked["label"]]
+    edits = [_label(text) for text in options["label"]]
     for kind in ("merge", "drop", "order"):
-        texts = (asked[kind],) if isinstance(asked[kind], str) else asked[kind] or ()
+        texts = (options[kind],) if isinstance(options[kind], str) else options[kind] or ()
         edits += [{"edit": kind, "topics": numbers(text)} for text in texts]
     proposed: list[str] = []
-    if asked["propose_labels"]:
+    if options["propose_labels"]:
         if edits or undo:
             raise click.UsageError("--propose-labels cannot be combined with other edits")
         labels = proposals(model, corpus, program=program, docs=docs)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.cli.options import made, options_of
+from topicstream.cli.options import config_of, options_of
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.reporting.covariates import EffectsConfig, effects
 from topicstream.reporting.figures import Figure
@@ -41,7 +41,7 @@ def command(formula: str, out: str | None, plot: str | None, force: bool, **valu
         check_table_file(out, "--out", force=force, text=True)
     figure = Figure(plot, "--plot", force=force) if plot is not None else None
     with showing() as progress:
-        fitted = effects(made(EffectsConfig, {"formula": formula, **values}, progress=progress))
+        fitted = effects(config_of(EffectsConfig, {"formula": formula, **values}, progress=progress))
     if out is not None:
         write_table(fitted.table(), out, force=force, caption=f"Effects on the shares of topics: {formula}")
     if figure is not None:

@@ -9,7 +9,7 @@ import click
 
 from topicstream import plugins
 from topicstream.cli.command import Printed, Section, asked_values, showing, topics_command
-from topicstream.cli.options import made, options_of, value_on_line
+from topicstream.cli.options import config_of, options_of, value_on_line
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.evaluation.scoring import figure_lines, scorers
@@ -35,7 +35,7 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
     """
     options = asked_values(ctx, values)
     with showing() as progress:
-        result = evaluate(made(EvalConfig, values, options=options, progress=progress))
+        result = evaluate(config_of(EvalConfig, values, options=options, progress=progress))
     if "warning" in result:
         click.echo(f"warning: {result['warning']}", err=True)
     return result, lines(result)

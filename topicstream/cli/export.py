@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from topicstream.cli.command import Printed, topics_command
-from topicstream.cli.options import made, options_of
+from topicstream.cli.options import config_of, options_of
 from topicstream.exchange.config import ExportConfig
 from topicstream.exchange.exchanging import export_model
 from topicstream.exchange.formats import formats_listed
@@ -25,6 +25,6 @@ COUNTED = ("documents", "topics", "words", "tokens", "cells")
 @options_of(ExportConfig)
 def command(**values: Any) -> Printed:
     """Write a model, the topics of its documents or its corpus; the help above lists the formats."""
-    summary = export_model(made(ExportConfig, values))
-    what = [counted(summary[name], name.removesuffix("s")) for name in COUNTED if name in summary]
-    return summary, render(SUMMARY, {**summary, "what": what})
+    summary = export_model(config_of(ExportConfig, values))
+    contents = [counted(summary[name], name.removesuffix("s")) for name in COUNTED if name in summary]
+    return summary, render(SUMMARY, {**summary, "what": contents})

@@ -49,25 +49,25 @@ def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...
         raise click.UsageError("give document ids, or a file of ids with --ids FILE")
     if not models:
         default = Path(os.environ.get("TOPICS_MODEL", "model"))
-        there = any((default / name).exists() for name in ("manifest.json", "training.json"))
-        models = (str(default),) if there and trained_on(default, corpus) else ()
+        default_model_exists = any((default / name).exists() for name in ("manifest.json", "training.json"))
+        models = (str(default),) if default_model_exists and trained_on(default, corpus) else ()
     with showing() as progress:
-        done = forget(wanted, corpus, models=models, progress=progress)
-    if not (done["waiting"] or done["left"]):
-        return done, lines(done)
+        forgotten = forget(wanted, corpus, models=models, progress=progress)
+    if not (forgotten["waiting"] or forgotten["left"]):
+        return forgotten, lines(forgotten)
     as_json = click.get_current_context().params["as_json"]
-    click.echo(json_line(done) if as_json else "\n".join(lines(done)))
-    if done["waiting"]:  # then what is left may be in these alone
+    click.echo(json_line(forgotten) if as_json else "\n".join(lines(forgotten)))
+    if forgotten["waiting"]:  # then what is left may be in these alone
         raise Busy(
             f"{corpus}: a process that reads the store still holds old files; run this command again when it has ended"
         )
-    raise TopicsError("{file}: still contains what was to be removed ({what})".format(**done["left"][0]))
+    raise TopicsError("{file}: still contains what was to be removed ({what})".format(**forgotten["left"][0]))
 
 
-def lines(done: Forgotten) -> list[str]:
+def lines(forgotten: Forgotten) -> list[str]:
     """The result for people."""
-    missing = [repr(id) for id in done["not_found"]]
-    out = render(SUMMARY, {**done, "first_not_found": missing[:10] + (["..."] if len(missing) > 10 else [])})
-    out += [f"{run}: block state and checkpoints removed; its next pass starts every block" for run in done["runs"]]
-    out.append("none of these ids is left in the store" if not done["left"] else "ids are left:")
-    return [*out, *each("  {file}: {what}", done["left"]), "not reached:", *(f"  {text}" for text in done["elsewhere"])]
+    missing = [repr(id) for id in forgotten["not_found"]]
+    out = render(SUMMARY, {**forgotten, "first_not_found": missing[:10] + (["..."] if len(missing) > 10 else [])})
+    out += [f"{run}: block state and checkpoints removed; its next pass starts every block" for run in forgotten["runs"]]
+    out.append("none of these ids is left in the store" if not forgotten["left"] else "ids are left:")
+    return [*out, *each("  {file}: {what}", forgotten["left"]), "not reached:", *(f"  {text}" for text in forgotten["elsewhere"])]

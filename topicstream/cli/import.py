@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from topicstream.cli.command import Printed, topics_command
-from topicstream.cli.options import made, options_of
+from topicstream.cli.options import config_of, options_of
 from topicstream.exchange.config import ImportConfig
 from topicstream.exchange.exchanging import import_model
 from topicstream.exchange.formats import formats_listed
@@ -29,7 +29,7 @@ SUMMARY = """[{model}: {topics:topic}, {words:word}, from {format}]
 @options_of(ImportConfig)
 def command(path: str, **values: Any) -> Printed:
     """Read another program's model; the help above lists the formats."""
-    summary = import_model(made(ImportConfig, {"path": path, **values}))
+    summary = import_model(config_of(ImportConfig, {"path": path, **values}))
     for note in summary.get("notes", []):
         click.echo(f"note: {note}", err=True)
     return summary, render(SUMMARY, summary)

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from topicstream import plugins
 from topicstream.cli.command import Command, Section, asked_values, showing, topics_command
-from topicstream.cli.options import made, options_of, value_on_line
+from topicstream.cli.options import config_of, options_of, value_on_line
 from topicstream.cli.process import stopping, verbosity
 from topicstream.errors import json_line
 from topicstream.files.ownership import kind_of
@@ -69,7 +69,7 @@ def command(ctx: click.Context, /, paths: Sequence[str], **values: Any) -> None:
     out = values.pop("out", None)
     signal.signal(signal.SIGTERM, stopping("stopped; nothing was written to --out, the same command starts over"))
     with showing() as progress:
-        config = made(
+        config = config_of(
             InferConfig,
             {**values, "documents": [Path(p) for p in paths]},
             out=sys.stdout.buffer if out is None else out,

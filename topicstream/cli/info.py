@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.cli.options import given, made, options_of
+from topicstream.cli.options import config_of, options_given, options_of
 from topicstream.corpus.format import LINKS
 from topicstream.corpus.info import figures, histogram_line, linked_text
 from topicstream.corpus.info import verify as damage
@@ -55,9 +55,9 @@ def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
         if kind != "model":
             raise click.UsageError(f"{path} is a corpus store; --drift and --by require a model")
         with showing() as progress:
-            result = drift(made(DriftConfig, {"model": path, **options}, progress=progress))
+            result = drift(config_of(DriftConfig, {"model": path, **options}, progress=progress))
         return result, drift_lines(result)
-    if wrong := sorted(given(options)):
+    if wrong := sorted(options_given(options)):
         raise click.UsageError(f"--{wrong[0].replace('_', '-')} requires --drift or --by")
     if kind == "model":
         about = model_info.describe(path, verify=verify) | {"path": place}

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.cli.options import given, made, options_of
+from topicstream.cli.options import config_of, options_given, options_of
 from topicstream.corpus.format import LINKS
 from topicstream.corpus.info import linked_text
 from topicstream.dates import advice
@@ -81,14 +81,14 @@ def command(paths: tuple[str, ...], **values: Any) -> Printed:
 
     After an interruption, run the same command again to resume. A finished ingest is not repeated.
     """
-    options = given(values)
+    options = options_given(values)
     chosen = options.pop("stopwords", ())
     stops = dict(zip(("stopwords_from", "stopwords"), read_stopwords(*chosen))) if chosen else {}  # of "none" empty, yet given
     stop = Stop()
     before = [(s, signal.signal(s, stop)) for s in (signal.SIGTERM, signal.SIGINT)]
     try:
         with showing() as progress:
-            config = made(
+            config = config_of(
                 IngestConfig, {"documents": [Path(p) for p in paths], **options}, progress=progress, stop=stop, **stops
             )
             summary = ingest(config)
@@ -118,8 +118,8 @@ def lines(s: dict[str, Any], closed: bool) -> list[str]:
         return render(AGAIN, s)
     if s.get("vectors"):
         return render(VECTORS, s)
-    counts = {what: s[name] for name, what in COUNTED.items() if name != "documents_added" or s[name] != s["documents"]}
-    counts |= {what: n for what, n in s["notes"].items()}
+    counts = {noun: s[name] for name, noun in COUNTED.items() if name != "documents_added" or s[name] != s["documents"]}
+    counts |= {noun: n for noun, n in s["notes"].items()}
     tokenizer, unspaced, pruning = s["tokenizer"] or {}, s["unspaced_share"] or 0, s["pruning"]
     most = "off" if pruning["max_df"] is None else f"{pruning['max_df']:,}"
     rule = pruning["fixed"] or f"min-df {pruning['min_df']}, max-df {most}"
@@ -129,7 +129,7 @@ def lines(s: dict[str, Any], closed: bool) -> list[str]:
         "columns": columns_told(s),
         "cell": "cell" if tokenizer else "value",  # of a matrix of cells, those are the documents
         "heldout_missed": "" if s["documents_heldout"] or "=" not in s["heldout_asked"] else s["heldout_asked"],
-        "told": [f"{n:,} {what if n > 1 else _SEVERAL.sub('', what)}" for what, n in counts.items() if n],
+        "told": [f"{n:,} {noun if n > 1 else _SEVERAL.sub('', noun)}" for noun, n in counts.items() if n],
         "rule": "the store's; --grow-vocab adds new ones" if closed and s["documents_added"] < s["documents"] else rule,
         "axis_sizes": [f"{size:,} {name}" for name, size in (s.get("axes") or {}).items()],
         "links_told": linked_text(s[LINKS]) if s.get(LINKS) else "",

@@ -154,8 +154,8 @@ def fullest(args: Sequence[str]) -> str | None:
         with suppress(OSError, ValueError):
             folder = next(p for p in (place, *place.parents) if p.exists())
             if folder != Path(".") or path == ".":
-                there = os.statvfs(folder)
-                room[path] = there.f_bavail * there.f_frsize
+                filesystem = os.statvfs(folder)
+                room[path] = filesystem.f_bavail * filesystem.f_frsize
     return min(room, key=lambda p: room[p]) if room else None
 
 

@@ -75,15 +75,15 @@ def options_of(config: type, command: str = "") -> Callable[[Any], Any]:
     return add
 
 
-def given(values: Mapping[str, Any]) -> dict[str, Any]:
+def options_given(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, or have a default that is shown."""
     return {k: v for k, v in values.items() if v is not None and v != ()}
 
 
-def made(config: Callable[..., C], values: Mapping[str, Any], **more: Any) -> C:
+def config_of(config: Callable[..., C], values: Mapping[str, Any], **more: Any) -> C:
     """The config of a command line, checked as the library checks its arguments."""
     kind: Any = config
-    return config(**checked(kind, given(values), "topics", lambda field: flags(field)[-1]), **more)
+    return config(**checked(kind, options_given(values), "topics", lambda field: flags(field)[-1]), **more)
 
 
 def value_on_line(line: Sequence[str] | None, flag: str, default: str) -> str:

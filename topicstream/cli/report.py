@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.cli.options import made, options_of
+from topicstream.cli.options import config_of, options_of
 from topicstream.reporting.config import ReportConfig
 from topicstream.reporting.html import report
 from topicstream.text import render
@@ -26,7 +26,7 @@ def command(model: str, **values: Any) -> Printed:
     the corpus.
     """
     with showing() as progress:
-        result = report(made(ReportConfig, {"model": model, **values}, progress=progress))
+        result = report(config_of(ReportConfig, {"model": model, **values}, progress=progress))
         for note in result["notes"]:
             progress.say(f"  {note}")
     return result, render(SUMMARY, {**result, "megabytes": result["bytes"] / 1e6})

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from topicstream.cli.command import Command
-from topicstream.cli.options import made, options_of
+from topicstream.cli.options import config_of, options_of
 from topicstream.cli.process import stop_with, verbosity
 from topicstream.errors import GateRefused, Stopped, exit_code_of, json_line
 from topicstream.retraining.retrain import RetrainConfig, retrain
@@ -26,7 +26,7 @@ def command(as_json: bool, **values: Any) -> None:
     A changed file is read again (`changed` in the configuration says how). The documents of a deleted file stay. After
     an interruption, the next run resumes.
     """
-    config = made(RetrainConfig, values, quiet=verbosity() < 0)
+    config = config_of(RetrainConfig, values, quiet=verbosity() < 0)
     if config.init:
         paths = retrain(config)
         click.echo(f"{paths['config']}: written; put raw files into {paths['raw']}")

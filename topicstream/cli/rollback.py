@@ -20,5 +20,5 @@ def command(folder: str, to: int | None, wait: bool) -> Printed:
     in place until --release.
     """
     before, now = rollback(folder, to=to, wait=wait)
-    held = "; it holds until `topics retrain --release`" if before is not None and now < before else ""
-    return {"before": before, "current": now}, [f"{folder}: current is version {now} (was {before}){held}"]
+    until_release = "; it holds until `topics retrain --release`" if before is not None and now < before else ""
+    return {"before": before, "current": now}, [f"{folder}: current is version {now} (was {before}){until_release}"]

@@ -12,7 +12,7 @@ import click
 
 from topicstream import plugins
 from topicstream.cli.command import Printed, Section, showing, topics_command
-from topicstream.cli.options import made, options_of, value_on_line
+from topicstream.cli.options import config_of, options_of, value_on_line
 from topicstream.model.gaussians import is_of_vectors
 from topicstream.reporting.components import ComponentsView
 from topicstream.reporting.config import ShowConfig
@@ -44,7 +44,7 @@ def command(**values: Any) -> Printed:
     if len(views) > 1:
         raise click.UsageError(f"give one view at a time: {' or '.join(view.title for view in views)}")
     with showing() as progress:
-        view: ModelView = made(next(iter(views), TopicsView), values, progress=progress)
+        view: ModelView = config_of(next(iter(views), TopicsView), values, progress=progress)
         result = view.result()
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     return None if result is None else (result, view.lines(result, width))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from topicstream.cli.command import Printed, topics_command
-from topicstream.cli.options import made, options_of
+from topicstream.cli.options import config_of, options_of
 from topicstream.cli.process import verbosity
 from topicstream.reporting.figures import Figure
 from topicstream.selection.config import SweepConfig
@@ -30,7 +30,7 @@ def command(path: str | None, force: bool, **values: Any) -> Printed:
     """
     figure = Figure(path, "--plot", force=force) if path is not None else None
     said = (lambda line: click.echo(line, err=True)) if verbosity() >= 0 else None
-    result = sweep(made(SweepConfig, values, said=said))
+    result = sweep(config_of(SweepConfig, values, said=said))
     if figure is not None:
         plot_sweep(result, figure)
     return result, lines(result)

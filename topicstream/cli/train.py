@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from topicstream.cli.command import Printed, Section, asked_values, showing, topics_command
-from topicstream.cli.options import click_option, made, options_of, value_on_line
+from topicstream.cli.options import click_option, config_of, options_of, value_on_line
 from topicstream.engines import find
 from topicstream.engines.base import Options
 from topicstream.records import Json
@@ -80,19 +80,19 @@ def command(ctx: click.Context, /, classifier: bool, **values: Any) -> Printed:
     stop. It is not comparable between engines, and differs from the exact figure of `topics eval --training`.
     """
     options = asked_values(ctx, values)
-    given = {p for p in ctx.params if ctx.get_parameter_source(p) != ParameterSource.DEFAULT}
+    given_options = {p for p in ctx.params if ctx.get_parameter_source(p) != ParameterSource.DEFAULT}
     with showing() as progress:
-        config = made(TrainConfig, values, options=options, progress=progress)
-        if classifier and given <= ABOUT and (Path(config.model) / "manifest.json").exists():
+        config = config_of(TrainConfig, values, options=options, progress=progress)
+        if classifier and given_options <= ABOUT and (Path(config.model) / "manifest.json").exists():
             alone = learn(config)
             return {"model": alone["model"], "classifier": alone}, classifier_lines(alone)
-        done = train(config)
+        trained = train(config)
         learned = learn(config) if classifier and not config.dry_run else None
-    result = {"model": str(done.model), "passes": done.passes, "stopped": done.reason, "last": dict(done.last)}
+    result = {"model": str(trained.model), "passes": trained.passes, "stopped": trained.reason, "last": dict(trained.last)}
     if config.dry_run:
-        poor = done.last.get("speedup", 1.0) < PAYS * done.last.get("workers", 1)
-        return result, render(DRY_RUN, {**done.last, "advice": ": this cluster does not pay" if poor else ""})
-    about = {**result, "topics": done.topics, "peak": done.last.get("rss_peak_bytes", 0) / 2**20}
+        poor = trained.last.get("speedup", 1.0) < PAYS * trained.last.get("workers", 1)
+        return result, render(DRY_RUN, {**trained.last, "advice": ": this cluster does not pay" if poor else ""})
+    about = {**result, "topics": trained.topics, "peak": trained.last.get("rss_peak_bytes", 0) / 2**20}
     if learned is None:
         return result, render(SUMMARY, about)
     return {**result, "classifier": learned}, render(SUMMARY, about) + classifier_lines(learned)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.cli.options import made, options_of
+from topicstream.cli.options import config_of, options_of
 from topicstream.retraining.update import UpdateConfig, update
 from topicstream.text import render
 
@@ -23,11 +23,11 @@ def command(**values: Any) -> Printed:
     rename. After an interruption, run the same command again to resume.
     """
     with showing() as progress:
-        done = update(made(UpdateConfig, values, progress=progress))
-    result = {"model": str(done.model), "how": done.how, "passes": done.passes, "stopped": done.reason,
-              "last": dict(done.last)}  # fmt: skip
-    if done.how == "nothing":
-        return result, [f"{done.model}: is up to date with the corpus"]
+        updated = update(config_of(UpdateConfig, values, progress=progress))
+    result = {"model": str(updated.model), "how": updated.how, "passes": updated.passes, "stopped": updated.reason,
+              "last": dict(updated.last)}  # fmt: skip
+    if updated.how == "nothing":
+        return result, [f"{updated.model}: is up to date with the corpus"]
     return result, render(
         "{model}: {passes:pass} ({stopped}), {how}[, running perplexity {last.running_perplexity:.1f}]", result
     )

@@ -44,8 +44,8 @@ def command(every: bool) -> Printed:
             f"{jit.cache_folder()}: cannot write compiled kernels here; set NUMBA_CACHE_DIR to another folder"
         )
     result = {"folder": str(jit.cache_folder()), "files": len(kernels), "seconds": time.monotonic() - began}
-    what = "every algorithm and method" if every else f"ingest, train ({USUAL}), infer and eval"
-    return result, [f"{what}: ready in {result['folder']}, {result['files']} files"]
+    warmed = "every algorithm and method" if every else f"ingest, train ({USUAL}), infer and eval"
+    return result, [f"{warmed}: ready in {result['folder']}, {result['files']} files"]
 
 
 def run_small_jobs(folder: Path, every: bool) -> None:

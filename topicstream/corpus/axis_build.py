@@ -139,17 +139,17 @@ def _named(
 ) -> AxisEntry:
     """An axis of names; those that ``before`` lists keep their ids."""
     old_file = before.names.file if before is not None and before.names is not None else None
-    known = load_names(contents.path / old_file)["name"] if old_file is not None else pa.chunked_array([], pa.large_string())
-    relations.insert("names", pa.table({"name": known, "id": np.arange(len(known))}))
+    stored_names = load_names(contents.path / old_file)["name"] if old_file is not None else pa.chunked_array([], pa.large_string())
+    relations.insert("names", pa.table({"name": stored_names, "id": np.arange(len(stored_names))}))
     _insert_mentions(contents, name, relations)
     relations.execute(
         "create table added as select name, count(*) as times from mentions anti join names using (name) group by name"
     )
-    size = len(known) + relations.number("select count(*) from added")
-    if size > len(known) and room is not None:
+    size = len(stored_names) + relations.number("select count(*) from added")
+    if size > len(stored_names) and room is not None:
         room.ask(size * NAME_BYTES, f"a list of {size:,} {name}")
     relations.execute(
-        f"insert into names select name, {len(known)} + row_number() over (order by times desc, name) - 1 from added"
+        f"insert into names select name, {len(stored_names)} + row_number() over (order by times desc, name) - 1 from added"
     )
     relations.execute("create table lists as select distinct part, document, id from mentions join names using (name)")
     folder = _new_folder(contents, name, before)
@@ -183,10 +183,10 @@ def _links(
                  union all select high, low, source, null from links)) where source is not null""")
     run("""create table pairs as select source, target from resolved where source <> target and target % 2 = 0
            union select target, source from resolved where source <> target and source % 2 = 0""")
-    given = count("select count(*) from mentions")
+    mentioned = count("select count(*) from mentions")
     figures = {
-        "given": given,
-        "repeats": given - count("select count(*) from links"),
+        "given": mentioned,
+        "repeats": mentioned - count("select count(*) from links"),
         "self": count("select count(*) from resolved where source = target"),
         "dangling": count("select count(*) from resolved where target is null"),
         "between_heldout": count(

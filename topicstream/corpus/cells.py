@@ -79,15 +79,15 @@ def cut_lengths(lengths: Array, cells: int, docs: int, starts: Longs) -> int:
         total += int(lengths[d])
     total = max(total, 1)
     parts = -(-total // cells)
-    n = done = end = in_cells = in_docs = 0  # end: this block ends nearest to so many shares of the cells
+    n = cells_before = end = in_cells = in_docs = 0  # end: this block ends nearest to so many shares of the cells
     for d in range(len(lengths)):
         length = int(lengths[d])
-        if d == 0 or (in_cells > 0 and (2 * done + length) * parts > 2 * end * total) or in_docs >= docs:
+        if d == 0 or (in_cells > 0 and (2 * cells_before + length) * parts > 2 * end * total) or in_docs >= docs:
             starts[n] = d
             n += 1
-            end = (2 * done * parts + total) // (2 * total) + 1
+            end = (2 * cells_before * parts + total) // (2 * total) + 1
             in_cells = in_docs = 0
-        done += length
+        cells_before += length
         in_cells += length
         in_docs += 1
     return n

@@ -52,9 +52,9 @@ def schema_of(columns: Mapping[str, str]) -> pa.Schema:
     """The table's schema; columns: name -> ``list`` or ``string`` of the metadata."""
     kinds = {"list": pa.list_(pa.large_string()), "string": pa.large_string()}
     extra = [(name, kinds[columns[name]]) for name in sorted(columns) if name not in OWN]
-    own = [("id", pa.large_string()), ("source", pa.large_string())]
+    own_fields = [("id", pa.large_string()), ("source", pa.large_string())]
     place = [("part", pa.dictionary(pa.int8(), pa.string())), ("block", pa.int32()), ("row", pa.int32())]
-    return pa.schema([*own, *place, *extra])
+    return pa.schema([*own_fields, *place, *extra])
 
 
 def fill(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -237,16 +237,16 @@ def placed_documents(
     wanted = None if columns is None else list(dict.fromkeys(["id", *columns, "part", "block", "row"]))
     docs = [np.array([block.docs for block in manifest.parts[part].blocks], np.int64) for part in PARTS]
     for numbers, batch in read_documents(store, manifest.docs, wanted, rows):
-        there = batch.filter(pa.array(np.isin(numbers, gone, invert=True)))
+        present = batch.filter(pa.array(np.isin(numbers, gone, invert=True)))
         try:
-            part = pc.equal(there["part"].cast(pa.string()), "heldout").to_numpy(zero_copy_only=False).astype(np.int64)
-            block, row = (there[name].to_numpy(zero_copy_only=False).astype(np.int64) for name in ("block", "row"))
+            part = pc.equal(present["part"].cast(pa.string()), "heldout").to_numpy(zero_copy_only=False).astype(np.int64)
+            block, row = (present[name].to_numpy(zero_copy_only=False).astype(np.int64) for name in ("block", "row"))
             room = [docs[p][b] for p, b in zip(part, block)]
             if len(row) and (min(block.min(), row.min()) < 0 or (row >= room).any()):
                 raise ValueError
         except (ValueError, KeyError, IndexError, pa.ArrowException):
             raise StoreError(f"{store}/docs: a document lies past its block; ingest again") from None
-        yield there, part, block, row
+        yield present, part, block, row
 
 
 _A, _B = np.uint64(0x9AE16A3B2F90404F), np.uint64(0xC3A5C85C97CB3127)

@@ -65,8 +65,8 @@ class SampledCorpus(Corpus):
         return raw
 
     def lengths(self, storage: int, heldout: bool = False) -> np.ndarray:
-        found = self.whole.lengths(storage, heldout)
-        return found if heldout else found[self._of(storage)]
+        lengths = self.whole.lengths(storage, heldout)
+        return lengths if heldout else lengths[self._of(storage)]
 
     def removed(self) -> np.ndarray:
         """Of the documents set aside: others are in no sample."""
@@ -81,12 +81,12 @@ class SampledCorpus(Corpus):
 
     # -- what readers of documents see -------------------------------------------------------------------------------
     def within(self, part: np.ndarray, block: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        there, rows = part == 1, row.copy()
-        for s in np.unique(block[~there]).tolist():
+        in_sample, rows = part == 1, row.copy()
+        for s in np.unique(block[~in_sample]).tolist():
             here, kept = np.flatnonzero((part == 0) & (block == s)), self._of(s)
-            there[here] = kept[row[here]]
+            in_sample[here] = kept[row[here]]
             rows[here] = np.cumsum(kept)[row[here]] - 1
-        return np.flatnonzero(there), rows[there]
+        return np.flatnonzero(in_sample), rows[in_sample]
 
     def placed(
         self, columns: list[str] | None, parts: str | Sequence[str] = PARTS, first: int = 0
@@ -104,10 +104,10 @@ def sampled(corpus: Corpus, share: float) -> Corpus:
     """A share of the training documents; InputError where none has a word."""
     if not 0 < share <= 1:
         raise UsageError(f"--sample {share:g}: expected a share above 0, such as 0.1 or 10%")
-    found = corpus if share == 1 else SampledCorpus(corpus, share)
-    if found.n_cells == 0:
+    sample = corpus if share == 1 else SampledCorpus(corpus, share)
+    if sample.n_cells == 0:
         raise InputError(f"--sample {share:.3g}: the sample of {corpus.n_docs:,} training documents contains none with a word; use a larger share")
-    return found
+    return sample
 
 
 def learned_from(corpus: Corpus, share: float | None) -> Corpus:

@@ -64,9 +64,9 @@ class Views(Sequence["Document"]):
 
     def __repr__(self) -> str:
         parts = self.manifest.parts
-        held = parts["heldout"].docs
+        n_heldout = parts["heldout"].docs
         cells = sum(p.cells for p in parts.values())
-        aside = f" ({held:,} held out)" if held else ""
+        aside = f" ({n_heldout:,} held out)" if n_heldout else ""
         return f"Corpus({str(self.path)!r}: {counted(len(self), 'document')}{aside}, {counted(self.n_words, 'word')}, {counted(cells, 'cell')})"
 
     def _repr_html_(self) -> str:
@@ -172,17 +172,17 @@ class Views(Sequence["Document"]):
         """Metadata and counts [documents, W] of the documents, BATCH at a time."""
         from scipy.sparse import vstack
 
-        held: dict[int, tuple[int, csr_array]] = {}
+        decoded: dict[int, tuple[int, csr_array]] = {}
         for batch, part, block, row in islice(self.placed(columns, parts, first), *batches):
             pieces, slots = [], []
             for p, storage in np.unique(np.stack((part, block)), axis=1).T.tolist():
-                here = np.flatnonzero((part == p) & (block == storage))
-                if p not in held or held[p][0] != storage:
-                    held.pop(p, None)
+                positions = np.flatnonzero((part == p) & (block == storage))
+                if p not in decoded or decoded[p][0] != storage:
+                    decoded.pop(p, None)
                     raw = self.decode(storage, bool(p))
-                    held[p] = storage, raw.matrix(self.n_words)
-                pieces.append(held[p][1][row[here]])
-                slots.append(here)
+                    decoded[p] = storage, raw.matrix(self.n_words)
+                pieces.append(decoded[p][1][row[positions]])
+                slots.append(positions)
             cells = pieces[0] if len(pieces) == 1 else vstack(pieces, format="csr")[np.argsort(np.concatenate(slots))]
             yield batch, cells
 

@@ -102,8 +102,8 @@ class _TestAuthors:
         self._keys, self._word_keys = document_keys(corpus, True), hash_strings(model.vocabulary.words)
         self._index = match_words(model.vocabulary, corpus)
         self._kept: list[_Piece] | None = None
-        found = [np.unique(p.ids[p.local]) for p in self.pieces()]
-        self.used = used = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+        used_by_piece = [np.unique(p.ids[p.local]) for p in self.pieces()]
+        self.used = used = np.unique(np.concatenate([np.zeros(0, np.int64), *used_by_piece]))
         Room(limit, limit.bytes // 2, share=0.5).ask(20 * topics * len(used), f"a table of {len(used):,} test authors x {topics} topics")
         self.rows = TopicRows(model)
         self.fixed, self.theta = np.zeros(len(used), bool), np.full((len(used), topics), 1.0 / topics, np.float32)
@@ -163,8 +163,8 @@ class _TestAuthors:
         while sweeps < inner and free.any():
             now = np.zeros_like(before)
             for piece, mine, gained in in_order(visit, self.pieces(), threads):
-                there = np.unique(piece.local)
-                now[mine[there]] += gained[there]
+                present = np.unique(piece.local)
+                now[mine[present]] += gained[present]
             sweeps += 1
             moved, tokens = np.abs(now - before)[free].sum(), now[free].sum()
             before = now
@@ -190,7 +190,7 @@ def author_perplexity(
     corpus: Corpus,
     *,
     split: float = 0.8,
-    known: bool = False,
+    known_only: bool = False,
     threads: int = 1,
     tol: float = TOLERANCE,
     inner: int = INNER,
@@ -204,7 +204,7 @@ def author_perplexity(
         What predicts, and what is predicted.
     split
         Observed share of a document's words.
-    known
+    known_only
         Authors of the model keep their mixtures.
     threads
         The score does not depend on them.
@@ -217,7 +217,7 @@ def author_perplexity(
     ------
     StoreError, InputError; DoesNotFit where the authors do not fit.
     """
-    authors = _TestAuthors(model, corpus, split, known, limit or MemoryLimit.parse(None))
+    authors = _TestAuthors(model, corpus, split, known_only, limit or MemoryLimit.parse(None))
     sweeps = authors.fold_in(threads, tol, inner)
     sums, docs, skipped = np.zeros(2), 0, 0
     for piece, loglik, tokens in in_order(authors.score, authors.pieces(), threads):
@@ -259,7 +259,7 @@ def _author_scores(run: Scoring, options: AuthorScoreOptions) -> Mapping[str, En
     scores = {}
     for name in ("authors", "authors_known") if options.authors == "known" else ("authors",):
         known, limit = name == "authors_known", run.config.memory
-        score = author_perplexity(model, corpus, split=run.split, known=known, threads=run.threads, limit=limit)
+        score = author_perplexity(model, corpus, split=run.split, known_only=known, threads=run.threads, limit=limit)
         scores[name] = Entry(score)
     return scores
 

@@ -29,11 +29,11 @@ def strangers(model: TopicModel, corpus: Corpus) -> str | None:
     trained = model.manifest.corpus.fingerprint
     if trained is None or corpus.is_of(trained):
         return None
-    there = Vocabulary.read(corpus.file("vocab"))
+    corpus_words = Vocabulary.read(corpus.file("vocab"))
     own = model.vocabulary.words
-    if len(own) <= len(there.words) and as_words(there.words.slice(0, len(own))).equals(as_words(own)):
+    if len(own) <= len(corpus_words.words) and as_words(corpus_words.words.slice(0, len(own))).equals(as_words(own)):
         return None  # an earlier state of it, before it grew
-    known = float(there.counts[model.vocabulary.find(there.words) >= 0].sum()) / max(float(there.counts.sum()), 1.0)
+    known = float(corpus_words.counts[model.vocabulary.find(corpus_words.words) >= 0].sum()) / max(float(corpus_words.counts.sum()), 1.0)
     if known < LEAST:
         raise UsageError(
             f"{model.name} and {corpus.path} do not match: the model was trained on another corpus and knows "

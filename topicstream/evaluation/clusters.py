@@ -65,16 +65,16 @@ def score_clusters(
         return len(docs), item[0].tokens, float(docs.unknown.sum()), fit
 
     fit = tokens = oov = 0.0
-    docs = done = 0
+    docs = documents_done = 0
     topics, sizes = model.n_topics, {part: store.part(part == "heldout").docs for part in parts}
     for part in (part for part, size in sizes.items() if size):
         grid = store.grid(block_cells(topics), block_docs(topics), heldout=part == "heldout")
         for every, in_block, unknown, values in visited(visit, store, grid, np.zeros(sizes[part], np.bool_), threads):
             fit = one_by_one(fit, values)  # the same bits for any blocks
-            docs, done = docs + len(values), done + every
+            docs, documents_done = docs + len(values), documents_done + every
             tokens, oov = tokens + in_block - unknown, oov + unknown
             if progress is not None:
-                progress(done, sum(sizes.values()))
+                progress(documents_done, sum(sizes.values()))
     if not docs:
         none = f"no {noun_of(store.width)} to score; set some aside at ingest (--heldout 1%)"
         raise InputError(f"{store.path}: {none if store.width else 'no document contains a word that the model knows'}")
@@ -84,7 +84,7 @@ def score_clusters(
     oov_rate = oov / max(tokens + oov, 1e-300)
     return ClusterScore(
         perplexity=float(np.exp(nats)), nats_per_token=nats, nats_per_point=-fit / docs, tokens=tokens, docs=docs,
-        skipped=done - docs, oov_tokens=oov, oov_rate=oov_rate,
+        skipped=documents_done - docs, oov_tokens=oov, oov_rate=oov_rate,
     )  # fmt: skip
 
 

@@ -95,14 +95,14 @@ def c_v(pairs: np.ndarray, docs: int) -> np.ndarray:
     As gensim computes it, 1e-12 stands for a share of no documents; words of no document are left out.
     """
     share = np.diagonal(pairs, axis1=1, axis2=2) / max(docs, 1)
-    both, there = pairs / max(docs, 1) + 1e-12, share > 0
+    both, occurs = pairs / max(docs, 1) + 1e-12, share > 0
     with np.errstate(divide="ignore", invalid="ignore"):
         contexts = np.log(both / (share[:, :, None] * share[:, None, :])) / -np.log(both)
-    contexts = np.where(there[:, :, None] & there[:, None, :], contexts, 0.0)
+    contexts = np.where(occurs[:, :, None] & occurs[:, None, :], contexts, 0.0)
     total = contexts.sum(axis=1, keepdims=True)
     norms = np.linalg.norm(contexts, axis=2) * np.linalg.norm(total, axis=2)
     with np.errstate(invalid="ignore"):
-        return _mean(np.where(there, (contexts * total).sum(axis=2) / norms, np.nan))
+        return _mean(np.where(occurs, (contexts * total).sum(axis=2) / norms, np.nan))
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
@@ -115,8 +115,8 @@ def coherence(model: TopicModel, corpus: Corpus, *, top: int = TOP, threads: int
     """UMass, NPMI and c_v of a model (an imported one, too), counted on the training part of an open ``Corpus``, its own or another."""
     ids, _ = top_words(model, top)
     vocabulary = corpus_vocabulary(corpus)
-    found = vocabulary.find(model.vocabulary.words.take(ids.ravel()))
-    tops = np.where(found < corpus.n_words, found, -1).reshape(ids.shape).T
+    corpus_ids = vocabulary.find(model.vocabulary.words.take(ids.ravel()))
+    tops = np.where(corpus_ids < corpus.n_words, corpus_ids, -1).reshape(ids.shape).T
     mean = np.full((1, len(ids)), -1, tops.dtype)
     common = np.argsort(-vocabulary.df[: corpus.n_words], kind="stable")[: len(ids)]
     mean[0, : len(common)] = common
@@ -198,8 +198,8 @@ def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
     kinds = (("NPMI", "npmi"), ("UMass", "umass"), ("c_v", "c_v"))
     means = [(title, score.get(f"{key}_mean_topic")) for title, key in kinds]
     listed = [f"{title} {value:.4f}" for title, value in means if value is not None]
-    there = {f"with_{key}": key in score for _, key in kinds}
-    return render(MEANS, {**score, **there, "mean_topic": listed})
+    measured = {f"with_{key}": key in score for _, key in kinds}
+    return render(MEANS, {**score, **measured, "mean_topic": listed})
 
 
 COHERENCE = Scorer(
@@ -240,18 +240,18 @@ def cooccurrence(corpus: Corpus, tops: np.ndarray, threads: int | Cluster = 1) -
     Documents with both words of a pair, int64[K, n, n] (the diagonal: with the word), and the number of documents that have
     any word.
     """
-    known = np.unique(tops[tops >= 0])
+    top_words = np.unique(tops[tops >= 0])
     column = np.full(corpus.n_words, -1, np.int32)
-    column[known] = np.arange(len(known), dtype=np.int32)
-    wanted = np.where(tops >= 0, column[np.maximum(tops, 0)], len(known))  # unknown words: a column without documents
-    first, second = np.broadcast_arrays(wanted[:, :, None], wanted[:, None, :])
+    column[top_words] = np.arange(len(top_words), dtype=np.int32)
+    columns_of_tops = np.where(tops >= 0, column[np.maximum(tops, 0)], len(top_words))  # unknown words: a column without documents
+    first, second = np.broadcast_arrays(columns_of_tops[:, :, None], columns_of_tops[:, None, :])
 
     def visit(item: Item) -> tuple[np.ndarray, int]:
         block, _ = item
-        here = column[block.vocab[block.words]]
-        indptr = np.concatenate(([0], np.cumsum(here >= 0)))[block.indptr]
-        chosen = here[here >= 0]
-        shape = (block.n_docs, len(known) + 1)
+        columns = column[block.vocab[block.words]]
+        indptr = np.concatenate(([0], np.cumsum(columns >= 0)))[block.indptr]
+        chosen = columns[columns >= 0]
+        shape = (block.n_docs, len(top_words) + 1)
         occurs = csr_array((np.ones(len(chosen), np.int64), chosen, indptr), shape=shape)
         together = (occurs.T @ occurs).tocsr()
         pairs = np.asarray(together[first.ravel(), second.ravel()]).reshape(first.shape)

@@ -347,23 +347,23 @@ def score_blocks(
         Where no document can be scored.
     """
     visit = _Visit(topics, prepared, split, fold_in)
-    loglik, tokens, done, sums = 0.0, 0.0, 0, np.zeros(5)
+    loglik, tokens, documents_done, sums = 0.0, 0.0, 0, np.zeros(5)
     results = (visited(visit, prepared.corpus, *part, threads) for part in prepared.parts)
     for of_documents, scored, of_block in chain.from_iterable(results):
         loglik, tokens = one_by_one(loglik, of_documents), one_by_one(tokens, scored)
         if each is not None:
             each(of_documents, scored)
         sums += of_block
-        done += len(scored)
+        documents_done += len(scored)
         if progress is not None:
-            progress(done, prepared.docs)
+            progress(documents_done, prepared.docs)
     if tokens == 0:
         raise InputError("no document could be scored: each needs at least two known words; check that model and documents share a vocabulary")
     nats = -loglik / tokens
     docs, cells, iterations, oov, every = sums.tolist()
     return Score(
         perplexity=float(np.exp(nats)), nats_per_token=nats, tokens=tokens, cells=int(cells), docs=int(docs),
-        skipped=done - int(docs), oov_tokens=oov, oov_rate=oov / every, inner=iterations / docs, split=split, fold_in=fold_in,
+        skipped=documents_done - int(docs), oov_tokens=oov, oov_rate=oov / every, inner=iterations / docs, split=split, fold_in=fold_in,
     )  # fmt: skip
 
 

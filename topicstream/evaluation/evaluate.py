@@ -70,9 +70,9 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     (True, True)
     """
     split, reading = parse_split(config.split), _reading(config)
-    chosen, asked = chosen_scorers(config)
+    chosen, any_asked = chosen_scorers(config)
     notes: dict[str, Any] = {}
-    if not asked:
+    if not any_asked:
         config, notes = _with_defaults(config)
         chosen, _ = chosen_scorers(config)
     check_options(config, chosen)
@@ -157,5 +157,5 @@ def _bytes_beside(config: EvalConfig, chosen: Chosen) -> int:
     if manifest.width:
         model = TopicModel.open(folder, memory_limit=-1, dense=True)
         return find_method(method_of(model)).table_bytes(model)
-    held = [scorer.bytes_held for scorer, _ in chosen if scorer.bytes_held is not None]
-    return sum(bytes_held(_opened(config, 0), manifest.topics) for bytes_held in held)
+    formulas = [scorer.bytes_held for scorer, _ in chosen if scorer.bytes_held is not None]
+    return sum(bytes_held(_opened(config, 0), manifest.topics) for bytes_held in formulas)

@@ -77,12 +77,12 @@ def documents(corpus: Corpus, heldout: bool, columns: list[str]) -> Iterator[tup
 
 def met_words(words: Any, corpus: Corpus) -> np.ndarray:
     """bool[n]: which words the training part of a corpus has, kept or pruned; the pruned ones are streamed."""
-    found = corpus_vocabulary(corpus).find(words) >= 0
+    met = corpus_vocabulary(corpus).find(words) >= 0
     if "pruned" in corpus.manifest.files:
         for batch in stream_pruned(corpus.file("pruned")):
             some = batch["word"].cast(words.type)
-            found |= pc.is_in(words, value_set=some).to_numpy(zero_copy_only=False)
-    return np.asarray(found)
+            met |= pc.is_in(words, value_set=some).to_numpy(zero_copy_only=False)
+    return np.asarray(met)
 
 
 def match_words(vocabulary: Vocabulary, corpus: Corpus) -> np.ndarray | None:

@@ -65,10 +65,10 @@ def named_topics(model: TopicModel) -> dict[str, int]:
         raise InputError(
             f"{model.path}: its topics are not labels; train with --algo llda"
         )
-    found = {str(names.get(str(k))): k for k in range(model.n_topics - len(docs), model.n_topics)}
-    if len(found) != len(docs):
+    topics = {str(names.get(str(k))): k for k in range(model.n_topics - len(docs), model.n_topics)}
+    if len(topics) != len(docs):
         raise StoreError(f"{model.path}: the names of its topics are damaged; restore the manifest or train again")
-    return found
+    return topics
 
 
 @kernel
@@ -133,20 +133,20 @@ class _Judge:
     def _judge(self, cells: Cells, inverse: np.ndarray, scores: np.ndarray) -> None:
         lost_without(*cells, self.model.beta, inverse, self._fold_in(cells, inverse), scores)
 
-    def _without_own(self, cells: Cells, given: np.ndarray) -> tuple[Cells, np.ndarray]:
-        """Cells and norms without what a training document contributed to its topics ``given``.
+    def _without_own(self, cells: Cells, own_topics: np.ndarray) -> tuple[Cells, np.ndarray]:
+        """Cells and norms without what a training document contributed to its topics ``own_topics``.
 
         A topic that no other document has is closed to it."""
         model, inverse, (indptr, rows, counts, base) = self.model, self.rows.inverse, cells
         only, totals = np.zeros(self.width, np.float32), np.array(model.totals, np.float64)
-        only[given] = inverse[given]
+        only[own_topics] = inverse[own_topics]
         theta = self._fold_in(cells, only)
-        own = theta[:, given] * ((base[:, given] + model.beta) * inverse[given])
-        own *= (counts / np.maximum(own.sum(1), 1e-30))[:, None]
-        base[:, given] = np.maximum(base[:, given] - own, 0.0)
-        totals[given] = np.maximum(totals[given] - own.sum(0), 0.0)
+        contribution = theta[:, own_topics] * ((base[:, own_topics] + model.beta) * inverse[own_topics])
+        contribution *= (counts / np.maximum(contribution.sum(1), 1e-30))[:, None]
+        base[:, own_topics] = np.maximum(base[:, own_topics] - contribution, 0.0)
+        totals[own_topics] = np.maximum(totals[own_topics] - contribution.sum(0), 0.0)
         norms = inverse_norms(totals, model.n_words, model.beta, self.width)
-        norms[np.intersect1d(given, self.columns[self.docs_of < 2])] = 0.0
+        norms[np.intersect1d(own_topics, self.columns[self.docs_of < 2])] = 0.0
         return (indptr, rows, counts, base), norms
 
     def __call__(self, item: tuple[Block, np.ndarray]) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
@@ -165,8 +165,8 @@ class _Judge:
             mine, topics = slice(*docs.indptr[d : d + 2]), true[slice(*label_ptr[d : d + 2])]
             n = mine.stop - mine.start
             cells = np.array([0, n]), np.arange(n), docs.counts[mine], base[rows[mine]]
-            given = np.concatenate((shared, self.columns[topics[topics >= 0]]))
-            self._judge(*self._without_own(cells, given), scores[d : d + 1])
+            own_topics = np.concatenate((shared, self.columns[topics[topics >= 0]]))
+            self._judge(*self._without_own(cells, own_topics), scores[d : d + 1])
         scores += self.log_share
         return block.n_docs, scores, label_ptr, true
 
@@ -186,13 +186,13 @@ def predict(
     tenth: only of every tenth document by its id, which the model has been trained on.
     """
     judge = _Judge(model, store, tenth)
-    predicted, done = Predicted(len(judge.columns), thresholds), 0
+    predicted, documents_done = Predicted(len(judge.columns), thresholds), 0
     total = sum(store.part(part == "heldout").docs for part in parts)
     for docs, scores, indptr, labels in in_order(judge, _blocks(store, parts, model.n_topics, tenth), threads):
         predicted.add(scores, indptr, labels)
-        done += docs
+        documents_done += docs
         if progress is not None:
-            progress(done, total)
+            progress(documents_done, total)
     return predicted
 
 

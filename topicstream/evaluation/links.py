@@ -69,9 +69,9 @@ def bytes_held(corpus: Corpus, topics: int) -> int:
     """Bytes that ``link_prediction`` holds at most beside a thread's own: the links, topics of every document of a pair, of
     words and of training, and what the classifier makes of those of the pairs."""
     figures = corpus.axes["links"].figures if "links" in corpus.axes else {"training": 0, "heldout": 0}
-    train, held = corpus.n_docs, corpus.part(True).docs
-    training, testing = min(MOST, figures["training"]), min(MOST, held * (train + held))
-    documents = min(2 * (training + testing) * (1 + DRAWS), train + held)
+    train, n_heldout = corpus.n_docs, corpus.part(True).docs
+    training, testing = min(MOST, figures["training"]), min(MOST, n_heldout * (train + n_heldout))
+    documents = min(2 * (training + testing) * (1 + DRAWS), train + n_heldout)
     links = 24 * (figures["training"] + figures["heldout"])
     return int(links + 8 * topics * (3 * documents + 6 * 2 * max(training, testing)))
 
@@ -97,13 +97,13 @@ class Pairs:
     def _of_part(self, heldout: bool) -> np.ndarray:
         """Pairs of the documents of a part with training documents, int64[n, 2]."""
         first = first_documents(self.corpus, heldout) + (self.train if heldout else 0)
-        found = [np.zeros((0, 2), np.int64)]
+        pairs_by_piece = [np.zeros((0, 2), np.int64)]
         for b in range(len(first) - 1):
             lengths, linked = self.corpus.lists("links", b, heldout)
             document = np.repeat(np.arange(first[b], first[b + 1]), lengths)
             pairs = np.sort(np.stack((document, linked), 1), axis=1)
-            found.append(pairs if heldout else pairs[document < linked])  # training pairs are listed with both documents
-        return np.concatenate(found)
+            pairs_by_piece.append(pairs if heldout else pairs[document < linked])  # training pairs are listed with both documents
+        return np.concatenate(pairs_by_piece)
 
     def _key(self, pairs: np.ndarray) -> np.ndarray:
         """A number for each pair."""
@@ -121,8 +121,8 @@ class Pairs:
         if not sources:
             return np.zeros((0, 2), np.int64)
         at = pc.index_in(pa.chunked_array(targets), value_set=pa.chunked_array(ids).combine_chunks())
-        there = at.is_valid().to_numpy()
-        source = np.concatenate(sources)[there]
+        in_part = at.is_valid().to_numpy()
+        source = np.concatenate(sources)[in_part]
         target = np.concatenate(numbers)[at.drop_null().to_numpy()]
         pairs = np.sort(np.stack((source, target), 1)[source != target], axis=1)
         return np.unique(pairs, axis=0) + self.train
@@ -257,15 +257,15 @@ def link_prediction(
 
     by: dict[str, dict[str, float]] = {}
     for name, root in FEATURES.items():
-        found = []
+        figures = []
         for learning, testing in draws:
             x, y = _both(features(pairs.training, of_words, root), features(learning, of_words, root))
             scale = np.maximum(x.max(0, initial=0), 1e-12)
             weights = logistic(x / scale, y)
             x, y = _both(features(pairs.testing, trained, root), features(testing, trained, root))
-            found.append(judge(x / scale @ weights[:-1] + weights[-1], y))
-        by[name] = {key: float(np.mean([f[key] for f in found])) for key in found[0]}
-        by[name]["f_sd"] = float(np.std([f["f"] for f in found], ddof=1))
+            figures.append(judge(x / scale @ weights[:-1] + weights[-1], y))
+        by[name] = {key: float(np.mean([f[key] for f in figures])) for key in figures[0]}
+        by[name]["f_sd"] = float(np.std([f["f"] for f in figures], ddof=1))
     measured = (
         f"links of the documents set aside, their topics from words alone, among as many unlinked pairs; logistic regression "
         f"on theta of both documents, fitted to {len(pairs.training):,} links between training documents; {DRAWS} draws"
@@ -339,8 +339,8 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
             docs += 1
     if not tokens:
         raise InputError(f"{corpus.path}: no held-out document links to a training document")
-    given, withheld = (float(v) for v in np.exp(-loglik / tokens))
-    return LinkedScore(given, withheld, float(tokens), docs, xi, split)
+    with_links, without_links = (float(v) for v in np.exp(-loglik / tokens))
+    return LinkedScore(with_links, without_links, float(tokens), docs, xi, split)
 
 
 # -- the scorer ----------------------------------------------------------------------------------------------------------

@@ -65,9 +65,9 @@ class Scoring:
             return self.elsewhere, BOTH_PARTS, f"all {noun} of {self.config.heldout}"
         return self.corpus, ("heldout",), f"{noun} set aside"
 
-    def step(self, what: str) -> Callable[[int, int], None]:
+    def step(self, phase: str) -> Callable[[int, int], None]:
         """Reports the documents done."""
-        return partial(self.progress.step, what, unit="documents")
+        return partial(self.progress.step, phase, unit="documents")
 
 
 @dataclass(frozen=True)
@@ -131,12 +131,12 @@ Chosen = list[tuple[Scorer, Any]]
 
 def scorers(names: str | Sequence[str] = ()) -> list[Scorer]:
     """Ours, in the order of the result, then those of these names; UsageError for a name that no other package has."""
-    ours, asked = plugins.OWN[plugins.SCORERS], (names,) if isinstance(names, str) else names
+    ours, names_asked = plugins.OWN[plugins.SCORERS], (names,) if isinstance(names, str) else names
     theirs = [name for name in plugins.entries(plugins.SCORERS) if name not in ours]
-    if unknown := [name for name in asked if name not in theirs]:
-        there = "ours have options of their own" if unknown[0] in ours else ", ".join(theirs) or "none is installed"
-        raise UsageError(f"--score {unknown[0]}: no package has such a scorer ({there})")
-    return [plugins.load(plugins.SCORERS, name) for name in (*ours, *asked)]
+    if unknown := [name for name in names_asked if name not in theirs]:
+        hint = "ours have options of their own" if unknown[0] in ours else ", ".join(theirs) or "none is installed"
+        raise UsageError(f"--score {unknown[0]}: no package has such a scorer ({hint})")
+    return [plugins.load(plugins.SCORERS, name) for name in (*ours, *names_asked)]
 
 
 def options_of(every: Sequence[Scorer]) -> type:
@@ -161,8 +161,8 @@ def chosen_scorers(config: EvalConfig) -> tuple[Chosen, bool]:
 
 def check_options(config: EvalConfig, chosen: Chosen) -> None:
     """UsageError for an option of a scorer that does not run."""
-    given, runs = config.options or {}, [scorer for scorer, _ in chosen]
+    options, runs = config.options or {}, [scorer for scorer, _ in chosen]
     for scorer in scorers(config.score):
         for own in () if scorer in runs else fields(scorer.Options):
-            if given.get(own.name, own.default) != own.default:
+            if options.get(own.name, own.default) != own.default:
                 raise UsageError(f"--{own.name.replace('_', '-')} goes with --{scorer.name}")

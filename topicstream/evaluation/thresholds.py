@@ -25,15 +25,15 @@ class Predicted:
 
     def add(self, scores: np.ndarray, indptr: np.ndarray, classes: np.ndarray) -> None:
         """Count documents.  scores: float32[D, L]; indptr: int64[D+1], classes: int64[.], -1: not of the model."""
-        given = np.diff(indptr)
-        self.unlabelled += int((given == 0).sum())
-        owner = np.repeat(np.arange(len(given)), given)
-        self.docs += int((given > 0).sum())
+        n_labels = np.diff(indptr)
+        self.unlabelled += int((n_labels == 0).sum())
+        owner = np.repeat(np.arange(len(n_labels)), n_labels)
+        self.docs += int((n_labels > 0).sum())
         self.unknown += int((classes < 0).sum())
         true = np.zeros(scores.shape, bool)
         true[owner[classes >= 0], classes[classes >= 0]] = True
         self.true += true.sum(0)
-        scores, true = scores[given > 0], true[given > 0]
+        scores, true = scores[n_labels > 0], true[n_labels > 0]
         place = np.searchsorted(self.thresholds, scores, "right") - 1
         d, k = np.nonzero(place >= 0)
         np.add.at(self.said, (k, place[d, k]), 1)
@@ -45,7 +45,7 @@ class Predicted:
         np.add.at(self.first_said, (best, below), 1)
         right = true[rows, best]
         np.add.at(self.first_hit, (best[right], below[right]), 1)
-        one = given[given > 0] == 1
+        one = n_labels[n_labels > 0] == 1
         self.first += [int(one.sum()), int((one & right).sum())]
 
     def counts(self, t: int, at_least_one: bool) -> tuple[np.ndarray, np.ndarray]:

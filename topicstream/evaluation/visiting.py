@@ -15,7 +15,7 @@ from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.inference.documents import Documents, dense_documents, known
+from topicstream.inference.documents import Documents, dense_documents, documents_of_cells
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method, method_of
 from topicstream.model.topic_model import TopicModel
@@ -75,7 +75,7 @@ def known_block(block: Block, index: np.ndarray | None, *, dense: bool = False) 
     if dense:
         return dense_documents(ids, block.indptr, block.counts)
     words = block.vocab.astype(np.int64) if index is None else index[block.vocab]
-    return known(ids, block.indptr, block.words, block.counts, words)
+    return documents_of_cells(ids, block.indptr, block.words, block.counts, words)
 
 
 def document_shares(

@@ -54,13 +54,13 @@ def cell_topics(job: Export, unknown: float | None = None) -> tuple[pa.Array, np
     return pa.chunked_array(names, pa.large_string()).combine_chunks(), np.concatenate(pieces)
 
 
-def rows_by_name(wanted: pa.Array, names: pa.Array, values: np.ndarray, unknown: float) -> tuple[np.ndarray, int]:
-    """(the rows of ``values``, which have these names, in the order of the wanted ones, ``unknown`` where there is none; how many
+def rows_by_name(row_names: pa.Array, names: pa.Array, values: np.ndarray, unknown: float) -> tuple[np.ndarray, int]:
+    """(the rows of ``values``, which have these names, in the order of ``row_names``, ``unknown`` where there is none; how many
     there are)."""
-    places = pc.index_in(wanted, value_set=names)
-    rows = np.full((len(wanted), values.shape[1]), unknown, values.dtype)
+    places = pc.index_in(row_names, value_set=names)
+    rows = np.full((len(row_names), values.shape[1]), unknown, values.dtype)
     rows[places.is_valid().to_numpy(zero_copy_only=False)] = values[places.drop_null().to_numpy()]
-    return rows, len(wanted) - places.null_count
+    return rows, len(row_names) - places.null_count
 
 
 def settings(job: Export) -> dict[str, str | float | np.ndarray]:
@@ -108,36 +108,36 @@ def write_h5ad(job: Export) -> dict[str, Json]:
     return {"documents": len(shares), "topics": job.model.n_topics, **({"unknown_cells": unknown} if unknown else {})}
 
 
-def _opened(h5py: Any, copy: BinaryIO, given: str | Path) -> Any:
+def _opened(h5py: Any, copy: BinaryIO, place: str | Path) -> Any:
     try:
         return h5py.File(copy, "r+")
     except OSError:
-        raise InputError(f"--into {given}: not an HDF5 file; give an .h5ad, or --format h5ad without --into") from None
+        raise InputError(f"--into {place}: not an HDF5 file; give an .h5ad, or --format h5ad without --into") from None
 
 
-def _rows_for(data: Any, axis: str, names: pa.Array, values: np.ndarray, given: str | Path) -> np.ndarray:
+def _rows_for(data: Any, axis: str, names: pa.Array, values: np.ndarray, place: str | Path) -> np.ndarray:
     """Rows in the order of the file's own names; NaN for those that the model does not know."""
     try:
         listed = index_names(data[axis])
     except DAMAGE:
-        raise InputError(f"--into {given}: names no {axis} as AnnData does; give an .h5ad, or --format h5ad without --into") from None
-    rows, known = rows_by_name(listed, names, values, np.nan)
-    if axis == "obs" and not known:  # the file was one of several
-        file, mark = (pa.scalar(text, names.type) for text in (Path(given).name, ":"))
-        rows, known = rows_by_name(pc.binary_join_element_wise(file, listed, mark), names, values, np.nan)
-    if not known:
+        raise InputError(f"--into {place}: names no {axis} as AnnData does; give an .h5ad, or --format h5ad without --into") from None
+    rows, n_known = rows_by_name(listed, names, values, np.nan)
+    if axis == "obs" and not n_known:  # the file was one of several
+        file, mark = (pa.scalar(text, names.type) for text in (Path(place).name, ":"))
+        rows, n_known = rows_by_name(pc.binary_join_element_wise(file, listed, mark), names, values, np.nan)
+    if not n_known:
         raise InputError(
-            f"--into {given}: none of its {axis} names is known to the model (it has {listed[0]}, the model {names[0]})"
+            f"--into {place}: none of its {axis} names is known to the model (it has {listed[0]}, the model {names[0]})"
         )
     return rows
 
 
 def _write_topics(data: Any, shares: np.ndarray, topics: np.ndarray, job: Export) -> None:
     for group, name, values in (("obsm", "X_topic", shares), ("varm", "topic", topics)):
-        held = _mapping(data, group)
-        if name in held:
-            del held[name]
-        _encoded(held.create_dataset(name, data=values, compression="lzf", chunks=True), "array", "0.2.0")
+        group_items = _mapping(data, group)
+        if name in group_items:
+            del group_items[name]
+        _encoded(group_items.create_dataset(name, data=values, compression="lzf", chunks=True), "array", "0.2.0")
     uns = _mapping(data, "uns")
     if "topicstream" in uns:
         del uns["topicstream"]

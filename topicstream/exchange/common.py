@@ -72,12 +72,12 @@ def write_word_list(path: Path, words: pa.Array, *, force: bool) -> None:
         file.write(text_lines(words))
 
 
-def fit_for_text(words: pa.Array, blanks: str, what: str) -> None:
+def fit_for_text(words: pa.Array, blanks: str, source: str) -> None:
     """InputError where a word holds a character that parts fields in this format."""
     wrong = words.filter(pc.match_substring_regex(words, f"[{blanks}\\n\\r]"))
     if len(wrong):
         raise InputError(
-            f"{what}: the word {wrong[0].as_py()!r} contains a character that separates fields in this format"
+            f"{source}: the word {wrong[0].as_py()!r} contains a character that separates fields in this format"
         )
 
 
@@ -144,10 +144,10 @@ def summed(
     return sums.reshape(words, topics).astype(np.float32)
 
 
-def prior(given: object, topics: int, name: str) -> np.ndarray:
+def prior(values_given: object, topics: int, name: str) -> np.ndarray:
     """alpha float64[K] of a number or K of them, each 0 or more; InputError otherwise."""
     try:
-        values = np.asarray(given, np.float64).reshape(-1)
+        values = np.asarray(values_given, np.float64).reshape(-1)
     except (TypeError, ValueError, OverflowError):
         values = np.zeros(0)
     if len(values) not in (1, topics) or not (np.isfinite(values).all() and values.min() >= 0):
@@ -165,8 +165,8 @@ def checked_words(words: pa.Array | Iterable[str], name: object) -> pa.Array:
     counts = pc.value_counts(array)
     twice = counts.filter(pc.greater(counts.field("counts"), 1))
     if array.null_count or len(twice):
-        what = "a word is missing" if array.null_count else f"the word {twice[0]['values'].as_py()!r} stands twice"
-        raise InputError(f"{name}: {what}")
+        problem = "a word is missing" if array.null_count else f"the word {twice[0]['values'].as_py()!r} stands twice"
+        raise InputError(f"{name}: {problem}")
     return array
 
 

@@ -27,7 +27,7 @@ def write_mtx(job: Export) -> dict[str, float]:
 
 def _write_triples(job: Export, name: str, head: str) -> dict[str, float]:
     """Head, a line a cell, and the words."""
-    corpus, done = job.corpus, 0
+    corpus, documents = job.corpus, 0
     fit_for_text(corpus.words, "", "the export")
     cells = sum(part.cells for part in corpus.manifest.parts.values())
     summary: dict[str, float] = {"documents": len(corpus), "words": corpus.n_words, "cells": cells}
@@ -35,11 +35,11 @@ def _write_triples(job: Export, name: str, head: str) -> dict[str, float]:
         file.write(head.format(**summary).encode())
         for batch in corpus.documents([]):
             words, counts = batch.column("words"), batch.column("counts")
-            numbers = np.repeat(np.arange(done + 1, done + 1 + len(batch)), np.diff(words.offsets.to_numpy()))
+            numbers = np.repeat(np.arange(documents + 1, documents + 1 + len(batch)), np.diff(words.offsets.to_numpy()))
             file.write(
                 text_lines(pa.array(numbers), pa.array(words.values.to_numpy() + 1), counts.values, separator=" ")
             )
-            done += len(batch)
+            documents += len(batch)
     write_word_list(job.path / "vocab.txt", corpus.words, force=job.force)
     return summary
 

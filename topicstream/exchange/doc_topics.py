@@ -43,7 +43,7 @@ def write_parquet(job: Export) -> dict[str, float]:
 
 def write_mallet(job: Export) -> dict[str, float | str]:
     """One file.  Without ``top`` the dense layout; with it the pairs of so many topics."""
-    run, done = Answers(InferConfig(job.model, job.corpus, top=job.top, edits=job.edits)), 0
+    run, documents = Answers(InferConfig(job.model, job.corpus, top=job.top, edits=job.edits)), 0
     numbers = np.arange(job.model.n_topics) if run.view is None else run.view.numbers
     position = np.empty(int(numbers.max()) + 1, np.int32)
     position[numbers] = np.arange(len(numbers))  # by position, as topic-word-weights.txt counts them
@@ -57,17 +57,17 @@ def write_mallet(job: Export) -> dict[str, float | str]:
                 places = as_text_array(position[topics.values.to_numpy()])
                 values = pc.binary_join_element_wise(places, values, pa.scalar("\t", pa.large_string()))
             names = pc.replace_substring_regex(batch.column("id"), r"\s", "_")
-            counted = pa.array(np.arange(done, done + len(batch)))
+            counted = pa.array(np.arange(documents, documents + len(batch)))
             file.write(text_lines(counted, names, join_lists(shares.offsets, values, "\t")))
-            done += len(batch)
-    return {"documents": done, "topics": len(numbers), "layout": "dense" if job.top is None else "pairs"}
+            documents += len(batch)
+    return {"documents": documents, "topics": len(numbers), "layout": "dense" if job.top is None else "pairs"}
 
 
 def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Json]:
     """Either layout, gzipped or not -> ``out`` (.parquet, .jsonl or .csv)."""
     if out.exists() and not force:
         raise TopicsError(f"{out}: exists; --force replaces it")
-    schema, done = answer_schema(facts=False), 0
+    schema, n_documents = answer_schema(facts=False), 0
     with written_answers(out, schema, option="--model", force=force) as file:
         read = documents(path)
         try:
@@ -76,13 +76,13 @@ def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Json]:
                 offsets = np.cumsum([0, *map(len, topics)])
                 lists = Lists(offsets, np.concatenate(topics), np.concatenate(shares))
                 file.write(file.encode(answer_batch(schema, pa.array(names, pa.large_string()), lists)))
-                done += len(some)
+                n_documents += len(some)
         except (OSError, EOFError, zlib.error) as e:
             raise InputError(f"{path}: cannot be read further ({e}); is it truncated?") from None
-        if not done:
+        if not n_documents:
             raise InputError(f"{path}: contains no document")
     with opened(path) as stream:
-        return {"documents": done, "out": str(out), "layout": "pairs" if stream.read(1) == b"#" else "dense"}
+        return {"documents": n_documents, "out": str(out), "layout": "pairs" if stream.read(1) == b"#" else "dense"}
 
 
 def documents(path: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:

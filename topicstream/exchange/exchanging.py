@@ -162,8 +162,8 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
         raise TopicsError(f"{folder}: exists; --force replaces it")
     recipe, given = _recipe(config.tokenizer), Given(_listed(config.words), config.alpha, config.beta)
     check_place(folder, "--model", [source] if source.is_file() else [])
-    found = resolve_name(MODULES + kind.read)(source, given)
-    manifest = _manifest(kind.name, source, found, recipe)
+    imported = resolve_name(MODULES + kind.read)(source, given)
+    manifest = _manifest(kind.name, source, imported, recipe)
     with lock(folder, "importing into", kind="model"), ExitStack() as stack:
         target = folder
         if (folder / "manifest.json").exists():  # written beside, and then exchanged: nothing of the old model stays
@@ -171,20 +171,20 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
             target = folder.with_name(folder.name + ".import")
             owned.remove(target, "model")  # of an import that was killed
             stack.enter_context(lock(target, "importing into", kind="model"))
-        save_model(target, source, found, given, manifest)
+        save_model(target, source, imported, given, manifest)
         if target != folder:
             exchange_folders(target, folder)
             owned.remove(target, "model")
-    notes = list(found.notes)
-    if recipe is None and not found.about.tokenizer:
+    notes = list(imported.notes)
+    if recipe is None and not imported.about.tokenizer:
         notes.append(
             "raw text will be read by the default tokenizer (no stop words); --tokenizer names a store or model"
         )
     return {
         "format": kind.name,
         "model": str(folder),
-        "topics": found.phi.shape[1],
-        "words": len(found.words),
+        "topics": imported.phi.shape[1],
+        "words": len(imported.words),
         "notes": notes,
         "seconds": time.perf_counter() - began,
     }
@@ -199,48 +199,48 @@ def _check_source(source: Path, kind: Format) -> None:
             raise InputError(f"{part}: not a regular file (a pipe, a socket or a device)")
 
 
-def save_model(folder: Path, source: Path, found: Imported, given: Given, manifest: Origin) -> None:
+def save_model(folder: Path, source: Path, imported: Imported, given: Given, manifest: Origin) -> None:
     """Write an imported model into its folder; InputError where its numbers cannot be."""
-    words, topics = found.phi.shape
+    words, topics = imported.phi.shape
     if not words or not topics:
         raise InputError(f"{source}: holds no {'topic' if words else 'word'}")
-    if words != len(found.words):
+    if words != len(imported.words):
         raise InputError(
-            f"{source}: topics over {words:,} words, but {len(found.words):,} words are named; nothing was imported"
+            f"{source}: topics over {words:,} words, but {len(imported.words):,} words are named; nothing was imported"
         )
-    if not (np.isfinite(found.phi).all() and found.phi.min() >= 0):
+    if not (np.isfinite(imported.phi).all() and imported.phi.min() >= 0):
         raise InputError(f"{source}: a number in the topics is negative or not finite; nothing was imported")
-    held = 1.0 / topics if found.alpha is None else found.alpha
-    alpha = prior(held, topics, f"{source}: alpha") if given.alpha is None else prior(given.alpha, topics, "--alpha")
-    beta = prior(found.beta, 1, f"{source}: beta") if given.beta is None else prior(given.beta, 1, "--beta")
-    if not found.phi.any() and not beta[0] > 0:
+    alpha_given = 1.0 / topics if imported.alpha is None else imported.alpha
+    alpha = prior(alpha_given, topics, f"{source}: alpha") if given.alpha is None else prior(given.alpha, topics, "--alpha")
+    beta = prior(imported.beta, 1, f"{source}: beta") if given.beta is None else prior(given.beta, 1, "--beta")
+    if not imported.phi.any() and not beta[0] > 0:
         raise InputError(f"{source}: every count is zero; nothing was imported")
-    vocabulary = Vocabulary.of(found.words, found.counts, found.df)
+    vocabulary = Vocabulary.of(imported.words, imported.counts, imported.df)
     seeds = manifest.seed_counts(vocabulary, topics)
-    rows = found.phi if seeds is None else np.maximum(seeds.added(0, found.phi, -1.0), 0.0)
+    rows = imported.phi if seeds is None else np.maximum(seeds.added(0, imported.phi, -1.0), 0.0)
     with ModelWriter(folder, words, topics) as writer:
         writer.write_rows(0, np.ascontiguousarray(rows, np.float32))
         writer.commit(manifest, vocabulary, alpha, float(beta[0]))
 
 
-def _manifest(format: str, source: Path, found: Imported, recipe: Any) -> Origin:
+def _manifest(format: str, source: Path, imported: Imported, recipe: Any) -> Origin:
     """What the imported model's manifest says of its origin."""
     plain = Recipe(stopwords=(), stopwords_from="none", min_length=1, numbers=True).to_json()
     return replace(
-        found.about,
+        imported.about,
         engine="imported",
         cites=f"imported from {format}",
         passes=0,
-        imported={"format": format, "from": source.name, **(found.about.imported or {})},
-        tokenizer=recipe or found.about.tokenizer or plain,
+        imported={"format": format, "from": source.name, **(imported.about.imported or {})},
+        tokenizer=recipe or imported.about.tokenizer or plain,
     )
 
 
-def _recipe(given: str | Path | None) -> Any:
+def _recipe(place: str | Path | None) -> Any:
     """The tokenizer of a store or a model; None where none is given."""
-    if given is None:
+    if place is None:
         return None
-    folder = Path(given)
+    folder = Path(place)
     try:
         tokenizer = Corpus.open(folder).manifest.tokenizer
     except StoreError:

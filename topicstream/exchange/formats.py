@@ -113,14 +113,14 @@ def find_format(name: str | None, path: Path, way: str) -> Format:
     """The format of that name, or that the path's name tells; InputError saying why there is none.  way: ``write`` or ``read``."""
     names = ", ".join(f.name for f in FORMATS.values() if getattr(f, way))
     if name is None:
-        known = [
+        candidates = [
             f.name
             for f in FORMATS.values()
             if (f.suffix and path.suffix == f.suffix) or (f.files and (path / f.files[0]).is_file())
         ]
-        if path.suffix not in FOREIGN and not known:
+        if path.suffix not in FOREIGN and not candidates:
             raise InputError(f"{path}: cannot detect the format from the name; give --format, one of {names}")
-        name = FOREIGN.get(path.suffix) or known[0]
+        name = FOREIGN.get(path.suffix) or candidates[0]
     name = {"docword": "uci"}.get(name, name)  # as `ingest` calls it
     if name in REFUSED:
         raise InputError(f"{path}: {REFUSED[name]}")

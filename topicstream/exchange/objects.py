@@ -59,13 +59,13 @@ def to_gensim(model: TopicModel) -> Any:
         raise ImportError("to_gensim() needs gensim: pip install gensim") from None
     words = dict(enumerate(model.words))
     beta = model.beta if model.beta > 0 else 1e-12
-    made = LdaModel(
+    lda = LdaModel(
         id2word=words, num_topics=model.n_topics, alpha=np.maximum(model.alpha, 1e-12), eta=beta, dtype=np.float32
     )
-    made.state.sstats[:] = table_of(model).T
-    made.state.numdocs = model.manifest.corpus.docs or 0
-    made.sync_state()
-    return made
+    lda.state.sstats[:] = table_of(model).T
+    lda.state.numdocs = model.manifest.corpus.docs or 0
+    lda.sync_state()
+    return lda
 
 
 def from_sklearn(model: Any, words: Any = None) -> TopicModel:
@@ -98,17 +98,17 @@ def to_sklearn(model: TopicModel) -> Any:
         raise ImportError("to_sklearn() needs scikit-learn: pip install scikit-learn") from None
     from scipy.special import digamma
 
-    made = LatentDirichletAllocation(
+    lda = LatentDirichletAllocation(
         model.n_topics, doc_topic_prior=float(model.alpha.mean()), topic_word_prior=model.beta or 1e-12
     )
-    made.doc_topic_prior_, made.topic_word_prior_ = made.doc_topic_prior, made.topic_word_prior
-    components = np.ascontiguousarray(table_of(model).T, np.float64) + made.topic_word_prior_
-    made.components_ = components
-    made.exp_dirichlet_component_ = np.exp(digamma(components) - digamma(components.sum(axis=1))[:, None])
-    made.n_features_in_, made.n_batch_iter_, made.n_iter_ = model.n_words, 1, 0
-    made.random_state_ = np.random.RandomState(0)
-    made.bound_ = np.nan
-    return made
+    lda.doc_topic_prior_, lda.topic_word_prior_ = lda.doc_topic_prior, lda.topic_word_prior
+    components = np.ascontiguousarray(table_of(model).T, np.float64) + lda.topic_word_prior_
+    lda.components_ = components
+    lda.exp_dirichlet_component_ = np.exp(digamma(components) - digamma(components.sum(axis=1))[:, None])
+    lda.n_features_in_, lda.n_batch_iter_, lda.n_iter_ = model.n_words, 1, 0
+    lda.random_state_ = np.random.RandomState(0)
+    lda.bound_ = np.nan
+    return lda
 
 
 def from_tomotopy(model: Any) -> TopicModel:

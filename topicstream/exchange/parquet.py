@@ -74,9 +74,9 @@ def write(job: Export) -> dict[str, float]:
     """One file."""
     model, vocabulary = job.model, job.model.vocabulary
     names = [f"topic_{k}" for k in job.numbers]
-    own = [("word", pa.large_string()), ("count", pa.int64()), ("df", pa.int64())]
+    word_fields = [("word", pa.large_string()), ("count", pa.int64()), ("df", pa.int64())]
     facts = msgspec.json.encode(about(model, job.numbers))
-    schema = pa.schema([*own, *((n, pa.float32()) for n in names)], {KEY: facts, b"sign": SIGN})
+    schema = pa.schema([*word_fields, *((n, pa.float32()) for n in names)], {KEY: facts, b"sign": SIGN})
     step = max(1, GROUP_BYTES // (4 * model.n_topics))
     with (
         written(job.path, force=job.force) as file,
@@ -117,18 +117,18 @@ def read_columns(path: Path) -> tuple[pa.Table, ExportedFacts]:
 def read(path: Path, given: Given) -> Imported:
     """A file with a column ``word`` and columns ``topic_0`` ... ``topic_K-1``, or of the numbers that the file names."""
     table, told = read_columns(path)
-    wanted = [f"topic_{k}" for k in told.numbers or range(sum(n.startswith("topic_") for n in table.column_names))]
-    missing = [n for n in ["word", *(wanted or ["topic_0"])] if n not in table.column_names]
+    columns = [f"topic_{k}" for k in told.numbers or range(sum(n.startswith("topic_") for n in table.column_names))]
+    missing = [n for n in ["word", *(columns or ["topic_0"])] if n not in table.column_names]
     if missing:
         hint = "; --format parquet-long reads entries" if {"topic", "word"} <= set(table.column_names) else ""
         raise InputError(f"{path}: no column {missing[0]!r}{hint}")
-    if told.alpha and len(told.alpha) != len(wanted):
-        raise InputError(f"{path}: {len(wanted)} columns of topics and {len(told.alpha)} priors")
-    phi = np.empty((len(table), len(wanted)), np.float32)
-    for k, name in enumerate(wanted):
+    if told.alpha and len(told.alpha) != len(columns):
+        raise InputError(f"{path}: {len(columns)} columns of topics and {len(told.alpha)} priors")
+    phi = np.empty((len(table), len(columns)), np.float32)
+    for k, name in enumerate(columns):
         phi[:, k] = column_of(table, name, path)
     counts = {n: column_of(table, n, path) for n in ("count", "df") if n in table.column_names}
-    known = told.alpha or given.alpha is not None
+    has_priors = told.alpha or given.alpha is not None
     return Imported(
         words=checked_words(table["word"], path),
         phi=phi,
@@ -137,7 +137,7 @@ def read(path: Path, given: Given) -> Imported:
         counts=counts.get("count"),
         df=counts.get("df"),
         about=origin(told),
-        notes=() if known else ("the file says no priors: alpha 1/K, beta 0.01 (--alpha, --beta)",),
+        notes=() if has_priors else ("the file says no priors: alpha 1/K, beta 0.01 (--alpha, --beta)",),
     )
 
 
@@ -159,9 +159,9 @@ def write_long(job: Export) -> dict[str, float]:
         pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=["word"]) as writer,
     ):
         for start, rows in model.spans():
-            there = rows > 0
-            there[~there.any(axis=1), 0] = True
-            w, k = np.nonzero(there)
+            nonzero = rows > 0
+            nonzero[~nonzero.any(axis=1), 0] = True
+            w, k = np.nonzero(nonzero)
             counts, words = rows[w, k], model.vocabulary.words.slice(start, len(rows)).take(pa.array(w))
             p = (counts.astype(np.float64) + model.beta) / norms[k]
             table = pa.table([pa.array(numbers[k]), words, pa.array(counts), pa.array(p)], schema=schema)
@@ -184,12 +184,12 @@ def read_long(path: Path, given: Given) -> Imported:
     words = as_words(table["word"])
     listed = given.words if given.words is not None else pc.unique(words)
     topics = max(int(topic.max(initial=-1)) + 1, len(told.alpha))
-    known = told.alpha or given.alpha is not None
+    has_priors = told.alpha or given.alpha is not None
     return Imported(
         words=listed,
         phi=summed(path, places_of(words, listed, path), topic, values, (len(listed), topics)),
         alpha=told.alpha or None,
         beta=0.0 if value == "p" else told.beta,
         about=origin(told),
-        notes=() if known else ("the file says no priors: alpha 1/K (--alpha, --beta)",),
+        notes=() if has_priors else ("the file says no priors: alpha 1/K (--alpha, --beta)",),
     )

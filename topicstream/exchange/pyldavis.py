@@ -61,9 +61,9 @@ def _word_sums(model: TopicModel, sizes: np.ndarray, r: int) -> tuple[np.ndarray
     for start, rows in model.spans():
         expected = (rows.astype(np.float64) + model.beta) / model.norms * sizes
         n_w = expected.sum(axis=1)
-        given = expected / np.maximum(n_w, 1e-300)[:, None]
+        conditional = expected / np.maximum(n_w, 1e-300)[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
-            terms = np.where(given > 0, given * np.log(given / share), 0.0)
+            terms = np.where(conditional > 0, conditional * np.log(conditional / share), 0.0)
         marginal[start : start + len(rows)] = n_w
         salient.add(start, (n_w * terms.sum(axis=1))[:, None])
     return marginal, salient.ids[:, 0]
@@ -75,11 +75,11 @@ def _term_table(
     """Words of the bars: those of all topics first, then topic after topic."""
     p = np.maximum(model.pair_probabilities(word, topic), 1e-300)
     lifts = np.log(p) - np.log(np.maximum(marginal[word], 1e-300) / float(marginal.sum()))
-    whole, ranks = np.floor(marginal[salient]), np.arange(len(salient), 0, -1.0)
+    counts, ranks = np.floor(marginal[salient]), np.arange(len(salient), 0, -1.0)
     return {
         "Term": model.vocabulary.words.take(pa.array(np.concatenate((salient, word)))).to_pylist(),
-        "Freq": np.concatenate([whole, p * sizes[topic]]),
-        "Total": np.concatenate([whole, marginal[word]]),
+        "Freq": np.concatenate([counts, p * sizes[topic]]),
+        "Total": np.concatenate([counts, marginal[word]]),
         "Category": ["Default"] * len(salient) + [f"Topic{k + 1}" for k in topic.tolist()],
         "logprob": np.concatenate([ranks, np.round(np.log(p), 4)]),
         "loglift": np.concatenate([ranks, np.round(lifts, 4)]),

@@ -126,7 +126,7 @@ def read_sealed(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], lis
 
     A last line cut short by a kill (no newline) is left out without a word; lines without a checksum (of an older
     version, or made by hand) are taken as they are.  No file: nothing."""
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     damaged: list[str] = []
     try:
         lines = read_plain(path).split(b"\n")
@@ -141,10 +141,10 @@ def read_sealed(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], lis
         except (ValueError, RecursionError):
             record, good = {}, False
         if good:
-            found.append(record)
+            records.append(record)
         elif sealed or number < len(lines):
             damaged.append(f"{path}:{number}: does not match its checksum; this line is left out")
-    return found, damaged
+    return records, damaged
 
 
 def size_and_crc(path: str | os.PathLike[str]) -> tuple[int, int]:
@@ -160,25 +160,25 @@ def size_and_crc(path: str | os.PathLike[str]) -> tuple[int, int]:
     return size, crc
 
 
-def file_problem(path: str | os.PathLike[str], size: int, crc: int, what: str = "ingest again") -> str | None:
+def file_problem(path: str | os.PathLike[str], size: int, crc: int, remedy: str = "ingest again") -> str | None:
     """What is wrong with a file whose size and crc32c were recorded, in a sentence; None when nothing is."""
     try:
-        length, found = size_and_crc(path)
+        length, actual_crc = size_and_crc(path)
     except StoreError as e:
-        return f"{e} or {what}"
+        return f"{e} or {remedy}"
     except OSError as e:
-        return f"{path}: cannot be read ({e.strerror}); restore the file or {what}"
+        return f"{path}: cannot be read ({e.strerror}); restore the file or {remedy}"
     if length != size:
-        return f"{path}: has {length} bytes where the manifest says {size}; restore it or {what}"
-    return None if found == crc else f"{path}: does not match its checksum; restore the file or {what}"
+        return f"{path}: has {length} bytes where the manifest says {size}; restore it or {remedy}"
+    return None if actual_crc == crc else f"{path}: does not match its checksum; restore the file or {remedy}"
 
 
 def exchange_folders(new: Path, old: Path) -> None:
     """Let two folders change names in one step (renameat2, RENAME_EXCHANGE); where the system or the file system cannot, in
     two (a reader may then miss the old one for an instant)."""
-    here, both = -100, 2
+    working_folder, exchange = -100, 2
     try:
-        failed = ctypes.CDLL(None).renameat2(here, os.fsencode(new), here, os.fsencode(old), both)
+        failed = ctypes.CDLL(None).renameat2(working_folder, os.fsencode(new), working_folder, os.fsencode(old), exchange)
     except (OSError, AttributeError):
         failed = True
     if failed:
@@ -190,13 +190,13 @@ def exchange_folders(new: Path, old: Path) -> None:
 
 
 @contextlib.contextmanager
-def lock(folder: str | os.PathLike[str], what: str, *, kind: Kind | None = None, wait: bool = False) -> Iterator[None]:
+def lock(folder: str | os.PathLike[str], doing: str, *, kind: Kind | None = None, wait: bool = False) -> Iterator[None]:
     """Hold the writer's lock of ``folder`` (an flock on ``.lock`` in it), which is made, or known to be ours and of this
     kind (``ownership.claim``); Busy at once when another holds it, unless ``wait``.  The lock goes with the process,
     however it ends.  A folder that was made here and holds nothing but lock and mark when the work fails (refused before
     it began) goes again.  kind: None for any folder of ours."""
     path = Path(folder) / LOCK
-    there, kind = path.parent.is_dir(), kind or kind_of(folder)
+    parent_existed, kind = path.parent.is_dir(), kind or kind_of(folder)
     if kind is None:
         refuse_address(folder)
         raise NotOurs(f"{folder}: is no folder of ours")
@@ -215,12 +215,12 @@ def lock(folder: str | os.PathLike[str], what: str, *, kind: Kind | None = None,
             os.close(fd)  # who held it has removed it: lock the one that is there now
         except BlockingIOError:
             os.close(fd)
-            raise Busy(f"{folder}: another process is {what} it; wait for it to end, then run this again") from None
+            raise Busy(f"{folder}: another process is {doing} it; wait for it to end, then run this again") from None
     try:
         yield
     except BaseException:
         with contextlib.suppress(OSError):
-            owned.remove_unused(path.parent, keep=there)
+            owned.remove_unused(path.parent, keep=parent_existed)
         raise
     finally:
         os.close(fd)

@@ -104,8 +104,8 @@ def mirrored(place: T) -> T | Path:
 
 def _listed(source: str, current: Current | None) -> list[str]:
     """Places of the files of a model, in its folder: as it was published, or copied to a bucket.  ValueError."""
-    there = list_below(source) if current is None else msgspec.json.decode(get_object(f"{source}/{LISTING}")[0], type=dict[str, str])
-    return [name for name in (place.removeprefix(f"{source}/") for place in there) if is_published(name)]
+    places = list_below(source) if current is None else msgspec.json.decode(get_object(f"{source}/{LISTING}")[0], type=dict[str, str])
+    return [name for name in (place.removeprefix(f"{source}/") for place in places) if is_published(name)]
 
 
 def is_published(name: str) -> bool:

@@ -68,12 +68,12 @@ def check_output(path: Path, option: str, inputs: Iterable[object] = (), *, forc
     if not path.parent.is_dir():
         raise UsageError(f"{option} {path}: no such folder {path.parent}")
     real = Path(os.path.realpath(path))
-    for given in filter(None, (getattr(read, "path", read) for read in inputs)):
-        source = Path(os.path.realpath(str(given)))
+    for place in filter(None, (getattr(read, "path", read) for read in inputs)):
+        source = Path(os.path.realpath(str(place)))
         if real == source or (path.exists() and source.exists() and os.path.samefile(path, source)):
             raise UsageError(f"{option} {path}: is the input; name another file")
         if source.is_dir() and source in real.parents:
-            raise UsageError(f"{option} {path}: lies inside the input {given}; name a file outside it")
+            raise UsageError(f"{option} {path}: lies inside the input {place}; name a file outside it")
     for folder in real.parents:
         if (kind := kind_of(folder)) not in (None, "retrain", "sweep", "export"):
             raise UsageError(f"{option} {path}: lies in {folder}, {KINDS[str(kind)]}; name a file outside of it")

@@ -249,11 +249,11 @@ def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
     if mark is not None and mark.kind != kind:
         raise NotOurs(f"{path}: is {KINDS[mark.kind]}, not {KINDS[kind]}; name another folder")
     if mark is None or mark.made_by:
-        there = sorted(p for p in path.iterdir() if not _ALWAYS.fullmatch(p.name))
-        released = bool(there) and (mark is not None or _kind_of_released(path) == kind or is_listed(path))
-        if there and not released and kind != "retrain":  # where the user's own files lie, too
-            what = KINDS[kind].partition(" ")[2]
-            raise NotOurs(f"{path}: a folder that is no {what} of ours ({there[0].name} is in it); name another, or an empty one")
+        strangers = sorted(p for p in path.iterdir() if not _ALWAYS.fullmatch(p.name))
+        released = bool(strangers) and (mark is not None or _kind_of_released(path) == kind or is_listed(path))
+        if strangers and not released and kind != "retrain":  # where the user's own files lie, too
+            noun = KINDS[kind].partition(" ")[2]
+            raise NotOurs(f"{path}: a folder that is no {noun} of ours ({strangers[0].name} is in it); name another, or an empty one")
         if not is_listed(path):
             note(path)
         if mark is not None:
@@ -276,19 +276,19 @@ def check_place(place: Where, option: str, inputs: Iterable[Where] = ()) -> None
     """UsageError when a folder to be made is the working folder, the root, the user's home or a folder above them, or an
     input, or lies within one, or holds one."""
     real = Path(os.path.realpath(place))
-    for name, what in ((os.getcwd(), "the working folder"), (os.path.expanduser("~"), "the home folder")):
+    for name, role in ((os.getcwd(), "the working folder"), (os.path.expanduser("~"), "the home folder")):
         other = Path(os.path.realpath(name))
         if real == other or real in other.parents:
             raise UsageError(
-                f"{option} {place}: is {'' if real == other else 'a folder above '}{what}; name a folder of its own"
+                f"{option} {place}: is {'' if real == other else 'a folder above '}{role}; name a folder of its own"
             )
-    for given in inputs:
-        taken = Path(os.path.realpath(given))
+    for input_path in inputs:
+        taken = Path(os.path.realpath(input_path))
         if real == taken:
             raise UsageError(f"{option} {place}: is the input itself; name another place")
         if real in taken.parents:
-            raise UsageError(f"{option} {place}: holds the input {given}; name another place")
+            raise UsageError(f"{option} {place}: holds the input {input_path}; name another place")
         if taken in real.parents and taken.is_dir():
             raise UsageError(
-                f"{option} {place}: lies inside the input {given}, which would be read with it; name another place"
+                f"{option} {place}: lies inside the input {input_path}, which would be read with it; name another place"
             )

@@ -83,15 +83,15 @@ def read_given(path: _Where, most: int = MOST_LISTED) -> bytes:
 def refuse_links(folder: _Where, *, but: Iterable[str] = ()) -> None:
     """StoreError naming the first link or special file below ``folder`` (itself it may be a link), or a folder that cannot
     be listed.  ``but``: names directly in the folder that are not looked into.  Before anything is written or removed."""
-    left, skipped = [os.fspath(folder)], set(but)
-    while left:
-        at = left.pop()
+    folders, skipped = [os.fspath(folder)], set(but)
+    while folders:
+        at = folders.pop()
         with os.scandir(at) as entries:
             for entry in entries:
                 if at == os.fspath(folder) and entry.name in skipped:
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    left.append(entry.path)
+                    folders.append(entry.path)
                 elif not entry.is_file(follow_symlinks=False):
                     raise StoreError(
                         f"{entry.path}: {_kind(entry.path)}; a store or model contains only regular files and folders; move it away"

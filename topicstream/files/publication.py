@@ -120,8 +120,8 @@ def publish(folder: str | os.PathLike[str], address: str, *, inputs: str = "", p
     listing = json.dumps(hashes).encode()
     version = hashlib.sha256(listing).hexdigest()[:32]
     below = f"{address}/versions/{version}/"
-    there = {found.removeprefix(below) for found in list_below(below)}
-    missing = [name for name in sizes if name not in there]
+    uploaded = {listed.removeprefix(below) for listed in list_below(below)}
+    missing = [name for name in sizes if name not in uploaded]
     for done, _ in enumerate(POOL.map(lambda name: put_object(below + name, place / name), missing), 1):
         listener(progress).step("uploading", done, len(missing), "files")
     if _sha256(place / "manifest.json") != hashes["manifest.json"]:

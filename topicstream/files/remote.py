@@ -36,10 +36,10 @@ class Waiters(Executor):
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self._idle, self._lock = [Thread(target=self._work, name=f"objects {i}", daemon=True) for i in range(threads)], Lock()
 
-    def submit(self, function: Callable[..., T], /, *args: Any, **given: Any) -> Future[T]:
+    def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Call it in one of the threads."""
         future: Future[T] = Future()
-        self._calls.put((future, partial(function, *args, **given)))
+        self._calls.put((future, partial(function, *args, **kwargs)))
         with self._lock:
             while self._idle:
                 self._idle.pop().start()
@@ -172,7 +172,7 @@ def _split(address: str) -> tuple[str, str]:
     return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/")
 
 
-def _ask(address: str, call: Callable[[Any, Any, str], T], done: str = "read") -> T:
+def _ask(address: str, call: Callable[[Any, Any, str], T], doing: str = "read") -> T:
     """What a call of obstore, a store and a key gives; what fails becomes one line.
 
     A signal reaches Python between two calls.  So the main thread lets another one ask, and waits for it, which a signal ends.
@@ -183,22 +183,22 @@ def _ask(address: str, call: Callable[[Any, Any, str], T], done: str = "read") -
             return POOL.submit(call, library, _store(root), key).result()
         return call(library, _store(root), key)
     except (FileNotFoundError, library.exceptions.BaseError) as error:
-        raise _refusal(address, error, done) from None
+        raise _refusal(address, error, doing) from None
 
 
-def _refusal(address: str, error: Exception, done: str) -> InputError:
+def _refusal(address: str, error: Exception, doing: str) -> InputError:
     """What an error of obstore means, in one line: nothing of its own text, which may repeat what was sent."""
     kind = type(error).__name__
     answer = f"{kind}: {error}"
     if kind in ("PreconditionError", "AlreadyExistsError"):
-        return Changed(f"{address}: changed while it was {done}; run the command again")
+        return Changed(f"{address}: changed while it was {doing}; run the command again")
     meaning = next((meaning for pattern, meaning in _FAULTS if re.search(pattern, answer)), None)
     absent = kind == "FileNotFoundError"
     if meaning is None and absent:
         meaning = "no such object; check bucket, key and region"
     elif meaning is None:
         status = re.search(r"status code: (\d{3} [A-Za-z ]+)|(error sending request|operation timed out|response body error)", answer)
-        meaning = f"cannot be {done} ({status[0].strip() if status else kind}); check the network, the endpoint and the region"
+        meaning = f"cannot be {doing} ({status[0].strip() if status else kind}); check the network, the endpoint and the region"
     return (Absent if absent or meaning.startswith("access") else InputError)(f"{address}: {meaning}")
 
 

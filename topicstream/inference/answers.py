@@ -69,7 +69,7 @@ class Answers:
         self.model, name = model, method_of(model, config.method)
         method, threads = find_method(name), 1 if config.follow else config.threads or default_threads()
         self.plan = plan_inference(
-            model, config.memory, threads, own=own, tables=method.tables, table_bytes=method.table_bytes(model)
+            model, config.memory, threads, owned=own, tables=method.tables, table_bytes=method.table_bytes(model)
         )
         self.method = make_method(name, TopicRows(model), type(config), **(config.options or {}))
         self.method.room = self.plan.room

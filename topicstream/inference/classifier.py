@@ -79,7 +79,7 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
     store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
     store = learned_from(store, opened.manifest.sample)
     every, left = _plan(opened, store, config)
-    plan = plan_inference(opened, left, config.threads or default_threads(), own=opened is not model)
+    plan = plan_inference(opened, left, config.threads or default_threads(), owned=opened is not model)
     with lock(folder, "writing to"):
         if plan.load:
             opened.load()

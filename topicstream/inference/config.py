@@ -75,8 +75,8 @@ class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
 
     def of_parts(self) -> tuple[str, ...]:
         """The parts of a store."""
-        wanted = (self.parts,) if isinstance(self.parts, str) else tuple(self.parts)
-        return PARTS if "all" in wanted else wanted
+        parts = (self.parts,) if isinstance(self.parts, str) else tuple(self.parts)
+        return PARTS if "all" in parts else parts
 
 
 @dataclass(frozen=True)

@@ -85,16 +85,16 @@ EMPTY, UNKNOWN = 1, 2
 FLAGS = ("", "empty", "unknown")
 
 
-def known(ids: pa.Array, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, index: np.ndarray) -> Documents:
+def documents_of_cells(ids: pa.Array, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, index: np.ndarray) -> Documents:
     """Documents out of cells over other word ids; index: int64[U], the model's id of each, -1 unknown."""
-    docs, found = len(indptr) - 1, index[words]
-    owner, chosen = np.repeat(np.arange(docs), np.diff(indptr)), (found >= 0) & (counts > 0)
+    docs, model_ids = len(indptr) - 1, index[words]
+    owner, chosen = np.repeat(np.arange(docs), np.diff(indptr)), (model_ids >= 0) & (counts > 0)
     tokens = np.bincount(owner, counts, docs)
-    unknown = np.bincount(owner[found < 0], counts[found < 0], docs)
-    own = np.concatenate(([0], np.cumsum(chosen)))[indptr]
-    words, counts = found[chosen].astype(np.int64), counts[chosen].astype(np.float32)
+    unknown = np.bincount(owner[model_ids < 0], counts[model_ids < 0], docs)
+    indptr_known = np.concatenate(([0], np.cumsum(chosen)))[indptr]
+    words, counts = model_ids[chosen].astype(np.int64), counts[chosen].astype(np.float32)
     order = np.argsort(owner[chosen] * (int(index.max(initial=-1)) + 1) + words, kind="stable")
-    return Documents(ids, own, words[order], counts[order], tokens, unknown)
+    return Documents(ids, indptr_known, words[order], counts[order], tokens, unknown)
 
 
 def dense_documents(ids: pa.Array, indptr: np.ndarray, numbers: np.ndarray) -> Documents:

@@ -63,8 +63,8 @@ def infer(config: InferConfig) -> Any:
     """
     begin, out = time.perf_counter(), config.out
     path = Path(out) if isinstance(out, str | Path) else None
-    given = config.documents if isinstance(config.documents, list | tuple) else [config.documents]
-    inputs: list[object] = [config.model, *(d for d in given if isinstance(d, Path | Corpus) and d != Path("-"))]
+    documents = config.documents if isinstance(config.documents, list | tuple) else [config.documents]
+    inputs: list[object] = [config.model, *(d for d in documents if isinstance(d, Path | Corpus) and d != Path("-"))]
     if path is not None:
         check_answers(path, "--out", inputs, force=config.force)
         if config.follow:
@@ -128,11 +128,11 @@ def infer_on_cluster(config: InferConfig, out: Path, inputs: list[object]) -> di
 
 def _parts(run: Answers, cluster: Cluster, batches: int, folder: Path) -> Iterator[tuple[Path, Tally]]:
     config = run.config
-    there = replace(
+    worker_config = replace(
         config, model=Path(config.model).absolute(), documents=run.source.corpus.whole.path.absolute(), out=None,  # type: ignore[arg-type, attr-defined]
         progress=False, mem_limit=cluster.memory(config.memory),
     )  # fmt: skip
-    return cluster.map(partial(_answer, config=there, folder=folder), cluster.spans([1] * batches, BATCHES_OF_TASK))
+    return cluster.map(partial(_answer, config=worker_config, folder=folder), cluster.spans([1] * batches, BATCHES_OF_TASK))
 
 
 def _answer(batches: tuple[int, int], config: InferConfig, folder: Path) -> tuple[Path, Tally]:

@@ -59,7 +59,7 @@ def thread_bytes(topics: int, docs: int, gathered: int) -> int:
 
 
 def plan_inference(
-    model: TopicModel, limit: MemoryLimit, threads: int, *, own: bool, tables: int = 1, table_bytes: int | None = None
+    model: TopicModel, limit: MemoryLimit, threads: int, *, owned: bool, tables: int = 1, table_bytes: int | None = None
 ) -> InferencePlan:
     """Plan an inference: blocks get smaller first, then the table stays on disk, then threads get fewer.
 
@@ -71,7 +71,7 @@ def plan_inference(
         What the whole process may hold.
     threads
         Threads wanted.
-    own
+    owned
         Whether the model may be loaded: it is not the caller's.
     tables
         How many tables of the topics' size are gathered from.
@@ -89,12 +89,12 @@ def plan_inference(
 
     def plan(load: bool, docs: int) -> InferencePlan:
         cells = docs * (BLOCK_CELLS // BLOCK_DOCS)
-        held = {"topics": table} if load or in_memory else {}
+        resident = {"topics": table} if load or in_memory else {}
         each = {"threads": thread_bytes(topics, docs, 0 if load or in_memory else tables)}
         task = f"inference with {model.path or 'this model'}"
-        return InferencePlan(plan_memory(task, limit, threads, {**words, **held}, each), load, docs, cells)
+        return InferencePlan(plan_memory(task, limit, threads, {**words, **resident}, each), load, docs, cells)
 
-    loads = (True, False) if own and not in_memory and 2 * table <= limit.bytes else (False,)
+    loads = (True, False) if owned and not in_memory and 2 * table <= limit.bytes else (False,)
     for load, docs in product(loads, BLOCKS):
         with suppress(DoesNotFit):
             if (planned := plan(load, docs)).threads == threads:

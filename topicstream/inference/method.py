@@ -137,12 +137,12 @@ class Method(ABC):
         Raises DoesNotFit, once all were counted, where ``fixed`` and ``each`` of theirs are more bytes than there is room
         for.
         """
-        held: list[Documents] = []
+        blocks_held: list[Documents] = []
         for block in blocks:
             fixed += each(block)
             if fixed <= self.room.free:
-                held.append(block)
+                blocks_held.append(block)
             else:
-                held.clear()
+                blocks_held.clear()
         self.room.ask(fixed, f"--method {self.name}, which reads all documents before it answers,")
-        return held
+        return blocks_held

@@ -72,7 +72,7 @@ def fit_softmax(
     squares = np.full(words + 1, 1e-12)
     order, loss, quiet = np.random.default_rng(0), np.inf, 0
     size = max(1, min(BATCH, docs // BATCHES))
-    for done in range(1, passes + 1):
+    for passes_done in range(1, passes + 1):
         before, loss = loss, 0.0
         shuffled = order.permutation(docs)
         for first in range(0, docs, size):
@@ -80,10 +80,10 @@ def fit_softmax(
             loss += _descend(weights, squares, x[chosen], examples.theta[chosen], penalty, step)
         loss += float(np.square(weights[:-1], dtype=np.float64).sum()) / (2 * variance)
         if progress is not None:
-            progress(done)
+            progress(passes_done)
         quiet = quiet + 1 if before - loss <= tol * before < np.inf else 0
         if quiet == QUIET:
-            return Fitted(weights, loss, done, True)
+            return Fitted(weights, loss, passes_done, True)
     return Fitted(weights, loss, passes, False)
 
 
@@ -118,8 +118,8 @@ def _residual(logits: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, float]
 def best_temperature(logits: np.ndarray, theta: np.ndarray) -> float:
     """The temperature at which KL(theta || softmax(logits / temperature)) is least; logits, theta: float[D, K]."""
     low, high = np.log(TEMPERATURES)
-    found = minimize_scalar(lambda t: label_divergence(logits, theta, np.exp(t)), bounds=(low, high), method="bounded")
-    return float(np.exp(found.x))
+    minimum = minimize_scalar(lambda t: label_divergence(logits, theta, np.exp(t)), bounds=(low, high), method="bounded")
+    return float(np.exp(minimum.x))
 
 
 def label_divergence(logits: np.ndarray, theta: np.ndarray, temperature: float) -> float:

@@ -16,7 +16,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from, rest_of
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.inference.config import PARTS, SAMPLED, InferConfig
-from topicstream.inference.documents import Documents, cut_cells, dense_documents, known
+from topicstream.inference.documents import Documents, cut_cells, dense_documents, documents_of_cells
 from topicstream.inference.memory import InferencePlan
 from topicstream.ingestion.opening.memory import as_inputs
 from topicstream.ingestion.parsing.columns import LISTS
@@ -83,7 +83,7 @@ class DocumentSource(ABC):
             if self.width:
                 block = dense_documents(ids[some], own, counts[begin:end])
             else:
-                block = known(ids[some], own, words[begin:end], counts[begin:end], index)
+                block = documents_of_cells(ids[some], own, words[begin:end], counts[begin:end], index)
             yield replace(block, columns={n: column[some] for n, column in columns.items()}, integer_ids=integer_ids)
 
     def check_width(self, width: int, where: object) -> None:
@@ -104,10 +104,10 @@ class StoredDocuments(DocumentSource):
         super().__init__(model, plan)
         self.check_width(corpus.width, corpus.path)
         self.parts = config.of_parts()
-        if asked := set(self.parts) & set(SAMPLED):
-            view = rest_of if asked == {"rest"} else learned_from
-            corpus = view(corpus, model.manifest.sample) if len(asked) == 1 else corpus
-            self.parts = tuple(dict.fromkeys("train" if p in asked else p for p in self.parts))
+        if sampled := set(self.parts) & set(SAMPLED):
+            view = rest_of if sampled == {"rest"} else learned_from
+            corpus = view(corpus, model.manifest.sample) if len(sampled) == 1 else corpus
+            self.parts = tuple(dict.fromkeys("train" if p in sampled else p for p in self.parts))
         self.corpus, self.columns = corpus, columns_within(corpus, listed_names(config.with_columns))
         self.integer_ids = corpus.manifest.ids == "integer"
         self.total = sum(corpus.part(p == "heldout").docs for p in self.parts)
@@ -204,8 +204,8 @@ def columns_within(corpus: Corpus, names: Sequence[str]) -> dict[str, pa.DataTyp
 def open_source(config: InferConfig, model: TopicModel, plan: InferencePlan) -> DocumentSource:
     """The documents that a configuration names; InputError, UsageError."""
     documents = config.documents
-    given = {"vocabulary": config.vocabulary, "ids": config.ids, "layer": config.layer}
-    inputs = [documents] if isinstance(documents, Corpus) else as_inputs(documents, path=False, **given)
+    described = {"vocabulary": config.vocabulary, "ids": config.ids, "layer": config.layer}
+    inputs = [documents] if isinstance(documents, Corpus) else as_inputs(documents, path=False, **described)
     files: list[Any] = inputs if isinstance(inputs, list) else []
     if isinstance(inputs, list) and not inputs:
         raise InputError("no documents: give texts, a store, or the Path of files")

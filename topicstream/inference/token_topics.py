@@ -43,7 +43,7 @@ class _State(Record, frozen=True):
     facts: _Facts
 
 
-def token_topics(folder: Path | None, corpus: Corpus, topics: int, what: str) -> Iterator[tuple[Block, np.ndarray]]:
+def token_topics(folder: Path | None, corpus: Corpus, topics: int, asker: str) -> Iterator[tuple[Block, np.ndarray]]:
     """The training documents of a run with the topics of their tokens.
 
     Parameters
@@ -52,7 +52,7 @@ def token_topics(folder: Path | None, corpus: Corpus, topics: int, what: str) ->
         The model's folder, which holds the run; None for a model in memory.
     topics
         Number of topics of the model.
-    what
+    asker
         What needs them, as messages begin (``--method gibbs1``).
 
     Returns
@@ -68,7 +68,7 @@ def token_topics(folder: Path | None, corpus: Corpus, topics: int, what: str) ->
     """
     path = folder / "training.json" if folder is not None else None
     if folder is None or path is None or not path.is_file():
-        raise InputError(f"{what}: needs the folder of a training run (training.json)")
+        raise InputError(f"{asker}: needs the folder of a training run (training.json)")
     run = read_record(path, _Run)
     if run.corpus != corpus.fingerprint:
         raise InputError(f"{corpus.path}: is not the corpus that {folder} was trained on, or has changed since")
@@ -83,7 +83,7 @@ def token_topics(folder: Path | None, corpus: Corpus, topics: int, what: str) ->
         raise InputError(f"{folder}: stopped within a pass; let `topics train` finish it first")
     kind = np.dtype("uint8" if topics <= 1 << 8 else "uint16" if topics <= 1 << 16 else "uint32")
     if index is None or int(index[:, 0, 1].sum()) != int(learned.n_tokens) * kind.itemsize:
-        raise InputError(f"{what}: {run.engine} does not assign topics to tokens; train with sparselda or gs")
+        raise InputError(f"{asker}: {run.engine} does not assign topics to tokens; train with sparselda or gs")
     return _blocks(learned.blocks(grid=grid), folder / "work" / Path(memory).name, index[:, 0], kind, topics)
 
 

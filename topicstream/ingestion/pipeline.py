@@ -73,7 +73,7 @@ def ingest(config: IngestConfig) -> dict[str, Json]:
     >>> summary["documents"]
     4
     """
-    options = IngestOptions.made(config)
+    options = IngestOptions.of_config(config)
     names = as_inputs(config.documents, path=True, vocabulary=config.vocabulary, ids=config.ids, layer=config.layer)
     if names == []:
         raise InputError("nothing to ingest: give files, folders or - for standard input")
@@ -169,8 +169,8 @@ class _Ingest:
                 stack.enter_context(durable.lock(self.out, "writing to", kind="corpus"))
                 self.base = Corpus.open(self.out, dense=True)
             record = inputs_record.describe([] if isinstance(self.names, InMemory) else self.names, self.options)
-            if (done := self._made_before(record)) is not None:
-                return done
+            if (summary := self._made_before(record)) is not None:
+                return summary
             if self.base is None and self.out.exists() and any(self.out.iterdir()):
                 if not self.options.given.force:
                     raise TopicsError(f"{self.out}: exists; --append adds to it, --force replaces it")
@@ -181,13 +181,13 @@ class _Ingest:
             if isinstance(self.names, InMemory) and self.base is not None:
                 # an append must not meet the numbers of the documents before
                 self.names = dataclasses.replace(self.names, first=sum(p.docs for p in self.base.manifest.parts.values()))
-            left = None if self.options.given.force else read_state(self.wip)
+            unfinished = None if self.options.given.force else read_state(self.wip)
             # nobody can carry on what was read from another process's memory
-            lost = left is None or any(path.startswith(KEY) for path in left.key.get("paths", []))
+            lost = unfinished is None or any(path.startswith(KEY) for path in unfinished.key.get("paths", []))
             paths = [self.names.key] if isinstance(self.names, InMemory) else [entry.place for entry in record.inputs]
             base = self.base.fingerprint if self.base is not None else None
             key = {"paths": paths, **self.options.reading(), "append to": base}  # what decides the sequence and the content of the pieces
-            journal = Journal(self.wip, key, None if lost else left)
+            journal = Journal(self.wip, key, None if lost else unfinished)
             state = journal.state
             same = state.record is not None and inputs_record.are_same(record, state.record)
             if state.record is None:
@@ -223,15 +223,15 @@ class _Ingest:
         if self.options.given.force or not (self.out / "manifest.json").exists():
             return None
         store, state = Corpus.open(self.out, dense=True), read_state(self.wip)
-        done = None if state is None else state.committed
-        if state is not None and done is not None and done.fingerprint == store.fingerprint:
+        committed = None if state is None else state.committed
+        if state is not None and committed is not None and committed.fingerprint == store.fingerprint:
             settle(self.out, store.manifest)
             if state.record != record or isinstance(self.names, InMemory):
                 owned.clear(self.wip, "ingest")
                 return None
             self.progress.say(f"{self.out}: was finished already")
             owned.remove(self.wip, "ingest")
-            return done.summary
+            return committed.summary
         if self.base is not None or not inputs_record.is_this(self.out, store.fingerprint, record):
             return None
         if state is None:  # the lock alone
@@ -239,17 +239,17 @@ class _Ingest:
         return _made_once(store.manifest, record, self.options.given)
 
     def _run(self, journal: Journal, same: bool) -> dict[str, Json]:
-        state, given = journal.state, dataclasses.replace(self.options.given, scratch=journal.folder)
+        state, config = journal.state, dataclasses.replace(self.options.given, scratch=journal.folder)
         if journal.resumed and state.pieces:
             self.progress.say(f"{self.wip}: resuming after {state.pieces} pieces")
         if not state.done:
             names = self.names if isinstance(self.names, list) else []
-            with workers_of(given.scheduler, self.plan.limit, [*names, self.wip]) as (cluster, limit):
-                plan = self.plan if cluster is None else plan_ingest(limit.bytes, given.workers or cluster.least_threads)
-                state.piece_bytes = state.piece_bytes or min(plan.piece_bytes, self.plan.piece_bytes, given.piece_bytes)
-                read = dataclasses.replace(given, piece_bytes=state.piece_bytes, room=plan.room)
+            with workers_of(config.scheduler, self.plan.limit, [*names, self.wip]) as (cluster, limit):
+                plan = self.plan if cluster is None else plan_ingest(limit.bytes, config.workers or cluster.least_threads)
+                state.piece_bytes = state.piece_bytes or min(plan.piece_bytes, self.plan.piece_bytes, config.piece_bytes)
+                read = dataclasses.replace(config, piece_bytes=state.piece_bytes, room=plan.room)
                 workers = plan.workers if cluster is None else Spread(cluster, plan.workers)
                 reading = Reading(journal, read, self.progress, self.stop, same=same)
                 reading.run(self.names, Tokenizer(self.options.recipe), workers)
-        options = dataclasses.replace(self.options, given=given)
+        options = dataclasses.replace(self.options, given=config)
         return Finishing(self.out, self.base, self.plan, self.progress, journal, options).run()

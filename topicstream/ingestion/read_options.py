@@ -24,12 +24,12 @@ OF_FILES = ("format", "encoding")
 RAW = "Format of raw input (default: detected from name and content)."
 
 
-def columns(given: Mapping[str, str] | str | Sequence[str]) -> Mapping[str, str]:
+def columns(columns_given: Mapping[str, str] | str | Sequence[str]) -> Mapping[str, str]:
     """``column=field`` or ``field``, some of them, between commas too -> {column: field}."""
-    if isinstance(given, Mapping):
-        return given
+    if isinstance(columns_given, Mapping):
+        return columns_given
     meta = {}
-    for pair in (part.strip() for part in joined(given).split(",") if len(given)):
+    for pair in (part.strip() for part in joined(columns_given).split(",") if len(columns_given)):
         column, _, name = pair.partition("=")
         if not column:
             raise InputError(f"--meta {pair}: write column=field (or just field)")
@@ -37,9 +37,9 @@ def columns(given: Mapping[str, str] | str | Sequence[str]) -> Mapping[str, str]
     return meta
 
 
-def joined(given: str | Collection[str]) -> str:
+def joined(names: str | Collection[str]) -> str:
     """Names that were given apart, between commas."""
-    return given if isinstance(given, str) else ",".join(given)
+    return names if isinstance(names, str) else ",".join(names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,14 +179,14 @@ class ReadOptions:
         """What a store and its models keep, so that more of the same input is read the same way: plain values."""
         return {k: v for k, v in self.given().items() if k in REMEMBERED + CUT + OF_FILES}
 
-    def recall(self, kept: object, names: tuple[str, ...] = REMEMBERED) -> Self:
-        """These options with those of ``remembered`` where nothing was given.  kept: of a manifest, checked here."""
-        if not isinstance(kept, dict):
+    def recall(self, stored: object, names: tuple[str, ...] = REMEMBERED) -> Self:
+        """These options with those of ``remembered`` where nothing was given.  stored: of a manifest, checked here."""
+        if not isinstance(stored, dict):
             return self
         given = self.given()
         types = {"header": bool, "weighted": bool, "binarize": bool, "transpose": bool, "min_tokens": int, "patches": int, "stride": int}
         values: dict[str, Any] = {
-            k: v for k, v in kept.items() if k in names and k not in given and isinstance(v, types.get(k, str))
+            k: v for k, v in stored.items() if k in names and k not in given and isinstance(v, types.get(k, str))
         }
         return replace(self, **values, recalled=tuple(values))
 

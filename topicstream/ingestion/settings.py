@@ -51,7 +51,7 @@ class Heldout:
         return HeldoutRule(asked=self.asked, threshold=f"{threshold:#018x}", where=self.where, by=self.by)
 
     @classmethod
-    def stored(cls, rule: HeldoutRule) -> Heldout:
+    def of_rule(cls, rule: HeldoutRule) -> Heldout:
         """The rule of a manifest."""
         return cls(rule.asked, where=rule.where, by=rule.by)
 
@@ -70,28 +70,28 @@ class Heldout:
             return cls(f"{name}={value}", where=(name, value))
         if text is None or text == "default":
             return cls("default: 1 %, at least 50 documents, at most 10 %")
-        asked = str(text).strip()
+        text_given = str(text).strip()
         try:
-            share = float(asked[:-1]) / 100 if asked.endswith("%") else float(asked)
+            share = float(text_given[:-1]) / 100 if text_given.endswith("%") else float(text_given)
             if 0 <= share < 1:
-                return cls(asked, share=share)
-            if (number := int(asked)) < 0:  # which is no number with %
+                return cls(text_given, share=share)
+            if (number := int(text_given)) < 0:  # which is no number with %
                 raise ValueError
-            return cls(asked, documents=number)
+            return cls(text_given, documents=number)
         except ValueError:
             raise UsageError(
-                f"--heldout {asked}: give a share (0.1 or 10%), a number of documents (500), FIELD=VALUE or 0"
+                f"--heldout {text_given}: give a share (0.1 or 10%), a number of documents (500), FIELD=VALUE or 0"
             ) from None
 
-    def apart(self) -> Heldout:
+    def by_part(self) -> Heldout:
         """The same rule for parts one by one, where the documents that they are of are too few to set some aside."""
         return dataclasses.replace(self, asked=self.asked.replace(f", by {self.by}", ", by part: few documents"), by=None, parts=False)
 
     def too_many(self, heldout: int, documents: int) -> bool:
         """Whether whole groups exceed by far what was asked for, of so many documents."""
-        return heldout > max(2 * (self.wanted(documents) or 0), HELDOUT_MOST_SHARE * documents)
+        return heldout > max(2 * (self.number_wanted(documents) or 0), HELDOUT_MOST_SHARE * documents)
 
-    def wanted(self, documents: int) -> int | None:
+    def number_wanted(self, documents: int) -> int | None:
         """How many documents to set aside; None when a share fixes the threshold."""
         if self.share is not None:
             return None if self.by is None else math.ceil(self.share * documents)
@@ -123,12 +123,12 @@ class IngestOptions:
     side: SideOptions
 
     @classmethod
-    def of(cls, **given: Any) -> IngestOptions:
+    def of(cls, **options: Any) -> IngestOptions:
         """From names as ``ingest`` takes them; InputError for an unknown name or a bad value."""
-        return cls.made(IngestConfig((), **checked(IngestConfig, given, "ingest")))
+        return cls.of_config(IngestConfig((), **checked(IngestConfig, options, "ingest")))
 
     @classmethod
-    def made(cls, config: IngestConfig) -> IngestOptions:
+    def of_config(cls, config: IngestConfig) -> IngestOptions:
         """From a config; InputError for a bad value."""
         recipe = _recipe_options(config)
         whole = DOCUMENT if config.split is not None and "=" not in str(config.heldout) else None
@@ -166,8 +166,8 @@ class IngestOptions:
         but never of more than 1 % of the documents; and of half of the documents at most, from 100 documents on (what stands in
         every second one parts no subjects).  Counts were pruned by whoever made them.
         """
-        given = self.given
-        least, most = share_or_number(given.min_df), share_or_number(given.max_df)
+        config = self.given
+        least, most = share_or_number(config.min_df), share_or_number(config.max_df)
         if least is None:
             least = max(1, min(5, documents // 100)) if text else 1
         if most is None and text and documents >= 100:
@@ -175,8 +175,8 @@ class IngestOptions:
         return WordLimits(
             min_df=max(1, math.ceil(least * documents - 1e-9)) if isinstance(least, float) else least,
             max_df=math.floor(most * documents) if isinstance(most, float) else most,
-            min_count=given.min_count,
-            max_vocab=given.max_vocab,
+            min_count=config.min_count,
+            max_vocab=config.max_vocab,
         )
 
 

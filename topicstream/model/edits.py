@@ -240,9 +240,9 @@ def apply(log: Sequence[Edit], ids: Sequence[int], names: Mapping[int, str] = Ma
     return View(shown, [members[i] for i in shown], labels, dropped, bool(first))
 
 
-def _checked(log: Sequence[Edit], given: Mapping[str, object], ids: Sequence[int]) -> Edit:
+def _checked(log: Sequence[Edit], values: Mapping[str, object], ids: Sequence[int]) -> Edit:
     """An edit as a record; UsageError where it cannot be done to the topics as the log leaves them."""
-    edit: Edit = decode_record(given, _EDIT, "edit", 'Write {"edit": "merge", "topics": [1, 18]} or the like', UsageError)
+    edit: Edit = decode_record(values, _EDIT, "edit", 'Write {"edit": "merge", "topics": [1, 18]} or the like', UsageError)
     kind, shown = type(edit).__name__.lower(), apply(log, ids).ids
     topics = [edit.topic] if isinstance(edit, Label) else edit.topics
     for topic in topics:
@@ -307,9 +307,9 @@ def edit(
         log, new, ids = _edited(folder, edits, undo)
         if writes:
             before = path.read_bytes() if path.exists() else b""
-            whole = before[: before.rfind(b"\n") + 1]  # without a line cut short by a kill, of a version that appended
+            complete_lines = before[: before.rfind(b"\n") + 1]  # without a line cut short by a kill, of a version that appended
             lines = "".join(sealed_line(plain(edit)) for edit in new)
-            write_bytes(path, whole + lines.encode())
+            write_bytes(path, complete_lines + lines.encode())
     return apply(log, ids, names_of(read_manifest(folder), ids))
 
 

@@ -37,8 +37,8 @@ class GaussianModel:
         every = np.arange(opened.n_topics)
         self.sizes = opened.table("sizes").gather(every[:1])[0].astype(np.float64)
         self.means = opened.table("means").gather(every).astype(np.float64)
-        found = opened.table("covariances").gather(every).astype(np.float64)
-        self.covariances = found if found.shape[1] == self.n else found.reshape(-1, self.n, self.n)
+        covariances = opened.table("covariances").gather(every).astype(np.float64)
+        self.covariances = covariances if covariances.shape[1] == self.n else covariances.reshape(-1, self.n, self.n)
         if self.covariances.shape[1:] not in ((self.n,), (self.n, self.n)) or self.means.shape[1] != self.n:
             raise StoreError(f"{path}: its components are not of {self.n} numbers; restore the model or train again")
         weights = np.maximum(self.sizes, 0.0) + opened.alpha
@@ -54,9 +54,9 @@ class GaussianModel:
     def joint(self) -> Densities:
         """log p(x, k).  StoreError where there is no such density."""
         with contextlib.suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
-            found = joint(self.means, self.covariances, self.pi)
-            if (found.plus < np.inf).all() and (found.plus > -np.inf).any():
-                return found
+            density = joint(self.means, self.covariances, self.pi)
+            if (density.plus < np.inf).all() and (density.plus > -np.inf).any():
+                return density
         raise StoreError(f"{self.path}: a covariance is not positive definite; restore the model or train again")
 
 

@@ -173,8 +173,8 @@ def manifest_json(manifest: ModelManifest) -> dict[str, Json]:
 
 def as_origin(values: Mapping[str, Any]) -> Origin:
     """Plain values or records as a model's origin; those that are None, and unknown ones, are left out.  InputError."""
-    known = {k: plain(v) for k, v in values.items() if v is not None}
-    return decode_record(known, Origin, "manifest", "Leave it out or correct it", InputError)
+    values_known = {k: plain(v) for k, v in values.items() if v is not None}
+    return decode_record(values_known, Origin, "manifest", "Leave it out or correct it", InputError)
 
 
 def origin_of(manifest: Origin, **changes: Any) -> Origin:

@@ -26,7 +26,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from topicstream.errors import InputError, UsageError, shown
+from topicstream.errors import InputError, UsageError, terminal_safe
 from topicstream.kernels.constants import Constants
 from topicstream.records import Count, Record, decode_record, plain
 from topicstream.vocabulary import Vocabulary
@@ -47,7 +47,7 @@ class SeedTopic(Record, forbid_unknown_fields=True):
         if not self.name.strip():
             raise ValueError("the name is blank")
         if len(set(self.words)) < len(self.words):
-            raise ValueError(f"names {shown(max(self.words, key=self.words.count))} twice; leave one out")
+            raise ValueError(f"names {terminal_safe(max(self.words, key=self.words.count))} twice; leave one out")
 
 
 class SeedEntry(SeedTopic, kw_only=True, forbid_unknown_fields=False):
@@ -62,19 +62,19 @@ class SeedEntry(SeedTopic, kw_only=True, forbid_unknown_fields=False):
             raise ValueError(f"{len(self.weights)} weights for {len(self.words)} words")
 
 
-def read_seeds(given: str | Path | Mapping[str, Any] | Sequence[Any]) -> list[SeedTopic]:
+def read_seeds(seeds_given: str | Path | Mapping[str, Any] | Sequence[Any]) -> list[SeedTopic]:
     """Seed topics from a TOML file, from a mapping of what such a file holds, or from a list of topics (records, or mappings
     of name, words and strength).  InputError, one line, for anything else."""
-    where = str(given) if isinstance(given, (str, Path)) else "seed words"
-    if isinstance(given, (str, Path)):
-        given = _load(Path(given))
-    if isinstance(given, Mapping):
-        return _distinct(_of_mapping(given, where), where)
+    where = str(seeds_given) if isinstance(seeds_given, (str, Path)) else "seed words"
+    if isinstance(seeds_given, (str, Path)):
+        seeds_given = _load(Path(seeds_given))
+    if isinstance(seeds_given, Mapping):
+        return _distinct(_of_mapping(seeds_given, where), where)
     topics = [
         SeedTopic(name=entry.name, words=entry.words, strength=entry.strength)
         if isinstance(entry, SeedEntry)  # of a model that is updated
         else decode_record(plain(entry), SeedTopic, where, ADVICE, InputError)
-        for entry in given
+        for entry in seeds_given
     ]
     return _distinct(topics, where)
 
@@ -96,8 +96,8 @@ def _of_mapping(value: Mapping[str, Any], where: str) -> list[SeedTopic]:
         strength = topics.pop("strength", None)
     seeds: list[SeedTopic] = []
     for name, entry in topics.items():
-        whole = {"strength": strength, **(entry if isinstance(entry, Mapping) else {"words": entry}), "name": name}
-        seeds.append(decode_record(whole, SeedTopic, f"{where}: topic {shown(name)}", ADVICE, InputError))
+        record = {"strength": strength, **(entry if isinstance(entry, Mapping) else {"words": entry}), "name": name}
+        seeds.append(decode_record(record, SeedTopic, f"{where}: topic {terminal_safe(name)}", ADVICE, InputError))
     return seeds
 
 
@@ -106,14 +106,14 @@ def _distinct(topics: list[SeedTopic], where: str) -> list[SeedTopic]:
         raise InputError(f"{where}: no topics. {ADVICE}")
     names = [t.name for t in topics]
     if len(set(names)) < len(names):
-        raise InputError(f"{where}: topic {shown(max(names, key=names.count))} occurs twice")
+        raise InputError(f"{where}: topic {terminal_safe(max(names, key=names.count))} occurs twice")
     return topics
 
 
 def look_up(topics: Sequence[SeedTopic], vocabulary: Vocabulary) -> list[np.ndarray]:
     """Ids of each topic's words, int64, -1 where the vocabulary has neither a word nor its small letters; a word that is
     found twice in a topic counts once."""
-    found = []
+    ids_by_topic = []
     for topic in topics:
         ids = vocabulary.find(list(topic.words))
         small = vocabulary.find([w.lower() for w in topic.words])
@@ -122,8 +122,8 @@ def look_up(topics: Sequence[SeedTopic], vocabulary: Vocabulary) -> list[np.ndar
         again = np.ones(len(ids), bool)
         again[first] = False
         ids[again & (ids >= 0)] = -1
-        found.append(ids)
-    return found
+        ids_by_topic.append(ids)
+    return ids_by_topic
 
 
 def resolve(
@@ -146,8 +146,8 @@ def resolve(
         named = {topic.name: k for k, topic in enumerate(topics)}
     if other := [t.name for t in topics if t.name not in named]:
         near = difflib.get_close_matches(other[0], list(named), 1)
-        hint = f"did you mean {shown(near[0])}?" if near else "names are spelt as in the documents"
-        raise InputError(f"--seed-words: no label is called {shown(other[0])}; {hint}")
+        hint = f"did you mean {terminal_safe(near[0])}?" if near else "names are spelt as in the documents"
+        raise InputError(f"--seed-words: no label is called {terminal_safe(other[0])}; {hint}")
     entries, warnings, unknown = list[SeedEntry](), list[str](), list[str]()
     every: list[tuple[int, int, float]] = []
     for topic, ids in zip(topics, look_up(topics, vocabulary), strict=True):
@@ -158,10 +158,10 @@ def resolve(
             if weight > 0:
                 every.append((i, k, weight))
             else:
-                unknown.append(f"{shown(word)} ({shown(topic.name)})")
+                unknown.append(f"{terminal_safe(word)} ({terminal_safe(topic.name)})")
         if not any(weights):
             raise InputError(
-                f"--seed-words: no training document contains a word of topic {shown(topic.name)}; choose other words"
+                f"--seed-words: no training document contains a word of topic {terminal_safe(topic.name)}; choose other words"
             )
         entries.append(
             SeedEntry(topic=k, name=topic.name, words=topic.words, strength=topic.strength, weights=weights)

@@ -243,8 +243,8 @@ class StoredTable(StoredArray):
     def __init__(self, folder: str | Path, manifest: Origin, name: str) -> None:
         folder, entry = Path(folder), manifest.tables.get(name)
         if entry is None:
-            there = ", ".join(manifest.tables) or "only topics"
-            raise StoreError(f"{folder}: this model ({manifest.engine}) has no table of {name}; it has {there}")
+            names = ", ".join(manifest.tables) or "only topics"
+            raise StoreError(f"{folder}: this model ({manifest.engine}) has no table of {name}; it has {names}")
         super().__init__(folder / entry.name, entry.crc32c, (entry.rows, entry.columns))
         self.axis, self.names = entry.axis, None
         if entry.names is not None:

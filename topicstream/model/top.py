@@ -44,9 +44,9 @@ class Best:
         order = np.lexsort((ids, -value, column))
         edges = np.searchsorted(column[order], np.arange(len(hit)))
         rank = np.arange(len(order)) - edges[column[order]]
-        kept = order[rank < n]
-        self.scores[rank[rank < n], hit[column[kept]]] = value[kept]
-        self.ids[rank[rank < n], hit[column[kept]]] = ids[kept]
+        best = order[rank < n]
+        self.scores[rank[rank < n], hit[column[best]]] = value[best]
+        self.ids[rank[rank < n], hit[column[best]]] = ids[best]
 
 
 def _best_words(model: TopicModel, n: int, lambdas: Sequence[float]) -> tuple[list[Best], np.ndarray]:
@@ -58,11 +58,11 @@ def _best_words(model: TopicModel, n: int, lambdas: Sequence[float]) -> tuple[li
     topics, beta = model.n_topics, model.beta
     best = [Best(min(n, model.n_words), topics) for _ in lambdas]
     log_norm, marginal = np.log(model.norms), np.empty(model.n_words)
-    whole = np.log(max(float(model.totals.sum()) + model.n_words * topics * beta, 1e-300))
+    log_total = np.log(max(float(model.totals.sum()) + model.n_words * topics * beta, 1e-300))
     with np.errstate(divide="ignore"):
         for start, rows in model.spans():
             value = np.maximum(np.log(rows.astype(np.float64) + beta) - log_norm, LEAST_LOG)
-            of_words = np.maximum(np.log(rows.sum(axis=1, dtype=np.float64) + topics * beta) - whole, LEAST_LOG)
+            of_words = np.maximum(np.log(rows.sum(axis=1, dtype=np.float64) + topics * beta) - log_total, LEAST_LOG)
             marginal[start : start + len(rows)] = of_words
             for one, relevance in zip(best, lambdas, strict=True):
                 one.add(start, value - (1.0 - relevance) * of_words[:, None])

@@ -181,8 +181,8 @@ class TopicModel:
         """float64[K], documents of each cluster, of a model in which a document has one cluster; None: topics."""
         if self.path is None or self.manifest.width or "sizes" not in self.manifest.tables:
             return None
-        found: np.ndarray | None = self.table("sizes").gather(np.arange(1))[0].astype(np.float64)
-        return found
+        sizes: np.ndarray | None = self.table("sizes").gather(np.arange(1))[0].astype(np.float64)
+        return sizes
 
     def rows(self, ids: ArrayLike, out: np.ndarray | None = None) -> np.ndarray:
         """Counts of some words, float32[n, K] (or into ``out``, float32[n, >= K], padding untouched), seed words'

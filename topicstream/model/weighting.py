@@ -75,10 +75,10 @@ class Weights:
         """A block of a corpus with weights for counts; cells that weigh nothing are left out, and words without others."""
         words, vocab, indptr, counts = block.words, block.vocab, block.indptr, block.counts
         if self.per_word is not None and not (kept := self.per_word[vocab] > 0).all():
-            here = kept[words]
-            indptr = np.concatenate(([0], np.cumsum(here)))[indptr].astype(np.int64)
-            words = (np.cumsum(kept) - 1).astype(np.int32)[words[here]]
-            vocab, counts = vocab[kept], counts[here]
+            cells_kept = kept[words]
+            indptr = np.concatenate(([0], np.cumsum(cells_kept)))[indptr].astype(np.int64)
+            words = (np.cumsum(kept) - 1).astype(np.int32)[words[cells_kept]]
+            vocab, counts = vocab[kept], counts[cells_kept]
         weights = self.cells(indptr, vocab[words], counts)
         tokens = float(weights.sum(dtype=np.float64))
         return replace(block, indptr=indptr, words=words, vocab=vocab, counts=weights, tokens=tokens)
@@ -117,18 +117,18 @@ class CountedWords:
         self._factor = np.zeros(len(self._counts))
         self.totals = np.zeros(topics)
         for first, rows in pieces:
-            here = slice(first, first + len(rows))
+            rows_here = slice(first, first + len(rows))
             sums = rows[:, :topics].sum(1, dtype=np.float64)
-            np.divide(self._counts[here], sums, out=self._factor[here], where=sums > 0)
-            seen = rows if seeds is None else seeds.added(first, rows)
-            self.totals += self._factor[here] @ seen[:, :topics].astype(np.float64)
-        left = self._counts[self._factor == 0].sum()
+            np.divide(self._counts[rows_here], sums, out=self._factor[rows_here], where=sums > 0)
+            seeded = rows if seeds is None else seeds.added(first, rows)
+            self.totals += self._factor[rows_here] @ seeded[:, :topics].astype(np.float64)
+        unassigned = self._counts[self._factor == 0].sum()
         self._share = self.totals / max(float(self.totals.sum()), 1e-300)
-        self.totals = self.totals + left * self._share
+        self.totals = self.totals + unassigned * self._share
 
     def rows(self, ids: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """phi_count of the words ``ids``, float32[n, C], of their rows [n, C] in the weighted table."""
-        found = rows * self._factor[ids, None]
+        weighted = rows * self._factor[ids, None]
         nothing = np.flatnonzero(self._factor[ids] == 0)
-        found[nothing, : len(self._share)] = self._counts[ids[nothing], None] * self._share
-        return found.astype(np.float32)
+        weighted[nothing, : len(self._share)] = self._counts[ids[nothing], None] * self._share
+        return weighted.astype(np.float32)

@@ -137,8 +137,8 @@ class Cluster:
         import asyncio  # 40 ms, which only Dask needs
 
         async def ask() -> list[Any]:
-            asked = (self.client.run(describe, __version__, self_test(), self._paths, workers=[address]) for address in addresses)
-            return await asyncio.gather(*(asyncio.wait_for(each, ANSWER) for each in asked), return_exceptions=True)
+            answers = (self.client.run(describe, __version__, self_test(), self._paths, workers=[address]) for address in addresses)
+            return await asyncio.gather(*(asyncio.wait_for(each, ANSWER) for each in answers), return_exceptions=True)
 
         addresses, machines = self.addresses, dict[str, Machine]()
         for address, answer in zip(addresses, self.client.sync(ask), strict=True):
@@ -263,10 +263,10 @@ def connected(scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1) 
             stack.enter_context(dask_config.set(UNWATCHED))
             stack.enter_context(_without_script())
             try:
-                here = LocalCluster(
+                local_cluster = LocalCluster(
                     processes=True, memory_limit=0, dashboard_address=":0", silence_logs=logging.CRITICAL, **_local(str(scheduler)),
                 )  # fmt: skip
-                client = stack.enter_context(Client(stack.enter_context(here)))
+                client = stack.enter_context(Client(stack.enter_context(local_cluster)))
                 client.run(_ignore_interrupts)
             except (RuntimeError, OSError) as e:
                 raise WorkersLost(f"--scheduler {scheduler}: a worker ended while it was started ({type(e).__name__}); run the same command again") from None
@@ -350,11 +350,11 @@ def _local(scheduler: str) -> dict[str, int]:
     return {"n_workers": int(count), "threads_per_worker": max(1, default_threads() // int(count))}
 
 
-def threads_of_worker(given: int | None) -> int:
+def threads_of_worker(threads: int | None) -> int:
     """Threads of a task: as given, or those that Dask gives the worker that runs it."""
     from distributed import get_worker
 
-    return given or int(get_worker().state.nthreads)
+    return threads or int(get_worker().state.nthreads)
 
 
 def self_test() -> str:

@@ -40,10 +40,10 @@ class OfAuthors(ModelView):
     def table(self) -> StoredTable:
         """Tokens of the authors by topic; StoreError, InputError where the model has none over its topics."""
         model = self.shown.trained
-        found = model.table(AXIS)
-        if found.names is None or found.columns != model.n_topics:
+        table = model.table(AXIS)
+        if table.names is None or table.columns != model.n_topics:
             raise InputError(f"{model.path}: its table of authors is not over its topics; train with --algo atm")
-        return found
+        return table
 
 
 def author_names(table: StoredTable, rows: Any) -> list[str]:
@@ -60,8 +60,8 @@ def evidence(table: StoredTable) -> np.ndarray:
 
 def mixtures(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """p(topic | author) of rows of the table, float64[n, K]."""
-    whole = np.maximum(counts, 0.0).astype(np.float64) + prior
-    return np.asarray(whole / np.maximum(whole.sum(1, keepdims=True), 1e-300))
+    with_prior = np.maximum(counts, 0.0).astype(np.float64) + prior
+    return np.asarray(with_prior / np.maximum(with_prior.sum(1, keepdims=True), 1e-300))
 
 
 def author_id(names: Any, name: str) -> int:
@@ -103,17 +103,17 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
         sizes = shown.view.columns(np.maximum(table.totals, 0.0)[None])[0]
         chosen = shown.columns(self.topics) if self.topics else largest(sizes, len(sizes))
         first_words = shown.first_words(WORDS)
-        found: list[Json] = []
+        entries: list[Json] = []
         for k in chosen:
-            there = best.scores[:, k] > 0.5
-            rows, scores = best.ids[there, k], best.scores[there, k]
+            relevant = best.scores[:, k] > 0.5
+            rows, scores = best.ids[relevant, k], best.scores[relevant, k]
             authors: list[Json] = [
                 {"author": name, "tokens": float(score), "share": float(score / max(tokens[row], 1e-300))}
                 for name, score, row in zip(author_names(table, rows), scores, rows, strict=True)
             ]
             share = float(sizes[k] / max(sizes.sum(), 1e-300))
-            found.append({**shown.entry(k), "words": first_words[k], "share": share, "authors": authors})
-        return {"model": shown.trained.name, "authors": table.n_rows, "topics": found}
+            entries.append({**shown.entry(k), "words": first_words[k], "share": share, "authors": authors})
+        return {"model": shown.trained.name, "authors": table.n_rows, "topics": entries}
 
     def _of_author(self, name: str) -> dict[str, Json]:
         """The largest topics of an author, and the authors whose topics are most like them.
@@ -122,8 +122,8 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
         words) and ``nearest`` (author, likeness, tokens).  InputError: no such author.
         """
         shown, table, view, n = self.shown, self.table, self.shown.view, self.words
-        own = author_id(table.names, name)
-        counts, prior = table.gather(np.array([own])), evidence(table)
+        author = author_id(table.names, name)
+        counts, prior = table.gather(np.array([author])), evidence(table)
         theta = view.shares(mixtures(counts, shown.trained.alpha))[0]
         root, best, tokens = (
             np.sqrt(view.shares(mixtures(counts, prior))[0]),
@@ -134,8 +134,8 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
             tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
             like = np.sqrt(view.shares(mixtures(rows, prior))) @ root
             best.add(first, np.where(sums < 0.5, -np.inf, like)[:, None])  # of held-out documents alone: nothing is known
-        there = (best.ids[:, 0] != own) & (best.scores[:, 0] > -1)
-        rows, scores = best.ids[there, 0][:n], best.scores[there, 0][:n]
+        similar = (best.ids[:, 0] != author) & (best.scores[:, 0] > -1)
+        rows, scores = best.ids[similar, 0][:n], best.scores[similar, 0][:n]
         first_words = shown.first_words(WORDS)
         return {
             "author": name,

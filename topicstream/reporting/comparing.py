@@ -140,19 +140,19 @@ def compare_methods(config: MethodsConfig) -> dict[str, Any]:
 def opened_to_compare(model: str | Path | TopicModel, limit: MemoryLimit) -> tuple[TopicModel, InferencePlan]:
     """A model to infer with by several methods, one after the other, and what they may hold."""
     opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
-    place = plan_inference(opened, limit, 1, own=opened is not model, tables=2)
+    place = plan_inference(opened, limit, 1, owned=opened is not model, tables=2)
     if place.load:
         opened.load()
     return opened, place
 
 
-def envelope(records: Iterable[dict[str, Any]], what: str = "f1") -> list[str]:
+def envelope(records: Iterable[dict[str, Any]], measure: str = "f1") -> list[str]:
     """Names of the methods that no other beats in both time and this measure of nearness, the fastest first."""
     out, best = [], -math.inf
-    for record in sorted(records, key=lambda r: (r["seconds"], -r[what])):
-        if record[what] > best:
+    for record in sorted(records, key=lambda r: (r["seconds"], -r[measure])):
+        if record[measure] > best:
             out.append(record["name"])
-            best = record[what]
+            best = record[measure]
     return out
 
 
@@ -213,24 +213,24 @@ def completion(rows: TopicRows, theta: np.ndarray, rest: Documents) -> float:
 
 def gathered(model: TopicModel, config: MethodsConfig, place: InferencePlan) -> Documents:
     """The documents to try, evenly spaced, in one; InputError where none has a known word."""
-    own, documents = config.on in ("heldout", "rest"), config.documents
-    wanted: Any = config.corpus if own else config.on
-    parts = (str(config.on),) if own else ("train", "heldout")
-    wanted = Path(wanted) if isinstance(wanted, str) else wanted
-    source = open_source(InferConfig(model, wanted, parts=parts), model, place)
+    of_corpus, documents = config.on in ("heldout", "rest"), config.documents
+    documents_given: Any = config.corpus if of_corpus else config.on
+    parts = (str(config.on),) if of_corpus else ("train", "heldout")
+    documents_given = Path(documents_given) if isinstance(documents_given, str) else documents_given
+    source = open_source(InferConfig(model, documents_given, parts=parts), model, place)
     every = max(1, -(-source.total // documents)) if documents and source.total else 1
-    kept, number = [], 0
+    batches, number = [], 0
     for block in source.documents():
         use = np.flatnonzero(((number + np.arange(len(block))) % every == 0) & (np.diff(block.indptr) > 0))
         number += len(block)
         if len(use):
-            kept.append(block.take(use))
-        if documents and not source.total and sum(map(len, kept)) >= documents:
+            batches.append(block.take(use))
+        if documents and not source.total and sum(map(len, batches)) >= documents:
             break
-    if not kept:
+    if not batches:
         hint = "; ingest with --heldout 10%, or name a file" if parts == ("heldout",) else ""
         raise InputError(f"--on {config.on}: no document with a word that the model knows{hint}")
-    return joined(kept)
+    return joined(batches)
 
 
 def joined(blocks: Sequence[Documents]) -> Documents:
@@ -314,10 +314,10 @@ def topic_sets(theta: np.ndarray) -> np.ndarray:
     """bool[D, K]: the largest topics of each document whose shares add up to at most ``SHARE``; the first in any case."""
     order = np.argsort(-theta, axis=1, kind="stable")
     sums = np.cumsum(np.take_along_axis(theta.astype(np.float64), order, axis=1), axis=1)
-    kept = sums <= SHARE
-    kept[:, 0] = True
+    in_set = sums <= SHARE
+    in_set[:, 0] = True
     out = np.zeros(theta.shape, bool)
-    np.put_along_axis(out, order, kept, axis=1)
+    np.put_along_axis(out, order, in_set, axis=1)
     return out
 
 

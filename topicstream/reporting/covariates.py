@@ -48,9 +48,9 @@ UNSURE = 0.15
 """Standard error of a point of a curve from which on it is not drawn: its interval is wider than most topics ever vary."""
 
 
-def as_references(given: str | Sequence[str] | Mapping[str, str]) -> Mapping[str, str]:
+def as_references(references: str | Sequence[str] | Mapping[str, str]) -> Mapping[str, str]:
     """``party=red``, or some of these -> {party: red}; UsageError."""
-    listed = [given] if isinstance(given, str) else given
+    listed = [references] if isinstance(references, str) else references
     pairs = listed if isinstance(listed, Mapping) else dict(one.partition("=")[::2] for one in listed)
     if not all(pairs.values()):
         raise UsageError(f"{' '.join(listed)}: write COLUMN=VALUE, such as party=red")
@@ -213,18 +213,18 @@ class Effects:
         variables = list(dict.fromkeys(frame["variable"]))
         panels = figure.panels(len(topics) * len(variables), across=len(variables), size=(4, 2.2))
         for axis, (k, variable) in zip(panels, itertools.product(topics, variables), strict=True):
-            here = (topic == k) & (columns["variable"] == variable)
+            of_panel = (topic == k) & (columns["variable"] == variable)
             figure.titled(axis, f"{k} {shortened(topic_names[k], 30)}, by {shortened(variable, 30)}")
             if self.kinds[variable] == "category":
-                chosen = np.flatnonzero(here)[::-1]
+                chosen = np.flatnonzero(of_panel)[::-1]
                 axis.errorbar(100 * share[chosen], range(len(chosen)), xerr=100 * self.coefficients.reach * error[chosen], fmt="o", ms=3, lw=1)
                 names = [figure.text(shortened(value, 30)) for value in columns["value"][chosen]]
                 axis.set_yticks(range(len(chosen)), names, fontsize=6)
                 continue
             figure.ticks(axis, self.kinds[variable])
-            groups = list(dict.fromkeys(columns["group"][here]))
+            groups = list(dict.fromkeys(columns["group"][of_panel]))
             for group in groups:
-                chosen = np.flatnonzero(here & (columns["group"] == group))
+                chosen = np.flatnonzero(of_panel & (columns["group"] == group))
                 x = columns["value"][chosen].astype(float)
                 if self.kinds[variable] == "date":
                     x = as_days(x)
@@ -321,8 +321,8 @@ def _documents(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, list[str], int]]:
     """(design rows, shares, tokens, the whole document of each, documents read so far) block by block that has any to use."""
     columns = list(dict.fromkeys(c.column for c in design.covariates.values()))
-    whole = "document" if (corpus.manifest.reading or {}).get("split") else "id"
-    metadata, alpha = Metadata(corpus, list(dict.fromkeys([*columns, whole]))), model.alpha
+    cluster_column = "document" if (corpus.manifest.reading or {}).get("split") else "id"
+    metadata, alpha = Metadata(corpus, list(dict.fromkeys([*columns, cluster_column]))), model.alpha
     for first, theta, tokens in document_shares(model, corpus, threads=threads):
         rows, listed = metadata.of(first, len(theta))
         if view.dropped:  # a document has its words of the other topics alone
@@ -332,10 +332,10 @@ def _documents(
         for column in columns:
             usable &= values_given(rows[column]).is_valid().to_numpy(zero_copy_only=False)
         if usable.any():
-            kept = np.flatnonzero(usable)
-            values = {column: rows[column].take(pa.array(kept)).to_pylist() for column in columns}
-            wholes = rows[whole].take(pa.array(kept)).to_pylist()
-            yield design.matrix(values, len(kept)), view.shares(theta[kept]), tokens[kept], wholes, first + len(theta)
+            usable_rows = np.flatnonzero(usable)
+            values = {column: rows[column].take(pa.array(usable_rows)).to_pylist() for column in columns}
+            wholes = rows[cluster_column].take(pa.array(usable_rows)).to_pylist()
+            yield design.matrix(values, len(usable_rows)), view.shares(theta[usable_rows]), tokens[usable_rows], wholes, first + len(theta)
 
 
 def _predictions(design: Design, fitted: Coefficients, sample: dict[str, list[str]], topics: np.ndarray) -> pa.Table:
@@ -366,8 +366,8 @@ def _predictions(design: Design, fitted: Coefficients, sample: dict[str, list[st
             if level not in sample[other.column]:
                 continue
             group = _averaged(design, sample, {other.column: level})[covariate.column]
-            there = [x for text in group if (x := as_number(text, covariate.column)) is not None]
-            for x in np.linspace(min(there), max(there), POINTS).tolist():  # a curve says nothing where its group has no documents
+            numbers = [x for text in group if (x := as_number(text, covariate.column)) is not None]
+            for x in np.linspace(min(numbers), max(numbers), POINTS).tolist():  # a curve says nothing where its group has no documents
                 fixed = {covariate.column: x, other.column: level}
                 add(fixed, covariate.column, f"{x:.6g}", f"{other.column}={level}")
     return pa.Table.from_pylist(rows, PREDICTED)
@@ -377,12 +377,12 @@ def _averaged(design: Design, sample: dict[str, list[str]], fixed: dict[str, str
     """The documents over whose other covariates a prediction is averaged: where a category interacts, those of its value, so
     that it is not predicted for times or groups that it never had; else all."""
     number = len(next(iter(sample.values())))
-    kept = set(range(number))
+    rows = set(range(number))
     for factor, covariate in design.covariates.items():
         value = fixed.get(factor.column)
         if covariate.levels and value is not None and any(len(t) > 1 and factor in t for t in design.terms):
-            kept &= {i for i in kept if sample[factor.column][i] == value}
-    return {c: [v for i, v in enumerate(values) if i in kept] for c, values in sample.items()} if kept else sample
+            rows &= {i for i in rows if sample[factor.column][i] == value}
+    return {c: [v for i, v in enumerate(values) if i in rows] for c, values in sample.items()} if rows else sample
 
 
 def _partners(design: Design, column: str) -> list[Covariate]:

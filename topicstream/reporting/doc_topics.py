@@ -92,8 +92,8 @@ class ThetaView(ModelView, heeds=("with_columns",)):
         store = self.corpus if isinstance(self.corpus, Corpus) else Corpus.open(self.corpus)
         if self.part == "train" and (aside := store.part(True).docs):
             listener(self.progress).say(f"{aside:,} held-out documents are left out; --part all includes them")
-        asked = {name: getattr(self, name) for name in ("top", "threads", "mem_limit", "progress")}
-        run = Answers(InferConfig(self.model, store, parts=self.part, with_columns=self.with_columns or (), **asked))
+        options = {name: getattr(self, name) for name in ("top", "threads", "mem_limit", "progress")}
+        run = Answers(InferConfig(self.model, store, parts=self.part, with_columns=self.with_columns or (), **options))
         schema = self._schema(run)
         with written_answers(Path(self.theta), schema, option="--theta", force=self.force, inputs=[store.path], wide=self.wide) as file:
             for encoded in run.encoded(lambda answers: file.encode(self._rows(answers, schema))):
@@ -109,11 +109,11 @@ class ThetaView(ModelView, heeds=("with_columns",)):
 
     def _rows(self, answers: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Answers as rows of the file."""
-        there = answers.select([name for name in schema.names if name in answers.schema.names])
-        if there.num_columns == len(schema):
-            return there
+        present = answers.select([name for name in schema.names if name in answers.schema.names])
+        if present.num_columns == len(schema):
+            return present
         theta = answers.column("shares").values.to_numpy().reshape(len(answers), -1)
-        return pa.record_batch([*there.columns, *map(pa.array, np.ascontiguousarray(theta.T))], schema)
+        return pa.record_batch([*present.columns, *map(pa.array, np.ascontiguousarray(theta.T))], schema)
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         return [f"{result['theta']}: {counted(result['documents'], 'document')}"]

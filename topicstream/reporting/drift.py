@@ -23,7 +23,7 @@ from topicstream.dates import parse
 from topicstream.errors import InputError
 from topicstream.evaluation.belonging import BOTH_PARTS, other_corpus
 from topicstream.evaluation.keys import met_words
-from topicstream.inference.documents import Documents, known
+from topicstream.inference.documents import Documents, documents_of_cells
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_variant, make_variant
 from topicstream.model.classifier import RECORD
@@ -89,11 +89,11 @@ def drift(config: DriftConfig) -> dict[str, Any]:
         index = opened.vocabulary.find(vocabulary.words)
         if opened.manifest.sample is not None:
             index[~met] = -1
-        found = _gathered(corpus, parts, config, index, len(vocabulary))
+        gathered = _gathered(corpus, parts, config, index, len(vocabulary))
     rows = TopicRows(opened)
     records, tell = [], listener(config.progress)
-    for done, p in enumerate(found):
-        tell.step("drift", done, len(found), "periods")
+    for done, p in enumerate(gathered):
+        tell.step("drift", done, len(gathered), "periods")
         record: dict[str, Any] = {
             "period": p.name,
             "documents": p.docs,
@@ -124,30 +124,30 @@ def _training(corpus: Any) -> tuple[Corpus | None, str | None]:
 @contextlib.contextmanager
 def _store(config: DriftConfig, model: TopicModel, training: Corpus | None) -> Iterator[tuple[Corpus, tuple[str, ...]]]:
     """The documents as a store (raw ones read with the model's tokenizer, every word kept), and its parts."""
-    given = config.documents
-    if given is None:
+    documents = config.documents
+    if documents is None:
         if training is None or not training.part(True).docs:
             raise InputError("--by: no documents were held out at ingest; name documents with --drift")
         yield training, ("heldout",)
         return
-    if isinstance(given, Corpus):
-        yield given, BOTH_PARTS
+    if isinstance(documents, Corpus):
+        yield documents, BOTH_PARTS
         return
     meta = {config.by: config.by} if config.by else {}
     limit = None if config.mem_limit is None else machine.parse_bytes(config.mem_limit)
-    with other_corpus(given, model, mem_limit=limit, meta=meta) as corpus:
+    with other_corpus(documents, model, mem_limit=limit, meta=meta) as corpus:
         yield corpus, BOTH_PARTS
 
 
 def _met(words: Any, model: TopicModel, training: Corpus | None) -> np.ndarray:
     """bool[U]: which words training has met: the model's, and those that its corpus holds or pruned."""
     at = model.vocabulary.find(words)
-    found = at >= 0
+    met = at >= 0
     if model.manifest.sample is not None:  # the corpus' words are those of all its documents
-        found &= model.vocabulary.counts[at] > 0
+        met &= model.vocabulary.counts[at] > 0
     elif training is not None:
-        found |= met_words(words, training)
-    return np.asarray(found)
+        met |= met_words(words, training)
+    return np.asarray(met)
 
 
 def _periods(
@@ -162,12 +162,12 @@ def _periods(
         texts.update(batch.column(config.by).to_pylist())
     days = periods.count(texts.items())
     if not days:
-        given = config.documents if isinstance(config.documents, (str, Path)) else corpus.path
-        raise InputError(f"--by {config.by}: no document of {given} has a date there")
-    found = periods.choose(days, config.period)
-    if found is None or len(found[1]) > MOST_PERIODS:
+        documents = config.documents if isinstance(config.documents, (str, Path)) else corpus.path
+        raise InputError(f"--by {config.by}: no document of {documents} has a date there")
+    chosen = periods.choose(days, config.period)
+    if chosen is None or len(chosen[1]) > MOST_PERIODS:
         raise InputError(f"--by {config.by}: too many periods; choose a longer --period")
-    grain, numbers = found
+    grain, numbers = chosen
     of_text = {text: grain.of(parse(text)) for text in texts if text}
     place = {text: number - numbers[0] for text, number in of_text.items() if number is not None}
     sizes = [0] * len(numbers)
@@ -181,16 +181,16 @@ def _gathered(
 ) -> list[_Period]:
     """The periods in order, with their words and some of their documents: read twice, first for what there is."""
     place, names, sizes = _periods(corpus, parts, config)
-    found = [_Period(name, np.zeros(words, bool)) for name in names]
+    gathered = [_Period(name, np.zeros(words, bool)) for name in names]
     for batch in corpus.documents([config.by] if config.by else [], parts=parts):
         number = np.zeros(len(batch), np.int64)
         if config.by is not None:
             number = np.array([place.get(text, -1) for text in batch.column(config.by).to_pylist()])
         cells, counts = batch.column("words").values.to_numpy(), batch.column("counts").values.to_numpy()
         indptr = batch.column("words").offsets.to_numpy().astype(np.int64)
-        docs, lengths = known(batch.column("id"), indptr, cells, counts, index), np.diff(indptr)
+        docs, lengths = documents_of_cells(batch.column("id"), indptr, cells, counts, index), np.diff(indptr)
         for n in np.unique(number[number >= 0]).tolist():
-            p, mine = found[n], np.flatnonzero(number == n)
+            p, mine = gathered[n], np.flatnonzero(number == n)
             p.words[cells[np.repeat(number == n, lengths)]] = True
             p.tokens += float(docs.tokens[mine].sum())
             p.unknown += float(docs.unknown[mine].sum())
@@ -199,15 +199,15 @@ def _gathered(
             p.docs += len(mine)
             if len(use):
                 p.kept.append(docs.take(use))
-    return [p for p in found if p.docs]
+    return [p for p in gathered if p.docs]
 
 
 def _figures(model: TopicModel, rows: TopicRows, period: _Period, name: str, config: DriftConfig) -> dict[str, float]:
     docs = joined(period.kept)
 
     def answer(method: str, docs: Documents) -> np.ndarray:
-        made = make_variant(method, rows, burn=config.burn, sweeps=config.sweeps, trained_on=config.corpus)
-        return shares_by(made, [docs])
+        made_method = make_variant(method, rows, burn=config.burn, sweeps=config.sweeps, trained_on=config.corpus)
+        return shares_by(made_method, [docs])
 
     fast, slow = answer(name, docs), answer(config.reference, docs)
     out = {"cosine": float(cosine(slow, fast).mean()), "f1": float(f1(slow, fast).mean())}

@@ -37,13 +37,13 @@ def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndar
     """
     authors, df = store.axes[AXIS].size, corpus_vocabulary(store).df[: store.n_words]
     rarity = np.log(store.n_docs / np.clip(df, 1, max(store.n_docs, 1)))
-    asked = np.log1p(text) * rarity
-    asked /= max(float(np.sqrt(asked @ asked)), 1e-300)
+    query = np.log1p(text) * rarity
+    query /= max(float(np.sqrt(query @ query)), 1e-300)
     votes, documents = np.zeros(authors), np.zeros(authors, np.int64)
     for block in store.blocks(axes=[AXIS]):
         weights = np.log1p(block.counts.astype(np.float64)) * rarity[block.vocab][block.words]
         owner = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
-        dots = np.bincount(owner, weights * asked[block.vocab][block.words], block.n_docs)
+        dots = np.bincount(owner, weights * query[block.vocab][block.words], block.n_docs)
         norms = np.sqrt(np.bincount(owner, weights * weights, block.n_docs))
         rows = block.rows(AXIS)
         who, document = rows.ids[rows.local], np.repeat(np.arange(block.n_docs), np.diff(rows.indptr))
@@ -100,8 +100,8 @@ class ExpertsView(OfAuthors, heeds=("words",)):
             for a in range(0, len(rows), step):
                 loglik = np.log(np.maximum(mixtures(rows[a : a + step], prior) @ p, 1e-300)) @ x
                 best.add(first + a, np.where(sums[a : a + step] < 0.5, -np.inf, loglik)[:, None])
-        there = best.scores[:, 0] > -1e300
-        rows, scores = best.ids[there, 0], best.scores[there, 0]
+        scored = best.scores[:, 0] > -1e300
+        rows, scores = best.ids[scored, 0], best.scores[scored, 0]
         return [
             {"author": name, "perplexity": float(np.exp(-score / x.sum())), "tokens": float(tokens[row])}
             for name, score, row in zip(author_names(table, rows), scores, rows, strict=True)
@@ -111,8 +111,8 @@ class ExpertsView(OfAuthors, heeds=("words",)):
         """By the documents that they wrote (``document_votes``)."""
         model, store = self.shown.trained, self.store
         index = match_words(model.vocabulary, store)
-        asked = counts if index is None else np.where(index < 0, 0.0, counts[index])
-        votes, documents = document_votes(store, asked[: store.n_words])
+        query = counts if index is None else np.where(index < 0, 0.0, counts[index])
+        votes, documents = document_votes(store, query[: store.n_words])
         rows = [row for row in largest(votes, self.words) if votes[row] > 0]
         names = store.axes[AXIS].names().take(rows).to_pylist()
         return [

@@ -90,7 +90,7 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
         """``query``, ``words`` of it that the model knows, ``topics`` (p: that all of these words are of the topic, by its
         size and p(w|k)) and ``documents`` (score: mean log-likelihood of the words)."""
         shown, store = self.shown, self.store
-        kept = kept_columns(store, self.with_columns)
+        columns = kept_columns(store, self.with_columns)
         words, n = query_words(shown.trained, str(self.find)), self.docs or 5
         scores = np.log(shown.model.probabilities(words) + 1e-300).sum(axis=0) + np.log(shown.model.shares + 1e-300)
         p = np.exp(scores - scores.max())
@@ -101,7 +101,7 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
             lambda heldout: query_scores(shown.trained, store, words, heldout, shown.threads), set(), self.progress,
         )  # fmt: skip
         names = shown.trained.vocabulary.texts(words)
-        described = described_documents(ranked, "score", store, kept)
+        described = described_documents(ranked, "score", store, columns)
         if self.text:
             described = self._with_passages(ranked, described, names)
         return {

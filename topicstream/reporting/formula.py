@@ -104,9 +104,9 @@ def as_number(text: str, column: str) -> float | None:
 
 def as_days(years: np.ndarray) -> np.ndarray:
     """Years (1999.41) as dates, datetime64[n]: what ``as_number`` made numbers of."""
-    whole = np.floor(years)
-    begin = (whole.astype(np.int64) - 1970).astype("datetime64[Y]").astype("datetime64[D]")
-    return np.asarray(begin + np.rint((years - whole) * DAYS).astype("timedelta64[D]"))
+    full_years = np.floor(years)
+    begin = (full_years.astype(np.int64) - 1970).astype("datetime64[Y]").astype("datetime64[D]")
+    return np.asarray(begin + np.rint((years - full_years) * DAYS).astype("timedelta64[D]"))
 
 
 @dataclass
@@ -143,9 +143,9 @@ class Covariate:
             values = np.array(list(numbers.values()), np.float64)
             weights = np.array([self.counts[value] for value in numbers])
             self.low, self.high = float(values.min()), float(values.max())
-            whole = bool((values == np.floor(values)).all())
-            dated = any(_plain_number(text) is None for text in numbers) or (self.column == DATE and not whole)
-            self.kind = "date" if dated else "whole" if whole else "number"
+            integers = bool((values == np.floor(values)).all())
+            dated = any(_plain_number(text) is None for text in numbers) or (self.column == DATE and not integers)
+            self.kind = "date" if dated else "whole" if integers else "number"
             self.mean = float(np.average(values, weights=weights))
             if self.df:
                 self.df = max(1, min(self.df, len(values) - 1))
@@ -205,11 +205,11 @@ class Design:
 
     def matrix(self, values: Mapping[str, Sequence[str | float]], rows: int) -> np.ndarray:
         """float64[rows, coefficients] of the values by column."""
-        made = {factor: covariate.matrix(values[factor.column]) for factor, covariate in self.covariates.items()}
+        columns_of_factor = {factor: covariate.matrix(values[factor.column]) for factor, covariate in self.covariates.items()}
         columns = [np.ones((rows, 1))]
         for term in self.terms:
             block = np.ones((rows, 1))
             for factor in term:
-                block = (block[:, :, None] * made[factor][:, None, :]).reshape(rows, -1)
+                block = (block[:, :, None] * columns_of_factor[factor][:, None, :]).reshape(rows, -1)
             columns.append(block)
         return np.concatenate(columns, axis=1)

@@ -121,23 +121,23 @@ def survey(
 
     by  the columns wanted (InputError where one is missing); None: all whose values gather documents at all, those of few first
     """
-    there = columns_of(corpus)
+    stored_columns = columns_of(corpus)
     if by is not None:
         check_columns(corpus, by, "--by")
-    names = [name for name in (there if by is None else by) if name != DATE]
-    wanted = [*names, *([DATE] if DATE in there else [])]
+    names = [name for name in (stored_columns if by is None else by) if name != DATE]
+    columns_read = [*names, *([DATE] if DATE in stored_columns else [])]
     counts: dict[str, Counter[str]] = {name: Counter() for name in names}
     filled, forgotten, days = Counter[str](), Counter[str](), Counter[Day]()
-    for _, batch in documents(corpus, False, wanted) if wanted else ():
-        for name in wanted:
+    for _, batch in documents(corpus, False, columns_read) if columns_read else ():
+        for name in columns_read:
             column = batch.column(name)
             pairs = pc.value_counts(flattened(column)[0])
-            found = zip(pairs.field("values").to_pylist(), pairs.field("counts").to_pylist(), strict=True)
+            counted_values = zip(pairs.field("values").to_pylist(), pairs.field("counts").to_pylist(), strict=True)
             if name == DATE:
-                days += periods.count(found)
+                days += periods.count(counted_values)
                 continue
             filled[name] += len(column) - column.null_count
-            counts[name].update({value: n for value, n in found if value})
+            counts[name].update({value: n for value, n in counted_values if value})
             if len(counts[name]) > 2 * HELD:
                 forgotten[name] += len(counts[name]) - HELD
                 counts[name] = Counter(dict(counts[name].most_common(HELD)))
@@ -160,7 +160,7 @@ def gather_report(
     model: TopicModel,
     view: View,
     corpus: Corpus,
-    found: Survey,
+    metadata: Survey,
     *,
     docs: int = 5,
     cross: str | None = None,
@@ -174,9 +174,9 @@ def gather_report(
     """
     one_blas_thread()  # a second one mostly waits on products this thin, and would decide their last bits
     topics, tell = len(view), listener(progress)
-    groupings: dict[str, Column | Time] = {column.name: column for column in found.columns}
-    if found.time is not None:
-        groupings[DATE] = found.time
+    groupings: dict[str, Column | Time] = {column.name: column for column in metadata.columns}
+    if metadata.time is not None:
+        groupings[DATE] = metadata.time
     sizes = {name: len(grouping.values) for name, grouping in groupings.items()}
     wholes = Wholes() if groupings and (corpus.manifest.reading or {}).get("split") else None
     out = Gathered(
@@ -259,23 +259,23 @@ def _add_groups(
         groups.add(docs[dated], codes[dated], m, square, concentration, wholes)
 
 
-def need_time(found: Survey, corpus: Corpus) -> Time:
+def need_time(metadata: Survey, corpus: Corpus) -> Time:
     """The survey's periods; InputError that says what to do where there are none."""
-    if found.time is None:
+    if metadata.time is None:
         if DATE in columns_of(corpus):
             needed = "can be read and is exact enough for the period (1999, 1999-05, 1999-05-31)"
             raise InputError(f"{corpus.path}: no date of the column {DATE} {needed}")
         raise InputError(f"{corpus.path}: the documents have no dates; ingest with --meta date=FIELD")
-    return found.time
+    return metadata.time
 
 
 def describe_documents(
     corpus: Corpus, numbers: np.ndarray, columns: Sequence[str], heldout: bool = False
 ) -> dict[int, dict[str, Any]]:
     """Rows of the documents' table for some documents by global number (id and the columns), streamed."""
-    wanted = np.unique(numbers)
-    out = {number: {"id": str(number)} for number in wanted.tolist()}
+    distinct = np.unique(numbers)
+    out = {number: {"id": str(number)} for number in distinct.tolist()}
     for of_batch, batch in documents(corpus, heldout, ["id", *[c for c in columns if c != "id"]]):
-        hit = np.flatnonzero(np.isin(of_batch, wanted))
+        hit = np.flatnonzero(np.isin(of_batch, distinct))
         out.update(zip(of_batch[hit].tolist(), batch.take(pa.array(hit)).to_pylist(), strict=True))
     return out

@@ -112,12 +112,12 @@ class Groups:
 
     def clusters(self) -> Clusters:
         """Documents, or those that parts were cut from; none that has been added waits for more of its parts any longer."""
-        whole = Clusters(self.squares, self.mean, self.docs, self.docs, float(self.docs.sum()))
+        documents = Clusters(self.squares, self.mean, self.docs, self.docs, float(self.docs.sum()))
         if self._of_parts is None:
-            return whole
+            return documents
         self._count(*self._waiting)
         self._waiting = [array[:0] for array in self._waiting]
-        return self._of_parts if self._clusters.max(initial=0) > 1 else whole
+        return self._of_parts if self._clusters.max(initial=0) > 1 else documents
 
     def shares(self) -> tuple[np.ndarray, np.ndarray]:
         """(share float64[G, K], standard error float64[G, K]); NaN for groups without documents."""

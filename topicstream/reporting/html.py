@@ -64,15 +64,15 @@ def _add_documents(built: Page, shown: ShownModel, store: Corpus, config: Report
     """Add what the corpus tells: groups, trends, likeness, typical documents and scores."""
     many = len(shown.view) > 300
     built.values["title"] = config.title or title_of(store)
-    found = survey(store, by=config.by, grain=config.period)
-    crossed = found.columns[0].name if found.columns and found.time is not None and len(shown.view) <= CROSSED else None
+    metadata = survey(store, by=config.by, grain=config.period)
+    crossed = metadata.columns[0].name if metadata.columns and metadata.time is not None and len(shown.view) <= CROSSED else None
     per_topic = config.docs if config.docs is not None else (3 if many else 5)
     ranked = candidates(per_topic) if config.text is not False and per_topic else per_topic
     sums = gather_report(
-        shown.trained, shown.view, store, found, docs=ranked, cross=crossed, threads=shown.threads,
+        shown.trained, shown.view, store, metadata, docs=ranked, cross=crossed, threads=shown.threads,
         progress=config.progress,
     )  # fmt: skip
-    add_groups(built, store, found, sums)
+    add_groups(built, store, metadata, sums)
     add_links(built, sums)
     add_typical(built, shown, store, sums, config, per_topic, 180 if many else 280)
     if config.scores:
@@ -247,7 +247,7 @@ def settings(shown: ShownModel) -> list[list[str]]:
     return rows + [[name, str(value)] for name, value in manifest.versions.items()]
 
 
-def add_groups(built: Page, corpus: Corpus, found: Survey, sums: Gathered) -> None:
+def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: Gathered) -> None:
     """Shares over all documents, by period and by column."""
     values, arrays = built.values, built.arrays
     values["docs"], values["corpus"] = sums.docs, Path(named(str(corpus.path))).name
@@ -255,19 +255,19 @@ def add_groups(built: Page, corpus: Corpus, found: Survey, sums: Gathered) -> No
     arrays["first"] = sums.first.astype(np.uint32)
     if dict(values["settings"]).get("corpus fingerprint", corpus.fingerprint) != corpus.fingerprint:
         values["notes"].append("The corpus is not the one the model was trained on (its fingerprint differs).")
-    if found.time is not None:
-        values["notes"] += [f"{found.time.note}."] if found.time.note else []
+    if metadata.time is not None:
+        values["notes"] += [f"{metadata.time.note}."] if metadata.time.note else []
         over = sums.by[DATE]
         share, error = over.shares()
-        values["periods"], values["grain"] = found.time.values, found.time.grain.key
+        values["periods"], values["grain"] = metadata.time.values, metadata.time.grain.key
         arrays["periodDocs"] = over.docs.astype(np.uint32)
         arrays["over"], arrays["overScale"] = quantised(share, np.uint16)
         arrays["overError"], arrays["overErrorScale"] = quantised(error, np.uint8)
-        slope, slope_error = over.slope(found.time.years)
+        slope, slope_error = over.slope(metadata.time.years)
         arrays["slope"], arrays["slopeError"] = (np.nan_to_num(a).astype(np.float32) for a in (slope, slope_error))
     elif DATE not in columns_of(corpus):
         values["notes"].append("No dates: ingest with --meta date=FIELD to see topics over time.")
-    for i, column in enumerate(found.columns):
+    for i, column in enumerate(metadata.columns):
         share, error = sums.by[column.name].shares()
         texts = [shortened(value, CHARACTERS) for value in column.values]
         values["columns"].append({"name": column.name, "values": texts, "distinct": column.distinct})
@@ -275,8 +275,8 @@ def add_groups(built: Page, corpus: Corpus, found: Survey, sums: Gathered) -> No
         arrays[f"by{i}"], arrays[f"by{i}Scale"] = quantised(share, np.uint16)
         arrays[f"by{i}Error"], arrays[f"by{i}ErrorScale"] = quantised(error, np.uint8)
     for name, over in sums.by_over.items():
-        cells = min(LINES, len(found.columns[0].values)) * len(values["periods"])
-        values["crossed"] = [column.name for column in found.columns].index(name)
+        cells = min(LINES, len(metadata.columns[0].values)) * len(values["periods"])
+        values["crossed"] = [column.name for column in metadata.columns].index(name)
         arrays["crossDocs"] = over.docs[:cells].astype(np.uint32)
         arrays["cross"], arrays["crossScale"] = quantised(over.shares()[0][:cells], np.uint16)
 
@@ -338,9 +338,9 @@ def _document(row: dict[str, Any], columns: list[str]) -> dict[str, str | dict[s
 
 def add_scores(built: Page, shown: ShownModel, corpus: Corpus) -> None:
     """Coherence of the topics shown; held-out perplexity of the trained table."""
-    found = coherence(shown.model, corpus, threads=shown.threads)
-    built.arrays["npmi"] = np.array([-9.0 if v is None else v for v in found.by_topic("npmi")], np.float32)
-    built.values["coherence"] = {"npmi": found.mean("npmi"), "umass": found.mean("umass"), "measured": found.measured}
+    scores = coherence(shown.model, corpus, threads=shown.threads)
+    built.arrays["npmi"] = np.array([-9.0 if v is None else v for v in scores.by_topic("npmi")], np.float32)
+    built.values["coherence"] = {"npmi": scores.mean("npmi"), "umass": scores.mean("umass"), "measured": scores.measured}
     if corpus.part(True).docs:
         try:
             score = score_model(shown.trained, corpus, threads=shown.threads)

@@ -31,10 +31,10 @@ HIDDEN = ("topic", "intruder_topic", "intruder", "place")
 """Columns that people must not see."""
 
 
-def _question(what: str, choices: Sequence[str], place: int, topic: Mapping[str, int]) -> dict[str, Json]:
+def _question(noun: str, choices: Sequence[str], place: int, topic: Mapping[str, int]) -> dict[str, Json]:
     """A row of a sheet."""
     return {
-        **{f"{what}_{i}": text for i, text in enumerate(choices, 1)},
+        **{f"{noun}_{i}": text for i, text in enumerate(choices, 1)},
         **topic,
         "intruder": choices[place],
         "place": place + 1,

@@ -31,13 +31,13 @@ def _linked(corpus: Corpus, heldout: bool, number: int) -> set[tuple[bool, int]]
     lengths, ids = corpus.lists("links", storage, heldout)
     ends = np.cumsum(lengths, dtype=np.int64)
     row = number - int(first[storage])
-    found = {(False, int(i)) for i in ids[ends[row] - lengths[row] : ends[row]]}
+    linked = {(False, int(i)) for i in ids[ends[row] - lengths[row] : ends[row]]}
     if not heldout:
         first = first_documents(corpus, True)
         for b in range(len(first) - 1):
             lengths, ids = corpus.lists("links", b, True)
-            found |= {(True, int(first[b] + d)) for d in np.repeat(np.arange(len(lengths)), lengths)[ids == number]}
-    return found
+            linked |= {(True, int(first[b] + d)) for d in np.repeat(np.arange(len(lengths)), lengths)[ids == number]}
+    return linked
 
 
 def _topics(
@@ -76,7 +76,7 @@ class LinksView(ModelView, heeds=("words", "with_columns")):
         if "eta" not in opened.manifest.tables:
             raise InputError(f"{opened.path}: was trained without links; --links goes with a model of --algo rtm")
         check_model(opened, store)
-        kept = kept_columns(store, self.with_columns)
+        columns = kept_columns(store, self.with_columns)
         part, number = find_document(store, str(self.links), "--links")
         already = _linked(store, part, number)
         eta = opened.table("eta").gather(np.arange(opened.n_topics)).astype(np.float64)
@@ -84,14 +84,14 @@ class LinksView(ModelView, heeds=("words", "with_columns")):
         ratio = np.divide(eta, ends, out=np.zeros_like(eta), where=ends > 0)
         one = np.array([number])
         theta, _ = shares_of(opened, store, one, heldout=True, threads=workers) if part else trained_shares(opened, one)
-        own = theta[0] @ ratio
+        weights = theta[0] @ ratio
 
         def ratios(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
             for first, theta, tokens in _topics(opened, store, heldout, workers):
-                yield first, np.where(tokens > 0, theta @ own, -np.inf)
+                yield first, np.where(tokens > 0, theta @ weights, -np.inf)
 
         best = best_documents(store, self.words, ratios, already | {(part, number)}, self.progress)
-        candidates = described_documents(best, "ratio", store, kept)
+        candidates = described_documents(best, "ratio", store, columns)
         return {"document": self.links, "part": "heldout" if part else "train", "linked": len(already), "candidates": candidates}
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:

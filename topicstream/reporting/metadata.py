@@ -35,24 +35,24 @@ def columns_of(corpus: Corpus) -> dict[str, str]:
     return {name: kind for name, kind in sorted(listed.items()) if name not in OWN}
 
 
-def check_columns(corpus: Corpus, wanted: Sequence[str], option: str = "--with") -> None:
+def check_columns(corpus: Corpus, names: Sequence[str], option: str = "--with") -> None:
     """InputError where a column is not there."""
-    there = columns_of(corpus)
-    for name in wanted:
-        if name not in ("id", "source", *there):
-            kept = ", ".join(there) or "none"
+    columns = columns_of(corpus)
+    for name in names:
+        if name not in ("id", "source", *columns):
+            listed = ", ".join(columns) or "none"
             raise InputError(
-                f"{option} {name}: the store has no such column (it has {kept}); ingest with --meta {name}=FIELD"
+                f"{option} {name}: the store has no such column (it has {listed}); ingest with --meta {name}=FIELD"
             )
 
 
-def kept_columns(corpus: Corpus, wanted: str | Sequence[str] | None) -> list[str]:
+def kept_columns(corpus: Corpus, names: str | Sequence[str] | None) -> list[str]:
     """The columns shown of a document: those asked for (InputError where one is missing), else its title, if it has one."""
-    if wanted is None:
+    if names is None:
         return [name for name in ("title",) if name in columns_of(corpus)]
-    wanted = listed_names(wanted)
-    check_columns(corpus, wanted)
-    return wanted
+    names = listed_names(names)
+    check_columns(corpus, names)
+    return names
 
 
 class Metadata:
@@ -104,8 +104,8 @@ def codes_of(values: Any, code: Callable[[str], int]) -> tuple[np.ndarray, np.nd
     words = flat.dictionary_encode()
     table = np.array([*map(code, words.dictionary.to_pylist()), -1], np.int64)
     codes = table[words.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)]
-    kept = codes >= 0
-    docs, codes = docs[kept], codes[kept]
+    valid = codes >= 0
+    docs, codes = docs[valid], codes[valid]
     if pa.types.is_nested(values.type):
         width = int(codes.max(initial=0)) + 1
         docs, codes = np.divmod(np.unique(docs * width + codes), width)

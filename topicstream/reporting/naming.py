@@ -39,9 +39,9 @@ def proposals(
     """
     shown = look_at(model, None, threads)
     ids = shown.view.ids
-    wanted = [k for k, number in enumerate(ids) if shown.view.label_of(number) is None and shown.model.sizes[k] >= 1.0]
+    unlabelled = [k for k, number in enumerate(ids) if shown.view.label_of(number) is None and shown.model.sizes[k] >= 1.0]
     if program is None:
-        return {ids[k]: shown.names[k] for k in wanted}
+        return {ids[k]: shown.names[k] for k in unlabelled}
     try:
         arguments = shlex.split(program)
     except ValueError as e:
@@ -50,7 +50,7 @@ def proposals(
         raise InputError("--command: is empty; name a program")
     documents = _documents(shown, corpus, docs) if docs and corpus is not None else {}
     words, out = shown.first_words(WORDS), {}
-    for k in wanted:
+    for k in unlabelled:
         text = f"{QUESTION}\nMost probable words: {', '.join(words[k])}\n"
         if documents.get(k):
             text += "\nTypical documents:\n" + "".join(f"- {line}\n" for line in documents[k])
@@ -61,19 +61,19 @@ def proposals(
 def _ask(arguments: list[str], prompt: str, topic: int) -> str:
     name = arguments[0]
     try:
-        done = subprocess.run(arguments, input=prompt.encode(), capture_output=True, timeout=SECONDS, check=False)
+        process = subprocess.run(arguments, input=prompt.encode(), capture_output=True, timeout=SECONDS, check=False)
     except FileNotFoundError:
         raise InputError(f"--command {name}: no such program") from None
     except OSError as e:
         raise TopicsError(f"--command {name}: cannot be run ({e.strerror})") from None
     except subprocess.TimeoutExpired:
         raise TopicsError(f"--command {name}: no answer for topic {topic} in {SECONDS} s; nothing was stored") from None
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it printed no reason"]
+    if process.returncode:
+        said = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it printed no reason"]
         raise TopicsError(
-            f"--command {name}: failed ({done.returncode}) at topic {topic}: {said[0]}; nothing was stored"
+            f"--command {name}: failed ({process.returncode}) at topic {topic}: {said[0]}; nothing was stored"
         )
-    answer = next((line for line in done.stdout.decode("utf-8", "replace").splitlines() if line.strip()), "")
+    answer = next((line for line in process.stdout.decode("utf-8", "replace").splitlines() if line.strip()), "")
     label = " ".join("".join(c for c in answer if c.isprintable()).split()).strip("\"'“”` ")
     if not label:
         raise TopicsError(f"--command {name}: printed no label for topic {topic}; nothing was stored")

@@ -72,9 +72,9 @@ class DocumentTexts:
         )
         self._recipe = Recipe.from_json(corpus.manifest.tokenizer) if corpus.manifest.tokenizer else Recipe()
         markup = structs.replace(self._recipe, drop=tuple(kind for kind in self._recipe.drop if kind == "tags"))
-        found = list(texts)
-        for first in range(0, len(found), AT_ONCE):  # a second copy of them all would not fit
-            some = found[first : first + AT_ONCE]
+        passages = list(texts)
+        for first in range(0, len(passages), AT_ONCE):  # a second copy of them all would not fit
+            some = passages[first : first + AT_ONCE]
             plain = prepared(pa.array([texts[place] for place in some], pa.large_string()), markup, None)
             texts |= {place: " ".join(text.split()) for place, text in zip(some, plain.to_pylist(), strict=True)}
         self._texts = {number: texts[place] for number, place in places.items() if place in texts}
@@ -102,8 +102,8 @@ class DocumentTexts:
             for word in parts
             if word
         ]
-        whole = [form if UNSPACED.search(form) else rf"(?<![^\W_]){form}(?![^\W_])" for form in forms]
-        return re.compile("|".join(whole) or r"(?!)", re.IGNORECASE)
+        whole_words = [form if UNSPACED.search(form) else rf"(?<![^\W_]){form}(?![^\W_])" for form in forms]
+        return re.compile("|".join(whole_words) or r"(?!)", re.IGNORECASE)
 
     def passage(self, number: int, words: Iterable[str], characters: int = 400) -> Passage | None:
         """The part of a document with most of the words; None where its text was not found."""

@@ -61,12 +61,12 @@ def show(config: AnyViewConfig) -> dict[str, Any]:
     (4, 5, 2)
     """
     more = {name: value for name, value in (config.options or {}).items() if value is not None and value is not False}
-    asked = [name for name in plugins.entries(plugins.VIEWS) if name.replace("-", "_") in more]
-    view, *others = dict.fromkeys(plugins.load(plugins.VIEWS, name) for name in asked) or [TopicsView]
+    views = [name for name in plugins.entries(plugins.VIEWS) if name.replace("-", "_") in more]
+    view, *others = dict.fromkeys(plugins.load(plugins.VIEWS, name) for name in views) or [TopicsView]
     if others:
         raise UsageError(f"give one view at a time: {' or '.join(one.title for one in (view, *others))}")
-    own = {f.name: getattr(config, f.name) for f in fields(ShowConfig)}
-    return cast("dict[str, Any]", view(**own, **checked(view, more, "show")).result())
+    shared = {f.name: getattr(config, f.name) for f in fields(ShowConfig)}
+    return cast("dict[str, Any]", view(**shared, **checked(view, more, "show")).result())
 
 
 def marked_lines(document: Mapping[str, Any], indent: str, width: int | None) -> list[str]:
@@ -122,8 +122,8 @@ class TopicsView(ModelView):
         if "anchors" not in shown.trained.manifest.tables:
             return None
         anchors = shown.trained.table("anchors").gather(np.arange(1))[0].astype(np.int64)
-        there = [[anchors[m] for m in members if 0 <= anchors[m] < shown.trained.n_words] for members in shown.view.members]
-        return [shown.trained.vocabulary.texts(np.array(ids, np.int64)) for ids in there]
+        ids_by_topic = [[anchors[m] for m in members if 0 <= anchors[m] < shown.trained.n_words] for members in shown.view.members]
+        return [shown.trained.vocabulary.texts(np.array(ids, np.int64)) for ids in ids_by_topic]
 
     def _documents(self) -> dict[int, list[dict[str, Any]]]:
         """The typical documents of each topic, with the columns asked for."""
@@ -134,7 +134,7 @@ class TopicsView(ModelView):
         from topicstream.reporting.passages import MARKED, DocumentTexts, candidates, distinct
 
         shown, store, chosen = self.shown, self.store, self.shown.columns(self.topics)
-        kept = kept_columns(store, self.with_columns)
+        columns = kept_columns(store, self.with_columns)
         ranked = candidates(self.docs) if self.text else self.docs
         numbers, shares = typical_documents(shown.trained, store, ranked, shown.threads, shown.view)
         lists = {k: list(zip(numbers[:, k].tolist(), shares[:, k].tolist(), strict=True)) for k in chosen}
@@ -145,16 +145,16 @@ class TopicsView(ModelView):
                 raise InputError(f"--text: {texts.missing}")
             for k, listed in lists.items():
                 lists[k] = [listed[i] for i in distinct([texts.words(d) for d, _ in listed])[: self.docs]]
-        rows = describe_documents(store, np.array([d for listed in lists.values() for d, _ in listed], np.int64), kept)
-        whole = store.manifest.ids == "integer"
+        rows = describe_documents(store, np.array([d for listed in lists.values() for d, _ in listed], np.int64), columns)
+        integer_ids = store.manifest.ids == "integer"
         words = shown.first_words(MARKED, 0.6) if texts is not None else []
 
         def about(number: int, share: float, k: int) -> dict[str, Json]:
             row = rows[number]
-            more = {name: row[name] for name in kept if name != "share" and row.get(name) is not None}
+            more = {name: row[name] for name in columns if name != "share" and row.get(name) is not None}
             if texts is not None and (excerpt := texts.passage(number, words[k])) is not None:
                 more |= {"text": excerpt.text, "marks": excerpt.marks}
-            return {"id": int(row["id"]) if whole else row["id"], "share": share, **more}
+            return {"id": int(row["id"]) if integer_ids else row["id"], "share": share, **more}
 
         return {k: [about(d, share, k) for d, share in listed] for k, listed in lists.items()}
 

@@ -25,12 +25,12 @@ from topicstream.text import wrapped
 
 
 def described_documents(
-    found: list[tuple[float, bool, int]], score: str, corpus: Corpus, columns: list[str]
+    scored: list[tuple[float, bool, int]], score: str, corpus: Corpus, columns: list[str]
 ) -> list[dict[str, Any]]:
     """Documents by id, part, score (under its name) and columns."""
     rows = {
         heldout: describe_documents(
-            corpus, np.array([d for _, h, d in found if h == heldout], np.int64), columns, heldout
+            corpus, np.array([d for _, h, d in scored if h == heldout], np.int64), columns, heldout
         )
         for heldout in (False, True)
     }
@@ -41,7 +41,7 @@ def described_documents(
             score: value,
             **{name: text for name in columns if name != score and (text := rows[heldout][number].get(name)) is not None},
         }
-        for value, heldout, number in found
+        for value, heldout, number in scored
     ]
 
 
@@ -71,12 +71,12 @@ class SimilarView(ModelView, heeds=("words", "with_columns")):
         """The documents of both parts, streamed twice, by the Bhattacharyya coefficient of p(k|d), 1 for the same shares:
         ``document``, ``part``, ``topics`` (its largest) and ``similar`` (id, part, likeness, columns; the title by default)."""
         shown, view, store = self.shown, self.shown.view, self.store
-        kept = kept_columns(store, self.with_columns)
+        columns = kept_columns(store, self.with_columns)
         part, number = find_document(store, str(self.similar), "--similar")
 
         theta, _ = shares_of(shown.trained, store, np.array([number]), heldout=part, threads=shown.threads)
-        own = view.shares(theta)[0].astype(np.float64)
-        root = np.sqrt(own)
+        shares = view.shares(theta)[0].astype(np.float64)
+        root = np.sqrt(shares)
 
         def likeness(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
             for first, theta, _ in document_shares(shown.trained, store, heldout=heldout, threads=shown.threads):
@@ -87,8 +87,8 @@ class SimilarView(ModelView, heeds=("words", "with_columns")):
         return {
             "document": self.similar,
             "part": "heldout" if part else "train",
-            "topics": [{"topic": view.ids[k], "share": float(own[k])} for k in largest(own, 5)],
-            "similar": described_documents(best, "likeness", store, kept),
+            "topics": [{"topic": view.ids[k], "share": float(shares[k])} for k in largest(shares, 5)],
+            "similar": described_documents(best, "likeness", store, columns),
         }
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:

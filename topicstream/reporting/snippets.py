@@ -74,15 +74,15 @@ def snippets(
     """
     if corpus.manifest.tokenizer is None:
         return {}, "the corpus was made from counts, not from texts"
-    wanted: dict[str, set[Passage]] = {}
+    passages_of_file: dict[str, set[Passage]] = {}
     for passage in passages:
-        wanted.setdefault(re.sub(MEMBER, "", file_of(passage[0])), set()).add(passage)
+        passages_of_file.setdefault(re.sub(MEMBER, "", file_of(passage[0])), set()).add(passage)
     find = raw_files(corpus.path, known=not asked)
-    places = {f: place for f in sorted(wanted) if (place := find(f)) is not None}
+    places = {f: place for f in sorted(passages_of_file) if (place := find(f)) is not None}
     if not places:
-        if not asked and any(map(raw_files(corpus.path), wanted)):
+        if not asked and any(map(raw_files(corpus.path), passages_of_file)):
             return {}, "the raw files are not as they were when the corpus was made; --text reads them"
-        if all(file.startswith("documents#") for file in wanted):
+        if all(file.startswith("documents#") for file in passages_of_file):
             return {}, "the documents came from memory, not from files; look them up by their ids"
         return {}, "the raw files are not where they were when the corpus was made"
     size = sum(Path(place).stat().st_size for place in places.values())
@@ -90,7 +90,7 @@ def snippets(
         return {}, f"the raw files have {size / 1e9:.1f} GB; --text reads them"
     texts: dict[Passage, str] = {}
     for file, place in places.items():
-        texts |= _of_file(corpus, file, place, wanted[file], text_field, characters)
+        texts |= _of_file(corpus, file, place, passages_of_file[file], text_field, characters)
     return texts, "" if texts else "no text was found in the raw files"
 
 
@@ -106,40 +106,40 @@ def beginnings(corpus: Corpus, numbers: np.ndarray, *, characters: int = 280) ->
 
 
 def _of_file(
-    corpus: Corpus, file: str, place: str, wanted: set[Passage], text_field: str | None, characters: int
+    corpus: Corpus, file: str, place: str, passages: set[Passage], text_field: str | None, characters: int
 ) -> dict[Passage, str]:
     """Snippets of one raw file, as far as it can be read."""
     # read alone a file is called by its base name
-    left = {(os.path.basename(place) + source[len(file) :], part): (source, part) for source, part in wanted}
-    kept = corpus.manifest.reading
-    options = ReadOptions(on_error="skip").recall(kept, REMEMBERED + CUT + OF_FILES)
+    waiting = {(os.path.basename(place) + source[len(file) :], part): (source, part) for source, part in passages}
+    reading = corpus.manifest.reading
+    options = ReadOptions(on_error="skip").recall(reading, REMEMBERED + CUT + OF_FILES)
     # a source without a position is a file that is one document
-    form = "files" if any(source == file for source, _ in wanted) else options.format
+    form = "files" if any(source == file for source, _ in passages) else options.format
     options = replace(options, format=form, text_field=text_field or options.text_field, meta={})
     texts: dict[Passage, str] = {}
     try:
         for task in pieces([place], options):
-            _read(task, left, texts, characters)
-            if not left:
+            _read(task, waiting, texts, characters)
+            if not waiting:
                 break
     except (TopicsError, OSError, ValueError):
         pass
     if not texts and text_field is None:  # appended from a file whose fields are not those of the first
-        return _of_file(corpus, file, place, wanted, "text", characters)
+        return _of_file(corpus, file, place, passages, "text", characters)
     return texts
 
 
-def _read(task: Task, left: dict[Passage, Passage], texts: dict[Passage, str], characters: int) -> None:
+def _read(task: Task, waiting: dict[Passage, Passage], texts: dict[Passage, str], characters: int) -> None:
     batch, _ = task.run()
     if content_kind(batch) != "text":
         return
     ids, sources, content = batch.columns[:3]
-    wanted = pa.array(sorted({source for source, _ in left}), sources.type)
-    hits = np.flatnonzero(pc.is_in(sources, value_set=wanted).to_numpy(zero_copy_only=False))
+    waiting_sources = pa.array(sorted({source for source, _ in waiting}), sources.type)
+    hits = np.flatnonzero(pc.is_in(sources, value_set=waiting_sources).to_numpy(zero_copy_only=False))
     cut = task.options.split is not None
     for i in hits.tolist():
         part = int(ids[i].as_py().rpartition("#")[2]) if cut else 0
-        passage = left.pop((sources[i].as_py(), part), None)
+        passage = waiting.pop((sources[i].as_py(), part), None)
         if passage is None:
             continue
         text = " ".join((raw_value(content, i) or b"")[: 8 * characters].decode("utf-8", "ignore").split())

@@ -138,11 +138,11 @@ def propose(model: TopicModel) -> list[str]:
         if model.sizes[k] < 1.0:
             out[k] = f"(empty {k})"
             continue
-        kept, label, n, weight = _distinct(texts), "", 0, 0
-        while n < len(kept) and (weight < NAMING or label in taken):
-            weight += 2 if " " in kept[n] else 1
+        words, label, n, weight = _distinct(texts), "", 0, 0
+        while n < len(words) and (weight < NAMING or label in taken):
+            weight += 2 if " " in words[n] else 1
             n += 1
-            label = ", ".join(kept[:n])
+            label = ", ".join(words[:n])
         if label in taken or not label:
             label = f"{label} ({k})".strip()
         taken.add(label)

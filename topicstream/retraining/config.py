@@ -230,11 +230,11 @@ def load_config(path: str | Path) -> Config:
     return config
 
 
-def _read_table(kind: Callable[..., Any], given: Any, where: str) -> Any:
+def _read_table(kind: Callable[..., Any], values: Any, where: str) -> Any:
     """A table of the file as its dataclass."""
-    if not isinstance(given, dict):
+    if not isinstance(values, dict):
         raise UsageError(f"{where}: must be a table")
-    return kind(**checked(cast(type, kind), given, where, lambda field: f"{where} {field.name}"))
+    return kind(**checked(cast(type, kind), values, where, lambda field: f"{where} {field.name}"))
 
 
 def _check(config: Config, path: Path) -> None:

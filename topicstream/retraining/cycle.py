@@ -135,10 +135,10 @@ class Cycle:
         """Scan, measure, decide, and begin a journal; the summary when there is nothing to do."""
         scan = self._scan()
         if self.state.held is not None and not (scan.any and self.config.when.after_rollback == "new_docs"):
-            held = f"version {self.state.held} is held since the rollback to it; `topics retrain --release` ends that"
-            self.log.say(f"decision: nothing: {held}")
+            held_note = f"version {self.state.held} is held since the rollback to it; `topics retrain --release` ends that"
+            self.log.say(f"decision: nothing: {held_note}")
             owned.remove(self.folder / "incoming", "incoming")
-            return {"why": [held], "held": self.state.held, "dry_run": dry}
+            return {"why": [held_note], "held": self.state.held, "dry_run": dry}
         present = publish.current(self.folder)
         model = None if present is None else read_manifest(publish.version_path(self.folder, present))
         figures = None
@@ -178,9 +178,9 @@ class Cycle:
         return None
 
     def _scan(self) -> Scan:
-        raw, known = self.config.raw, self.state.files
-        scan = scan_raw(self.config, known, self.state.failing)
-        counts = f"{len(scan.new)} new, {len(scan.changed)} changed, {len(scan.deleted)} deleted files, {len(known)} known"
+        raw, known_files = self.config.raw, self.state.files
+        scan = scan_raw(self.config, known_files, self.state.failing)
+        counts = f"{len(scan.new)} new, {len(scan.changed)} changed, {len(scan.deleted)} deleted files, {len(known_files)} known"
         self.log.say(f"{raw}: {counts}")
         for name in scan.unsettled:
             self.log.say(f"warning: {raw / name} is being written to; it waits for the next run")
@@ -224,10 +224,10 @@ class Cycle:
             return
         if why := rules.worth_compacting(self.config, journal.decision):
             self.log.say(f"compacting {self.config.corpus}: {why}")
-            done = compact(self.config.corpus, progress=self.log)
-            before, after = done["blocks"]
-            self.log.say(f"{before} -> {after} blocks, {counted(done['documents_purged'], 'document')} purged")
-            self._record(compacted=done["blocks"])
+            compacted = compact(self.config.corpus, progress=self.log)
+            before, after = compacted["blocks"]
+            self.log.say(f"{before} -> {after} blocks, {counted(compacted['documents_purged'], 'document')} purged")
+            self._record(compacted=compacted["blocks"])
         self._record("train")
 
     def _add_group(self, index: int, group: Group) -> None:
@@ -250,9 +250,9 @@ class Cycle:
         options |= {"mem_limit": self.config.train.mem_limit, "workers": self.config.train.threads}
         source = self.folder / "incoming" / group.name
         try:
-            done = ingest([source], self.config.corpus, progress=self.log, on_duplicate=group.rule, **options)
-            if rejected := done["rejected"]:
-                self.log.say(f"warning: {counted(rejected, 'record')} left out, the first {done['first_rejected']}")
+            summary = ingest([source], self.config.corpus, progress=self.log, on_duplicate=group.rule, **options)
+            if rejected := summary["rejected"]:
+                self.log.say(f"warning: {counted(rejected, 'record')} left out, the first {summary['first_rejected']}")
                 self._record(records_rejected=self.journal.summary.get("records_rejected", 0) + rejected)
         except InputError as e:  # a file that cannot be taken in: the next run looks at all files again
             owned.remove_file(self.folder / JOURNAL)
@@ -265,10 +265,10 @@ class Cycle:
     def _train(self) -> None:
         """The new model in a folder of its own."""
         want, run, base = self.config.train, publish.run_path(self.folder, self.journal.version), self.journal.base
-        own = {k: v for k, v in asdict(want).items() if k not in (*MACHINES, "seed_words")} | {"corpus": rules.fingerprint(self.config)}
+        settings_hashed = {k: v for k, v in asdict(want).items() if k not in (*MACHINES, "seed_words")} | {"corpus": rules.fingerprint(self.config)}
         if want.seed_words is not None:
-            own["seed_words"] = plain(read_seeds(want.seed_words))
-        settings = hashlib.sha256(json.dumps(own, sort_keys=True, default=str).encode()).hexdigest()
+            settings_hashed["seed_words"] = plain(read_seeds(want.seed_words))
+        settings = hashlib.sha256(json.dumps(settings_hashed, sort_keys=True, default=str).encode()).hexdigest()
         if self.journal.settings != settings:
             if run.exists():
                 self.log.say("the settings or the corpus have changed since this training began; it starts over")
@@ -279,8 +279,8 @@ class Cycle:
         claim(run.parent, "runs")
         if self.journal.decision == "update" and base is not None:
             model = publish.version_path(self.folder, base)
-            done = train_on(self.config.corpus, model, run, passes=want.update_passes, progress=self.log, **want.limits())
-            how, passes, reason = done.how, done.passes, done.reason
+            updated = train_on(self.config.corpus, model, run, passes=want.update_passes, progress=self.log, **want.limits())
+            how, passes, reason = updated.how, updated.passes, updated.reason
         else:
             given = {"algo", "aim", "allow_smaller", "topics", "seed", "passes", "seed_words", "weighting", "options"}
             settings_given = {name: getattr(want, name) for name in sorted(given)}
@@ -294,17 +294,17 @@ class Cycle:
         before = [] if present is None else [publish.version_path(self.folder, present)]
         (new, *olds), threads = self._open(publish.run_path(self.folder, self.journal.version), *before)
         old = olds[0] if olds else None
-        found = judge(new, old, Corpus.open(self.config.corpus), self.config.gate, threads)
-        self._record(gate=asdict(found))
-        for warning in (w for w in found.warnings if w not in found.refused):
+        judgement = judge(new, old, Corpus.open(self.config.corpus), self.config.gate, threads)
+        self._record(gate=asdict(judgement))
+        for warning in (w for w in judgement.warnings if w not in judgement.refused):
             self.log.say(f"warning: {warning}")
-        if found.refused:
-            self.log.say(f"gate: refused: {'; '.join(found.refused)}")
-            self._remember(refused=Refused(corpus=rules.fingerprint(self.config), why=found.refused))
+        if judgement.refused:
+            self.log.say(f"gate: refused: {'; '.join(judgement.refused)}")
+            self._remember(refused=Refused(corpus=rules.fingerprint(self.config), why=judgement.refused))
             self._record("end")
             return
-        was = "" if found.perplexity_before is None else f" (present model {found.perplexity_before:.1f})"
-        self.log.say(f"gate: passed, held-out perplexity {found.perplexity or math.nan:.1f}{was}")
+        was = "" if judgement.perplexity_before is None else f" (present model {judgement.perplexity_before:.1f})"
+        self.log.say(f"gate: passed, held-out perplexity {judgement.perplexity or math.nan:.1f}{was}")
         ids = first_ids(new.n_topics)
         if old is not None:
             ids = align(old, new, read_ids(old.path, old.n_topics), self.config.publish.far)

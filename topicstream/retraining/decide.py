@@ -30,13 +30,13 @@ def news(config: Config, state: RetrainState, scan: Scan, model: ModelManifest |
     refused the model that was); empty when nothing is."""
     if scan.any:
         counts = [(len(scan.new), "new"), (len(scan.changed), "changed")]
-        return " and ".join(f"{n} {what} file{'s' if n > 1 else ''}" for n, what in counts if n)
+        return " and ".join(f"{n} {noun} file{'s' if n > 1 else ''}" for n, noun in counts if n)
     if fingerprint(config) is None:
         return ""
-    seen = [model.corpus.fingerprint] if model is not None else []
-    seen += [state.refused.corpus] if state.refused is not None else []
+    corpora = [model.corpus.fingerprint] if model is not None else []
+    corpora += [state.refused.corpus] if state.refused is not None else []
     corpus = Corpus.open(config.corpus)
-    return "" if any(map(corpus.is_of, seen)) else "documents in the corpus that the model was not trained on"
+    return "" if any(map(corpus.is_of, corpora)) else "documents in the corpus that the model was not trained on"
 
 
 def age(state: RetrainState, log: Progress) -> float | None:

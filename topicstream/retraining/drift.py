@@ -68,16 +68,16 @@ def drift_of(config: Config, model: TopicModel, scan: Scan, threads: int, log: P
         raise in_raw_names(e, config) from None
     figures = measure(model, corpus, new, threads)
     owned.remove(place, "corpus")
-    given = {name: value for name, value in asdict(figures).items() if value is not None}
-    log.say("drift: " + ", ".join(f"{name} {v:.3f}" if v < 2 else f"{name} {v:,.0f}" for name, v in given.items()))
+    measured = {name: value for name, value in asdict(figures).items() if value is not None}
+    log.say("drift: " + ", ".join(f"{name} {v:.3f}" if v < 2 else f"{name} {v:,.0f}" for name, v in measured.items()))
     return figures
 
 
-def stage(paths: Sequence[Path], place: Path, corpus: Corpus, given: Mapping[str, Any]) -> Corpus:
-    """Documents as a store of their own: the corpus' tokenizer, every word kept, none set aside; given: options of ingest."""
+def stage(paths: Sequence[Path], place: Path, corpus: Corpus, options: Mapping[str, Any]) -> Corpus:
+    """Documents as a store of their own: the corpus' tokenizer, every word kept, none set aside; options: of ingest."""
     stored = corpus.manifest.tokenizer
-    whole = {"recipe": stored and Recipe.from_json(stored), "min_df": 1, "max_df": 1.0, "heldout": 0, "force": True}
-    ingest(paths, place, **{k: v for k, v in given.items() if k not in CHOOSING} | whole)
+    fixed = {"recipe": stored and Recipe.from_json(stored), "min_df": 1, "max_df": 1.0, "heldout": 0, "force": True}
+    ingest(paths, place, **{k: v for k, v in options.items() if k not in CHOOSING} | fixed)
     return Corpus.open(place)
 
 

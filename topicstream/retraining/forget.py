@@ -120,8 +120,8 @@ def forget(
     >>> topicstream.forget(["doc-7", "doc-x"], "corpus.zarr", models=["model"], progress=False)["not_found"]
     ['doc-x']
     """
-    wanted = sorted({ids} if isinstance(ids, str) else set(ids))
-    if not wanted or not all(isinstance(i, str) and i for i in wanted):
+    distinct = sorted({ids} if isinstance(ids, str) else set(ids))
+    if not distinct or not all(isinstance(i, str) and i for i in distinct):
         raise InputError("give the ids of documents to forget; an id cannot be empty")
     store = Path(corpus)
     Corpus.open(store, dense=True).let_go()
@@ -130,7 +130,7 @@ def forget(
     home = store.parent if (store.parent / "versions").is_dir() and (store.parent / STATE).is_file() else None
     runs = _runs(models, home)
     with _held(store, runs, home) as base:
-        return _forget(wanted, base, runs, home, listener(progress))
+        return _forget(distinct, base, runs, home, listener(progress))
 
 
 @contextlib.contextmanager
@@ -155,47 +155,47 @@ def trained_on(model: Path, store: str | Path) -> bool:
         return True
     corpus, opened = Corpus.open(store, dense=True), TopicModel.open(model, memory_limit=-1, dense=True)
     corpus.let_go()
-    there = Vocabulary.read(corpus.file("vocab")).find(opened.vocabulary.words)
-    there = there[there >= 0]
-    return bool(2 * len(there) >= opened.n_words and (np.diff(there) > 0).all())
+    corpus_ids = Vocabulary.read(corpus.file("vocab")).find(opened.vocabulary.words)
+    corpus_ids = corpus_ids[corpus_ids >= 0]
+    return bool(2 * len(corpus_ids) >= opened.n_words and (np.diff(corpus_ids) > 0).all())
 
 
 def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
     """Folders that a training may have left state in."""
-    found: list[Path] = []
+    folders: list[Path] = []
     for model in map(Path, models):
         if not ((model / "manifest.json").exists() or (model / "training.json").exists()):
             raise StoreError(f"{model}: no model here; name the folder of one, or leave it out")
-        found += [model.resolve(), *(p for p in [model.with_name(model.name + ".update").resolve()] if p.is_dir())]
+        folders += [model.resolve(), *(p for p in [model.with_name(model.name + ".update").resolve()] if p.is_dir())]
     if home is not None and (home / "runs").is_dir():
-        found += sorted(p.resolve() for p in (home / "runs").iterdir() if p.is_dir())
-    return sorted(set(found))
+        folders += sorted(p.resolve() for p in (home / "runs").iterdir() if p.is_dir())
+    return sorted(set(folders))
 
 
 def _forget(ids: list[str], base: Corpus, runs: list[Path], home: Path | None, progress: Progress) -> Forgotten:
     store = base.path
-    found = _find(base, pa.array(ids, pa.large_string()))
-    cleared = [run for run in runs if _clear(run, base, always=bool(len(found.numbers)))]
+    documents = _find(base, pa.array(ids, pa.large_string()))
+    cleared = [run for run in runs if _clear(run, base, always=bool(len(documents.numbers)))]
     for model in [*runs, *(version_path(home, n) for n in published_versions(home))] if home is not None else runs:
-        if len(found.numbers) and (model / "manifest.json").exists():
+        if len(documents.numbers) and (model / "manifest.json").exists():
             drop_tables(model, "documents")
     manifest, cells, words_left = base.manifest, 0, 0
-    if len(found.numbers):
+    if len(documents.numbers):
         before = base.n_cells + base.part(True).cells
-        manifest, words_left = _rewrite(base, found, ids, progress)
+        manifest, words_left = _rewrite(base, documents, ids, progress)
         cells = before - sum(part.cells for part in manifest.parts.values())
     settle(store, manifest)
-    elsewhere = _elsewhere(found, store, home, runs, words_left)
+    elsewhere = _elsewhere(documents, store, home, runs, words_left)
     inputs_record.forget(store, set(ids))
     if home is not None:
         elsewhere += _forget_files(home, set(ids))
     return {
         "corpus": str(store),
-        "documents": len(found.ids),
-        "rows": len(found.numbers),
+        "documents": len(documents.ids),
+        "rows": len(documents.numbers),
         "cells": cells,
         "words_left": words_left,
-        "not_found": [i for i in ids if i not in found.ids],
+        "not_found": [i for i in ids if i not in documents.ids],
         "runs": [str(run) for run in cleared],
         "left": _left(store, manifest, pa.array(ids, pa.large_string())),
         "waiting": waits_for_readers(store, manifest),
@@ -206,33 +206,33 @@ def _forget(ids: list[str], base: Corpus, runs: list[Path], home: Path | None, p
 def _left(store: Path, manifest: StoreManifest, ids: pa.Array) -> list[dict[str, str]]:
     """Tables of documents that no manifest names but a reader holds, and rows of the ids in those that it names."""
     named = {entry.file for entry in manifest.docs}
-    left: list[dict[str, str]] = [
+    remains: list[dict[str, str]] = [
         {"file": str(path), "what": "an older table, held by a reader"}
         for path in sorted(store.glob("docs/part-*.parquet"))
         if f"docs/{path.name}" not in named
     ]
     committed = Corpus.open(store, dense=True)
     if rows := len(_find(committed, ids).numbers):
-        left.append({"file": str(store / "docs"), "what": f"{rows} rows"})
+        remains.append({"file": str(store / "docs"), "what": f"{rows} rows"})
     committed.let_go()
-    return left
+    return remains
 
 
 def _find(base: Corpus, ids: pa.Array) -> _Found:
     """Rows of the documents, those that were replaced or withdrawn before included."""
     numbers = [np.zeros(0, np.int64)]
-    found = _Found(numbers[0])
+    documents = _Found(numbers[0])
     for every, batch in read_documents(base.path, base.manifest.docs, ["id", "source"]):
-        here = np.flatnonzero(
+        matches = np.flatnonzero(
             pc.is_in(batch["id"].cast(pa.large_string()), value_set=ids).to_numpy(zero_copy_only=False)
         )
-        if len(here):
-            rows = batch.take(pa.array(here))
-            found.ids |= set(rows["id"].to_pylist())
-            found.sources |= {s for s in rows["source"].to_pylist() if s is not None}
-        numbers.append(every[here])
-    found.numbers = np.concatenate(numbers)
-    return found
+        if len(matches):
+            rows = batch.take(pa.array(matches))
+            documents.ids |= set(rows["id"].to_pylist())
+            documents.sources |= {s for s in rows["source"].to_pylist() if s is not None}
+        numbers.append(every[matches])
+    documents.numbers = np.concatenate(numbers)
+    return documents
 
 
 def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
@@ -251,15 +251,15 @@ def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
     return True
 
 
-def _rewrite(base: Corpus, found: _Found, ids: list[str], progress: Progress) -> tuple[StoreManifest, int]:
+def _rewrite(base: Corpus, documents: _Found, ids: list[str], progress: Progress) -> tuple[StoreManifest, int]:
     """The store without the documents, committed: its manifest; words of theirs that stay in the user's own vocabulary."""
     old, store = base.manifest, base.path
     generation = old.generation + 1
     removal = Removal(base)
-    removal.take(np.setdiff1d(found.numbers, removal.numbers))
+    removal.take(np.setdiff1d(documents.numbers, removal.numbers))
     vocabulary = removal.subtract(TokenVocabulary.read(base.file("vocab")))
     gone = removal.listed
-    places = gone[np.isin(gone[:, 0], found.numbers)]
+    places = gone[np.isin(gone[:, 0], documents.numbers)]
     own = own_words(base, places, gone, vocabulary.df)
     words_left = int(own.sum()) if old.vocabulary.get("fixed") is not None else 0
     if not words_left and not base.width:  # else the words are the user's own list, or coordinates
@@ -275,9 +275,9 @@ def _rewrite(base: Corpus, found: _Found, ids: list[str], progress: Progress) ->
     if "rejects" in old.files:
         name = f"rejects-{generation:04d}.jsonl"
         lines = base.file("rejects").read_bytes().splitlines(keepends=True)
-        write_bytes(store / name, b"".join(line for line in lines if not _names(line, ids, found.sources)))
+        write_bytes(store / name, b"".join(line for line in lines if not _names(line, ids, documents.sources)))
         files["rejects"] = store_file(store, name)
-    first = [s for s in old.sources.first if s not in found.sources and s not in set(ids)]
+    first = [s for s in old.sources.first if s not in documents.sources and s not in set(ids)]
     changes: dict[str, Any] = {"files": files, "sources": Sources(count=old.sources.count, first=first), "same_as": []}
     changes["vocabulary"] = old.vocabulary | {"hash": vocabulary.hash}
     manifest = work.commit(progress, changes, pa.array(ids, pa.large_string()))
@@ -294,11 +294,11 @@ def _forget_files(home: Path, ids: set[str]) -> list[str]:
     """Take raw files that are a document each, and are gone, out of the list of files that a retrain has taken in; a
     sentence for each that is still there (without its entry the next run would take it in again)."""
     state, raw = read_retrain_state(home), _raw(home)
-    there = {name: (raw / name).exists() for name in state.files if name in ids}
-    if not all(there.values()):
-        files = {name: entry for name, entry in state.files.items() if there.get(name, True)}
+    still_exists = {name: (raw / name).exists() for name in state.files if name in ids}
+    if not all(still_exists.values()):
+        files = {name: entry for name, entry in state.files.items() if still_exists.get(name, True)}
         write_record(home / STATE, msgspec.structs.replace(state, files=files))
-    return [f"{raw / name}: the raw file is still there; remove it and run this again" for name in there if there[name]]
+    return [f"{raw / name}: the raw file is still there; remove it and run this again" for name in still_exists if still_exists[name]]
 
 
 def _raw(home: Path) -> Path:
@@ -308,20 +308,20 @@ def _raw(home: Path) -> Path:
     return home / "raw"
 
 
-def _elsewhere(found: _Found, store: Path, home: Path | None, runs: list[Path], words: int) -> list[str]:
+def _elsewhere(documents: _Found, store: Path, home: Path | None, runs: list[Path], words: int) -> list[str]:
     """What cannot be reached, in sentences."""
     sentences, find = [], inputs_record.raw_files(store)
-    for source in sorted(found.sources)[:SHOWN]:
+    for source in sorted(documents.sources)[:SHOWN]:
         name = file_of(source)
-        path = Path((there := find(name)) or name)
-        if home is not None and there is None:  # a copy of a raw file in one of the two folders of ``incoming``, long gone
+        path = Path((raw_file := find(name)) or name)
+        if home is not None and raw_file is None:  # a copy of a raw file in one of the two folders of ``incoming``, long gone
             folders = [part for part in path.parts if part in ("new", "changed")]
             path = _raw(home).joinpath(*path.parts[path.parts.index(folders[0]) + 1 :]) if folders else _raw(home) / path
         sentences.append(
             f"{path}{source[len(name) :]}: the raw input; while it holds the document another ingest takes it in again"
         )
-    if len(found.sources) > SHOWN:
-        sentences.append(f"{len(found.sources) - SHOWN} more raw inputs")
+    if len(documents.sources) > SHOWN:
+        sentences.append(f"{len(documents.sources) - SHOWN} more raw inputs")
     if words:
         sentences.append(f"{store}: {words} words that only they had stay in the vocabulary, which was given as a file")
     trained = [str(run) for run in runs if (run / "manifest.json").exists()]

@@ -22,18 +22,18 @@ def own_words(base: Corpus, places: np.ndarray, gone: np.ndarray, df: np.ndarray
     training documents left with each word, or a few more (of those withdrawn while a word was left out of the vocabulary).
     Reads the blocks of ``places``, and all blocks where one of their words is as rare as they are few.
     """
-    kept = {k: v for k, v in base.manifest.files.items() if k != "removed"}
-    whole = Corpus(base.path, msgspec.structs.replace(base.manifest, files=kept))  # with the cells of those replaced or withdrawn before
+    files = {k: v for k, v in base.manifest.files.items() if k != "removed"}
+    everything = Corpus(base.path, msgspec.structs.replace(base.manifest, files=files))  # with the cells of those replaced or withdrawn before
     own = np.zeros(base.n_words, np.bool_)
     for part, block in sorted({(int(p), int(b)) for p, b in places[:, 1:3]}):
         everyone = np.arange(base.part(bool(part)).blocks[block].docs)
-        own |= _words_of(whole, part, block, np.delete(everyone, _rows(places, part, block)))
+        own |= _words_of(everything, part, block, np.delete(everyone, _rows(places, part, block)))
     own &= df <= len(places)
     for part in (1, 0):
         for block in range(len(base.part(bool(part)).blocks)):
             if not own.any():
                 return own
-            own &= ~_words_of(whole, part, block, _rows(gone, part, block))
+            own &= ~_words_of(everything, part, block, _rows(gone, part, block))
     return own
 
 

@@ -82,26 +82,26 @@ def open_models(paths: Sequence[Path], corpus: Corpus, limit: int | None, thread
 
 def judge(new: TopicModel, old: TopicModel | None, corpus: Corpus, gate: Gate, threads: int) -> Judgement:
     """Judge a new model beside the present one, if there is one."""
-    found = Judgement(warnings=duplicate_topics(new.counts(), new.sizes, new.n_topics))
-    if gate.topics and old and found.warnings and _count(found.warnings) > _count(duplicate_topics(old.counts(), old.sizes, old.n_topics)):
-        found.refused += found.warnings
+    judgement = Judgement(warnings=duplicate_topics(new.counts(), new.sizes, new.n_topics))
+    if gate.topics and old and judgement.warnings and _count(judgement.warnings) > _count(duplicate_topics(old.counts(), old.sizes, old.n_topics)):
+        judgement.refused += judgement.warnings
     for score, logliks in shared_perplexity([new] if old is None else [new, old], corpus, threads):
-        if found.perplexity is None:
-            found.tokens, found.oov_rate, found.perplexity, of_new = score.tokens, score.oov_rate, float(score.perplexity), logliks
+        if judgement.perplexity is None:
+            judgement.tokens, judgement.oov_rate, judgement.perplexity, of_new = score.tokens, score.oov_rate, float(score.perplexity), logliks
             continue
-        found.perplexity_before = float(score.perplexity)
-        found.error = float(np.std(logliks - of_new) * math.sqrt(len(logliks)) / score.tokens)
-        if not found.perplexity <= found.perplexity_before * (1 + gate.tolerance):
-            found.refused.append(
-                f"held-out perplexity {found.perplexity:.1f} where the present model has {found.perplexity_before:.1f} "
+        judgement.perplexity_before = float(score.perplexity)
+        judgement.error = float(np.std(logliks - of_new) * math.sqrt(len(logliks)) / score.tokens)
+        if not judgement.perplexity <= judgement.perplexity_before * (1 + gate.tolerance):
+            judgement.refused.append(
+                f"held-out perplexity {judgement.perplexity:.1f} where the present model has {judgement.perplexity_before:.1f} "
                 f"(tolerance {100 * gate.tolerance:g} %)"
             )
-        if 2 * found.error > gate.tolerance:
-            found.warnings.append(
-                f"{found.tokens:,.0f} held-out tokens tell the two models apart to {200 * found.error:.1f} %, less closely than the "
+        if 2 * judgement.error > gate.tolerance:
+            judgement.warnings.append(
+                f"{judgement.tokens:,.0f} held-out tokens tell the two models apart to {200 * judgement.error:.1f} %, less closely than the "
                 'tolerance; hold out more, such as heldout = "10%" under [ingest] before the first run'
             )
-    return found
+    return judgement
 
 
 def _count(warnings: list[str]) -> int:

@@ -93,8 +93,8 @@ def prune(folder: Path, keep: int) -> None:
     """Remove the oldest versions but ``keep``; never the current one or the one before it, nor one that others have put
     something into."""
     present, now = published_versions(folder), current(folder)
-    held = {n for n in present if now is not None and n <= now}
-    spared = set(sorted(held)[-2:]) | set(present[-keep:])
+    up_to_current = {n for n in present if now is not None and n <= now}
+    spared = set(sorted(up_to_current)[-2:]) | set(present[-keep:])
     for number in (n for n in present if n not in spared):
         with contextlib.suppress(NotOurs):  # others have put something into it, or version 0.1 made it: it stays
             owned.remove(version_path(folder, number), "version")

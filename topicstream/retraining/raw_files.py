@@ -70,18 +70,18 @@ def raw_files(raw: Path, patterns: Sequence[str]) -> Iterator[str]:
     def unreadable(e: OSError) -> None:
         raise InputError(f"{e.filename}: cannot be read ({e.strerror}); check its permissions")
 
-    found = []
+    relative_names = []
     for folder, names, files in os.walk(raw, onerror=unreadable):
         names[:] = [n for n in names if not n.startswith(".") and not is_mark(n)]
         for name in files:
             below = (Path(folder) / name).relative_to(raw).as_posix()
             if is_mark(name) or (about and below == name and is_about(name)):
                 continue
-            wanted = any(fnmatch(below, p) or fnmatch(name, p) for p in patterns)
+            matches = any(fnmatch(below, p) or fnmatch(name, p) for p in patterns)
             plain = (Path(folder) / name).is_file()  # a fifo would never end
-            if plain and wanted and not name.startswith(".") and not name.endswith(UNFINISHED):
-                found.append(below)
-    yield from sorted(found)
+            if plain and matches and not name.startswith(".") and not name.endswith(UNFINISHED):
+                relative_names.append(below)
+    yield from sorted(relative_names)
 
 
 def _stat(path: Path) -> tuple[int, int]:
@@ -109,35 +109,35 @@ def scan_raw(config: Config, known: Mapping[str, RawFile], failing: Mapping[str,
     snapshot = config.folder / "incoming"
     owned.remove(snapshot, "incoming")
     claim(snapshot, "incoming")
-    found, seen = Scan(), set()
+    scan, met = Scan(), set()
     for below in raw_files(config.raw, config.patterns):
         old, source = known.get(below), config.raw / below
         target = snapshot / ("new" if old is None else "changed") / below
         failed = failing.get(below)
         try:
             if failed and failed.times >= SET_ASIDE and _stat(source) == (failed.size, failed.mtime_ns):
-                found.set_aside.append(below)
+                scan.set_aside.append(below)
             elif old is None or (config.changed != "ignore" and _stat(source) != (old.size, old.mtime_ns)):
-                _sort_in(found, below, old, copy_settled(source, target), target)
+                _sort_in(scan, below, old, copy_settled(source, target), target)
         except FileNotFoundError:  # deleted since it was listed
             continue
         except OSError as e:
             if str(e.filename) == str(source):
                 raise InputError(f"{source}: cannot be read ({e.strerror}); check its permissions") from None
             raise
-        seen.add(below)
-    found.deleted = sorted(set(known) - seen)
-    return found
+        met.add(below)
+    scan.deleted = sorted(set(known) - met)
+    return scan
 
 
-def _sort_in(found: Scan, below: str, old: RawFile | None, entry: RawFile | None, target: Path) -> None:
+def _sort_in(scan: Scan, below: str, old: RawFile | None, entry: RawFile | None, target: Path) -> None:
     """Enter a file that was copied where it belongs; a copy of what is known goes."""
     if entry is None:
-        found.unsettled.append(below)
+        scan.unsettled.append(below)
     elif old is None:
-        found.new[below] = entry
+        scan.new[below] = entry
     elif entry.sha256 != old.sha256:
-        found.changed[below] = entry
+        scan.changed[below] = entry
     else:
-        found.touched[below] = entry
+        scan.touched[below] = entry
         owned.remove_file(target)

@@ -49,9 +49,9 @@ class RetrainConfig(MemoryOptions):
         settings = self.config if isinstance(self.config, Config) else load_config(self.config)
         if self.if_new_docs or self.if_drift or self.at_least_every is not None:
             settings = replace(settings, when=When(self.if_new_docs, self.if_drift, seconds(self.at_least_every), settings.when.after_rollback))
-        given = {"max_time": seconds(self.max_time), "mem_limit": self.mem_limit and parse_bytes(self.mem_limit)}
-        given = {name: value for name, value in given.items() if value is not None}
-        return replace(settings, train=replace(settings.train, **given))
+        overrides = {"max_time": seconds(self.max_time), "mem_limit": self.mem_limit and parse_bytes(self.mem_limit)}
+        overrides = {name: value for name, value in overrides.items() if value is not None}
+        return replace(settings, train=replace(settings.train, **overrides))
 
 
 @configured(RetrainConfig)

@@ -111,7 +111,7 @@ def train_on(
     options = manifest.options
     if "prior_pull" in options:  # its topics are there from the first pass on
         options = {**options, "learn_after": 0}
-    done = train(
+    trained = train(
         corpus,
         run,
         algo=str(manifest.engine),
@@ -131,7 +131,7 @@ def train_on(
         progress=progress,
         **limits,
     )
-    return Updated(done.model, done.passes, done.reason, done.last, done.topics)
+    return Updated(trained.model, trained.passes, trained.reason, trained.last, trained.topics)
 
 
 @configured(UpdateConfig)
@@ -174,9 +174,9 @@ def update(config: UpdateConfig) -> Updated:
                 f"--model {old}: was imported or made in Python, so no engine can continue it; train from it (topics train --start warm --warm "
                 f"{old}), or find the topics of new documents with topics infer"
             )
-        done = _replace(old, config) if config.out is None else _write_beside(old, Path(config.out), config)
-        tell({"passes": done.passes, **figures_of(done.last)})
-    return done
+        updated = _replace(old, config) if config.out is None else _write_beside(old, Path(config.out), config)
+        tell({"passes": updated.passes, **figures_of(updated.last)})
+    return updated
 
 
 def _train(old: Path, run: Path, config: UpdateConfig) -> Updated:
@@ -184,11 +184,11 @@ def _train(old: Path, run: Path, config: UpdateConfig) -> Updated:
     store = Corpus.open(config.corpus, dense=True)
     if not store.width and (other := strangers(TopicModel.open(old, memory_limit=-1), store)) is not None:
         listener(config.progress, Shown).say(f"warning: {other}")
-    done = train_on(
+    updated = train_on(
         config.corpus, old, run, passes=config.passes, progress=config.progress, **config.limits()
     )
     edits.carry(old, run)
-    return done
+    return updated
 
 
 def _write_beside(old: Path, run: Path, config: UpdateConfig) -> Updated:
@@ -222,17 +222,17 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
         if state == "replaced":
             _remove_replaced(run, old)
         manifest = read_manifest(old)
-        known = store.is_of(manifest.corpus.fingerprint)
-        if state == "begun" and (known or config.force or not _same(run, old, store.fingerprint)):
+        corpus_known = store.is_of(manifest.corpus.fingerprint)
+        if state == "begun" and (corpus_known or config.force or not _same(run, old, store.fingerprint)):
             owned.remove(run, "model")
-        if known:
+        if corpus_known:
             listener(config.progress, Shown).say(f"{old}: is up to date with the corpus; nothing to do")
             return Updated(old, manifest.passes or 0, "", {}, manifest.topics, "nothing")
         claim(run, "model", of=mark.id)
-        done = _train(old, run, config)
+        updated = _train(old, run, config)
         durable.exchange_folders(run, old)
         _remove_replaced(run, old)
-    return replace(done, model=old)
+    return replace(updated, model=old)
 
 
 def _state_of(run: Path, old: Path) -> str:

@@ -22,12 +22,12 @@ def _value(text: str) -> Any:
     return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
-def values(given: Sequence[str] | Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+def values(values_given: Sequence[str] | Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
     """[``alpha=0.05,0.1``] -> {alpha: [0.05, 0.1]}."""
-    if isinstance(given, Mapping):
-        return given
+    if isinstance(values_given, Mapping):
+        return values_given
     out = {}
-    for text in given:
+    for text in values_given:
         name, sign, listed = text.partition("=")
         if not sign or not listed:
             raise UsageError(f"{text}: expected an engine option and its values, such as alpha=0.05,0.1")

@@ -115,8 +115,8 @@ class HalfScores:
         if seeds < 2 or documents < 2:
             return 0.0
         rest = x - x.mean(axis=0) - x.mean(axis=1)[:, None] + x.mean()
-        own = float((rest**2).sum()) / ((seeds - 1) * (documents - 1))
-        between = float(np.var(x.sum(axis=1), ddof=1)) - float(documents * own)
+        residual = float((rest**2).sum()) / ((seeds - 1) * (documents - 1))
+        between = float(np.var(x.sum(axis=1), ddof=1)) - float(documents * residual)
         return max(0.0, between / len(x))
 
     def tied(self) -> tuple[Setting, list[Setting]]:

@@ -57,8 +57,8 @@ class SeedAgreement:
         s = len(self.between)
         if s < 3:
             return None
-        total, own = self.between.sum() - np.trace(self.between), self.between.sum(axis=1) - np.diagonal(self.between)
-        without = (total - 2 * own) / ((s - 1) * (s - 2))
+        total, per_seed = self.between.sum() - np.trace(self.between), self.between.sum(axis=1) - np.diagonal(self.between)
+        without = (total - 2 * per_seed) / ((s - 1) * (s - 2))
         return float(np.sqrt((s - 1) / s * ((without - without.mean()) ** 2).sum()))
 
     def by_topic(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -94,29 +94,29 @@ def agreement(models: Sequence[Path], mem_limit: str | int | None) -> SeedAgreem
     return SeedAgreement(between, central, matches, alike)
 
 
-def write_consensus(models: Sequence[Path], found: SeedAgreement, out: Path) -> np.ndarray:
+def write_consensus(models: Sequence[Path], agreement: SeedAgreement, out: Path) -> np.ndarray:
     """Write the model that the others have in common: each topic is the mean of the central model's and of those matched to it
     that share at least half of their probability.  Returns how many those are with the central one, int64[K].
 
     Rows are read and written a span at a time.
     """
     opened = [TopicModel.open(path, memory_limit=-1) for path in models]
-    central, same = opened[found.central], found.likeness >= ALIKE
+    central, same = opened[agreement.central], agreement.likeness >= ALIKE
     about = origin_of(central.manifest, seed_words=None, tables={}, seed=None, stopped=f"consensus of {len(models)} seeds")
     with lock(out, "writing", kind="model"), ModelWriter(out, central.n_words, central.n_topics) as writer:
         for start, rows in central.spans():
             total, ids = rows.astype(np.float64), np.arange(start, start + len(rows))
             for s, model in enumerate(opened):
-                if s != found.central:
-                    total += np.where(same[s], model.rows(ids)[:, found.matches[s]], 0.0)
+                if s != agreement.central:
+                    total += np.where(same[s], model.rows(ids)[:, agreement.matches[s]], 0.0)
             writer.write_rows(start, (total / same.sum(axis=0)).astype(np.float32))
         writer.commit(about, central.vocabulary, central.alpha, central.beta)
     return np.asarray(same.sum(axis=0))
 
 
-def topic_rows(model: TopicModel, found: SeedAgreement, seeds: np.ndarray) -> pa.Table:
+def topic_rows(model: TopicModel, agreement: SeedAgreement, seeds: np.ndarray) -> pa.Table:
     """A row a topic of the consensus: topic, share, words, seeds (that have it), stability, low, high."""
-    mean, low, high = found.by_topic()
+    mean, low, high = agreement.by_topic()
     first, _ = top_words(model, 10)
     return pa.table(
         {

@@ -151,13 +151,13 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         alike = {name: getattr(config, name) for name in ("passes", "tol", "measures")}
         _begin(folder, Settings(fingerprint=store.fingerprint, seed_words=seeds, sample=sample, **alike))
         scores, rows = _scores_and_rows(runs, store, config)
-        found = _agreements(runs, rows, folder, config)
+        agreements = _agreements(runs, rows, folder, config)
         taken, chosen, why = choose(runs, scores, rows)
         if sample is not None:
             why += f"; every training learned from {sample:.0%} of the training documents, and was judged by the others as well"
         names_of_columns = list(dict.fromkeys(n for row in rows for n in row if not n.endswith("_by_topic")))
         write_table(pa.table({n: pa.array([row.get(n) for row in rows]) for n in names_of_columns}), folder / TABLE, force=True)
-        consensus = _consensus(taken, runs, found, store, sample, config) if taken in found else None
+        consensus = _consensus(taken, runs, agreements, store, sample, config) if taken in agreements else None
     return {
         "out": str(folder),
         "runs": [{name: value for name, value in row.items() if not name.endswith("_by_topic")} for row in rows],
@@ -207,15 +207,15 @@ def _agreements(
     runs: Sequence[Run], rows: Sequence[dict[str, Any]], folder: Path, config: SweepConfig
 ) -> dict[Setting, SeedAgreement]:
     """How the seeds of each setting agree, which goes into the rows; of settings of several seeds."""
-    found = {}
+    agreements = {}
     for setting in dict.fromkeys(run.setting for run in runs):
         places = [folder / "runs" / run.name for run in runs if run.setting == setting]
         if len(places) > 1:
-            found[setting] = agreement(places, config.mem_limit)
+            agreements[setting] = agreement(places, config.mem_limit)
     for run, row in zip(runs, rows, strict=True):
-        mine = found.get(run.setting)
+        mine = agreements.get(run.setting)
         row["stability"], row["stability_se"] = (None, None) if mine is None else (mine.mean, mine.error)
-    return found
+    return agreements
 
 
 def _settings(runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -232,14 +232,14 @@ def _settings(runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[
 
 
 def _consensus(
-    setting: Setting, runs: Sequence[Run], found: Mapping[Setting, SeedAgreement], store: Corpus, sample: float | None, config: SweepConfig
+    setting: Setting, runs: Sequence[Run], agreements: Mapping[Setting, SeedAgreement], store: Corpus, sample: float | None, config: SweepConfig
 ) -> dict[str, Json]:
     """Write the consensus of the chosen setting's seeds, and what its topics are worth."""
     folder, mine = Path(config.out), [run for run in runs if run.setting == setting]
     place = folder / "consensus"
-    seeds = write_consensus([folder / "runs" / run.name for run in mine], found[setting], place)
+    seeds = write_consensus([folder / "runs" / run.name for run in mine], agreements[setting], place)
     (opened,), workers = open_within([place], config.mem_limit, config.threads)
-    write_table(topic_rows(opened, found[setting], seeds), folder / TOPICS, force=True)
+    write_table(topic_rows(opened, agreements[setting], seeds), folder / TOPICS, force=True)
     scores, words = _scored(opened, store, sample, workers), coherence(opened, store, threads=workers)
     half = ~Scores(np.array(scores.keys, np.uint64), scores.loglik, scores.tokens).choosing
     return {
@@ -274,11 +274,11 @@ def _train_on_workers(runs: Sequence[Run], config: SweepConfig) -> None:
     longest = sorted(runs, key=lambda run: -run.topics)
     words = config.seed_words
     with connected(config.scheduler, [config.corpus, config.out]) as cluster:
-        there = replace(
+        worker_config = replace(
             config, corpus=Path(config.corpus).absolute(), out=Path(config.out).absolute(), scheduler=None, progress=False, said=None,
             seed_words=Path(words).absolute() if isinstance(words, str | Path) else words, mem_limit=cluster.memory(config.memory),
         )  # fmt: skip
-        for done, _ in enumerate(cluster.map(partial(_train_on_worker, config=there), longest), 1):
+        for done, _ in enumerate(cluster.map(partial(_train_on_worker, config=worker_config), longest), 1):
             listener(config.progress).step("trainings", done, len(longest), "trainings")
 
 
@@ -292,16 +292,16 @@ def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Resul
     """Train and score one run."""
     alike = {name: getattr(config, name) for name in ("passes", "tol", "seed_words", "threads", "mem_limit")}
     sample = learned_share(store, [run])
-    done = train(
+    trained = train(
         store.path, model, algo=run.algo, sample=sample, topics=run.topics, seed=run.seed, options=dict(run.options),
         progress=config.progress or False, **alike,
     )  # fmt: skip
-    (opened,), workers = open_within([done.model], config.mem_limit, config.threads)
+    (opened,), workers = open_within([trained.model], config.mem_limit, config.threads)
     scored, words = _scored(opened, store, sample, workers), coherence(opened, store, threads=workers)
     return Result(
         engine=opened.manifest.engine,
-        passes=done.passes,
-        stopped=done.reason,
+        passes=trained.passes,
+        stopped=trained.reason,
         seconds=round(sum(float(r.get("seconds") or 0.0) for r in opened.history), 3),
         npmi=words.mean("npmi") or 0.0,
         diversity=diversity(opened),

@@ -65,8 +65,8 @@ def _categories() -> np.ndarray:
         classes[first:stop][np.strings.isalpha(np.arange(first, stop, dtype=np.uint32).view("U1"))] = LETTER
     rest = ((0, 0x3400), (0xA000, 0xAC00), (0xD7A4, 0x20000), _ASSIGNED[1])
     for first, stop in rest:
-        found = "".join(map(unicodedata.category, map(chr, range(first, stop))))
-        codes = np.frombuffer(found.encode("ascii"), np.uint8).reshape(-1, 2)
+        categories = "".join(map(unicodedata.category, map(chr, range(first, stop))))
+        codes = np.frombuffer(categories.encode("ascii"), np.uint8).reshape(-1, 2)
         for letter, value in of_category.items():
             classes[first:stop][codes[:, 0] == ord(letter)] = value
         classes[first:stop][(codes[:, 0] == ord("C")) & (codes[:, 1] == ord("c"))] = SPACE

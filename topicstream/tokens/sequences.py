@@ -36,8 +36,8 @@ class WordSequence:
         """int64[n]: a number for each place and the entry of ``left`` at the place before it; -1 where one of the two is -1, or
         where a document begins."""
         pairs = np.full(len(self.places), -1, np.int64)
-        there = (left[:-1] >= 0) & (self.places[1:] >= 0) & (self.documents[1:] == self.documents[:-1])
-        pairs[1:][there] = self.pair(left[:-1], self.places[1:])[there]
+        adjacent = (left[:-1] >= 0) & (self.places[1:] >= 0) & (self.documents[1:] == self.documents[:-1])
+        pairs[1:][adjacent] = self.pair(left[:-1], self.places[1:])[adjacent]
         return pairs
 
     def pair(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -89,9 +89,9 @@ def count_sequence(text: WordSequence, documents: int) -> tuple[pa.Array, np.nda
 
     encoded = text.words.dictionary_encode()  # an n-gram may look like another word
     numbers = np.append(encoded.indices.to_numpy(), -1).astype(np.int32)[text.places]
-    there = numbers >= 0
-    used = np.bincount(numbers[there], minlength=len(encoded.dictionary)) > 0
+    known = numbers >= 0
+    used = np.bincount(numbers[known], minlength=len(encoded.dictionary)) > 0
     final = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    cells = np.ones(int(there.sum()), np.int32), (text.documents[there], final[numbers[there]])
+    cells = np.ones(int(known.sum()), np.int32), (text.documents[known], final[numbers[known]])
     counts = scipy.sparse.coo_array(cells, (documents, int(used.sum()))).tocsr()
     return encoded.dictionary.filter(pa.array(used)), counts.indptr.astype(np.int64), counts.indices, counts.data

@@ -39,14 +39,14 @@ def tool(group: str, name: str) -> Callable[..., Callable[[str], Any]]:
 
 def versions_of(names: list[str]) -> tuple[str, ...]:
     """``name version`` of the packages behind some tools, for the store's settings."""
-    found = []
+    versions = []
     for name in names:
         package = PACKAGES.get(name, name).split()[0]
         try:
-            found.append(f"{package} {version(package)}")
+            versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:  # an entry point of a package with another name
-            found.append(name)
-    return tuple(found)
+            versions.append(name)
+    return tuple(versions)
 
 
 def replacements(given: str | PathLike[str] | Mapping[str, str]) -> tuple[tuple[str, str], ...]:

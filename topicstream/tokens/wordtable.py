@@ -153,8 +153,8 @@ def find_word(
 def enter_words(table: Words, shift: int, data: Bytes, ends: Longs) -> int:
     """Put words into an empty table, ids in order; the first word that stands there already, or -1."""
     for t in range(ends.size - 1):
-        slot, found, key = find_word(table, shift, data, ends, data, ends[t], ends[t + 1] - ends[t])
-        if found >= 0:
+        slot, number, key = find_word(table, shift, data, ends, data, ends[t], ends[t + 1] - ends[t])
+        if number >= 0:
             return t
         table[slot << _ONE] = key
         table[(slot << _ONE) + _ONE] = np.uint64(t + 1) << _S32

@@ -42,15 +42,15 @@ class Choice:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def choose(shape: Shape, given: Mapping[str, Any], aim: str = "prediction") -> Choice:
+def choose(shape: Shape, options_given: Mapping[str, Any], aim: str = "prediction") -> Choice:
     """By the corpus, K and what the user says, never by what the machine has free: the same command gives the same model.
     Stored messages reach a lower perplexity than any engine without, and sooner (scripts/benchmarks/bench_quality.md).
 
-    given: the engine's options as the user has them; None is for us to decide.  Priors are learned where none is given:
+    options_given: the engine's options as the user has them; None is for us to decide.  Priors are learned where none is given:
     held-out perplexity from 1 % worse to 20 % better than with fixed ones on five corpora, the more topics the better.
     """
-    learn = learns_priors(*(given.get(name) for name in ("alpha", "beta", "learn_priors")))
-    options = {**given, "learn_priors": learn}
+    learn = learns_priors(*(options_given.get(name) for name in ("alpha", "beta", "learn_priors")))
+    options = {**options_given, "learn_priors": learn}
     learned = ", learning its priors" if learn else ""
     if shape.weighted and not find(BEST).about.real_cells:
         return Choice(SMALLEST, f"the cells are real-valued{learned}", options)
@@ -87,11 +87,11 @@ def with_engine(
     that does not fit, with the one that keeps least, if that may be."""
     if config.algo != "auto":
         return run(config)
-    given, begun = config.options or {}, None if config.force else RunRecord.read(Path(config.model))
+    options_given, begun = config.options or {}, None if config.force else RunRecord.read(Path(config.model))
     if begun is None:
-        choice = choose(shape_of(corpus, config.topics or TOPICS), given, config.aim)
+        choice = choose(shape_of(corpus, config.topics or TOPICS), options_given, config.aim)
     else:
-        choice = Choice(begun.engine, "the run in this folder uses it", {**given, **left_open(Path(config.model), "auto", given)})
+        choice = Choice(begun.engine, "the run in this folder uses it", {**options_given, **left_open(Path(config.model), "auto", options_given)})
     progress.say(f"algo auto: {choice.algo}, {choice.why}")
     try:
         return run(replace(config, algo=choice.algo, options=choice.options, progress=progress))

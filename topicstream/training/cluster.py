@@ -115,8 +115,8 @@ class DaskWorkers(Executor):
         """Ask all members, or the first so many, the same at once; see ``Member.ask``.  WorkersLost, or what a member raised."""
 
         async def ask() -> list[Answer]:
-            asked = {"question": question, "given": dumps(given), "changes": dumps(changes)}  # once, not for each
-            calls = [self._ask(address, "ask", **asked) for address in self.roster[:members]]
+            message = {"question": question, "given": dumps(given), "changes": dumps(changes)}  # once, not for each
+            calls = [self._ask(address, "ask", **message) for address in self.roster[:members]]
             answers = asyncio.gather(*calls)
             answers.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is known by then
             await asyncio.wait({answers, self.watch}, return_when=asyncio.FIRST_COMPLETED)
@@ -180,9 +180,9 @@ class DaskWorkers(Executor):
             self.newer = "here"
             return super().settle(phase)
         self.assignment, self.newer = None, "there"
-        asked = self._ask_all("tables.settle", phase)
-        self.about = self._effort(asked)
-        answers: list[dict[str, Settled]] = [answer.value for answer in asked]
+        answers_by_member = self._ask_all("tables.settle", phase)
+        self.about = self._effort(answers_by_member)
+        answers: list[dict[str, Settled]] = [answer.value for answer in answers_by_member]
         for address, answer in zip(self.roster, answers, strict=True):
             if any(own.totals.tobytes() != answer[name].totals.tobytes() for name, own in answers[0].items()):
                 raise TopicsError(
@@ -239,8 +239,8 @@ class DaskWorkers(Executor):
 
         async def leave() -> None:
             self.watch.cancel()
-            there = (address for address in self.roster if address not in self.cluster.lost)
-            calls = (asyncio.wait_for(self._ask(address, "leave"), SILENCE) for address in there)
+            alive = (address for address in self.roster if address not in self.cluster.lost)
+            calls = (asyncio.wait_for(self._ask(address, "leave"), SILENCE) for address in alive)
             await asyncio.gather(*calls, return_exceptions=True)
 
         self.client.sync(leave)

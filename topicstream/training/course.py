@@ -44,17 +44,17 @@ class Course:
         self.running, self.measured = [], []
 
     def measure(
-        self, number: int, tables: Mapping[str, Table], params: Mapping[str, np.ndarray], own: dict[str, object]
+        self, number: int, tables: Mapping[str, Table], params: Mapping[str, np.ndarray], record: dict[str, object]
     ) -> tuple[float | None, float | None]:
         """What the documents set aside say after this pass: their perplexity, and what is lowest for the best pass (None: there
-        are none).  More than that goes into ``own``, for the record of the pass."""
+        are none).  More than that goes into ``record``, for the record of the pass."""
         if self._engine.about.completion:
             perplexity = low = self._heldout.perplexity(tables["phi"], params["alpha"], float(params["beta"][0]))
         else:
             nats, perplexity = self._heldout.likelihood(tables, params) or (None, None)
             low = perplexity
             if nats is not None:
-                own["heldout"] = {"nats a point": nats}
+                record["heldout"] = {"nats a point": nats}
                 low = perplexity or -nats
         if low is not None and passes_needed(self._engine.phases) is None:
             self.measured.append((number, low))
@@ -65,13 +65,13 @@ class Course:
     ) -> list[str]:
         """What a user should hear of the topics of a run that has ended; last: the latest history record."""
         engine, shape = self._engine, self._engine.shape
-        found = worth_a_warning(engine, tables, params)
+        warnings = worth_a_warning(engine, tables, params)
         if engine.about.dense or "phi" not in tables:
-            return found
-        found += self._against_unigram(last, tables, params, n_w) + alpha_at_bound(engine, params)
+            return warnings
+        warnings += self._against_unigram(last, tables, params, n_w) + alpha_at_bound(engine, params)
         if not engine.about.topics_axis:
-            found += hardly_diverse(topic_diversity(tables["phi"].pieces(), shape.topics, shape.words))
-        return found
+            warnings += hardly_diverse(topic_diversity(tables["phi"].pieces(), shape.topics, shape.words))
+        return warnings
 
     def _against_unigram(
         self, last: Mapping[str, Any], tables: Mapping[str, Table], params: Mapping[str, np.ndarray], n_w: np.ndarray

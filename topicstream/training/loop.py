@@ -85,9 +85,9 @@ def train(config: TrainConfig) -> Trained:
     6
     """
     with recorded_metrics(config.metrics, "train", model=config.model) as tell:
-        done = _trained(config)
-        tell({"passes": done.passes, **figures_of(done.last)})
-    return done
+        trained = _trained(config)
+        tell({"passes": trained.passes, **figures_of(trained.last)})
+    return trained
 
 
 def figures_of(last: Mapping[str, Json]) -> dict[str, Json]:

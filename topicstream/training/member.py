@@ -234,19 +234,19 @@ class Member(WorkerPlugin):
         began = time.monotonic()
         self.group, targets = group, self.assignment.targets
         places = np.flatnonzero(self.order.owners[group] == self.number).tolist()
-        made = self.executor.visit_some(self.position, group[places], places, replace(self.assignment, params=params))
+        reports = self.executor.visit_some(self.position, group[places], places, replace(self.assignment, params=params))
         self.position += len(places)
         new, rounds, members = self.assignment.new, self.executor.rounds, len(self.order.roster)
         if new is not None and new.end > self.stop:
             raise TopicsError("block state is longer than planned; the last checkpoint is intact, report this")
         for other in range(members):
             chosen = {name: partial(targets[name].spans, owner=other, members=members) for name in targets}
-            here = [] if other == self.number else [(n, place) for n in targets for place in places]
-            self.outbox.append([(n, place, *rounds[n].part(place, chosen[n])) for n, place in here])
+            parts = [] if other == self.number else [(n, place) for n in targets for place in places]
+            self.outbox.append([(n, place, *rounds[n].part(place, chosen[n])) for n, place in parts])
         self.working += time.monotonic() - began
         return [
             (place, report, None if new is None else new.index[group[place]].copy())
-            for place, report in zip(places, made, strict=True)
+            for place, report in zip(places, reports, strict=True)
         ]
 
     def enter(self, changes: Sequence[Change]) -> dict[str, Entered]:
@@ -279,9 +279,9 @@ class Member(WorkerPlugin):
             raise WorkersLost("--scheduler: a member is gone")
 
 
-def size_of(given: Any) -> int:
+def size_of(value: Any) -> int:
     """Bytes of the arrays in it."""
-    if isinstance(given, np.ndarray):
-        return int(given.nbytes)
-    inside = given.values() if isinstance(given, dict) else given if isinstance(given, list | tuple) else ()
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes)
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     return sum(map(size_of, inside))

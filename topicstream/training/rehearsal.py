@@ -33,7 +33,7 @@ class PlanOnly(Progress):
         if not self._planned:
             self._to.say(line)
 
-    def step(self, what: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
+    def step(self, phase: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
         self._planned |= unit == "cell"  # the first pass begins
 
 

@@ -105,8 +105,8 @@ class Session:
             self.stats = {name: state.arrays[f"stat.{name}"].copy() for name in self.stats}
             self.memories.reopen(state)
         except (KeyError, ValueError, TypeError, IndexError) as e:
-            what = f"{type(e).__name__}: {e}"
-            raise StoreError(f"{place}: not the state of this run ({what}); start over with --force") from None
+            problem = f"{type(e).__name__}: {e}"
+            raise StoreError(f"{place}: not the state of this run ({problem}); start over with --force") from None
         self.params = state.checked_params(place, self.engine.initial_params())
         self.passes, self.rounds, self.needs_start = state.passes, state.rounds, state.facts.needs_start
         self.course.running, self.course.measured = list(state.facts.perplexities), list(state.facts.heldout)
@@ -162,8 +162,8 @@ class Session:
         work = Pass(number, self._order(number), self.params, self.stats)
         return self._visits(work, f"pass {number}/{self.run.stopping.passes}", pause)
 
-    def _visits(self, work: Pass, what: str, pause: Callable[[int], bool]) -> bool:
-        show = partial(self.run.progress.step, what, total=int(self.run.grid.cells.sum()), unit="cell")
+    def _visits(self, work: Pass, phase: str, pause: Callable[[int], bool]) -> bool:
+        show = partial(self.run.progress.step, phase, total=int(self.run.grid.cells.sum()), unit="cell")
         show(0)
         self.memories.begin(work.number, self.saver.needed)
 
@@ -180,10 +180,10 @@ class Session:
         key = Key(self.run.record.seed, number, phase.name)
         return PassEnd(key, phase, self.params, stats, self.tables.totals, self.readable, self.run.progress.say, self._step)
 
-    def _step(self, what: str, done: int, total: int, unit: str) -> None:
+    def _step(self, phase: str, done: int, total: int, unit: str) -> None:
         """Long work between rounds tells how far it is; Interrupted where a signal came."""
         self.heed()
-        self.run.progress.step(what, done, total, unit)
+        self.run.progress.step(phase, done, total, unit)
 
     def _end_pass(self, number: int) -> None:
         began, run = time.monotonic(), self.run
@@ -229,7 +229,7 @@ class Session:
         """What the engine makes of the end of a pass, for the history."""
         stats = dict(self.stats)
         for name, table in settled.items():
-            stats |= {f"{name}.{what}": figure for what, figure in table.summary.items()}
+            stats |= {f"{name}.{figure_name}": figure for figure_name, figure in table.summary.items()}
             if number in self.engine.tables[name].samples:
                 self.readable[name].take_sample()
                 self.executor.share()

@@ -81,8 +81,8 @@ class TrainingRun:
 
 def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> TrainingRun:
     """The run that a configuration asks for; UsageError, InputError where it cannot be."""
-    folder, given = Path(config.model), config.options or {}
-    options = {**given, **({} if config.force else left_open(folder, config.algo, given))}
+    folder, given_options = Path(config.model), config.options or {}
+    options = {**given_options, **({} if config.force else left_open(folder, config.algo, given_options))}
     n_w = corpus.word_counts() if corpus.weights is None else corpus.weights.n_w
     engine, seed_words = engine_of(config, corpus, options, n_w, progress)
     name = start_of(config, engine)
@@ -152,9 +152,9 @@ def _sample(store: Corpus, part: float, config: TrainConfig) -> Corpus:
     if store.width or axes:
         whose = axes[0] if axes else noun_of(store.width)
         raise UsageError(f"--sample: --algo {config.algo} reads {whose}, which cannot be sampled; `topics ingest --heldout` sets documents aside")
-    found = sampled(store, part)
-    listener(config.progress, Shown).say(f"sample: {found.n_docs:,} of {store.n_docs:,} training documents")
-    return found
+    sample = sampled(store, part)
+    listener(config.progress, Shown).say(f"sample: {sample.n_docs:,} of {store.n_docs:,} training documents")
+    return sample
 
 
 def weigh(store: Corpus, kind: str) -> None:

@@ -77,8 +77,8 @@ def risen(measured: Sequence[tuple[int, float]], tol: float) -> bool:
     if not before:
         return False
     least = min(before)
-    wanted = least - (tol * least if isinstance(tol, Share) else tol)
-    return min(value for number, value in measured if number > since) > wanted
+    threshold = least - (tol * least if isinstance(tol, Share) else tol)
+    return min(value for number, value in measured if number > since) > threshold
 
 
 class Signals:

@@ -135,11 +135,11 @@ class Threads(Executor):
         self._buffers, self._space.keep, self.rounds = [], [], {}
 
 
-def executor_of(given: MakeExecutor | str | None) -> MakeExecutor:
+def executor_of(executor: MakeExecutor | str | None) -> MakeExecutor:
     """What makes the executor of a run: a function as it is, the entry point of that name, or threads of this process."""
-    if given is None:
+    if executor is None:
         return Threads
-    if callable(given):
-        return given
-    made: MakeExecutor = plugins.find(plugins.EXECUTORS, given, "executor")
-    return made
+    if callable(executor):
+        return executor
+    make: MakeExecutor = plugins.find(plugins.EXECUTORS, executor, "executor")
+    return make

@@ -37,8 +37,8 @@ def method_of(model: TopicModel, name: str = DEFAULT) -> str:
     """The name of the method that answers where ``name`` was asked for: where that is the default, a model may require its
     engine's own."""
     engine = str(model.manifest.engine)
-    known = engine in plugins.entries(plugins.METHODS)
-    return engine if name == DEFAULT and known and find_method(engine).required_by(model) else name
+    has_method = engine in plugins.entries(plugins.METHODS)
+    return engine if name == DEFAULT and has_method and find_method(engine).required_by(model) else name
 
 
 def make_method(name: str, rows: TopicRows, beside: type | None = None, **options: Any) -> Method:
@@ -62,28 +62,28 @@ def variants() -> dict[str, tuple[type[Method], Variant]]:
     """What can be compared: the methods, with some of their options set, by the variants' names."""
     from topicstream.inference.method import Variant
 
-    found = {}
+    by_name = {}
     for method in methods():
         tried = method.variants
         if tried is None:
             tried = {method.name: Variant((method.__doc__ or method.name).split("\n")[0].rstrip("."))}
-        found.update({name: (method, variant) for name, variant in tried.items()})
-    return found
+        by_name.update({name: (method, variant) for name, variant in tried.items()})
+    return by_name
 
 
 def find_variant(name: str, flag: str) -> tuple[type[Method], Variant]:
     """What is compared under that name; UsageError, naming the option ``flag``, where there is none."""
-    known = variants()
-    if name not in known:
-        raise UsageError(f"{flag} {name}: choose of {', '.join(known)}")
-    return known[name]
+    by_name = variants()
+    if name not in by_name:
+        raise UsageError(f"{flag} {name}: choose of {', '.join(by_name)}")
+    return by_name[name]
 
 
 def make_variant(name: str, rows: TopicRows, **common: Any) -> Method:
     """The method of a variant, loaded where the model is; ``common``: options of the comparison, of which it takes those it has."""
     method, variant = find_variant(name, "--method")
     options = {**common, **({"burn": 1, "sweeps": 1} if variant.short else {}), **variant.options}
-    made = make_method(method.name, rows, **{k: v for k, v in options.items() if k in fields_of(method)})
+    method_made = make_method(method.name, rows, **{k: v for k, v in options.items() if k in fields_of(method)})
     if rows.model.phi is not None:
-        made.load()
-    return made
+        method_made.load()
+    return method_made

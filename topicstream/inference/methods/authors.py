@@ -46,7 +46,7 @@ def spread_authors(
     Returns sum of x log(mean over the document's authors of p(w|a)).  A cell that no pair explains is left out.
     """
     topics, loglik = theta.shape[1], 0.0
-    own, b = np.empty(topics, np.float32), np.float32(beta)
+    word_weights, b = np.empty(topics, np.float32), np.float32(beta)
     longest = 0
     for d in range(len(indptr) - 1):
         longest = max(longest, aptr[d + 1] - aptr[d])
@@ -56,12 +56,12 @@ def spread_authors(
         for i in range(indptr[d], indptr[d + 1]):
             w = rows[i]
             for k in range(topics):
-                own[k] = (base[w, k] + b) * inverse[k]
+                word_weights[k] = (base[w, k] + b) * inverse[k]
             total = np.float32(0)
             for e in range(n):
                 a, p = authors[aptr[d] + e], np.float32(0)
                 for k in range(topics):
-                    p += theta[a, k] * own[k]
+                    p += theta[a, k] * word_weights[k]
                 said[e] = p
             for e in range(n):
                 total += said[e]
@@ -73,7 +73,7 @@ def spread_authors(
                 a = authors[aptr[d] + e]
                 explained[aptr[d] + e] += share * said[e]
                 for k in range(topics):
-                    gained[a, k] += share * theta[a, k] * own[k]
+                    gained[a, k] += share * theta[a, k] * word_weights[k]
     return loglik
 
 
@@ -106,8 +106,8 @@ class Authors(Method):
             return out
         lists = lists.cast(pa.list_(pa.large_string()))
         owner = np.repeat(np.arange(len(docs)), pc.fill_null(pc.list_value_length(lists), 0).to_numpy())
-        found = pc.fill_null(pc.index_in(lists.flatten(), value_set=self._table.names), -1).to_numpy()
-        pairs = np.unique(np.stack((owner[found >= 0], found[found >= 0].astype(np.int64)), 1), axis=0)
+        author_ids = pc.fill_null(pc.index_in(lists.flatten(), value_set=self._table.names), -1).to_numpy()
+        pairs = np.unique(np.stack((owner[author_ids >= 0], author_ids[author_ids >= 0].astype(np.int64)), 1), axis=0)
         if not len(pairs):
             return out
         ids, local = np.unique(pairs[:, 1], return_inverse=True)

@@ -279,14 +279,14 @@ class Gibbs(Method):
             rows = min(words, cells) - min(words, before)  # of the table, as float32 and as float64 with the new tokens
             return 12 * topics * rows + bytes_sampled(block, topics)
 
-        held = self.hold(blocks, each)
-        if held:
-            indptr = np.concatenate([[0], *(np.diff(b.indptr) for b in held)]).cumsum()
-            ids, x = np.concatenate([b.words for b in held]), np.concatenate([b.counts for b in held])
+        blocks_held = self.hold(blocks, each)
+        if blocks_held:
+            indptr = np.concatenate([[0], *(np.diff(b.indptr) for b in blocks_held)]).cumsum()
+            ids, x = np.concatenate([b.words for b in blocks_held]), np.concatenate([b.counts for b in blocks_held])
             used, rows = np.unique(ids, return_inverse=True)
             shares = self._sampled(indptr, rows, x, self.rows.model.rows(used), np.uint64(0))
-            self._answers = by_block(held, shares)
-        return held
+            self._answers = by_block(blocks_held, shares)
+        return blocks_held
 
     def shares(self, docs: Documents) -> np.ndarray:
         if self.options.joint:

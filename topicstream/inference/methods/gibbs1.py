@@ -59,9 +59,9 @@ class Gibbs1(Method):
         """All documents are sampled before the first answer."""
         words, topics, old_part = self.rows.model.n_words, self.rows.topics, self.corpus.part()
         trained = 64 * old_part.cells + 12 * int(old_part.tokens) + 4 * topics * old_part.docs
-        held = self.hold(blocks, lambda block: bytes_sampled(block, topics), 12 * words * topics + trained)
-        if not held:
-            return held
+        blocks_held = self.hold(blocks, lambda block: bytes_sampled(block, topics), 12 * words * topics + trained)
+        if not blocks_held:
+            return blocks_held
         extra, still, sums = np.zeros((words, topics)), np.zeros((words, topics), np.float32), np.zeros(topics)
         if (seeds := self.rows.model.seeds) is not None:  # counts that no draw moves
             seeds.add(still, seeds.ids.astype(np.int64), np.arange(len(seeds)))
@@ -72,7 +72,7 @@ class Gibbs1(Method):
         ]  # fmt: skip
         for _, ids, x, z in old:
             np.add.at(extra, (np.repeat(ids, x.astype(np.int64)), z), 1.0)
-        new = [(np.diff(docs.indptr), docs.words, docs.counts, undrawn(docs.counts)) for docs in held]
+        new = [(np.diff(docs.indptr), docs.words, docs.counts, undrawn(docs.counts)) for docs in blocks_held]
         lengths, ids, x, z = (np.concatenate(part) for part in zip(*old, *new, strict=True))
         indptr, totals = np.concatenate([[0], lengths]).cumsum().astype(np.int64), extra.sum(axis=0) + sums
         shares, options = np.empty((len(lengths), topics), np.float32), self.options
@@ -80,8 +80,8 @@ class Gibbs1(Method):
             indptr, ids, x, z, still, extra, totals, self.rows.beta, words * self.rows.beta, self.rows.alpha64,
             options.seed, np.uint64(1), options.burn, options.sweeps, shares,
         )  # fmt: skip
-        self._answers = by_block(held, shares[-sum(map(len, held)) :])
-        return held
+        self._answers = by_block(blocks_held, shares[-sum(map(len, blocks_held)) :])
+        return blocks_held
 
     def shares(self, docs: Documents) -> np.ndarray:
         return self._answers[id(docs)]

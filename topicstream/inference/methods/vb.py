@@ -50,21 +50,21 @@ ALWAYS, EVERY = 5, 10
 
 @kernel
 def _select(
-    cells: int, x: Floats, own: Floats, t: Floats, most: int, p: Floats, work: Floats, kept: Floats, acc: Floats
+    cells: int, x: Floats, weights: Floats, t: Floats, most: int, p: Floats, work: Floats, selected: Floats, acc: Floats
 ) -> None:
-    """A selection: kept = own where own * t is among the ``most`` largest of its row, else 0; acc as in ``sweep``."""
+    """A selection: selected = weights where weights * t is among the ``most`` largest of its row, else 0; acc as in ``sweep``."""
     width, least = len(t), splat(SMALLEST)
     for j in range(cells):
         o = j * width
         for k in range(0, width, WIDTH):
-            store(p, k, load(own, o + k) * load(t, k))
+            store(p, k, load(weights, o + k) * load(t, k))
         z = keep_top(p, 0, width, most, work)
         share = splat(x[j] / z if z > LEAST else np.float32(0))
         for k in range(0, width, WIDTH):
-            v = where(load(p, k), least, load(own, o + k))
-            store(kept, o + k, v)
+            v = where(load(p, k), least, load(weights, o + k))
+            store(selected, o + k, v)
             store(acc, k, fma(share, v, load(acc, k)))
-    clear_rows(kept, cells, width)
+    clear_rows(selected, cells, width)
 
 
 @kernel
@@ -87,7 +87,7 @@ def sparse_step(
     longest = 1
     for d in range(len(indptr) - 1):
         longest = max(longest, indptr[d + 1] - indptr[d])
-    own, kept = np.empty((longest + 8) * width, np.float32), np.empty((longest + 8) * width, np.float32)
+    weights, selected = np.empty((longest + 8) * width, np.float32), np.empty((longest + 8) * width, np.float32)
     x, z = np.empty(longest + 32, np.float32), np.empty(longest + 32, np.float32)
     t, acc, n = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
     p, work = np.zeros(width, np.float32), np.zeros(width + 16, np.float32)
@@ -97,7 +97,7 @@ def sparse_step(
     sweeps = 0
     for d in range(len(indptr) - 1):
         first, cells, tokens = indptr[d], indptr[d + 1] - indptr[d], 0.0
-        fill(rows[first : first + cells], base, beta, inverse, own)
+        fill(rows[first : first + cells], base, beta, inverse, weights)
         take_counts(counts, first, cells, x)
         for j in range(cells):
             tokens += x[j]
@@ -110,15 +110,15 @@ def sparse_step(
             for k in range(0, width, WIDTH):
                 store(acc, k, splat(np.float32(0)))
             if step <= ALWAYS or step % EVERY == 0:
-                _select(cells, x, own, t, most, p, work, kept, acc)
+                _select(cells, x, weights, t, most, p, work, selected, acc)
             else:
-                sweep_cells(cells, x, kept, width, t, LEAST, z, acc)
+                sweep_cells(cells, x, selected, width, t, LEAST, z, acc)
             sweeps += 1
             moved = splat(np.float32(0))
             for k in range(0, width, WIDTH):
-                here, there = load(t, k) * load(acc, k), load(n, k)
-                moved = moved + larger(here - there, there - here)
-                store(n, k, here)
+                after, before = load(t, k) * load(acc, k), load(n, k)
+                moved = moved + larger(after - before, before - after)
+                store(n, k, after)
             if total(moved) <= tol * tokens:
                 break
             dirichlet_weights(n, alpha, t)

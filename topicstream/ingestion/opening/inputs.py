@@ -127,8 +127,8 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
     options = replace(options, format=None if each else options.format)
     if options.format is not None:
         reader_named(options.format)
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    names = [os.fspath(p) for p in given]
+    paths_given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    names = [os.fspath(p) for p in paths_given]
     if not names:
         raise InputError("no input given; name files, folders or - for standard input")
     if len(set(names)) < len(names):
@@ -153,8 +153,8 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
             inputs.parts.append(tree)
             size, form = tree.size, tree.format
         elif path is not None and not remote and not path.is_file():  # it is read twice, and a pipe may never end
-            what = "no regular file (a pipe, a socket or a device)"
-            raise InputError(f"{name}: {what}; give a pipe as standard input: -")
+            problem = "no regular file (a pipe, a socket or a device)"
+            raise InputError(f"{name}: {problem}; give a pipe as standard input: -")
         else:
             source = Source(name, path, key=keys[name], encoding=options.encoding, strict=options.strict)
             source.eager = eager
@@ -181,9 +181,9 @@ def file_keys(names: list[str]) -> dict[str, str]:
         if len(those) == 1:
             keys[those[0]] = base
             continue
-        whole = [n for n in those if os.path.isabs(n)]
-        start = os.path.commonpath([os.path.dirname(n) for n in whole]) if whole else ""
-        short = {n: os.path.relpath(n, start) if n in whole else n for n in those}
+        absolute = [n for n in those if os.path.isabs(n)]
+        start = os.path.commonpath([os.path.dirname(n) for n in absolute]) if absolute else ""
+        short = {n: os.path.relpath(n, start) if n in absolute else n for n in those}
         keys.update(short if len(set(short.values())) == len(short) else {n: n for n in those})
     return keys
 
@@ -228,8 +228,8 @@ def walk(root: Path) -> Iterator[tuple[str, str]]:
             if entry.name.startswith(".") or is_mark(entry.name):
                 continue
             if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(real):
-                what = "a link that leads out of the folder; copy the file or give its own path"
-                raise InputError(f"{entry.path}: {what}")
+                problem = "a link that leads out of the folder; copy the file or give its own path"
+                raise InputError(f"{entry.path}: {problem}")
             if entry.is_dir(follow_symlinks=False):
                 folders.append((entry.path, prefix + entry.name + "/"))
             elif entry.is_file():
@@ -253,9 +253,9 @@ class _Kinds:
             return "vocab"
         if self.options.format is None and is_about(base) and key == base:
             return "about"
-        seen = self.seen.setdefault(plain_suffix(base), Counter())
-        if seen.total() >= LOOKED_AT and len(seen) == 1:
-            return next(iter(seen))
+        kinds = self.seen.setdefault(plain_suffix(base), Counter())
+        if kinds.total() >= LOOKED_AT and len(kinds) == 1:
+            return next(iter(kinds))
         if os.stat(path).st_size == 0:
             return "empty" if plain_suffix(base) in TEXT_SUFFIXES else "nothing"
         with Source(name, Path(path), encoding=self.options.encoding, strict=False) as source:
@@ -264,7 +264,7 @@ class _Kinds:
             except InputError as e:
                 self.error = self.error or e
                 kind = "unknown"
-        seen[kind] += 1
+        kinds[kind] += 1
         return kind
 
 
@@ -273,13 +273,13 @@ def _survey_tree(root: Path, name: str, options: ReadOptions, each: bool) -> Tre
     counts: Counter[str] = Counter()
     example: dict[str, str] = {}
     fields: Counter[str] = Counter()
-    kind_of, kept = _Kinds(options), set(options.meta.values())
+    kind_of, asked_columns = _Kinds(options), set(options.meta.values())
     for path, key in walk(root):
         kind = kind_of(path, os.path.join(name, key), key)
         counts[kind] += 1
         sizes[kind] += os.stat(path).st_size
         example.setdefault(kind, key)
-        fields.update(set(partitions(key)) - kept)
+        fields.update(set(partitions(key)) - asked_columns)
     formats = sorted(kind for kind in counts if kind not in ASIDE)
     tree = Tree(root, name, options)
     if options.format is not None:
@@ -293,11 +293,11 @@ def _survey_tree(root: Path, name: str, options: ReadOptions, each: bool) -> Tre
         beside = f", or move it out of the folder, or leave such files out by --format={most}" if len(formats) > 1 else ""
         raise InputError(f"{kind_of.error}{beside}") from None
     elif len(formats) > 1 and not each:
-        what = ", ".join(f"{form} ({example[form]})" for form in formats)
+        forms_found = ", ".join(f"{form} ({example[form]})" for form in formats)
         advice = "give --format (each: every file by its own), or name the files"
         if "mtx" in example and matrix_form(root / example["mtx"]):
             advice = f"give each 10x matrix itself, such as {os.path.join(name, example['mtx'])}"
-        raise InputError(f"{name}: contains files of several formats: {what}; {advice}")
+        raise InputError(f"{name}: contains files of several formats: {forms_found}; {advice}")
     else:
         tree.format = EACH if len(formats) > 1 else formats[0] if formats else FILES
         if len(formats) > 1 or reader_named(tree.format).kind == "counts":

@@ -63,19 +63,19 @@ def stamp(name: str, most: float = math.inf) -> list[int | str] | None:
         return [1, *version_of(address)]
     if name == "-" or not os.path.exists(name):
         return None
-    found: list[str] = [] if os.path.isdir(name) else [name]
+    paths: list[str] = [] if os.path.isdir(name) else [name]
     for at, _, inside in os.walk(name):
-        found += [os.path.join(at, f) for f in inside]
-        if len(found) > most:
+        paths += [os.path.join(at, f) for f in inside]
+        if len(paths) > most:
             return None
-    seen, files, size = hashlib.sha256(), 0, 0
-    for path in sorted(found):
+    digest, files, size = hashlib.sha256(), 0, 0
+    for path in sorted(paths):
         if not os.path.exists(path):
             continue
         about = os.stat(path)
         files, size = files + 1, size + about.st_size
-        seen.update(b"%s\0%d\0%d\n" % (os.fsencode(os.path.relpath(path, name)), about.st_size, about.st_mtime_ns))
-    return [files, size, seen.hexdigest()[:32]]
+        digest.update(b"%s\0%d\0%d\n" % (os.fsencode(os.path.relpath(path, name)), about.st_size, about.st_mtime_ns))
+    return [files, size, digest.hexdigest()[:32]]
 
 
 def describe(names: list[str], options: IngestOptions) -> InputsRecord:
@@ -83,9 +83,9 @@ def describe(names: list[str], options: IngestOptions) -> InputsRecord:
 
     ``names``: as given, [] for documents in memory; ``options``: before phrases were learnt.
     """
-    given = options.given
-    settings = {name: getattr(given, name) for name in CHOOSING} | {"heldout": options.heldout, "reading": options.reading()}
-    files = [os.fspath(f) for f in (given.vocab, given.words, given.drop_words) if f is not None]
+    config = options.given
+    settings = {name: getattr(config, name) for name in CHOOSING} | {"heldout": options.heldout, "reading": options.reading()}
+    files = [os.fspath(f) for f in (config.vocab, config.words, config.drop_words) if f is not None]
     settings["files"] = [[os.path.abspath(f), stamp(f)] for f in files]
     text = json.dumps(settings, sort_keys=True, default=str)
     digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
@@ -137,25 +137,25 @@ def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None
     known  only of inputs that are as the record says, to the nanosecond: a store of a stranger, who cannot know that, leads
            to no file of this machine
     """
-    there = load(store).inputs
-    files = [e for e in there if not e.folder and e.place != "-"]
-    folders = [e for e in there if e.folder]
-    seen: dict[str, bool] = {}
+    inputs = load(store).inputs
+    files = [e for e in inputs if not e.folder and e.place != "-"]
+    folders = [e for e in inputs if e.folder]
+    unchanged: dict[str, bool] = {}
 
     def good(entry: InputPlace, path: str) -> bool:
         if not known:
             return True
         place = entry.place
-        if place not in seen:
+        if place not in unchanged:
             said = entry.stamp
             files = said[0] if isinstance(said, list) and said and isinstance(said[0], int) else -1
-            seen[place] = files > 0 and stamp(place, files) == said
+            unchanged[place] = files > 0 and stamp(place, files) == said
         # a linked folder within is in no stamp
         above, root = os.path.realpath(os.path.dirname(path)), os.path.realpath(place)
-        return seen[place] and (path == place or above == root or above.startswith(root + os.sep))
+        return unchanged[place] and (path == place or above == root or above.startswith(root + os.sep))
 
     def find(name: str) -> str | None:
-        if not there:
+        if not inputs:
             return name if not known and os.path.isfile(name) else None
         tail = os.sep + name.lstrip(os.sep)
         for entry in files:
@@ -177,6 +177,6 @@ def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None
 
 def forget(store: Path, ids: set[str]) -> None:
     """Take out the files that are a document of these each, and what tells one state of the inputs from another."""
-    if there := load(store).inputs:
-        kept = [replace(e, stamp=None) for e in there if e.folder or os.path.basename(e.place) not in ids]
+    if inputs := load(store).inputs:
+        kept = [replace(e, stamp=None) for e in inputs if e.folder or os.path.basename(e.place) not in ids]
         write_record(store / NAME, InputsRecord(inputs=kept))

@@ -160,12 +160,12 @@ def _annotated(cells: Any, layer: str | None) -> InMemory:
         file = f"Path({str(cells.filename)!r}), which is read piece by piece"
         raise InputError(f"documents: an AnnData that is backed by a file; give {file}, or .to_memory()")
     raw = getattr(cells, "raw", None)
-    there = [*getattr(cells, "layers", ()), *(["raw"] if raw is not None else [])]
-    if cells.X is None if layer is None else layer not in there:
-        raise InputError(f"documents: no {'X' if layer is None else f'layer {layer!r}'} (its layers: {', '.join(there) or 'none'})")
-    held: Any = raw if layer == "raw" else cells
-    features, names = (unique_names(pa.array(list(names), TEXT)) for names in (held.var_names, cells.obs_names))
-    return InMemory(held.X if layer in (None, "raw") else cells.layers[layer], features, names, cells.obs)
+    layers = [*getattr(cells, "layers", ()), *(["raw"] if raw is not None else [])]
+    if cells.X is None if layer is None else layer not in layers:
+        raise InputError(f"documents: no {'X' if layer is None else f'layer {layer!r}'} (its layers: {', '.join(layers) or 'none'})")
+    matrix_owner: Any = raw if layer == "raw" else cells
+    features, names = (unique_names(pa.array(list(names), TEXT)) for names in (matrix_owner.var_names, cells.obs_names))
+    return InMemory(matrix_owner.X if layer in (None, "raw") else cells.layers[layer], features, names, cells.obs)
 
 
 def _first_of(documents: Any) -> tuple[Any, Any]:
@@ -176,9 +176,9 @@ def _first_of(documents: Any) -> tuple[Any, Any]:
     return next(iter(documents), None) if isinstance(documents, (list, tuple)) or _is_series(documents) else None, documents
 
 
-def _is_series(given: Any) -> bool:
+def _is_series(documents: Any) -> bool:
     """A series of pandas or polars, or an array of objects."""
-    return hasattr(given, "to_list") or (isinstance(given, np.ndarray) and given.dtype.kind == "O")
+    return hasattr(documents, "to_list") or (isinstance(documents, np.ndarray) and documents.dtype.kind == "O")
 
 
 def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMemory:
@@ -236,13 +236,13 @@ class MemoryMatrix(MatrixReader):
         self.given = given
 
     def batches(self, source: Any, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        held = self.given.documents
-        if not isinstance(held, np.ndarray) and held.format not in ("csr", "csc"):
-            held = held.tocsr()  # a second copy; others are cut where they lie
-        by_row = isinstance(held, np.ndarray) or held.format == "csr"
-        lines = held.shape[0 if by_row else 1]
-        cells = Dense(held) if isinstance(held, np.ndarray) else Compressed(held.indptr, held.indices, held.data, lines)
-        docs, width = held.shape[::-1] if options.transpose else held.shape
+        matrix = self.given.documents
+        if not isinstance(matrix, np.ndarray) and matrix.format not in ("csr", "csc"):
+            matrix = matrix.tocsr()  # a second copy; others are cut where they lie
+        by_row = isinstance(matrix, np.ndarray) or matrix.format == "csr"
+        lines = matrix.shape[0 if by_row else 1]
+        cells = Dense(matrix) if isinstance(matrix, np.ndarray) else Compressed(matrix.indptr, matrix.indices, matrix.data, lines)
+        docs, width = matrix.shape[::-1] if options.transpose else matrix.shape
         documents = Side(docs, self.given.own_ids(docs), _metadata_of(self.given, options))
         words = Side(width, _matrix_words(self.given, width))
         sides = (words, documents) if options.transpose else (documents, words)
@@ -252,29 +252,29 @@ class MemoryMatrix(MatrixReader):
             raise InputError(f"{e} (of vectors: vectors=True)") from None
 
 
-def _rows(given: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def _rows(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Texts, dicts, tables and data frames."""
-    tables = _tables(given.documents, source, options)
+    tables = _tables(in_memory.documents, source, options)
     if tables is None:
-        yield from _objects(given, source, options)
+        yield from _objects(in_memory, source, options)
         return
     first = 0
     for table in tables:
         for rows in (part for batch in table.to_batches() for part in sliced(batch, options)):
             columns = dict(zip(rows.schema.names, rows.columns))
             if options.id_column(columns) is None:
-                columns["id"] = given.numbered(first, first + len(rows))
+                columns["id"] = in_memory.numbered(first, first + len(rows))
             yield as_documents(source, options, columns, first + 1 + np.arange(len(rows)), mark="#")
             first += len(rows)
 
 
-def _objects(given: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    objects, own = Objects(source, options, "#"), options.id_field or "id"
-    for number, document in enumerate(given.documents):
+def _objects(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    objects, id_field = Objects(source, options, "#"), options.id_field or "id"
+    for number, document in enumerate(in_memory.documents):
         try:
             fields = _fields(document, options)
             if not options.id_field:
-                fields.setdefault(own, str(number + given.first))
+                fields.setdefault(id_field, str(number + in_memory.first))
             objects.add(number + 1, fields)
         except WrongField as e:
             source.reject(0, str(e), file=f"documents[{number}]")
@@ -329,8 +329,8 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
         return None
     if hasattr(documents, "iloc") or hasattr(documents, "iter_slices"):  # of pandas or polars: some rows are converted at a time
         names = select_fields([str(name) for name in documents.columns], options, source)
-        given = [name for name in documents.columns if str(name) in names]  # pandas' may be numbers
-        parts = (documents[given][first : first + ROWS] for first in range(0, len(documents), ROWS))
+        columns = [name for name in documents.columns if str(name) in names]  # pandas' may be numbers
+        parts = (documents[columns][first : first + ROWS] for first in range(0, len(documents), ROWS))
         return (_as_table(part).select(names) for part in parts)
     stream = pa.RecordBatchReader.from_stream(documents)
     names = select_fields(stream.schema.names, options, source)
@@ -341,8 +341,8 @@ def _named(table: pa.Table, dataset: Any) -> pa.Table:
     """Rows of a Hugging Face dataset, classes (``ClassLabel``) by their names; a negative one is none."""
     for i, name in enumerate(table.column_names):
         if (classes := getattr(dataset.features[name], "names", None)) is not None:
-            known = pc.if_else(pc.less(table[name], 0), None, table[name])
-            table = table.set_column(i, name, pc.take(pa.array(classes, TEXT), known))
+            class_numbers = pc.if_else(pc.less(table[name], 0), None, table[name])
+            table = table.set_column(i, name, pc.take(pa.array(classes, TEXT), class_numbers))
     return table
 
 
@@ -353,9 +353,9 @@ def _as_table(frame: Any) -> pa.Table:
         raise InputError(f"documents: {'; '.join(map(str, e.args))}; give its values one type, as by .astype(str)") from None
 
 
-def _matrix_words(given: InMemory, size: int) -> pa.LargeStringArray:
+def _matrix_words(in_memory: InMemory, size: int) -> pa.LargeStringArray:
     """The words of a matrix's columns: a sequence, a dict word -> column (as CountVectorizer has it), or numbers."""
-    words = given.vocabulary
+    words = in_memory.vocabulary
     if words is None:
         return numbered(size, 0, "documents")
     if isinstance(words, Mapping):
@@ -374,22 +374,22 @@ def _matrix_words(given: InMemory, size: int) -> pa.LargeStringArray:
     return words
 
 
-def _vectors(given: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def _vectors(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The rows of an array."""
-    width, ids = given.documents.shape[1], given.own_ids(len(given.documents))
+    width, ids = in_memory.documents.shape[1], in_memory.own_ids(len(in_memory.documents))
     step, source.words = rows_at_once(options, width), coordinate_names(width)
-    for first in range(0, len(given.documents), step):
-        x = np.asarray(given.documents[first : first + step])
+    for first in range(0, len(in_memory.documents), step):
+        x = np.asarray(in_memory.documents[first : first + step])
         yield vector_batch(source, x, first + np.arange(len(x)), ids.slice(first, len(x)))
 
 
-def _metadata_of(given: InMemory, options: ReadOptions) -> dict[str, pa.Array]:
+def _metadata_of(in_memory: InMemory, options: ReadOptions) -> dict[str, pa.Array]:
     """The columns of a matrix's frame that are kept."""
     meta = {}
     for column, name in options.meta.items():
-        if given.frame is None or name not in given.frame:
-            there = ", ".join(map(str, given.frame)) if given.frame is not None else "none: it is a matrix alone"
-            raise InputError(f"documents: no column {name!r} (there are {there}); choose another meta")
-        values = pa.array(given.frame[name], from_pandas=True)
+        if in_memory.frame is None or name not in in_memory.frame:
+            columns = ", ".join(map(str, in_memory.frame)) if in_memory.frame is not None else "none: it is a matrix alone"
+            raise InputError(f"documents: no column {name!r} (there are {columns}); choose another meta")
+        values = pa.array(in_memory.frame[name], from_pandas=True)
         meta[column] = as_metadata(values, column, f"documents: column {name!r}", options.list_separator)
     return meta

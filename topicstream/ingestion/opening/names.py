@@ -86,12 +86,12 @@ IN_PATH = "files with {0}= in their path (--meta {0} keeps it)"
 def partitions(key: str) -> dict[str, str | None]:
     """The fields of a path like ``date=2020-01/lang=en/part-0.parquet``, as Hive and Spark write them (values in URL
     escapes; their word for none: None)."""
-    found: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for part in key.split("/")[:-1]:
         name, mark, value = part.partition("=")
         if mark and _KEY.fullmatch(name):
-            found[name] = None if value == _NONE else unquote(value)
-    return found
+            values[name] = None if value == _NONE else unquote(value)
+    return values
 
 
 def expanded(names: Sequence[str]) -> list[str]:
@@ -100,10 +100,10 @@ def expanded(names: Sequence[str]) -> list[str]:
 
     InputError where nothing matches, and for addresses that are not read.
     """
-    found: list[str] = []
+    expanded_names: list[str] = []
     for name in names:
         if (address := address_of(name)) is not None and not os.path.exists(name):
-            found += _objects(address)
+            expanded_names += _objects(address)
             continue
         if (scheme := re.match(r"([a-z][a-z0-9+]{1,9}):/{1,2}[^/]", name)) and not os.path.exists(name):
             how = f"a tool that speaks {scheme[1]}"
@@ -112,13 +112,13 @@ def expanded(names: Sequence[str]) -> list[str]:
                 f"{address}: only files and s3, gs, az and https are read; fetch it first ({how}), or pipe it in as -"
             )
         if name == "-" or os.path.exists(name) or not glob.has_magic(name):
-            found.append(name)
+            expanded_names.append(name)
             continue
         matched = sorted(glob.glob(name, recursive=True), key=os.fsencode)
         if not matched:
             raise InputError(f"{name}: no file matches this pattern")
-        found += matched
-    return list(dict.fromkeys(found)) if len(found) != len(names) else found
+        expanded_names += matched
+    return list(dict.fromkeys(expanded_names)) if len(expanded_names) != len(names) else expanded_names
 
 
 def _objects(address: str) -> list[str]:
@@ -186,18 +186,18 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
     Text without a format of its own is ``files`` (one document) in a folder, ``lines`` else.  InputError that names
     ``--format`` when neither name nor content tell.
     """
-    suffix, known, text = plain_suffix(name), readers(), head.lstrip()
-    for form, reader in known.items():
+    suffix, formats, text = plain_suffix(name), readers(), head.lstrip()
+    for form, reader in formats.items():
         if reader.signature is not None and reader.signature.match(head):
             return form
     if (advice := conversion(name, head)) is not None:
         raise BadFile(name, 0, advice)
     if re.match(rb"\[\s*\{", text):
         raise BadFile(name, 1, "a JSON array, not JSON lines; write one object a line (jq -c '.[]')")
-    for form, reader in known.items():
+    for form, reader in formats.items():
         if suffix in reader.suffixes and (suffix not in TEXT_SUFFIXES):
             return form
-    resembling = next((form for form, reader in known.items() if reader.resembles(head)), None)
+    resembling = next((form for form, reader in formats.items() if reader.resembles(head)), None)
     if b"\0" in head and resembling is None:
         raise BadFile(name, 0, "not text (it holds zero bytes); give --format or --encoding if it is")
     if resembling is not None:

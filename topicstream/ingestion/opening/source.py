@@ -160,8 +160,8 @@ class Input:
 
     def taken(self) -> Rejects:
         """The rejects so far, which are then no longer here."""
-        found, self.rejects = self.rejects, Rejects()
-        return found
+        rejects, self.rejects = self.rejects, Rejects()
+        return rejects
 
 
 class Source(Input):

@@ -63,8 +63,8 @@ def as_list(value: object, name: str, separator: str) -> list[str]:
     if isinstance(value, str):
         return [part for raw in clean(value).split(separator) if (part := raw.strip())]
     if isinstance(value, list):
-        found = [as_scalar(item, name) for item in value]
-        return [item for item in found if item]
+        items = [as_scalar(item, name) for item in value]
+        return [item for item in items if item]
     if isinstance(value, int | float) and not isinstance(value, bool):
         return [str(value)]
     raise WrongField(f"field '{name}' is {kind_of(value)}, not a list of strings")

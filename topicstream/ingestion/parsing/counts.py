@@ -18,14 +18,14 @@ MOST_COUNT = 3.0e38
 def first_lines(head: bytes) -> list[bytes]:
     """Up to 50 whole lines of the first bytes of a file that are not blank."""
     lines = head.split(b"\n")
-    whole = lines[:-1] if len(head) >= HEAD_BYTES or not lines[-1].strip() else lines
-    return [line for line in whole[:50] if line.strip()]
+    complete = lines[:-1] if len(head) >= HEAD_BYTES or not lines[-1].strip() else lines
+    return [line for line in complete[:50] if line.strip()]
 
 
 def matching(lines: list[bytes], pattern: str) -> np.ndarray:
     """bool[L]: which lines match a regular expression (of RE2)."""
-    found = pc.match_substring_regex(pa.array(lines, pa.large_binary()), pattern)
-    return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    matches = pc.match_substring_regex(pa.array(lines, pa.large_binary()), pattern)
+    return matches.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def parsed_numbers(lines: list[bytes], real: bool) -> np.ndarray:

@@ -66,8 +66,8 @@ def _short_lines(
             if len(line) > options.record_bytes:
                 limit = f"a record of more than {options.record_bytes >> 20} MiB"
                 source.reject(number, f"{limit}; split the document or raise the limit", line)
-        kept = [i for i, line in enumerate(lines) if len(line) <= options.record_bytes]
-        numbers, lines = numbers[kept], [lines[i] for i in kept]
+        short = [i for i, line in enumerate(lines) if len(line) <= options.record_bytes]
+        numbers, lines = numbers[short], [lines[i] for i in short]
     step = most_records(options)
     for start in range(0, len(lines), step):
         part = lines[start : start + step]

@@ -116,12 +116,12 @@ def as_documents(
     places = positions(source.key, numbers, mark)
     ids = places if id_name is None else ids_or_places(source, cast[id_name], places)
     text = [pc.fill_null(cast[name], "") for name in texts] or [pa.repeat("", len(numbers)).cast(TEXT)]
-    whole = text[0] if len(text) == 1 else pc.binary_join_element_wise(*text, pa.scalar("\n", TEXT))
+    joined_text = text[0] if len(text) == 1 else pc.binary_join_element_wise(*text, pa.scalar("\n", TEXT))
     meta = {
         column: as_metadata(cast[name], column, f"{source.name}: column '{name}'", options.list_separator)
         for column, name in options.meta.items()
     }
-    return batch_of(ids, places, {"text": whole}, meta)
+    return batch_of(ids, places, {"text": joined_text}, meta)
 
 
 def _valid(
@@ -146,8 +146,8 @@ def _valid(
         start = raw_value(columns[strings[0]], row) if strings else None
         source.reject(line, bad[row], start or b"", file=file)
     if bad:
-        kept = np.setdiff1d(np.arange(len(numbers)), list(bad))
-        columns, numbers = {name: values.take(pa.array(kept)) for name, values in columns.items()}, numbers[kept]
+        valid = np.setdiff1d(np.arange(len(numbers)), list(bad))
+        columns, numbers = {name: values.take(pa.array(valid)) for name, values in columns.items()}, numbers[valid]
     if broken:
         for name in strings:
             columns[name] = pa.array([_text(raw_value(columns[name], row)) for row in range(len(numbers))], TEXT)
@@ -274,19 +274,19 @@ def metadata_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 
 def select_fields(names: Sequence[str], options: ReadOptions, source: Input, line: str = "") -> list[str]:
     """Those columns of an input that are read, the rest noted; InputError at one that is missing or there twice."""
-    wanted = [*options.text_fields, *options.meta.values()]
+    fields = [*options.text_fields, *options.meta.values()]
     if (id_name := options.id_column(names)) is not None:
-        wanted.append(id_name)
-    wanted = list(dict.fromkeys(wanted))
-    for name in wanted:
+        fields.append(id_name)
+    fields = list(dict.fromkeys(fields))
+    for name in fields:
         if name not in names:
             option = "--text-field" if name in options.text_fields else "--id-field and --meta"
             option += "; a table of counts is read as .npz, .mtx or .h5ad" if len(names) > MANY_COLUMNS else ""
             raise InputError(f"{source.name}{line}: no column '{name}'; choose one of {', '.join(names)[:300]} ({option})")
         if list(names).count(name) > 1:
             raise InputError(f"{source.name}{line}: several columns are called '{name}'; rename them")
-    source.leave_out(set(names) - set(wanted))
-    return wanted
+    source.leave_out(set(names) - set(fields))
+    return fields
 
 
 def western(data: bytes) -> bytes | None:

@@ -65,14 +65,14 @@ class Compressed:
     def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
         """Line after line; BadFile where the pointers do not divide the cells among the lines."""
         p, first = self.pointers, 0
-        whole = len(p) == self.lines + 1 and p[0] == 0 and p[-1] == self.cells == self.indices.shape[0]
-        if not whole or (np.diff(p) < 0).any():
+        consistent = len(p) == self.lines + 1 and p[0] == 0 and p[-1] == self.cells == self.indices.shape[0]
+        if not consistent or (np.diff(p) < 0).any():
             raise BadFile(source.name, 0, "the pointers of the sparse matrix do not fit its values; the file is damaged")
         while first < self.lines:
             last = max(first + 1, int(np.searchsorted(p, p[first] + READ_CELLS, "right")) - 1)
-            here = slice(int(p[first]), int(p[last]))
+            cells = slice(int(p[first]), int(p[last]))
             line = np.repeat(np.arange(first, last), np.diff(p[first : last + 1]))
-            yield line, np.asarray(self.indices[here], np.int64), as_counts(source, options, np.asarray(self.values[here]))
+            yield line, np.asarray(self.indices[cells], np.int64), as_counts(source, options, np.asarray(self.values[cells]))
             first = last
 
 
@@ -159,21 +159,21 @@ class MatrixReader(Reader):
 
     def documents(self, source: Source, options: ReadOptions, matrix: Matrix) -> Iterator[pa.RecordBatch]:
         """The documents of a matrix, whose words are set."""
-        held, by_document = matrix.cells, matrix.by_row != options.transpose
+        cells, by_document = matrix.cells, matrix.by_row != options.transpose
         documents, words = (matrix.columns, matrix.rows) if options.transpose else (matrix.rows, matrix.columns)
         listed = words_for(source, options, words.size) if words.names is None else words.names
         source.words = numbered_words(source, words.size, self.first_word, options) if listed is None else listed
         if self.what:
             shape = self.shown.format(matrix.rows.size, matrix.columns.size)
-            source.note(f"{self.what[options.transpose]} as documents, of {shape}, {held.cells:,} values", documents.size)
+            source.note(f"{self.what[options.transpose]} as documents, of {shape}, {cells.cells:,} values", documents.size)
         parts = (
             (line, position, counts) if by_document else (position, line, counts)
-            for line, position, counts in held.parts(source, options)
+            for line, position, counts in cells.parts(source, options)
         )
-        if by_document and held.ascending:
+        if by_document and cells.ascending:
             batches = _as_they_come(source, options, parts, documents, words.size)
         else:
-            batches = ordered_batches(source, options, parts, documents, words.size, held.cells)
+            batches = ordered_batches(source, options, parts, documents, words.size, cells.cells)
         begun, done = 0, 0  # bytes for putting cells in order, and documents
         for batch in batches:
             begun, done = begun if done else source.progress or 0, done + len(batch)
@@ -209,8 +209,8 @@ def _cut(
     """Documents first .. last - 1 of cells in their order, some at a time."""
     for begin in range(first, last, most_records(options)):
         end = min(begin + most_records(options), last)
-        here = slice(*np.searchsorted(rows, (begin, end)))
-        yield documents.batch(source, begin, rows[here] - begin, words[here], counts[here], end - begin)
+        cells = slice(*np.searchsorted(rows, (begin, end)))
+        yield documents.batch(source, begin, rows[cells] - begin, words[cells], counts[cells], end - begin)
 
 
 def ordered_batches(
@@ -267,10 +267,10 @@ def is_matrix(documents: object) -> bool:
     return hasattr(documents, "tocsr")
 
 
-def check_positions(source: Input, positions: np.ndarray, size: int, what: str) -> None:
+def check_positions(source: Input, positions: np.ndarray, size: int, axis: str) -> None:
     """BadFile where a cell lies outside of the matrix."""
     if len(positions) and not (positions.min() >= 0 and positions.max() < size):
-        raise BadFile(source.name, 0, f"a {what} number out of range (there are {size:,}); the file is damaged")
+        raise BadFile(source.name, 0, f"a {axis} number out of range (there are {size:,}); the file is damaged")
 
 
 def as_counts(source: Input, options: ReadOptions, values: np.ndarray) -> np.ndarray:

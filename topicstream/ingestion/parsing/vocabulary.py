@@ -32,8 +32,8 @@ def beside(path: Path) -> Path | None:
     names = [pattern.format(s) for s in dict.fromkeys([short, stem, name]) if s for pattern in usual]
     for candidate in [*names, "vocab.txt", "vocabulary.txt", "words.txt", "terms.txt", "features.txt", "vocab"]:
         for suffix in ("", *SUFFIXES):
-            if (there := path.parent / (candidate + suffix)).is_file() and there != path:
-                return there
+            if (neighbour := path.parent / (candidate + suffix)).is_file() and neighbour != path:
+                return neighbour
     return None
 
 
@@ -61,15 +61,15 @@ def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.Larg
     path = Path(options.words) if options.words is not None else beside(source.path) if source.path else None
     if path is not None and not path.is_file():
         raise InputError(f"--words {path}: no such file")
-    kept = None if path is not None or size is None or options.vocab_file is None else Path(options.vocab_file)
-    listed = kept if kept is not None and kept.suffix != ".parquet" and kept.is_file() else path
+    vocab_file = None if path is not None or size is None or options.vocab_file is None else Path(options.vocab_file)
+    listed = vocab_file if vocab_file is not None and vocab_file.suffix != ".parquet" and vocab_file.is_file() else path
     if listed is None:
         return None
     _ask(size or 0, source.name, options)
     words = read_vocabulary_file(listed, options.encoding)
-    if listed is kept and len(words) == size:
-        source.note(f"words named by --vocab {kept.name}, which has a line for each", size)
-    elif listed is kept:
+    if listed is vocab_file and len(words) == size:
+        source.note(f"words named by --vocab {vocab_file.name}, which has a line for each", size)
+    elif listed is vocab_file:
         return None
     elif size is not None and len(words) != size:
         raise InputError(f"{path}: {len(words)} words, but {source.name} states {size}; name the right file with --words")

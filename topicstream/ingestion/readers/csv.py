@@ -54,11 +54,11 @@ class Csv(Reader):
         if list(layout.text) != options.text_fields:
             options = replace(options, text_field=layout.text[0])
         try:
-            wanted = select_fields(layout.names, options, source, ":1")
+            fields = select_fields(layout.names, options, source, ":1")
         except InputError as e:
             hint = options.header is None and "no column 'text'" in str(e)
             raise InputError(f"{e}; --no-header where the first line is a document" if hint else str(e)) from None
-        slots = [layout.names.index(name) for name in wanted]
+        slots = [layout.names.index(name) for name in fields]
         numbers: list[int] = []
         rows: list[list[str]] = []
         size = 0
@@ -71,9 +71,9 @@ class Csv(Reader):
             rows.append([row[slot] for slot in slots])
             size += sum(map(len, rows[-1]))
             if size >= options.piece_bytes or len(numbers) >= most_records(options):
-                yield _batch(source, options, wanted, rows, numbers)
+                yield _batch(source, options, fields, rows, numbers)
                 numbers, rows, size = [], [], 0
-        yield _batch(source, options, wanted, rows, numbers)
+        yield _batch(source, options, fields, rows, numbers)
 
 
 def _batch(
@@ -158,13 +158,13 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
 
 def _examples(rows: Iterable[list[str]], width: int) -> list[list[str]]:
     """Some whole records, stripped."""
-    found: list[list[str]] = []
+    examples: list[list[str]] = []
     try:
         for row in islice(rows, LOOKED_AT):
-            found.append([value.strip() for value in row])
+            examples.append([value.strip() for value in row])
     except csv.Error:  # the head ends within a record
         pass
-    return [row for row in found if len(row) == width]
+    return [row for row in examples if len(row) == width]
 
 
 def _one_character(chosen: str, option: str, other: str = "") -> str:
@@ -174,8 +174,8 @@ def _one_character(chosen: str, option: str, other: str = "") -> str:
 
 
 def _wanted(options: ReadOptions) -> list[str]:
-    own = [options.id_field] if options.id_field and options.id_wanted else []
-    return [*options.text_fields, *options.meta.values(), *own]
+    id_field = [options.id_field] if options.id_field and options.id_wanted else []
+    return [*options.text_fields, *options.meta.values(), *id_field]
 
 
 def _is_data(first: tuple[str, ...], others: list[list[str]], options: ReadOptions) -> bool:

@@ -33,11 +33,11 @@ class Vectors(Reader):
         with open_parquet(source) as file:
             names, width = file.schema_arrow.names, 0
             fields = vector_fields(options, file.schema_arrow, source.name)
-            wanted = [*fields, *options.meta.values(), *([own] if (own := options.id_column(names)) is not None else [])]
-            for name in wanted:
+            columns = [*fields, *options.meta.values(), *([id_column] if (id_column := options.id_column(names)) is not None else [])]
+            for name in columns:
                 if name not in names:
                     raise InputError(f"{source.name}: no column '{name}'; choose one of {', '.join(names)[:300]}")
-            for first, rows in row_batches(source, file, list(dict.fromkeys(wanted)), options):
+            for first, rows in row_batches(source, file, list(dict.fromkeys(columns)), options):
                 lengths = np.sum([_lengths(rows[name]) for name in fields], axis=0)
                 width = width or int(lengths[np.argmax(lengths > 0)])  # the first rows may be null
                 check_width(width, source.name)
@@ -50,7 +50,7 @@ def _batch(
 ) -> pa.RecordBatch:
     """The rows that have vectors of that width."""
     lengths = np.sum([_lengths(rows[name]) for name in fields], axis=0)
-    own = options.id_column(rows.schema.names)
+    id_column = options.id_column(rows.schema.names)
     bad = lengths != width
     for row in np.flatnonzero(bad).tolist():
         reason = f"a vector of {lengths[row]} numbers, of {width} in the first row" if lengths[row] else "no vector"
@@ -62,7 +62,7 @@ def _batch(
         return as_metadata(rows[name], column, f"{source.name}: column '{name}'", options.list_separator)
 
     meta = {column: text(name, column) for column, name in options.meta.items()}
-    return vector_batch(source, x, first + np.flatnonzero(~bad), None if own is None else text(own, "id"), meta)
+    return vector_batch(source, x, first + np.flatnonzero(~bad), None if id_column is None else text(id_column, "id"), meta)
 
 
 def _numbers(array: pa.Array, width: int) -> np.ndarray:
@@ -74,11 +74,11 @@ def _numbers(array: pa.Array, width: int) -> np.ndarray:
 
 def vector_fields(options: ReadOptions, schema: pa.Schema, name: str) -> list[str]:
     """The columns that hold numbers, those asked for; ``*``: all of numbers that are neither id nor kept as a field."""
-    asked = [f.strip() for f in (options.vector_field or "").split(",") if f.strip()]
-    if not asked:
+    names = [f.strip() for f in (options.vector_field or "").split(",") if f.strip()]
+    if not names:
         raise UsageError(f"{name}: name the columns with the numbers with --vector-field (* for all)")
     other = {options.id_column(schema.names), *options.meta.values()}
-    fields = [f.name for f in schema if f.name not in other and _is_number(f.type)] if asked == ["*"] else asked
+    fields = [f.name for f in schema if f.name not in other and _is_number(f.type)] if names == ["*"] else names
     for field in fields:
         if field not in schema.names:
             raise InputError(f"{name}: no column '{field}'; choose one of {', '.join(schema.names)[:300]}")
@@ -178,8 +178,8 @@ class ArrayHeader:
             rows = min(step, self.rows - first)
             data = stream.read(rows * self.columns * self.dtype.itemsize)
             if len(data) != rows * self.columns * self.dtype.itemsize:
-                there = first + len(data) // (self.columns * self.dtype.itemsize)
-                raise BadFile(self.name, 0, f"ends in row {there} of {self.rows}; the file is truncated")
+                last_row = first + len(data) // (self.columns * self.dtype.itemsize)
+                raise BadFile(self.name, 0, f"ends in row {last_row} of {self.rows}; the file is truncated")
             x = np.frombuffer(data, self.dtype).reshape(rows, self.columns)
             yield vector_batch(source, x, record + first + np.arange(rows))
 

@@ -48,18 +48,18 @@ def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
     if "obs" in group:
         if hasattr(group["obs"], "shape"):
             raise BadFile(name, 0, "written by AnnData before 0.7; write it again: anndata.read_h5ad(file).write(file)")
-        held, var, layer = group.get("layers", {}), group["var"], options.layer
+        layers_group, var, layer = group.get("layers", {}), group["var"], options.layer
         if layer is None:
-            held, layer = group, "X"
-        elif layer == "raw" and layer not in held and "raw/X" in group:
-            held, layer, var = group["raw"], "X", group["raw/var"]
-        if layer not in held:
-            there = ", ".join([*sorted(group.get("layers", {})), *(["raw"] if "raw/X" in group else [])])
-            choose = f"choose one of its layers with --layer: {there}" if there else "it has no layers"
+            layers_group, layer = group, "X"
+        elif layer == "raw" and layer not in layers_group and "raw/X" in group:
+            layers_group, layer, var = group["raw"], "X", group["raw/var"]
+        if layer not in layers_group:
+            layers = ", ".join([*sorted(group.get("layers", {})), *(["raw"] if "raw/X" in group else [])])
+            choose = f"choose one of its layers with --layer: {layers}" if layers else "it has no layers"
             choose = f"choose one of its modalities with --layer: {', '.join(group['mod'])}" if "mod" in group else choose
-            raise InputError(f"{name}: has no {'X' if held is group else f'layer {layer!r}'}; {choose}")
+            raise InputError(f"{name}: has no {'X' if layers_group is group else f'layer {layer!r}'}; {choose}")
         cells, features = index_names(group["obs"]), index_names(var)
-        matrix, by_cell, shape = _annotated_cells(held[layer])
+        matrix, by_cell, shape = _annotated_cells(layers_group[layer])
     elif len(genomes) == 1 and (options.layer in (None, *genomes) or "layer" in options.recalled):
         inner = group[genomes[0]]
         cells, shape = strings(inner["barcodes"]), inner["shape"][:][::-1]
@@ -86,40 +86,40 @@ def modality(group: Any, options: ReadOptions) -> tuple[Any, ReadOptions]:
 
 def tell_kinds(source: Input, kinds: Sequence[str]) -> None:
     """Note that features are of several kinds, as those of a multiome are."""
-    if len(found := sorted(set(kinds))) > 1:
-        source.note(f"features of several kinds ({', '.join(found)}; --vocab FILE keeps those it lists)", len(kinds))
+    if len(distinct := sorted(set(kinds))) > 1:
+        source.note(f"features of several kinds ({', '.join(distinct)}; --vocab FILE keeps those it lists)", len(kinds))
 
 
-def _annotated_cells(held: Any) -> tuple[Compressed | Dense, bool, Any]:
+def _annotated_cells(node: Any) -> tuple[Compressed | Dense, bool, Any]:
     """A matrix as AnnData encodes it, whether its lines are the cells, and its shape."""
-    if hasattr(held, "shape"):
-        return Dense(held), True, held.shape
-    kind = held.attrs.get("encoding-type") or held.attrs.get("h5sparse_format") or "array"
-    shape = held.attrs.get("shape")
-    shape = held.attrs["h5sparse_shape"] if shape is None else shape
+    if hasattr(node, "shape"):
+        return Dense(node), True, node.shape
+    kind = node.attrs.get("encoding-type") or node.attrs.get("h5sparse_format") or "array"
+    shape = node.attrs.get("shape")
+    shape = node.attrs["h5sparse_shape"] if shape is None else shape
     by_cell = str(kind).startswith("csr")
-    return Compressed(held["indptr"], held["indices"], held["data"], int(shape[1 - by_cell])), by_cell, shape
+    return Compressed(node["indptr"], node["indices"], node["data"], int(shape[1 - by_cell])), by_cell, shape
 
 
 def _column(name: str, group: Any, column: str, field: str, separator: str) -> pa.Array:
     """A column of ``obs`` as metadata ``column``."""
     frame = group.get("obs", {})
     if field not in frame:
-        there = ", ".join(sorted(set(frame) - {"_index"}))[:300] or "none"
-        raise InputError(f"{name}: no column {field!r} in obs (it has {there}); choose another --meta")
-    held, old = frame[field], frame.get("__categories", {})  # AnnData before 0.8
-    array = coded(old[field], held) if field in old else obs_column(held)
+        columns = ", ".join(sorted(set(frame) - {"_index"}))[:300] or "none"
+        raise InputError(f"{name}: no column {field!r} in obs (it has {columns}); choose another --meta")
+    node, old = frame[field], frame.get("__categories", {})  # AnnData before 0.8
+    array = coded(old[field], node) if field in old else obs_column(node)
     return as_metadata(array, column, f"{name}: obs column {field!r}", separator)
 
 
-def obs_column(held: Any) -> pa.Array:
+def obs_column(node: Any) -> pa.Array:
     """A column of a data frame, as AnnData encodes it: an array, categories with codes, or values with a mask."""
-    if not hasattr(held, "shape"):
-        if "codes" in held:
-            return coded(held["categories"], held["codes"])
-        return pc.if_else(pa.array(held["mask"][:]), None, obs_column(held["values"]))
-    values = np.asarray(held[:])
-    return strings(held) if values.dtype.kind in "OSUT" else pa.array(values, from_pandas=True)
+    if not hasattr(node, "shape"):
+        if "codes" in node:
+            return coded(node["categories"], node["codes"])
+        return pc.if_else(pa.array(node["mask"][:]), None, obs_column(node["values"]))
+    values = np.asarray(node[:])
+    return strings(node) if values.dtype.kind in "OSUT" else pa.array(values, from_pandas=True)
 
 
 def coded(categories: Any, codes: Any) -> pa.Array:
@@ -128,9 +128,9 @@ def coded(categories: Any, codes: Any) -> pa.Array:
     return strings(categories).take(pa.array(places, mask=places < 0))
 
 
-def strings(held: Any) -> pa.Array:
+def strings(node: Any) -> pa.Array:
     """An array of names, bytes or numbers (perhaps with a mask) as large_string."""
-    values, parts = held if hasattr(held, "shape") else held["values"], [pa.array([], TEXT)]
+    values, parts = node if hasattr(node, "shape") else node["values"], [pa.array([], TEXT)]
     for first in range(0, values.shape[0], NAMES_AT_ONCE):
         listed = np.asarray(values[first : first + NAMES_AT_ONCE]).astype(object).tolist()
         parts.append(pa.array([v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in listed], TEXT))
@@ -170,18 +170,18 @@ class H5AD(MatrixReader):
     shown = "{:,} cells x {:,} features"
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        what = "not AnnData or 10x that can be read ({})"
+        problem = "not AnnData or 10x that can be read ({})"
         options = replace(options, transpose=options.turned)
-        with _opened(source) as whole:
+        with _opened(source) as file:
             try:
-                group, options = modality(whole, options)
-                matrix, what = annotated(source, group, options), "cannot be read ({}); the file is damaged"
+                group, options = modality(file, options)
+                matrix, problem = annotated(source, group, options), "cannot be read ({}); the file is damaged"
                 if "obs" in group and not options.transpose:
                     index = {"__categories", group["obs"].attrs.get("_index", "_index")}
                     source.leave_out(set(group["obs"]) - index - set(options.meta.values()))
                 yield from self.documents(source, options, matrix)
             except DAMAGE as e:
-                raise BadFile(source.name, 0, what.format(e)) from None
+                raise BadFile(source.name, 0, problem.format(e)) from None
 
 
 @contextmanager

@@ -84,9 +84,9 @@ def cosines(n: int) -> np.ndarray:
     k = np.arange(n)
     one = np.cos(np.pi * (k[None, :] + 0.5) * k[:, None] / n) * np.sqrt(2.0 / n)
     one[0] /= np.sqrt(2.0)
-    found = np.kron(one, one)[1:]
-    found.flags.writeable = False
-    return found
+    basis = np.kron(one, one)[1:]
+    basis.flags.writeable = False
+    return basis
 
 
 READER = Images()

@@ -107,18 +107,18 @@ class Objects:
             if name not in record:
                 raise WrongField(f"no field '{name}'; choose one of {', '.join(sorted(record))[:200]} (--text-field)")
         text = "\n".join([as_text(record[name], name) for name in options.text_fields])
-        own = None
+        own_id = None
         if (id_name := options.id_column(record)) is not None:
             if id_name not in record:
                 raise WrongField(f"no field '{id_name}' (--id-field)")
-            own = as_id(record[id_name], id_name)
-            self.source.note(NO_ID, own is None)
+            own_id = as_id(record[id_name], id_name)
+            self.source.note(NO_ID, own_id is None)
             self.asked.add(id_name)
         meta = [
             as_list(record.get(name), name, options.list_separator) if column in LISTS else as_scalar(record.get(name), name)
             for column, name in options.meta.items()
         ]
-        self.rows.append((text, own, meta))
+        self.rows.append((text, own_id, meta))
         self.numbers.append(number)
         self.size += len(text) + 64
 
@@ -127,11 +127,11 @@ class Objects:
         options = self.options
         self.source.leave_out(self.fields - self.asked - {path.partition(".")[0] for path in self.paths})
         source = positions(self.source.key, np.array(self.numbers, np.int64), self.mark)
-        ids = [own for _, own, _ in self.rows]
-        if ids and all(isinstance(own, int) and own in _INT64 for own in ids):
+        ids = [own_id for _, own_id, _ in self.rows]
+        if ids and all(isinstance(own_id, int) and own_id in _INT64 for own_id in ids):
             named = pa.array(ids, pa.int64())
         else:
-            named = pc.coalesce(pa.array([None if own is None else str(own) for own in ids], TEXT), source)
+            named = pc.coalesce(pa.array([None if own_id is None else str(own_id) for own_id in ids], TEXT), source)
         meta = {
             column: pa.array([row[i] for _, _, row in self.rows], LIST if column in LISTS else TEXT)
             for i, column in enumerate(options.meta)

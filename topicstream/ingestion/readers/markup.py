@@ -128,14 +128,14 @@ def text_of(walker: Any, headed: bool) -> str:
 
 def fields_of(root: Any) -> dict[str, str]:
     """What the header says of the document."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, paths in FIELDS.items():
         values = [value for path in paths for element in root.iterfind(path) if (value := _said(element))]
         if name == "date":
             values.sort(key=lambda value: parse(value) or (9999,))
         if values:
-            found[name] = ";".join(values) if name == "author" else values[0]
-    return found
+            fields[name] = ";".join(values) if name == "author" else values[0]
+    return fields
 
 
 def _said(element: Any) -> str:

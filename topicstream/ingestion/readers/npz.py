@@ -57,8 +57,8 @@ def _matrix(name: str, archive: zipfile.ZipFile) -> Matrix:
     if kind not in ("csr", "csc"):
         raise BadFile(name, 0, f"a sparse matrix in {kind} form; save it as CSR (matrix.tocsr())")
     pointers, indices, values = (_Member(archive, member) for member in ("indptr", "indices", "data"))
-    held = Compressed(pointers, indices, values, rows if kind == "csr" else columns)
-    return Matrix(held, kind == "csr", Side(rows), Side(columns))
+    cells = Compressed(pointers, indices, values, rows if kind == "csr" else columns)
+    return Matrix(cells, kind == "csr", Side(rows), Side(columns))
 
 
 class _Member:

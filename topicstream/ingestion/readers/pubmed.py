@@ -108,8 +108,8 @@ def _batch(source: Source, citations: list[Citation]) -> pa.RecordBatch:
 
 def _content(element: Any, path: str = ".") -> str:
     """All text of the first element at a path, inline markup (<i>, <sup>) left out."""
-    there = None if element is None else element.find(path)
-    return "" if there is None else "".join(there.itertext()).strip()
+    child = None if element is None else element.find(path)
+    return "" if child is None else "".join(child.itertext()).strip()
 
 
 def _citations(element: Any, source: str) -> Iterator[Citation]:

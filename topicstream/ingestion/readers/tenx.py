@@ -37,10 +37,10 @@ class TenX(MatrixReader):
         with Source(str(path), path, key=source.key, strict=source.strict) as file:
             header = MatrixMarket().header(file)
             if (header.documents, header.words) != (len(features), len(cells)):
-                found = f"{header.documents:,} x {header.words:,} in {path.name}, {len(features):,} features and {len(cells):,} barcodes"
-                raise BadFile(source.name, 0, f"the files do not fit one another: {found}")
-            held = Triples(file, header, ascending=False)
-            matrix = Matrix(held, False, Side(len(cells), cells), Side(len(features), features))
+                sizes = f"{header.documents:,} x {header.words:,} in {path.name}, {len(features):,} features and {len(cells):,} barcodes"
+                raise BadFile(source.name, 0, f"the files do not fit one another: {sizes}")
+            triples = Triples(file, header, ascending=False)
+            matrix = Matrix(triples, False, Side(len(cells), cells), Side(len(features), features))
             yield from self.documents(source, options, matrix)
             source.rejects.records += file.rejects.records
             source.damage = file.damage
@@ -49,8 +49,8 @@ class TenX(MatrixReader):
 def _part(source: Source, names: tuple[str, ...]) -> Path:
     path = None if source.path is None else matrix_file(source.path, names)
     if path is None:
-        wanted = ", ".join(kind[0] for kind in (MATRIX, CELLS, FEATURES))
-        raise BadFile(source.name, 0, f"10x matrix without {names[0]}; it has {wanted} (--format mtx reads rows as documents)")
+        kinds = ", ".join(kind[0] for kind in (MATRIX, CELLS, FEATURES))
+        raise BadFile(source.name, 0, f"10x matrix without {names[0]}; it has {kinds} (--format mtx reads rows as documents)")
     return path
 
 

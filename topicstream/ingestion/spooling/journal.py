@@ -99,10 +99,10 @@ def read_state(folder: Path) -> IngestState | None:
 class Journal:
     """State and spools of one ingest; the caller holds the folder's lock.  left: the state to carry on from."""
 
-    def __init__(self, folder: Path, key: dict[str, Any], left: IngestState | None) -> None:
+    def __init__(self, folder: Path, key: dict[str, Any], unfinished: IngestState | None) -> None:
         self.folder = folder
-        self.resumed = left is not None and (left.pieces > 0 or left.key == key)  # else nothing was read that could be lost
-        self.state = left if left is not None and self.resumed else IngestState(journal=JOURNAL, key=key)
+        self.resumed = unfinished is not None and (unfinished.pieces > 0 or unfinished.key == key)  # else nothing was read that could be lost
+        self.state = unfinished if unfinished is not None and self.resumed else IngestState(journal=JOURNAL, key=key)
         if changed := sorted(k for k in {*self.state.key, *key} if self.state.key.get(k) != key.get(k)):
             raise InputError(
                 f"{folder}: an unfinished ingest with other options ({', '.join(changed)}) exists; run it again as"

@@ -72,8 +72,8 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
         raise InputError(
             "--split: links, withdrawn records and a field called document refer to whole documents; leave them out"
         )
-    pattern, (ends, given) = pattern_of(options.split), string_buffers(batch.column(2))
-    text = given.copy()
+    pattern, (ends, bytes_given) = pattern_of(options.split), string_buffers(batch.column(2))
+    text = bytes_given.copy()
     starts: list[int] = []
     owner: list[int] = []
     for d, (begin, end) in enumerate(pairwise(ends.tolist())):
@@ -87,11 +87,11 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
         notes[f"documents in which --split {options.split} found nothing to cut"] += len(some) < 2
     numbers = np.arange(len(owner)) - np.searchsorted(owner, owner) + 1
     rows = pa.array(owner, pa.int64())
-    whole, sources = batch.column(0).take(rows).cast(TEXT), batch.column(1).take(rows)
+    document_ids, sources = batch.column(0).take(rows).cast(TEXT), batch.column(1).take(rows)
     meta = {name: column.take(rows) for name, column in metadata_of(batch).items()}
-    ids = pc.binary_join_element_wise(whole, pa.array(numbers).cast(TEXT), pa.scalar("#", TEXT))
+    ids = pc.binary_join_element_wise(document_ids, pa.array(numbers).cast(TEXT), pa.scalar("#", TEXT))
     content = {"text": word_array(text, np.array([*starts, ends[-1]], np.int64))}
-    return batch_of(ids, sources, content, meta | {DOCUMENT: whole})
+    return batch_of(ids, sources, content, meta | {DOCUMENT: document_ids})
 
 
 def _between(raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int) -> Iterator[tuple[int, int]]:

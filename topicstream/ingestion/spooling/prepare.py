@@ -115,8 +115,8 @@ def long_enough(batch: pa.RecordBatch, cells: DocumentCells, least: int) -> tupl
     lengths = np.diff(cells.indptr)
     owner = np.repeat(np.arange(len(lengths)), lengths)
     kept = np.bincount(owner, cells.counts, len(lengths)) >= least
-    left, indptr = kept[owner], np.concatenate(([0], np.cumsum(lengths[kept])))
-    return batch.filter(pa.array(kept)), DocumentCells(indptr, cells.words[left], cells.counts[left])
+    cells_left, indptr = kept[owner], np.concatenate(([0], np.cumsum(lengths[kept])))
+    return batch.filter(pa.array(kept)), DocumentCells(indptr, cells.words[cells_left], cells.counts[cells_left])
 
 
 def prepared_pieces(tasks: Iterable[Task], tokenizer: Tokenizer, threads: int, piece_bytes: int) -> Generator[Prepared, None, None]:

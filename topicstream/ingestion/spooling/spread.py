@@ -68,15 +68,15 @@ class Spread:
         inputs = survey_inputs(named, options)
         assert options.scratch is not None
         with owned.scratch(options.scratch, "parts") as folder:
-            there = replace(options, scratch=folder.absolute())
+            worker_options = replace(options, scratch=folder.absolute())
             read = partial(
-                _read, options=there, recipe=recipe, total=inputs.total, threads=self.threads, spooled=frozenset(spooled)
+                _read, options=worker_options, recipe=recipe, total=inputs.total, threads=self.threads, spooled=frozenset(spooled)
             )
-            found = [(reader, _absolute(source)) for reader, source in inputs.sources()]
-            first = next((i for i, (_, source) in enumerate(found) if source.key == begin), 0)
-            sizes = [source.size or 0 for _, source in found]
+            sources = [(reader, _absolute(source)) for reader, source in inputs.sources()]
+            first = next((i for i, (_, source) in enumerate(sources) if source.key == begin), 0)
+            sizes = [source.size or 0 for _, source in sources]
             spans = self.cluster.spans(sizes[first:], PART_BYTES)
-            shares = (SourceSpan(found[first + a : first + b], sum(sizes[: first + a])) for a, b in spans)
+            shares = (SourceSpan(sources[first + a : first + b], sum(sizes[: first + a])) for a, b in spans)
             for part, made in self.cluster.map(read, shares):
                 with open(part, "rb") as file:
                     for piece in made:
@@ -99,16 +99,16 @@ def _read(
 ) -> tuple[Path, list[Piece]]:
     """Read and count some inputs into a part file in the scratch folder, on a worker."""
     assert options.scratch is not None
-    part, found = options.scratch / uuid4().hex, list[Piece]()
+    part, read_pieces = options.scratch / uuid4().hex, list[Piece]()
     tasks, tokenizer = pieces_of(share.sources, options, total, share.before), Tokenizer(recipe)
     with open(part, "wb") as file:
         for task in tasks:
             if task.key not in spooled:
                 tasks = chain([task], tasks)
                 break
-            found.append(Piece(batch_crc(task.batch)))
+            read_pieces.append(Piece(batch_crc(task.batch)))
         for made in prepared_pieces(tasks, tokenizer, threads, options.piece_bytes):
             file.writelines(made.frames)
             kept = replace(made, task=replace(made.task, words=None), frames=())
-            found.append(Piece(made.crc, kept, tuple(map(len, made.frames))))
-    return part, found
+            read_pieces.append(Piece(made.crc, kept, tuple(map(len, made.frames))))
+    return part, read_pieces

@@ -121,9 +121,9 @@ def pieces_of(
             for name in set(in_path) - {*options.meta.values()}:
                 source.note(IN_PATH.format(name))
         own = {column: in_path[name] for column, name in options.meta.items() if name in in_path}
-        asked = replace(options, meta={c: n for c, n in options.meta.items() if c not in own}) if own else options
+        own_options = replace(options, meta={c: n for c, n in options.meta.items() if c not in own}) if own else options
         with source:
-            for batch in _batches(reader, source, asked):
+            for batch in _batches(reader, source, own_options):
                 if not isinstance(source, Source):
                     source.progress = (source.progress or 0) + batch.nbytes
                 used, rejects = before + source.consumed(), source.taken()

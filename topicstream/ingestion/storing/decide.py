@@ -118,7 +118,7 @@ def decide(
     decision = Decision(heldout, reason, threshold, starts[0], np.array(starts), [])
     decision = replace(decision, classes=_classes(journal, decision))
     if base is None and heldout.parts and heldout.too_many(decision.documents(HELDOUT), decision.documents(TRAIN, HELDOUT)):
-        decision = replace(decision, heldout=heldout.apart(), threshold=_threshold(journal, reason, heldout.apart()))
+        decision = replace(decision, heldout=heldout.by_part(), threshold=_threshold(journal, reason, heldout.by_part()))
         decision = replace(decision, classes=_classes(journal, decision))
     return decision
 
@@ -155,20 +155,20 @@ def _split(journal: Journal, piece: int, heldout: Heldout) -> np.ndarray:
             raise NothingKept(f"--heldout-by {name}: a document may have several; choose a field of one value")
         owner = np.repeat(np.arange(len(column)), column.value_lengths().fill_null(0).to_numpy())
         equal = pc.equal(column.flatten(), value).fill_null(False).to_numpy(zero_copy_only=False)
-        there = np.bincount(owner[equal], minlength=len(column)) > 0
+        is_heldout = np.bincount(owner[equal], minlength=len(column)) > 0
     else:
         texts = pc.fill_null(column.cast(pa.large_string()), "")
-        there = pc.equal(texts, "" if value is None else value).to_numpy(zero_copy_only=False)
+        is_heldout = pc.equal(texts, "" if value is None else value).to_numpy(zero_copy_only=False)
         if value is None:
-            return np.where(there, arrays["high"], hash_ids(texts)[0])
-    return np.where(there, np.uint64(0), np.uint64(LARGEST))
+            return np.where(is_heldout, arrays["high"], hash_ids(texts)[0])
+    return np.where(is_heldout, np.uint64(0), np.uint64(LARGEST))
 
 
 def _threshold(journal: Journal, reason: np.ndarray, heldout: Heldout) -> int:
     """The threshold below which so many documents that count lie as are to be held out."""
     if heldout.where is not None:
         return 1
-    wanted = heldout.wanted(int(np.count_nonzero(reason == 0)))
+    wanted = heldout.number_wanted(int(np.count_nonzero(reason == 0)))
     if wanted is None:
         return min(int((HELDOUT_SHARE if heldout.share is None else heldout.share) * 2**64), 2**64 - 1)
     smallest, start = np.zeros(0, np.uint64), 0

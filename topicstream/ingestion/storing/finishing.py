@@ -31,7 +31,7 @@ from topicstream.corpus.manifest import (
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import settle
 from topicstream.corpus.writer import BlockWriter
-from topicstream.errors import InputError, NothingKept, UsageError, shown
+from topicstream.errors import InputError, NothingKept, UsageError, terminal_safe
 from topicstream.files import owned
 from topicstream.files.durable import sync
 from topicstream.files.ownership import claim
@@ -59,7 +59,7 @@ MOST_FIELDS = 100
 """Fields without a column that the summary names."""
 
 
-def told(notes: Counter[str]) -> dict[str, Json]:
+def notes_summary(notes: Counter[str]) -> dict[str, Json]:
     """Notes for the summary, and the names of the fields that were left out."""
     fields = sorted(note.removeprefix(LEFT_OUT) for note in notes if note.startswith(LEFT_OUT) and note != LEFT_OUT)
     others = sorted((note, n) for note, n in notes.items() if not note.startswith(LEFT_OUT))
@@ -100,7 +100,7 @@ class Finishing:
         if given is not None and given != self.width:
             raise InputError(f"{self.out}: holds {payload_of(self.width)}, the input {payload_of(given)}; ingest it into another store")
         self._join_side_files()
-        heldout = self.options.heldout if self.old is None else Heldout.stored(self.old.heldout)
+        heldout = self.options.heldout if self.old is None else Heldout.of_rule(self.old.heldout)
         rule = self.options.given.on_duplicate or ("replace" if state.pubmed else "skip")
         self.progress.step("deciding which documents count")
         with ThreadPoolExecutor(self.plan.workers, thread_name_prefix="finish") as pool:
@@ -222,7 +222,7 @@ class Finishing:
     def _manifest(
         self,
         decision: Decision,
-        found: ChosenWords,
+        chosen: ChosenWords,
         pruning: dict[str, Json],
         blocks: list[list[BlockEntry]],
         empty: int,
@@ -234,7 +234,7 @@ class Finishing:
         columns = {**before, **state.columns}
         if without := sorted(set(before) - set(state.columns)):
             self.progress.say(
-                f"note: the store has {', '.join(map(shown, without))} of its documents, but these came without (--meta, --meta-file)"
+                f"note: the store has {', '.join(map(terminal_safe, without))} of its documents, but these came without (--meta, --meta-file)"
             )
         left = self.removal.apply(self.old_parts, self.generation)
         parts = {p: part_of([*left[p].blocks, *new], left[p].folder) for p, new in zip(PARTS, blocks, strict=True)}
@@ -254,18 +254,18 @@ class Finishing:
             created_with=versions(),
             generation=self.generation,
             weighted=self.weighted,
-            n_words=len(found.vocabulary),
-            fingerprint=commit.fingerprint(found.vocabulary.hash, parts, files.get("removed")),
+            n_words=len(chosen.vocabulary),
+            fingerprint=commit.fingerprint(chosen.vocabulary.hash, parts, files.get("removed")),
             parts=parts,
             heldout=old.heldout if old is not None else decision.heldout.rule(decision.threshold),
             tokenizer=recipe.to_json() if recipe is not None else None,
             tokenizer_hash=recipe.hash() if recipe is not None else None,
-            vocabulary={**pruning, "hash": found.vocabulary.hash},
+            vocabulary={**pruning, "hash": chosen.vocabulary.hash},
             files=files,
             docs=[*old_docs, *docs],
             columns=cast("Any", columns),
             sources=Sources(count=len(state.sources), first=state.sources[:100]),
-            summary=self._summary(decision, found, parts, blocks, empty, pruning) | counts.summary(columns),
+            summary=self._summary(decision, chosen, parts, blocks, empty, pruning) | counts.summary(columns),
             reading=(old.reading if old is not None else self.options.given.remembered()) or None,
             ids="integer" if integer else None,
             width=self.width,
@@ -308,13 +308,13 @@ class Finishing:
         return {
             "rejected": self.journal.totals["rejected"],
             "first_rejected": reject and f"{where}: {reject['reason']}",
-            **told(self.journal.notes),
+            **notes_summary(self.journal.notes),
         }
 
     def _summary(
         self,
         decision: Decision,
-        found: ChosenWords,
+        chosen: ChosenWords,
         parts: dict[str, PartEntry],
         blocks: list[list[BlockEntry]],
         empty: int,
@@ -329,10 +329,10 @@ class Finishing:
             "documents_added": sum(b.docs for new in blocks for b in new),
             "documents_empty": empty + old.get("documents_empty", 0),
             **{f"dropped_{k}": v for k, v in decision.dropped.items()},
-            "words_before": found.distinct,
-            "words": len(found.vocabulary),
-            "words_pruned": found.pruned,
-            "tokens_pruned": found.pruned_tokens,
+            "words_before": chosen.distinct,
+            "words": len(chosen.vocabulary),
+            "words_pruned": chosen.pruned,
+            "tokens_pruned": chosen.pruned_tokens,
             "characters": characters,
             "discarded_share": round(totals["discarded"] / characters, 6) if characters else None,
             "unspaced_share": round(totals["unspaced"] / characters, 6) if characters else None,

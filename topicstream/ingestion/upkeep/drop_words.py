@@ -78,11 +78,11 @@ def drop_words(
     with writing(path, dense=False) as base:
         vocabulary = TokenVocabulary.read(base.file("vocab"))
         mask, told = _matches(path, vocabulary, wanted)
-        there = set(vocabulary.words.filter(pa.array(mask)).to_pylist())
-        if dry_run or not there:
+        present = set(vocabulary.words.filter(pa.array(mask)).to_pylist())
+        if dry_run or not present:
             return told
         before = base.manifest
-        manifest = _rewrite(base, vocabulary, mask, there, listener(progress))
+        manifest = _rewrite(base, vocabulary, mask, present, listener(progress))
     for what in ("cells", "tokens"):
         told[what] = sum(getattr(before.parts[p], what) - getattr(manifest.parts[p], what) for p in before.parts)
     return told
@@ -94,12 +94,12 @@ def _matches(path: Path, vocabulary: TokenVocabulary, wanted: set[str]) -> tuple
     mask = np.asarray(out.to_numpy(zero_copy_only=False), np.bool_)
     if mask.all():
         raise InputError(f"{path}: would remove all words of {len(vocabulary):,}; drop fewer")
-    there = int(mask.sum())
+    dropped = int(mask.sum())
     told: dict[str, Json] = {
         "corpus": str(path),
-        "dropped": there,
-        "not_found": len(wanted) - there,
-        "words": len(vocabulary) - there,
+        "dropped": dropped,
+        "not_found": len(wanted) - dropped,
+        "words": len(vocabulary) - dropped,
         "cells": int(vocabulary.df[mask].sum()),
         "tokens": int(vocabulary.counts[mask].sum()),
     }

@@ -179,15 +179,15 @@ def read_checkpoint(path: Path) -> State:
 def content_hash(model: Path) -> str:
     """sha256 of the latest checkpoint's tables, parameters and block memory: what bit-identical is judged on.  Times,
     hosts, threads and where things lie in files leave no trace in it."""
-    found = checkpoints(model / "checkpoints")
-    if not found:
+    folders = checkpoints(model / "checkpoints")
+    if not folders:
         raise StoreError(f"{model}: no checkpoint")
-    state = read_checkpoint(found[-1])
+    state = read_checkpoint(folders[-1])
     h = hashlib.sha256(f"{state.passes} {state.rounds} {state.facts.memory_digest}".encode())
     for name in sorted(state.arrays):
         if not name.startswith("memory."):
             h.update(name.encode() + np.ascontiguousarray(state.arrays[name]).tobytes())
-    for path in sorted(found[-1].glob("*.rows")):
+    for path in sorted(folders[-1].glob("*.rows")):
         h.update(path.name.encode())
         with open(path, "rb", buffering=0) as f:
             while piece := f.read(1 << 22):

@@ -57,8 +57,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     @classmethod
     def read(cls, folder: Path) -> RunRecord | None:
         """That of the run in a folder, None where there is none or it has nothing yet to continue; StoreError for a damaged one."""
-        made = (folder / RUN).exists() and ((folder / "manifest.json").exists() or any(folder.glob("checkpoints/[0-9]*-[0-9]*")))
-        return read_record(folder / RUN, cls, "Restore the file, or use --force to start over") if made else None
+        exists = (folder / RUN).exists() and ((folder / "manifest.json").exists() or any(folder.glob("checkpoints/[0-9]*-[0-9]*")))
+        return read_record(folder / RUN, cls, "Restore the file, or use --force to start over") if exists else None
 
     def write(self, folder: Path) -> None:
         """Put it into the folder of the run."""
