@@ -181,7 +181,7 @@ def test_describe(made, tmp_path):
     for part in (
         "atbp (paper, Fig. 3)",
         "tol 1.0",
-        "docs 200",
+        "200 documents, generation 1, fingerprint ab",
         "900.0 -> 180.0",
         "█▄▂▁▁",
         "5 passes in 10.0 s",

@@ -59,7 +59,7 @@ SUMMARY = """{path}: {topics} topics over {words:word}
 [  seed words   {seeded} of {seed_words} topics]
   alpha        {alpha}
   beta         {beta:g} a word
-[  corpus       {corpus}]
+[  corpus       {corpus.docs:document}[, {corpus.cells:cell}][, {corpus.tokens:,.0f} tokens][, generation {corpus.generation}][, fingerprint {corpus.fingerprint:.16}]]
 [  sample       {sample:.4g} of the training documents]
 [  seed         {seed}]
 [  passes       {passes}[ ({stopped})]]
@@ -84,7 +84,6 @@ def lines(info: dict[str, Any]) -> list[str]:
         "first_empty": [str(k) for k in empty[:20]],
         "options": _listed(info.get("options")),
         "versions": _listed(info.get("versions")),
-        "corpus": _listed(info["corpus"]) if isinstance(info.get("corpus"), dict) else info.get("corpus"),
     }
     verified = render("[  verified     all checksums match; content {content_hash:.16}]", info)
     return render(SUMMARY, about) + history_lines(info["history"]) + verified
