@@ -50,7 +50,11 @@ class ReadOptions:
     """
 
     format: str | None = option(None, "Input format, or each: every file of a folder by its own (default: detected from name and content, one a folder).", help_infer=RAW)
-    text_field: str | None = option(None, "Field(s) with the text, separated by commas (default: text).")
+    text_field: str | None = option(
+        None,
+        "Field(s) with the text, separated by commas (default: text).",
+        help_infer="Field(s) with the text, separated by commas (default: as in the model's corpus).",
+    )
     id_field: str | None = option(
         None, "Field with the document id (default: id if present, else file:line)."
     )
