@@ -255,8 +255,7 @@ class DenseTable(Table):
 
         self.totals[:] = 0.0
         self._sum(*self._over_ranges(work))
-        worst = self.worst.copy()
-        self.worst[:] = 0.0
+        worst, self.worst = self.worst, np.zeros(3)
         return worst
 
     # -- whole ----------------------------------------------------------------------------------------------------

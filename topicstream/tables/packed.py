@@ -240,9 +240,6 @@ class PackedTable(Table):
                 raise TopicsError("a table of counts cannot hold fractions; choose another --start")
             self.add([(np.arange(a, b, dtype=np.int32), SparseDelta(ptr, topic.astype(np.int32), whole))])
 
-    def rewrite(self, change: Callable[[int, np.ndarray], np.ndarray]) -> None:
-        raise TopicsError("a packed table cannot be rewritten by ranges")
-
     def clear(self) -> None:
         self._counts.clear()
         while len(self._held) > 1:

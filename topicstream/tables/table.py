@@ -160,9 +160,9 @@ class Table(abc.ABC):
     def fill(self, piece: Callable[[int, int], np.ndarray]) -> None:
         """Set all rows: piece(first, stop) -> [stop - first, >= columns]."""
 
-    @abc.abstractmethod
     def rewrite(self, change: Callable[[int, np.ndarray], np.ndarray]) -> None:
         """Put ``change(first row, rows [n, padded(columns)])`` in the place of every range of rows, out of core."""
+        raise TopicsError(f"a {self.spec.layout} table cannot be rewritten by ranges")
 
     @abc.abstractmethod
     def clear(self) -> None:

@@ -142,15 +142,9 @@ def reach_option() -> Any:
     return option(REACH, help, min=1.0, max=1e6, advanced=True, was=REACH, decided=True)
 
 
-def bounds(began: float, reach: float) -> tuple[float, float]:
-    """The least and the largest value that a learned prior may take."""
-    return began / reach, began * reach
-
-
 def held(values: np.ndarray, began: float, reach: float) -> int:
     """How many of the learned priors are at a bound."""
-    low, high = bounds(began, reach)
-    return int(((values <= low * (1 + 1e-9)) | (values >= high * (1 - 1e-9))).sum())
+    return int(((values <= began / reach * (1 + 1e-9)) | (values >= began * reach * (1 - 1e-9))).sum())
 
 
 class Learning(Engine):
@@ -190,7 +184,7 @@ class Learning(Engine):
             return {}
         first, topics = self.initial_params(), self.shape.topics
         a, b = float(first["alpha"][0]), float(first["beta"][0])
-        low, high = (np.full(topics, bound) for bound in bounds(a, reach))
+        low, high = np.full(topics, a / reach), np.full(topics, a * reach)
         low[topics - fixed :] = high[topics - fixed :] = first["alpha"][topics - fixed :]
         of_topics, of_lengths = document_counts(stats["topic_bins"], stats["length_bins"], topics)
         held_to = pull_of(of_lengths, pull, min(a, MOST / topics))
@@ -198,7 +192,7 @@ class Learning(Engine):
         sampled, lam, beta = float(stats["sampled"][0]), end.totals["phi"][:topics], float(params["beta"][0])
         if sampled > 0:
             rows, words = Histogram(stats["row_bins"], bin_values()), self.shape.words
-            params["beta"][0] = fit_beta(beta, rows, words / sampled, lam, words, expected_rise, *bounds(b, reach))
+            params["beta"][0] = fit_beta(beta, rows, words / sampled, lam, words, expected_rise, b / reach, b * reach)
         n = held(params["alpha"][: topics - fixed], a, reach) + held(params["beta"], b, reach)
         if n and not self._warned:
             self._warned = True

@@ -152,12 +152,11 @@ class RelationalTopicModel(DenseMessages):
 
     def initial_params(self) -> dict[str, np.ndarray]:
         topics = self.shape.topics
-        own = {
+        return super().initial_params() | {
             "eta": np.zeros((topics, topics)),
             "ends": np.zeros(topics),
             "xi": np.array([self.options.xi], np.float64),
         }
-        return super().initial_params() | own
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         topics, wide, docs = self.shape.topics, padded(self.shape.topics), block.docs
