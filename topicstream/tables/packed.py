@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
@@ -78,11 +79,7 @@ class PackedTable(Table):
         """The rows, to be copied from where they are."""
         held, length = self._counts, scratch.array("row lengths", len(ids), np.int32)
         np.take(held.length, ids, out=length)
-
-        def copy(first: int, stop: int, start: np.ndarray, arena: np.ndarray) -> None:
-            held.copy(ids[first:stop], start, arena)
-
-        rows = PackedRows(length, held.bits, held.largest, copy)
+        rows = PackedRows(length, held.bits, held.largest, partial(held.copy, ids))
         return rows if self.constants is None else self._with_constants(ids, rows, self.constants)
 
     def _with_constants(self, ids: np.ndarray, rows: PackedRows, constants: Constants) -> PackedRows:

@@ -122,10 +122,11 @@ class Slots:
             yield part
             self._let_go(ids[part])
 
-    def copy(self, ids: np.ndarray, start: np.ndarray, out: np.ndarray) -> None:
-        """Copy the rows of the ids to out[start[u]..] (uint32 or uint64, where ``largest`` fits)."""
-        for part in self._parts(ids):
-            words = ids[part]
+    def copy(self, ids: np.ndarray, first: int, stop: int, start: np.ndarray, out: np.ndarray) -> None:
+        """Copy the rows of ids[first:stop] to where ``start`` says in ``out`` (uint32 or uint64, where ``largest`` fits)."""
+        chosen = ids[first:stop]
+        for part in self._parts(chosen):
+            words = chosen[part]
             copy_rows(self._begin[words], self.length[words], self._storage.array, start[part], out)
 
     def expand(self, ids: np.ndarray, out: np.ndarray) -> None:

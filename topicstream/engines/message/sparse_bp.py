@@ -209,7 +209,8 @@ class SparseBeliefPropagation(Learning):
         return Layout(cells, docs, min(max(self.shape.cells // (12 * cells), 4), 16))
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        entries = self._most_entries(block.words, block.cells)
+        # two lists of topics for a cell whose document's active set changed, never more than a row
+        entries = min(block.words * self.columns, 2 * self.width * block.cells) + LANES
         return super().workspace(block) | {
             "ptr": Buffer(block.words + 1, "int64"),
             "doc": Buffer(block.cells, "int32"),
@@ -222,10 +223,6 @@ class SparseBeliefPropagation(Learning):
             "delta topic": Buffer(entries, "uint16", keep=True),
             "delta value": Buffer(entries, "float32", keep=True),
         }
-
-    def _most_entries(self, words: int, cells: int) -> int:
-        # two lists of topics for a cell whose document's active set changed, never more than a row
-        return min(words * self.columns, 2 * self.width * cells) + LANES
 
     def start(self, visit: Visit, out: Out) -> None:
         seeds, sums, new = visit.rows["phi"], visit.totals["phi"], out.state
