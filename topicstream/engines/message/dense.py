@@ -85,13 +85,14 @@ class DenseMessages(Learning):
 
     def start(self, visit: Visit, out: Out) -> None:
         block, key, rows = visit.block, visit.key, visit.rows
-        new, delta, thetas = out.state["messages"], out.delta["phi"], out.array("theta")
+        new, delta = out.state["messages"], out.delta["phi"]
         if "phi" in rows:
             topics = messages.Topics(rows["phi"].base, rows["phi"].index, visit.totals["phi"])
             alpha = visit.params["alpha"].astype(np.float32)
+            thetas = out.array("theta")
             out.stats["loglik"][0] = messages.start_soft(block.cells, topics, new, delta, alpha, START_ROUNDS, thetas)
         else:
-            messages.start_random(block.cells, key.seed, key.pass_number, block.first_doc, new, delta, thetas)
+            messages.start_random(block.cells, key.seed, key.pass_number, block.first_doc, new, delta)
         out.stats["tokens"][0] = block.tokens
 
     def process(self, visit: Visit, out: Out) -> None:

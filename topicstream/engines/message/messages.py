@@ -205,8 +205,7 @@ def start_soft(
     cells: Cells, topics: Topics, new: Floats, delta: Floats, alpha: Floats, rounds: int, thetas: Floats
 ) -> float:
     """First messages from seed topics: p(w|k) = base / totals; ``rounds`` inner iterations of the document's mixture
-    (1: uniform mixture).  delta gets the block's contribution, thetas float32[D, K] the documents' sums.  Returns sum of
-    x log p(w) under the last mixture."""
+    (1: uniform mixture).  delta gets the block's contribution.  Returns sum of x log p(w) under the last mixture."""
     (indptr, words, counts), (base, index, totals), k_all = cells, topics, new.shape[1]
     inverse, p = np.empty(k_all, np.float32), np.empty(k_all, np.float32)
     for k in range(k_all):
@@ -251,15 +250,11 @@ def start_soft(
 
 
 @kernel
-def start_random(
-    cells: Cells, seed: int, pass_number: int, first_doc: int, new: Floats, delta: Floats, thetas: Floats
-) -> None:
-    """A random topic for every cell (Zeng, Cheung & Liu 2013's start).  delta gets the block's contribution, thetas
-    float32[D, K] the documents' sums."""
+def start_random(cells: Cells, seed: int, pass_number: int, first_doc: int, new: Floats, delta: Floats) -> None:
+    """A random topic for every cell (Zeng, Cheung & Liu 2013's start).  delta gets the block's contribution."""
     indptr, words, counts = cells
     new[:] = _ZERO
     delta[:] = _ZERO
-    thetas[:] = _ZERO
     for d in range(len(indptr) - 1):
         state = rng.stream(seed, pass_number, first_doc + d)
         for i in range(indptr[d], indptr[d + 1]):
@@ -267,4 +262,3 @@ def start_random(
             k = rng.below(rng.bits(state), new.shape[1])
             new[i, k] = 1.0
             delta[words[i], k] += counts[i]
-            thetas[d, k] += counts[i]

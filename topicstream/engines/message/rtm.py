@@ -25,8 +25,8 @@ import numpy as np
 
 from topicstream.engines.base import BlockShape, Buffer, Out, PassEnd, Priors, Rule, TableSpec, Visit, option, padded
 from topicstream.engines.message.dense import DenseMessages, DenseOptions
-from topicstream.engines.message.messages import CELL, Links
-from topicstream.kernels.arrays import Doubles, Floats, Ints, Longs
+from topicstream.engines.message.messages import CELL, Links, gather_theta
+from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
 from topicstream.kernels.jit import fast_kernel
 from topicstream.tables.spec import DOCUMENTS
 
@@ -101,6 +101,13 @@ def link_products(before: Floats, sums: Floats, pairs: Doubles) -> None:
                     pairs[k, j] += own * sums[d, j]
 
 
+@fast_kernel
+def own_theta(indptr: Longs, counts: Array, messages: Floats, thetas: Floats) -> None:
+    """thetas[d] = sum of x mu over the cells of document d, float32[D, K]."""
+    for d in range(len(indptr) - 1):
+        gather_theta(indptr[d], indptr[d + 1], counts, messages, thetas[d])
+
+
 @dataclass(frozen=True)
 class RelationalOptions(DenseOptions):
     """Options of ``rtm``."""
@@ -172,7 +179,9 @@ class RelationalTopicModel(DenseMessages):
 
     def start(self, visit: Visit, out: Out) -> None:
         super().start(visit, out)
-        self._write(out.array("theta"), out)
+        thetas, block = out.array("theta"), visit.block
+        own_theta(block.indptr, block.counts, out.state["messages"], thetas)
+        self._write(thetas, out)
 
     def process(self, visit: Visit, out: Out) -> None:
         topics, theta = self.shape.topics, visit.rows["theta"]
