@@ -173,12 +173,10 @@ class PackedTable(Table):
             "times": times.astype(np.float64),
             "bytes": np.array([float(self.nbytes)]),
         }
-        return found if self.constants is None else found | {"constants": self._at_constants(self.constants)}
-
-    def _at_constants(self, constants: Constants) -> np.ndarray:
-        """The counts, float64, where the constants are."""
-        rows = np.repeat(np.arange(len(constants)), np.diff(constants.ptr))
-        return self._expanded(constants.ids)[rows, constants.topic].astype(np.float64)
+        if self.constants is not None:
+            rows = np.repeat(np.arange(len(self.constants)), np.diff(self.constants.ptr))
+            found["constants"] = self._expanded(self.constants.ids)[rows, self.constants.topic].astype(np.float64)
+        return found
 
     def _expanded(self, ids: np.ndarray) -> np.ndarray:
         """Present rows of the ascending word ids, int32[n, K]."""

@@ -83,17 +83,6 @@ class Slots:
         self._let_go(numbers)
         return RowPiece(numbers, ptr, entries)
 
-    def put(self, piece: RowPiece) -> None:
-        """Other rows for some words.  Several threads may put rows of different pieces."""
-        numbers, ptr, entries = piece
-        length = np.diff(ptr).astype(np.int32)
-        if (length > self._begin[numbers + 1] - self._begin[numbers]).any():
-            raise TopicsError(f"words {numbers[0]} to {numbers[-1]} have more topics than tokens; report this")
-        copy_rows(ptr[:-1], length, entries, self._begin[numbers], self._storage.array)
-        self._let_go(numbers)
-        self.length[numbers] = length
-        self._note(int(entries.max(initial=0)) >> self.bits)
-
     def _note(self, largest: int) -> None:
         with self._lock:
             self.largest = max(self.largest, largest)
@@ -150,12 +139,17 @@ class Slots:
         """Read what ``save`` wrote; StoreError where it is damaged."""
         lengths = read_array(file, np.int32, len(self.length))
         for first, stop in pairwise(self.edges.tolist()):
-            ptr = np.append(0, np.cumsum(lengths[first:stop], dtype=np.int64))
+            length, begin = lengths[first:stop], self._begin[first : stop + 1]
+            ptr = np.append(0, np.cumsum(length, dtype=np.int64))
             entries = read_array(file, self.stored, int(ptr[-1]))
-            topic = np.bitwise_and(entries, np.array((1 << self.bits) - 1, self.stored))
-            if (np.diff(ptr) < 0).any() or int(topic.max(initial=0)) >= self.topics or int(entries.max(initial=0)) >> 62:
+            topic, most = entries & self.stored.type((1 << self.bits) - 1), int(entries.max(initial=0))
+            fits = (length >= 0).all() and (length <= np.diff(begin)).all()
+            if not fits or int(topic.max(initial=0)) >= self.topics or most >> 62:
                 raise StoreError(f"{file.name}: an invalid topic or count; start again from an older checkpoint")
-            self.put(RowPiece(np.arange(first, stop, dtype=np.int32), ptr, entries))
+            copy_rows(ptr[:-1], length, entries, begin[:-1], self._storage.array)
+            self._storage.let_go(int(begin[0]), int(begin[-1]))
+            self._note(most >> self.bits)
+        self.length[:] = lengths
 
     def clear(self) -> None:
         """All rows empty."""
