@@ -66,16 +66,13 @@ class DenseTable(Table):
         behind = len(constants) if constants is not None and folder is None else 0
         self._storage = Storage((rows + behind, self.width), spec.dtype, folder)
         self._rows = self._storage.array[:rows]
+        self.array = self._rows if folder is None else None
         self._row_bytes = self.width * self._rows.itemsize
         self._bits = np.dtype(f"u{self._rows.itemsize}")  # of a number: -0.0 is another one than 0.0
         self._number = np.min_scalar_type(columns)  # of a column
         self._own = threading.local()
         step = max(1, min(-(-rows // RANGES), RANGE_BYTES // self._row_bytes))
         self.edges = np.append(np.arange(0, rows, step), rows).astype(np.int64)
-
-    @property
-    def array(self) -> np.ndarray | None:
-        return None if self._storage.mapped else self._rows
 
     # -- rows out -------------------------------------------------------------------------------------------------
     def gather(self, ids: np.ndarray, scratch: Scratch) -> Rows:
@@ -177,14 +174,13 @@ class DenseTable(Table):
         moved: dict[int, tuple[np.ndarray, ...]] = {}
         told = moved if members > 1 else None  # there is nobody to tell
         change, worst = self._add(deltas, factor, hold, self._owned(owner, members), told)
-        groups = np.arange(owner, self._groups, members)
         rows = tuple(np.concatenate(arrays) for arrays in zip(*(moved[i] for i in sorted(moved))))
-        return Entered(rows, groups, change[groups], worst[groups])
+        return Entered(rows, change[owner::members], worst[owner::members])
 
     def absorb(self, entered: Sequence[Entered], own: int) -> None:
         change, worst = np.zeros((self._groups, self.width)), np.zeros((self._groups, 3))
         for member, theirs in enumerate(entered):
-            change[theirs.groups], worst[theirs.groups] = theirs.change, theirs.worst
+            change[member :: len(entered)], worst[member :: len(entered)] = theirs.change, theirs.worst
             if theirs.rows and member != own:
                 self._put(*(np.require(array, requirements="A") for array in theirs.rows))
         self._sum(change, worst)
@@ -298,5 +294,5 @@ class DenseTable(Table):
         self._renew()
 
     def close(self) -> None:
-        self._rows = self._rows[:0]
+        self._rows, self.array = self._rows[:0], None
         self._storage.close()

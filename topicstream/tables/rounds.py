@@ -43,12 +43,10 @@ class Entered(NamedTuple):
     """What the owner of some groups of ranges of a dense table made of a round.
 
     rows: the ids that it added to, and what changed in them (``changed_entries``: lengths, columns, bits of the values), for all
-    of its ranges; empty where there is nobody to tell;  groups int64[G]: those owned;  change float64[G, padded(columns)],
-    worst float64[G, 3]: theirs.
+    of its ranges; empty where there is nobody to tell;  change float64[G, padded(columns)], worst float64[G, 3]: of its groups.
     """
 
     rows: tuple[np.ndarray, ...]
-    groups: np.ndarray
     change: np.ndarray
     worst: np.ndarray
 

@@ -29,6 +29,8 @@ class Storage:
     folder
         Where the scratch file is made, which has no name and goes with the process; None: in memory.
 
+    ``mapped`` says whether the array lies in a file.
+
     Raises
     ------
     OSError
@@ -37,6 +39,7 @@ class Storage:
 
     def __init__(self, shape: tuple[int, ...], dtype: object, folder: Path | None = None) -> None:
         self._size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize  # type: ignore[call-overload]
+        self.mapped = folder is not None
         self._map: mmap.mmap | None = None
         self._file: IO[bytes] | None = None
         if folder is None:
@@ -48,11 +51,6 @@ class Storage:
             self._map = mmap.mmap(self._file.fileno(), max(self._size, 1))
             memory, start = np.frombuffer(self._map, np.uint8), 0
         self.array: np.ndarray = memory[start : start + self._size].view(dtype).reshape(shape)  # type: ignore[call-overload]
-
-    @property
-    def mapped(self) -> bool:
-        """Whether the array lies in a file."""
-        return self._map is not None
 
     def let_go(self, first: int = 0, stop: int | None = None) -> None:
         """Give the pages of rows ``first`` to ``stop - 1`` of a mapped array back to the system; their values stay."""

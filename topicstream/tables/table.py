@@ -52,6 +52,8 @@ class Table(abc.ABC):
     worst      float64[3], what ``settle`` returns, since the last one
     constants  what ``gather`` adds to rows, and ``seen_totals`` to their sums (kernels/constants.py); nothing else sees them
 
+    array      the rows where they are one array in memory, else None
+
     slower_on_disk   seconds of a pass with rows in a file, beside one with rows in memory, roughly
 
     Parameters
@@ -65,6 +67,7 @@ class Table(abc.ABC):
     """
 
     slower_on_disk: ClassVar[float] = 4.0
+    array: np.ndarray | None = None
 
     @classmethod
     @abc.abstractmethod
@@ -99,11 +102,6 @@ class Table(abc.ABC):
     @abc.abstractmethod
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
         """(first row, [n, padded(columns)]) over the whole table, in order; each array is valid until the next one."""
-
-    @property
-    def array(self) -> np.ndarray | None:
-        """The rows where they are one array in memory, else None."""
-        return None
 
     @property
     def seen_totals(self) -> np.ndarray:

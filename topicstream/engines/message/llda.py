@@ -324,7 +324,7 @@ class LabeledBeliefPropagation(Engine):
         cells, likely = CellsByWord(out.array("ptr"), out.array("doc"), out.array("x")), out.array("likely")
         sort_by_word(block.cells, cells)
         lists, topics, labelled = self.topics_of(block)
-        widths = np.diff(lists)
+        widths, owner = np.diff(lists), np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
         stored = (widths > 1).astype(np.uint8)
         kept = int((np.diff(block.indptr) * widths)[stored == 1].sum())
         theta, mass, new = out.array("theta", len(topics)), np.zeros(block.n_docs), out.state["messages"]
@@ -337,7 +337,7 @@ class LabeledBeliefPropagation(Engine):
         prior = params["alpha"][topics]
         prior[np.repeat(labelled, widths) & (topics >= self.options.free)] = self.options.label_alpha
         waits = np.zeros(block.n_docs, np.uint8) if mode == SEEDED else (~labelled).astype(np.uint8)
-        most = int(np.minimum(np.bincount(block.words, widths[_docs(block)], block.n_words), self.shape.topics).sum())
+        most = int(np.minimum(np.bincount(block.words, widths[owner], block.n_words), self.shape.topics).sum())
         out_ptr, out_topic, out_value = out.array("delta ptr"), out.array("delta topic", most), out.array("delta value", most)
         change, beta = np.zeros(self.shape.topics), float(params["beta"][0])
         rows = Topics(phi.base, phi.index, beta, lam, max(self.shape.words * beta, 1e-12))
@@ -346,13 +346,7 @@ class LabeledBeliefPropagation(Engine):
         entries = sweep(mode, cells, rows, documents, numbers, old, new, likely, change, *delta)
         out.state["messages"] = new[:kept]
         out.delta["phi"] = SparseDelta(out_ptr, out_topic[:entries], out_value[:entries])
-        taken = widths > 0
-        tokens = np.bincount(_docs(block), block.counts, block.n_docs)
-        out.stats["tokens"][0] = tokens[taken].sum()
+        tokens = np.bincount(owner, block.counts, block.n_docs)
+        out.stats["tokens"][0] = tokens[widths > 0].sum()
         out.stats["loglik"][0] = sum_x_log(likely, cells.x, 0, block.n_cells, 1.0, 0.0)
         out.stats["unlabelled"][0] = (~labelled & (np.diff(block.indptr) > 0)).sum()
-
-
-def _docs(block: Block) -> np.ndarray:
-    """int64[nnz]: the document of each cell."""
-    return np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
