@@ -40,6 +40,7 @@ from topicstream.engines.base import (
 )
 from topicstream.engines.message import author_messages as kernels
 from topicstream.errors import StoreError
+from topicstream.text import counted
 
 START_ROUNDS = 3
 AXIS = "authors"
@@ -207,6 +208,6 @@ class AuthorTopicModel(Engine):
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         n = int(end.stats["unnamed"][0])
         if end.key.pass_number == 1 and n:
-            what = "each has a private one" if self.options.no_author == "own" else "they are left out"
-            end.say(f"warning: {n:,} documents have no author: {what} (--no-author)")
+            what = "given a private one" if self.options.no_author == "own" else "left out"
+            end.say(f"warning: {counted(n, 'document')} without an author {what} (--no-author)")
         return {"documents_without_author": float(n)}
