@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import topicstream
+from tests.bits import content_hash
 from topicstream import plugins
 from topicstream.cli.main import run
 from topicstream.cli.options import click_option
@@ -23,7 +24,6 @@ from topicstream.engines import engines, find
 from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.ingestion.parsing.reader import reader_named, readers
 from topicstream.options import option
-from topicstream.training.state.checkpoint import content_hash
 
 PACKAGE = Path(__file__).parent / "plugin_package"
 

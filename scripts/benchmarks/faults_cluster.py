@@ -25,9 +25,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from namespaces import Namespaces
 
-from topicstream.training.state.checkpoint import content_hash
+from tests.bits import content_hash
 
 
 class Training:

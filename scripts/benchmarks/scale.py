@@ -18,16 +18,18 @@ import argparse
 import itertools
 import math
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 import numpy as np
 from namespaces import Namespaces
 
+from tests.bits import content_hash
 from topicstream.progress import Shown
 from topicstream.training.loop import train
-from topicstream.training.state.checkpoint import content_hash
 
 FRAMES = 1448 / 1514
 ROUND = 8  # blocks

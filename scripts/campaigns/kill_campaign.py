@@ -26,18 +26,19 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import msgspec
 import numpy as np
 from measure import heading, table
 
+from tests.bits import content_hash
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
 from topicstream.model.edits import view_of
 from topicstream.model.gaussians import GaussianModel
 from topicstream.model.identity import read_ids
 from topicstream.model.topic_model import TopicModel
-from topicstream.training.state.checkpoint import content_hash
 
 TOPICS = [sys.executable, "-m", "topicstream.cli.main"]
 TRAIN = ["-K", "20", "--passes", "6", "--tol", "0", "--threads", "2", "--block-cells", "20000"]

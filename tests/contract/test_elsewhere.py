@@ -7,12 +7,12 @@ import multiprocessing
 import pytest
 
 from tests import few_quick
+from tests.bits import content_hash
 from tests.planted import draw, store
 from topicstream.engines.base import Visit
 from topicstream.progress import Shown
 from topicstream.training.executor import new_out, run_visit
 from topicstream.training.loop import train
-from topicstream.training.state.checkpoint import content_hash
 from topicstream.training.threads import Threads
 
 _open = {}

@@ -15,6 +15,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from tests import few_quick
+from tests.bits import content_hash
 from tests.listening import Listening
 from tests.planted import draw, sides, store
 from topicstream.corpus.reader import Corpus
@@ -27,7 +28,6 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
 from topicstream.training.passes import PassRunner
-from topicstream.training.state.checkpoint import content_hash
 
 TOPICS = 5
 QUIET = Progress(-1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.bits import content_hash
 from tests.contract.test_engines import IDS, TOPICS, VARIANTS, run
 from tests.planted import draw, sides, store
 from topicstream import TopicModel
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
 from topicstream.engines.base import Rule
-from topicstream.training.state.checkpoint import content_hash
 
 TAKING = [(v, i) for v, i in zip(VARIANTS, IDS, strict=True) if engines()[v[0]].about.constants]
 ORDERS = ([2, 0, 4, 1, 3], [3, 4, 1, 0, 2])

@@ -12,6 +12,7 @@ import pytest
 
 import topicstream
 from tests import few_quick
+from tests.bits import content_hash
 from tests.contract.small_engines import Linked, Phased, linked_twin, phased_twin
 from tests.ingest_tools import write_jsonl
 from tests.planted import draw, store
@@ -23,7 +24,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
 from topicstream.training import setup
 from topicstream.training.loop import Interrupted, train
-from topicstream.training.state.checkpoint import checkpoints, content_hash, read_checkpoint
+from topicstream.training.state.checkpoint import checkpoints, read_checkpoint
 
 TOPICS, DOCS = 4, 60
 OURS = {"linked": Linked, "phased": Phased}

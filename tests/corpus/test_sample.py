@@ -7,6 +7,7 @@ import pytest
 
 import topicstream
 from tests import few_quick
+from tests.bits import content_hash
 from tests.listening import Listening
 from tests.retrain_tools import made, write
 from tests.small_store import planted, store
@@ -19,7 +20,6 @@ from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.keys import document_keys
 from topicstream.files.durable import read_json
 from topicstream.model.topic_model import TopicModel
-from topicstream.training.state.checkpoint import content_hash
 
 QUIET = {"progress": False, "threads": 1, "tol": 0.0}
 PLAIN = [name for name, kind in engines().items() if not kind.about.axes and not kind.about.dense]

@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from tests import DATA, few_quick
+from tests.bits import content_hash
 from tests.listening import Listening
 from tests.planted import store
 from tests.reference.dense_anchors import anchors_of, cooccurrence, topics_of
@@ -25,7 +26,7 @@ from topicstream.progress import Shown as Progress
 from topicstream.reporting.show import show, topic_lines
 from topicstream.retraining.update import train_on
 from topicstream.training.loop import train
-from topicstream.training.state.checkpoint import checkpoints, content_hash
+from topicstream.training.state.checkpoint import checkpoints
 
 KOS = DATA / "kos/docword.txt.gz"
 

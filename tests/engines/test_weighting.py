@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.bits import content_hash
 from tests.engines.test_seed_words import call
 from tests.engines.test_seed_words_kept import jsonl, texts
 from tests.planted import draw, sides, store
@@ -18,7 +19,6 @@ from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.keys import document_keys, word_keys
 from topicstream.training.loop import train
 from topicstream.training.setup import weigh
-from topicstream.training.state.checkpoint import content_hash
 from topicstream.vocabulary import Vocabulary
 
 WORDS, TOPICS = 60, 4

@@ -14,6 +14,7 @@ import pytest
 
 import topicstream
 from tests import ROOT
+from tests.bits import content_hash
 from tests.contract.test_engines import components
 from tests.listening import Listening
 from tests.planted import draw, sides, store
@@ -26,7 +27,6 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.parallel import scheduler
 from topicstream.progress import Shown
 from topicstream.training.loop import train
-from topicstream.training.state.checkpoint import content_hash
 
 distributed = pytest.importorskip("distributed")
 cluster_module = pytest.importorskip("topicstream.training.cluster")

@@ -9,6 +9,7 @@ import pytest
 
 import topicstream
 from tests import few_quick
+from tests.bits import content_hash
 from tests.retrain_tools import made, write
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
@@ -21,7 +22,6 @@ from topicstream.progress import Shown as Progress
 from topicstream.retraining.config import Limits
 from topicstream.retraining.drift import jensen_shannon, measure, stage, verdict
 from topicstream.training.starts.sample import draw_documents
-from topicstream.training.state.checkpoint import content_hash
 
 QUIET = Progress(-1)
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.bits import content_hash
 from tests.planted import draw, store
 from topicstream.cli.main import run
 from topicstream.files import owned
@@ -15,7 +16,7 @@ from topicstream.training.course import Course
 from topicstream.training.loop import train
 from topicstream.training.session import Session
 from topicstream.training.state import checkpoint
-from topicstream.training.state.checkpoint import checkpoints, content_hash
+from topicstream.training.state.checkpoint import checkpoints
 
 MADE = {2: 900.0, 4: 800.0, 6: 780.0, 8: 790.0, 10: 795.0, 12: 799.0, 14: 798.0, 16: 785.0, 18: 781.0, 20: 770.0}
 

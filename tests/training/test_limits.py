@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.bits import content_hash
 from tests.cgroup import memory_cgroup, run_in
 from tests.planted import store
 from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.gate import open_models
-from topicstream.training.state.checkpoint import content_hash
 
 pytestmark = pytest.mark.slow
 

@@ -7,6 +7,7 @@ import pytest
 
 import topicstream
 from tests import few_quick
+from tests.bits import content_hash
 from tests.ingest_tools import documents, write_jsonl
 from tests.listening import Listening
 from tests.planted import draw, store
@@ -22,7 +23,6 @@ from topicstream.training.loop import train
 from topicstream.training.plan import Allowance, Work, make_plan, state_bytes, wider_rounds
 from topicstream.training.setup import make_options, start_named
 from topicstream.training.starts.warm import WarmStart
-from topicstream.training.state.checkpoint import content_hash
 
 # measured on 787,244 made documents of 51,859,491 cells (scripts/tools/make_corpus.py --cells 52e6): cells of a block -> its words
 WORDS_OF = {

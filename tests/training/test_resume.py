@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.bits import content_hash
 from tests.planted import draw, store
 from topicstream.errors import TopicsError
 from topicstream.files.durable import read_json, write_json
@@ -21,7 +22,7 @@ from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
 from topicstream.training.state import checkpoint as saving
 from topicstream.training.state import record
-from topicstream.training.state.checkpoint import checkpoints, content_hash
+from topicstream.training.state.checkpoint import checkpoints
 from topicstream.training.state.memory import BlockMemory, Memories
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,6 @@ at most 5 % of the run's time.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import os
 import re
@@ -174,25 +173,6 @@ def read_checkpoint(path: Path) -> State:
         if (problem := file_problem(path / name, size, crc, f"remove {path} to go back to the checkpoint before it")) is not None:
             raise StoreError(problem)
     return State(listing.passes, listing.rounds, load_arrays(path / "arrays.npz"), listing.facts)
-
-
-def content_hash(model: Path) -> str:
-    """sha256 of the latest checkpoint's tables, parameters and block memory: what bit-identical is judged on.  Times,
-    hosts, threads and where things lie in files leave no trace in it."""
-    folders = checkpoints(model / "checkpoints")
-    if not folders:
-        raise StoreError(f"{model}: no checkpoint")
-    state = read_checkpoint(folders[-1])
-    h = hashlib.sha256(f"{state.passes} {state.rounds} {state.facts.memory_digest}".encode())
-    for name in sorted(state.arrays):
-        if not name.startswith("memory."):
-            h.update(name.encode() + np.ascontiguousarray(state.arrays[name]).tobytes())
-    for path in sorted(folders[-1].glob("*.rows")):
-        h.update(path.name.encode())
-        with open(path, "rb", buffering=0) as f:
-            while piece := f.read(1 << 22):
-                h.update(piece)
-    return h.hexdigest()
 
 
 class Saver:
