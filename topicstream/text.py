@@ -17,7 +17,6 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from string import Formatter
 from typing import Any
 
@@ -116,12 +115,9 @@ def shortened(text: object, length: int) -> str:
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
-    """Values as bars from the least to the greatest, a blank for what is not finite; of more than ``width`` the means of so many
-    stretches, so that none is passed over."""
+    """Values as bars from the least to the greatest, thinned to ``width``; a blank for what is not finite."""
     if len(values) > width:
-        ends = [round(i * len(values) / width) for i in range(width + 1)]
-        stretches = ([v for v in values[a:b] if math.isfinite(v)] for a, b in pairwise(ends))
-        values = [math.fsum(stretch) / len(stretch) if stretch else math.nan for stretch in stretches]
+        values = [values[round(i * (len(values) - 1) / (width - 1))] for i in range(width)]
     finite = [v for v in values if math.isfinite(v)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     scale = (len(BARS) - 1) / (high - low) if high > low else 0.0

@@ -90,18 +90,6 @@ def test_vectors_of_parquet_and_of_memory_are_those_of_a_file(tmp_path):
     assert Corpus.open(tmp_path / "r.zarr", dense=True).width == 5
 
 
-def test_points_are_called_by_the_field_of_the_ingest(tmp_path):
-    x, _ = points(9, docs=200)
-    names = [f"CELL{i}-1" for i in range(200)]
-    pq.write_table(pa.table({"barcode": names, **{f"PC{i}": x[:, i] for i in range(5)}}), tmp_path / "x.parquet")
-    ingest(tmp_path / "x.parquet", tmp_path / "v.zarr", vector_field="*", id_field="barcode", progress=False)
-    run(tmp_path / "v.zarr", tmp_path / "m", passes=3)
-    assert infer(tmp_path / "m", tmp_path / "x.parquet", progress=False)["id"].to_pylist() == names
-    (tmp_path / "x.csv").write_text("barcode,PC0\nCELL0-1,0.5\n")
-    with pytest.raises(InputError, match=r"x\.csv: --vector-field names columns of a Parquet file"):
-        ingest(tmp_path / "x.csv", tmp_path / "c.zarr", vector_field="PC0", progress=False)
-
-
 @pytest.mark.parametrize(
     ("column", "told"),
     [

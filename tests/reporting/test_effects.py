@@ -31,14 +31,14 @@ def terms_of(formula: str) -> list[str]:
         ("party", ["party"]),
         ("party + s(date, 4)", ["party", "s(date)"]),
         ("a*b*c", ["a", "b", "c", "a:b", "a:c", "b:c", "a:b:c"]),
-        ("a:b + b + b", ["a", "b", "a:b"]),  # without a, the slope of b would be 0 in the first category of a
+        ("a:b + b + b", ["b", "a:b"]),
     ],
 )
 def test_formulas(formula, terms):
     assert terms_of(formula) == terms
 
 
-@pytest.mark.parametrize("formula", ["", "a +", "a - b", "s(a", "s(date, 1)", "__import__('os')", "a * : c", "a b"])
+@pytest.mark.parametrize("formula", ["", "a +", "a - b", "s(a", "s(date, 1)", "__import__('os')", "a * b : c", "a b"])
 def test_what_is_no_formula_is_refused(formula):
     with pytest.raises(UsageError, match="formula"):
         parse_formula(formula)

@@ -80,8 +80,9 @@ def test_a_short_training_equals_its_plain_twin():
     sample, phi = sample_of(documents), start.copy()
     totals = phi.sum(0, dtype=np.float64)
     work = np.empty((40, padded(TOPICS)), np.float32), np.empty(padded(TOPICS), np.float32)
+    work[0][:] = (sample.lengths / TOPICS)[:, None]
     cells = sample.indptr, sample.words, sample.counts
-    got = short_training(*cells, phi, np.empty_like(phi), totals, *work, 0.1, 0.01, 4)
+    got = short_training(*cells, phi, np.empty_like(phi), totals, *work, TOPICS, 0.1, 0.01, 4)
     want, perplexity = twin(documents, start[:, :TOPICS], 0.1, 0.01, 4)
     np.testing.assert_allclose(phi[:, :TOPICS], want, atol=2e-4)
     np.testing.assert_allclose(totals[:TOPICS], want.sum(0), rtol=1e-5)

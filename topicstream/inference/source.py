@@ -21,7 +21,7 @@ from topicstream.inference.memory import InferencePlan
 from topicstream.ingestion.opening.memory import as_inputs
 from topicstream.ingestion.parsing.columns import LISTS
 from topicstream.ingestion.parsing.documents import content_kind, document_cells, metadata_of
-from topicstream.ingestion.read_options import REMEMBERED, ReadOptions
+from topicstream.ingestion.read_options import CUT, REMEMBERED, ReadOptions
 from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import listed_names
@@ -133,11 +133,11 @@ class RawDocuments(DocumentSource):
             raise UsageError("--part requires a corpus store, but these are raw documents")
         meta = {"meta": {name: name for name in names}} if names else {}
         options = ReadOptions(**{"piece_bytes": PIECE_BYTES, "room": plan.room, **meta, **config.given()})
-        recalled: tuple[str, ...] = REMEMBERED if isinstance(inputs, list) else ()
         if self.width:
-            recalled += ("patches", "stride", "vector_field")
-            options = replace(options, vectors=True)
-        options = options.recall(model.manifest.reading, recalled)
+            remembered = tuple(name for name in CUT if name not in ("split", "min_tokens"))
+            options = replace(options.recall(model.manifest.reading, remembered), vectors=True)
+        elif isinstance(inputs, list):
+            options = options.recall(model.manifest.reading, REMEMBERED)
         self.columns = {name: TEXTS if name in LISTS else TEXT for name in names}
         self.inputs, self.options, self._lock = inputs, options, threading.Lock()
         self._words = TokenVocabulary.of(model.vocabulary.words)

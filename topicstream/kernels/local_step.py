@@ -35,7 +35,7 @@ import numpy as np
 
 from topicstream.kernels import lanes
 from topicstream.kernels.arrays import Array, Doubles, Floats, Longs
-from topicstream.kernels.digamma import digamma, exp, exp_digamma
+from topicstream.kernels.digamma import digamma, exp, exp_digamma, psi
 from topicstream.kernels.jit import fast_kernel, kernel
 from topicstream.kernels.simd import WIDTH, fma, larger, load, splat, store, total
 
@@ -68,7 +68,7 @@ def inverse_norms(totals: np.ndarray, words: int, beta: float, width: int) -> np
 def digamma_norms(totals: np.ndarray, words: int, beta: float) -> np.ndarray:
     """psi(lam + W beta), float64[K]."""
     norms = np.maximum(np.asarray(totals, np.float64) + words * beta, 1e-300)
-    return np.array([float(digamma(v)) for v in norms])
+    return psi(norms)
 
 
 def dirichlet_rows(

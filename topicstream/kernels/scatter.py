@@ -83,13 +83,12 @@ def scatter_rows(
 
 @kernel(inline="always")
 def row_sum(acc: Array) -> tuple[Float, Bool]:
-    """Sum of a float64 row in eight running sums (one waits for itself: four times as long), and whether it has negatives."""
+    """Sum of a padded float64 row in eight running sums (one waits for itself: four times as long), and whether it has negatives."""
     below = 0
     for k in range(len(acc)):
         below += acc[k] < 0.0
-    even = len(acc) - len(acc) % 8
     a = b = c = d = e = f = g = h = 0.0
-    for k in range(0, even, 8):
+    for k in range(0, len(acc), 8):
         a += acc[k]
         b += acc[k + 1]
         c += acc[k + 2]
@@ -98,8 +97,6 @@ def row_sum(acc: Array) -> tuple[Float, Bool]:
         f += acc[k + 5]
         g += acc[k + 6]
         h += acc[k + 7]
-    for k in range(even, len(acc)):
-        a += acc[k]
     return ((a + b) + (c + d)) + ((e + f) + (g + h)), below > 0
 
 
@@ -218,20 +215,13 @@ def hold_rows(table: Array, n_w: Doubles, worst: Doubles) -> None:
             table[w, k] = table.dtype.type(acc[k])
 
 
-@kernel
 def clip_rows(table: Floats, worst: Doubles) -> None:
     """End of a pass: negative entries of ``table`` (float32[n, P]) become 0, the lowest recorded as a share of its row's sum."""
-    for w in range(table.shape[0]):
-        total, low = 0.0, 0.0
-        for k in range(table.shape[1]):
-            total += table[w, k]
-            low = min(low, np.float64(table[w, k]))
-        if not np.isfinite(total):
-            worst[2] = 1.0
-        elif low < 0.0:
-            worst[1] = min(worst[1], low / max(total, 1.0))
-            for k in range(table.shape[1]):
-                table[w, k] = max(table[w, k], table.dtype.type(0.0))
+    sums, lows = table.sum(axis=1, dtype=np.float64), table.min(axis=1, initial=0.0)
+    if not np.isfinite(sums).all():
+        worst[2] = 1.0
+    worst[1] = min(worst[1], float((lows / np.maximum(sums, 1.0)).min(initial=0.0)))
+    np.maximum(table, 0.0, out=table)
 
 
 @kernel
@@ -242,12 +232,9 @@ def column_sums(table: Array, out: Doubles) -> None:
             out[k] += table[w, k]
 
 
-@kernel
 def scale_rows(table: Array, factor: float) -> None:
     """table *= factor, in place (float64 arithmetic)."""
-    for w in range(table.shape[0]):
-        for k in range(table.shape[1]):
-            table[w, k] = table.dtype.type(np.float64(table[w, k]) * factor)
+    np.multiply(table, factor, out=table, dtype=np.float64, casting="same_kind")
 
 
 @kernel

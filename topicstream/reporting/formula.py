@@ -3,8 +3,8 @@
 A formula is a sum of terms; a term is a product of variables:
 
     a + b        the effects of both
-    a * b        the effects of both, and their interaction a:b (which may also be written so: without the effects of both it would
-                 say that some group has no slope)
+    a : b        their interaction
+    a * b        a + b + a:b
     s(x), s(x, 5)    a smooth curve over x: a cubic B-spline with 10 (or 5) degrees of freedom, as stm's ``s()``
 
 Columns of numbers and dates enter as numbers (a date as years, 1999.41) from their mean on, all others as categories: one
@@ -65,8 +65,8 @@ def parse_formula(text: str) -> list[Term]:
     """
     terms: dict[Term, None] = {}
     for summand in text.strip().removeprefix("~").split("+"):  # as R writes formulas
-        factors = []
-        for part in re.split("[*:]", summand):
+        parts, factors = re.split("([*:])", summand), []
+        for part in parts[::2]:
             match = _FACTOR.fullmatch(part)
             if match is None:
                 raise UsageError(
@@ -78,7 +78,10 @@ def parse_formula(text: str) -> list[Term]:
                     f"formula {text!r}: s({match['smooth']}, {df}): a cubic curve has at least {DEGREE} degrees of freedom"
                 )
             factors.append(Factor(match["smooth"] or match["name"], df))
-        terms |= {term: None for size in range(1, len(factors) + 1) for term in combinations(factors, size)}
+        if {"*", ":"} <= set(parts):
+            raise UsageError(f"formula {text!r}: write * and : in terms of their own")
+        sizes = range(1, len(factors) + 1) if "*" in parts else [len(factors)]
+        terms |= {term: None for size in sizes for term in combinations(factors, size)}
     return sorted(terms, key=len)
 
 

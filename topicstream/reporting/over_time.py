@@ -130,7 +130,7 @@ def _series(rows: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]
 
 def bars(rows: list[dict[str, Any]]) -> list[str]:
     """Shares by groups for people: topic after topic, the group with the largest share first."""
-    out = ["mean shares of documents ± two standard errors"]
+    out: list[str] = []
     for mine in _series(rows, "topic"):
         out += render("{topic:>4} {label}", {**mine[0], "label": shortened(mine[0]["label"], 26)})
         about = [{**row, "group": shortened(row["group"], 30), "error": 2 * row["se"]} for row in mine]

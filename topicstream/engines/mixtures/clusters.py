@@ -101,28 +101,26 @@ def changes(
     sizes: Doubles,
 ) -> None:
     """What changed of each point: count[n] pairs (which[n, :], by[n, :]) of cluster and change of its share, those that did not
-    left out; sizes: float64[topics] += the changes.  No old shares (0 rows): all is new."""
-    total, seen = np.zeros(topics), np.zeros(topics, np.bool_)
-    fresh = len(old_cluster) == 0
+    left out; sizes: float64[topics] += the changes."""
+    total = np.zeros(topics)
     for d in range(len(cluster)):
         n = 0
         for j in range(cluster.shape[1]):
             k, r = cluster[d, j], share[d, j]
             if r > 0:
-                seen[k], total[k], which[d, n] = True, r, k
+                total[k], which[d, n] = r, k
                 n += 1
-        if not fresh:
-            for j in range(old_cluster.shape[1]):
-                k, r = old_cluster[d, j], old_share[d, j]
-                if r > 0:
-                    if not seen[k]:
-                        seen[k], which[d, n] = True, k
-                        n += 1
-                    total[k] -= r
+        for j in range(old_cluster.shape[1]):
+            k, r = old_cluster[d, j], old_share[d, j]
+            if r > 0:
+                if total[k] == 0.0:
+                    which[d, n] = k
+                    n += 1
+                total[k] -= r
         found = 0
         for j in range(n):
             k = which[d, j]
-            v, total[k], seen[k] = total[k], 0.0, False
+            v, total[k] = total[k], 0.0
             if v != 0.0:
                 which[d, found], by[d, found] = k, v
                 sizes[k] += v
@@ -223,6 +221,7 @@ class ClusterEngine(SteppingEngine):
         return {
             "cluster": Buffer((block.docs, self.most), "uint16"),
             "share": Buffer((block.docs, self.most), "float32"),
+            "no shares": Buffer((block.docs, self.most), "float32"),
             "changed": Buffer(block.docs, "int64"),
             "changed clusters": Buffer((block.docs, width), "uint16"),
             "changes": Buffer((block.docs, width), "float32"),
@@ -243,16 +242,13 @@ class ClusterEngine(SteppingEngine):
         entropy, fit = respond(scores, there, topics, most, cluster, share)
         out.stats["entropy"][0], out.stats["loglik"][0] = entropy, fit
         out.stats["docs"][0] = np.count_nonzero(there)
-        rows = n if state else 0
-        old = (
-            state["cluster"].reshape(rows, most) if state else cluster[:0],
-            state["share"].reshape(rows, most) if state else share[:0],
-        )
+        old = state or {"cluster": cluster, "share": np.zeros_like(share)}
+        old_cluster, old_share = (old[name].reshape(n, most) for name in ("cluster", "share"))
         count, which, by, sizes = (
             out.array(name) for name in ("changed", "changed clusters", "changes", "changed sizes")
         )
         sizes[:] = 0.0
-        changes(topics, *old, cluster, share, count, which, by, sizes)
+        changes(topics, old_cluster, old_share, cluster, share, count, which, by, sizes)
         delta = out.delta["sizes"]
         delta[:] = 0.0
         delta[0, :topics] = sizes

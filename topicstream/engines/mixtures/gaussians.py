@@ -28,7 +28,8 @@ class Statistics(NamedTuple):
 
 @dataclass(frozen=True)
 class Prior:
-    """covariance: E[Sigma], [n, n] or [n]; mean float64[n] and kappa, or kappa 0: means are zero; nu: n + 2 (diagonal: 3)."""
+    """covariance: E[Sigma], [n, n] or [n], and B, which is (nu - n - 1) E[Sigma] with nu = n + 2 (diagonal: 3, and n is 1); mean
+    float64[n] and kappa, or kappa 0: means are zero."""
 
     mean: np.ndarray
     covariance: np.ndarray
@@ -45,11 +46,6 @@ class Prior:
     @property
     def nu(self) -> float:
         return 3.0 if self.diagonal else self.n + 2.0
-
-    @property
-    def scale(self) -> np.ndarray:
-        """B = E[Sigma] (nu - n - 1), where n is 1 of a diagonal one."""
-        return self.covariance
 
 
 class Posterior(NamedTuple):
@@ -73,7 +69,7 @@ def posterior(stats: Statistics, prior: Prior) -> Posterior:
         ) * outer(means, prior.diagonal)
     else:
         means, ground = np.zeros_like(stats.sums), np.zeros(1)
-    scale = prior.scale + stats.squares + ground
+    scale = prior.covariance + stats.squares + ground
     if prior.diagonal:
         scale = np.maximum(scale, 1e-300)
         logdet = np.log(scale).sum(axis=1)
@@ -153,7 +149,7 @@ def log_normaliser(nu: np.ndarray, logdet: np.ndarray, n: int, diagonal: bool) -
 def data_bound(post: Posterior, prior: Prior, points: float) -> float:
     """sum_k [c(nu, B) - c(nu_k, B_k) + n / 2 log(kappa / kappa_k)] - N n / 2 log 2 pi."""
     n, k = prior.n, len(post.nu)
-    first = np.log(prior.scale).sum() if prior.diagonal else np.linalg.slogdet(prior.scale)[1]
+    first = np.log(prior.covariance).sum() if prior.diagonal else np.linalg.slogdet(prior.covariance)[1]
     own = log_normaliser(np.array([prior.nu]), np.array([first]), n, prior.diagonal)[0]
     value = k * own - log_normaliser(post.nu, post.logdet, n, prior.diagonal).sum() - 0.5 * points * n * LOG_2PI
     if prior.kappa > 0:

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.engines.variational.weights import WeightSource
+from topicstream.engines.variational.weights import WeightSource, log_weights
 from topicstream.kernels.arrays import Array, Doubles, Floats
-from topicstream.kernels.digamma import digamma, lgamma, log, log_gamma
+from topicstream.kernels.digamma import lgamma, log, log_gamma
 from topicstream.kernels.jit import fast_kernel, kernel
-
-
-@kernel
-def _beyond_float32(src: WeightSource, u: int, row: Floats, stat: Floats) -> float:
-    """The part of ``data_term`` where a weight is too small for float32."""
-    total, i = 0.0, src.row_of[u]
-    for k in range(src.topics):
-        if row[k] == 0.0 and stat[k] > 0.0:
-            x = src.scale * src.base[i, k] + src.beta
-            total += stat[k] * ((log(x) if src.point else digamma(x)) - src.term[k])
-    return total
 
 
 @kernel
@@ -43,8 +32,11 @@ def data_term(src: WeightSource, e: Floats, log_scale: Doubles, stat: Floats) ->
             mass += s * held
             lost += s * (1.0 - held)
         total += row + mass * log_scale[u]
-        if lost > 0.0:
-            total += _beyond_float32(src, u, e[u], stat[u])
+        if lost > 0.0:  # a weight is too small for float32
+            log_weights(src, u, work)
+            for k in range(src.topics):
+                if e[u, k] == 0.0 and stat[u, k] > 0.0:
+                    total += stat[u, k] * work[k]
     return total
 
 

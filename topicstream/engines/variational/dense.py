@@ -34,7 +34,7 @@ from topicstream.kernels.local_step import fill, sweep_cells, take_counts
 LEAST_T = 1e-37
 RESTART_INNER = 5  # inner iterations of a restart proposal
 
-# Columns of what a document's visit reports
+# What the visits of documents report
 REPORTS = ("bound", "loglik", "inner", "capped", "tried", "accepted")
 BOUND, LOGLIK, INNER, CAPPED, TRIED, ACCEPTED = range(6)
 
@@ -196,7 +196,7 @@ def dense_step(
     """Visit every document of a block.
 
     delta                   float32[U, P], zeroed by the caller: += x_w r_wk
-    reports                 float64[D, 6]: bound, log-likelihood, inner iterations, 1 if capped, restarts tried, accepted
+    reports                 float64[6], added to: bound, log-likelihood, inner iterations, documents capped, restarts tried, accepted
     own, lanes, x, z_of     buffers, aligned to 64 bytes: float32[(longest document + 8) * P], [3, P], [longest + 32],
                             [2, longest + 16]
     """
@@ -229,7 +229,7 @@ def dense_step(
                 break
             used[:] = n
             prior_weights(used, alpha, topics, t)
-        reports[d, CAPPED] = 1.0 if not change < tol else 0.0
+        reports[CAPPED] += 0.0 if change < tol else 1.0
         bound, fit = _bound(src, first, last, words, counts, log_scale, z, used, n, alpha, prior, hard, work)
         for _ in range(restarts):
             k = smallest_active(n, topics, tried)
@@ -251,13 +251,15 @@ def dense_step(
             bound_trial, fit_trial = _bound(
                 src, first, last, words, counts, log_scale, z_trial, used_trial, n_trial, alpha, prior, hard_trial, work
             )
-            reports[d, TRIED] += 1.0
+            reports[TRIED] += 1.0
             if bound_trial > bound:
-                reports[d, ACCEPTED] += 1.0
+                reports[ACCEPTED] += 1.0
                 bound, fit, hard = bound_trial, fit_trial, hard_trial
                 n, n_trial, used, used_trial = n_trial, n, used_trial, used
                 t, t_trial, z, z_trial = t_trial, t, z_trial, z
-        reports[d, BOUND], reports[d, LOGLIK], reports[d, INNER] = bound, fit, inner
+        reports[BOUND] += bound
+        reports[LOGLIK] += fit
+        reports[INNER] += inner
         _write(first, cells, words, x, own, t, z, delta)
         if hard > 0:
             for i in range(first, last):

@@ -84,7 +84,6 @@ class Variational(Engine):
             "work": Buffer(width, "float64"),
             "weights": Buffer((block.words, width), "float32"),
             "log scale": Buffer(block.words, "float64"),
-            "reports": Buffer((2, block.docs, len(dense.REPORTS)), "float64"),
             # a document's rows (they go by eights), counts and normalisers, and lanes of the weights
             "document": Buffer((longest + 8, width), "float32"),
             "document's counts": Buffer(longest + 32, "float32"),
@@ -100,8 +99,7 @@ class Variational(Engine):
         """
         block = visit.block
         of = self.weigh(visit, out, starting)
-        reports = out.array("reports", (block.n_docs, len(dense.REPORTS)))
-        reports[:] = 0.0
+        reports = np.zeros(len(dense.REPORTS))
         delta[:] = 0.0
         buffers = out.array("document").reshape(-1), out.array("lanes"), out.array("document's counts"), out.array("normalisers")
         dense.dense_step(of, self.effort(starting), delta, reports, *buffers)
@@ -132,8 +130,8 @@ class Variational(Engine):
         return dense.Words(src, visit.block.cells, e, log_scale, alpha)
 
     def report(self, block: Block, reports: np.ndarray, out: Out) -> None:
-        """Sum the documents' reports, in order, into the statistics."""
-        for name, total in zip(dense.REPORTS, np.cumsum(reports, axis=0)[-1]):
+        """Put the documents' reports, float64[6], into the statistics."""
+        for name, total in zip(dense.REPORTS, reports):
             out.stats[name][0] = total
         out.stats["tokens"][0] = block.tokens
         out.stats["docs"][0] = np.count_nonzero(np.diff(block.indptr))

@@ -95,11 +95,10 @@ class Memoized(Sparse):
             if not starting:
                 delta[:, :topics] -= state["statistic"].reshape(block.n_words, topics)
             return
-        src, cell_topic, cell_value = self.sparse_visit(visit, out, starting)
-        start, order = self.cells_by_word(block, out)
+        src, cells = self.sparse_visit(visit, out, starting)
         ptr, topic, value = (out.state[name] for name in ("ptr", "topic", "value"))
         ptr = ptr[: block.n_words + 1]
-        n = statistics.merge_cells(start, order, self.most, cell_topic, cell_value, out.array("total"), ptr, topic, value)
+        n = statistics.merge_cells(*cells, out.array("total"), ptr, topic, value)
         topic, value = topic[:n], value[:n]
         out.state.update(ptr=ptr, topic=topic, value=value)
         out.stats["local_bound"][0] = out.stats["bound"][0] - statistics.sparse_data_term(src, ptr, topic, value)

@@ -308,7 +308,7 @@ def sparse_step(
             change = _change(n_, used_, count)
             if change < tol or inner >= most_inner:
                 break
-        reports[d, CAPPED] = 1.0 if not change < tol else 0.0
+        reports[CAPPED] += 0.0 if change < tol else 1.0
         bound, fit = _bound(
             src, first, cells, words, counts, log_scale, z, used, n, columns, prior, active, count, hard, most, logs,
             scores
@@ -345,13 +345,15 @@ def sparse_step(
                 src, first, cells, words, counts, log_scale, z_trial, used_trial, n_trial, columns, prior, active, count,
                 hard_trial, most, logs, scores
             )  # fmt: skip
-            reports[d, TRIED] += 1.0
+            reports[TRIED] += 1.0
             if bound_trial > bound:
-                reports[d, ACCEPTED] += 1.0
+                reports[ACCEPTED] += 1.0
                 bound, fit, hard = bound_trial, fit_trial, hard_trial
                 z, z_trial, kept, kept_trial, t, t_trial = z_trial, z, kept_trial, kept, t_trial, t
                 n, n_trial, used, used_trial = n_trial, n, used_trial, used
-        reports[d, BOUND], reports[d, LOGLIK], reports[d, INNER] = bound, fit, inner
+        reports[BOUND] += bound
+        reports[LOGLIK] += fit
+        reports[INNER] += inner
         width = -(-count // 16) * 16
         for tile in range(-(-cells // 16)):
             tiles.shares(count, kept, t, x, z, tile, acc)  # acc is free now

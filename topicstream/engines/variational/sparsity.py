@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from topicstream.corpus.block import Block
 from topicstream.engines.base import BlockShape, Buffer, Out, Shape, Visit, option, padded
 from topicstream.engines.variational import choice, dense, sparse, statistics
 from topicstream.engines.variational.family import Variational, VariationalOptions
@@ -66,7 +65,6 @@ class Sparse(Variational):
             "lanes": Buffer((2, width + 16), "float32"),
             "best topics": Buffer(block.words * most + 16, "uint16"),
             "best weights": Buffer(block.words * most + 16, "float32"),
-            "numbers": Buffer(width + 16, "uint16"),
             "cell topics": Buffer(block.cells * most + 16, "uint16"),
             "cell values": Buffer(block.cells * most + 16, "float32"),
             "document": Buffer((longest + 16) * width + 256, "float32"),
@@ -80,24 +78,20 @@ class Sparse(Variational):
 
     def sparse_visit(
         self, visit: Visit, out: Out, starting: bool = False
-    ) -> tuple[WeightSource, np.ndarray, np.ndarray]:
-        """The L-sparse local step; returns the weights' source, the cells' topics and values, flat."""
+    ) -> tuple[WeightSource, tuple[Any, ...]]:
+        """The L-sparse local step; returns the weights' source, and what ``statistics`` adds up: start and order of the cells by
+        word, L, the cells' topics and values, flat."""
         o: Any = self.options
         of, most, lanes = self.weigh(visit, out, starting), self.most, out.array("lanes")
         faint = math.log(o.leave) if o.leave > 0 else -math.inf
         lists = sparse.Lists(most, faint, out.array("best topics"), out.array("best weights"))
-        choice.best_of_words(of.e, most, lanes[0], lanes[1], out.array("numbers"), lists.topic, lists.value)
-        reports = out.array("reports", (visit.block.n_docs, len(dense.REPORTS)))
-        reports[:] = 0.0
+        choice.best_of_words(of.e, most, lanes[0], lanes[1], lists.topic, lists.value)
+        reports = np.zeros(len(dense.REPORTS))
         names = "document", "kept", "lanes", "sums by lane", "document's counts", "normalisers"
         cell_topic, cell_value = out.array("cell topics"), out.array("cell values")
         buffers = sparse.Buffers(*map(out.array, names))
         sparse.sparse_step(of, self.effort(starting), lists, reports, cell_topic, cell_value, buffers)
         self.report(visit.block, reports, out)
-        return of.src, cell_topic, cell_value
-
-    def cells_by_word(self, block: Block, out: Out) -> tuple[np.ndarray, np.ndarray]:
-        """start and order of ``statistics.entries_by_word``."""
         start, order = out.array("cells of words"), out.array("cells by word")
-        statistics.entries_by_word(block.words, start, order)
-        return start, order
+        statistics.entries_by_word(visit.block.words, start, order)
+        return of.src, (start, order, most, cell_topic, cell_value)

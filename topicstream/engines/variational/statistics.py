@@ -113,22 +113,21 @@ def change(
     topic: Shorts,
     value: Floats,
 ) -> int:
-    """new - old as a SparseDelta (ptr int64[U+1], topic, value), entries that are the same left out; returns its length."""
-    total, seen = np.zeros(topics), np.zeros(topics, np.bool_)
+    """new - old as a SparseDelta (ptr int64[U+1], topic, value), entries that are the same left out; returns its length.  Both
+    have values above 0 alone, a topic of a word once each."""
+    total = np.zeros(topics)
     n = 0
     ptr[0] = 0
     for u in range(len(ptr) - 1):
         low = n
         for c in range(new_ptr[u], new_ptr[u + 1]):
             k = new_topic[c]
-            seen[k] = True
             topic[n] = k
             n += 1
             total[k] = new_value[c]
         for c in range(old_ptr[u], old_ptr[u + 1]):
             k = old_topic[c]
-            if not seen[k]:
-                seen[k] = True
+            if total[k] == 0.0:
                 topic[n] = k
                 n += 1
             total[k] -= old_value[c]
@@ -136,7 +135,6 @@ def change(
         n = low
         for c in range(low, high):
             k = topic[c]
-            seen[k] = False
             if total[k] != 0.0:
                 topic[n] = k
                 value[n] = total[k]

@@ -48,11 +48,10 @@ class StochasticSparse(Stochastic, Sparse):
         if self.dense:
             self.dense_visit(visit, out, out.delta["phi"])
             return
-        _, cell_topic, cell_value = self.sparse_visit(visit, out)
-        start, order = self.cells_by_word(visit.block, out)
+        _, cells = self.sparse_visit(visit, out)
         if not self.few:
-            statistics.sum_cells(start, order, self.most, cell_topic, cell_value, out.delta["phi"])
+            statistics.sum_cells(*cells, out.delta["phi"])
             return
         ptr, topic, value = out.array("delta ptr"), out.array("delta topics"), out.array("delta values")
-        n = statistics.merge_cells(start, order, self.most, cell_topic, cell_value, out.array("total"), ptr, topic, value)
+        n = statistics.merge_cells(*cells, out.array("total"), ptr, topic, value)
         out.delta["phi"] = SparseDelta(ptr, topic[:n], value[:n])

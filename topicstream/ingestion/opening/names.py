@@ -214,6 +214,4 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
 def guess_source(source: Source, options: ReadOptions, *, in_folder: bool, name: str) -> str:
     """``guess`` on an input, as the options want it read; the bytes looked at are read again later."""
     form = guess(name, source.head(), in_folder=in_folder)
-    if options.vector_field and form in ("csv", "jsonl"):
-        raise InputError(f"{name}: --vector-field names columns of a Parquet file; write the numbers to one, or to .npy")
     return "vectors" if form == "parquet" and options.vector_field else form

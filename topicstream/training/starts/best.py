@@ -112,9 +112,10 @@ def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: in
 
     def train(phi: np.ndarray, sweeps: int) -> tuple[TriedTopics, np.ndarray]:
         totals, theta = phi.sum(axis=0, dtype=np.float64), np.empty((len(sample), width), np.float32)
+        theta[:] = (sample.lengths / topics)[:, None]
         perplexity = short_training(
             sample.indptr, local, sample.counts, phi, np.empty_like(phi), totals, theta,
-            np.empty(width, np.float32), ALPHA, BETA, sweeps,
+            np.empty(width, np.float32), topics, ALPHA, BETA, sweeps,
         )  # fmt: skip
         return TriedTopics(float(perplexity), phi, totals), theta
 
@@ -180,6 +181,7 @@ def short_training(
     totals: Doubles,
     theta: Floats,
     share: Floats,
+    topics: int,
     alpha: float,
     beta: float,
     sweeps: int,
@@ -187,22 +189,13 @@ def short_training(
     """``sweeps`` sweeps of smoothed PLSA (simplified BP of Zeng, Cheung & Liu 2013, Fig. 4) over a sample; the perplexity of the last.
 
     indptr int64[D+1], words int32 (rows of phi), counts float64; phi, nxt: float32[U, KP], the seeds on entry, the topics'
-    counts in phi on return, padding zero; totals float64[KP], their column sums, likewise; theta float32[D, KP] and share
-    float32[KP]: work.  alpha, beta: priors a topic and a word.  A document's shares are brought up to date once with the
+    counts in phi on return, padding zero; totals float64[KP], their column sums, likewise; theta float32[D, KP], on entry tokens
+    of documents / K, and share float32[KP]: work.  topics: K; alpha, beta: priors a topic and a word.  A document's shares are brought up to date once with the
     topics fixed and then with the visit that counts, so a sweep costs two visits of every cell.
     """
     docs, width = len(indptr) - 1, phi.shape[1]
-    topics = 0
-    for k in range(width):
-        topics += totals[k] > 0
     inverse, own, mu = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
     added = np.empty(width)
-    for d in range(docs):
-        length = 0.0
-        for j in range(indptr[d], indptr[d + 1]):
-            length += counts[j]
-        for k in range(width):
-            theta[d, k] = length / topics
     loglik, tokens = 0.0, 0.0
     prior = np.float32(beta)
     for _ in range(sweeps):

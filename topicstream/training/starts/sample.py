@@ -27,16 +27,6 @@ def uniform_draws(seed: int, draw: int, numbers: Array, out: Doubles) -> None:
 
 
 @kernel
-def _draw_keys(seed: int, draw: int, first: int, lengths: Array, short: int, keys: Doubles) -> None:
-    """A random key for every document of a storage block; no words: -1, too few: behind all others."""
-    for d in range(len(lengths)):
-        if lengths[d] == 0:
-            keys[d] = -1.0
-        else:
-            keys[d] = uniform(bits(stream(seed, draw, first + d))) + (1.0 if lengths[d] < short else 0.0)
-
-
-@kernel
 def _products(indptr: Longs, words: Ints, values: Doubles, weights: Doubles, out: Doubles) -> None:
     """out[d] = sum of values[i] * weights[words[i]] over the cells of document d, in their order."""
     for d in range(len(indptr) - 1):
@@ -54,8 +44,9 @@ def draw_documents(corpus: Corpus, n: int, seed: int) -> np.ndarray:
         lengths = corpus.lengths(storage)
         lengths[removed[(removed[:, 1] == 0) & (removed[:, 2] == storage), 3]] = 0  # these keep their row, without words
         keys = np.empty(len(lengths))
-        _draw_keys(seed, DRAW, first, lengths, FEW_WORDS, keys)
-        there = np.flatnonzero(keys >= 0)
+        uniform_draws(seed, DRAW, first + np.arange(len(lengths)), keys)
+        keys += lengths < FEW_WORDS  # behind all others
+        there = np.flatnonzero(lengths > 0)
         if len(there) > n:
             there = there[np.argpartition(keys[there], n)[:n]]
         best_keys, best = np.append(best_keys, keys[there]), np.append(best, first + there)
