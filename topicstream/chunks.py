@@ -70,6 +70,18 @@ def create_group(folder: Path) -> None:
         write_json(folder / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}}, durable=False, checked=False)
 
 
+def group_problem(folder: Path) -> str | None:
+    """That stock zarr cannot open a group, in a sentence; None: it can."""
+    import zarr  # .15 s, which only a verification needs
+
+    try:
+        os.close(open_plain(folder / "zarr.json"))  # of a store at an address it may not have come yet
+        zarr.open_group(str(folder), mode="r")
+    except Exception as e:  # whatever zarr makes of a damaged file
+        return f"{folder}/zarr.json: stock zarr cannot open the group ({one_line(e)[:200]}); restore the file"
+    return None
+
+
 def array_problem(folder: Path, shape: tuple[int, int], chunk: tuple[int, int], dtype: str) -> str | None:
     """What stock zarr reads otherwise than it was written, in a sentence; it may see more rows.  None: nothing."""
     import zarr  # .15 s, which only a verification needs

@@ -85,10 +85,11 @@ def test_a_table_is_verified_before_it_is_read(store, kind):
     assert Corpus.open(store).file(kind) == path
 
 
-def test_stock_metadata_is_verified(store, capsys):
-    path = store / "train" / "words" / "zarr.json"
+@pytest.mark.parametrize(("place", "old", "new"), [("train/words", "1048576", "1048577"), (".", "{", ""), ("heldout", "group", "array")])
+def test_stock_metadata_is_verified(store, capsys, place, old, new):
+    path = store / place / "zarr.json"
     data = path.read_text()
-    path.write_text(data.replace("1048576", "1048577", 1))
+    path.write_text(data.replace(old, new, 1))
     try:
         rows = {p: Corpus.open(store).manifest.parts[p].rows for p in ("train", "heldout")}
         assert [str(path) in p for p in metadata_problems(store, False, rows)] == [True]

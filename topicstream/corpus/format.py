@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import DTypeLike
 
-from topicstream.chunks import array_problem, create_array, create_group, read_chunk, write_chunk
+from topicstream.chunks import array_problem, create_array, create_group, group_problem, read_chunk, write_chunk
 from topicstream.files.durable import sync
 
 CELLS = 1 << 20
@@ -69,8 +69,9 @@ def settle_arrays(
 
 
 def metadata_problems(folder: Path, weighted: bool, rows: Mapping[str, int]) -> Iterator[str]:
-    """A sentence for each array that stock zarr would read otherwise than it was written.  rows: of each part, by its folder;
-    the arrays may have more: those of an append that was killed, which the next one removes."""
+    """A sentence for each group and array that stock zarr would read otherwise than it was written.  rows: of each part, by its
+    folder; the arrays may have more: those of an append that was killed, which the next one removes."""
+    yield from filter(None, [group_problem(folder / name) for name in ("", *rows)])
     for part, count in rows.items():
         for kind in KINDS:
             width = width_of(kind)
