@@ -128,9 +128,11 @@ def test_files_of_different_fields_in_one_store(tmp_path, monkeypatch, capsys):
     assert {d["id"][0] for d in documents} == {"a", "w"} and all("lugg" in d["text"] for d in documents)
     assert run(["report", "--no-scores"]) == 0
     assert "<title>corpus" in (tmp_path / "report.html").read_text()
+    assert run(["ingest", "archive.csv", "--text-field", "Body", "--max-df", "2", "--min-df", "1", "--out", "rare.zarr"]) == 0
+    assert "tokens are theirs" not in capsys.readouterr().out  # luggage is one word in six
     (tmp_path / "words.txt").write_text("luggagu\ncruwa\n")
     assert run(["ingest", "wire.jsonl", "--vocab", "words.txt", "--out", "fixed.zarr"]) == 0
-    assert "2 kept (words.txt)" in capsys.readouterr().out
+    assert "2 kept (words.txt); only 19 % of the tokens are theirs" in capsys.readouterr().out
 
 
 def test_csv_with_blanks_before_quotes(tmp_path, capsys):

@@ -27,7 +27,7 @@ SUMMARY = """{out}: {documents:document}, {documents_heldout:,} of them held out
 [  warning: no document has {heldout_missed}]
 [  {told}]
 [  first rejected: {first_rejected}[ (all: {rejects})]]
-  words: {words_before:,} before pruning, {words:,} kept ({rule})
+  words: {words_before:,} before pruning, {words:,} kept ({rule})[; only {kept_share:.0p} % of the tokens are theirs]
   {cells:,} {cell}s, {tokens:,.0f} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a {cell}
 [  {columns}]
 [  left out: {fields_left_out} (--meta NAME,NAME keeps them)]
@@ -122,6 +122,7 @@ def lines(s: dict[str, Any], closed: bool) -> list[str]:
     counts |= {noun: n for noun, n in s["notes"].items()}
     tokenizer, unspaced, pruning = s["tokenizer"] or {}, s["unspaced_share"] or 0, s["pruning"]
     most = "off" if pruning["max_df"] is None else f"{pruning['max_df']:,}"
+    share = s["tokens"] / max(1, s["tokens"] + s["tokens_pruned"])
     rule = pruning["fixed"] or f"min-df {pruning['min_df']}, max-df {most}"
     chosen = tokenizer.get("stopwords", "english")
     about = {
@@ -131,6 +132,7 @@ def lines(s: dict[str, Any], closed: bool) -> list[str]:
         "heldout_missed": "" if s["documents_heldout"] or "=" not in s["heldout_asked"] else s["heldout_asked"],
         "told": [f"{n:,} {noun if n > 1 else _SEVERAL.sub('', noun)}" for noun, n in counts.items() if n],
         "rule": "the store's; --grow-vocab adds new ones" if closed and s["documents_added"] < s["documents"] else rule,
+        "kept_share": share if share < 0.5 else None,
         "axis_sizes": [f"{size:,} {name}" for name, size in (s.get("axes") or {}).items()],
         "links_told": linked_text(s[LINKS]) if s.get(LINKS) else "",
         "tokenizer_length": str(tokenizer.get("min_length")),

@@ -95,8 +95,8 @@ def alpha_text(alpha: list[float]) -> str:
     bounds = f"{least:.3g} .. {most:.3g} a topic, {total:.3g} in all"
     if not total > 0 or least == most:
         return bounds
-    low, high = (f"{100 * v / total:.2g} % topic {alpha.index(v)}" for v in (least, most))
-    return f"{bounds}: before its first word a document counts as {total:.3g} words, {low} the least, {high} the most"
+    low, high = (f"{100 * v / total:.2g} % of topic {alpha.index(v)}" for v in (least, most))
+    return f"{bounds}: before its first word a document counts as {total:.3g} words, from {low} to {high}"
 
 
 CURVES = {
