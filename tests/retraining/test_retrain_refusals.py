@@ -141,12 +141,22 @@ def test_a_clock_that_goes_back(home, monkeypatch):
     monkeypatch.setattr(decide, "now", lambda: at - timedelta(days=400))
     log = io.StringIO()
     said = topicstream.retrain(home / "retrain.toml", at_least_every="30d", stream=log)
-    assert said["decision"] == "nothing" and "behind the last training" in log.getvalue()
+    assert said["decision"] == "nothing" and "behind the last full training" in log.getvalue()
     write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
-    assert cycle(home / "retrain.toml")["published"] == 2
+    assert cycle(home / "retrain.toml", full=True)["published"] == 2
     monkeypatch.setattr(decide, "now", lambda: at - timedelta(days=360))
     done = cycle(home / "retrain.toml", at_least_every="30d")
     assert done["decision"] == "full" and "40.0 days ago" in done["why"][0]
+
+
+def test_a_full_training_is_due_though_updates_came_between(home, monkeypatch):
+    at = datetime.now(UTC)
+    monkeypatch.setattr(decide, "now", lambda: at + timedelta(days=20))
+    write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
+    assert cycle(home / "retrain.toml")["decision"] == "update"
+    monkeypatch.setattr(decide, "now", lambda: at + timedelta(days=40))
+    done = cycle(home / "retrain.toml", at_least_every="30d")
+    assert done["decision"] == "full" and "the last full training was 40.0 days ago" in done["why"]
 
 
 def test_a_read_only_target(home, tmp_path):

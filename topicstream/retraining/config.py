@@ -66,7 +66,7 @@ seed = 0
 new_docs = true           # new documents: an update
 drift = true              # new documents that have drifted: a full training
 after_rollback = "hold"   # after `topics rollback`: "hold" until `topics retrain --release`, "new_docs" until there are new files
-# at_least_every = "30d"  # so long after the last training: a full training, new documents or not
+# at_least_every = "30d"  # so long after the last full training: another, new documents or not
 
 [drift]                   # any one of these is drift
 seen_words = 0.70         # share of the new documents' distinct words that the training has seen (pruned ones count), below

@@ -275,13 +275,13 @@ class Cycle:
                 owned.remove(run, "model")
             self.journal = replace(self.journal, settings=settings)
             self._record()
-        self._remember(last_tried=_date())
         claim(run.parent, "runs")
         if self.journal.decision == "update" and base is not None:
             model = publish.version_path(self.folder, base)
             updated = train_on(self.config.corpus, model, run, passes=want.update_passes, progress=self.log, **want.limits())
             how, passes, reason = updated.how, updated.passes, updated.reason
         else:
+            self._remember(last_tried=_date())
             given = {"algo", "aim", "allow_smaller", "topics", "seed", "passes", "seed_words", "weighting", "options"}
             settings_given = {name: getattr(want, name) for name in sorted(given)}
             trained = train(self.config.corpus, run, progress=self.log, **settings_given, **want.limits())

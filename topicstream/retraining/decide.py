@@ -40,15 +40,14 @@ def news(config: Config, state: RetrainState, scan: Scan, model: ModelManifest |
 
 
 def age(state: RetrainState, log: Progress) -> float | None:
-    """Seconds since the last training, finished or not; 0 when the clock was set back, None before the first."""
-    dates = [date for date in (state.last_trained, state.last_tried) if date is not None]
+    """Seconds since the last full training, finished or not; 0 when the clock was set back, None before the first."""
     try:
-        last = datetime.fromisoformat(max(dates))
+        last = datetime.fromisoformat(state.last_tried or state.last_trained or "")
     except ValueError:  # there is none, or it is no date
         return None
     seconds = (now() - (last if last.tzinfo is not None else last.replace(tzinfo=UTC))).total_seconds()
     if seconds < 0:
-        log.say(f"warning: the clock is {-seconds:.0f} s behind the last training; assuming that no time has passed")
+        log.say(f"warning: the clock is {-seconds:.0f} s behind the last full training; assuming that no time has passed")
     return max(seconds, 0.0)
 
 
@@ -93,7 +92,7 @@ def decide(
     drifted
         How the new documents have drifted, in words.
     age
-        Seconds since the last training.
+        Seconds since the last full training.
     forced
         Whether a full training was asked for.
     """
@@ -105,7 +104,7 @@ def decide(
         return ("full", ["it was asked for"])
     full = list(drifted) if when.drift else []
     if when.at_least_every is not None and age is not None and age >= when.at_least_every:
-        full.append(f"the last training was {age / 86400:.1f} days ago")
+        full.append(f"the last full training was {age / 86400:.1f} days ago")
     if full:
         return ("full", full)
     if new and when.new_docs:

@@ -37,8 +37,8 @@ class Failing(Record):
 
 
 class RetrainState(Record):
-    """``state.json``: raw files by their path below ``raw``, the last version, ISO dates of the last trainings; the version that
-    a rollback holds; files that failed."""
+    """``state.json``: raw files by their path below ``raw``, the last version, ISO dates of the last model that was published
+    (last_trained) and of the last full training that was begun (last_tried); the version that a rollback holds; files that failed."""
 
     schema: int = 1
     files: dict[str, RawFile] = {}
