@@ -38,15 +38,13 @@ def write_parquet(job: Export) -> dict[str, float]:
         answers = ParquetAnswers(file, run.schema)
         run.write(answers)
         answers.close()
-    return {"documents": run.tally.documents, "topics": len(run.view) if run.view is not None else job.model.n_topics}
+    return {"documents": run.tally.documents, "topics": len(job.numbers)}
 
 
 def write_mallet(job: Export) -> dict[str, float | str]:
     """One file.  Without ``top`` the dense layout; with it the pairs of so many topics."""
     run, documents = Answers(InferConfig(job.model, job.corpus, top=job.top, edits=job.edits)), 0
-    numbers = np.arange(job.model.n_topics) if run.view is None else run.view.numbers
-    position = np.empty(int(numbers.max()) + 1, np.int32)
-    position[numbers] = np.arange(len(numbers))  # by position, as topic-word-weights.txt counts them
+    numbers = pa.array(job.numbers, pa.int32())
     with written(job.path, force=job.force) as file:
         if job.top is not None:
             file.write(HEAD)
@@ -54,7 +52,7 @@ def write_mallet(job: Export) -> dict[str, float | str]:
             topics, shares = batch.column("topics"), batch.column("shares")
             values = as_text_array(pc.cast(shares.values, pa.float64()))
             if job.top is not None:
-                places = as_text_array(position[topics.values.to_numpy()])
+                places = as_text_array(pc.index_in(topics.values, numbers))  # as topic-word-weights.txt counts them
                 values = pc.binary_join_element_wise(places, values, pa.scalar("\t", pa.large_string()))
             names = pc.replace_substring_regex(batch.column("id"), r"\s", "_")
             counted = pa.array(np.arange(documents, documents + len(batch)))

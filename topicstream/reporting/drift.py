@@ -59,7 +59,7 @@ def drift(config: DriftConfig) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``periods``: a dict each with period, documents, seen (share of tokens that the model knows), unknown_tokens, cosine, f1 and
+        ``periods``: a dict each with period, documents, seen (share of distinct words that training has met), unknown_tokens, cosine, f1 and
         perplexity; ``retrain``: the first period whose ``seen`` lies below the threshold, or None; ``method``, ``reference``,
         ``threshold`` and ``note``.
 

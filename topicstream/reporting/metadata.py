@@ -31,8 +31,7 @@ def open_corpus(model: TopicModel, corpus: str | Path | Corpus) -> Corpus:
 
 def columns_of(corpus: Corpus) -> dict[str, str]:
     """The user's own columns of a store: name -> ``string`` or ``list``."""
-    listed = corpus.manifest.columns
-    return {name: kind for name, kind in sorted(listed.items()) if name not in OWN}
+    return {name: kind for name, kind in sorted(corpus.manifest.columns.items()) if name not in OWN}
 
 
 def check_columns(corpus: Corpus, names: Sequence[str], option: str = "--with") -> None:

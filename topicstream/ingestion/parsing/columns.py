@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import NoneType
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -78,9 +80,5 @@ def as_lists(values: pa.Array, separator: str) -> pa.Array:
 
 def kind_of(value: object) -> str:
     """The JSON name of a value's type, for messages."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    kinds: dict[type, str] = {str: "a string", list: "a list", dict: "an object"}
+    kinds: dict[type, str] = {NoneType: "null", bool: "a boolean", str: "a string", list: "a list", dict: "an object"}
     return kinds.get(type(value), "a number")
