@@ -195,6 +195,15 @@ def test_words_that_one_model_alone_has_cost_it_nothing(home, weights):
     assert found.refused == [] and found.perplexity == pytest.approx(found.perplexity_before, rel=1e-5)
 
 
+def test_a_published_model_is_known_by_its_path(home, capsys, monkeypatch):
+    """The link and the folder that it points to are models for every command, and a store may stand behind them."""
+    monkeypatch.chdir(home)
+    for line in ("show current", "show versions/0001 corpus.zarr --docs 1", "eval corpus.zarr current --diversity", "infer current corpus.zarr --top 1"):
+        assert run(line.split()) == 0, line
+    assert run(["report", "current", "corpus.zarr", "--out", "page.html"]) == 0 and (home / "page.html").exists()
+    assert "page.html: 4 topics" in capsys.readouterr().out
+
+
 def test_rollback_and_forward(home, capsys):
     write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
     cycle(home / "retrain.toml")

@@ -126,11 +126,10 @@ class Command(click.Command):
     def _with_places(self, ctx: click.Context, args: list[str]) -> list[str]:
         """A line on which a store and a model stand as this command takes them, whether given as ``--corpus`` and ``--model`` or
         by their paths alone."""
-        arguments = {f"--{p.name}" for p in self.params if isinstance(p, click.Argument)}
-        if arguments:
-            named = arguments & {"--corpus", "--model"}
-            return [a.partition("=")[2] if a.partition("=")[0] in named else a for a in args if a not in named]
-        alone = {f"--{kind_of(os.path.realpath(word))}": word for word in self.make_parser(ctx).parse_args(list(args))[1]}
+        named = {f"--{p.name}" for p in self.params if isinstance(p, click.Argument)} & {"--corpus", "--model"}
+        args = [a.partition("=")[2] if a.partition("=")[0] in named else a for a in args if a not in named]
+        kinds = {word: kind_of(os.path.realpath(word)) for word in self.make_parser(ctx).parse_args(list(args))[1]}
+        alone = {"--model" if kind == "version" else f"--{kind}": word for word, kind in kinds.items()}
         places = {name: word for name, word in alone.items() if any(name in p.opts for p in self.params)}
         args = [word for word in args if word not in places.values()]
         args += [word for place in places.items() for word in place]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -62,7 +63,7 @@ def command(ctx: click.Context, /, paths: Sequence[str], **values: Any) -> None:
     does not know; in a store, among the store's own words) and flag: empty, unknown (no known word; both get the
     prior), or null.
     """
-    if ctx.get_parameter_source("model") == ParameterSource.DEFAULT and len(paths) > 1 and kind_of(paths[0]) == "model":
+    if ctx.get_parameter_source("model") == ParameterSource.DEFAULT and len(paths) > 1 and kind_of(os.path.realpath(paths[0])) in ("model", "version"):
         values["model"], *paths = paths
     named = {name for name in values if ctx.get_parameter_source(name) != ParameterSource.DEFAULT}
     of_method = {name: value for name, value in asked_values(ctx, values).items() if name in named}
