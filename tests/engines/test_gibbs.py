@@ -20,7 +20,7 @@ from topicstream.engines.gibbs.gs import GibbsSampling
 from topicstream.engines.gibbs.sparselda import SparseLDA
 from topicstream.engines.gibbs.sparselda import sweep as sparse_sweep
 from topicstream.errors import InputError, TopicsError
-from topicstream.kernels.packed import count_tokens, slack_starts, topic_bits
+from topicstream.kernels.packed import slack_starts, topic_bits
 from topicstream.kernels.packed_simd import READ_PAST
 
 BOTH = pytest.mark.parametrize("kind", [GibbsSampling, SparseLDA], ids=["gs", "sparselda"])
@@ -109,8 +109,7 @@ def test_running_sums_equal_those_from_scratch():
     n_wt, alpha, beta = table_of(block, z, topics), rng.uniform(0.05, 0.5, topics), 0.03
     rows = pack_rows(n_wt)
     tokens, start, length = np.empty(words, np.int32), np.empty(words, np.int64), rows.length.copy()
-    count_tokens(block.words, block.counts, tokens)
-    arena = np.zeros(slack_starts(length, tokens, topics, start) + READ_PAST, np.uint32)
+    arena = np.zeros(slack_starts(block.words, counts, length, topics, tokens, start) + READ_PAST, np.uint32)
     rows.copy(0, words, start, arena)
     n_t, real, whole = n_wt.sum(0).astype(float), np.empty((2, topics)), np.empty((3, topics), np.int64)
     found = np.zeros(12)

@@ -29,20 +29,16 @@ def entry_bytes(largest: int, topics: int) -> int:
 
 
 @kernel
-def count_tokens(words: Ints, counts: Ints, tokens: Ints) -> None:
-    """Tokens of each local word: tokens[u] = sum of the counts of its cells."""
-    tokens[:] = 0
-    for c in range(len(words)):
-        tokens[words[c]] += counts[c]
-
-
-@kernel
-def slack_starts(length: Ints, tokens: Ints, topics: int, start: Longs) -> Int:
-    """start[u] of every row, room for the most topics it can come to hold; returns the arena's length.
+def slack_starts(words: Ints, counts: Ints, length: Ints, topics: int, tokens: Ints, start: Longs) -> Int:
+    """tokens[u] of the block's cells (words, counts: int32[nnz]), and start[u] of every row, room for the most topics it can come
+    to hold; returns the arena's length.
 
     A row gains at most one topic a token of the block and never holds more than K.  Rows that fit 16 entries (a cache
     line of uint32) never straddle a line.
     """
+    tokens[:] = 0
+    for c in range(len(words)):
+        tokens[words[c]] += counts[c]
     at = np.int64(0)
     for u in range(len(start)):
         room = min(np.int64(topics), np.int64(length[u]) + tokens[u])

@@ -131,6 +131,7 @@ class Chain(Engine):
         return {
             "first": Buffer(block.words, "int64"),
             "of topics": Buffer((12, self.shape.topics), "float64"),
+            "n_t": Buffer(self.shape.topics, "float64"),
             "ptr": Buffer(block.words + 1, "int64", keep=True),
             "topic": Buffer(changes, "int32", keep=True),
             "value": Buffer(changes, "int32", keep=True),
@@ -167,6 +168,24 @@ class Chain(Engine):
         work = np.zeros(self.shape.topics, np.int32)
         used = count_moves(block.words, block.counts, before, after, work, out.array("first"), ptr, topic, value)
         return SparseDelta(ptr, topic[:used], value[:used])
+
+    def process(self, visit: Visit, out: Out) -> None:
+        """Sweep the block's tokens once; the delta is what its counts changed by."""
+        z, n_t, stats, found = out.state["z"], out.array("n_t"), out.stats, np.zeros(12)
+        z[:] = visit.state["z"]
+        n_t[:] = visit.totals["phi"][: self.shape.topics]
+        self.sweep(visit, out, n_t, found)
+        stats["loglik"][0], stats["draws"][:], stats["kept"][0] = found[0], found[1:4], found[4]
+        stats["documents"][:], stats["doc_loglik"][0], stats["tokens"][0] = found[5:7], found[7], found[8]
+        out.delta["phi"] = self._changes(visit.block, visit.state["z"], z, out)
+
+    def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, found: np.ndarray) -> None:
+        """Draw every token's topic anew into ``out.state["z"]``, which has the old ones.
+
+        n_t: float64[K], tokens of each topic;  found: float64[12] for log p(w | d) summed, draws from s, r, q, draws of the old
+        topic, documents, their topics, log p(z), tokens, and three more.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.sweep")
 
     def entry_bytes(self, block: BlockShape) -> int:
         """Of a packed entry in a block, at most."""

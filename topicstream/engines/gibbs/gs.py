@@ -70,7 +70,7 @@ def sweep(
     alpha: Doubles, beta: float, mass: float, seed: int, pass_number: int, first_doc: int, n_td: Longs, topics: Longs,
     topic_bins: Doubles, lengths: Doubles, found: Doubles,
 ) -> None:  # fmt: skip
-    """One sweep over a block (symbols: the module's head).  mass: beta W; found: float64[9], statistics."""
+    """One sweep over a block (symbols: the module's head).  mass: beta W; found: of ``Chain.sweep``, no buckets."""
     n_topics_all = len(alpha)
     alpha_sum = alpha.sum()
     loglik = doc_loglik = 0.0
@@ -123,7 +123,7 @@ def sweep(
         doc_loglik += close_document(topics, n_topics, n_td, n_d, alpha, alpha_sum, topic_bins, lengths)
         documents += 1
         doc_topics += n_topics  # type: ignore[assignment]
-    found[0], found[1], found[2], found[3], found[4] = loglik, 0.0, 0.0, 0.0, kept
+    found[0], found[4] = loglik, kept
     found[5], found[6], found[7], found[8] = documents, doc_topics, doc_loglik, i
 
 
@@ -138,7 +138,6 @@ class GibbsSampling(Chain):
         topics, wide = self.shape.topics, padded(self.shape.topics)
         return super().workspace(block) | {
             "dense rows": Buffer((block.words, wide), "int32"),
-            "n_t": Buffer(topics, "float64"),
             "coefficients": Buffer(wide, "float64"),
             "sums": Buffer(wide // LANES, "float64"),
             "document topics": Buffer((2, topics), "int64"),
@@ -146,22 +145,15 @@ class GibbsSampling(Chain):
             "packed entries": Buffer(max(SPREAD, topics), f"u{self.entry_bytes(block)}"),
         }
 
-    def process(self, visit: Visit, out: Out) -> None:
-        """Sweep the block's tokens once; the delta is what its counts changed by."""
+    def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, found: np.ndarray) -> None:
         block, params, key, stats = visit.block, visit.params, visit.key, out.stats
-        z, dense, n_t, whole = out.state["z"], out.array("dense rows"), out.array("n_t"), out.array("document topics")
-        z[:] = visit.state["z"]
+        dense, whole, beta = out.array("dense rows"), out.array("document topics"), float(params["beta"][0])
         self._spread(visit.rows["phi"], dense, out)
-        n_t[:] = visit.totals["phi"][: self.shape.topics]
-        beta, found = float(params["beta"][0]), np.zeros(9)
         sweep(
-            block.indptr, block.words, block.counts, z, dense, n_t, out.array("coefficients"), out.array("sums"),
+            block.indptr, block.words, block.counts, out.state["z"], dense, n_t, out.array("coefficients"), out.array("sums"),
             params["alpha"], beta, beta * self.shape.words, key.seed, key.pass_number, block.first_doc, whole[0], whole[1],
             stats["topic_bins"], stats["lengths"], found,
         )  # fmt: skip
-        stats["loglik"][0], stats["kept"][0], stats["tokens"][0] = found[0], found[4], found[8]
-        stats["documents"][:], stats["doc_loglik"][0] = found[5:7], found[7]
-        out.delta["phi"] = self._changes(block, visit.state["z"], z, out)
 
     def _spread(self, phi: PackedRows, dense: np.ndarray, out: Out) -> None:
         """The packed rows as dense rows int32[U, padded(K)], some at a time."""

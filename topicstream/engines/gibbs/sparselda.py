@@ -33,7 +33,7 @@ from topicstream.errors import TopicsError
 from topicstream.kernels.arrays import Array, Doubles, Int, Ints, Longs
 from topicstream.kernels.count_priors import close_document
 from topicstream.kernels.jit import fast_kernel, kernel
-from topicstream.kernels.packed import count_tokens, entry_bytes, rise, sink, slack_starts
+from topicstream.kernels.packed import entry_bytes, rise, sink, slack_starts
 from topicstream.kernels.packed_simd import READ_PAST, find_lane, passing, row_mass
 from topicstream.kernels.rng import bits, step, stream, uniform
 from topicstream.kernels.simd import fetch
@@ -60,8 +60,7 @@ def sweep(
 ) -> Int:  # fmt: skip
     """One sweep over a block (symbols: the module's head).  mass: beta W.
 
-    found: float64[12]: log p(w | d) summed, draws from s, r, q, draws of the old topic, documents, their topics,
-    log p(z), tokens, and the running s, r, q after the last token.  Returns -1, or the number of the first token whose
+    found: of ``Chain.sweep``, and the running s, r, q after the last token.  Returns -1, or the number of the first token whose
     topic its word's row does not have (then z and table do not belong together).
     """
     n_all = len(alpha)
@@ -269,31 +268,24 @@ class SparseLDA(Chain):
             "row start": Buffer(block.words, "int64"),
             "row length": Buffer(block.words, "int32"),
             "arena": Buffer(entries, f"u{self.entry_bytes(block)}"),
-            "n_t": Buffer(topics, "float64"),
             "coefficients": Buffer((2, topics), "float64"),
             "document topics": Buffer((3, topics), "int64"),
         }
 
-    def process(self, visit: Visit, out: Out) -> None:
-        """Sweep the block's tokens once; the delta is what its counts changed by."""
+    def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, found: np.ndarray) -> None:
         block, params, key, stats = visit.block, visit.params, visit.key, out.stats
         phi: PackedRows = visit.rows["phi"]
-        k, m, z = self.shape.topics, phi.bits, out.state["z"]
-        z[:] = visit.state["z"]
-        tokens, start, length = out.array("word tokens"), out.array("row start"), out.array("row length")
-        count_tokens(block.words, block.counts, tokens)
+        k, tokens, start, length = self.shape.topics, out.array("word tokens"), out.array("row start"), out.array("row length")
         length[:] = phi.length
-        entries = slack_starts(length, tokens, k, start)
+        entries = slack_starts(block.words, block.counts, length, k, tokens, start)
         size = entry_bytes(phi.largest + int(tokens.max(initial=0)), k)
         arena = out.array("arena", entries + READ_PAST, f"u{size}")
         phi.copy(0, block.n_words, start, arena)
-        n_t, real, whole = out.array("n_t"), out.array("coefficients"), out.array("document topics")
-        n_t[:] = visit.totals["phi"][:k]
+        real, whole = out.array("coefficients"), out.array("document topics")
         alpha, beta = params["alpha"], float(params["beta"][0])
-        found = np.zeros(12)
         stray = sweep(
-            block.indptr, block.words, block.counts, z, start, length, arena, m, n_t, real[0], real[1], alpha, beta,
-            beta * self.shape.words, key.seed, key.pass_number, block.first_doc, whole[0], whole[1], whole[2],
+            block.indptr, block.words, block.counts, out.state["z"], start, length, arena, phi.bits, n_t, real[0], real[1], alpha,
+            beta, beta * self.shape.words, key.seed, key.pass_number, block.first_doc, whole[0], whole[1], whole[2],
             stats["topic_bins"], stats["lengths"], found,
         )  # fmt: skip
         if stray >= 0:
@@ -301,6 +293,3 @@ class SparseLDA(Chain):
                 f"{self.name}: block {block.index}, token {stray}: its topic is not in the table, so block memory and table "
                 "do not belong together; start over with --force"
             )
-        stats["loglik"][0], stats["draws"][:], stats["kept"][0] = found[0], found[1:4], found[4]
-        stats["documents"][:], stats["doc_loglik"][0], stats["tokens"][0] = found[5:7], found[7], found[8]
-        out.delta["phi"] = self._changes(block, visit.state["z"], z, out)

@@ -66,20 +66,14 @@ def _fill(rows: int, width: int, picks: int, sixteens: int, target: int) -> None
         )  # fmt: skip
 
 
-@kernel(forceinline=True)
-def _find(e: int, width: int, words: int, j: int, cells: int, rows: int) -> None:
-    """The addresses of the sixteen rows from cell j on; words: address of the document's int32."""
-    for r in range(16):
-        pointers.put_long(rows, r, e + 4 * width * pointers.int_at(words, min(j + r, cells - 1)))
-
-
 @kernel
 def fill(
     e: int, width: int, words: int, cells: int, picks: int, sixteens: int, count: int, own: int, rows: int
 ) -> None:
-    """The tiles of a document over the ``count`` topics of ``take``; rows: int64[16]."""
+    """The tiles of a document over the ``count`` topics of ``take``; words: its int32; rows: int64[16], overwritten."""
     for j in range(0, cells, 16):
-        _find(e, width, words, j, cells, rows)
+        for r in range(16):
+            pointers.put_long(rows, r, e + 4 * width * pointers.int_at(words, min(j + r, cells - 1)))
         _fill(rows, width, picks, sixteens, own)
         own += ROW * count
     _end(own)
@@ -91,23 +85,16 @@ def _end(target: int) -> None:
         pointers.store(target, k, simd.splat(np.float32(0)))
 
 
-@kernel(forceinline=True)
-def _leave_out(source: int, count: int, stays: int, left: int, target: int) -> int:
-    """One tile without the rows of topics that do not stay, while the next is asked for; its address."""
-    following = source + ROW * count
-    for a in range(left):
-        i = 16 * pointers.long_at(stays, a)
-        pointers.fetch(following, i)
-        pointers.store(target, 16 * a, pointers.load(source, i))
-    return following
-
-
 @kernel
 def shrink(cells: int, count: int, stays: int, left: int, own: int) -> None:
     """Leave out the rows of topics that do not stay, in place.  stays: int64[left], which do, ascending."""
     source = target = own
     for _ in range(0, cells, 16):
-        source = _leave_out(source, count, stays, left, target)
+        for a in range(left):
+            i = 16 * pointers.long_at(stays, a)
+            pointers.fetch(source + ROW * count, i)  # of the next tile
+            pointers.store(target, 16 * a, pointers.load(source, i))
+        source += ROW * count
         target += ROW * left
     _end(target)
 
