@@ -91,12 +91,12 @@ def test_fewer_topics_within_an_error_are_taken():
 
 
 def test_grid_and_refusals(corpus, tmp_path):
-    runs = grid([5, 10], 2, ["vb", "atbp"], {"alpha": [0.1, 0.2]})
+    runs = grid([5, 10], range(2), ["vb", "atbp"], {"alpha": [0.1, 0.2]})
     assert len(runs) == 16 and len({r.name for r in runs}) == 16
     with pytest.raises(InputError):
-        grid([], 2, ["vb"], {})
+        grid([], range(2), ["vb"], {})
     with pytest.raises(InputError, match="at most"):
-        grid([5], 10**11, ["vb"], {})
+        grid([5], range(10**11), ["vb"], {})
     retrain_tools.write(tmp_path / "a.jsonl", retrain_tools.made(60, seed=1))
     topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c", stopwords="none", heldout=0, min_df=2)
     assert len(sweep(tmp_path / "c", tmp_path / "s", topics=[2], seeds=1, passes=2)["runs"]) == 1  # the rest judges
@@ -123,7 +123,9 @@ def test_the_command(corpus, tmp_path, capsys):
     args[args.index("--out") + 1] = str(tmp_path / "corrected")
     assert run([*args, "--force", "-q", "--option", "unknown=1"]) == 2
     assert run([*args, "--force", "-q", "--passes", "3"]) == 0
-    assert run(["sweep", "--corpus", str(corpus), "-K", "0"]) == 2
+    assert run([*args, "--force", "-q", "--passes", "3", "--seeds", "0,4", "--json"]) == 0
+    assert {row["seed"] for row in json.loads(capsys.readouterr().out)["runs"]} == {0, 4}
+    assert run([*args, "--seeds", "0"]) == run(["sweep", "--corpus", str(corpus), "-K", "0"]) == 2
     assert run(["sweep", "--corpus", str(corpus), "-K", "two"]) == 2
     assert run(["sweep", "--corpus", str(corpus), "-K", "2", "--option", "alpha"]) == 2
 

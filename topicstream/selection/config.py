@@ -35,6 +35,12 @@ def values(values_given: Sequence[str] | Mapping[str, Sequence[Any]]) -> Mapping
     return out
 
 
+def seed_list(given: int | str | Sequence[int]) -> Sequence[int]:
+    """``3`` seeds from 0 on, or those of a list, ``5,6``."""
+    listed = numbers(given)
+    return range(listed[0]) if isinstance(given, int) or (isinstance(given, str) and "," not in given) else listed
+
+
 @dataclass(frozen=True)
 class SweepConfig(SchedulerOptions, ThreadedOptions):
     """All settings of a sweep."""
@@ -47,7 +53,9 @@ class SweepConfig(SchedulerOptions, ThreadedOptions):
     topics: str | Sequence[int] = option(
         MISSING, "Numbers of topics.", flags=("-K", "--topics"), metavar="N,N,...", parse=numbers, after="corpus"
     )
-    seeds: int | Sequence[int] = option(3, "Trainings per setting, or a list of seeds.", min=1, show=True)
+    seeds: int | str | Sequence[int] = option(
+        3, "Trainings per setting, or their seeds (5,6,7).", metavar="N|SEED,SEED,...", parse=seed_list, show=True
+    )
     algo: str | Sequence[str] = option("auto", "Engines.", metavar="NAME,...", parse=listed_names, show=True)
     options: Sequence[str] | Mapping[str, Sequence[Any]] | None = option(
         None, "Values of an engine's option.", flags=("--option",), metavar="NAME=V,V,...", multiple=True, parse=values

@@ -39,7 +39,7 @@ from topicstream.options import configured, listed_names, numbers
 from topicstream.parallel.scheduler import connected, threads_of_worker
 from topicstream.progress import listener
 from topicstream.records import Count, Json, Record, read_record, write_record
-from topicstream.selection.config import SweepConfig, values
+from topicstream.selection.config import SweepConfig, seed_list, values
 from topicstream.selection.judging import Run, Scores, Setting, choose, judge_settings
 from topicstream.selection.stability import SeedAgreement, agreement, topic_rows, write_consensus
 from topicstream.text import render
@@ -56,16 +56,13 @@ RECORD = "sweep.json"
 TABLE, TOPICS = "sweep.parquet", "topics.parquet"
 
 
-def grid(
-    topics: Sequence[int], seeds: int | Sequence[int], algo: Sequence[str], options: Mapping[str, Sequence[Any]]
-) -> list[Run]:
+def grid(topics: Sequence[int], seeds: Sequence[int], algo: Sequence[str], options: Mapping[str, Sequence[Any]]) -> list[Run]:
     """All runs, in the order they are made: seeds last."""
-    listed = range(seeds) if isinstance(seeds, int) else seeds
-    if (many := len(topics) * len(listed) * len(algo) * math.prod(map(len, options.values()))) > MOST_RUNS:
+    if (many := len(topics) * len(seeds) * len(algo) * math.prod(map(len, options.values()))) > MOST_RUNS:
         raise UsageError(f"a sweep of {many:,} runs; {MOST_RUNS:,} at most")
     names = sorted(options)
     settings = [tuple(zip(names, v, strict=True)) for v in itertools.product(*(options[n] for n in names))]
-    runs = [Run(k, s, a, o) for a in algo for o in settings for k in topics for s in listed]
+    runs = [Run(k, s, a, o) for a in algo for o in settings for k in topics for s in seeds]
     if not runs or min(topics) < 1:
         raise UsageError("a sweep needs topics, seeds and an engine: -K 20,50,100 --seeds 3")
     return list(dict.fromkeys(runs))
@@ -141,7 +138,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     2
     """
     store, folder, words = Corpus.open(config.corpus), Path(config.out), config.seed_words
-    runs = grid(numbers(config.topics), config.seeds, listed_names(config.algo), values(config.options or {}))
+    runs = grid(numbers(config.topics), seed_list(config.seeds), listed_names(config.algo), values(config.options or {}))
     sample = learned_share(store, runs)
     if sample is None and store.part(True).docs < 4:
         raise InputError(f"{config.corpus}: no held-out documents to choose by; ingest again with --heldout 5%")
