@@ -21,6 +21,7 @@ from topicstream.machine import format_bytes
 from topicstream.memory import Array, MemoryLimit, MemoryPlan, Stage, plan_memory, total_bytes
 from topicstream.tables.layouts import LAYOUTS
 from topicstream.tables.table import Footprint, Sizes
+from topicstream.text import counted
 
 PREFETCH = 2
 STORAGE_SHARED = 3  # workers that visit blocks of one storage block, about
@@ -203,7 +204,7 @@ def make_plan(work: Work, room: Allowance) -> Plan:
     DiskTooSmall
         Naming what the run would write.
     """
-    tables, task = TableBytes(work.engine, work.block), f"{work.engine.name} with {work.engine.shape.topics} topics"
+    tables, task = TableBytes(work.engine, work.block), f"{work.engine.name} with {counted(work.engine.shape.topics, 'topic')}"
     planned = task + " and --tables memory" * (room.tables == "memory")
     fitting: list[tuple[float, Placement, MemoryPlan]] = []
     refused: list[DoesNotFit] = []
