@@ -106,9 +106,7 @@ class PackedTable(Table):
         return SparseRound(space, 1.0)
 
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
-        assert isinstance(deltas, SparseRound)
-        if factor != 1.0:
-            raise TopicsError("a packed table holds whole counts: its deltas cannot be scaled")
+        assert isinstance(deltas, SparseRound) and factor == 1.0  # others belong to tables that blend
         self.add(deltas.deltas, deltas.let_go)
         deltas.clear()
 

@@ -73,7 +73,7 @@ class Session:
             return None
         best = self._checkpoints / place_name(self.course.best)
         if self.course.best and best.is_dir():
-            self.saver.pin(best.name)
+            self.saver.pinned = best.name
         finished = Outcome.read(self.run.folder)
         if finished is not None and finished.passes == self.passes and not self.rounds:
             self.made = max(finished.passes, finished.made)

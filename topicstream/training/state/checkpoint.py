@@ -104,17 +104,18 @@ def place_name(passes: int, rounds: int = 0) -> str:
 
 
 def write_checkpoint(
-    folder: Path, state: State, save_tables: Mapping[str, Callable[[Path], None]], memory: Sequence[Path]
+    folder: Path, state: State, tables: Mapping[str, Table], memory: Sequence[Path]
 ) -> Path:
-    """Write one durable checkpoint under ``folder`` and return its place.  memory: files of block state it refers to."""
+    """Write one durable checkpoint under ``folder`` and return its place.  tables: by their roles;  memory: files of block state it
+    refers to."""
     beside, final = folder / f".{state.name}.tmp", folder / state.name
     owned.remove_within(beside)
     beside.mkdir(parents=True)
     try:
         files: dict[str, tuple[int, int]] = {}
-        for name, save in save_tables.items():
-            note(beside / f"{name}.rows")
-            save(beside / f"{name}.rows")
+        for role, table in tables.items():
+            note(beside / f"{role}.rows")
+            table.save(beside / f"{role}.rows")
         buffer = io.BytesIO()
         np.savez(buffer, **state.arrays)  # type: ignore[arg-type]
         with owned.create(beside / "arrays.npz") as f:
@@ -179,12 +180,13 @@ class Saver:
     """Writes the checkpoints of one run, each durable before it counts, and removes those that it makes needless.
 
     latest   name of the last checkpoint that is on disk
+    pinned   name of one that is kept whatever follows, or ""
     last     when it was, by the monotonic clock
     """
 
     def __init__(self, folder: Path, work: Path) -> None:
         self._folder, self._work = folder, work
-        self._pinned = ""
+        self.pinned = ""
         self._memory: dict[str, set[str]] = {}  # files of block state that each checkpoint refers to
         self.latest, self.last, self._cost = "", time.monotonic(), 0.0
 
@@ -207,22 +209,17 @@ class Saver:
         began = time.monotonic()
         present = state()  # members of a cluster bring block state to the disk
         if pin:
-            self.pin(present.name)
+            self.pinned = present.name
         self.save(present, tables, began)
 
-    def pin(self, name: str) -> None:
-        """Keep this checkpoint, and not the one that was pinned before."""
-        self._pinned = name
-
     def save(self, state: State, tables: Mapping[str, Table], began: float | None = None) -> None:
-        """Write a checkpoint; tables: by their roles;  began: when that began, by the monotonic clock, if not now."""
+        """Write a checkpoint; tables: see ``write_checkpoint``;  began: when that began, by the monotonic clock, if not now."""
         began = time.monotonic() if began is None else began
         files = set(state.facts.memory.values())
         try:
-            writers = {role: table.save for role, table in tables.items()}
-            write_checkpoint(self._folder, state, writers, [self._work / name for name in files])
-            remove_before(self._folder, {state.name, self._pinned})
-            self._memory = {name: held for name, held in self._memory.items() if name == self._pinned} | {state.name: files}
+            write_checkpoint(self._folder, state, tables, [self._work / name for name in files])
+            remove_before(self._folder, {state.name, self.pinned})
+            self._memory = {name: held for name, held in self._memory.items() if name == self.pinned} | {state.name: files}
             self.latest = state.name
         finally:
             self.last = time.monotonic()
