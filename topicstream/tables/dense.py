@@ -124,7 +124,7 @@ class DenseTable(Table):
         return DenseRound(space, most_rows, self.width, quantum)
 
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
-        self._sum(*self._add(deltas, factor, hold, np.arange(len(self.edges) - 1)))
+        self._sum(*self._add(deltas, factor, hold, self._owned(0, 1)))
 
     def _add(
         self, deltas: Round, factor: float, hold: bool, mine: np.ndarray, moved: dict[int, tuple[np.ndarray, ...]] | None = None
@@ -151,8 +151,7 @@ class DenseTable(Table):
             n, m = changed_entries(before, present, rows, self.columns, lengths, columns, values)
             moved[i] = added, lengths, columns[:n].copy(), values[:m].copy()
 
-        touched = np.asarray((cuts[1:] > cuts[:-1]).any(axis=1))
-        sums = self._over_ranges(add, mine[touched[mine]])
+        sums = self._over_ranges(add, mine & (cuts[1:] > cuts[:-1]).any(axis=1))
         deltas.clear()
         return sums
 
@@ -162,13 +161,12 @@ class DenseTable(Table):
         return min(len(self.edges) - 1, RANGES)
 
     def _owned(self, owner: int, members: int) -> np.ndarray:
-        """Numbers of the ranges that a member owns: whole groups."""
-        numbers = np.arange(len(self.edges) - 1)
-        return np.asarray(numbers[numbers % self._groups % members == owner])
+        """bool[ranges], those that a member owns: whole groups."""
+        return np.asarray(np.arange(len(self.edges) - 1) % self._groups % members == owner)
 
     def spans(self, ids: np.ndarray, owner: int, members: int) -> list[slice]:
         cuts, mine = np.searchsorted(ids, self.edges), self._owned(owner, members)
-        return [slice(a, b) for a, b in zip(cuts[mine].tolist(), cuts[mine + 1].tolist()) if b > a]
+        return [slice(a, b) for a, b in zip(cuts[:-1][mine].tolist(), cuts[1:][mine].tolist()) if b > a]
 
     def enter(self, deltas: Round, factor: float, hold: bool, owner: int, members: int) -> Entered:
         moved: dict[int, tuple[np.ndarray, ...]] = {}
@@ -205,16 +203,17 @@ class DenseTable(Table):
     def _over_ranges(
         self, work: Callable[[int, RowRange], None], touched: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """work(i, range i) over all ranges, or those that are ``touched`` (int64[], ascending).  Returns change
+        """work(i, range i) over all ranges, or those that are ``touched`` (bool[ranges]).  Returns change
         float64[groups, padded(columns)] and worst float64[groups, 3], for ``_sum``."""
-        groups, numbers = self._groups, np.arange(len(self.edges) - 1) if touched is None else touched
+        groups, here = self._groups, [True] * len(self.edges) if touched is None else touched.tolist()
         change, worst = np.zeros((groups, self.width)), np.zeros((groups, 3))
 
         def one(group: int) -> None:
-            for i in numbers[numbers % groups == group].tolist():
-                a, b = int(self.edges[i]), int(self.edges[i + 1])
-                work(i, RowRange(a, self._rows[a:b], self.row_mass[a:b], change[group], worst[group]))
-                self._storage.let_go(a, b)
+            for i in range(group, len(self.edges) - 1, groups):
+                if here[i]:
+                    a, b = int(self.edges[i]), int(self.edges[i + 1])
+                    work(i, RowRange(a, self._rows[a:b], self.row_mass[a:b], change[group], worst[group]))
+                    self._storage.let_go(a, b)
 
         self.run_all(one, groups)
         return change, worst

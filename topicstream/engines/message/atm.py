@@ -209,5 +209,5 @@ class AuthorTopicModel(Engine):
         n = int(end.stats["unnamed"][0])
         if end.key.pass_number == 1 and n:
             what = "given a private one" if self.options.no_author == "own" else "left out"
-            end.say(f"warning: {counted(n, 'document')} without an author {what} (--no-author)")
+            end.say(f"warning: {counted(n, 'document')} without an author: {what} (--no-author)")
         return {"documents_without_author": float(n)}
