@@ -49,8 +49,7 @@ class SampledCorpus(Corpus):
         self._n_w += np.bincount(raw.words, weights=raw.counts, minlength=self.n_words)
         self._df += np.bincount(raw.words, minlength=self.n_words)
         tokens = raw.counts.sum(dtype=np.float64 if self.weighted else np.int64).item()
-        counted = BlockEntry(rows=entry.rows, docs=len(raw.lengths), cells=len(raw.words), tokens=tokens, files=entry.files)
-        return counted
+        return BlockEntry(rows=entry.rows, docs=len(raw.lengths), cells=len(raw.words), tokens=tokens, files=entry.files)
 
     def _of(self, storage: int) -> np.ndarray:
         return np.asarray(self._kept[self._first[storage] : self._first[storage + 1]])

@@ -130,8 +130,8 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
             *render("words: {words}", result),
             "topics: the probability that all of the words come from it",
             *each("{topic:>5} {p:6.1p} %  [{label}: ]{words: }", result["topics"]),
+            "documents: mean log-likelihood of the words, by their own words and their topics",
         ]
-        out.append("documents: mean log-likelihood of the words, by their own words and their topics")
         for document in result["documents"]:
             out += [*document_lines([document], "score", width), *marked_lines(document, " " * 9, width)]
         return out

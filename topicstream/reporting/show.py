@@ -143,8 +143,7 @@ class TopicsView(ModelView):
         if texts is not None:
             if texts.missing:
                 raise InputError(f"--text: {texts.missing}")
-            for k, listed in lists.items():
-                lists[k] = [listed[i] for i in distinct([texts.words(d) for d, _ in listed])[: self.docs]]
+            lists = {k: [listed[i] for i in distinct([texts.words(d) for d, _ in listed])[: self.docs]] for k, listed in lists.items()}
         rows = describe_documents(store, np.array([d for listed in lists.values() for d, _ in listed], np.int64), columns)
         integer_ids = store.manifest.ids == "integer"
         words = shown.first_words(MARKED, 0.6) if texts is not None else []

@@ -37,7 +37,7 @@ def lines(result: Mapping[str, Any]) -> list[str]:
             line += f"{text + (' ≈' if figure is not None and figure['tie'] else '  '):>{width}}"
         line += "".join(f"  {row[n]:>{len(n)}.4f}" for n in measures)
         out.append(line + "".join(f"  {row.get(n)!s:>{len(n)}}" for n in options))
-    out += ["≈: a tie with the best, within two standard errors of the difference (perplexity: on the half kept for choosing; shown: the other half)", result["why"]]
+    out += ["±: standard errors; ≈: a tie with the best, within two standard errors of the difference (perplexity: on the half kept for choosing; shown: the other half)", result["why"]]
     template = (
         "{model}: what the seeds have in common[, perplexity {perplexity:.1f}][, NPMI {npmi:.3f}]; {stable} of {topics:topic} are in more "
         "than half of the seeds ({table})"

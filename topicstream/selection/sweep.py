@@ -90,7 +90,6 @@ class Result(Record, kw_only=True):
     passes: Count
     stopped: str
     seconds: Finite
-    npmi: Finite
     diversity: Finite
     loglik: list[Finite]
     tokens: list[Finite]
@@ -300,7 +299,6 @@ def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Resul
         passes=trained.passes,
         stopped=trained.reason,
         seconds=round(sum(float(r.get("seconds") or 0.0) for r in opened.history), 3),
-        npmi=words.mean("npmi") or 0.0,
         diversity=diversity(opened),
         measures=topic_number_measures(opened, store, workers) if config.measures else {},
         npmi_by_topic=words.by_topic("npmi"),
@@ -327,7 +325,7 @@ def _read(run: Run, place: Path) -> tuple[Scores, dict[str, Any]]:
     result = read_record(place, Result, "Remove the file to train and score again")
     keys = np.array([int(key, 16) for key in result.keys], np.uint64)
     scores = Scores(keys, np.array(result.loglik, np.float64), np.array(result.tokens, np.float64))
-    facts = {name: getattr(result, name) for name in ("diversity", "engine", "npmi", "passes", "seconds", "stopped")}
+    facts = {name: getattr(result, name) for name in ("diversity", "engine", "passes", "seconds", "stopped")}
     for name in ("npmi", "exclusivity"):
         listed = getattr(result, f"{name}_by_topic")
         values = [value for value in listed if value is not None]

@@ -101,13 +101,10 @@ def duplicate_topics(pieces: Iterable[tuple[int, np.ndarray]], totals: np.ndarra
     if len(full) > 5000:
         return warnings  # comparing all pairs would take more memory than the topics
     p = (top[:, full] / sums[full]).T.copy()
-    same = []
     coarse = p @ p.T
     norms = np.sqrt(np.diag(coarse))
     near = np.argwhere(np.triu(coarse / np.outer(norms, norms), 1) > 0.99)
-    for a, b in near[:10000]:
-        if np.abs(p[a] - p[b]).sum() < 0.02:
-            same.append((int(full[a]), int(full[b])))
+    same = [(int(full[a]), int(full[b])) for a, b in near[:10000] if np.abs(p[a] - p[b]).sum() < 0.02]
     if same:
         shown = ", ".join(f"{a} = {b}" for a, b in same[:5])
         warnings.append(
