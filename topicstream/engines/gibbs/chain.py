@@ -180,7 +180,7 @@ class Chain(Engine):
         out.delta["phi"] = self._changes(visit.block, visit.state["z"], z, out)
 
     def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, found: np.ndarray) -> None:
-        """Draw every token's topic anew into ``out.state["z"]``, which has the old ones.
+        """Redraw every token's topic into ``out.state["z"]``, which has the old ones.
 
         n_t: float64[K], tokens of each topic;  found: float64[12] for log p(w | d) summed, draws from s, r, q, draws of the old
         topic, documents, their topics, log p(z), tokens, and three more.
