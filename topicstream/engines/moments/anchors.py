@@ -119,7 +119,7 @@ class Anchors(Engine):
 
     def initial_params(self) -> dict[str, np.ndarray]:
         k = self.shape.topics
-        own = {"anchors": np.full(k, -1, np.int64), "distances": np.zeros(k), "docs": np.zeros(1)}
+        own = {"anchors": np.full(k, -1, np.int64), "distances": np.zeros(k)}
         return super().initial_params() | own
 
     @property
@@ -190,7 +190,6 @@ class Anchors(Engine):
         if end.phase.name == "refine":
             return {}
         docs = float(end.stats["docs"][0])
-        end.params["docs"][0] = docs
         if not docs > 0:
             raise InputError("anchors: no document has two or more words, so there are no co-occurrences")
         return {"docs": docs}

@@ -183,16 +183,13 @@ def _mend(
     logs: Doubles,
     scores: Doubles,
     n: Doubles,
-) -> int:
-    """Add to n the cells whose z float32 cannot hold; returns their number."""
-    hard = 0
+) -> None:
+    """Add to n the cells whose z float32 cannot hold."""
     for j in range(cells):
         if not z[j] > np.float32(LEAST_Z):
-            hard += 1
             _hard_top(src, words[first + j], active, count, used, alpha, most, logs, scores)
             for a in range(count):
                 n[a] += x[j] * scores[a]
-    return hard
 
 
 @kernel
@@ -210,14 +207,14 @@ def _bound(
     prior: float,
     active: Shorts,
     width: int,
-    hard: int,
+    hard: bool,
     most: int,
     logs: Doubles,
     scores: Doubles,
 ) -> tuple[float, float]:
     """``document_bound`` over the columns."""
     fit = log_fit(first, words, counts, log_scale, z, cells)
-    if hard > 0:
+    if hard:
         for j in range(cells):
             if not z[j] > np.float32(LEAST_Z):
                 u = words[first + j]
@@ -284,7 +281,7 @@ def sparse_step(
         _first(first, cells, words, x, most, best_topic, best_value, parts, n)
         if faint > -np.inf:
             _leave_small(n, topics)
-        count, inner, hard, change = topics, 1, 0, np.inf
+        count, inner, hard, change = topics, 1, False, np.inf
         for k in range(topics):
             active[k], columns[k], tried[k] = k, alpha[k], 0
         while True:
@@ -299,12 +296,9 @@ def sparse_step(
             elif count < rows_of:
                 tiles.shrink(cells, rows_of, stays_, count, own_)
             _weigh(used_, columns_, count, t_)
-            some = tiles.iterate(cells, count, most, selecting, own_, kept_, t_, x_, z_, acc_, best_, n_)
-            hard = (
+            hard = tiles.iterate(cells, count, most, selecting, own_, kept_, t_, x_, z_, acc_, best_, n_)
+            if hard:
                 _mend(src, first, cells, words, x, z, active, count, used, columns, most, logs, scores, n)
-                if some
-                else 0
-            )
             change = _change(n_, used_, count)
             if change < tol or inner >= most_inner:
                 break
@@ -322,21 +316,18 @@ def sparse_step(
             z_trial_, kept_trial_ = pointers.address_of(z_trial), pointers.address_of(kept_trial)
             for a in range(count):
                 n_trial[a] = n[a] if a != candidate else 0.0
-            hard_trial = 0
+            hard_trial = False
             for step in range(RESTART_INNER):
                 _alive(trial_, columns_, count, faint, used_trial_)
                 _weigh(used_trial_, columns_, count, t_trial_)
                 selecting = step == 0
-                some = tiles.iterate(
+                hard_trial = tiles.iterate(
                     cells, count, most, selecting, own_, kept_trial_, t_trial_, x_, z_trial_, acc_, best_, trial_
                 )
-                hard_trial = (
+                if hard_trial:
                     _mend(
                         src, first, cells, words, x, z_trial, active, count, used_trial, columns, most, logs, scores, n_trial
-                    )
-                    if some
-                    else 0
-                )  # fmt: skip
+                    )  # fmt: skip
                 change = _change(trial_, used_trial_, count)
                 inner += 1
                 if change < tol:
