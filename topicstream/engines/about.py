@@ -76,6 +76,8 @@ class About:
     real_cells, constants, dense, learns_priors
         Whether it takes real-valued cells; pseudo-counts of words beside ``phi``; a store of dense rows (and nothing else); and
         ``learn_priors``.
+    products
+        Whether its visits leave products of matrices to NumPy's BLAS, which then runs them in one thread.
     axes
         Axes that it reads beside words and documents: list columns (corpus/format.py).
     topics_axis
@@ -103,6 +105,7 @@ class About:
     constants: bool = True
     dense: bool = False
     learns_priors: bool = True
+    products: bool = False
     axes: tuple[str, ...] = ()
     topics_axis: str = ""
     topics: Callable[[Mapping[str, int], Any, int | None], int] = as_asked

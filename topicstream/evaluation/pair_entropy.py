@@ -86,9 +86,8 @@ def pair_entropy(
             mu[:, :k] = model.probabilities(block.vocab)
         else:
             mu[:, :k] = model.rows(block.vocab) / np.maximum(model.totals, 1e-300)
-        y, z, sums = np.empty_like(mu), np.empty_like(mu), np.zeros(3)
-        word_pairs.times(mu, wide, y)
-        word_pairs.expect(block.indptr, block.words, block.counts, mu, y, z, 1.0, 0, 0, block.first_doc, sums)
+        z, sums = np.empty_like(mu), np.zeros(3)
+        word_pairs.expect(block.indptr, block.words, block.counts, mu, mu @ wide, z, 1.0, 0, 0, block.first_doc, sums)
         total += sums
     if not total[1] > 0:
         raise InputError(f"{store.path}: no document there has two words")

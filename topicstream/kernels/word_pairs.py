@@ -20,31 +20,6 @@ TINY = np.float32(1e-30)  # of a pair's probability: two words that no pair of t
 
 
 @fast_kernel
-def times(x: Floats, a: Floats, out: Floats) -> None:
-    """out = x a, float32 [U, P] by [P, P], row by row."""
-    for u in range(len(x)):
-        row = out[u]
-        row[:] = np.float32(0.0)
-        for i in range(x.shape[1]):
-            s = x[u, i]
-            if s != np.float32(0.0):
-                for k in range(x.shape[1]):
-                    row[k] += s * a[i, k]
-
-
-@fast_kernel
-def outer_sums(z: Floats, x: Floats, g: Doubles) -> None:
-    """g float64[P, P] += sum over words of z_u x_u^T."""
-    for u in range(len(z)):
-        for i in range(z.shape[1]):
-            s = float(z[u, i])
-            if s != 0.0:
-                row = g[i]
-                for k in range(z.shape[1]):
-                    row[k] += s * x[u, k]
-
-
-@fast_kernel
 def _dot(a: Floats, b: Floats) -> Float:
     total = np.float32(0.0)
     for k in range(len(a)):

@@ -139,7 +139,7 @@ class Member(WorkerPlugin):
         """Make tables and threads within a plan of this worker.  DoesNotFit ..."""
         order, worker, job = self.order, self.worker, self.order.job
         self.number, folder = order.roster.index(str(worker.contact_address)), Path(worker.local_directory)
-        if job.engine.about.dense:
+        if job.engine.about.products:
             machine.one_blas_thread()
         n_w = job.corpus.word_counts() if job.corpus.weights is None else job.corpus.weights.n_w
         room = replace(order.allowance, threads=order.allowance.threads or worker.state.nthreads, folder=str(folder))

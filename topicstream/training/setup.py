@@ -213,7 +213,7 @@ def engine_of(
         raise InputError(
             f"{store.path} has real-valued cells and {algo} needs whole counts; use a message-passing engine such as atbp"
         )
-    if kind.about.dense:
+    if kind.about.products:
         machine.one_blas_thread()
     engine = make_engine(kind, store, make_options(kind, options), config.topics)
     engine, seeds, told = with_seeds(engine, config.seed_words, store, n_w)

@@ -80,6 +80,7 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         priors=ClusterEngine.about.priors._replace(beta=0.0),
         starts=("kmeans",),
         dense=True,
+        products=True,
         stored_tables=(),
         stored_params=("sizes", "means", "covariances"),
         objective=Objective("nats a point", weight="docs"),

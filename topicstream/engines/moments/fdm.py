@@ -59,6 +59,7 @@ class FullDependenceMixture(Engine):
         real_cells=False,
         constants=False,  # its topics are no counts with a prior
         learns_priors=False,  # moments give alpha
+        products=True,
         stored_tables=("phi", "pairs"),
         objective=Objective("cross-entropy", "cross", "mass"),
         passes=100,
@@ -95,8 +96,7 @@ class FullDependenceMixture(Engine):
             "rows": Buffer((block.words, width), "float32"),
             "mu a": Buffer((block.words, width), "float32"),
             "z": Buffer((block.words, width), "float32"),
-            "G": Buffer((width, width), "float64"),
-            "matrices": Buffer((4, width, width), "float32"),
+            "matrices": Buffer((5, width, width), "float32"),
             "document": Buffer(block.longest, "float64"),
         }
 
@@ -122,16 +122,14 @@ class FullDependenceMixture(Engine):
         """One E-step: the block's part of the next phi and of the next pair matrix."""
         block, phi, mu = visit.block, visit.rows["phi"], out.array("mu")
         np.divide(phi.base[phi.index], np.maximum(visit.totals["phi"], 1e-300), out=mu, casting="unsafe")
-        y, z, g = out.array("mu a"), out.array("z"), out.array("G")
-        sums = np.zeros(3)
-        pairs.times(mu, a, y)
+        y, z, sums = out.array("mu a"), out.array("z"), np.zeros(3)
+        np.matmul(mu, a, out=y)
         scale = float(visit.params["scale"][0])
         pairs.expect(
             block.indptr, block.words, block.counts, mu, y, z, scale, self.options.pairs, visit.key.seed, block.first_doc, sums
         )  # fmt: skip
-        g[:] = 0.0
-        pairs.outer_sums(z, mu, g)
-        pairs.times(z, a, y)
+        g = z.T @ mu
+        np.matmul(z, a, out=y)
         np.multiply(mu, y, out=out.delta["phi"])
         k = self.shape.topics
         whole = a[:k, :k] * (g[:k, :k] + g[:k, :k].T) / 2
