@@ -118,8 +118,7 @@ def lines(s: dict[str, Any], closed: bool) -> list[str]:
         return render(AGAIN, s)
     if s.get("vectors"):
         return render(VECTORS, s)
-    counts = {noun: s[name] for name, noun in COUNTED.items() if name != "documents_added" or s[name] != s["documents"]}
-    counts |= {noun: n for noun, n in s["notes"].items()}
+    counts = {noun: s[name] for name, noun in COUNTED.items() if name != "documents_added" or s[name] != s["documents"]} | s["notes"]
     tokenizer, unspaced, pruning = s["tokenizer"] or {}, s["unspaced_share"] or 0, s["pruning"]
     most = "off" if pruning["max_df"] is None else f"{pruning['max_df']:,}"
     share = s["tokens"] / max(1, s["tokens"] + s["tokens_pruned"])

@@ -240,9 +240,9 @@ class ScoredTopics:
     @classmethod
     def of_model(cls, model: TopicModel, index: np.ndarray | None, shared: bool = False) -> ScoredTopics:
         """Those of a model; index: as ``match_words`` finds it, or with fewer words known."""
-        counted = None
-        if model.weights is not None:
-            counted = CountedWords(model.weights, model.counts(), model.vocabulary.counts, model.n_topics, model.seeds)
+        if model.weights is None:
+            return cls(model, index, shared=shared)
+        counted = CountedWords(model.weights, model.counts(), model.vocabulary.counts, model.n_topics, model.seeds)
         return cls(model, index, counted, shared)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:

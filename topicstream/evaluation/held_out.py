@@ -139,9 +139,7 @@ def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
     title = TITLES[name]
     if "points" in score:
         return render(POINTS, {**score, "title": title, "loglik": -score["nats_per_point"]})
-    value = IMPOSSIBLE
-    if score["perplexity"] is not None:
-        value = f"{score['perplexity']:.1f}   ({score['nats_per_token']:.4f} nats a token)"
+    value = IMPOSSIBLE if score["perplexity"] is None else f"{score['perplexity']:.1f}   ({score['nats_per_token']:.4f} nats a token)"
     nats = f"{-score['nats_per_point']:.4f}" if "nats_per_point" in score else None
     about = {"title": title if name == "whole" else f"{title} perplexity", "value": value, "nats_a_document": nats}
     return render(PERPLEXITY, {**score, **about})

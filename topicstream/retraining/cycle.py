@@ -305,10 +305,8 @@ class Cycle:
             return
         was = "" if judgement.perplexity_before is None else f" (present model {judgement.perplexity_before:.1f})"
         self.log.say(f"gate: passed, held-out perplexity {judgement.perplexity or math.nan:.1f}{was}")
-        ids = first_ids(new.n_topics)
-        if old is not None:
-            ids = align(old, new, read_ids(old.path, old.n_topics), self.config.publish.far)
-        self.journal = replace(self.journal, ids=ids)
+        kept = first_ids(new.n_topics) if old is None else align(old, new, read_ids(old.path, old.n_topics), self.config.publish.far)
+        self.journal = replace(self.journal, ids=kept)
         self._record("publish")
 
     def _publish(self) -> None:

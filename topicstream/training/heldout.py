@@ -36,9 +36,8 @@ class HeldOut:
         plain, constants = table.array is not None and table.constants is None, table.constants
         rows = table.array if plain and table.array is not None else TableRows(table)
         totals = table.shown_totals if constants is None else table.shown_totals + constants.totals
-        counted = None
-        if self._weights is not None:
-            counted = CountedWords(self._weights, table.pieces(), self._weights.counts, len(alpha), constants)
+        weights = self._weights
+        counted = None if weights is None else CountedWords(weights, table.pieces(), weights.counts, len(alpha), constants)
         topics = TopicTable(rows, alpha, beta, totals[: len(alpha)], self._corpus.n_words, self._weights)
         score = score_blocks(ScoredTopics(topics, counted=counted), self._prepared, threads=self._threads)
         return float(score.perplexity)

@@ -302,8 +302,7 @@ class Finishing:
     def _left_out(self) -> dict[str, Json]:
         """How many records were rejected, and the first of them; what else was odd."""
         pages = (self.journal.docs.read(i)["rejects"].tobytes() for i in range(len(self.journal.docs)))
-        first = next((page for page in pages if page), None) if self.journal.totals["rejected"] else None
-        reject = json.loads(first.splitlines()[0]) if first else None
+        reject = next((json.loads(page.splitlines()[0]) for page in pages if page), None) if self.journal.totals["rejected"] else None
         where = reject and f"{reject['file']}:{reject['line']}".removesuffix(":0")
         return {
             "rejected": self.journal.totals["rejected"],
