@@ -9,16 +9,18 @@ from io import BytesIO
 from tempfile import TemporaryFile
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from scipy.stats import chi2
+from scipy.stats import f
 
 import topicstream
 from tests import few_quick
 from topicstream.cli.main import run
 from topicstream.errors import InputError, UsageError
+from topicstream.reporting.covariates import PREDICTED, Effects
 from topicstream.reporting.formula import Covariate, Design, Factor, as_days, as_number, parse_formula
 from topicstream.reporting.over_time import OverTimeView
-from topicstream.reporting.regression import Regression, independent
+from topicstream.reporting.regression import Coefficients, Regression, independent
 
 
 def terms_of(formula: str) -> list[str]:
@@ -114,6 +116,16 @@ def test_parts_of_one_document_count_as_one():
         expected = 40 / 39 * (n - 1) / (n - 2) * inverse @ scores.T @ scores @ inverse
         assert np.allclose(fitted.covariances[k], expected, rtol=1e-4, atol=1e-12)
     assert (fitted.documents, fitted.clusters) == (n, 40)
+
+
+def test_the_printed_interval_is_the_table_s():
+    """Of ten books it is 2.26 errors wide (Student's), and excludes zero, or not, as the table's does."""
+    estimates, covariances = np.array([[0.3], [0.2]]), np.diag([0.01, 0.01])[None]
+    fitted = Coefficients(["(intercept)", "party=red"], np.arange(2), estimates, covariances, 90, 10)
+    shown = Effects("party", 90, 0, np.array([3]), ["war"], fitted, {"party": "blue"}, {"party": "category"}, pa.Table.from_pylist([], PREDICTED))
+    (row,) = (row for row in shown.table().to_pylist() if row["term"] == "party=red")
+    assert shown.lines()[-1].split() == ["party=red", "+20.00", f"[{100 * row['low']:+.2f},", f"{100 * row['high']:+.2f}]"]
+    assert row["low"] < 0 < 0.2 - 1.96 * row["se"]
 
 
 GROUPS = [((10, 40), 0.5), ((80, 300), 0.5), ((30, 60), 0.15)]
@@ -267,9 +279,9 @@ def test_a_curve_is_tested_as_a_whole_and_drawn(place, capsys, monkeypatch):
         places = [i for i, name in enumerate(found.coefficients.names) if re.sub(r"\.\d$", "", name) == term]
         estimates = found.coefficients.estimates[places, cats]
         covariance = found.coefficients.covariances[cats][places][:, places]
-        statistic = estimates @ np.linalg.solve(covariance, estimates)
+        statistic, freedom = estimates @ np.linalg.solve(covariance, estimates) / 4, found.coefficients.clusters - 1
         assert len(places) == 4
-        assert f"chi2(4) {statistic:.1f}, p {chi2.sf(statistic, 4):.2g}" in said, said
+        assert f"F(4, {freedom}) {statistic:.2f}, p {f.sf(statistic, 4, freedom):.2g}" in said, said
     [bars] = re.findall(r"date, party=red +(\S+)", said)
     assert bars[0] == "▁" and bars[-1] == "█"
 

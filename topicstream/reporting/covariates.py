@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import chdtrc
+from scipy.special import fdtrc
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError, one_line
@@ -189,10 +189,12 @@ class Effects:
         estimates = self.coefficients.estimates[places, topic]
         if len(places) > 1:
             covariance = self.coefficients.covariances[topic][np.ix_(places, places)]
-            statistic = float(estimates @ np.linalg.pinv(covariance, hermitian=True) @ estimates)
-            p = float(chdtrc(len(places), statistic))
-            return f"{'*' if p < 0.05 else ' ':>10} chi2({len(places)}) {statistic:.1f}, p {f'{p:.2g}' if p else '< 1e-300'}"
-        estimate, error = 100 * float(estimates[0]), 196 * float(self.coefficients.errors[places[0], topic])
+            freedom = len(places), self.coefficients.clusters - 1
+            statistic = float(estimates @ np.linalg.pinv(covariance, hermitian=True) @ estimates) / len(places)
+            p = float(fdtrc(*freedom, statistic))
+            return f"{'*' if p < 0.05 else ' ':>10} F{freedom} {statistic:.2f}, p {f'{p:.2g}' if p else '< 1e-300'}"
+        error = 100 * self.coefficients.reach * float(self.coefficients.errors[places[0], topic])
+        estimate = 100 * float(estimates[0])
         most = abs(estimate) + error  # an effect for each retweet or word is small: as many digits as show two
         digits = 2 if not 0 < most < 0.1 else 1 - math.floor(math.log10(most))
         star = "*" if places != [0] and abs(estimate) > error else " "
