@@ -6,9 +6,11 @@ Each topic's shares are regressed on the covariates by weighted least squares (R
 - A document's share m is pulled to the prior's mean, by the factor n / (a + n) with n its tokens and a the sum of alpha.  The
   regression uses what the words alone say, ((a + n) m - alpha) / n, which is unbiased, so effects in short documents are not too
   small; its weight is n / (a + n).
-- The variance of a coefficient is the sandwich estimate, so groups may differ in their spread, clustered by the documents that
-  parts were cut from (Liang & Zeger 1986; HC1 of White 1980 where each is whole), plus the variance between draws of the documents' topics from their posterior (the method of composition, Tanner 1996), which for a
-  Dirichlet has a closed form: A X'W diag(v) WX A with A = (X'WX)^-1 and v the posterior variance.  No draws are made.
+- The variance of a coefficient is the sandwich estimate, so groups may differ in their spread (HC1 of White 1980); of parts the
+  jackknife by the documents that they were cut from (CV3 of MacKinnon, Nielsen & Webb 2023), because a few dozen books are too
+  few for the sandwich.  To it comes the variance between draws of the documents' topics from their posterior (the method of
+  composition, Tanner 1996), which for a Dirichlet has a closed form: A X'W diag(v) WX A with A = (X'WX)^-1 and v the posterior
+  variance.  No draws are made.
 - Documents are read once; their shares wait in a scratch file for the residuals.
 
 docs/decisions/effects.md has the coverage of the intervals in simulations.
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import BinaryIO
 
 import numpy as np
@@ -28,6 +31,9 @@ from topicstream.errors import InputError
 SINGULAR = 1e-7
 """Share of a column's sum of squares that those before it leave unexplained, below which it is left out: the normal equations
 square the condition of the design, and at 1e-9 standard errors lost all their digits."""
+
+DETERMINED = 1e-4
+"""Of a direction of the coefficients, the share that the other documents tell, below which one document alone determines it."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,13 @@ def independent(products: np.ndarray) -> np.ndarray:
     return np.array(used, np.int64)
 
 
+def _without(turned: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(I - H)^-1, which makes of a document's score what it would change if the fit were without the document: float64[P, P].
+    H is its part of X'WX, of rows float64[D, P] in coordinates in which that is I.  What it alone determines counts as unchanged."""
+    part = (turned.T * weights) @ turned
+    return np.asarray(np.linalg.pinv(np.eye(len(part)) - part, DETERMINED, hermitian=True))
+
+
 class Regression:
     """Weighted least squares over a stream of documents.
 
@@ -151,18 +164,22 @@ class Regression:
         used = independent(self._xx)
         xx, xy = self._xx[np.ix_(used, used)], self._xy[used]
         scale = np.sqrt(np.diagonal(xx))
-        inverse = np.linalg.inv(xx / scale[:, None] / scale) / scale[:, None] / scale
-        estimates = inverse @ xy
-        middle = self._between[:, used][:, :, used]
+        values, vectors = np.linalg.eigh(xx / scale[:, None] / scale)
+        root = vectors / np.sqrt(values) / scale[:, None]  # in the coordinates design @ root, X'WX is the identity
+        estimates = root @ (root.T @ xy)
+        middle = root.T @ self._between[:, used][:, :, used] @ root
         n, g = self.documents, self.clusters
-        correction = g / (g - 1) * (n - 1) / (n - p)
+        correction = (g - 1) / g if g < n else n / (n - p)
         for weights, begins, every, y in self._stored():
-            design = every[:, used]
-            residuals = weights[:, None] * (y - design @ estimates)
+            turned, edges = every[:, used] @ root, np.append(np.flatnonzero(begins), len(y))
+            residuals = weights[:, None] * (y - every[:, used] @ estimates)
+            spared = None if g == n else [_without(turned[a:b], weights[a:b]) for a, b in pairwise(edges)]
             for k in range(len(middle)):
-                scores = np.add.reduceat(design * residuals[:, k, None], np.flatnonzero(begins))
+                scores = np.add.reduceat(turned * residuals[:, k, None], edges[:-1])
+                if spared is not None:
+                    scores = np.einsum("gpq,gq->gp", spared, scores)
                 middle[k] += correction * scores.T @ scores
-        return Coefficients(self._names, used, estimates, inverse @ middle @ inverse, n, g)
+        return Coefficients(self._names, used, estimates, root @ middle @ root.T, n, g)
 
     def _stored(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
         p, k = self._xy.shape
