@@ -85,7 +85,7 @@ def test_a_file_that_fails_three_nights_is_set_aside(home):
     write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
     bad.write_text("garbage {\n")
     for _ in range(2):
-        with pytest.raises(InputError, match=r"raw/bad\.jsonl:1: .*\(on_error = .skip. under \[ingest\] leaves"):
+        with pytest.raises(InputError, match=r"raw/bad\.jsonl:1: .*\(ingest with on_error = .skip. under \[ingest\] leaves"):
             cycle(config, metrics=metrics)
         assert "files_set_aside" not in metrics.read_text() and publish.current(home) == 1
     third = cycle(config, metrics=metrics)

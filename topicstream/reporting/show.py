@@ -15,7 +15,7 @@ from topicstream.model.top import topic_table
 from topicstream.options import checked, openly_configured, option
 from topicstream.records import Json
 from topicstream.reporting.config import ShowConfig
-from topicstream.reporting.view import ModelView
+from topicstream.reporting.view import ModelView, largest
 from topicstream.text import escaped, render, wrapped
 
 OWN = ("id", "text", "marks")
@@ -89,9 +89,8 @@ class TopicsView(ModelView):
         if (self.text or self.with_columns) and not self.docs:
             raise UsageError(f"--{'text' if self.text else 'with'} requires --docs N or --find TEXT")
         shown, trained, view, model = self.shown, self.shown.trained, self.shown.view, self.shown.model
-        chosen = shown.columns(self.topics)
-        if self.topics is None and not view.ordered:
-            chosen = np.argsort(-model.sizes, kind="stable").tolist()
+        by_size = self.topics is None and not view.ordered
+        chosen = largest(model.sizes, len(view)) if by_size else shown.columns(self.topics)
         words = topic_table(model, self.words, self.relevance).select(["words", "p"]).to_pylist()
         sizes = model.sizes if trained.cluster_sizes is None else view.columns(trained.cluster_sizes[None])[0]
         shares = sizes / (float(sizes.sum()) or 1.0)

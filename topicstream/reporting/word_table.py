@@ -13,7 +13,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.records import Json
 from topicstream.reporting.gather import Survey, correlations, gather_report
-from topicstream.reporting.view import ModelView, ShownModel
+from topicstream.reporting.view import ModelView, ShownModel, largest
 from topicstream.text import counted
 
 
@@ -85,9 +85,8 @@ class TableView(ModelView, heeds=("words", "topics")):
         for name, path in files.items():
             check_table_file(path, f"--{name}", force=self.force, text=True)
         shown = self.shown
-        topics = shown.columns(self.topics)
-        if self.topics is None and not shown.view.ordered:
-            topics = np.argsort(-shown.model.sizes, kind="stable").tolist()
+        by_size = self.topics is None and not shown.view.ordered
+        topics = largest(shown.model.sizes, len(shown.view)) if by_size else shown.columns(self.topics)
         if self.table is not None:
             words = word_table(shown, topics, self.words)
             if self.table.endswith(TEXT_SUFFIXES):

@@ -41,7 +41,7 @@ class Reject:
     def error(self) -> InputError:
         """What ``--on-error fail`` ends with."""
         where = f"{self.file}:{self.line}" if self.line else self.file
-        return InputError(f"{where}: {self.reason} (--on-error=skip leaves such records out)")
+        return InputError(f"{where}: {self.reason} (ingest with --on-error=skip leaves such records out)")
 
 
 @dataclass
