@@ -44,6 +44,8 @@ MANY = 500
 class GibbsOptions(Options):
     """Options of the samplers."""
 
+    alpha: float | None = option(None, "Document-topic Dirichlet prior, per topic (default: 5/K).", above=0.0)
+    beta: float | None = option(None, "Topic-word Dirichlet prior, per word (default: 0.01).", above=0.0)
     learn_priors: bool = option(True, "Learn an asymmetric alpha and a symmetric beta during training.", decided=True)
     prior_low: float = option(1e-5, "Smallest value of a learned prior.", above=0.0, advanced=True, was=1e-5)
     prior_high: float = option(100.0, "Largest value of a learned prior.", above=0.0, advanced=True, was=100.0)
@@ -82,10 +84,6 @@ class Chain(Engine):
             )
         if shape.seeds is not None and not shape.seeds.whole:
             raise UsageError(f"{self.name} counts whole tokens: --seed-words needs whole-number strengths")
-        for name in ("alpha", "beta"):
-            value = getattr(options, name)
-            if value is not None and not value > 0:
-                raise TopicsError(f"{self.name} needs {name} above 0, not {value}")
         if options.prior_low > options.prior_high:
             raise UsageError(f"--prior-low {options.prior_low:g}: is above --prior-high {options.prior_high:g}")
 

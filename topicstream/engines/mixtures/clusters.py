@@ -105,27 +105,23 @@ def changes(
     total = np.zeros(topics)
     for d in range(len(cluster)):
         n = 0
+        for j in range(old_cluster.shape[1]):
+            total[old_cluster[d, j]] -= old_share[d, j]
         for j in range(cluster.shape[1]):
-            k, r = cluster[d, j], share[d, j]
-            if r > 0:
-                total[k], which[d, n] = r, k
+            k = cluster[d, j]
+            v, total[k] = total[k] + share[d, j], 0.0
+            if v != 0.0:
+                which[d, n], by[d, n] = k, v
+                sizes[k] += v
                 n += 1
         for j in range(old_cluster.shape[1]):
-            k, r = old_cluster[d, j], old_share[d, j]
-            if r > 0:
-                if total[k] == 0.0:
-                    which[d, n] = k
-                    n += 1
-                total[k] -= r
-        found = 0
-        for j in range(n):
-            k = which[d, j]
+            k = old_cluster[d, j]
             v, total[k] = total[k], 0.0
             if v != 0.0:
-                which[d, found], by[d, found] = k, v
+                which[d, n], by[d, n] = k, v
                 sizes[k] += v
-                found += 1
-        count[d] = found
+                n += 1
+        count[d] = n
 
 
 def allocation_bound(sizes: np.ndarray, alpha: np.ndarray) -> float:

@@ -114,31 +114,22 @@ def change(
     value: Floats,
 ) -> int:
     """new - old as a SparseDelta (ptr int64[U+1], topic, value), entries that are the same left out; returns its length.  Both
-    have values above 0 alone, a topic of a word once each."""
+    have a topic of a word once."""
     total = np.zeros(topics)
     n = 0
     ptr[0] = 0
     for u in range(len(ptr) - 1):
-        low = n
+        for c in range(old_ptr[u], old_ptr[u + 1]):
+            total[old_topic[c]] -= old_value[c]
         for c in range(new_ptr[u], new_ptr[u + 1]):
             k = new_topic[c]
-            topic[n] = k
-            n += 1
-            total[k] = new_value[c]
+            topic[n], value[n] = k, total[k] + new_value[c]
+            n += value[n] != 0.0
+            total[k] = 0.0
         for c in range(old_ptr[u], old_ptr[u + 1]):
             k = old_topic[c]
-            if total[k] == 0.0:
-                topic[n] = k
-                n += 1
-            total[k] -= old_value[c]
-        high = n
-        n = low
-        for c in range(low, high):
-            k = topic[c]
-            if total[k] != 0.0:
-                topic[n] = k
-                value[n] = total[k]
-                n += 1
+            topic[n], value[n] = k, total[k]
+            n += total[k] != 0.0
             total[k] = 0.0
         ptr[u + 1] = n
     return n
