@@ -19,9 +19,10 @@ from topicstream.engines.base import Key, Rows, Shape, Visit, padded
 from topicstream.engines.gibbs.gs import GibbsSampling
 from topicstream.engines.gibbs.sparselda import SparseLDA
 from topicstream.engines.gibbs.sparselda import sweep as sparse_sweep
-from topicstream.errors import InputError, TopicsError
+from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.kernels.packed import slack_starts, topic_bits
 from topicstream.kernels.packed_simd import READ_PAST
+from topicstream.training.setup import make_options
 
 BOTH = pytest.mark.parametrize("kind", [GibbsSampling, SparseLDA], ids=["gs", "sparselda"])
 
@@ -270,8 +271,8 @@ def test_refusals_say_what_to_do(kind):
     with pytest.raises(InputError, match=r"real-valued cells; train it with a message-passing engine"):
         kind(Shape(10, 10, 50, 70.5, 3, weighted=True), options)
     for name in ("alpha", "beta"):
-        with pytest.raises(TopicsError, match=f"{name} above 0"):
-            kind(Shape(10, 10, 50, 70, 3), kind.Options(**{name: 0.0}))
+        with pytest.raises(UsageError, match=f"{name} must be above 0"):
+            make_options(kind, {name: 0.0})
 
 
 def test_memory_takes_the_smallest_integer():
