@@ -93,8 +93,9 @@ def test_it_is_the_plain_regression_where_nothing_is_uncertain():
     plain = inverse @ x.T @ y
     assert np.allclose(fitted.estimates, plain, atol=1e-6)
     for k in range(3):
-        squares = (y[:, k] - x @ plain[:, k]) ** 2
-        robust = inverse @ (x * squares[:, None]).T @ x @ inverse * 300 / 297  # HC1
+        leverage = np.einsum("ip,pq,iq->i", x, inverse, x)
+        squares = ((y[:, k] - x @ plain[:, k]) / (1 - leverage)) ** 2
+        robust = inverse @ (x * squares[:, None]).T @ x @ inverse * 299 / 300  # HC3
         assert np.allclose(fitted.covariances[k], robust, rtol=1e-4, atol=1e-12)
 
 

@@ -6,11 +6,10 @@ Each topic's shares are regressed on the covariates by weighted least squares (R
 - A document's share m is pulled to the prior's mean, by the factor n / (a + n) with n its tokens and a the sum of alpha.  The
   regression uses what the words alone say, ((a + n) m - alpha) / n, which is unbiased, so effects in short documents are not too
   small; its weight is n / (a + n).
-- The variance of a coefficient is the sandwich estimate, so groups may differ in their spread (HC1 of White 1980); of parts the
-  jackknife by the documents that they were cut from (CV3 of MacKinnon, Nielsen & Webb 2023), because a few dozen books are too
-  few for the sandwich.  To it comes the variance between draws of the documents' topics from their posterior (the method of
-  composition, Tanner 1996), which for a Dirichlet has a closed form: A X'W diag(v) WX A with A = (X'WX)^-1 and v the posterior
-  variance.  No draws are made.
+- The variance of a coefficient is the jackknife over documents, all parts of one together (HC3 of MacKinnon & White 1985, CV3 of
+  MacKinnon, Nielsen & Webb 2023): groups may differ in their spread, and a few dozen books are too few for the plain sandwich.
+  To it comes the variance between draws of the documents' topics from their posterior (the method of composition, Tanner 1996),
+  which for a Dirichlet has a closed form: A X'W diag(v) WX A with A = (X'WX)^-1 and v the posterior variance.  No draws are made.
 - Documents are read once; their shares wait in a scratch file for the residuals.
 
 docs/decisions/effects.md has the coverage of the intervals in simulations.
@@ -169,16 +168,17 @@ class Regression:
         estimates = root @ (root.T @ xy)
         middle = root.T @ self._between[:, used][:, :, used] @ root
         n, g = self.documents, self.clusters
-        correction = (g - 1) / g if g < n else n / (n - p)
         for weights, begins, every, y in self._stored():
             turned, edges = every[:, used] @ root, np.append(np.flatnonzero(begins), len(y))
             residuals = weights[:, None] * (y - every[:, used] @ estimates)
+            if g == n:  # what ``_without`` comes to for a single row
+                residuals /= np.maximum(1.0 - weights * (turned**2).sum(axis=1), DETERMINED)[:, None]
             spared = None if g == n else [_without(turned[a:b], weights[a:b]) for a, b in pairwise(edges)]
             for k in range(len(middle)):
                 scores = np.add.reduceat(turned * residuals[:, k, None], edges[:-1])
                 if spared is not None:
                     scores = np.einsum("gpq,gq->gp", spared, scores)
-                middle[k] += correction * scores.T @ scores
+                middle[k] += (g - 1) / g * scores.T @ scores
         return Coefficients(self._names, used, estimates, root @ middle @ root.T, n, g)
 
     def _stored(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
