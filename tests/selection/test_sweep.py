@@ -52,7 +52,7 @@ def test_it_chooses_the_planted_number(corpus, tmp_path, monkeypatch):
         sweep(corpus, corpus.parent, **given)
 
 
-@pytest.mark.parametrize("members", [{"keys": ["x"]}, {"loglik": [0.5, [1]]}, {"npmi": None}, {"tokens": []}, {"passes": -1}])
+@pytest.mark.parametrize("members", [{"keys": ["x"]}, {"loglik": [0.5, [1]]}, {"diversity": None}, {"tokens": []}, {"passes": -1}])
 def test_a_result_that_no_sweep_wrote_is_refused_in_a_line(corpus, tmp_path, members):
     given = dict(topics=[2, 3], seeds=1, algo=["atbp"], passes=1)
     sweep(corpus, tmp_path / "s", **given)
@@ -123,9 +123,11 @@ def test_the_command(corpus, tmp_path, capsys):
     args[args.index("--out") + 1] = str(tmp_path / "corrected")
     assert run([*args, "--force", "-q", "--option", "unknown=1"]) == 2
     assert run([*args, "--force", "-q", "--passes", "3"]) == 0
-    assert run([*args, "--force", "-q", "--passes", "3", "--seeds", "0,4", "--json"]) == 0
+    capsys.readouterr()
+    args[args.index("--out") + 1] = str(tmp_path / "seeds")
+    assert run([*args, "--force", "-q", "--seeds", "0,4", "--json"]) == 0
     assert {row["seed"] for row in json.loads(capsys.readouterr().out)["runs"]} == {0, 4}
-    assert run([*args, "--seeds", "0"]) == run(["sweep", "--corpus", str(corpus), "-K", "0"]) == 2
+    assert run([*args, "--force", "--seeds", "0"]) == run(["sweep", "--corpus", str(corpus), "-K", "0"]) == 2
     assert run(["sweep", "--corpus", str(corpus), "-K", "two"]) == 2
     assert run(["sweep", "--corpus", str(corpus), "-K", "2", "--option", "alpha"]) == 2
 
