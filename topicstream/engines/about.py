@@ -47,9 +47,9 @@ class Priors(NamedTuple):
         return f"{self.alpha:g}/K" if self.together else f"{self.alpha:g}", f"{self.beta:g}"
 
 
-def as_asked(axes: Mapping[str, int], options: Any, asked: int | None) -> int:
+def as_asked(axes: Mapping[str, int], options: Any, topics_asked: int | None) -> int:
     """The number of topics of an engine that takes any."""
-    return TOPICS if asked is None else asked
+    return TOPICS if topics_asked is None else topics_asked
 
 LONG_ENOUGH = 20.0
 """``best_from`` of engines that keep to their seeds: held-out perplexity is up to 13 % lower then, but on titles and subject lines,

@@ -117,12 +117,12 @@ class Out:
         ``shape`` and ``dtype`` may ask for less than ``Engine.workspace`` declares; asking for more is an error, because
         the memory plan counts what is declared.
         """
-        own = buffer = self._workspace[name]
+        spec = buffer = self._workspace[name]
         if shape is not None or dtype is not None:
-            own = Buffer(buffer.shape if shape is None else shape, buffer.dtype if dtype is None else dtype, buffer.keep)
-        if own is not buffer and own.nbytes > buffer.nbytes:
-            raise ValueError(f"{self.engine.name}: {name} takes {own.nbytes} bytes, its workspace declares {buffer.nbytes}")
-        return (self.kept if buffer.keep else self.scratch).array(name, own.shape, own.dtype)
+            spec = Buffer(buffer.shape if shape is None else shape, buffer.dtype if dtype is None else dtype, buffer.keep)
+        if spec is not buffer and spec.nbytes > buffer.nbytes:
+            raise ValueError(f"{self.engine.name}: {name} takes {spec.nbytes} bytes, its workspace declares {buffer.nbytes}")
+        return (self.kept if buffer.keep else self.scratch).array(name, spec.shape, spec.dtype)
 
 
 @dataclass(frozen=True)
@@ -218,9 +218,9 @@ class Options:
     learn_priors: bool | None = option(False, "Learn an asymmetric alpha and a symmetric beta during training.", decided=True)
 
 
-def learns_priors(alpha: float | None, beta: float | None, asked: bool | None) -> bool:
+def learns_priors(alpha: float | None, beta: float | None, learn: bool | None) -> bool:
     """Whether priors are learned: as asked for, else where neither is given."""
-    return alpha is None and beta is None if asked is None else asked
+    return alpha is None and beta is None if learn is None else learn
 
 
 class Engine:

@@ -78,19 +78,19 @@ class DenseTable(Table):
     def gather(self, ids: np.ndarray, scratch: Scratch) -> Rows:
         """A view plus an index in memory, copied rows of a mapped table."""
         index = scratch.array("row index", len(ids), np.int64)
-        here, which = self.constants.find(ids) if self.constants is not None else (ids[:0], ids[:0])
+        constant_rows, which = self.constants.find(ids) if self.constants is not None else (ids[:0], ids[:0])
         base, behind = self._storage.array, self.n_rows + which
         index[:] = ids
         if self._storage.mapped:
-            base, behind = self._copied(ids, len(here), scratch), len(ids) + np.arange(len(here))
+            base, behind = self._copied(ids, len(constant_rows), scratch), len(ids) + np.arange(len(constant_rows))
             index[:] = np.arange(len(ids))
-        if self.constants is None or not len(here):
+        if self.constants is None or not len(constant_rows):
             return Rows(base, index, self.scale, None)
         bare = scratch.array("bare index", len(ids), np.int64)
         bare[:] = index
-        index[here] = behind
+        index[constant_rows] = behind
         if self._storage.mapped:
-            base[behind] = base[bare[here]]
+            base[behind] = base[bare[constant_rows]]
             self.constants.add(base, behind, which, self.scale)
         return Rows(base, index, self.scale, bare)
 

@@ -77,26 +77,26 @@ class PackedTable(Table):
     # -- rows out -------------------------------------------------------------------------------------------------
     def gather(self, ids: np.ndarray, scratch: Scratch) -> PackedRows:
         """The rows, to be copied from where they are."""
-        held, length = self._counts, scratch.array("row lengths", len(ids), np.int32)
-        np.take(held.length, ids, out=length)
-        rows = PackedRows(length, held.bits, held.largest, partial(held.copy, ids))
+        counts, length = self._counts, scratch.array("row lengths", len(ids), np.int32)
+        np.take(counts.length, ids, out=length)
+        rows = PackedRows(length, counts.bits, counts.largest, partial(counts.copy, ids))
         return rows if self.constants is None else self._with_constants(ids, rows, self.constants)
 
     def _with_constants(self, ids: np.ndarray, rows: PackedRows, constants: Constants) -> PackedRows:
         """The rows with the constants, which are whole numbers, among their counts."""
-        here, which = constants.find(ids)
-        counts = self._expanded(ids[here]).astype(np.int64)
-        constants.add(counts, np.arange(len(here)), which)
+        constant_rows, which = constants.find(ids)
+        counts = self._expanded(ids[constant_rows]).astype(np.int64)
+        constants.add(counts, np.arange(len(constant_rows)), which)
         word, topic = np.nonzero(counts)
         count = counts[word, topic]
         entries = (count << rows.bits | topic)[np.lexsort((-count, word))].astype(np.uint64)
-        rows.length[here] = np.bincount(word, minlength=len(here))
-        ptr = np.append(0, np.cumsum(rows.length[here], dtype=np.int64))
+        rows.length[constant_rows] = np.bincount(word, minlength=len(constant_rows))
+        ptr = np.append(0, np.cumsum(rows.length[constant_rows], dtype=np.int64))
 
         def copy(first: int, stop: int, start: np.ndarray, arena: np.ndarray) -> None:
             rows.copy(first, stop, start, arena)
-            a, b = np.searchsorted(here, (first, stop)).tolist()
-            copy_tight(ptr, entries, a, b, start[here[a:b] - first], arena)
+            a, b = np.searchsorted(constant_rows, (first, stop)).tolist()
+            copy_tight(ptr, entries, a, b, start[constant_rows[a:b] - first], arena)
 
         return PackedRows(rows.length, rows.bits, max(rows.largest, int(count.max(initial=0))), copy)
 
@@ -138,24 +138,24 @@ class PackedTable(Table):
         """End of a pass: totals and histogram counted afresh; returns float64[3], [0] the largest |row / n_w - 1|."""
         sums, worst, low, largest = np.zeros(self.width), np.zeros(3), np.zeros(SMALL, np.int64), 0
         big: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-        held = self._counts
+        counts = self._counts
 
         def one(i: int) -> None:
             nonlocal largest
-            numbers, ptr, entries = held.take(i)
-            own, off, small = np.zeros(self.width), np.zeros(3), np.zeros(SMALL, np.int64)
-            sum_packed(ptr, entries, held.bits, self.row_mass[numbers], own, small, off)
-            high = (entries[entries >= SMALL << held.bits] >> held.bits).astype(np.int64)
-            found, most = np.unique(high, return_counts=True), int(entries.max(initial=0)) >> held.bits
+            numbers, ptr, entries = counts.take(i)
+            sums_here, off, small = np.zeros(self.width), np.zeros(3), np.zeros(SMALL, np.int64)
+            sum_packed(ptr, entries, counts.bits, self.row_mass[numbers], sums_here, small, off)
+            high = (entries[entries >= SMALL << counts.bits] >> counts.bits).astype(np.int64)
+            large_counts, most = np.unique(high, return_counts=True), int(entries.max(initial=0)) >> counts.bits
             with self._lock:
-                np.add(sums, own, out=sums)
+                np.add(sums, sums_here, out=sums)
                 np.add(low, small, out=low)
                 np.maximum(worst, off, out=worst)
                 largest = max(largest, most)
-                big.append(found)
+                big.append(large_counts)
 
-        self.run_all(one, len(held.edges) - 1)
-        self.totals[:], held.largest = sums, largest
+        self.run_all(one, len(counts.edges) - 1)
+        self.totals[:], counts.largest = sums, largest
         values, where = np.unique(np.concatenate([v for v, _ in big]), return_inverse=True)
         times = np.bincount(where, np.concatenate([n for _, n in big]), len(values)).astype(np.int64)
         used = np.flatnonzero(low)
@@ -166,15 +166,15 @@ class PackedTable(Table):
         """What ``end_pass`` finds among its statistics, float64: the histogram of the non-zero counts, the bytes held,
         and the counts where there are constants."""
         counts, times = self.histogram
-        found = {
+        figures = {
             "counts": counts.astype(np.float64),
             "times": times.astype(np.float64),
             "bytes": np.array([float(self.nbytes)]),
         }
         if self.constants is not None:
             rows = np.repeat(np.arange(len(self.constants)), np.diff(self.constants.ptr))
-            found["constants"] = self._expanded(self.constants.ids)[rows, self.constants.topic].astype(np.float64)
-        return found
+            figures["constants"] = self._expanded(self.constants.ids)[rows, self.constants.topic].astype(np.float64)
+        return figures
 
     def _expanded(self, ids: np.ndarray) -> np.ndarray:
         """Present rows of the ascending word ids, int32[n, K]."""
@@ -186,10 +186,10 @@ class PackedTable(Table):
     def shown_totals(self) -> np.ndarray:
         if not self.samples:
             return self.totals
-        held, sums = self._held[-1], np.zeros(self.width)
-        for i in range(len(held.edges) - 1):
-            _, ptr, entries = held.take(i)
-            sum_packed(ptr, entries, held.bits, np.zeros(0), sums, np.zeros(1, np.int64), np.zeros(3))
+        counts, sums = self._held[-1], np.zeros(self.width)
+        for i in range(len(counts.edges) - 1):
+            _, ptr, entries = counts.take(i)
+            sum_packed(ptr, entries, counts.bits, np.zeros(0), sums, np.zeros(1, np.int64), np.zeros(3))
         return sums / self.samples
 
     # -- whole ----------------------------------------------------------------------------------------------------
@@ -208,13 +208,13 @@ class PackedTable(Table):
         return out
 
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
-        held, step = self._held[-1], max(1, WINDOW_BYTES // (4 * self.width))
+        counts, step = self._held[-1], max(1, WINDOW_BYTES // (4 * self.width))
         window = np.zeros((step, self.width), np.float32)
-        for first, stop in pairwise(held.edges.tolist()):
+        for first, stop in pairwise(counts.edges.tolist()):
             for at in range(first, stop, step):
                 ids = np.arange(at, min(at + step, stop), dtype=np.int32)
                 part = window[: len(ids)]
-                held.expand(ids, part)
+                counts.expand(ids, part)
                 if self.samples > 1:
                     part /= np.float32(self.samples)
                 yield at, part
@@ -228,10 +228,10 @@ class PackedTable(Table):
             ptr = np.zeros(len(dense) + 1, np.int64)
             np.cumsum(np.bincount(row, minlength=len(dense)), out=ptr[1:])
             value = dense[row, topic]
-            whole = value.astype(np.int64)
-            if (whole != value).any():
+            integers = value.astype(np.int64)
+            if (integers != value).any():
                 raise TopicsError("a table of counts cannot hold fractions; choose another --start")
-            self.add([(np.arange(a, b, dtype=np.int32), SparseDelta(ptr, topic.astype(np.int32), whole))])
+            self.add([(np.arange(a, b, dtype=np.int32), SparseDelta(ptr, topic.astype(np.int32), integers))])
 
     def clear(self) -> None:
         self._counts.clear()
@@ -244,8 +244,8 @@ class PackedTable(Table):
         with open(path, "xb") as file:
             head = [MAGIC, self.n_rows, self.columns, self.samples, self._counts.dtype.itemsize]
             file.write(np.array(head, np.int64).data)
-            for held in self._held:
-                held.save(file)
+            for counts in self._held:
+                counts.save(file)
 
     def load(self, path: Path) -> None:
         self.clear()
@@ -259,17 +259,17 @@ class PackedTable(Table):
             self.samples = head[3]
             if self.samples:
                 self._begin_samples()
-            for held in self._held:
-                held.load(file)
+            for counts in self._held:
+                counts.load(file)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the rows, wherever they are."""
-        return sum(held.nbytes for held in self._held)
+        return sum(counts.nbytes for counts in self._held)
 
     def close(self) -> None:
-        for held in self._held:
-            held.close()
+        for counts in self._held:
+            counts.close()
 
 
 def _whole(piece: RowPiece, bits: int) -> tuple[np.ndarray, SparseDelta]:

@@ -85,9 +85,9 @@ class Round(abc.ABC):
     def part(self, i: int, choose: Callable[[np.ndarray], Sequence[slice]]) -> tuple[np.ndarray, ...]:
         """What block ``i`` has put for the spans of its local rows that are chosen by its ids; ids first, as arrays that can be
         sent elsewhere."""
-        made = self._made[i]
-        assert made is not None
-        ids, delta = made
+        entry = self._made[i]
+        assert entry is not None
+        ids, delta = entry
         spans = choose(ids)
         return _joined(ids, spans), *self._cut(delta, spans)
 
@@ -101,12 +101,12 @@ class Round(abc.ABC):
 
     def missing(self, blocks: int) -> list[int]:
         """Of the first so many blocks, those that have put nothing."""
-        return [i for i, made in enumerate(self._made[:blocks]) if made is None]
+        return [i for i, entry in enumerate(self._made[:blocks]) if entry is None]
 
     @property
     def deltas(self) -> list[tuple[np.ndarray, Any]]:
         """(ids, delta) of every block that has put its own, in block order."""
-        return [made for made in self._made if made is not None]
+        return [entry for entry in self._made if entry is not None]
 
     @property
     def ids(self) -> list[np.ndarray]:
@@ -160,8 +160,8 @@ class DenseRound(Round):
         slots = self._slots.array.reshape(self._space.blocks, self._most, -1)[:blocks]
         step = max(1, WINDOW_BYTES // (blocks * self._shape[1] * 4)) if self._slots.mapped else rows
         for begin in range(0, rows, step):
-            here = slice(begin, begin + step)
-            some = part._replace(first=part.first + begin, rows=part.rows[here], mass=part.mass[here])
+            step_rows = slice(begin, begin + step)
+            some = part._replace(first=part.first + begin, rows=part.rows[step_rows], mass=part.mass[step_rows])
             stop = hi
             if begin + step < rows:
                 ahead = [np.searchsorted(ids[a:b], some.first + step) for ids, a, b in zip(self.ids, lo, hi)]

@@ -146,10 +146,10 @@ class Rows(NamedTuple):
 
     def portable(self) -> Rows:
         """The same rows in arrays of their own, which can be sent to another process."""
-        here = np.arange(len(self.index))
+        rows = np.arange(len(self.index))
         if self.bare is None:
-            return Rows(self.base[self.index], here, self.scale)
-        return Rows(self.base[np.append(self.index, self.bare)], here, self.scale, len(here) + here)
+            return Rows(self.base[self.index], rows, self.scale)
+        return Rows(self.base[np.append(self.index, self.bare)], rows, self.scale, len(rows) + rows)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ _ZERO = np.float32(0.0)
 
 @kernel
 def choose(
-    scores: Floats, chosen: Ints, topics: Shorts, theta: Floats, alpha: Doubles, gain: float, wanted: Shorts
+    scores: Floats, chosen: Ints, topics: Shorts, theta: Floats, alpha: Doubles, gain: float, next_topics: Shorts
 ) -> None:
-    """Which topics a document lets in for which: wanted (uint16[D, L]) = topics but for the exchanged ones.
+    """Which topics a document lets in for which: next_topics (uint16[D, L]) = topics but for the exchanged ones.
 
     scores[c, k] is the factor by which one step would multiply a share of topic k in the document (the gradient of its
     log-likelihood), counted over the words for which k is strong.  From the best newcomer and the weakest topic on, they
@@ -29,7 +29,7 @@ def choose(
     width, k_all = topics.shape[1], len(alpha)
     used = np.zeros(scores.shape[1], np.uint8)
     for d in range(len(chosen)):
-        wanted[d] = topics[d]
+        next_topics[d] = topics[d]
         c = chosen[d]
         if c < 0:
             continue
@@ -45,12 +45,12 @@ def choose(
             for i in range(1, k_all):  # np.argmax imports scipy.linalg
                 k = i if bid[i] > bid[k] else k
             for i in range(width):
-                held = theta[d, i] if wanted[d, i] == topics[d, i] else np.float32(np.inf)
-                if held < low:
-                    low, j = held, i
+                share = theta[d, i] if next_topics[d, i] == topics[d, i] else np.float32(np.inf)
+                if share < low:
+                    low, j = share, i
             if bid[k] <= low or bid[k] <= _ZERO:
                 break
-            wanted[d, j] = k
+            next_topics[d, j] = k
             bid[k] = _ZERO
 
 

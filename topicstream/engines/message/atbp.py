@@ -239,11 +239,11 @@ class ATBP(TinyEngine):
         of = out.array("row of prior")
         of[:] = 0
         spread = np.full(width, self.shape.words * beta, np.float32)
-        here, which = (np.zeros(0, np.int64),) * 2 if seeds is None else seeds.find(visit.block.vocab)
-        prior = out.array("priors", (1 + len(here), width))
+        seeded, which = (np.zeros(0, np.int64),) * 2 if seeds is None else seeds.find(visit.block.vocab)
+        prior = out.array("priors", (1 + len(seeded), width))
         prior[:] = beta
         if seeds is not None:
-            seeds.add(prior, 1 + np.arange(len(here)), which)
-            of[here] = 1 + np.arange(len(here))
+            seeds.add(prior, 1 + np.arange(len(seeded)), which)
+            of[seeded] = 1 + np.arange(len(seeded))
             spread += seeds.totals.astype(np.float32)
         return prior, of, spread

@@ -83,8 +83,8 @@ class AuthorTopicModel(Engine):
     def tables(self) -> Mapping[str, TableSpec]:
         rule = Rule.ADD if self._asynchronous else Rule.REPLACE
         # documents left out have words too: their counts are not a row's mass then
-        whole = "row" if self.options.no_author == "own" else "part"
-        return {"phi": TableSpec(mass=whole, rule=rule), AXIS: TableSpec(rows=AXIS, rule=rule)}
+        mass = "row" if self.options.no_author == "own" else "part"
+        return {"phi": TableSpec(mass=mass, rule=rule), AXIS: TableSpec(rows=AXIS, rule=rule)}
 
     @property
     def _asynchronous(self) -> bool:
@@ -208,6 +208,6 @@ class AuthorTopicModel(Engine):
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         n = int(end.stats["unnamed"][0])
         if end.key.pass_number == 1 and n:
-            what = "given a private one" if self.options.no_author == "own" else "left out"
-            end.say(f"warning: {counted(n, 'document')} without an author: {what} (--no-author)")
+            fate = "given a private one" if self.options.no_author == "own" else "left out"
+            end.say(f"warning: {counted(n, 'document')} without an author: {fate} (--no-author)")
         return {"documents_without_author": float(n)}

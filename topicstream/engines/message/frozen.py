@@ -103,9 +103,9 @@ def fold_in(
         _sweep(first, last, cells, topics, alpha, theta, at, work, theta, False)
         moved = splat(0.0)
         for k in range(0, width, WIDTH):
-            here, there = load(new, k), load(theta, at + k)
-            moved = moved + larger(here - there, there - here)
-            store(theta, at + k, here)
+            after, before = load(new, k), load(theta, at + k)
+            moved = moved + larger(after - before, before - after)
+            store(theta, at + k, after)
         if total(moved) <= stop:
             return
 

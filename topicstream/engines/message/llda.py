@@ -308,16 +308,16 @@ class LabeledBeliefPropagation(Engine):
     def topics_of(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of each document of a block: its topics, ascending (int64[D+1], int32[E]), and whether it has labels (bool[D])."""
         labels = block.rows(LABELS)
-        own = np.diff(labels.indptr)
+        n_labels = np.diff(labels.indptr)
         free, topics = self.options.free, self.shape.topics
         spare = np.where(np.diff(block.indptr) > 0, topics, 0) if self.options.no_label == "all" else 0
-        lengths = np.where(own > 0, own + free, spare)
+        lengths = np.where(n_labels > 0, n_labels + free, spare)
         ptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         place = np.arange(ptr[-1]) - np.repeat(ptr[:-1], lengths)  # 0, 1, .. of each document: right for all but labels
-        found = place.astype(np.int32)
-        labelled = np.repeat(own > 0, lengths) & (place >= free)
-        found[labelled] = free + labels.ids[labels.local]
-        return ptr, found, own > 0
+        topic_ids = place.astype(np.int32)
+        labelled = np.repeat(n_labels > 0, lengths) & (place >= free)
+        topic_ids[labelled] = free + labels.ids[labels.local]
+        return ptr, topic_ids, n_labels > 0
 
     def _sweep(self, mode: int, visit: Visit, phi: Rows, lam: np.ndarray, out: Out) -> None:
         block, params, key, old = visit.block, visit.params, visit.key, visit.state.get("messages", np.zeros(0, np.uint16))

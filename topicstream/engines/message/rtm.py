@@ -74,18 +74,18 @@ def link_messages(
         if degree == 0:
             continue
         each = _ONE / np.float32(degree)
-        whole = _ZERO
+        total = _ZERO
         for k in range(k_all):
             s = _ZERO
             for j in range(k_all):
                 s += eta[k, j] * mean[j]
             link[d, k] = each * s
         for k in range(k_all):
-            whole += link[d, k]
-        weight[d] = whole
-        if renormalise and whole > _ZERO:
+            total += link[d, k]
+        weight[d] = total
+        if renormalise and total > _ZERO:
             for k in range(k_all):
-                link[d, k] /= whole
+                link[d, k] /= total
             weight[d] = _ONE
 
 
@@ -206,16 +206,16 @@ class RelationalTopicModel(DenseMessages):
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         """eta from the pass's links."""
-        found, params, stats = super().end_pass(end), end.params, end.stats
-        found["linked"] = float(stats["linked"][0] / max(stats["tokens"][0], 1e-300))
+        figures, params, stats = super().end_pass(end), end.params, end.stats
+        figures["linked"] = float(stats["linked"][0] / max(stats["tokens"][0], 1e-300))
         pairs = stats["pairs"].reshape(self.shape.topics, -1)
         pairs = (pairs + pairs.T) / 2
         ends = pairs.sum(1)
         params["eta"][:] = np.divide(pairs, ends[:, None], out=np.zeros_like(pairs), where=ends[:, None] > 0)
         params["ends"][:] = ends / max(float(ends.sum()), 1e-300)
-        if end.key.pass_number == 2 and not found["linked"]:
+        if end.key.pass_number == 2 and not figures["linked"]:
             end.say("warning: no training document links to another: rtm trains like bp")
-        return found
+        return figures
 
     def _eta(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
         """float32[K, K]: a linked document's shares -> the links' message."""

@@ -106,11 +106,11 @@ def _leave(
 @kernel(inline="always")
 def _take(row: Floats, topics: Shorts, at: int, width: int, out_topic: Shorts, out_value: Floats, n: int) -> Int:
     """Move the changes of a document's topics out of the word's row, which is zero there afterwards; how many there were."""
-    found = np.int64(0)
+    taken = np.int64(0)
     for j in range(0, width, 16):
-        found += append(out_topic, out_value, n + found, topics, at + j, gather(row, 0, topics, at + j))
+        taken += append(out_topic, out_value, n + taken, topics, at + j, gather(row, 0, topics, at + j))
         scatter(row, 0, topics, at + j, splat(_ZERO))
-    return found
+    return taken
 
 
 class Documents(NamedTuple):
