@@ -163,8 +163,8 @@ class Regression:
         used = independent(self._xx)
         xx, xy = self._xx[np.ix_(used, used)], self._xy[used]
         scale = np.sqrt(np.diagonal(xx))
-        values, vectors = np.linalg.eigh(xx / scale[:, None] / scale)
-        root = vectors / np.sqrt(values) / scale[:, None]  # in the coordinates design @ root, X'WX is the identity
+        values, directions = np.linalg.eigh(xx / scale[:, None] / scale)
+        root = directions / np.sqrt(values) / scale[:, None]  # in the coordinates design @ root, X'WX is the identity
         estimates = root @ (root.T @ xy)
         middle = root.T @ self._between[:, used][:, :, used] @ root
         n, g = self.documents, self.clusters
