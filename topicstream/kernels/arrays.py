@@ -64,9 +64,9 @@ def sort_by_word(cells: Cells, out: CellsByWord) -> None:
     word_ends(words, ptr)
     for d in range(len(indptr) - 2, -1, -1):
         for i in range(indptr[d + 1] - 1, indptr[d] - 1, -1):
-            j = ptr[words[i]] - 1
+            ptr[words[i]] -= 1
+            j = ptr[words[i]]
             doc[j], x[j] = d, counts[i]
-            ptr[words[i]] = j
 
 
 @kernel

@@ -124,13 +124,10 @@ class DocumentMixture(ClusterEngine):
         }
 
     def start(self, visit: Visit, out: Out) -> None:
-        self._visit(visit, out, starting=True)
+        self.process(visit, out)
 
     def process(self, visit: Visit, out: Out) -> None:
-        self._visit(visit, out, starting=False)
-
-    def _visit(self, visit: Visit, out: Out, starting: bool) -> None:
-        block, totals = visit.block, visit.totals
+        block, totals, starting = visit.block, visit.totals, visit.key.pass_number == 0
         topics, words = self.shape.topics, self.shape.words
         cells = CellsByWord(out.array("ptr"), out.array("doc"), out.array("x"))
         sort_by_word(block.cells, cells)

@@ -23,9 +23,8 @@ def entries_by_word(words: Ints, start: Longs, order: Ints) -> None:
     """Cells ordered by word, in their own order within: start int64[U+1], order int32[nnz]."""
     word_ends(words, start)
     for i in range(len(words) - 1, -1, -1):
-        j = start[words[i]] - 1
-        order[j] = i
-        start[words[i]] = j
+        start[words[i]] -= 1
+        order[start[words[i]]] = i
 
 
 @kernel(inline="always")
