@@ -105,7 +105,7 @@ class Objects:
                 record = {**record, path: value}
         for name in options.text_fields:
             if name not in record:
-                raise WrongField(f"no field '{name}'; choose one of {', '.join(sorted(record))[:200]} (--text-field)")
+                raise WrongField(f"no field '{name}'; choose one of {', '.join(sorted(record))[:200]} (--text-field of ingest and infer)")
         text = "\n".join([as_text(record[name], name) for name in options.text_fields])
         own_id = None
         if (id_name := options.id_column(record)) is not None:
