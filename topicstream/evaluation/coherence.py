@@ -174,15 +174,15 @@ class DiversityOptions:
 
 
 def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, object]:
-    found = coherence(seen(run.model, view_of(run.model)), run.corpus, top=options.top, threads=run.visitors)
+    measures = coherence(seen(run.model, view_of(run.model)), run.corpus, top=options.top, threads=run.visitors)
     names = [name for name in MEASURES if name == options.coherent or options.coherent not in MEASURES]
     return {
         "coherence": {
-            **{name: found.mean(name) for name in names},
-            **{name: getattr(found, name) for name in ("top", "docs", "unknown")},
-            **{f"{name}_by_topic": found.by_topic(name) for name in names},
-            **{f"{name}_mean_topic": _plain(found.values[name])[-1] for name in names},
-            "measured": found.measured,
+            **{name: measures.mean(name) for name in names},
+            **{name: getattr(measures, name) for name in ("top", "docs", "unknown")},
+            **{f"{name}_by_topic": measures.by_topic(name) for name in names},
+            **{f"{name}_mean_topic": _plain(measures.values[name])[-1] for name in names},
+            "measured": measures.measured,
         }
     }
 

@@ -52,8 +52,8 @@ class Constants:
     def find(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(places in ``ids`` whose rows have constants, which of ours each is), int64[m] both; ids in any order."""
         at = np.minimum(np.searchsorted(self.ids, ids), max(len(self.ids) - 1, 0))
-        here = np.flatnonzero(self.ids[at] == ids) if len(self.ids) else np.zeros(0, np.int64)
-        return here, at[here].astype(np.int64)
+        hits = np.flatnonzero(self.ids[at] == ids) if len(self.ids) else np.zeros(0, np.int64)
+        return hits, at[hits].astype(np.int64)
 
     def add(self, rows: np.ndarray, places: np.ndarray, which: np.ndarray, scale: float = 1.0) -> None:
         """rows[places[i], k] += constants of our row which[i] / scale, in place; rows [R, >= columns], each place once."""
@@ -82,11 +82,11 @@ class Constants:
         whole = np.full(len(used), width)
         return own - _rise(sums + most, whole + most) + _rise(sums, whole)
 
-    def take(self, first: int, rows: np.ndarray, found: np.ndarray) -> None:
-        """Put our entries of rows ``first``, ``first + 1``, ... of a table, [n, >= columns], into ``found``, float64[n]."""
+    def take(self, first: int, rows: np.ndarray, counts: np.ndarray) -> None:
+        """Put our entries of rows ``first``, ``first + 1``, ... of a table, [n, >= columns], into ``counts``, float64[n]."""
         a, b = np.searchsorted(self.ids, (first, first + len(rows)))
         mine = slice(int(self.ptr[a]), int(self.ptr[b]))
-        found[mine] = rows[self.words[mine] - first, self.topic[mine]]
+        counts[mine] = rows[self.words[mine] - first, self.topic[mine]]
 
     @property
     def nbytes(self) -> int:

@@ -76,9 +76,9 @@ def _fast() -> bool:
 def _places(b: Builder, data: Value, i: Value, topics: Value, at: Value) -> Value:
     """The addresses of ``_lanes`` as a vector."""
     numbers = b.zext(llvm.load(b, topics, at, I16), INTS)
-    found = _Addresses(b.block, b.gep(data, [i]), numbers)
-    b._insert(found)
-    return found
+    addresses = _Addresses(b.block, b.gep(data, [i]), numbers)
+    b._insert(addresses)
+    return addresses
 
 
 def _lanes(b: Builder, data: Value, i: Value, topics: Value, at: Value) -> list[Value]:

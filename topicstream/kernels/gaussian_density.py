@@ -68,11 +68,11 @@ def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | Non
     if of.turn.ndim == 2 or n < 16 or 2 * most > topics:
         return log_density(x, of)
     screen = Screen(x, of)
-    found = screen.beginnings(n // 4)
+    bounds = screen.beginnings(n // 4)
     if near is None:
-        near = np.argpartition(-found, 2 * most - 1, axis=0)[: 2 * most].T
+        near = np.argpartition(-bounds, 2 * most - 1, axis=0)[: 2 * most].T
     wide = near.shape[1]
-    exact, done = np.empty(near.shape), np.zeros(found.shape, np.bool_)
+    exact, done = np.empty(near.shape), np.zeros(bounds.shape, np.bool_)
     order = np.argsort(near, axis=None, kind="stable")
     ends = np.searchsorted(near.reshape(-1)[order], np.arange(topics + 1))
     out = np.full((len(x), topics), -np.inf)
@@ -82,7 +82,7 @@ def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | Non
         out[points, k] = exact.reshape(-1)[cells] = _of_one(x[points], of, k)
         done[k, points] = True
     least = np.maximum(np.partition(exact, wide - most, axis=1)[:, wide - most], exact.max(axis=1) - NOTHING)
-    open_ = ~((found < least) | done)
+    open_ = ~((bounds < least) | done)
     for k in range(topics):
         points = np.flatnonzero(open_[k])
         points = points[~(screen.more(points, k, n // 4, n // 2) < least[points])]
@@ -94,8 +94,8 @@ def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | Non
 def _of_one(x: np.ndarray, of: Densities, k: int) -> np.ndarray:
     y = x * of.turn[k] if of.turn.ndim == 2 else x @ of.turn[k]
     y -= of.shift[k]
-    found: np.ndarray = of.plus[k] - of.half[k] * np.einsum("ij,ij->i", y, y)
-    return found
+    density: np.ndarray = of.plus[k] - of.half[k] * np.einsum("ij,ij->i", y, y)
+    return density
 
 
 class Screen:
@@ -130,8 +130,8 @@ class Screen:
             y.reshape(topics, first, -1).sum(axis=1, out=self.squares[:, at : at + TILE])
         less = self.less[0][:, None] * self.length + self.less[1][:, None]
         least = np.maximum(np.sqrt(self.squares) * self.rounded - less, 0.0)
-        found: np.ndarray = self.of.plus[:, None] - self.of.half[:, None] * least * least
-        return found
+        bounds: np.ndarray = self.of.plus[:, None] - self.of.half[:, None] * least * least
+        return bounds
 
     def more(self, points: np.ndarray, k: int, low: int, high: int) -> np.ndarray:
         """Of some points and a component, by numbers up to ``high``: float64[P]."""
@@ -139,5 +139,5 @@ class Screen:
         squares = self.squares[k, points] + np.einsum("ij,ij->i", y, y)
         less = self.less[0][k] * self.length[points] + self.less[1][k]
         least = np.maximum(np.sqrt(squares) * self.rounded - less, 0.0)
-        found: np.ndarray = self.of.plus[k] - self.of.half[k] * least * least
-        return found
+        bounds: np.ndarray = self.of.plus[k] - self.of.half[k] * least * least
+        return bounds

@@ -69,10 +69,10 @@ for _function, _name in (
     _operator(_function, _name)
 
 
-def _fits(kind: Any, given: Any) -> bool:
+def _fits(kind: Any, kind_given: Any) -> bool:
     if isinstance(kind, tuple):
-        return isinstance(given, types.Array) and given.layout == "C" and (not kind or given.dtype.name in kind)
-    return kind != vector or isinstance(given, Float32x16)
+        return isinstance(kind_given, types.Array) and kind_given.layout == "C" and (not kind or kind_given.dtype.name in kind)
+    return kind != vector or isinstance(kind_given, Float32x16)
 
 
 def _type(name: str) -> Any:

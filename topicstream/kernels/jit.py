@@ -193,13 +193,13 @@ def _note(text: str) -> None:
 
 
 def _compiled(function: Any, flags: dict[str, Any]) -> Any:
-    made: Any = numba.njit(**flags)(function)
-    if hasattr(made, "py_func"):  # not under NUMBA_DISABLE_JIT
-        made._cache = KernelCache(function, flags)
-        resolve = made.get_call_template
+    compiled: Any = numba.njit(**flags)(function)
+    if hasattr(compiled, "py_func"):  # not under NUMBA_DISABLE_JIT
+        compiled._cache = KernelCache(function, flags)
+        resolve = compiled.get_call_template
         # numba would compile a kernel that others call once for every number written in such a call
-        made.get_call_template = lambda args, kws: resolve([numba.types.unliteral(a) for a in args], kws)
-    return made
+        compiled.get_call_template = lambda args, kws: resolve([numba.types.unliteral(a) for a in args], kws)
+    return compiled
 
 
 _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}

@@ -253,9 +253,9 @@ def fixed_point(
             sweep_cells(piece, x, own, width, t, LEAST, z, acc)
         moved = splat(np.float32(0))
         for k in range(0, width, WIDTH):
-            here, there = load(t, k) * load(acc, k), load(n, k)
-            moved = moved + larger(here - there, there - here)
-            store(n, k, here)
+            after, before = load(t, k) * load(acc, k), load(n, k)
+            moved = moved + larger(after - before, before - after)
+            store(n, k, after)
         if total(moved) <= tol * tokens:
             return i + 1
         weigh_topics(n, alpha, dirichlet, t)

@@ -84,14 +84,14 @@ def _match16(b: Builder, arena: Value, at: Value, left: Value, topic: Value, m: 
 def find_lane(arena: Array, at: int, n: int, topic: int, m: int) -> Int:
     """See the module's head."""
     i = np.int64(0)
-    found = np.int64(-1)
+    lane = np.int64(-1)
     while i < n:
         j = _match16(arena, at + i, n - i, topic, m)
         if j < 16:
-            found = i + j
+            lane = i + j
             break
         i += 16
-    return found
+    return lane
 
 
 @kernel(inline="always")

@@ -41,7 +41,7 @@ def merge_packed(
     mask = (np.int64(1) << m) - 1
     limit = (np.int64(1) << min(np.int64(entries.itemsize) * 8 - m, np.int64(62))) - 1
     none = np.int64(1) << np.int64(62)
-    count, here, order = np.zeros(topics, np.int64), np.zeros(topics, np.uint8), np.empty(topics, np.int64)
+    count, present, order = np.zeros(topics, np.int64), np.zeros(topics, np.uint8), np.empty(topics, np.int64)
     cursor, largest = lo.copy(), np.int64(0)
     while True:
         row = none
@@ -55,7 +55,7 @@ def merge_packed(
             e = np.int64(entries[a + i])
             t = e & mask
             count[t] = e >> m
-            here[t] = 1
+            present[t] = 1
             order[i] = t
         for r in range(len(deltas)):
             u = cursor[r]
@@ -65,8 +65,8 @@ def merge_packed(
             for j in range(pointers.long_at(deltas[r, 1], u), pointers.long_at(deltas[r, 1], u + 1)):
                 t = pointers.int_at(deltas[r, 2], j) if wide else pointers.short_at(deltas[r, 2], j)
                 x = pointers.long_at(deltas[r, 3], j) if long else pointers.int_at(deltas[r, 3], j)
-                if here[t] == 0:
-                    here[t] = 1
+                if present[t] == 0:
+                    present[t] = 1
                     order[n] = t
                     n += 1
                 count[t] += x
@@ -75,7 +75,7 @@ def merge_packed(
         for i in range(n):
             t = order[i]
             low, high = min(low, count[t]), max(high, count[t])
-            here[t] = 0
+            present[t] = 0
             order[kept] = t
             kept += count[t] != 0
         if low < 0:

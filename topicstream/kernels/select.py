@@ -193,11 +193,11 @@ def keep_top(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
     """See the module's head.  p: flat float32 array; o: first entry; width: a multiple of 16; work: float32[width + 16]."""
     if most > NETWORK_MOST:
         return keep_by_bisection(p, o, width, most, work)  # type: ignore[no-any-return]
-    here, there = pointers.address_of(p) + 4 * o, pointers.address_of(work)
-    n = reaching(here, width, low_border(here, width, most), there)
-    top = best_of(there, n)
+    row, candidates = pointers.address_of(p) + 4 * o, pointers.address_of(work)
+    n = reaching(row, width, low_border(row, width, most), candidates)
+    top = best_of(candidates, n)
     border = max(lane(top, most - 1), SMALLEST)
-    if tied(there, n, top, most, border):
+    if tied(candidates, n, top, most, border):
         return keep_above(p, o, width, most, border)  # type: ignore[no-any-return]
     b = simd.splat(border)
     for k in range(0, width, 16):

@@ -53,7 +53,7 @@ def best_documents(
     without
         Documents that are left out: (whether set aside, number).
     """
-    found: list[tuple[float, bool, int]] = []
+    candidates: list[tuple[float, bool, int]] = []
     tell = listener(progress)
     for heldout in (False, True):
         docs = corpus.part(heldout).docs
@@ -62,12 +62,12 @@ def best_documents(
             best.add(first, values[:, None])
             tell.step("topics of documents", first + len(values), docs, "documents")
         scored = zip(best.scores[:, 0].tolist(), best.ids[:, 0].tolist(), strict=True)
-        found += [
+        candidates += [
             (-score, heldout, number)
             for score, number in scored
             if np.isfinite(score) and (heldout, number) not in without
         ]
-    return [(-score, heldout, number) for score, heldout, number in sorted(found)[:n]]
+    return [(-score, heldout, number) for score, heldout, number in sorted(candidates)[:n]]
 
 
 @dataclass(frozen=True)

@@ -205,12 +205,12 @@ class DenseTable(Table):
     ) -> tuple[np.ndarray, np.ndarray]:
         """work(i, range i) over all ranges, or those that are ``touched`` (bool[ranges]).  Returns change
         float64[groups, padded(columns)] and worst float64[groups, 3], for ``_sum``."""
-        groups, here = self._groups, [True] * len(self.edges) if touched is None else touched.tolist()
+        groups, changed = self._groups, [True] * len(self.edges) if touched is None else touched.tolist()
         change, worst = np.zeros((groups, self.width)), np.zeros((groups, 3))
 
         def one(group: int) -> None:
             for i in range(group, len(self.edges) - 1, groups):
-                if here[i]:
+                if changed[i]:
                     a, b = int(self.edges[i]), int(self.edges[i + 1])
                     work(i, RowRange(a, self._rows[a:b], self.row_mass[a:b], change[group], worst[group]))
                     self._storage.let_go(a, b)

@@ -169,18 +169,18 @@ class Chain(Engine):
 
     def process(self, visit: Visit, out: Out) -> None:
         """Sweep the block's tokens once; the delta is what its counts changed by."""
-        z, n_t, stats, found = out.state["z"], out.array("n_t"), out.stats, np.zeros(12)
+        z, n_t, stats, figures = out.state["z"], out.array("n_t"), out.stats, np.zeros(12)
         z[:] = visit.state["z"]
         n_t[:] = visit.totals["phi"][: self.shape.topics]
-        self.sweep(visit, out, n_t, found)
-        stats["loglik"][0], stats["draws"][:], stats["kept"][0] = found[0], found[1:4], found[4]
-        stats["documents"][:], stats["doc_loglik"][0], stats["tokens"][0] = found[5:7], found[7], found[8]
+        self.sweep(visit, out, n_t, figures)
+        stats["loglik"][0], stats["draws"][:], stats["kept"][0] = figures[0], figures[1:4], figures[4]
+        stats["documents"][:], stats["doc_loglik"][0], stats["tokens"][0] = figures[5:7], figures[7], figures[8]
         out.delta["phi"] = self._changes(visit.block, visit.state["z"], z, out)
 
-    def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, found: np.ndarray) -> None:
+    def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, figures: np.ndarray) -> None:
         """Redraw every token's topic into ``out.state["z"]``, which has the old ones.
 
-        n_t: float64[K], tokens of each topic;  found: float64[12] for log p(w | d) summed, draws from s, r, q, draws of the old
+        n_t: float64[K], tokens of each topic;  figures: float64[12] for log p(w | d) summed, draws from s, r, q, draws of the old
         topic, documents, their topics, log p(z), tokens, and three more.
         """
         raise NotImplementedError(f"{type(self).__name__}.sweep")
@@ -204,7 +204,7 @@ class Chain(Engine):
         if self.shape.seeds is not None:
             joint += self.shape.seeds.evidence(stats["phi.constants"], n_k, beta, beta * self.shape.words)
         draws = stats["draws"] / max(tokens, 1.0)
-        found = {
+        figures = {
             "joint_loglik": joint,
             "joint_loglik_per_token": joint / max(tokens, 1.0),
             "draws_s": float(draws[0]),
@@ -222,14 +222,14 @@ class Chain(Engine):
             documents = topic_counts(stats["topic_bins"], k), length_counts(stats["lengths"])
             params["alpha"][:] = fit_alpha(params["alpha"], *documents, digamma_rise, *bounds)
             params["beta"][0] = fit_beta(beta, Histogram(times, counts), 1.0, n_k, self.shape.words, digamma_rise, *bounds)
-            held = int(np.isin([*params["alpha"], *params["beta"]], bounds).sum())
-            found["priors_held"] = float(held)
-            if held and not self._warned:
+            at_bound = int(np.isin([*params["alpha"], *params["beta"]], bounds).sum())
+            figures["priors_held"] = float(at_bound)
+            if at_bound and not self._warned:
                 self._warned = True
                 where = f"{o.prior_low:g} or {o.prior_high:g} (--prior-low, --prior-high)"
-                end.say(f"warning: {held} learned priors are at a bound, {where}")
-        found["alpha_sum"], found["beta"] = float(params["alpha"].sum()), float(params["beta"][0])
-        return found
+                end.say(f"warning: {at_bound} learned priors are at a bound, {where}")
+        figures["alpha_sum"], figures["beta"] = float(params["alpha"].sum()), float(params["beta"][0])
+        return figures
 
 
 @kernel

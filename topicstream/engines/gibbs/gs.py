@@ -68,9 +68,9 @@ def pick(row: Ints, coef: Doubles, beta: float, sums: Doubles, x: float) -> int:
 def sweep(
     indptr: Longs, words: Ints, counts: Ints, z: Array, rows: Ints, n_t: Doubles, coef: Doubles, sums: Doubles,
     alpha: Doubles, beta: float, mass: float, seed: int, pass_number: int, first_doc: int, n_td: Longs, topics: Longs,
-    topic_bins: Doubles, lengths: Doubles, found: Doubles,
+    topic_bins: Doubles, lengths: Doubles, figures: Doubles,
 ) -> None:  # fmt: skip
-    """One sweep over a block (symbols: the module's head).  mass: beta W; found: of ``Chain.sweep``, no buckets."""
+    """One sweep over a block (symbols: the module's head).  mass: beta W; figures: of ``Chain.sweep``, no buckets."""
     n_topics_all = len(alpha)
     alpha_sum = alpha.sum()
     loglik = doc_loglik = 0.0
@@ -90,7 +90,7 @@ def sweep(
             n_td[z[j]] += 1
         for t in range(n_topics_all):
             coef[t] = (alpha[t] + n_td[t]) / (mass + n_t[t])
-        product, held = 1.0, 0
+        product, factors = 1.0, 0
         for c in range(a, b):
             row = rows[words[c]]
             for _ in range(counts[c]):
@@ -110,10 +110,10 @@ def sweep(
                 z[i] = new
                 i += 1
                 product *= total
-                held += 1
-                if held == 8:
+                factors += 1
+                if factors == 8:
                     loglik += math.log(product)
-                    product, held = 1.0, 0
+                    product, factors = 1.0, 0
         loglik += math.log(product) - n_d * math.log(alpha_sum + (n_d - 1))
         n_topics = np.int64(0)
         for t in range(n_topics_all):
@@ -123,8 +123,8 @@ def sweep(
         doc_loglik += close_document(topics, n_topics, n_td, n_d, alpha, alpha_sum, topic_bins, lengths)
         documents += 1
         doc_topics += n_topics  # type: ignore[assignment]
-    found[0], found[4] = loglik, kept
-    found[5], found[6], found[7], found[8] = documents, doc_topics, doc_loglik, i
+    figures[0], figures[4] = loglik, kept
+    figures[5], figures[6], figures[7], figures[8] = documents, doc_topics, doc_loglik, i
 
 
 class GibbsSampling(Chain):
@@ -145,14 +145,14 @@ class GibbsSampling(Chain):
             "packed entries": Buffer(max(SPREAD, topics), f"u{self.entry_bytes(block)}"),
         }
 
-    def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, found: np.ndarray) -> None:
+    def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, figures: np.ndarray) -> None:
         block, params, key, stats = visit.block, visit.params, visit.key, out.stats
         dense, whole, beta = out.array("dense rows"), out.array("document topics"), float(params["beta"][0])
         self._spread(visit.rows["phi"], dense, out)
         sweep(
             block.indptr, block.words, block.counts, out.state["z"], dense, n_t, out.array("coefficients"), out.array("sums"),
             params["alpha"], beta, beta * self.shape.words, key.seed, key.pass_number, block.first_doc, whole[0], whole[1],
-            stats["topic_bins"], stats["lengths"], found,
+            stats["topic_bins"], stats["lengths"], figures,
         )  # fmt: skip
 
     def _spread(self, phi: PackedRows, dense: np.ndarray, out: Out) -> None:

@@ -56,11 +56,11 @@ def sweep(
     indptr: Longs, words: Ints, counts: Ints, z: Array, start: Longs, length: Ints, arena: Array, m: int,
     n_t: Doubles, inv: Doubles, coef: Doubles, alpha: Doubles, beta: float, mass: float, seed: int, pass_number: int,
     first_doc: int,
-    n_td: Longs, slot: Longs, topics: Longs, topic_bins: Doubles, lengths: Doubles, found: Doubles,
+    n_td: Longs, slot: Longs, topics: Longs, topic_bins: Doubles, lengths: Doubles, figures: Doubles,
 ) -> Int:  # fmt: skip
     """One sweep over a block (symbols: the module's head).  mass: beta W.
 
-    found: of ``Chain.sweep``, and the running s, r, q after the last token.  Returns -1, or the number of the first token whose
+    figures: of ``Chain.sweep``, and the running s, r, q after the last token.  Returns -1, or the number of the first token whose
     topic its word's row does not have (then z and table do not belong together).
     """
     n_all = len(alpha)
@@ -105,7 +105,7 @@ def sweep(
             r += n_td[t] * inv[t]
         s = dot(alpha, inv)
         product = 1.0
-        held = 0
+        factors = 0
         for c in range(a, b):
             if c + AHEAD < b:
                 after = words[c + AHEAD]
@@ -142,11 +142,11 @@ def sweep(
                 total = q + beta * (r + s)
                 x = uniform(bits(state)) * total
                 product *= total
-                held += 1
-                if held == 8:
+                factors += 1
+                if factors == 8:
                     loglik += math.log(product)
                     product = 1.0
-                    held = 0
+                    factors = 0
                 pn = np.int64(-1)
                 new = np.int64(-1)
                 if x < q:
@@ -246,9 +246,9 @@ def sweep(
             t = topics[j]
             n_td[t] = 0
             coef[t] = alpha[t] * inv[t]
-    found[0], found[1], found[2], found[3], found[4] = loglik, draws_s, draws_r, draws_q, kept
-    found[5], found[6], found[7], found[8] = documents, doc_topics, doc_loglik, i
-    found[9], found[10], found[11] = beta * s, beta * r, q
+    figures[0], figures[1], figures[2], figures[3], figures[4] = loglik, draws_s, draws_r, draws_q, kept
+    figures[5], figures[6], figures[7], figures[8] = documents, doc_topics, doc_loglik, i
+    figures[9], figures[10], figures[11] = beta * s, beta * r, q
     return np.int64(-1)
 
 
@@ -272,7 +272,7 @@ class SparseLDA(Chain):
             "document topics": Buffer((3, topics), "int64"),
         }
 
-    def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, found: np.ndarray) -> None:
+    def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, figures: np.ndarray) -> None:
         block, params, key, stats = visit.block, visit.params, visit.key, out.stats
         phi: PackedRows = visit.rows["phi"]
         k, tokens, start, length = self.shape.topics, out.array("word tokens"), out.array("row start"), out.array("row length")
@@ -286,7 +286,7 @@ class SparseLDA(Chain):
         stray = sweep(
             block.indptr, block.words, block.counts, out.state["z"], start, length, arena, phi.bits, n_t, real[0], real[1], alpha,
             beta, beta * self.shape.words, key.seed, key.pass_number, block.first_doc, whole[0], whole[1], whole[2],
-            stats["topic_bins"], stats["lengths"], found,
+            stats["topic_bins"], stats["lengths"], figures,
         )  # fmt: skip
         if stray >= 0:
             raise TopicsError(

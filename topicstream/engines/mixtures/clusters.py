@@ -43,34 +43,34 @@ ROUND = 8  # blocks of a step: as many threads can share it
 
 @kernel
 def respond(
-    scores: Doubles, there: Bools, topics: int, most: int, cluster: Shorts, share: Floats
+    scores: Doubles, nonempty: Bools, topics: int, most: int, cluster: Shorts, share: Floats
 ) -> tuple[float, float]:
     """The ``most`` largest scores of each row, normalised -> cluster: uint16[n, L], share: float32[n, L]; rows of points that are
-    not ``there`` are 0.  Returns (entropy, sum of log sum_k exp score).
+    not ``nonempty`` are 0.  Returns (entropy, sum of log sum_k exp score).
 
     scores: float64[n, >= topics].  Among equal scores the first ones are taken; with L = K clusters stay in their order.
     """
     entropy, fit = 0.0, 0.0
     best, value, p = np.empty(most, np.int64), np.empty(most), np.empty(most)
     for d in range(len(cluster)):
-        if not there[d]:
+        if not nonempty[d]:
             for j in range(most):
                 cluster[d, j], share[d, j] = 0, 0.0
             continue
-        row, held = scores[d], 0
+        row, n_best = scores[d], 0
         for k in range(topics):
             s = row[k]
             if most == topics:
                 best[k], value[k] = k, s
                 continue
-            if held == most and s <= value[most - 1]:
+            if n_best == most and s <= value[most - 1]:
                 continue
-            at = min(held, most - 1)
+            at = min(n_best, most - 1)
             while at > 0 and value[at - 1] < s:
                 best[at], value[at] = best[at - 1], value[at - 1]
                 at -= 1
             best[at], value[at] = k, s
-            held = min(held + 1, most)
+            n_best = min(n_best + 1, most)
         top, total, every = value[0], 0.0, 0.0
         for j in range(most):
             top = max(top, value[j])
@@ -200,8 +200,8 @@ class ClusterEngine(SteppingEngine):
         }
 
     def initial_params(self) -> dict[str, np.ndarray]:
-        own = {"sizes": np.zeros(self.shape.topics), "bound": np.full(1, -np.inf), "step": np.zeros(1)}
-        return super().initial_params() | own
+        cluster_params = {"sizes": np.zeros(self.shape.topics), "bound": np.full(1, -np.inf), "step": np.zeros(1)}
+        return super().initial_params() | cluster_params
 
     @property
     def layout(self) -> Layout:
@@ -227,7 +227,7 @@ class ClusterEngine(SteppingEngine):
         }
 
     def respond(
-        self, scores: np.ndarray, there: np.ndarray, state: Mapping[str, np.ndarray], out: Out
+        self, scores: np.ndarray, nonempty: np.ndarray, state: Mapping[str, np.ndarray], out: Out
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Responsibilities of a block into its state and the changes of the sizes; returns (count, which, by) of ``changes``."""
         n, most, topics = len(scores), self.most, self.shape.topics
@@ -235,9 +235,9 @@ class ClusterEngine(SteppingEngine):
             cluster, share = out.array("cluster"), out.array("share")
         else:
             cluster, share = (out.state[name].reshape(n, most) for name in ("cluster", "share"))
-        entropy, fit = respond(scores, there, topics, most, cluster, share)
+        entropy, fit = respond(scores, nonempty, topics, most, cluster, share)
         out.stats["entropy"][0], out.stats["loglik"][0] = entropy, fit
-        out.stats["docs"][0] = np.count_nonzero(there)
+        out.stats["docs"][0] = np.count_nonzero(nonempty)
         old = state or {"cluster": cluster, "share": np.zeros_like(share)}
         old_cluster, old_share = (old[name].reshape(n, most) for name in ("cluster", "share"))
         count, which, by, sizes = (

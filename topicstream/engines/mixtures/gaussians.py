@@ -87,10 +87,10 @@ def log_determinants(post: Posterior, n: int, diagonal: bool) -> np.ndarray:
     """E[log |Lambda_k|]."""
     if diagonal:
         return np.asarray(n * (psi(post.nu / 2) + np.log(2.0)) - post.logdet)
-    found = n * np.log(2.0) - post.logdet
+    expected = n * np.log(2.0) - post.logdet
     for i in range(n):
-        found += psi((post.nu - i) / 2)
-    return np.asarray(found)
+        expected += psi((post.nu - i) / 2)
+    return np.asarray(expected)
 
 
 def covariances(post: Posterior, prior: Prior, how: str) -> np.ndarray:
@@ -103,12 +103,12 @@ def covariances(post: Posterior, prior: Prior, how: str) -> np.ndarray:
 def storable(covariance: np.ndarray) -> np.ndarray:
     """Covariances that are ones in float32, too, as a model holds them: where rounding would take an eigenvalue below zero (data
     without full rank), variances grow by what it may take, n 2^-24 of the largest, twice."""
-    for found in covariance if covariance.ndim == 3 else ():
+    for matrix in covariance if covariance.ndim == 3 else ():
         try:
-            np.linalg.cholesky(found.astype(np.float32).astype(np.float64))
+            np.linalg.cholesky(matrix.astype(np.float32).astype(np.float64))
         except np.linalg.LinAlgError:
-            n = len(found)
-            found[np.arange(n), np.arange(n)] += n * 2.0**-23 * np.diagonal(found).max()
+            n = len(matrix)
+            matrix[np.arange(n), np.arange(n)] += n * 2.0**-23 * np.diagonal(matrix).max()
     return covariance
 
 
@@ -117,13 +117,13 @@ def most_likely(stats: Statistics, prior: Prior, floor: float) -> tuple[np.ndarr
     sizes = np.maximum(stats.sizes, 1e-10)
     means = stats.sums / sizes[:, None] if prior.kappa > 0 else np.zeros_like(stats.sums)
     shape = (-1, *[1] * (stats.squares.ndim - 1))
-    found = stats.squares / sizes.reshape(shape) - (outer(means, prior.diagonal) if prior.kappa > 0 else 0.0)
+    scatter = stats.squares / sizes.reshape(shape) - (outer(means, prior.diagonal) if prior.kappa > 0 else 0.0)
     variance = prior.covariance if prior.diagonal else np.diagonal(prior.covariance)
     least = floor * float(variance.mean())
     if prior.diagonal:
-        return means, np.maximum(found, 0.0) + least
+        return means, np.maximum(scatter, 0.0) + least
     # a component of fewer points than dimensions has directions of no variance, and rounding may take them below 0
-    values, axes = np.linalg.eigh(found)
+    values, axes = np.linalg.eigh(scatter)
     return means, (axes * (np.maximum(values, 0.0) + least)[:, None, :]) @ axes.transpose(0, 2, 1)
 
 
@@ -175,7 +175,7 @@ def summed(
         which_ones, weights = point[edges[k] : edges[k + 1]], share[edges[k] : edges[k + 1]]
         sizes[k] = weights.sum()
         for part in near_parts(len(weights), n) if diagonal else (slice(None),):
-            own, weight = x[which_ones[part]], weights[part]
-            sums[k] += weight @ own
-            squares[k] += weight @ (own * own) if diagonal else (own * weight[:, None]).T @ own
+            points, weight = x[which_ones[part]], weights[part]
+            sums[k] += weight @ points
+            squares[k] += weight @ (points * points) if diagonal else (points * weight[:, None]).T @ points
     return Statistics(sizes, sums, squares)

@@ -155,31 +155,31 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         halves = {"sizes": 2, "sums": 2 * self.shape.topics, "squares": 2 * self.shape.topics}
         return self._joined({name: rows[name].base[:number] * rows[name].scale for name, number in halves.items()})
 
-    def _joined(self, whole: Mapping[str, np.ndarray]) -> Statistics:
+    def _joined(self, sums_of_parts: Mapping[str, np.ndarray]) -> Statistics:
         """Of the tables' rows, [2, P] and twice [2 K, P]."""
         k = self.shape.topics
-        sums, squares = (whole[name][:k] + whole[name][k:] for name in ("sums", "squares"))
-        return Statistics(whole["sizes"].sum(axis=0)[:k], sums[:, : self.n], self._square(squares[:, : self.squares]))
+        sums, squares = (sums_of_parts[name][:k] + sums_of_parts[name][k:] for name in ("sums", "squares"))
+        return Statistics(sums_of_parts["sizes"].sum(axis=0)[:k], sums[:, : self.n], self._square(squares[:, : self.squares]))
 
     def _square(self, squares: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(squares).reshape(len(squares), *([self.n] if self.diagonal else [self.n, self.n]))
 
     def components(self, stats: Statistics, params: Mapping[str, np.ndarray]) -> Densities:
         """What the weights W are computed from.  All blocks of a round see the same statistics: the last ones are kept, and compared."""
-        of, held = (*stats, params["covariance"]), self._held
-        if held is not None and all(np.array_equal(a, b) for a, b in zip(held[0], of)):
-            return held[1]
+        of, cached = (*stats, params["covariance"]), self._held
+        if cached is not None and all(np.array_equal(a, b) for a, b in zip(cached[0], of)):
+            return cached[1]
         prior, how = self.prior(params), self.options.estimate
         if how == "posterior":
-            made = gaussians.expected_densities(gaussians.posterior(stats, prior), prior)
+            densities = gaussians.expected_densities(gaussians.posterior(stats, prior), prior)
         elif how == "map":
             post = gaussians.posterior(stats, prior)
-            made = point_densities(post.means, gaussians.covariances(post, prior, "map"))
+            densities = point_densities(post.means, gaussians.covariances(post, prior, "map"))
         else:
-            made = point_densities(*gaussians.most_likely(stats, prior, self.options.floor))
-        made.plus[:] += log_shares(stats.sizes, params["alpha"])
-        self._held = tuple(a.copy() for a in of), made
-        return made
+            densities = point_densities(*gaussians.most_likely(stats, prior, self.options.floor))
+        densities.plus[:] += log_shares(stats.sizes, params["alpha"])
+        self._held = tuple(a.copy() for a in of), densities
+        return densities
 
     def start(self, visit: Visit, out: Out) -> None:
         self._visit(visit, self.begun(visit.params), out)
@@ -189,16 +189,16 @@ class GaussianMixture(ClusterEngine, VectorEngine):
 
     def _visit(self, visit: Visit, stats: Statistics, out: Out) -> None:
         block, state, params = visit.block, visit.state, visit.params
-        there = np.diff(block.indptr) > 0
+        nonempty = np.diff(block.indptr) > 0
         x = block.counts.reshape(-1, self.n) - params["mean"]
         if len(x) < block.n_docs:
-            given, x = x, np.zeros((block.n_docs, self.n))
-            x[there] = given
+            points, x = x, np.zeros((block.n_docs, self.n))
+            x[nonempty] = points
         near = state["cluster"].reshape(-1, self.most) if state else None
         scores = best_density(x, self.components(stats, params), self.most, near)
-        count, which, by = self.respond(scores, there, state, out)
-        found = gaussians.summed(x, count, which, by, self.shape.topics, self.diagonal)
-        for name, value in (("sums", found.sums), ("squares", found.squares.reshape(-1, self.squares))):
+        count, which, by = self.respond(scores, nonempty, state, out)
+        sums = gaussians.summed(x, count, which, by, self.shape.topics, self.diagonal)
+        for name, value in (("sums", sums.sums), ("squares", sums.squares.reshape(-1, self.squares))):
             delta, (k, width) = out.delta[name], value.shape
             delta[:, width:] = 0.0
             delta[:k, :width] = value
@@ -222,13 +222,13 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         """Prior and first statistics from some points, float64[S, n]: the best of ``tries``."""
         o: Any = self.options
         params["mean"][:] = sample.mean(axis=0) if o.mean == "free" else 0.0
-        given = float((sample * sample).mean())
+        mean_square = float((sample * sample).mean())
         sample = sample - params["mean"]
         squares = (sample * sample).sum(axis=1)
         size = float(squares.mean()) / self.n
-        if size > LARGEST or 0 < given < 1 / LARGEST:
-            what = f"of about {max(size, given) ** 0.5:.0e} are too {'large' if size > 1 else 'small'}"
-            raise InputError(f"gmm sums squares in float32, and numbers {what} for it; rescale them")
+        if size > LARGEST or 0 < mean_square < 1 / LARGEST:
+            magnitude = f"of about {max(size, mean_square) ** 0.5:.0e} are too {'large' if size > 1 else 'small'}"
+            raise InputError(f"gmm sums squares in float32, and numbers {magnitude} for it; rescale them")
         # a few points far from all others would make the prior of every component as wide as they lie apart
         near = sample[squares <= FAR * np.median(squares)] if o.mean == "free" else sample
         variance = (near * near).mean(axis=0)
@@ -237,15 +237,15 @@ class GaussianMixture(ClusterEngine, VectorEngine):
             params["covariance"][:] = o.spread * (variance + least)
         else:
             params["covariance"][:] = o.spread * (near.T @ near / len(near) + np.diag(least))
-        best, kept = -np.inf, np.zeros(0)
+        best, best_groups = -np.inf, np.zeros(0)
         for number in range(o.tries):
             group = self._groups(sample, number, seed + 1_000_003 * number, params)
             if o.mean == "free":
                 group = split_and_merge(sample, group, self.shape.topics, self.prior(params))
             fit = self._fit(sample, group, params) if o.tries > 1 else 0.0
             if fit > best:
-                best, kept = fit, group
-        stats = grouped(sample, kept, self.shape.topics, self.diagonal)
+                best, best_groups = fit, group
+        stats = grouped(sample, best_groups, self.shape.topics, self.diagonal)
         scale = self.shape.docs / len(sample)
         params["begin"][:] = scale * np.concatenate(
             [stats.sizes[:, None], stats.sums, stats.squares.reshape(len(stats.sizes), -1)], axis=1
@@ -275,14 +275,14 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         """Means and covariances of the model (of the posterior its mean), and the bound of a memoized pass."""
         record, k, params = super().end_pass(end), self.shape.topics, end.params
         rows = {name: np.concatenate([rows.copy() for _, rows in t.pieces()]) for name, t in end.tables.items()}
-        found = self._joined(rows)
+        statistics = self._joined(rows)
         prior = self.prior(params)
-        post = gaussians.posterior(found, prior)
+        post = gaussians.posterior(statistics, prior)
         means, covariance = post.means, gaussians.covariances(post, prior, "mean")
         if self.options.estimate == "map":
             covariance = gaussians.covariances(post, prior, "map")
         elif self.options.estimate == "ml":
-            means, covariance = gaussians.most_likely(found, prior, self.options.floor)
+            means, covariance = gaussians.most_likely(statistics, prior, self.options.floor)
         params["means"][:] = means + params["mean"]
         params["covariances"][:] = gaussians.storable(covariance).reshape(k, -1)
         if self.stochastic or self.options.estimate != "posterior":
@@ -302,7 +302,7 @@ def far_apart(x: np.ndarray, covariance: np.ndarray, topics: int, seed: int, zer
     With the data's covariance made the unit, a seed s stands for mean s, or for covariance (1 + s s') / 2 where means are zero.
     """
     y = x / np.sqrt(covariance) if covariance.ndim == 1 else np.linalg.solve(np.linalg.cholesky(covariance), x.T).T
-    own, diagonal = (y * y).sum(axis=1), covariance.ndim == 1
+    norms, diagonal = (y * y).sum(axis=1), covariance.ndim == 1
     nearest, number = np.full(len(y), np.inf), np.zeros(len(y), np.int64)
     rng = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 0]))
     draws = rng.random(topics)
@@ -312,22 +312,22 @@ def far_apart(x: np.ndarray, covariance: np.ndarray, topics: int, seed: int, zer
             break  # no point apart from the seeds: the others stay empty
         s = y[min(int(np.searchsorted(weights, draws[t] * weights[-1], side="right")), len(y) - 1)]
         if not zero:
-            found = 0.5 * np.maximum(own - 2 * (y @ s) + s @ s, 0.0)
+            distance = 0.5 * np.maximum(norms - 2 * (y @ s) + s @ s, 0.0)
         elif diagonal:
             v, u = 1 + y * y, 1 + s * s
-            found = 0.5 * (v @ (1 / u) - np.log(v).sum(axis=1) + np.log(u).sum() - len(s))
+            distance = 0.5 * (v @ (1 / u) - np.log(v).sum(axis=1) + np.log(u).sum() - len(s))
         else:
             one = 1 + s @ s
-            found = 0.5 * (own - (y @ s) ** 2 / one - (one - 1) / one - np.log1p(own) + np.log(one))
-        found[found < 1e-12] = 0.0
-        closer = found < nearest
-        nearest[closer], number[closer] = found[closer], t
+            distance = 0.5 * (norms - (y @ s) ** 2 / one - (one - 1) / one - np.log1p(norms) + np.log(one))
+        distance[distance < 1e-12] = 0.0
+        closer = distance < nearest
+        nearest[closer], number[closer] = distance[closer], t
     return number
 
 
 def nearest_means(x: np.ndarray, topics: int, seed: int) -> np.ndarray:
     """k-means: the number of the nearest mean of every point, int64[S]; seeds as of k-means++ (Arthur & Vassilvitskii 2007)."""
-    own, nearest = (x * x).sum(axis=1), np.full(len(x), np.inf)
+    norms, nearest = (x * x).sum(axis=1), np.full(len(x), np.inf)
     draws = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 1])).random(topics)
     means = np.empty((0, x.shape[1]))
     for t in range(topics):
@@ -335,9 +335,9 @@ def nearest_means(x: np.ndarray, topics: int, seed: int) -> np.ndarray:
         if not weights[-1] > 0:
             break
         s = x[min(int(np.searchsorted(weights, draws[t] * weights[-1], side="right")), len(x) - 1)]
-        found = own - 2 * (x @ s) + s @ s
-        found[found < 1e-12 * own] = 0.0
-        means, nearest = np.concatenate([means, s[None]]), np.minimum(nearest, found)
+        distance = norms - 2 * (x @ s) + s @ s
+        distance[distance < 1e-12 * norms] = 0.0
+        means, nearest = np.concatenate([means, s[None]]), np.minimum(nearest, distance)
     group = np.zeros(len(x), np.int64)
     for _ in range(LLOYD):
         group = ((means * means).sum(axis=1) - 2 * (x @ means.T)).argmin(axis=1)

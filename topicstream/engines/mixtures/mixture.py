@@ -142,8 +142,8 @@ class DocumentMixture(ClusterEngine):
         base, index, scale = visit.rows["phi"][:3]
         src = WeightSource(index, base, float(scale), beta, term, topics, starting)
         document_scores(cells, src, out.array("work"), scores)
-        there = np.diff(block.indptr) > 0
-        changed = self.respond(scores, there, visit.state, out)
+        nonempty = np.diff(block.indptr) > 0
+        changed = self.respond(scores, nonempty, visit.state, out)
         out.stats["tokens"][0] = block.tokens
         ptr, topic, value = out.array("delta ptr"), out.array("delta topics"), out.array("delta values")
         n = words_of_clusters(cells, topics, *changed, ptr, topic, value)

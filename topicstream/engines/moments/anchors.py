@@ -119,8 +119,8 @@ class Anchors(Engine):
 
     def initial_params(self) -> dict[str, np.ndarray]:
         k = self.shape.topics
-        own = {"anchors": np.full(k, -1, np.int64), "distances": np.zeros(k)}
-        return super().initial_params() | own
+        anchor_params = {"anchors": np.full(k, -1, np.int64), "distances": np.zeros(k)}
+        return super().initial_params() | anchor_params
 
     @property
     def most_candidates(self) -> int:
@@ -175,8 +175,8 @@ class Anchors(Engine):
             out.delta["projected"] = SparseDelta(ends, column.ravel(), x.ravel())
         elif visit.key.phase == "columns":
             topic = topic_of_anchor(visit.params["anchors"], block.vocab)
-            here = np.flatnonzero(topic >= 0)
-            anchors = sparse.csr_array((np.ones(len(here)), (here, topic[here])), (block.n_words, k))
+            anchor_rows = np.flatnonzero(topic >= 0)
+            anchors = sparse.csr_array((np.ones(len(anchor_rows)), (anchor_rows, topic[anchor_rows])), (block.n_words, k))
             delta = out.delta["columns"]
             delta[:], delta[:, k] = 0.0, pairs.sums
             delta[:, :k] = pairs.times(anchors, every)
@@ -264,7 +264,7 @@ class Anchors(Engine):
                 end.step("anchor weights", done, phi.n_rows, "words")
 
         def solved(first: int, stop: int) -> np.ndarray:
-            made = np.zeros((stop - first, phi.width), np.float32)
+            weights = np.zeros((stop - first, phi.width), np.float32)
             for at in range(first, stop, SOLVED):
                 ids = np.arange(at, min(at + SOLVED, stop))
                 p = _rows(tables["columns"], ids, k + 1)[:, k]
@@ -272,11 +272,11 @@ class Anchors(Engine):
                 topic = topic_of_anchor(anchors, ids).astype(np.int64)
                 rhs = np.full((len(ids), k), np.nan)
                 np.divide(_rows(tables["products"], ids, k), np.outer(p, mass), out=rhs, where=(p > 0)[:, None])
-                if left := simplex_weights(gram, rhs, topic, c):
-                    unfinished.append(int(left))
+                if unfinished_words := simplex_weights(gram, rhs, topic, c):
+                    unfinished.append(int(unfinished_words))
                 told(len(ids))
-                made[at - first : at - first + len(ids), :k] = c * (scale * p)[:, None]
-            return made
+                weights[at - first : at - first + len(ids), :k] = c * (scale * p)[:, None]
+            return weights
 
         phi.fill(solved)
         sizes = phi.totals[:k] / max(float(phi.totals[:k].sum()), 1e-300)

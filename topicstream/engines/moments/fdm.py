@@ -132,11 +132,11 @@ class FullDependenceMixture(Engine):
         np.matmul(z, a, out=y)
         np.multiply(mu, y, out=out.delta["phi"])
         k = self.shape.topics
-        whole = a[:k, :k] * (g[:k, :k] + g[:k, :k].T) / 2
+        symmetric = a[:k, :k] * (g[:k, :k] + g[:k, :k].T) / 2
         out.delta["pairs"][:] = 0.0
-        out.delta["pairs"][:, :k] = (whole + whole.T) / 2
+        out.delta["pairs"][:, :k] = (symmetric + symmetric.T) / 2
         out.stats["cross"][0], out.stats["mass"][0], out.stats["docs"][0] = -sums[0], sums[1], sums[2]
-        out.stats["same"][0] = np.trace(whole)
+        out.stats["same"][0] = np.trace(symmetric)
 
     # -- ends and steps --------------------------------------------------------------------------------------------
     def end_pass(self, end: PassEnd) -> dict[str, float]:

@@ -52,10 +52,10 @@ def pick(
         raise IndexError(place)
 
     def along(direction: np.ndarray) -> np.ndarray:
-        found = np.empty(candidates)
+        products = np.empty(candidates)
         for part, rows in parts():
-            found[part] = np.einsum("ij,j->i", rows, direction)
-        return found * inverse
+            products[part] = np.einsum("ij,j->i", rows, direction)
+        return products * inverse
 
     squares = np.empty(candidates)
     for part, rows in parts():
@@ -65,11 +65,11 @@ def pick(
     origin = row(chosen[0])
     distances = [float(np.sqrt(squares[chosen[0]]))]
     squares += origin @ origin - 2.0 * along(origin)  # from the origin's new place
-    left = np.ones(candidates, np.bool_)
+    candidates_left = np.ones(candidates, np.bool_)
     basis = np.zeros((0, columns))
     while len(chosen) < topics:
-        left[chosen[-1]] = False
-        far = int(np.argmax(np.where(left, squares, -np.inf)))
+        candidates_left[chosen[-1]] = False
+        far = int(np.argmax(np.where(candidates_left, squares, -np.inf)))
         rest = row(far) - origin
         for _ in range(2):
             rest -= np.einsum("ij,i->j", basis, np.einsum("ij,j->i", basis, rest))  # BLAS sums by its number of threads

@@ -91,9 +91,9 @@ def decide(
     """
     starts = [0 if base is None else sum(part.docs for part in base.manifest.parts.values())]
     for numbers, batch in read_documents(base.path, base.manifest.docs, ["id"]) if base is not None else ():
-        here = np.isin(numbers, removed, invert=True)
+        still_there = np.isin(numbers, removed, invert=True)
         high, low = hash_ids(batch["id"])
-        relations.insert("events", _events(high[here], low[here], 2 * numbers[here] + 1))
+        relations.insert("events", _events(high[still_there], low[still_there], 2 * numbers[still_there] + 1))
     for i in range(len(journal.docs)):
         arrays = journal.docs.read(i)
         starts.append(starts[-1] + len(arrays["high"]))

@@ -53,10 +53,10 @@ class Removal:
             return
         taken = [self._new]
         for every, batch in read_documents(self._base.path, self._base.manifest.docs, ["part", "block", "row"]):
-            here = np.flatnonzero(np.isin(every, numbers))
+            matches = np.flatnonzero(np.isin(every, numbers))
             part = pc.index_in(batch["part"].cast(pa.string()), value_set=pa.array(PARTS))
-            columns = [np.asarray(c)[here] for c in (part, batch["block"], batch["row"])]
-            taken.append(np.stack([every[here], *columns], axis=1).astype(np.int64))
+            columns = [np.asarray(c)[matches] for c in (part, batch["block"], batch["row"])]
+            taken.append(np.stack([every[matches], *columns], axis=1).astype(np.int64))
         self._new = np.concatenate(taken)
 
     def subtract(self, vocabulary: TokenVocabulary) -> TokenVocabulary:

@@ -87,8 +87,8 @@ class LearnedSeeds:
         place[place == len(self._words)] = 0
         out = (scratch or Scratch()).array("seeds", (len(ids), len(self.totals)), np.float32)
         np.multiply((1 - SHARE) * self._mean[ids][:, None], self.totals, out=out, casting="same_kind")
-        seen = np.flatnonzero(self._words[place] == ids)
-        out[seen] += (SHARE * self._phi[place[seen]] * self._scale).astype(np.float32)
+        in_sample = np.flatnonzero(self._words[place] == ids)
+        out[in_sample] += (SHARE * self._phi[place[in_sample]] * self._scale).astype(np.float32)
         return out
 
 
@@ -162,13 +162,13 @@ def recurring(shares: np.ndarray) -> np.ndarray:
     every /= length
     nearest = [(every @ one.T).max(axis=1) for one in shares]
     support = np.mean(np.round(nearest, 5), axis=0)  # so that the last bits of a BLAS library decide nothing
-    left, chosen = support.copy(), list[int]()
+    support_left, chosen = support.copy(), list[int]()
     for _ in range(topics):
-        chosen.append(int(left.argmax()))
+        chosen.append(int(support_left.argmax()))
         apart = 1.0 - np.round(every @ every[chosen[-1]], 5)
-        np.minimum(left, support * np.minimum(apart, 1.0), out=left)
-    there = np.maximum(every[chosen] * length[chosen] + mean[chosen], np.float32(1e-6)).T
-    return np.asarray(there / there.sum(axis=1, keepdims=True))
+        np.minimum(support_left, support * np.minimum(apart, 1.0), out=support_left)
+    weights = np.maximum(every[chosen] * length[chosen] + mean[chosen], np.float32(1e-6)).T
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 @fast_kernel

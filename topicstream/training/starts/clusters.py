@@ -35,15 +35,15 @@ class ClusterStart(Start):
     def seeds(self, ground: Ground) -> Seeds | None:
         corpus, seed, topics, n_w = ground.corpus, ground.seed, ground.engine.shape.topics, ground.n_w
         sample = Sample.drawn(corpus, ground.grid, seed)
-        known = sample.only(n_w)
+        known_words = sample.only(n_w)
         words, local = np.unique(sample.words, return_inverse=True)
         local, counts = local.astype(np.int64).reshape(-1), sample.counts.astype(np.float32)
         best, phi = -np.inf, np.zeros((len(words), topics), np.float32)
         for number in range(self._tries):
-            centres = far_apart(sample, mean_of(known), topics, seed + number * NEXT)
+            centres = far_apart(sample, mean_of(known_words), topics, seed + number * NEXT)
             if len(centres) < topics:
                 return document_seeds(corpus, ground.grid, topics, seed, n_w, far=True)
-            first = DocumentSeeds(sample, centres, known, seed).rows(words.astype(np.int32))[:, :topics]
+            first = DocumentSeeds(sample, centres, known_words, seed).rows(words.astype(np.int32))[:, :topics]
             fit, learned = _short(sample.indptr, local, counts, first)
             if fit > best:
                 best, phi = fit, learned

@@ -46,10 +46,10 @@ def draw_documents(corpus: Corpus, n: int, seed: int) -> np.ndarray:
         keys = np.empty(len(lengths))
         uniform_draws(seed, DRAW, first + np.arange(len(lengths)), keys)
         keys += lengths < FEW_WORDS  # behind all others
-        there = np.flatnonzero(lengths > 0)
-        if len(there) > n:
-            there = there[np.argpartition(keys[there], n)[:n]]
-        best_keys, best = np.append(best_keys, keys[there]), np.append(best, first + there)
+        candidates = np.flatnonzero(lengths > 0)
+        if len(candidates) > n:
+            candidates = candidates[np.argpartition(keys[candidates], n)[:n]]
+        best_keys, best = np.append(best_keys, keys[candidates]), np.append(best, first + candidates)
         order = np.argsort(best_keys, kind="stable")[:n]
         best_keys, best = best_keys[order], best[order]
         first += len(lengths)
@@ -97,12 +97,12 @@ class Sample:
     def read(cls, corpus: Corpus, grid: Grid, chosen: np.ndarray, known: np.ndarray | None = None) -> Sample:
         """The documents of these numbers, in this order; known: bool[W], the words that are looked at."""
         place = np.argsort(chosen, kind="stable")
-        wanted = chosen[place]
-        owner = np.searchsorted(grid.first_doc, wanted, side="right") - 1
+        chosen_sorted = chosen[place]
+        owner = np.searchsorted(grid.first_doc, chosen_sorted, side="right") - 1
         parts: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros(0, np.int32), np.zeros(0))] * len(chosen)
         for block in corpus.blocks(np.unique(owner), grid=grid, prefetch=1):
             for i in np.flatnonzero(owner == block.index):
-                row = int(wanted[i]) - block.first_doc
+                row = int(chosen_sorted[i]) - block.first_doc
                 cells = slice(int(block.indptr[row]), int(block.indptr[row + 1]))
                 words, counts = block.vocab[block.words[cells]], block.counts[cells].astype(np.float64)
                 parts[int(place[i])] = (words, counts) if known is None else (words[known[words]], counts[known[words]])
@@ -116,9 +116,9 @@ class Sample:
 
     def only(self, n_w: np.ndarray) -> np.ndarray:
         """Counts of words float64[W] without those of words that the sample does not have."""
-        seen = np.zeros(len(n_w), bool)
-        seen[self.words] = True
-        return np.where(seen, n_w, 0.0)
+        in_sample = np.zeros(len(n_w), bool)
+        in_sample[self.words] = True
+        return np.where(in_sample, n_w, 0.0)
 
     def divergences(self, mean: np.ndarray, ground: np.ndarray, share: float, centre: int) -> np.ndarray:
         """Multinomial divergence of every document d from the seed topic q of document ``centre``, float64[n] (Hughes & Sudderth

@@ -21,11 +21,11 @@ from topicstream.vocabulary import Vocabulary
 
 
 def with_seeds(
-    engine: Engine, given: Any, corpus: Corpus, n_w: np.ndarray
+    engine: Engine, seeds_given: Any, corpus: Corpus, n_w: np.ndarray
 ) -> tuple[Engine, list[SeedEntry] | None, list[str]]:
     """(the engine with seed words, what the model says of them, what is to be told); as it is where none are given.  n_w:
     float64[W], training tokens of each word."""
-    if given is None:
+    if seeds_given is None:
         return engine, None, []
     if not engine.about.constants:
         raise UsageError(f"{engine.name} takes no --seed-words; `topics engines` lists the others")
@@ -34,7 +34,7 @@ def with_seeds(
     if axis:
         first = shape.topics - corpus.axes[axis].size
         named = {name: first + i for i, name in enumerate(corpus.axes[axis].names().to_pylist())}
-    constants, entries, told = resolve(read_seeds(given), vocabulary, n_w, shape.topics, named)
+    constants, entries, told = resolve(read_seeds(seeds_given), vocabulary, n_w, shape.topics, named)
     return type(engine)(replace(shape, seeds=constants), engine.options), entries, told
 
 
@@ -85,8 +85,8 @@ class SeededSeeds:
         row = np.repeat(np.arange(len(c)), np.diff(c.ptr))
         np.add.at(likely, c.topic, p[row] * (c.weight / c.totals[c.topic])[:, None])
         for i, k in enumerate(self._seeded):
-            left = np.array([k, *(j for j in range(c.columns) if j not in self._seeded[: i + 1])])
-            at = left[np.argmax(likely[k, order[left]])]
+            columns_left = np.array([k, *(j for j in range(c.columns) if j not in self._seeded[: i + 1])])
+            at = columns_left[np.argmax(likely[k, order[columns_left]])]
             order[[k, at]] = order[[at, k]]
         return order
 
@@ -96,14 +96,14 @@ class SeededSeeds:
         inner = self._inner.rows(ids, scratch)
         out = inner.copy()
         out[:, : c.columns] = inner[:, self._order]
-        own = np.zeros((len(ids), len(c.totals)))
-        own += (1 - SHARE) * self._mean[ids][:, None]
-        words = np.zeros_like(own)
+        rows = np.zeros((len(ids), len(c.totals)))
+        rows += (1 - SHARE) * self._mean[ids][:, None]
+        words = np.zeros_like(rows)
         c.add(words, *c.find(ids))
-        own[:, seeded] += SHARE * words[:, seeded] / c.totals[seeded]
-        own *= self.totals
+        rows[:, seeded] += SHARE * words[:, seeded] / c.totals[seeded]
+        rows *= self.totals
         part = 0.5 if self._learned else 0.0
-        out[:, seeded] = part * out[:, seeded] + (1 - part) * own[:, seeded]
+        out[:, seeded] = part * out[:, seeded] + (1 - part) * rows[:, seeded]
         return out
 
 

@@ -34,8 +34,8 @@ class WarmStart(Start):
 
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
         words = read_manifest(self._model).words
-        found = Array((2, engine.shape.words), np.int64), Array((3, STEP, engine.shape.topics), np.float64)
-        return StartMemory(A_WORD * words + total_bytes(found) + READING)
+        arrays = Array((2, engine.shape.words), np.int64), Array((3, STEP, engine.shape.topics), np.float64)
+        return StartMemory(A_WORD * words + total_bytes(arrays) + READING)
 
     def seeds(self, ground: Ground) -> Seeds | None:
         corpus, axis = ground.corpus, ground.engine.about.topics_axis
@@ -77,17 +77,17 @@ class ModelSeeds:
         """float32[U, padded(K)]: p(w|k) of the model (mixed with the mean) times a million."""
         out = np.zeros((len(ids), padded(self._topics)), np.float32)
         theirs = self._ids[ids]
-        known = theirs >= 0
-        here = np.flatnonzero(known)
-        for at in range(0, len(here), STEP):  # the probabilities are float64
-            some = here[at : at + STEP]
+        known_words = theirs >= 0
+        known_places = np.flatnonzero(known_words)
+        for at in range(0, len(known_places), STEP):  # the probabilities are float64
+            some = known_places[at : at + STEP]
             out[some, : self._topics] = 1e6 * self._part * self._model.probabilities(theirs[some])[:, self._columns]
             mean = self._mean[ids[some]]
             if self._new.any():
                 out[some[:, None], np.flatnonzero(self._new)] = (1e6 * self._part * mean).astype(np.float32)[:, None]
             if self._part < 1.0:
                 out[some, : self._topics] += (1e6 * (1 - self._part) * mean).astype(np.float32)[:, None]
-        out[~known, : self._topics] = (1e6 * self._mean[ids[~known]]).astype(np.float32)[:, None]
+        out[~known_words, : self._topics] = (1e6 * self._mean[ids[~known_words]]).astype(np.float32)[:, None]
         return out
 
 
