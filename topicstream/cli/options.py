@@ -16,7 +16,7 @@ C = TypeVar("C")
 def click_option(field: dataclasses.Field[Any], command: str = "", **changes: Any) -> click.Option:
     """The option of a field, with changes of its metadata.
 
-    Values are checked when the config is made (``made``); click reads numbers and shows choices.  The default is None, not
+    Values are checked when the config is made (``config_of``); click reads numbers and shows choices.  The default is None, not
     given, unless it is shown.
     """
     about: dict[str, Any] = {"default": field.default, **field.metadata, **changes}

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from topicstream.cli.command import Printed, Section, asked_values, showing, topics_command
 from topicstream.cli.options import click_option, config_of, options_of, value_on_line
 from topicstream.engines import find
+from topicstream.engines.about import About
 from topicstream.engines.base import Options
 from topicstream.records import Json
 from topicstream.text import render
@@ -39,18 +40,18 @@ SUMMARY = (
 def engine_options(line: Sequence[str] | None) -> Mapping[str, Section]:
     """The options of the engine that ``--algo`` names."""
     name = value_on_line(line, "--algo", "auto")
-    options, priors = (Options, ("", "")) if name == "auto" else (find(name).Options, find(name).about.priors.texts)
+    options, about = (Options, None) if name == "auto" else (find(name).Options, find(name).about)
     return {
         f"Options of {name} (--algo NAME --help shows another's)": Section(
-            options, partial(engine_option, options, priors)
+            options, partial(engine_option, options, about)
         )
     }
 
 
-def engine_option(options: type, priors: tuple[str, str], field: Field[Any]) -> click.Option:
-    """An option of an engine, which shows its default; priors: the engine's own alpha and beta, for the help."""
+def engine_option(options: type, about: About | None, field: Field[Any]) -> click.Option:
+    """An option of an engine, which shows its default; about: the engine's own priors (None: any engine's)."""
     default = field.default
-    rule = priors[field.name == "beta"] if field.name in ("alpha", "beta") else ""
+    rule = about.priors.texts[field.name == "beta"] if about is not None and field.name in ("alpha", "beta") else ""
     if "bool" in str(field.type) and (default is None or options is Options):
         default, rule = None, "if neither alpha nor beta is given"
     text = (
@@ -58,7 +59,9 @@ def engine_option(options: type, priors: tuple[str, str], field: Field[Any]) -> 
         if rule
         else field.metadata["help"]
     )
-    return click_option(field, pair=True, default=default, show=default is not None, help=text)
+    shown_option = click_option(field, pair=True, default=default, show=default is not None, help=text)
+    shown_option.hidden = field.name == "learn_priors" and about is not None and not about.learns_priors
+    return shown_option
 
 
 @topics_command("train", indent=None, asked_by=engine_options)

@@ -11,7 +11,7 @@ The bound, at clusters that are the sums of the points' statistics, is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -144,7 +144,6 @@ class ClusterOptions(Options):
     alpha: float | None = option(
         None, "Prior of a cluster's size, in documents or points (default: 10/K).", above=0.0
     )
-    learn_priors: bool | None = field(default=False, metadata={"help": "not learned", "cli": False})
     sparsity: int = option(4, "Clusters a document or point may have, L; 1: hard assignment, K: dense.", min=1, decided=True)
     schedule: str = option(
         "memoized",
