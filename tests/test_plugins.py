@@ -14,9 +14,9 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+from checkpoint_bits import content_hash
 
 import topicstream
-from tests.bits import content_hash
 from topicstream import plugins
 from topicstream.cli.main import run
 from topicstream.cli.options import click_option

@@ -25,10 +25,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+from checkpoint_bits import content_hash
 from namespaces import Namespaces
-
-from tests.bits import content_hash
 
 
 class Training:

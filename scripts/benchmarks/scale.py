@@ -23,11 +23,11 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import numpy as np
+from checkpoint_bits import content_hash
 from namespaces import Namespaces
 
-from tests.bits import content_hash
 from topicstream.progress import Shown
 from topicstream.training.loop import train
 

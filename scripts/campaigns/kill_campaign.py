@@ -26,13 +26,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import msgspec
 import numpy as np
+from checkpoint_bits import content_hash
 from measure import heading, table
 
-from tests.bits import content_hash
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
 from topicstream.model.edits import view_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import multiprocessing
 
 import pytest
+from checkpoint_bits import content_hash
 
 from tests import few_quick
-from tests.bits import content_hash
 from tests.planted import draw, store
 from topicstream.engines.base import Visit
 from topicstream.progress import Shown

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checkpoint_bits import content_hash
 from scipy.optimize import linear_sum_assignment
 
 from tests import few_quick
-from tests.bits import content_hash
 from tests.listening import Listening
 from tests.planted import draw, sides, store
 from topicstream.corpus.reader import Corpus

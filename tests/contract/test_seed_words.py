@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from checkpoint_bits import content_hash
 
-from tests.bits import content_hash
 from tests.contract.test_engines import IDS, TOPICS, VARIANTS, run
 from tests.planted import draw, sides, store
 from topicstream import TopicModel

@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from checkpoint_bits import content_hash
 
 import topicstream
 from tests import few_quick
-from tests.bits import content_hash
 from tests.contract.small_engines import Linked, Phased, linked_twin, phased_twin
 from tests.ingest_tools import write_jsonl
 from tests.planted import draw, store

@@ -6,10 +6,10 @@ import json
 
 import numpy as np
 import pytest
+from checkpoint_bits import content_hash
 from scipy.optimize import linear_sum_assignment
 
 from tests import DATA, few_quick
-from tests.bits import content_hash
 from tests.listening import Listening
 from tests.planted import store
 from tests.reference.dense_anchors import anchors_of, cooccurrence, topics_of

@@ -109,7 +109,7 @@ def test_random_topics_split_each_words_tokens_and_hang_on_seed_and_word_alone()
 
 @pytest.mark.parametrize("algo", few_quick(["vb", "ovb", "mvi", "svi", "sparse-bp"], ["ovb", "sparse-bp"]))
 def test_engines_that_need_topics_start_from_random_ones(corpus, tmp_path, algo):
-    from tests.bits import content_hash
+    from checkpoint_bits import content_hash
 
     hashes = set()
     for threads, name in ((1, "a"), (2, "b")):

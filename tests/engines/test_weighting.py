@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
+from checkpoint_bits import content_hash
 
-from tests.bits import content_hash
 from tests.engines.test_seed_words import call
 from tests.engines.test_seed_words_kept import jsonl, texts
 from tests.planted import draw, sides, store

@@ -11,10 +11,10 @@ import sys
 
 import numpy as np
 import pytest
+from checkpoint_bits import content_hash
 
 import topicstream
 from tests import ROOT
-from tests.bits import content_hash
 from tests.contract.test_engines import components
 from tests.listening import Listening
 from tests.planted import draw, sides, store

@@ -6,10 +6,10 @@ import shutil
 
 import numpy as np
 import pytest
+from checkpoint_bits import content_hash
 
 import topicstream
 from tests import few_quick
-from tests.bits import content_hash
 from tests.retrain_tools import made, write
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus

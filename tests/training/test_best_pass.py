@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from checkpoint_bits import content_hash
 
-from tests.bits import content_hash
 from tests.planted import draw, store
 from topicstream.cli.main import run
 from topicstream.files import owned

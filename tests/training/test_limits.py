@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkpoint_bits import content_hash
 
-from tests.bits import content_hash
 from tests.cgroup import memory_cgroup, run_in
 from tests.planted import store
 from topicstream.corpus.reader import Corpus

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from checkpoint_bits import content_hash
 
 import topicstream
 from tests import few_quick
-from tests.bits import content_hash
 from tests.ingest_tools import documents, write_jsonl
 from tests.listening import Listening
 from tests.planted import draw, store

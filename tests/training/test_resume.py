@@ -13,8 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from checkpoint_bits import content_hash
 
-from tests.bits import content_hash
 from tests.planted import draw, store
 from topicstream.errors import TopicsError
 from topicstream.files.durable import read_json, write_json
