@@ -50,7 +50,7 @@ def parse(text: str) -> Day | None:
         day = _SPREADSHEET + timedelta(int(number["days"])) if number["days"] else _UNIX + timedelta(seconds=int(number["seconds"]))
         return day.year, day.month, day.day
     for match in filter(None, (form.fullmatch(text) for form in _READ)):
-        if (match.groupdict().get("end") or "99") < match["year"][2:]:  # 1999-13 is no span of years
+        if int(match.groupdict().get("end") or 99) < int(match["year"][2:]):  # 1999-13 is no span of years
             continue
         month = match["month"] or "0"
         if not month.isdecimal():

@@ -112,6 +112,19 @@ def test_documents_of_office_programs_say_what_to_do(tmp_path: Path, name: str, 
     assert Read(write(tmp_path / "plain.db.txt", "words")).texts == ["words"]
 
 
+def test_a_folder_with_a_stray_binary_names_options_that_leave_it_out(tmp_path: Path) -> None:
+    write(tmp_path / "d" / "a.txt", "words")
+    write(tmp_path / "d" / "scan.pdf", b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n\x81")
+    with pytest.raises(InputError, match="leave such files out by --format=files --on-error=skip"):
+        Read(tmp_path / "d")
+    assert Read(tmp_path / "d", format="files", on_error="skip").texts == ["words"]
+    (tmp_path / "d" / "a.txt").rename(tmp_path / "d" / "a.jsonl")
+    write(tmp_path / "d" / "a.jsonl", '{"text": "words"}\n')
+    with pytest.raises(InputError, match="leave such files out by --format=jsonl"):
+        Read(tmp_path / "d")
+    assert Read(tmp_path / "d", format="jsonl").texts == ["words"]
+
+
 LONG = "a longer text with a comma, a quote and some more words"
 
 

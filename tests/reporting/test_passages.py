@@ -20,6 +20,7 @@ from topicstream.cli.main import run
 from topicstream.errors import InputError, UsageError
 from topicstream.reporting import passages
 from topicstream.reporting.passages import best_passage
+from topicstream.reporting.show import marked_lines
 
 SUBJECTS = {"travel": ["airports", "luggage", "flights", "delayed", "passengers"], "music": ["violin", "orchestra", "concerts", "melody", "pianist"]}
 FILLER = "Nothing of note was ever said there. " * 60
@@ -85,6 +86,13 @@ def test_a_passage_of_a_script_without_spaces_is_where_the_words_are(space):
     assert [found.text[a:b] for a, b in found.marks] == ["月亮", "星星"] and found.text.startswith("… 海山") and len(found.text) < 410
     far = best_passage(text.replace("。", "水"), re.compile("月亮|星星"), 400)
     assert [far.text[a:b] for a, b in far.marks] == ["月亮", "星星"]
+
+
+def test_marked_words_that_touch_are_marked_as_one():
+    """As pairs of characters do in scripts without spaces."""
+    document = {"text": "山水*海山 luggage", "marks": [(0, 1), (1, 2), (3, 5), (6, 13)]}
+    assert marked_lines(document, "", None) == ["*山水***海山* *luggage*"]
+    assert marked_lines(document, "", 80) == ["\x1b[1m山水\x1b[0m*\x1b[1m海山\x1b[0m \x1b[1mluggage\x1b[0m"]
 
 
 @pytest.mark.parametrize("name", ["books.tar", "books.tgz", "books.tar.zst"])

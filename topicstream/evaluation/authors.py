@@ -224,7 +224,7 @@ def author_perplexity(
         sums += loglik.sum(), tokens.sum()
         docs, skipped = docs + int(piece.scored.sum()), skipped + int((~piece.scored).sum())
     if sums[1] == 0:
-        raise InputError("no document could be scored: each needs at least two known words; check that model and documents share a vocabulary")
+        raise InputError("no document could be scored: each needs two different known words; check that model and documents share a vocabulary")
     nats, used = float(-sums[0] / sums[1]), authors.used
     alone, trained = int((used >= authors.named).sum()), int(authors.fixed.sum())
     return AuthorScore(

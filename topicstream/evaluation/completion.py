@@ -358,7 +358,7 @@ def score_blocks(
         if progress is not None:
             progress(documents_done, prepared.docs)
     if tokens == 0:
-        raise InputError("no document could be scored: each needs at least two known words; check that model and documents share a vocabulary")
+        raise InputError("no document could be scored: each needs two different known words; check that model and documents share a vocabulary")
     nats = -loglik / tokens
     docs, cells, iterations, oov, every = sums.tolist()
     return Score(

@@ -251,7 +251,7 @@ def parts_of(docs: Documents, model: TopicModel, split: float) -> tuple[Document
     on one of the two sides is empty on both."""
     seen, rest, scored = split_documents(docs, hash_strings(docs.ids), hash_strings(model.vocabulary.words), split)
     if not scored.any():
-        raise InputError("no document could be scored: each needs at least two known words")
+        raise InputError("no document could be scored: each needs two different known words")
     return seen, rest
 
 

@@ -70,14 +70,15 @@ def show(config: AnyViewConfig) -> dict[str, Any]:
 
 
 def marked_lines(document: Mapping[str, Any], indent: str, width: int | None) -> list[str]:
-    """The passage of a document, its marked words bold on a terminal (``width``) and between asterisks elsewhere."""
+    """The passage of a document, its marked words bold on a terminal (``width``) and between asterisks elsewhere; words that touch,
+    as in scripts without spaces, as one."""
     if "text" not in document:
         return []
     text, edges = document["text"], [0, *chain(*document["marks"]), len(document["text"])]
     pieces = [escaped(text[a:b]) for a, b in pairwise(edges)]
     text = "".join(f"\x02{piece}\x03" if i % 2 else piece for i, piece in enumerate(pieces))
     begin, end = ("*", "*") if width is None else ("\x1b[1m", "\x1b[0m")
-    return [line.replace("\x02", begin).replace("\x03", end) for line in wrapped(indent, text, width)]
+    return [line.replace("\x02", begin).replace("\x03", end) for line in wrapped(indent, text.replace("\x03\x02", ""), width)]
 
 
 @dataclass(frozen=True)

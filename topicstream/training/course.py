@@ -128,7 +128,7 @@ def worse_than_unigram(what: str, perplexity: float, unigram: float) -> list[str
     if not perplexity > unigram:
         return []
     return [
-        f"the {what} perplexity, {perplexity:,.0f}, is worse than that of the words' frequencies alone, {unigram:,.0f}: "
+        f"the {what} perplexity, {perplexity:,.1f}, is worse than that of the words' frequencies alone, {unigram:,.1f}: "
         "give more passes, another --algo or --start, or a lower -K"
     ]
 

@@ -291,7 +291,7 @@ def _survey_tree(root: Path, name: str, options: ReadOptions, each: bool) -> Tre
     elif "unknown" in formats:
         most = max(formats, key=lambda form: counts[form] * (form != "unknown"))
         beside = f", or move it out of the folder, or leave such files out by --format={most}" if len(formats) > 1 else ""
-        raise InputError(f"{kind_of.error}{beside}") from None
+        raise InputError(f"{kind_of.error}{beside}{' --on-error=skip' * (most == FILES)}") from None  # that format takes every file
     elif len(formats) > 1 and not each:
         forms_found = ", ".join(f"{form} ({example[form]})" for form in formats)
         advice = "give --format (each: every file by its own), or name the files"
