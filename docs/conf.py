@@ -14,6 +14,7 @@ smartquotes = False  # help names options as --algo
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "_templates"]
 html_theme = "alabaster"
+html_show_copyright = False  # LICENSE says it
 html_theme_options = {"page_width": "1100px", "description": topicstream.__doc__.splitlines()[0].partition(": ")[2]}
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"

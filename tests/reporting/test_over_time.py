@@ -152,7 +152,13 @@ def test_the_command_and_its_plot(stored, tmp_path, capsys):
     assert (tmp_path / "mine.csv").read_text() == "a,b\n"
     assert run([*args, "--plot", str(plot)]) == 2 and run([*args, "--over-time", "--tree"]) == 2
     assert run([*args, "--by", "party", "--json"]) == 0
-    assert {r["group"] for r in json.loads(capsys.readouterr().out)} == {"red", "blue"}
+    rows = json.loads(capsys.readouterr().out)
+    assert {r["group"] for r in rows} == {"red", "blue"}
+    assert run([*args, "--by", "party"]) == 0
+    head, _, first, *_ = capsys.readouterr().out.splitlines()
+    row = max((r for r in rows if r["topic"] == rows[0]["topic"]), key=lambda r: r["share"])
+    assert head == "mean shares of documents by party, ± two standard errors"
+    assert first.split()[:5] == [row["group"], f"{100 * row['share']:.2f}", "%", "±", f"{200 * row['se']:.2f}"]
 
 
 def test_what_cannot_be_shown_is_said_before_the_documents_are_read(stored, tmp_path, monkeypatch, capsys):

@@ -113,7 +113,7 @@ class OverTimeView(ModelView, heeds=("topics",)):
         if self.out is not None or self.plot is not None or not result:
             return []
         if not self.over_time:
-            return bars(result)
+            return [f"mean shares of documents by {escaped(self.by)}, ± two standard errors", *bars(result)]
         about = self.table.schema.metadata
         grain, periods = about[b"grain"].decode(), json.loads(about[b"periods"])
         head = f"{periods[0]} to {periods[-1]}, mean shares of documents by {grain}"
