@@ -12,6 +12,7 @@ import pytest
 import topicstream
 from tests.listening import Listening
 from tests.reading import Read, write
+from topicstream.cli.main import run
 from topicstream.errors import InputError
 from topicstream.ingestion.opening.names import is_about, is_mark, partitions
 
@@ -123,6 +124,22 @@ def test_a_folder_with_a_stray_binary_names_options_that_leave_it_out(tmp_path: 
     with pytest.raises(InputError, match="leave such files out by --format=jsonl"):
         Read(tmp_path / "d")
     assert Read(tmp_path / "d", format="jsonl").texts == ["words"]
+
+
+def test_a_store_given_for_raw_input_and_raw_input_for_a_store(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.txt", "sea ship\nwind storm\n" * 10)
+    write(tmp_path / "raw" / "b.txt", "sea ship")
+    assert run(["ingest", "a.txt", "-q"]) == 0 and run(["train", "-K", "2", "--passes", "2", "-q"]) == 0
+    for name in ("corpus.zarr", "model"):
+        assert run(["ingest", name, "--out", "again"]) == 3
+        said = f"{name}: a corpus store or a model, not raw input; other commands take it (--corpus, --model)"
+        assert said in capsys.readouterr().err
+    for name, advice in (("a.txt", "a.txt"), ("raw", "raw"), ("none", "PATH --out none")):
+        assert run(["train", "-K", "2", "--corpus", name, "--model", "m"]) == 3
+        assert f"create one with `topics ingest {advice}`" in capsys.readouterr().err
+    write(tmp_path / "raw" / "manifest.json", "{}")  # anybody's
+    assert run(["ingest", "raw", "--format", "files", "--out", "of-raw", "-q"]) == 0
 
 
 LONG = "a longer text with a comma, a quote and some more words"

@@ -226,7 +226,8 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
         path = folder / "manifest.json"
         if not path.exists():
             raise StoreError(
-                f"{folder}: no corpus store here (no manifest.json); create one with `topics ingest PATH --out {folder}`"
+                f"{folder}: no corpus store here (no manifest.json); create one with "
+                f"`topics ingest {'' if folder.exists() else 'PATH --out '}{folder}`"
             )
         value = read_json(path)
         if not isinstance(value, dict) or value.get("kind") != "corpus":

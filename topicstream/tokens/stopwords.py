@@ -110,10 +110,10 @@ def _of_file(path: str) -> set[str]:
         lines = read_given(path).decode("utf-8-sig").splitlines()
     except FileNotFoundError:
         near = get_close_matches(path.lower(), LANGUAGES.values(), 1)
-        hint = f"did you mean {near[0]}? " if near else ""
+        hint = f"; did you mean {near[0]}?" if near else ""
         raise UsageError(
-            f"--stopwords {path}: no such file, and no list for a language of that name; {hint}Available: "
-            f"{', '.join(sorted(LANGUAGES.values()))}; none; or the path of a file of words"
+            f"--stopwords {path}: no such file, and no list for a language of that name{hint} (available: "
+            f"{', '.join(sorted(LANGUAGES.values()))}; none; or the path of a file of words)"
         ) from None
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(f"{path}: cannot be read as a UTF-8 list of stop words ({e})") from None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from topicstream.errors import InputError, UsageError
+from topicstream.files.ownership import MARK
 from topicstream.files.remote import address_of
 from topicstream.ingestion.opening.names import (
     IN_PATH,
@@ -147,14 +148,15 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
             if path.is_dir():
                 source.size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
             size = source.size
+        elif path is not None and (path / MARK).is_file() and (path / "manifest.json").is_file():
+            raise InputError(f"{name}: a corpus store or a model, not raw input; other commands take it (--corpus, --model)")
         elif path is not None and path.is_dir():
             tree = _survey_tree(path, name, options, each)
             tree.prefix = tree_prefix(name, names)
             inputs.parts.append(tree)
             size, form = tree.size, tree.format
         elif path is not None and not remote and not path.is_file():  # it is read twice, and a pipe may never end
-            problem = "no regular file (a pipe, a socket or a device)"
-            raise InputError(f"{name}: {problem}; give a pipe as standard input: -")
+            raise InputError(f"{name}: no regular file (a pipe, a socket or a device); give a pipe as standard input: -")
         else:
             source = Source(name, path, key=keys[name], encoding=options.encoding, strict=options.strict)
             source.eager = eager
@@ -197,9 +199,7 @@ def tree_prefix(name: str, names: list[str]) -> str:
 def input_places(names: list[str]) -> list[str]:
     """What paths of files lose when they are stored: the places of the inputs, as given and absolute."""
     keys, places = file_keys([n for n in names if n != "-" and not os.path.isdir(n)]), set()
-    for name in names:
-        if name == "-":
-            continue
+    for name in set(names) - {"-"}:
         tail = "" if name in keys else os.sep
         key = keys[name] if name in keys else tree_prefix(name, names)
         for path in (os.path.join(name, "") if tail else name, os.path.abspath(name) + tail):
@@ -228,8 +228,7 @@ def walk(root: Path) -> Iterator[tuple[str, str]]:
             if entry.name.startswith(".") or is_mark(entry.name):
                 continue
             if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(real):
-                problem = "a link that leads out of the folder; copy the file or give its own path"
-                raise InputError(f"{entry.path}: {problem}")
+                raise InputError(f"{entry.path}: a link that leads out of the folder; copy the file or give its own path")
             if entry.is_dir(follow_symlinks=False):
                 folders.append((entry.path, prefix + entry.name + "/"))
             elif entry.is_file():
