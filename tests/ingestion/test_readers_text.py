@@ -174,6 +174,13 @@ def test_several_text_fields_are_joined(tmp_path: Path) -> None:
         Read(verses, text_field="by")
 
 
+def test_a_list_kept_as_a_string_says_which_columns_take_lists(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"text":"a","meta":{"tags":["x","y"]}}\n')
+    with pytest.raises(InputError, match=r"field 'meta\.tags' is a list, not a string or a number; authors=, labels=, links= take lists"):
+        Read(path, meta={"tags": "meta.tags"})
+    assert Read(path, meta={"labels": "meta.tags"}).meta == {"labels": [["x", "y"]]}
+
+
 @few
 @given(
     rows=st.lists(st.tuples(any_text, any_text, any_text), max_size=8),

@@ -55,7 +55,8 @@ def as_scalar(value: object, name: str) -> str | None:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
-    raise WrongField(f"field '{name}' is {kind_of(value)}, not a string or a number")
+    advice = f"; {'=, '.join(LISTS)}= take lists" if isinstance(value, list) else ""
+    raise WrongField(f"field '{name}' is {kind_of(value)}, not a string or a number{advice}")
 
 
 def as_list(value: object, name: str, separator: str) -> list[str]:
