@@ -69,6 +69,19 @@ def test_files_about_a_folder_are_left_out_and_told(tmp_path: Path) -> None:
     assert is_mark("_SUCCESS") and is_mark("x.crc") and not is_mark("_my_notes.txt")
 
 
+def test_a_dataset_of_hugging_face_is_its_tables(tmp_path: Path) -> None:
+    table = pa.table({"id": ["a", "b"], "text": ["alpha beta", "gamma"]})
+    for split in ("train", "test"):
+        (tmp_path / "d" / split).mkdir(parents=True)
+        pq.write_table(table.slice(split == "test", 1), tmp_path / "d" / split / f"{split}-00000-of-00001.parquet")
+        write(tmp_path / "d" / split / "dataset_info.json", '{\n  "features": {}\n}')
+    for name in ("dataset_dict.json", "dataset_infos.json"):
+        write(tmp_path / "d" / name, '{"splits": ["train"]}')
+    write(tmp_path / "d" / "README.md", "---\nlicense: mit\n---\n")
+    assert sorted(Read(tmp_path / "d").texts) == ["alpha beta", "gamma"]
+    assert not is_mark("dataset.json") and not is_mark("my_dataset_info.json")
+
+
 def test_a_pattern_in_quotes_is_what_it_matches(tmp_path: Path) -> None:
     for name in ("b.jsonl", "a.jsonl", "c.csv"):
         write(tmp_path / name, '{"text": "x"}\n' if name.endswith("l") else "text\nx\n")

@@ -209,8 +209,8 @@ def input_places(names: list[str]) -> list[str]:
 
 
 def walk(root: Path) -> Iterator[tuple[str, str]]:
-    """(path, key) of the regular files below root in sorted order; left out: hidden ones, and what Spark and Hadoop write
-    beside the data (``_SUCCESS``, ``*.crc``).  The key is the path below root with forward slashes.
+    """(path, key) of the regular files below root in sorted order; left out: hidden ones, and what Spark, Hadoop and
+    Hugging Face write beside the data (``_SUCCESS``, ``*.crc``, ``dataset_infos.json``).  The key is the path below root with forward slashes.
 
     InputError at a link that leads out of the tree; one to a folder within it is passed over, their files are read
     at their own place.

@@ -19,7 +19,7 @@ from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
 
 _MARKS = re.compile(
-    r"_(SUCCESS|metadata|common_metadata|temporary|delta_log|spark_metadata|(started|committed)(_.*)?)|.*\.crc"
+    r"_(SUCCESS|metadata|common_metadata|temporary|delta_log|spark_metadata|(started|committed)(_.*)?)|.*\.crc|dataset_(dict|infos?)\.json"
 )
 _ABOUT = {"readme", "license", "licence", "copying", "changelog", "citation", "contributing", "notice"}
 _ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".cff", ".bib")
@@ -55,7 +55,7 @@ CONVERT = {
 
 
 def is_mark(name: str) -> bool:
-    """True for what Spark, Hadoop and Delta write beside the data: ``_SUCCESS``, ``_metadata``, ``*.crc`` and the like."""
+    """True for what Spark, Hadoop, Delta and Hugging Face write beside the data: ``_SUCCESS``, ``_metadata``, ``*.crc`` and the like."""
     return bool(_MARKS.fullmatch(name))
 
 
