@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_wine
 from sklearn.metrics import adjusted_rand_score
 
 import topicstream
@@ -300,6 +301,17 @@ def test_a_planted_mixture_is_found_whole(oddity, covariance, tmp_path):
     )
     answers = topicstream.infer(tmp_path / "m", path, top=1)
     assert adjusted_rand_score(of, answers["topics"].combine_chunks().flatten().to_numpy()) > 0.99
+
+
+def test_few_points_of_many_numbers_start_from_the_best_of_the_tries(tmp_path):
+    x, of = load_wine(return_X_y=True)
+    path = stored(tmp_path, ((x - x.mean(0)) / x.std(0)).astype(np.float32))
+    agreement = []
+    for seed in range(4):
+        run(path, tmp_path / "m", passes=40, seed=seed, force=True)
+        answers = topicstream.infer(tmp_path / "m", path, top=1)
+        agreement.append(adjusted_rand_score(of, answers["topics"].combine_chunks().flatten().to_numpy()))
+    assert min(agreement) > 0.7, agreement
 
 
 def test_empty_and_tiny_components_are_told():

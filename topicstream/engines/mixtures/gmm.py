@@ -25,7 +25,7 @@ from topicstream.engines.base import (
     padded,
 )
 from topicstream.engines.mixtures import gaussians
-from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, log_shares, respond
+from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, allocation_bound, log_shares
 from topicstream.engines.mixtures.gaussians import Prior, Statistics
 from topicstream.engines.mixtures.split_merge import grouped, split_and_merge
 from topicstream.errors import InputError
@@ -264,12 +264,10 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         return far_apart(sample, params["covariance"], topics, seed, self.options.mean == "zero")
 
     def _fit(self, sample: np.ndarray, group: np.ndarray, params: Mapping[str, np.ndarray]) -> float:
-        """Of groups: the fit of every second point to the others' components (to its own, tiny groups would fit best)."""
-        stats = grouped(sample[::2], group[::2], self.shape.topics, self.diagonal)
-        rest = sample[1::2]
-        scores = best_density(rest, self.components(stats, params), self.most, None)
-        most = np.empty((len(rest), self.most), np.uint16), np.empty((len(rest), self.most), np.float32)
-        return float(respond(scores, np.ones(len(rest), np.bool_), self.shape.topics, self.most, *most)[1])
+        """Of groups: the bound, at responsibilities of 0 and 1 (it is log p of points and groups, so tiny groups do not fit best)."""
+        stats, prior = grouped(sample, group, self.shape.topics, self.diagonal), self.prior(params)
+        data = gaussians.data_bound(gaussians.posterior(stats, prior), prior, len(sample))
+        return data + allocation_bound(stats.sizes, params["alpha"])
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         """Means and covariances of the model (of the posterior its mean), and the bound of a memoized pass."""
