@@ -291,6 +291,19 @@ def test_wrong_deltas_and_files_are_refused(place, tmp_path: Path):
 
 
 @PLACES
+def test_a_damaged_length_asks_for_no_memory(place, tmp_path: Path):
+    counts = np.ones((10, 4), np.int64)
+    table = table_for(counts, place, tmp_path)
+    table.add([delta_of(counts)])
+    table.save(tmp_path / "saved")
+    saved, lengths = (tmp_path / "saved").read_bytes(), np.full(10, 4, np.int32).tobytes()
+    assert saved.count(lengths) == 1
+    (tmp_path / "saved").write_bytes(saved.replace(lengths, np.full(10, 2**31 - 1, np.int32).tobytes()))
+    with pytest.raises(StoreError, match="an invalid topic or count"):
+        table_for(counts, place, tmp_path).load(tmp_path / "saved")
+
+
+@PLACES
 def test_rows_with_more_tokens_than_the_corpus_has_are_refused(place, tmp_path: Path):
     counts = np.eye(10, dtype=np.int64)
     table = table_for(counts, place, tmp_path)

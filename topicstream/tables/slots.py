@@ -141,9 +141,9 @@ class Slots:
         for first, stop in pairwise(self.edges.tolist()):
             length, begin = lengths[first:stop], self._begin[first : stop + 1]
             ptr = np.append(0, np.cumsum(length, dtype=np.int64))
-            entries = read_array(file, self.stored, int(ptr[-1]))
-            topic, most = entries & self.stored.type((1 << self.bits) - 1), int(entries.max(initial=0))
             fits = (length >= 0).all() and (length <= np.diff(begin)).all()
+            entries = read_array(file, self.stored, int(ptr[-1]) if fits else 0)  # a damaged length asks for no memory
+            topic, most = entries & self.stored.type((1 << self.bits) - 1), int(entries.max(initial=0))
             if not fits or int(topic.max(initial=0)) >= self.topics or most >> 62:
                 raise StoreError(f"{file.name}: an invalid topic or count; start again from an older checkpoint")
             copy_rows(ptr[:-1], length, entries, begin[:-1], self._storage.array)
