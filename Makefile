@@ -39,6 +39,7 @@ bounds: setup
 
 lint: setup
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy topicstream
 
 docs: setup

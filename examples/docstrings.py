@@ -17,7 +17,9 @@ LEAST = 80  # characters: shorter ones say too little to have topics
 
 
 def docstrings(library: Path) -> Iterator[tuple[str, str, str]]:
-    """(id, top-level module, docstring) of every module, class and function below ``library``, in path order."""
+    """(id, top-level module, docstring) of every module, class and function below ``library``, in
+    path order.
+    """
     for path in sorted(library.rglob("*.py")):
         parts = path.relative_to(library).with_suffix("").parts
         if {"site-packages", "test", "tests", "idle_test", "lib2to3"} & set(parts):

@@ -15,8 +15,13 @@ DATA = ROOT.parent / "shared" / "data"
 
 
 def few_quick(values: Iterable[Any], quick: Collection[Any]) -> list[Any]:
-    """Parameters of a test that is quick with some values; with the others it is among the slow ones."""
-    return [value if value in quick else pytest.param(*_arguments(value), marks=pytest.mark.slow) for value in values]
+    """Parameters of a test that is quick with some values; with the others it is among the slow
+    ones.
+    """
+    return [
+        value if value in quick else pytest.param(*_arguments(value), marks=pytest.mark.slow)
+        for value in values
+    ]
 
 
 def _arguments(value: Any) -> tuple[Any, ...]:

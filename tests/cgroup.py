@@ -1,4 +1,6 @@
-"""Run a child in a memory cgroup of its own (``scripts/tools/measure.py`` makes it), where this machine allows one to be made."""
+"""Run a child in a memory cgroup of its own (``scripts/tools/measure.py`` makes it), where this
+machine allows one to be made.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,10 @@ def memory_cgroup(limit: int) -> Iterator[MemoryGroup]:
         yield group
 
 
-def run_in(group: MemoryGroup, command: list[str], timeout: float = 1800) -> subprocess.CompletedProcess[str]:
+def run_in(
+    group: MemoryGroup, command: list[str], timeout: float = 1800
+) -> subprocess.CompletedProcess[str]:
     """Run ``command`` inside the group."""
-    return subprocess.run(group.command(command), capture_output=True, text=True, timeout=timeout, check=False)
+    return subprocess.run(
+        group.command(command), capture_output=True, text=True, timeout=timeout, check=False
+    )

@@ -1,10 +1,13 @@
-"""No test may pass or fail by chance: property tests draw the same examples in every run (``--hypothesis-profile=default``
-draws others), however slow the machine is, and no line of progress comes for the time alone.
+"""No test may pass or fail by chance: property tests draw the same examples in every run
+(``--hypothesis-profile=default`` draws others), however slow the machine is, and no line of
+progress comes for the time alone.
 
-No test waits for the disk: ``os.fsync`` only looks whether the file is open.  What a crash of the machine leaves cannot be
+No test waits for the disk: ``os.fsync`` only looks whether the file is open.  What a crash of the
+machine leaves cannot be
 tested here; the tests of kills run processes of their own, with the real one.
 
-The process of the tests keeps what it frees: a chunk of a store is 4 MB, and the system takes longer to give such memory again
+The process of the tests keeps what it frees: a chunk of a store is 4 MB, and the system takes
+longer to give such memory again
 than to decode a small one.  Limits of memory are tested in processes of their own."""
 
 import ctypes
@@ -18,19 +21,27 @@ from hypothesis import HealthCheck, settings
 from tests.s3 import endpoint, put  # noqa: F401  fixtures
 from topicstream import machine
 
-settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("suite")
 
 
 os.fsync = os.fstat
 
 machine.return_freed_memory = lambda: None
-for parameter, value in ((-8, 2), (-1, 1 << 30), (-3, 32 << 20)):  # M_ARENA_MAX, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+for parameter, value in (
+    (-8, 2),
+    (-1, 1 << 30),
+    (-3, 32 << 20),
+):  # M_ARENA_MAX, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
     getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(parameter, value)  # only glibc has it
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now stays: the garbage collector need not look through it again and again."""
+    """What is imported by now stays: the garbage collector need not look through it again and
+    again.
+    """
     gc.collect()
     gc.freeze()
 

@@ -16,7 +16,9 @@ from topicstream.tables.slots import RowPiece
 
 
 def random_block(seed: int, docs: int, words: int, length: int) -> Block:
-    """A block whose documents have about ``length`` tokens over skewed words, some of them repeated; one is empty."""
+    """A block whose documents have about ``length`` tokens over skewed words, some of them
+    repeated; one is empty.
+    """
     rng = np.random.default_rng(seed)
     p = 1.0 / np.arange(1, words + 1)
     rows = rng.multinomial(length, p / p.sum(), size=docs)
@@ -25,7 +27,15 @@ def random_block(seed: int, docs: int, words: int, length: int) -> Block:
     d, w = np.nonzero(rows)
     indptr = np.concatenate(([0], np.cumsum(np.bincount(d, minlength=docs)))).astype(np.int64)
     counts = rows[d, w].astype(np.int32)
-    return Block(0, 7, indptr, w.astype(np.int32), counts, np.arange(words, dtype=np.int32), float(counts.sum()))
+    return Block(
+        0,
+        7,
+        indptr,
+        w.astype(np.int32),
+        counts,
+        np.arange(words, dtype=np.int32),
+        float(counts.sum()),
+    )
 
 
 def table_of(block: Block, z: np.ndarray, topics: int) -> np.ndarray:
@@ -43,7 +53,9 @@ def pack_tight(n_wt: np.ndarray, dtype: Any = np.uint32) -> RowPiece:
         held = sorted(((int(c) << bits) | t for t, c in enumerate(row) if c), reverse=True)
         entries += held
         ptr.append(len(entries))
-    return RowPiece(np.arange(len(n_wt), dtype=np.int32), np.array(ptr, np.int64), np.array(entries, dtype))
+    return RowPiece(
+        np.arange(len(n_wt), dtype=np.int32), np.array(ptr, np.int64), np.array(entries, dtype)
+    )
 
 
 def pack_rows(n_wt: np.ndarray, dtype: Any = np.uint32) -> PackedRows:
@@ -51,9 +63,13 @@ def pack_rows(n_wt: np.ndarray, dtype: Any = np.uint32) -> PackedRows:
     _, ptr, entries = pack_tight(n_wt, dtype)
 
     def copy(first: int, stop: int, start: np.ndarray, arena: np.ndarray) -> None:
-        copy_rows(ptr[first:stop], np.diff(ptr[first : stop + 1]).astype(np.int32), entries, start, arena)
+        copy_rows(
+            ptr[first:stop], np.diff(ptr[first : stop + 1]).astype(np.int32), entries, start, arena
+        )
 
-    return PackedRows(np.diff(ptr).astype(np.int32), topic_bits(n_wt.shape[1]), int(n_wt.max(initial=0)), copy)
+    return PackedRows(
+        np.diff(ptr).astype(np.int32), topic_bits(n_wt.shape[1]), int(n_wt.max(initial=0)), copy
+    )
 
 
 def draw(
@@ -74,7 +90,12 @@ def draw(
 
 
 def visit(
-    engine: Chain, block: Block, z: np.ndarray, n_wt: np.ndarray, params: dict[str, np.ndarray], key: Key
+    engine: Chain,
+    block: Block,
+    z: np.ndarray,
+    n_wt: np.ndarray,
+    params: dict[str, np.ndarray],
+    key: Key,
 ) -> tuple[np.ndarray, np.ndarray, Out]:
     """One ``process``: (new z, new n_wt, out)."""
     out = draw(engine, block, z, pack_rows(n_wt), n_wt.sum(0), params, key)

@@ -14,7 +14,23 @@ import pyarrow.parquet as pq
 from topicstream.corpus.reader import Corpus
 from topicstream.tokens.vocabulary import TokenVocabulary
 
-SYLLABLES = ["ba", "ke", "lo", "mi", "nu", "ra", "si", "to", "vu", "ze", "dor", "fal", "gim", "hon", "jut"]
+SYLLABLES = [
+    "ba",
+    "ke",
+    "lo",
+    "mi",
+    "nu",
+    "ra",
+    "si",
+    "to",
+    "vu",
+    "ze",
+    "dor",
+    "fal",
+    "gim",
+    "hon",
+    "jut",
+]
 
 
 def words_of(rng: random.Random, n: int) -> list[str]:
@@ -22,7 +38,12 @@ def words_of(rng: random.Random, n: int) -> list[str]:
     out = []
     for _ in range(n):
         rank = int(rng.paretovariate(0.7))
-        out.append("".join(SYLLABLES[(rank >> (4 * k)) % 15] for k in range(1 + min(3, rank.bit_length() // 4))) + "x")
+        out.append(
+            "".join(
+                SYLLABLES[(rank >> (4 * k)) % 15] for k in range(1 + min(3, rank.bit_length() // 4))
+            )
+            + "x"
+        )
     return out
 
 
@@ -32,7 +53,9 @@ def documents(n: int, seed: int = 1, prefix: str = "d", length: int = 60) -> lis
     return [
         {
             "id": f"{prefix}{i}",
-            "text": " ".join(words_of(rng, 0 if i % 50 == 49 else rng.randint(length // 3, 2 * length))),
+            "text": " ".join(
+                words_of(rng, 0 if i % 50 == 49 else rng.randint(length // 3, 2 * length))
+            ),
             "authors": [f"a{rng.randint(0, 9)}"],
             "date": str(1990 + i % 30),
         }
@@ -47,7 +70,9 @@ def write_jsonl(path: Path, docs: list[dict[str, Any]]) -> Path:
 
 
 def cells_by_id(store: Path) -> dict[str, tuple[str, dict[str, float]]]:
-    """id -> (part, {word: count}) of every document that is not removed, through the documents' table."""
+    """id -> (part, {word: count}) of every document that is not removed, through the documents'
+    table.
+    """
     corpus = Corpus.open(store)
     words = TokenVocabulary.read(corpus.file("vocab")).words.to_pylist()
     rows: dict[tuple[str, int, int], dict[str, float]] = {}
@@ -56,7 +81,9 @@ def cells_by_id(store: Path) -> dict[str, tuple[str, dict[str, float]]]:
             raw = corpus.decode(b, heldout)
             at = 0
             for row, n in enumerate(raw.lengths):
-                cells = {words[int(raw.words[i])]: float(raw.counts[i]) for i in range(at, at + int(n))}
+                cells = {
+                    words[int(raw.words[i])]: float(raw.counts[i]) for i in range(at, at + int(n))
+                }
                 assert len(cells) == n
                 rows[part, b, row] = cells
                 at += int(n)
@@ -64,7 +91,9 @@ def cells_by_id(store: Path) -> dict[str, tuple[str, dict[str, float]]]:
     found: dict[str, tuple[str, dict[str, float]]] = {}
     number = 0
     for entry in corpus.manifest.docs:
-        for doc in pq.read_table(store / entry.file, columns=["id", "part", "block", "row"]).to_pylist():
+        for doc in pq.read_table(
+            store / entry.file, columns=["id", "part", "block", "row"]
+        ).to_pylist():
             if number not in gone:
                 assert doc["id"] not in found
                 found[doc["id"]] = (doc["part"], rows[doc["part"], doc["block"], doc["row"]])
@@ -84,8 +113,12 @@ def training_counts(store: Path) -> tuple[Counter[str], Counter[str]]:
 
 
 def digest(store: Path) -> str:
-    """sha256 of every file of a store, names included; without the lock and the places of the inputs."""
+    """sha256 of every file of a store, names included; without the lock and the places of the
+    inputs.
+    """
     total = hashlib.sha256()
-    for path in sorted(p for p in store.rglob("*") if p.is_file() and p.name not in (".lock", ".inputs.json")):
+    for path in sorted(
+        p for p in store.rglob("*") if p.is_file() and p.name not in (".lock", ".inputs.json")
+    ):
         total.update(str(path.relative_to(store)).encode() + b"\0" + path.read_bytes())
     return total.hexdigest()

@@ -1,4 +1,6 @@
-"""Runs that are killed with SIGKILL at an instant that counts what they do to the disk, not at one of the clock."""
+"""Runs that are killed with SIGKILL at an instant that counts what they do to the disk, not at one
+of the clock.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,10 @@ from typing import Any
 
 from tests import ROOT
 
-# One process forks a child a run, so that a run costs its work and not the imports.  The child counts what it does to
-# the disk and kills itself at a chosen count, before or after the call; it reports its count and what it gave at the end.
+# One process forks a child a run, so that a run costs its work and not the imports.  The child
+# counts what it does to
+# the disk and kills itself at a chosen count, before or after the call; it reports its count and
+# what it gave at the end.
 DRIVER = """
 import itertools, json, os, signal, sys
 for warm in json.loads(sys.argv[1]):
@@ -51,7 +55,8 @@ for line in sys.stdin:
 
 
 class Killable:
-    """A process that runs ``work``, a function that the source text ``code`` defines, as often as asked, in a child each.
+    """A process that runs ``work``, a function that the source text ``code`` defines, as often as
+    asked, in a child each.
 
     warm: arguments of runs made once, beforehand.  Use it as a context.
     """
@@ -59,11 +64,17 @@ class Killable:
     def __init__(self, code: str, *warm: dict[str, Any]) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", code + DRIVER, json.dumps(warm)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
 
     def __call__(self, kill_at: int = 0, **given: Any) -> tuple[bool, int, Any]:
-        """(killed, count of disk operations, what ``work`` gave); kill_at 0: not at all.  An exception in it fails."""
+        """(killed, count of disk operations, what ``work`` gave); kill_at 0: not at all.
+
+        An exception in it fails.
+        """
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps([kill_at, given]) + "\n")
         self._process.stdin.flush()

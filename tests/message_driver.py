@@ -1,4 +1,6 @@
-"""A pass loop of a few lines for tests of the message-passing engines: one round a block, tables in float64."""
+"""A pass loop of a few lines for tests of the message-passing engines: one round a block, tables in
+float64.
+"""
 
 import numpy as np
 
@@ -14,7 +16,15 @@ def dense_block(x, index=0, first_doc=0):
     vocab, local = np.unique(words, return_inverse=True)
     counts = x[x > 0]
     counts = counts.astype(np.int32 if np.issubdtype(x.dtype, np.integer) else np.float32)
-    return Block(index, first_doc, indptr, local.astype(np.int32), counts, vocab.astype(np.int32), float(x.sum()))
+    return Block(
+        index,
+        first_doc,
+        indptr,
+        local.astype(np.int32),
+        counts,
+        vocab.astype(np.int32),
+        float(x.sum()),
+    )
 
 
 def shape_of(blocks, words, topics):
@@ -52,7 +62,10 @@ class Driver:
             if seed_table is not None:
                 base = np.zeros((len(seed_table), self.kp), np.float32)
                 base[:, : seed_table.shape[1]] = seed_table
-                rows, totals = {"phi": Rows(base, block.vocab.astype(np.int64))}, {"phi": base.sum(0, dtype=np.float64)}
+                rows, totals = (
+                    {"phi": Rows(base, block.vocab.astype(np.int64))},
+                    {"phi": base.sum(0, dtype=np.float64)},
+                )
             out = self._out(block)
             self.engine.start(Visit(block, rows, totals, {}, self.params, Key(seed, 0)), out)
             self._apply(target, block, out.delta["phi"])
@@ -62,7 +75,9 @@ class Driver:
 
     def rows(self, block):
         """Rows and totals as a visit of the block sees them."""
-        return {"phi": Rows(self.phi.astype(np.float32), block.vocab.astype(np.int64))}, {"phi": self.phi.sum(0)}
+        return {"phi": Rows(self.phi.astype(np.float32), block.vocab.astype(np.int64))}, {
+            "phi": self.phi.sum(0)
+        }
 
     def sweep(self, passes=1, seed=0):
         """Passes over all blocks; returns running perplexity of the last."""
@@ -73,11 +88,17 @@ class Driver:
                 (rows, totals), out = self.rows(block), self._out(block)
                 before = {k: v.copy() for k, v in self.memory[b].items()}
                 key = Key(seed, self.pass_number)
-                self.engine.process(Visit(block, rows, totals, self.memory[b], self.params, key), out)
+                self.engine.process(
+                    Visit(block, rows, totals, self.memory[b], self.params, key), out
+                )
                 for k, v in before.items():
-                    np.testing.assert_array_equal(v, self.memory[b][k])  # memory of the last visit is read-only
+                    np.testing.assert_array_equal(
+                        v, self.memory[b][k]
+                    )  # memory of the last visit is read-only
                 self._apply(
-                    fresh if self.engine.tables["phi"].rule is Rule.REPLACE else self.phi, block, out.delta["phi"]
+                    fresh if self.engine.tables["phi"].rule is Rule.REPLACE else self.phi,
+                    block,
+                    out.delta["phi"],
                 )
                 self.memory[b] = {k: v.copy() for k, v in out.state.items()}
                 for k, v in out.stats.items():
@@ -89,7 +110,9 @@ class Driver:
 
 
 def planted(docs, words, topics, length, seed, concentration=0.1):
-    """Counts [docs, words] from an LDA model with separated topics; returns (x, topic-word probabilities)."""
+    """Counts [docs, words] from an LDA model with separated topics; returns (x, topic-word
+    probabilities).
+    """
     rng = np.random.default_rng(seed)
     share = words // topics
     phi = np.full((topics, words), 0.05 / words)

@@ -1,4 +1,6 @@
-"""Corpora made for the tests: documents drawn from known topics, stored as `topics ingest` would store them."""
+"""Corpora made for the tests: documents drawn from known topics, stored as `topics ingest` would
+store them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from topicstream.files.ownership import claim
 
 
 def draw(docs: int, words: int, topics: int, length: int, seed: int, alpha: float = 0.1):
-    """phi [K, W], and documents as (indptr, words, counts) from LDA's own process; every word occurs in some topic."""
+    """phi [K, W], and documents as (indptr, words, counts) from LDA's own process; every word
+    occurs in some topic.
+    """
     rng = np.random.default_rng(seed)
     phi = rng.dirichlet(np.full(words, 0.05), topics)
     indptr, ids, counts = [0], [], []
@@ -29,8 +33,10 @@ def draw(docs: int, words: int, topics: int, length: int, seed: int, alpha: floa
 
 
 def sides(phi, indptr, words, counts, seed: int) -> dict[str, list[list[str]]]:
-    """Authors, labels and links of such documents, a list of names each: an author writes on one topic, a label is a topic
-    that has a fifth of the document or more, a link goes to a document of the same main topic.  One document in twenty has
+    """Authors, labels and links of such documents, a list of names each: an author writes on one
+    topic, a label is a topic
+    that has a fifth of the document or more, a link goes to a document of the same main topic.  One
+    document in twenty has
     no author, one in twenty no label, half have no link."""
     rng = np.random.default_rng(seed)
     topics, docs = len(phi), len(indptr) - 1
@@ -51,7 +57,9 @@ def sides(phi, indptr, words, counts, seed: int) -> dict[str, list[list[str]]]:
         found["authors"].append(wrote)
         found["labels"].append([f"label {k}" for k in strong] if rng.random() > 0.05 else [])
         like = np.flatnonzero(main == main[d])
-        found["links"].append([f"d{n}" for n in rng.choice(like, rng.integers(1, 4))] if rng.random() > 0.5 else [])
+        found["links"].append(
+            [f"d{n}" for n in rng.choice(like, rng.integers(1, 4))] if rng.random() > 0.5 else []
+        )
     return found
 
 
@@ -65,7 +73,8 @@ def store(
     weighted: bool = False,
     lists: dict[str, list[list[str]]] | None = None,
 ) -> Path:
-    """Write a corpus store; the last ``heldout`` documents are set aside.  lists: of each document, by the name of an axis;
+    """Write a corpus store; the last ``heldout`` documents are set aside.  lists: of each document,
+    by the name of an axis;
     document n is called ``dn``."""
     docs = len(indptr) - 1
     claim(path, "corpus")
@@ -83,5 +92,7 @@ def store(
     names = [f"word{i}" for i in range(n_words)]
     table = {"word": pa.array(names, pa.large_string()), "count": n_w.astype(np.int64), "df": df}
     digest = hashlib.sha256(words.tobytes() + np.ascontiguousarray(counts).tobytes()).hexdigest()
-    commit(path, parts, table, [f"d{n}" for n in range(docs)], digest, weighted=weighted, lists=lists)
+    commit(
+        path, parts, table, [f"d{n}" for n in range(docs)], digest, weighted=weighted, lists=lists
+    )
     return path

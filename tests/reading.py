@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 from tests import DATA
-from topicstream.ingestion.parsing.documents import TEXT, DocumentCells, content_kind, document_cells, metadata_of
+from topicstream.ingestion.parsing.documents import (
+    TEXT,
+    DocumentCells,
+    content_kind,
+    document_cells,
+    metadata_of,
+)
 from topicstream.ingestion.parsing.rejects import Reject
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.tasks import pieces
@@ -19,7 +25,9 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real corpora are 
 
 
 class Read:
-    """Everything read from some inputs: ids, source, texts or bags, meta columns, deleted, rejects, notes, words."""
+    """Everything read from some inputs: ids, source, texts or bags, meta columns, deleted, rejects,
+    notes, words.
+    """
 
     def __init__(self, paths: Any, **options: Any) -> None:
         self.ids: list[str] = []
@@ -55,7 +63,11 @@ class Read:
         assert len(self.ids) == len(self.source) == len(self.texts or self.bags)
 
     def _add_bags(self, run: DocumentCells, documents: int) -> None:
-        assert run.words.dtype == np.int32 and run.indptr.dtype == np.int64 and len(run.indptr) == documents + 1
+        assert (
+            run.words.dtype == np.int32
+            and run.indptr.dtype == np.int64
+            and len(run.indptr) == documents + 1
+        )
         self.dtypes.add(str(run.counts.dtype)) if len(run.counts) else None
         cuts = run.indptr.tolist()
         assert cuts[0] == 0 and cuts[-1] == len(run.words) == len(run.counts)

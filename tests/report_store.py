@@ -1,4 +1,6 @@
-"""A corpus with titles, dates, labels and hostile words, and a model over it: what the tests of the report stand on."""
+"""A corpus with titles, dates, labels and hostile words, and a model over it: what the tests of the
+report stand on.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,18 @@ THEMES = (
 
 
 def records(docs: int = 600, seed: int = 5) -> list[dict[str, Any]]:
-    """Documents of four plain themes; the share of ships rises with the years, bakers write in the label 'kitchen'."""
+    """Documents of four plain themes; the share of ships rises with the years, bakers write in the
+    label 'kitchen'.
+    """
     rng = np.random.default_rng(seed)
     out = []
     for d in range(docs):
         year = 2000 + d % 10
         p = np.array([0.3, 0.05 + 0.05 * (d % 10), 0.2, 0.2])
         main = rng.choice(4, p=p / p.sum())
-        words = [w for t in (main, main, main, rng.integers(4)) for w in rng.choice(THEMES[t].split(), 8)]
+        words = [
+            w for t in (main, main, main, rng.integers(4)) for w in rng.choice(THEMES[t].split(), 8)
+        ]
         out.append(
             {
                 "id": f"doc-{d}",
@@ -54,14 +60,18 @@ def records(docs: int = 600, seed: int = 5) -> list[dict[str, Any]]:
     return out
 
 
-def made(folder: Path, docs: int = 600, meta: bool = True, **options: Any) -> tuple[Corpus, list[dict[str, Any]]]:
+def made(
+    folder: Path, docs: int = 600, meta: bool = True, **options: Any
+) -> tuple[Corpus, list[dict[str, Any]]]:
     """Ingest the records; returns the store and them."""
     rows = records(docs)
     folder.mkdir(parents=True, exist_ok=True)
     raw = folder / "docs.jsonl"
     raw.write_text("".join(json.dumps(r) + "\n" for r in rows))
     kept = {n: n for n in ("title", "date", "labels", "party")} if meta else {}
-    ingest([raw], folder / "corpus.zarr", meta=kept, stopwords=(), min_df=1, heldout="10%", **options)
+    ingest(
+        [raw], folder / "corpus.zarr", meta=kept, stopwords=(), min_df=1, heldout="10%", **options
+    )
     return Corpus.open(folder / "corpus.zarr"), rows
 
 
@@ -74,7 +84,9 @@ def planted_model(corpus: Corpus, path: Path | None = None, topics: int = 4) -> 
         for i, word in enumerate(theme.split()):
             if word in words:
                 phi[words.index(word), k] = 500 * (k + 1) - 10 * i
-    model = TopicModel.from_arrays(phi, vocabulary, 0.1, 0.01, engine="planted", tokenizer=corpus.manifest.tokenizer)
+    model = TopicModel.from_arrays(
+        phi, vocabulary, 0.1, 0.01, engine="planted", tokenizer=corpus.manifest.tokenizer
+    )
     if path is not None:
         model.save(path)
         model = TopicModel.open(path)

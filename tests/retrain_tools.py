@@ -17,8 +17,8 @@ WORDS = 40
 def made(
     n: int, seed: int, prefix: str = "d", kinds: list[int] | None = None, language: str = ""
 ) -> list[dict[str, Any]]:
-    """n documents, each about one or two of four subjects of forty words; ``kinds``: only these subjects; ``language``:
-    another set of words."""
+    """n documents, each about one or two of four subjects of forty words; ``kinds``: only these
+    subjects; ``language``: another set of words."""
     rng = random.Random(seed)
     subjects = kinds or list(range(TOPICS))
     documents = []
@@ -28,7 +28,9 @@ def made(
         for _ in range(rng.randint(20, 40)):
             topic = mine[rng.random() < 0.3]
             rank = min(WORDS - 1, int(rng.expovariate(0.08)))
-            words.append(f"{language}{'abcdefgh'[topic]}{'xyzuvwst'[rank % 8]}{'klmnopqr'[rank // 8]}o")
+            words.append(
+                f"{language}{'abcdefgh'[topic]}{'xyzuvwst'[rank % 8]}{'klmnopqr'[rank // 8]}o"
+            )
         documents.append({"id": f"{prefix}{i}", "text": " ".join(words)})
     return documents
 
@@ -64,7 +66,9 @@ keep = 3
 """
 
 
-def folder(place: Path, *, changed: str = "replace", drift: str = "false", tolerance: float = 0.5) -> Path:
+def folder(
+    place: Path, *, changed: str = "replace", drift: str = "false", tolerance: float = 0.5
+) -> Path:
     """A folder with a config and 300 documents in raw/; returns the config's path."""
     write(place / "raw" / "a.jsonl", made(300, seed=1))
     config = place / "retrain.toml"
@@ -79,4 +83,6 @@ def cycle(config: Path, **options: Any) -> dict[str, Any]:
 
 def state_of(place: Path) -> dict[str, bytes]:
     """Every file below a folder, by its path."""
-    return {str(p.relative_to(place)): p.read_bytes() for p in sorted(place.rglob("*")) if p.is_file()}
+    return {
+        str(p.relative_to(place)): p.read_bytes() for p in sorted(place.rglob("*")) if p.is_file()
+    }

@@ -41,9 +41,12 @@ def put(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
     """An empty bucket ``corpora``, and an empty cache."""
     boto3: Any = pytest.importorskip("boto3")
     for name, value in {
-        "AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
         "TOPICS_CACHE": str(tmp_path / "cache"),
-    }.items():  # fmt: skip
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(mirror, "_ROOM", mirror._Room())
     remote._store.cache_clear()

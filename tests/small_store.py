@@ -1,4 +1,6 @@
-"""A small corpus store and a model, made from arrays: what the tests of evaluation and report stand on."""
+"""A small corpus store and a model, made from arrays: what the tests of evaluation and report stand
+on.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topicstream.corpus.format import PARTS, settle_arrays
-from topicstream.corpus.manifest import BlockEntry, HeldoutRule, Sources, StoreManifest, part_of, store_file
+from topicstream.corpus.manifest import (
+    BlockEntry,
+    HeldoutRule,
+    Sources,
+    StoreManifest,
+    part_of,
+    store_file,
+)
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.writer import BlockWriter
 from topicstream.files.ownership import claim, note
 
 
-def planted(seed: int, docs: int, words: int, topics: int, length: int = 60) -> tuple[np.ndarray, np.ndarray]:
-    """Counts int64[docs, words] drawn from ``topics`` planted topics, and the topics float64[words, topics]."""
+def planted(
+    seed: int, docs: int, words: int, topics: int, length: int = 60
+) -> tuple[np.ndarray, np.ndarray]:
+    """Counts int64[docs, words] drawn from ``topics`` planted topics, and the topics float64[words,
+    topics].
+    """
     rng = np.random.default_rng(seed)
     phi = rng.dirichlet(np.full(words, 0.05), topics).T
     theta = rng.dirichlet(np.full(topics, 0.3), docs)
@@ -37,7 +50,8 @@ def commit(
     weighted: bool = False,
     lists: dict[str, list[list[str]]] | None = None,
 ) -> Corpus:
-    """Make a store of blocks that are written: arrays' rows, words, the documents' table and the manifest.
+    """Make a store of blocks that are written: arrays' rows, words, the documents' table and the
+    manifest.
 
     vocabulary: columns word, count, df; ids, lists: of each document, the training part first.
     """
@@ -45,11 +59,21 @@ def commit(
     parts = {part: part_of(blocks.get(part, [])) for part in PARTS}
     settle_arrays(path, {part: entry.rows for part, entry in parts.items()}, weighted=weighted)
     pq.write_table(pa.table(vocabulary), path / "vocab.parquet")
-    places = [(p, b, r) for p in PARTS for b, entry in enumerate(parts[p].blocks) for r in range(entry.docs)]
-    columns = {name: pa.array(values, pa.list_(pa.large_string())) for name, values in (lists or {}).items()}
+    places = [
+        (p, b, r)
+        for p in PARTS
+        for b, entry in enumerate(parts[p].blocks)
+        for r in range(entry.docs)
+    ]
+    columns = {
+        name: pa.array(values, pa.list_(pa.large_string()))
+        for name, values in (lists or {}).items()
+    }
     columns["id"] = pa.array(ids, pa.large_string())
     columns["part"] = pa.array([p for p, _, _ in places], pa.string()).dictionary_encode()
-    columns |= {k: pa.array([p[i] for p in places], pa.int32()) for i, k in ((1, "block"), (2, "row"))}
+    columns |= {
+        k: pa.array([p[i] for p in places], pa.int32()) for i, k in ((1, "block"), (2, "row"))
+    }
     (path / "docs").mkdir()
     pq.write_table(pa.table(columns), path / "docs" / "part-00000.parquet")
     manifest = StoreManifest(
@@ -84,7 +108,9 @@ def store(
     blocks: int = 1,
     ids: bool = False,
 ) -> Corpus:
-    """Write matrices [D, W] as a corpus store; ``blocks`` storage blocks a part; ``ids``: with names, not numbers."""
+    """Write matrices [D, W] as a corpus store; ``blocks`` storage blocks a part; ``ids``: with
+    names, not numbers.
+    """
     words = train.shape[1]
     names = names or [f"word{i}" for i in range(words)]
     claim(path, "corpus")
@@ -100,8 +126,16 @@ def store(
             writer.add(indptr, w.astype(np.int32), piece[d, w].astype(np.uint32))
             writer.finish()
             entries += writer.entries
-    table = {"word": pa.array(names, pa.large_string()), "count": train.sum(axis=0), "df": (train > 0).sum(axis=0)}
-    named = [f"{part}-{n}" for part, matrix in (("train", train), ("heldout", heldout)) for n in range(len(matrix))]
+    table = {
+        "word": pa.array(names, pa.large_string()),
+        "count": train.sum(axis=0),
+        "df": (train > 0).sum(axis=0),
+    }
+    named = [
+        f"{part}-{n}"
+        for part, matrix in (("train", train), ("heldout", heldout))
+        for n in range(len(matrix))
+    ]
     numbers = [str(n) for n in range(len(named))]
     return commit(path, parts, table, named if ids else numbers, str(path))
 
@@ -110,5 +144,7 @@ def with_documents(corpus: Corpus, table: pa.Table) -> Corpus:
     """The store with another documents' table, of one file."""
     name = "docs/part-00000.parquet"
     pq.write_table(table, corpus.path / name)
-    msgspec.structs.replace(corpus.manifest, docs=[store_file(corpus.path, name)]).write(corpus.path)
+    msgspec.structs.replace(corpus.manifest, docs=[store_file(corpus.path, name)]).write(
+        corpus.path
+    )
     return Corpus.open(corpus.path)

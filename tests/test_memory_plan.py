@@ -21,9 +21,20 @@ from topicstream.selection.config import SweepConfig
 from topicstream.training.config import TrainConfig
 
 CONFIGS = (
-    CompareConfig, EvalConfig, ClassifierConfig, InferConfig, IngestConfig, DriftConfig, MethodsConfig, ReportConfig,
-    ShowConfig, RetrainConfig, UpdateConfig, SweepConfig, TrainConfig,
-)  # fmt: skip
+    CompareConfig,
+    EvalConfig,
+    ClassifierConfig,
+    InferConfig,
+    IngestConfig,
+    DriftConfig,
+    MethodsConfig,
+    ReportConfig,
+    ShowConfig,
+    RetrainConfig,
+    UpdateConfig,
+    SweepConfig,
+    TrainConfig,
+)
 MB = 1 << 20
 
 
@@ -31,7 +42,9 @@ def test_the_docstring_runs():
     assert doctest.testmod(memory).failed == 0
 
 
-@pytest.mark.parametrize("text, bytes", [("2G", 2 << 30), ("512M", FLOOR), (1 << 30, 1 << 30), ("1.5g", 3 << 29)])
+@pytest.mark.parametrize(
+    "text, bytes", [("2G", 2 << 30), ("512M", FLOOR), (1 << 30, 1 << 30), ("1.5g", 3 << 29)]
+)
 def test_a_stated_limit(text, bytes):
     limit = MemoryLimit.parse(text)
     assert limit == MemoryLimit(bytes, stated=True)
@@ -39,7 +52,9 @@ def test_a_stated_limit(text, bytes):
 
 
 def test_the_default_is_a_share_of_the_machine():
-    assert MemoryLimit.parse(None) == MemoryLimit(max(FLOOR, int(0.7 * memory_allowed())), stated=False)
+    assert MemoryLimit.parse(None) == MemoryLimit(
+        max(FLOOR, int(0.7 * memory_allowed())), stated=False
+    )
 
 
 @pytest.mark.parametrize("text", ["300M", "511M", 1])
@@ -72,7 +87,12 @@ def test_as_many_workers_as_fit():
     limit = MemoryLimit(FLOOR)
     plan = plan_memory("scoring", limit, 8, {"table": 10 * MB}, {"rows": 50 * MB, "shares": 5 * MB})
     assert plan.workers == 3
-    assert plan.parts == {"process": PROCESS_BYTES, "table": 10 * MB, "rows": 150 * MB, "shares": 15 * MB}
+    assert plan.parts == {
+        "process": PROCESS_BYTES,
+        "table": 10 * MB,
+        "rows": 150 * MB,
+        "shares": 15 * MB,
+    }
     assert plan.total <= limit.bytes < plan.total + 1.06 * 55 * MB
     assert 0 <= plan.free <= limit.bytes - plan.total
     assert plan_memory("scoring", limit, 1, {}, {"rows": MB}).workers == 1
@@ -80,7 +100,10 @@ def test_as_many_workers_as_fit():
 
 def test_a_refusal_names_a_limit_that_would_do():
     sizes = {"table": 700 * MB}, {"rows": 30 * MB}
-    with pytest.raises(DoesNotFit, match=r"^scoring m does not fit 512 MB: the smallest limit that would do is (\d+)M") as error:
+    with pytest.raises(
+        DoesNotFit,
+        match=r"^scoring m does not fit 512 MB: the smallest limit that would do is (\d+)M",
+    ) as error:
         plan_memory("scoring m", MemoryLimit(FLOOR), 4, *sizes)
     named = error.value.least
     assert plan_memory("scoring m", MemoryLimit(named * MB), 4, *sizes).workers == 1

@@ -1,4 +1,6 @@
-"""Engines, methods and readers of another package, as its entry points register them: tests/plugin_package."""
+"""Engines, methods and readers of another package, as its entry points register them:
+tests/plugin_package.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def installed(tmp_path, monkeypatch):
     about = site / f"topicstream_example-{project['version']}.dist-info"
     about.mkdir(parents=True)
     (site / "topicstream_example").symlink_to(PACKAGE / "topicstream_example")
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    (about / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
     lines = []
     for group, entries in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items()), ""]
@@ -57,7 +61,10 @@ def installed(tmp_path, monkeypatch):
 
 def test_options_whose_annotations_are_types():
     """As in a package that does not import annotations from __future__."""
-    options = dataclasses.make_dataclass("Mine", [("inner", int, option(2, "updates", min=1)), ("fast", bool, option(False, "hurry"))])
+    options = dataclasses.make_dataclass(
+        "Mine",
+        [("inner", int, option(2, "updates", min=1)), ("fast", bool, option(False, "hurry"))],
+    )
     inner, fast = (click_option(field) for field in dataclasses.fields(options))
     assert inner.type is click.INT and fast.is_flag
 
@@ -81,17 +88,39 @@ def test_an_engine_a_method_and_a_reader_of_another_package(installed, place, ca
     command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
     told = command(capsys, "engines")
     assert "unigrams" in told and "Nigam" in told
-    command(capsys, "train", "--algo", "unigrams", "-K", "3", "--sharpness", "0.9", "--passes", "20", "--tol", "0")
+    command(
+        capsys,
+        "train",
+        "--algo",
+        "unigrams",
+        "-K",
+        "3",
+        "--sharpness",
+        "0.9",
+        "--passes",
+        "20",
+        "--tol",
+        "0",
+    )
     assert json.loads(Path("model/training.json").read_text())["options"]["sharpness"] == 0.9
     top = topicstream.TopicModel.open("model").top_words(5).to_pylist()
     assert [len({word.rstrip("0123456789") for word in row["words"]}) for row in top] == [1, 1, 1]
     dull, sharp = (
-        [json.loads(line) for line in command(capsys, "infer", "corpus.zarr", *more, "--out", "x.jsonl", "--force") or
-         Path("x.jsonl").read_text().splitlines()]
+        [
+            json.loads(line)
+            for line in command(
+                capsys, "infer", "corpus.zarr", *more, "--out", "x.jsonl", "--force"
+            )
+            or Path("x.jsonl").read_text().splitlines()
+        ]
         for more in ((), ("--method", "sharp", "--power", "8"))
-    )  # fmt: skip
-    assert len(sharp) == 90 and np.mean([max(d["shares"]) for d in sharp]) > np.mean([max(d["shares"]) for d in dull])
-    table = topicstream.infer("model", topicstream.Corpus.open("corpus.zarr"), method="sharp", options={"power": 8.0})
+    )
+    assert len(sharp) == 90 and np.mean([max(d["shares"]) for d in sharp]) > np.mean(
+        [max(d["shares"]) for d in dull]
+    )
+    table = topicstream.infer(
+        "model", topicstream.Corpus.open("corpus.zarr"), method="sharp", options={"power": 8.0}
+    )
     assert table["shares"].to_pylist()[7] == pytest.approx(sharp[7]["shares"], abs=1e-5)
     assert "--power" in command(capsys, "infer", "--method", "sharp", "--help")
     assert "--sharpness" in command(capsys, "train", "--algo", "unigrams", "--help")
@@ -102,18 +131,31 @@ def test_a_view_of_another_package(installed, place, capsys):
     command(capsys, "train", "-K", "3", "--passes", "5")
     found = json.loads(command(capsys, "show", "--sizes", "--json"))["topics"]
     assert sum(row["share"] for row in found) == pytest.approx(1) and len(found) == 3
-    assert command(capsys, "show", "--sizes", "--width", "7", "-n", "1").rstrip().endswith(" " + 7 * "#")
+    assert (
+        command(capsys, "show", "--sizes", "--width", "7", "-n", "1")
+        .rstrip()
+        .endswith(" " + 7 * "#")
+    )
     assert "Sizes of topics (--sizes)" in command(capsys, "show", "--help")
-    assert run(["show", "--width", "7"]) == 2 and "--width belongs to: Sizes of topics" in capsys.readouterr().err
+    assert (
+        run(["show", "--width", "7"]) == 2
+        and "--width belongs to: Sizes of topics" in capsys.readouterr().err
+    )
 
 
-def test_a_sampler_by_proposals_finds_the_topics_and_every_token_is_counted(installed, place, capsys):
+def test_a_sampler_by_proposals_finds_the_topics_and_every_token_is_counted(
+    installed, place, capsys
+):
     command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
-    command(capsys, "train", "--algo", "warp", "-K", "3", "--passes", "60", "--tol", "0", "--turns", "3")
+    command(
+        capsys, "train", "--algo", "warp", "-K", "3", "--passes", "60", "--tol", "0", "--turns", "3"
+    )
     top = topicstream.TopicModel.open("model").top_words(5).to_pylist()
     assert [len({word.rstrip("0123456789") for word in row["words"]}) for row in top] == [1, 1, 1]
     history = [json.loads(line) for line in Path("model/history.jsonl").read_text().splitlines()]
-    assert history[-1]["objective"]["log p(z) a token"] > history[1]["objective"]["log p(z) a token"]
+    assert (
+        history[-1]["objective"]["log p(z) a token"] > history[1]["objective"]["log p(z) a token"]
+    )
     assert history[-1]["joint_loglik"] > history[1]["joint_loglik"]
 
 
@@ -123,14 +165,22 @@ def test_the_same_for_any_number_of_threads(installed, place, algo):
     found = []
     for threads in (1, 2):
         topicstream.train(
-            algo=algo, topics=3, passes=3, block_cells=200, threads=threads, force=True, progress=False
+            algo=algo,
+            topics=3,
+            passes=3,
+            block_cells=200,
+            threads=threads,
+            force=True,
+            progress=False,
         )
         found.append(topicstream.TopicModel.open("model").rows(np.arange(60)))
     assert np.array_equal(*found)
 
 
 def test_what_is_broken_or_not_there_is_said(installed, place, caplog):
-    with pytest.raises(TopicsError, match="broken: the package topicstream-example cannot be loaded"):
+    with pytest.raises(
+        TopicsError, match="broken: the package topicstream-example cannot be loaded"
+    ):
         reader_named("broken")
     assert {"paragraphs", "jsonl"} <= set(readers()) and "broken" not in readers()
     assert "cannot be loaded" in caplog.text
@@ -157,7 +207,14 @@ def test_our_names_cannot_be_taken_and_nothing_is_there_without_the_package(monk
 
 def test_an_executor_of_another_package_gives_the_same_bits(installed, place, capsys):
     command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
-    given = {"algo": "atbp", "topics": 3, "passes": 3, "block_cells": 4000, "threads": 2, "progress": False}
+    given = {
+        "algo": "atbp",
+        "topics": 3,
+        "passes": 3,
+        "block_cells": 4000,
+        "threads": 2,
+        "progress": False,
+    }
     topicstream.train("corpus.zarr", "here", **given)
     topicstream.train("corpus.zarr", "there", executor="processes", **given)
     assert content_hash(Path("here")) == content_hash(Path("there"))
@@ -178,17 +235,40 @@ def test_a_scorer_of_another_package(installed, place, capsys):
 
 
 def warc_record(kind: str, content: str, block: bytes, number: int) -> bytes:
-    head = f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Record-ID: <urn:page:{number}>\r\nWARC-Date: 2020-01-0{number % 9 + 1}T00:00:00Z\r\n"
-    head += f"WARC-Target-URI: http://example.org/{number}\r\nContent-Type: {content}\r\nContent-Length: {len(block)}\r\n\r\n"
+    head = (
+        f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Record-ID: <urn:page:{number}>\r\nWARC-Date: "
+        f"2020-01-0{number % 9 + 1}T00:00:00Z\r\n"
+    )
+    head += (
+        f"WARC-Target-URI: http://example.org/{number}\r\nContent-Type: "
+        f"{content}\r\nContent-Length: {len(block)}\r\n\r\n"
+    )
     return head.encode() + block + b"\r\n\r\n"
 
 
 def web_archive() -> list[bytes]:
-    """Records: a page as it was sent (in chunks, latin-1, with a script), one packed, a text, a picture, a missing page, a request."""
-    html = "<html><style>p {}</style><p>sea1 sea2 caf\xe9<script>sky9</script> &amp; sea3</p></html>".encode("latin-1")
-    chunks = b"%x\r\n" % 20 + html[:20] + b"\r\n" + b"%x\r\n" % len(html[20:]) + html[20:] + b"\r\n0\r\n\r\n"
-    sent = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=latin-1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks
-    packed = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b"sky1 sky2 sky3")
+    """Records: a page as it was sent (in chunks, latin-1, with a script), one packed, a text, a
+    picture, a missing page, a request.
+    """
+    html = (
+        "<html><style>p {}</style><p>sea1 sea2 caf\xe9<script>sky9</script> &amp; sea3</p></html>"
+    ).encode("latin-1")
+    chunks = (
+        b"%x\r\n" % 20
+        + html[:20]
+        + b"\r\n"
+        + b"%x\r\n" % len(html[20:])
+        + html[20:]
+        + b"\r\n0\r\n\r\n"
+    )
+    sent = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=latin-1\r\nTransfer-Encoding: "
+        b"chunked\r\n\r\n" + chunks
+    )
+    packed = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n"
+        + gzip.compress(b"sky1 sky2 sky3")
+    )
     missing = b"HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\nfarm"
     picture = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n\r\n\x89PNG\0WARC/1.0\r\n"
     http = "application/http; msgtype=response"
@@ -207,8 +287,29 @@ def web_archive() -> list[bytes]:
 def test_a_reader_of_web_archives(installed, place, capsys, name):
     packed = name.endswith(".gz")
     Path(name).write_bytes(b"".join(gzip.compress(r) if packed else r for r in web_archive()))
-    fields = ("--meta", "url=WARC-Target-URI", "--meta", "date=WARC-Date", "--id-field", "WARC-Record-ID")
-    told = command(capsys, "ingest", name, "--out", "web.zarr", "--min-df", "1", "--max-df", "1.0", "--heldout", "0", *fields, "--json")
+    fields = (
+        "--meta",
+        "url=WARC-Target-URI",
+        "--meta",
+        "date=WARC-Date",
+        "--id-field",
+        "WARC-Record-ID",
+    )
+    told = command(
+        capsys,
+        "ingest",
+        name,
+        "--out",
+        "web.zarr",
+        "--min-df",
+        "1",
+        "--max-df",
+        "1.0",
+        "--heldout",
+        "0",
+        *fields,
+        "--json",
+    )
     assert json.loads(told)["documents"] == 3
     corpus = topicstream.Corpus.open("web.zarr")
     assert sorted(corpus.word_table("word")["word"].to_pylist()) == sorted(
@@ -219,7 +320,12 @@ def test_a_reader_of_web_archives(installed, place, capsys, name):
     assert listed[0]["source"] == f"{name}#3" and listed[2]["url"] == "http://example.org/6"
     assert listed[1]["date"].startswith("2020-01-04")
     topicstream.train("web.zarr", "web", topics=2, passes=2, progress=False)
-    answers = [json.loads(line) for line in command(capsys, "infer", name, "--model", "web", "--format", "warc").splitlines()]
+    answers = [
+        json.loads(line)
+        for line in command(
+            capsys, "infer", name, "--model", "web", "--format", "warc"
+        ).splitlines()
+    ]
     assert [answer["flag"] for answer in answers] == [None] * 3
 
 
@@ -227,22 +333,45 @@ def test_a_reader_of_web_archives(installed, place, capsys, name):
     "harm, reason",
     [
         (lambda whole: whole[:-10], "ends in the middle of record 7"),
-        (lambda whole: whole.replace(b"Content-Length: 13\r\n", b""), "record 1 has no Content-Length"),
+        (
+            lambda whole: whole.replace(b"Content-Length: 13\r\n", b""),
+            "record 1 has no Content-Length",
+        ),
         (lambda whole: whole[:-40], "ends in the middle of record 7"),
         (lambda whole: b"x" + whole, "record 1 does not begin with WARC/"),
-        (lambda whole: whole.replace(b"HTTP/1.1 200 OK", b"HXXX/1.1 200 OK", 1), "#3: no HTTP message"),
+        (
+            lambda whole: whole.replace(b"HTTP/1.1 200 OK", b"HXXX/1.1 200 OK", 1),
+            "#3: no HTTP message",
+        ),
     ],
 )
 def test_damaged_web_archives_are_named_with_the_record(installed, place, capsys, harm, reason):
     Path("pages.warc").write_bytes(harm(b"".join(web_archive())))
-    line = ["ingest", "pages.warc", "--format", "warc", "--out", "web.zarr", "--min-df", "1", "--heldout", "0", "-q"]
+    line = [
+        "ingest",
+        "pages.warc",
+        "--format",
+        "warc",
+        "--out",
+        "web.zarr",
+        "--min-df",
+        "1",
+        "--heldout",
+        "0",
+        "-q",
+    ]
     assert run(line) == 3
     assert reason in capsys.readouterr().err
 
 
-def test_a_method_with_options_of_its_own_that_reads_a_field_of_all_documents(installed, place, capsys):
+def test_a_method_with_options_of_its_own_that_reads_a_field_of_all_documents(
+    installed, place, capsys
+):
     lines = Path("text.para").read_text().split("\n\n")
-    records = [json.dumps({"id": str(d), "text": text, "forum": f"f{d // 30}"}) + "\n" for d, text in enumerate(lines)]
+    records = [
+        json.dumps({"id": str(d), "text": text, "forum": f"f{d // 30}"}) + "\n"
+        for d, text in enumerate(lines)
+    ]
     Path("docs.jsonl").write_text("".join(records))
     fields = ("--meta", "forum=forum", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
     command(capsys, "ingest", "docs.jsonl", "--id-field", "id", *fields)
@@ -254,23 +383,48 @@ def test_a_method_with_options_of_its_own_that_reads_a_field_of_all_documents(in
         assert {row["forum"] for row in rows} == {"f0", "f1", "f2"}
         return np.array([row["shares"] for row in rows])
 
-    own, group = answers("--group-by", "forum", "--pull", "0"), answers("--group-by", "forum", "--pull", "100%")
+    own, group = (
+        answers("--group-by", "forum", "--pull", "0"),
+        answers("--group-by", "forum", "--pull", "100%"),
+    )
     assert all(np.ptp(group[30 * f : 30 * f + 30], axis=0).max() == 0 for f in range(3))
     assert np.allclose(own.max(axis=1), own.max(axis=1).max(), atol=0.1) and group.max() < 0.6
-    assert np.allclose(answers("--group-by=forum", "--pull=.25"), 0.75 * own + 0.25 * group, atol=1e-5)
-    assert np.allclose(answers("--group-by", "forum", documents="docs.jsonl"), (own + group) / 2, atol=1e-5)
-    assert not np.allclose(answers("--group-by", "forum", "--pull", "1", "--group-words", "presence"), group, atol=1e-7)
-    table = topicstream.infer("model", Path("docs.jsonl"), method="pooled", group_by="forum", pull=0.25, with_columns="forum")
+    assert np.allclose(
+        answers("--group-by=forum", "--pull=.25"), 0.75 * own + 0.25 * group, atol=1e-5
+    )
+    assert np.allclose(
+        answers("--group-by", "forum", documents="docs.jsonl"), (own + group) / 2, atol=1e-5
+    )
+    assert not np.allclose(
+        answers("--group-by", "forum", "--pull", "1", "--group-words", "presence"), group, atol=1e-7
+    )
+    table = topicstream.infer(
+        "model",
+        Path("docs.jsonl"),
+        method="pooled",
+        group_by="forum",
+        pull=0.25,
+        with_columns="forum",
+    )
     assert np.allclose(table["shares"].to_pylist(), 0.75 * own + 0.25 * group, atol=1e-5)
-    assert "--group-words [counts|presence]" in command(capsys, "infer", "--method", "pooled", "--help")
+    assert "--group-words [counts|presence]" in command(
+        capsys, "infer", "--method", "pooled", "--help"
+    )
     for wrong, code, reason in (
         ((), 2, "--method pooled: say whose values make the groups, --group-by FIELD"),
         (("--group-by", "forum", "--pull", "2"), 2, "--pull"),
-        (("--group-by", "forum", "--group-words", "all"), 2, "'all' is not one of 'counts', 'presence'"),
+        (
+            ("--group-by", "forum", "--group-words", "all"),
+            2,
+            "'all' is not one of 'counts', 'presence'",
+        ),
         (("--group-by", "subject"), 2, "--with subject: corpus.zarr has no such column"),
         (("--power", "3"), 2, "--power belongs to: Options of --method sharp"),
     ):
         assert run(["infer", "corpus.zarr", "--method", "pooled", *wrong, "-q"]) == code
         assert reason in capsys.readouterr().err
     assert run(["infer", "-", "--follow", "--method", "pooled", "--group-by", "forum"]) == 2
-    assert "--follow: --method pooled with these options needs all documents before it answers" in capsys.readouterr().err
+    assert (
+        "--follow: --method pooled with these options needs all documents before it answers"
+        in capsys.readouterr().err
+    )

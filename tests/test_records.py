@@ -36,7 +36,10 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
     [
         ({"parts": {"train": {"docs": "3"}}}, "`$.parts[...].docs`: expected `int`, got `str`"),
         ({"parts": {"train": {"docs": -1}}}, "`$.parts[...].docs`: expected `int` >= 0"),
-        ({"parts": {"train": {"docs": 1, "tokens": 1e301}}}, "`$.parts[...].tokens`: expected `float` < 1e+300"),
+        (
+            {"parts": {"train": {"docs": 1, "tokens": 1e301}}},
+            "`$.parts[...].tokens`: expected `float` < 1e+300",
+        ),
         ({"parts": {}}, "`$`: there is no part `train`"),
         ({}, "`$`: object missing required field `parts`"),
         ([1], "`$`: expected `object`, got `array`"),
@@ -52,7 +55,12 @@ def test_what_is_not_of_the_type_is_told_by_its_field(value, said, tmp_path):
 
 
 def test_members_of_a_newer_version_are_ignored():
-    assert decode_record({"parts": {"train": {"docs": 1, "new": 2}}, "newer": []}, Store, "x").parts["train"].docs == 1
+    assert (
+        decode_record({"parts": {"train": {"docs": 1, "new": 2}}, "newer": []}, Store, "x")
+        .parts["train"]
+        .docs
+        == 1
+    )
 
 
 def test_numbers_that_are_none_are_refused():

@@ -26,20 +26,40 @@ from tests.small_store import planted  # noqa: E402
 from topicstream.sklearn import TopicModel  # noqa: E402
 
 TRAINING = {
-    "check_estimator_sparse_matrix", "check_estimator_sparse_array", "check_estimator_sparse_tag", "check_transformer_data_not_an_array",
-    "check_pipeline_consistency", "check_transformer_preserve_dtypes", "check_estimators_dtypes", "check_fit_score_takes_y",
-    "check_dtype_object", "check_f_contiguous_array_estimator", "check_methods_subset_invariance", "check_methods_sample_order_invariance",
-    "check_fit2d_predict1d", "check_fit2d_1feature", "check_estimators_overwrite_params", "check_dont_overwrite_parameters",
-    "check_n_features_in_after_fitting", "check_transformer_n_iter", "check_readonly_memmap_input",
-}  # fmt: skip
+    "check_estimator_sparse_matrix",
+    "check_estimator_sparse_array",
+    "check_estimator_sparse_tag",
+    "check_transformer_data_not_an_array",
+    "check_pipeline_consistency",
+    "check_transformer_preserve_dtypes",
+    "check_estimators_dtypes",
+    "check_fit_score_takes_y",
+    "check_dtype_object",
+    "check_f_contiguous_array_estimator",
+    "check_methods_subset_invariance",
+    "check_methods_sample_order_invariance",
+    "check_fit2d_predict1d",
+    "check_fit2d_1feature",
+    "check_estimators_overwrite_params",
+    "check_dont_overwrite_parameters",
+    "check_n_features_in_after_fitting",
+    "check_transformer_n_iter",
+    "check_readonly_memmap_input",
+}
 """Checks that train once more to look at what the quick ones come by."""
 
 
 def checks(estimator: TopicModel, slow: Collection[str] | None = None) -> list[Any]:
     """scikit-learn's checks of an estimator, as parameters of a test; these are slow (None: all)."""
-    named = [(getattr(check, "func", check).__name__, check) for _, check in estimator_checks_generator(estimator)]
+    named = [
+        (getattr(check, "func", check).__name__, check)
+        for _, check in estimator_checks_generator(estimator)
+    ]
     marks = [pytest.mark.slow if slow is None or name in slow else () for name, _ in named]
-    return [pytest.param(check, id=name, marks=mark) for (name, check), mark in zip(named, marks, strict=True)]
+    return [
+        pytest.param(check, id=name, marks=mark)
+        for (name, check), mark in zip(named, marks, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("check", checks(TopicModel(n_components=3, max_iter=2), TRAINING))
@@ -81,7 +101,11 @@ def test_pipeline_output_and_grid_search():
     assert list(pipeline.get_feature_names_out()) == ["topicmodel0", "topicmodel1", "topicmodel2"]
     X = CountVectorizer().fit_transform(given)
     frame = TopicModel(3, max_iter=2).set_output(transform="pandas").fit_transform(X)
-    assert isinstance(frame, pandas.DataFrame) and list(frame.columns) == ["topicmodel0", "topicmodel1", "topicmodel2"]
+    assert isinstance(frame, pandas.DataFrame) and list(frame.columns) == [
+        "topicmodel0",
+        "topicmodel1",
+        "topicmodel2",
+    ]
     search = GridSearchCV(TopicModel(max_iter=3), {"n_components": [2, 4]}, cv=2).fit(X)
     assert search.best_params_["n_components"] in (2, 4) and search.best_score_ < 0
 
@@ -96,7 +120,9 @@ def test_clone_and_pickle_hold_arrays_and_parameters_only(matrix):
 
 @pytest.mark.parametrize("algorithm", few_quick(["ovb", "svi"], ["ovb"]))
 def test_partial_fit_learns(matrix, algorithm):
-    model = TopicModel(4, algorithm=algorithm, total_samples=300, random_state=3, options={"tau": 1.0})
+    model = TopicModel(
+        4, algorithm=algorithm, total_samples=300, random_state=3, options={"tau": 1.0}
+    )
     scores = []
     for at in [*range(0, 300, 50)] * 6:
         model.partial_fit(sparse.csr_matrix(matrix[at : at + 50]))
@@ -127,6 +153,9 @@ def test_bad_input_is_a_value_error(matrix):
     ],
 )
 def test_texts_are_told_what_to_put_before(given, before):
-    said = f"put CountVectorizer before it, as in make_pipeline(CountVectorizer({before}), TopicModel(7))"
+    said = (
+        f"put CountVectorizer before it, as in make_pipeline(CountVectorizer({before}), "
+        f"TopicModel(7))"
+    )
     with pytest.raises(ValueError, match=re.escape(said)):
         TopicModel(7).fit(given)

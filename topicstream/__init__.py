@@ -1,7 +1,9 @@
 """topicstream: topic models of corpora bigger than RAM.
 
-    raw files -> ingestion -> tokens -> corpus (blocks on disk) -> training (engine, pass by pass) -> model
-                                                        model -> evaluation, reporting, inference, retraining
+    raw files -> ingestion -> tokens -> corpus (blocks on disk) -> training (engine, pass by pass)
+    -> model
+                                                        model -> evaluation, reporting, inference,
+                                                        retraining
 
 Public names are imported when first used, so that ``import topicstream`` costs nothing.
 """

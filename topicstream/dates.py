@@ -21,40 +21,71 @@ _WORD = r"[^\W\d_]{3,}"
 _READ = tuple(
     re.compile(form.replace("MONTH", rf"(?P<month>{_WORD})\.?"))
     for form in (
-        rf"(?P<year>\d{{4}})(?: ?[-–/] ?(?:\d{{4}}|(?P<end>1[3-9]|[2-9]\d))|s)?(?:[-/. ](?P<month>\d{{1,2}}|{_WORD})(?:[-/. ](?P<day>\d{{1,2}})(?:[t ]\d.*)?)?)?",
+        rf"(?P<year>\d{{4}})(?: ?[-–/] ?(?:\d{{4}}|(?P<end>1[3-9]|[2-9]\d))|s)?(?:[-/. "
+        rf"](?P<month>\d{{1,2}}|{_WORD})(?:[-/. ](?P<day>\d{{1,2}})(?:[t ]\d.*)?)?)?",
         r"(?P<year>\d{4})(?P<month>\d{2})(?P<day>\d{2})(?:t\d.*)?",
         r"(?P<day>\d{1,2})\. ?(?P<month>\d{1,2})\. ?(?P<year>\d{4})(?:,? \d.*)?",
-        rf"(?:{_WORD}\.?,? )?(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th|er)?[-/. ]+(?:de )?)?MONTH[-/., ]+(?:de )?(?P<year>\d{{4}})(?:[, t]+\d.*)?",
-        rf"(?:{_WORD}\.?,? )?MONTH (?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?(?: \d\d?:\S+(?: [-+a-z0-9]+)?)? (?P<year>\d{{4}})(?: .*)?",
+        rf"(?:{_WORD}\.?,? )?(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th|er)?[-/. ]+(?:de "
+        rf")?)?MONTH[-/., ]+(?:de )?(?P<year>\d{{4}})(?:[, t]+\d.*)?",
+        rf"(?:{_WORD}\.?,? )?MONTH (?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?(?: \d\d?:\S+(?: "
+        rf"[-+a-z0-9]+)?)? (?P<year>\d{{4}})(?: .*)?",
     )
 )
 _NUMBER = re.compile(r"(?:(?P<days>\d{5})|(?P<seconds>\d{10})(?:\d{3})?)(?:\.\d*)?")
 _ABOUT = re.compile(r"^[\[(]?(?:c|ca|circa|um|vers)\b\.? ?|[][?~]")
 _EASTERN = str.maketrans({"年": "-", "月": "-", "日": None})
 _MONTHS = (
-    "jan ene gen", "feb fev fév", "mar mär mrz mrt", "apr avr abr", "may mai maj mei mag", "jun juin giu", "jul juil lug",
-    "aug aou aoû ago", "sep set", "oct okt ott out", "nov", "dec dez déc dic",
-)  # fmt: skip
-"""Beginnings of the months' names in English, German, French, Spanish, Italian, Portuguese, Dutch."""
+    "jan ene gen",
+    "feb fev fév",
+    "mar mär mrz mrt",
+    "apr avr abr",
+    "may mai maj mei mag",
+    "jun juin giu",
+    "jul juil lug",
+    "aug aou aoû ago",
+    "sep set",
+    "oct okt ott out",
+    "nov",
+    "dec dez déc dic",
+)
+"""Beginnings of the months' names in English, German, French, Spanish, Italian, Portuguese, Dutch.
+"""
 _UNIX, _SPREADSHEET = date(1970, 1, 1), date(1899, 12, 30)
-"""Day 0 of Unix, and of Excel and its kin (for dates from March 1900 on: they count 29 February 1900, which never was)."""
+"""Day 0 of Unix, and of Excel and its kin (for dates from March 1900 on: they count 29 February
+1900, which never was).
+"""
 
 
 @lru_cache(maxsize=1 << 16)
 def parse(text: str) -> Day | None:
-    """A date: ``1999``, ``1999-05``, ``1999-05-31``, ``19990531``, ``31.5.1999``, ``31-MAY-1999``, ``May 31, 1999``, ``31. Mai 1999``, an ISO
-    time, the times of mail and of Twitter, ``1999年5月31日``, ``c. 1999``, ``1842-1843``, ``1842-43`` or ``1840s`` (the first year), the days of a spreadsheet
-    (``42059.48``), the seconds or milliseconds of Unix; None for what is none of these."""
+    """A date: ``1999``, ``1999-05``, ``1999-05-31``, ``19990531``, ``31.5.1999``, ``31-MAY-1999``,
+    ``May 31, 1999``, ``31. Mai 1999``, an ISO time, the times of mail and of Twitter,
+    ``1999年5月31日``, ``c. 1999``, ``1842-1843``, ``1842-43`` or ``1840s`` (the first year), the days
+    of a spreadsheet (``42059.48``), the seconds or milliseconds of Unix; None for what is none of
+    these."""
     text = _ABOUT.sub("", " ".join(text.lower().translate(_EASTERN).split())).rstrip("- ")
     if number := _NUMBER.fullmatch(text):
-        day = _SPREADSHEET + timedelta(int(number["days"])) if number["days"] else _UNIX + timedelta(seconds=int(number["seconds"]))
+        day = (
+            _SPREADSHEET + timedelta(int(number["days"]))
+            if number["days"]
+            else _UNIX + timedelta(seconds=int(number["seconds"]))
+        )
         return day.year, day.month, day.day
     for match in filter(None, (form.fullmatch(text) for form in _READ)):
-        if int(match.groupdict().get("end") or 99) < int(match["year"][2:]):  # 1999-13 is no span of years
+        if int(match.groupdict().get("end") or 99) < int(
+            match["year"][2:]
+        ):  # 1999-13 is no span of years
             continue
         month = match["month"] or "0"
         if not month.isdecimal():
-            month = next((str(n) for n, names in enumerate(_MONTHS, 1) if month.startswith(tuple(names.split()))), "13")
+            month = next(
+                (
+                    str(n)
+                    for n, names in enumerate(_MONTHS, 1)
+                    if month.startswith(tuple(names.split()))
+                ),
+                "13",
+            )
         try:
             numbers = int(match["year"]), int(month), int(match["day"] or 0)
             date(numbers[0], numbers[1] or 1, numbers[2] or 1)
@@ -81,14 +112,17 @@ def advice(unread: str) -> str:
     """
     text = pa.chunked_array([[unread]], pa.large_string())
     fitting = [form for form in _FORMS if in_iso_format(text, form)[0].as_py() != unread]
-    fitting = [form for form in fitting if "%y" in form] or fitting  # %Y takes a year of two digits, too: as one of the first century
+    fitting = [
+        form for form in fitting if "%y" in form
+    ] or fitting  # %Y takes a year of two digits, too: as one of the first century
     if not fitting:
         return "1999, 1999-05, 1999-05-31, 31.05.1999, or --date-format"
     return f"--date-format {' or '.join(map(repr, fitting))}"
 
 
 def in_iso_format(dates: pa.ChunkedArray, form: str) -> pa.ChunkedArray:
-    """Dates of one form, large_string[D], as ``1999-05-31``; what is of another form stays as it is.
+    """Dates of one form, large_string[D], as ``1999-05-31``; what is of another form stays as it
+    is.
 
     Parameters
     ----------

@@ -12,9 +12,15 @@ from collections.abc import Iterable
 
 
 def one_line(message: object) -> str:
-    """What is shown of text that others wrote: line breaks are spaces, control characters their escapes."""
+    """What is shown of text that others wrote: line breaks are spaces, control characters their
+    escapes.
+    """
     text = str(message).replace("\n", " ").strip()
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    )
 
 
 ADDRESSES: dict[str, str] = {}
@@ -22,13 +28,17 @@ ADDRESSES: dict[str, str] = {}
 
 
 def named(text: str) -> str:
-    """Text that names what was read at an address by that address, and not by its folder here or as a ``Path`` writes it."""
+    """Text that names what was read at an address by that address, and not by its folder here or as
+    a ``Path`` writes it.
+    """
     for folder, address in ADDRESSES.items():
         text = text.replace(folder, address)
     return re.sub(r"\b(s3|gs|az|abfss?|https?):/(?=[^/\s])", r"\1://", text)
 
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROLS = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 _OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
 
@@ -36,12 +46,18 @@ _MARKS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud80
 
 
 def terminal_safe(text: object) -> str:
-    """A word or an id for a terminal: controls, and marks that turn the direction of what follows, as their escapes."""
-    return _CONTROLS.sub(lambda m: repr(m[0])[1:-1] if ord(m[0]) < 0xA0 else f"\\u{ord(m[0]):04x}", str(text))
+    """A word or an id for a terminal: controls, and marks that turn the direction of what follows,
+    as their escapes.
+    """
+    return _CONTROLS.sub(
+        lambda m: repr(m[0])[1:-1] if ord(m[0]) < 0xA0 else f"\\u{ord(m[0]):04x}", str(text)
+    )
 
 
 def json_line(value: object, indent: int | None = None) -> str:
-    """JSON for a terminal or a pipe: letters as they are, controls and marks of direction as escapes."""
+    """JSON for a terminal or a pipe: letters as they are, controls and marks of direction as
+    escapes.
+    """
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     return _MARKS.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
@@ -53,8 +69,12 @@ class TopicsError(Exception):
 
     def __init__(self, message: object = "") -> None:
         super().__init__(named(one_line(message)))
-        if options := dict.fromkeys(_OPTION.findall(str(self))):  # messages name options as the command line does
-            self.add_note(f"In Python: {', '.join(option.replace('-', '_') + '=' for option in options)}")
+        if options := dict.fromkeys(
+            _OPTION.findall(str(self))
+        ):  # messages name options as the command line does
+            self.add_note(
+                f"In Python: {', '.join(option.replace('-', '_') + '=' for option in options)}"
+            )
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -70,11 +90,15 @@ class InputError(TopicsError):
 
 
 class NothingKept(InputError):
-    """Nothing of what an ingest has read can be used as it was asked (exit 3): its working folder goes, too."""
+    """Nothing of what an ingest has read can be used as it was asked (exit 3): its working folder
+    goes, too.
+    """
 
 
 class UsageError(InputError):
-    """What was asked for cannot be meant (exit 2): an option's value, or a place that is no place for the output."""
+    """What was asked for cannot be meant (exit 2): an option's value, or a place that is no place
+    for the output.
+    """
 
     exit_code = 2
 
@@ -134,7 +158,8 @@ class Interrupted(TopicsError):
 
 
 class Stopped(BaseException):
-    """A signal came in the middle of something (exit 130 or 143).  No ``Exception``: whoever can go on after one must not
+    """A signal came in the middle of something (exit 130 or 143).  No ``Exception``: whoever can go
+    on after one must not
     take this for one."""
 
     def __init__(self, message: str, signum: int) -> None:

@@ -1,4 +1,6 @@
-"""What this machine allows: memory (cgroup included), processors, what this process uses of them, and the versions of what runs."""
+"""What this machine allows: memory (cgroup included), processors, what this process uses of them,
+and the versions of what runs.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from topicstream.errors import UsageError
 __version__ = "0.2.0"
 """Of this package; ``pyproject.toml`` has the same."""
 PROCESS_BYTES = 304 << 20
-"""What a process holds before it holds data: the interpreter, its libraries (numba and LLVM, SciPy, Arrow, zarr) and the
-kernels of a command, loaded from the cache."""
+"""What a process holds before it holds data: the interpreter, its libraries (numba and LLVM, SciPy,
+Arrow, zarr) and the kernels of a command, loaded from the cache."""
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -29,7 +31,9 @@ def parse_bytes(text: str | int | float) -> int:
         return int(text)
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text.lower())
     if match is None:
-        raise UsageError(f"{text!r} is not an amount of memory; write for example 2G, 512M or a number of bytes")
+        raise UsageError(
+            f"{text!r} is not an amount of memory; write for example 2G, 512M or a number of bytes"
+        )
     size = float(match[1]) * _UNITS[match[2]]
     if not 1 <= size < 1 << 62:
         raise UsageError(f"{text}: is out of range; write for example 2G")
@@ -58,7 +62,9 @@ def _cgroup_limits() -> list[int]:
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            place = {"": ("/sys/fs/cgroup", "memory.max")}.get(controllers, ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"))
+            place = {"": ("/sys/fs/cgroup", "memory.max")}.get(
+                controllers, ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            )
             folder = Path(place[0]) / path.lstrip("/")
             if not controllers or "memory" in controllers.split(","):
                 for parent in (folder, *folder.parents):
@@ -96,9 +102,9 @@ def versions() -> dict[str, str]:
 def return_freed_memory() -> None:
     """Let freed memory go back to the system: few malloc arenas, early trimming, Arrow on malloc.
 
-    Without it an ingest of a million names at --mem-limit 512M peaks at 630 MB, with it at 401 MB: glibc keeps what each
-    thread's arena has freed, and Arrow's own allocator keeps more (docs/decisions/size.md).
-    """
+    Without it an ingest of a million names at --mem-limit 512M peaks at 630 MB, with it at 401 MB:
+    glibc keeps what each thread's arena has freed, and Arrow's own allocator keeps more
+    (docs/decisions/size.md)."""
     import pyarrow as pa  # most commands that ask what the machine has never load it
 
     pa.set_memory_pool(pa.system_memory_pool())
@@ -106,12 +112,13 @@ def return_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # not glibc
         return
-    # M_ARENA_MAX, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: arrays of a decoded storage block (4 MB) come from memory that is reused
+    # M_ARENA_MAX, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: arrays of a decoded storage block (4 MB) come
+    # from memory that is reused
     for parameter, value in ((-8, 2), (-1, 16 << 20), (-3, 8 << 20)):
         mallopt(parameter, value)
 
 
 def one_blas_thread() -> None:
-    """Run NumPy's matrix products in the calling thread from now on: the way a BLAS library splits a product over threads
-    decides the last bits of a sum."""
+    """Run NumPy's matrix products in the calling thread from now on: the way a BLAS library splits
+    a product over threads decides the last bits of a sum."""
     threadpool_limits(1, user_api="blas")

@@ -1,7 +1,9 @@
 """Memory of a command: the limit, parsed once, and the plan that keeps to it.
 
-A verb's configuration derives from ``MemoryOptions``, which declares ``--mem-limit`` for all verbs.  The verb passes
-``config.memory``, a ``MemoryLimit``, to whatever it calls, and plans before it starts.  Sizes come from the shapes of the
+A verb's configuration derives from ``MemoryOptions``, which declares ``--mem-limit`` for all verbs.
+The verb passes
+``config.memory``, a ``MemoryLimit``, to whatever it calls, and plans before it starts.  Sizes come
+from the shapes of the
 arrays that the work will hold:
 
 >>> from topicstream.memory import Array, MemoryLimit, plan_memory, total_bytes
@@ -10,7 +12,8 @@ arrays that the work will hold:
 ...     MemoryLimit.parse("512M"),
 ...     workers=16,
 ...     fixed={"table": Array((100_000, 100), "float32").nbytes},
-...     per_worker={"rows": total_bytes([Array((40_000, 100), "float32"), Array((40_000,), "int64")])},
+...     per_worker={"rows": total_bytes([Array((40_000, 100), "float32"), Array((40_000,),
+        "int64")])},
 ... )
 >>> plan.workers
 10
@@ -18,8 +21,8 @@ arrays that the work will hold:
 memory plan: 509 MB of 512 MB for scoring, 10 threads
   process 304 MB, table 38 MB, rows 156 MB
 
-What the interpreter and the libraries hold (``process``) and what the allocator loses are added here and nowhere else.
-"""
+What the interpreter and the libraries hold (``process``) and what the allocator loses are added
+here and nowhere else."""
 
 from __future__ import annotations
 
@@ -51,7 +54,8 @@ class Array(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes of its entries."""
-        import numpy as np  # a tenth of a second, which commands that only read options need not spend
+        # a tenth of a second, which commands that only read options need not spend
+        import numpy as np
 
         return math.prod(map(int, self.shape)) * int(np.dtype(self.dtype).itemsize)  # type: ignore[call-overload]
 
@@ -83,7 +87,8 @@ class MemoryLimit:
         Parameters
         ----------
         text
-            ``"2G"``, ``"512M"``, a number of bytes, or None for the default; a ``MemoryLimit`` is returned as it is.
+            ``"2G"``, ``"512M"``, a number of bytes, or None for the default; a ``MemoryLimit`` is
+            returned as it is.
 
         Raises
         ------
@@ -99,7 +104,8 @@ class MemoryLimit:
         limit = parse_bytes(text)
         if limit < FLOOR:
             raise DoesNotFit(
-                f"--mem-limit {format_bytes(limit)}: every command needs at least {FLOOR >> 20}M", least=FLOOR >> 20
+                f"--mem-limit {format_bytes(limit)}: every command needs at least {FLOOR >> 20}M",
+                least=FLOOR >> 20,
             )
         return cls(limit)
 
@@ -109,14 +115,16 @@ class MemoryLimit:
 
 @dataclass(frozen=True)
 class Room:
-    """What the limit leaves for what is known only once it is met: a piece that is larger than most, the words of a corpus.
+    """What the limit leaves for what is known only once it is met: a piece that is larger than
+    most, the words of a corpus.
 
     Attributes
     ----------
     limit, free
         The limit, and the bytes that are left of it.
     share
-        Of a higher limit, the part that is sure to be left for this; the rest may go to larger blocks.
+        Of a higher limit, the part that is sure to be left for this; the rest may go to larger
+        blocks.
     """
 
     limit: MemoryLimit
@@ -124,12 +132,15 @@ class Room:
     share: float = 1.0
 
     def ask(self, needed: int, purpose: str, in_all: int = 0) -> None:
-        """DoesNotFit when ``purpose`` takes more than there is; ``in_all``: what it will take to its end, where that is more."""
+        """DoesNotFit when ``purpose`` takes more than there is; ``in_all``: what it will take to
+        its end, where that is more.
+        """
         if needed > self.free:
             needed = max(needed, in_all)
             enough = -(-(self.limit.bytes + int((needed - self.free) / self.share)) // (1 << 20))
             raise DoesNotFit(
-                f"{purpose} takes about {format_bytes(needed)} of memory, {format_bytes(max(self.free, 0))} are left of "
+                f"{purpose} takes about {format_bytes(needed)} of memory, "
+                f"{format_bytes(max(self.free, 0))} are left of "
                 f"--mem-limit {self.limit}; {enough}M would do (the same command then carries on)",
                 least=enough,
             )
@@ -141,7 +152,8 @@ class MemoryOptions:
 
     mem_limit: str | int | None = option(
         None,
-        "Memory limit of the whole process, such as 2G or 512M (default: 70 % of the machine or control group).",
+        "Memory limit of the whole process, such as 2G or 512M (default: 70 % of the machine or "
+        "control group).",
         metavar="SIZE",
         parse=parse_bytes,
         last=True,
@@ -157,7 +169,9 @@ class MemoryOptions:
 class WorkOptions(MemoryOptions):
     """Base of those that also tell how far they are."""
 
-    progress: Told = option(None, "progress listener (topicstream/progress.py)", cli=False, last=True)
+    progress: Told = option(
+        None, "progress listener (topicstream/progress.py)", cli=False, last=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +179,11 @@ class ThreadedOptions(WorkOptions):
     """Base of those that also work in threads."""
 
     threads: int | None = option(
-        None, "Threads (default: all processors); the result does not depend on them.", min=1, max=4096, last=True
+        None,
+        "Threads (default: all processors); the result does not depend on them.",
+        min=1,
+        max=4096,
+        last=True,
     )
 
 
@@ -202,9 +220,15 @@ class MemoryPlan:
 
     def lines(self) -> list[str]:
         """The plan for people."""
-        parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in self.parts.items() if size >= 1 << 20)
+        parts = ", ".join(
+            f"{name} {format_bytes(size)}" for name, size in self.parts.items() if size >= 1 << 20
+        )
         total = format_bytes(self.total)
-        return [f"memory plan: {total} of {self.limit} for {self.task}, {counted(self.workers, 'thread')}", f"  {parts}"]
+        return [
+            f"memory plan: {total} of {self.limit} for {self.task}, "
+            f"{counted(self.workers, 'thread')}",
+            f"  {parts}",
+        ]
 
 
 Stage = tuple[Mapping[str, int], Mapping[str, int]]
@@ -237,13 +261,14 @@ def plan_memory(
     advice
         What the user can do where it does not fit.
     others
-        Further stages of the task, one after the other, each with what is fixed and what each worker holds then; the plan is that
-        of the stage that takes most.
+        Further stages of the task, one after the other, each with what is fixed and what each
+        worker holds then; the plan is that of the stage that takes most.
 
     Raises
     ------
     DoesNotFit
-        Where one worker does not fit; the message and ``least`` (in MB) name the smallest limit that would do.
+        Where one worker does not fit; the message and ``least`` (in MB) name the smallest limit
+        that would do.
     """
 
     def planned(stage: Stage, number: int) -> MemoryPlan:
@@ -252,7 +277,10 @@ def plan_memory(
         return MemoryPlan(task, limit, number, parts)
 
     for number in range(max(1, workers), 0, -1):
-        plan = max((planned(stage, number) for stage in ((fixed, per_worker), *others)), key=lambda plan: plan.total)
+        plan = max(
+            (planned(stage, number) for stage in ((fixed, per_worker), *others)),
+            key=lambda plan: plan.total,
+        )
         if plan.total <= limit.bytes:
             return plan
     least = max(FLOOR, plan.total)

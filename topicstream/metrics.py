@@ -1,7 +1,8 @@
-"""``--metrics FILE``: how a run went, in Prometheus' text format, for node_exporter's textfile collector and the like.
+"""``--metrics FILE``: how a run went, in Prometheus' text format, for node_exporter's textfile
+collector and the like.
 
-The file is written when the command ends, however it ends, and appears whole, in one rename; one of ours is replaced.
-"""
+The file is written when the command ends, however it ends, and appears whole, in one rename; one of
+ours is replaced."""
 
 from __future__ import annotations
 
@@ -32,16 +33,20 @@ HELP = {
     "changed_files": "raw files that had changed",
     "files_set_aside": "raw files that failed three runs and are left out until they change",
     "documents_added": "documents taken into the corpus",
-    "records_rejected": "bad records that were left out (on_error = \"skip\")",
+    "records_rejected": 'bad records that were left out (on_error = "skip")',
     "version": "version of the model that is published",
     "refused": "1 where the gate refused the new model",
 }
 
 
 @contextmanager
-def recorded(path: str | Path | None, command: str, **dimensions: object) -> Iterator[Callable[[Mapping[str, object]], None]]:
-    """Within: a function that takes figures by name (those of HELP that are numbers are kept).  The file is written at the end;
-    an error passes on.  Without a path nothing is written.  UsageError or NotOurs at once where the file cannot be written."""
+def recorded(
+    path: str | Path | None, command: str, **dimensions: object
+) -> Iterator[Callable[[Mapping[str, object]], None]]:
+    """Within: a function that takes figures by name (those of HELP that are numbers are kept).  The
+    file is written at the end;
+    an error passes on.  Without a path nothing is written.  UsageError or NotOurs at once where the
+                         file cannot be written."""
     if path is None:
         yield lambda values: None
         return
@@ -49,7 +54,13 @@ def recorded(path: str | Path | None, command: str, **dimensions: object) -> Ite
     began, figures = time.monotonic(), dict[str, float]()
 
     def tell(values: Mapping[str, object]) -> None:
-        figures.update({k: float(v) for k, v in values.items() if k in HELP and isinstance(v, (bool, int, float))})
+        figures.update(
+            {
+                k: float(v)
+                for k, v in values.items()
+                if k in HELP and isinstance(v, (bool, int, float))
+            }
+        )
 
     code = 0
     try:
@@ -76,7 +87,11 @@ def text(figures: Mapping[str, float], dimensions: Mapping[str, object]) -> str:
     lines = [FIRST]
     for name, value in figures.items():
         full = f"topicstream_{name}"
-        lines += [f"# HELP {full} {HELP[name]}", f"# TYPE {full} gauge", f"{full}{{{of}}} {value:.17g}"]
+        lines += [
+            f"# HELP {full} {HELP[name]}",
+            f"# TYPE {full} gauge",
+            f"{full}{{{of}}} {value:.17g}",
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -1,5 +1,7 @@
-"""The options of a command, written once: a field of its config dataclass is a keyword of the library's function, an option of
-the command line (cli/options.py), a line of the docs, and the check of what is given.  See docs/extending.md."""
+"""The options of a command, written once: a field of its config dataclass is a keyword of the
+library's function, an option of
+the command line (cli/options.py), a line of the docs, and the check of what is given.  See
+docs/extending.md."""
 
 from __future__ import annotations
 
@@ -27,19 +29,21 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def option(default: Any, help: str, **about: Any) -> Any:
-    """A field of a config or of an engine's or method's Options: becomes ``--name-with-dashes`` with this help.
+    """A field of a config or of an engine's or method's Options: becomes ``--name-with-dashes``
+    with this help.
 
-    Checked, in the library and on the command line: the kind (``instead``: said beside a wrong one), ``min``, ``max`` (inclusive),
-    ``above`` (exclusive), ``choices`` (and ``more``: whether a value is one more of them), ``parse`` (text -> value), ``stored`` (a
-    store or a model to be read, which may be at an address).
-    Shown by the command line: ``flags`` (("-K", "--topics")), ``metavar``, ``show`` (the default), ``env``, ``path`` (True,
-    "exists" or "file"), ``pair`` (--x/--no-x), ``required``, ``old`` (earlier spellings, which still work, with a note), ``cli`` (False:
-    a keyword of the library alone; names of commands: those alone), ``help_COMMAND`` (another help there), ``rest`` (a mapping that
-    takes the keywords that are no fields), ``after`` (comes behind that field, and those that follow behind it: for configs
-    that derive from others), ``last`` (comes behind all others).
-    For training: ``recorded`` (the result depends on it: it goes into the run's record), ``was`` (what runs did that began
-    before there was the option), ``decided`` (by corpus or other options where not given: a resumed run keeps it).
-    """
+    Checked, in the library and on the command line: the kind (``instead``: said beside a wrong
+    one), ``min``, ``max`` (inclusive), ``above`` (exclusive), ``choices`` (and ``more``: whether a
+    value is one more of them), ``parse`` (text -> value), ``stored`` (a store or a model to be
+    read, which may be at an address). Shown by the command line: ``flags`` (("-K", "--topics")),
+    ``metavar``, ``show`` (the default), ``env``, ``path`` (True, "exists" or "file"), ``pair``
+    (--x/--no-x), ``required``, ``old`` (earlier spellings, which still work, with a note), ``cli``
+    (False: a keyword of the library alone; names of commands: those alone), ``help_COMMAND``
+    (another help there), ``rest`` (a mapping that takes the keywords that are no fields), ``after``
+    (comes behind that field, and those that follow behind it: for configs that derive from others),
+    ``last`` (comes behind all others). For training: ``recorded`` (the result depends on it: it
+    goes into the run's record), ``was`` (what runs did that began before there was the option),
+    ``decided`` (by corpus or other options where not given: a resumed run keeps it)."""
     return dataclasses.field(default=default, metadata={"help": help, **about})
 
 
@@ -53,13 +57,21 @@ def numbers(given: int | str | Sequence[int | str]) -> Sequence[int]:
     """``20,50``, or some of these -> [20, 50]; numbers as they are; UsageError."""
     listed = [given] if isinstance(given, (int, str)) else given
     try:
-        return [number for one in listed for number in (map(int, one.split(",")) if isinstance(one, str) else (one.__index__(),))]
+        return [
+            number
+            for one in listed
+            for number in (map(int, one.split(",")) if isinstance(one, str) else (one.__index__(),))
+        ]
     except ValueError:
-        raise UsageError(f"{','.join(map(str, listed))}: expected numbers separated by commas, such as 20,50,100") from None
+        raise UsageError(
+            f"{','.join(map(str, listed))}: expected numbers separated by commas, such as 20,50,100"
+        ) from None
 
 
 def seconds(text: Any) -> Any:
-    """``90``, ``90s``, ``5min``, ``2h``, ``1d``, ``1 week`` -> seconds; a number as it is; UsageError."""
+    """``90``, ``90s``, ``5min``, ``2h``, ``1d``, ``1 week`` -> seconds; a number as it is;
+    UsageError.
+    """
     if not isinstance(text, str):
         return text
     names = r"s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:eeks?)?"
@@ -94,19 +106,27 @@ def share_or_number(text: Any) -> Any:
     try:
         return share(text)
     except UsageError:
-        raise UsageError(f"{text!r}: give a share (0.5 or 50%) or a whole number of documents") from None
+        raise UsageError(
+            f"{text!r}: give a share (0.5 or 50%) or a whole number of documents"
+        ) from None
 
 
 def listed_names(names: str | Iterable[str]) -> list[str]:
     """``a,b`` -> [a, b]; names that were given apart as a list."""
-    return [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else list(names)
+    return (
+        [name.strip() for name in names.split(",") if name.strip()]
+        if isinstance(names, str)
+        else list(names)
+    )
 
 
 def ordered(config: type) -> list[dataclasses.Field[Any]]:
     """The fields of a config in the order in which they are shown."""
     out: list[dataclasses.Field[Any]] = []
     at = 0
-    for field in sorted(dataclasses.fields(config), key=lambda field: bool(field.metadata.get("last"))):
+    for field in sorted(
+        dataclasses.fields(config), key=lambda field: bool(field.metadata.get("last"))
+    ):
         if field.metadata.get("last"):
             at = len(out)
         elif (after := field.metadata.get("after")) is not None:
@@ -123,7 +143,12 @@ def flags(field: dataclasses.Field[Any]) -> tuple[str, ...]:
 
 def renamed(fields: Mapping[str, Any]) -> dict[str, str]:
     """Old name -> name."""
-    return {old: name for name, field in fields.items() for old in field.metadata.get("old", ()) if old not in fields}
+    return {
+        old: name
+        for name, field in fields.items()
+        for old in field.metadata.get("old", ())
+        if old not in fields
+    }
 
 
 @functools.cache
@@ -162,13 +187,21 @@ def fits(value: Any, kind: Any) -> bool:
         return hasattr(value, "write")
     if origin is typing.Literal:
         return value in members
-    if origin in (Sequence, Iterable) and (isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable)):
+    if origin in (Sequence, Iterable) and (
+        isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable)
+    ):
         return False
     if origin not in (Sequence, Path) and not isinstance(value, origin):
         return False
     if origin is Path:
         return isinstance(value, os.PathLike)
-    within = value.values() if origin is Mapping else value if isinstance(value, (list, tuple, set)) else ()
+    within = (
+        value.values()
+        if origin is Mapping
+        else value
+        if isinstance(value, (list, tuple, set))
+        else ()
+    )
     return not members or all(fits(one, members[-1]) for one in within)
 
 
@@ -176,7 +209,11 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
     """A value as its option takes it; UsageError naming the option."""
     if getattr(value, "shape", None) == ():
         value = value.item()  # a number of NumPy's
-    alternatives = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+    alternatives = (
+        typing.get_args(kind)
+        if typing.get_origin(kind) in (typing.Union, types.UnionType)
+        else (kind,)
+    )
     if value is None and {int, float}.isdisjoint(alternatives):
         return None
     if value is not None and "parse" in about:
@@ -186,20 +223,40 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
             raise UsageError(f"{name}: {e}") from None
         except (TypeError, AttributeError, ValueError):
             raise UsageError(f"{name} cannot be {repr(value)[:60]}: {about['help']}") from None
-    if isinstance(value, float) and value.is_integer() and int in alternatives and float not in alternatives:
+    if (
+        isinstance(value, float)
+        and value.is_integer()
+        and int in alternatives
+        and float not in alternatives
+    ):
         value = int(value)
     if not fits(value, kind):
-        expected = [f"one of {', '.join(map(str, about['choices']))}"] if about.get("choices") else dict.fromkeys(
-            KINDS.get(origin, f"a {getattr(origin, '__name__', origin)}") for k in alternatives
-            if (origin := typing.get_origin(k) or k) is not type(None))  # fmt: skip
-        raise UsageError(f"{name} must be {' or '.join(expected)}, not {' '.join(repr(value).split())[:60]}{about.get('instead', '')}")
+        expected = (
+            [f"one of {', '.join(map(str, about['choices']))}"]
+            if about.get("choices")
+            else dict.fromkeys(
+                KINDS.get(origin, f"a {getattr(origin, '__name__', origin)}")
+                for k in alternatives
+                if (origin := typing.get_origin(k) or k) is not type(None)
+            )
+        )
+        raise UsageError(
+            f"{name} must be {' or '.join(expected)}, not "
+            f"{' '.join(repr(value).split())[:60]}{about.get('instead', '')}"
+        )
     each = value if isinstance(value, (list, tuple, range)) else (value,)
     for number in each:
         if isinstance(number, (int, float)) and not isinstance(number, bool):
             _check_bounds(name, number, about)
     more = about.get("more", lambda other: False)
-    if about.get("choices") and value is not None and not all(one in about["choices"] or more(one) for one in each):
-        raise UsageError(f"{name} must be one of {', '.join(map(str, about['choices']))}, not {value}")
+    if (
+        about.get("choices")
+        and value is not None
+        and not all(one in about["choices"] or more(one) for one in each)
+    ):
+        raise UsageError(
+            f"{name} must be one of {', '.join(map(str, about['choices']))}, not {value}"
+        )
     return value
 
 
@@ -213,11 +270,17 @@ def _check_bounds(name: str, number: float, about: Mapping[str, Any]) -> None:
         raise UsageError(f"{name} must be at most {most}, not {number}")
 
 
-def by_present_name(config: type, given: Mapping[str, Any], whose: str, beside: type | None = None) -> dict[str, Any]:
-    """Values by the present names of the options; UsageError for a name that is none, or one of ``beside`` mistyped."""
+def by_present_name(
+    config: type, given: Mapping[str, Any], whose: str, beside: type | None = None
+) -> dict[str, Any]:
+    """Values by the present names of the options; UsageError for a name that is none, or one of
+    ``beside`` mistyped.
+    """
     fields = config.__dataclass_fields__  # type: ignore[attr-defined]
     values = {renamed(fields).get(name, name): value for name, value in given.items()}
-    if (rest := next((name for name, field in fields.items() if field.metadata.get("rest")), None)) is not None:
+    if (
+        rest := next((name for name, field in fields.items() if field.metadata.get("rest")), None)
+    ) is not None:
         others = {name: values.pop(name) for name in list(values) if name not in fields}
         values |= {rest: {**others, **(values.get(rest) or {})}} if others else {}
     for name in values:
@@ -225,13 +288,21 @@ def by_present_name(config: type, given: Mapping[str, Any], whose: str, beside: 
             others = fields | (beside or config).__dataclass_fields__  # type: ignore[attr-defined]
             flagged = [known for known, field in others.items() if f"-{name}" in flags(field)]
             near = flagged or difflib.get_close_matches(name, others, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(fields) or 'no options'}"
+            hint = (
+                f"did you mean {near[0]!r}?"
+                if near
+                else f"it has {', '.join(fields) or 'no options'}"
+            )
             raise UsageError(f"{whose} has no option {name!r}; {hint}")
     return values
 
 
 def checked(
-    config: type, values_given: Mapping[str, Any], whose: str, spell: Callable[[Any], str] | None = None, beside: type | None = None
+    config: type,
+    values_given: Mapping[str, Any],
+    whose: str,
+    spell: Callable[[Any], str] | None = None,
+    beside: type | None = None,
 ) -> dict[str, Any]:
     """Options of a config, by their present names, each with its type and within its bounds.
 
@@ -246,7 +317,8 @@ def checked(
     spell
         Makes the name that a message shows of an option's field; by default the field's name.
     beside
-        The dataclass of options that these are given with, one of which an unknown name may have meant.
+        The dataclass of options that these are given with, one of which an unknown name may have
+        meant.
 
     Raises
     ------
@@ -284,12 +356,22 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
                 return function(args[0])
             name = function.__name__
             return function(
-                kind(**checked(kind, signature.bind_partial(*args, **by_present_name(kind, given, name)).arguments, name))
+                kind(
+                    **checked(
+                        kind,
+                        signature.bind_partial(
+                            *args, **by_present_name(kind, given, name)
+                        ).arguments,
+                        name,
+                    )
+                )
             )
 
         returns = inspect.signature(function).return_annotation
         call.__signature__ = signature.replace(return_annotation=returns)  # type: ignore[attr-defined]
-        call.__annotations__ = {f.name: f.type for f in dataclasses.fields(kind)} | {"return": returns}
+        call.__annotations__ = {f.name: f.type for f in dataclasses.fields(kind)} | {
+            "return": returns
+        }
         call.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{listed(kind)}"
         del call.__wrapped__
         return cast("Verb[P, C, R]", call)
@@ -298,7 +380,9 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
 
 
 class OpenVerb(Verb[P, C_in, R_out], Protocol):
-    """A verb that takes more keywords than its config has fields: options of what another keyword names."""
+    """A verb that takes more keywords than its config has fields: options of what another keyword
+    names.
+    """
 
     @overload
     def __call__(self, config: C_in, /) -> R_out: ...
@@ -319,17 +403,23 @@ def listed(config: type) -> str:
     for f in ordered(config):
         if text := f.metadata.get("help"):
             default = "" if f.default in (None, dataclasses.MISSING) else f", default {f.default!r}"
-            lines.append(f"{f.name} : {f.type}{default}\n" + textwrap.indent(textwrap.fill(text, 110), "    "))
+            lines.append(
+                f"{f.name} : {f.type}{default}\n"
+                + textwrap.indent(textwrap.fill(text, 110), "    ")
+            )
     return "Parameters\n----------\n" + "\n".join(lines)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SchedulerOptions:
-    """Base of the configurations of all verbs that can work on a Dask cluster (parallel/scheduler.py)."""
+    """Base of the configurations of all verbs that can work on a Dask cluster
+    (parallel/scheduler.py).
+    """
 
     scheduler: Any = option(
         None,
-        "Run on a Dask cluster: the scheduler's address, its JSON file, or local:N for N processes on this "
+        "Run on a Dask cluster: the scheduler's address, its JSON file, or local:N for N "
+        "processes on this "
         "machine; in Python also a distributed.Client (docs/scale.md).",
         metavar="ADDRESS|FILE.json|local:N",
         last=True,

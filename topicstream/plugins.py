@@ -1,7 +1,10 @@
-"""Engines, inference methods, readers, executors, scorers and views, by name: those of other packages by their entry points.
+"""Engines, inference methods, readers, executors, scorers and views, by name: those of other
+packages by their entry points.
 
-A package lists them in its ``pyproject.toml`` (docs/extending.md); the name is that of ``--algo``, ``--method``, ``--format`` or
-``--score``, the ``executor`` of ``topicstream.train``, or the option of ``topics show`` that asks for a view.  A name of ours
+A package lists them in its ``pyproject.toml`` (docs/extending.md); the name is that of ``--algo``,
+``--method``, ``--format`` or
+``--score``, the ``executor`` of ``topicstream.train``, or the option of ``topics show`` that asks
+for a view.  A name of ours
 cannot be taken.  Nothing is imported before it is asked for by name, or all are listed.
 """
 
@@ -105,9 +108,13 @@ OWN = {
         "vectors": "topicstream.ingestion.readers.dense_rows:VECTORS",
     },
     LEMMATIZERS: {name: f"topicstream.tokens.tools:{name}" for name in ("simplemma", "spacy")},
-    SEGMENTERS: {name: f"topicstream.tokens.tools:{name}" for name in ("jieba", "kiwi", "pythainlp", "sudachi")},
+    SEGMENTERS: {
+        name: f"topicstream.tokens.tools:{name}"
+        for name in ("jieba", "kiwi", "pythainlp", "sudachi")
+    },
 }
-"""What this package has: registered by the same names and values as another package's entry points."""
+"""What this package has: registered by the same names and values as another package's entry points.
+"""
 
 
 @cache
@@ -127,16 +134,25 @@ def load(group: str, name: str) -> Any:
     except Exception as e:  # of another's code: anything
         package = entry.dist.name if entry.dist is not None else entry.value
         raise TopicsError(
-            f"{name}: the package {package} cannot be loaded ({type(e).__name__}: {e}); update or remove it"
+            f"{name}: the package {package} cannot be loaded ({type(e).__name__}: {e}); update "
+            f"or remove it"
         ) from e
 
 
 def find(group: str, name: str, option: str) -> Any:
-    """What the name that an option gives stands for; UsageError with the nearest name, or all, where there is none."""
+    """What the name that an option gives stands for; UsageError with the nearest name, or all,
+    where there is none.
+    """
     names = entries(group)
     if name not in names:
         near = get_close_matches(name, names, 1)
-        hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(names)}" if names else "no installed package has one"
+        hint = (
+            f"did you mean {near[0]}?"
+            if near
+            else f"choose one of {', '.join(names)}"
+            if names
+            else "no installed package has one"
+        )
         raise UsageError(f"{option} {name}: not known; {hint}")
     return load(group, name)
 

@@ -1,8 +1,7 @@
 """Progress of a command, the same for all: to a ``Progress``, to a plain callable, or nowhere.
 
-Lines also go to the logger ``topicstream`` (level INFO, warnings WARNING), which is silent unless the program that uses the
-library sets up logging.
-"""
+Lines also go to the logger ``topicstream`` (level INFO, warnings WARNING), which is silent unless
+the program that uses the library sets up logging."""
 
 from __future__ import annotations
 
@@ -28,9 +27,12 @@ DELAY = {"cell": 1.0, "B": 0.5, "piece": 0.5}
 
 FETCHED = "[, {fetched.requests:,} requests for {fetched.bytes:size}]"
 START = "start ({start}): {seconds:.1f} s" + FETCHED
-CLUSTER = "{workers} workers, {sent_bytes:size} sent, {waiting_seconds:.2f} s waiting, slowest {slowest}"
+CLUSTER = (
+    "{workers} workers, {sent_bytes:size} sent, {waiting_seconds:.2f} s waiting, slowest {slowest}"
+)
 PASS = (
-    "pass {pass}/{passes}: {seconds:.2f} s, {speed:.1f} M cells/s[, running perplexity {running_perplexity:.1f}]"
+    "pass {pass}/{passes}: {seconds:.2f} s, {speed:.1f} M cells/s[, running perplexity "
+    "{running_perplexity:.1f}]"
     "[, held-out {heldout_perplexity:.1f}][, {figures}]" + FETCHED + "[, at most {left:.0f} s left]"
 )
 STEP = "{what}: {done:,}[ of {total:,}] {unit}"
@@ -50,13 +52,24 @@ class Progress(Protocol):
         """One line, at once."""
         LOG.log(logging.WARNING if line.startswith("warning") else logging.INFO, "%s", named(line))
 
-    def step(self, phase: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
-        """``phase`` is so far: ``done`` of ``total`` (None: not known) of a unit, or without one, it begins and will tell
-        nothing on the way.  Called often.  Units: cell, B (bytes; with the documents in them), piece, documents, words."""
+    def step(
+        self,
+        phase: str,
+        done: int = 0,
+        total: int | None = None,
+        unit: str = "",
+        documents: int = 0,
+    ) -> None:
+        """``phase`` is so far: ``done`` of ``total`` (None: not known) of a unit, or without one,
+        it begins and will tell
+        nothing on the way.  Called often.  Units: cell, B (bytes; with the documents in them),
+                             piece, documents, words."""
         return
 
     def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
-        """A pass of a training has ended, of so many at most; ``record`` is its line of the history."""
+        """A pass of a training has ended, of so many at most; ``record`` is its line of the
+        history.
+        """
         return
 
     def close(self) -> None:
@@ -65,8 +78,8 @@ class Progress(Protocol):
 
 
 Told = Progress | Callable[[str, int, int], None] | bool | None
-"""What a function takes as ``progress``: a Progress; a function called with (what, done, total or 0); True: stderr; False:
-silence; None: the function's default."""
+"""What a function takes as ``progress``: a Progress; a function called with (what, done, total or
+0); True: stderr; False: silence; None: the function's default."""
 
 
 class Calls(Progress):
@@ -75,7 +88,14 @@ class Calls(Progress):
     def __init__(self, function: Callable[[str, int, int], None]) -> None:
         self._function = function
 
-    def step(self, phase: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
+    def step(
+        self,
+        phase: str,
+        done: int = 0,
+        total: int | None = None,
+        unit: str = "",
+        documents: int = 0,
+    ) -> None:
         self._function(phase, done, total or 0)
 
 
@@ -102,10 +122,14 @@ def _bars(terminal: bool) -> Any:
 
 
 class Shown(Progress):
-    """On a stream (default: stderr): a bar on a terminal and in a notebook, else a plain line at least every 10 s.
-    ``verbose`` < 0: nothing; > 0: every pass.  ``stamped``: every line begins with the time [default: where verbose > 0]."""
+    """On a stream (default: stderr): a bar on a terminal and in a notebook, else a plain line at
+    least every 10 s.
+    ``verbose`` < 0: nothing; > 0: every pass.  ``stamped``: every line begins with the time
+    [default: where verbose > 0]."""
 
-    def __init__(self, verbose: int = 0, stream: TextIO | None = None, stamped: bool = False) -> None:
+    def __init__(
+        self, verbose: int = 0, stream: TextIO | None = None, stamped: bool = False
+    ) -> None:
         self._stream = stream or sys.stderr
         self._verbose, self._stamped = verbose, stamped or verbose > 0
         self._bar: Any = None
@@ -120,7 +144,14 @@ class Shown(Progress):
         if self._verbose >= 0:
             self._line(named(line))
 
-    def step(self, phase: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
+    def step(
+        self,
+        phase: str,
+        done: int = 0,
+        total: int | None = None,
+        unit: str = "",
+        documents: int = 0,
+    ) -> None:
         if self._verbose < 0:
             return
         if phase != self._what:
@@ -133,7 +164,11 @@ class Shown(Progress):
                 self._line(phase)
         elif self._bars:
             self._show(done, total, unit, documents)
-        elif due and time.monotonic() - self._began >= DELAY.get(unit, 0.0) and (unit != "cell" or done < (total or 0)):
+        elif (
+            due
+            and time.monotonic() - self._began >= DELAY.get(unit, 0.0)
+            and (unit != "cell" or done < (total or 0))
+        ):
             self._line(self._text(done, total, unit, documents))
 
     def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
@@ -143,7 +178,9 @@ class Shown(Progress):
             self.say(*render(START, record))
             return
         figures = [f"{name} {value:.4f}" for name, value in record.get("objective", {}).items()]
-        figures += [f"held-out {name} {value:.4f}" for name, value in record.get("heldout", {}).items()]
+        figures += [
+            f"held-out {name} {value:.4f}" for name, value in record.get("heldout", {}).items()
+        ]
         figures += render(CLUSTER, record["cluster"]) if "cluster" in record else []
         left = record["seconds"] * (passes - number)
         about = {
@@ -153,7 +190,12 @@ class Shown(Progress):
             "left": left if left >= 1 else 0,
         }
         short = record["seconds"] < 0.5 and number % 5 and number != passes
-        if not (short and self._verbose <= 0 and not self._terminal and time.monotonic() - self._last < EVERY / 2):
+        if not (
+            short
+            and self._verbose <= 0
+            and not self._terminal
+            and time.monotonic() - self._last < EVERY / 2
+        ):
             self.say(*render(PASS, {**record, **about}))
 
     def close(self) -> None:
@@ -165,7 +207,9 @@ class Shown(Progress):
         if self._stamped:
             text = f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}"
         elif self._terminal:
-            text = textwrap.fill(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+            text = textwrap.fill(
+                text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+            )
         print(text, file=self._stream, flush=True)
         self._last = time.monotonic()
 
@@ -198,7 +242,7 @@ class Shown(Progress):
             )
         self._bar.total = total or None
         if unit == "B":
-            self._bar.set_postfix_str(counted(documents, 'document'), refresh=False)
+            self._bar.set_postfix_str(counted(documents, "document"), refresh=False)
         self._bar.update(done - self._bar.n)
         if total and done >= total:
             self.close()

@@ -1,7 +1,9 @@
 """Records on disk as types: JSON with a checksum, decoded against a msgspec schema.
 
-A manifest, the record of a run, a checkpoint, an edit, a configuration: each is a ``Record``, declared once, beside the code
-that owns it.  ``read_record`` checks the file's checksum, then every field against its declared type, so whoever holds a
+A manifest, the record of a run, a checkpoint, an edit, a configuration: each is a ``Record``,
+declared once, beside the code
+that owns it.  ``read_record`` checks the file's checksum, then every field against its declared
+               type, so whoever holds a
 record has nothing left to check.
 """
 
@@ -36,7 +38,8 @@ RESTORE = "The file is corrupt; restore it from a backup"
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all records.
 
-    A field without a default has to be there; a member that the type does not know is ignored, so that a newer version may
+    A field without a default has to be there; a member that the type does not know is ignored, so
+    that a newer version may
     add some.  What a type cannot say is checked in ``__post_init__`` by raising ValueError.
     """
 
@@ -59,16 +62,21 @@ def read_record(path: str | os.PathLike[str], kind: type[R], advice: str = RESTO
     Raises
     ------
     StoreError
-        Where the file is missing, does not match its checksum, or has a field of another type; the message names the
-        field: ``manifest.json: `$.parts.train`: expected `int`, got `str`.``
+        Where the file is missing, does not match its checksum, or has a field of another type; the
+        message names the field: ``manifest.json: `$.parts.train`: expected `int`, got `str`.``
     """
     return decode_record(read_json(path), kind, path, advice)
 
 
 def decode_record(
-    value: Any, kind: type[R], where: object, advice: str = RESTORE, error: type[TopicsError] = StoreError
+    value: Any,
+    kind: type[R],
+    where: object,
+    advice: str = RESTORE,
+    error: type[TopicsError] = StoreError,
 ) -> R:
-    """Plain JSON values as a record; ``error`` naming ``where`` and the field (see ``read_record``).
+    """Plain JSON values as a record; ``error`` naming ``where`` and the field (see
+    ``read_record``).
 
     Examples
     --------
@@ -79,8 +87,8 @@ def decode_record(
     >>> decode_record({"x": "three"}, Point, "points.json")
     Traceback (most recent call last):
       ...
-    topicstream.errors.StoreError: points.json: `$.x`: expected `int`, got `str`. The file is corrupt; restore it from a backup
-    """
+    topicstream.errors.StoreError: points.json: `$.x`: expected `int`, got `str`. The file is
+    corrupt; restore it from a backup"""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as e:
@@ -99,5 +107,7 @@ def plain(record: Any) -> Any:
 
 
 def write_record(path: str | os.PathLike[str], record: Any, *, durable: bool = True) -> None:
-    """Replace ``path`` by a record as JSON with a checksum, in one rename; ``durable``: survives a power cut."""
+    """Replace ``path`` by a record as JSON with a checksum, in one rename; ``durable``: survives a
+    power cut.
+    """
     write_json(path, plain(record), durable=durable)

@@ -1,7 +1,8 @@
-"""Tables larger than memory, sorted, joined and counted by SQL: DuckDB within a memory limit, its overflow in a folder.
+"""Tables larger than memory, sorted, joined and counted by SQL: DuckDB within a memory limit, its
+overflow in a folder.
 
-Every result that is stored is ordered by a complete key, so it does not depend on DuckDB's threads or on what it spills.
-"""
+Every result that is stored is ordered by a complete key, so it does not depend on DuckDB's threads
+or on what it spills."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from topicstream.files.ownership import note
 from topicstream.machine import default_threads
 
 LEAST_MEMORY = 64 << 20
-"""Bytes with which DuckDB 2.0 sorts and groups tens of millions of rows in one thread; a hash join of a million needs twice
-as much."""
+"""Bytes with which DuckDB 2.0 sorts and groups tens of millions of rows in one thread; a hash join
+of a million needs twice as much."""
 MEMORY_OF_A_THREAD = 64 << 20
 ROWS = 1 << 16
 """Rows of a batch of a result."""
@@ -57,13 +58,21 @@ class Relations:
                 "autoload_known_extensions": False,
             },
         )
-        with contextlib.suppress(duckdb.Error):  # a notebook without ipywidgets, which has no bar and refuses the setting
-            self._connection.execute("set enable_progress_bar = false")  # else a program of `python -c` shows one
+        with contextlib.suppress(
+            duckdb.Error
+        ):  # a notebook without ipywidgets, which has no bar and refuses the setting
+            self._connection.execute(
+                "set enable_progress_bar = false"
+            )  # else a program of `python -c` shows one
 
     def insert(self, name: str, rows: pa.Table | pa.RecordBatch) -> None:
         """Append rows to a table; the first ones create it."""
         self._connection.register("arriving", rows)
-        self.execute(f"insert into {name} from arriving" if name in self._created else f"create table {name} as from arriving")
+        self.execute(
+            f"insert into {name} from arriving"
+            if name in self._created
+            else f"create table {name} as from arriving"
+        )
         self._created.add(name)
 
     def execute(self, sql: str) -> None:
@@ -87,11 +96,16 @@ class Relations:
         try:
             yield
         except self._errors as e:
-            raise DoesNotFit(f"{self._folder}: {str(e).splitlines()[0]}; raise --mem-limit or make room on the disk") from e
+            raise DoesNotFit(
+                f"{self._folder}: {str(e).splitlines()[0]}; raise --mem-limit or make room on "
+                f"the disk"
+            ) from e
 
     def clear(self) -> None:
         """Drop all tables and views: a connection takes longer to open than a small corpus to sort."""
-        for name, kind in self._connection.execute("select table_name, table_type from information_schema.tables").fetchall():
+        for name, kind in self._connection.execute(
+            "select table_name, table_type from information_schema.tables"
+        ).fetchall():
             self.execute(f"drop {'view' if kind == 'VIEW' else 'table'} {name}")
         self._created.clear()
 

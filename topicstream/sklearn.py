@@ -1,7 +1,8 @@
-"""``topicstream.sklearn.TopicModel``: a scikit-learn transformer, beside ``LatentDirichletAllocation``.
+"""``topicstream.sklearn.TopicModel``: a scikit-learn transformer, beside
+``LatentDirichletAllocation``.
 
-Needs scikit-learn (``pip install 'topicstream[sklearn]'``), which nothing else of the package imports.
-"""
+Needs scikit-learn (``pip install 'topicstream[sklearn]'``), which nothing else of the package
+imports."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ try:
     from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 except ImportError as e:
     raise ImportError(
-        f"topicstream.sklearn needs scikit-learn 1.6 or later: pip install 'topicstream[sklearn]' ({e})"
+        f"topicstream.sklearn needs scikit-learn 1.6 or later: pip install "
+        f"'topicstream[sklearn]' ({e})"
     ) from e
 
 STOCHASTIC = ("ovb", "svi")
@@ -50,7 +52,9 @@ CHUNK_VALUES = 1 << 22
 
 def _stochastic(estimator: TopicModel) -> bool:
     if estimator.algorithm not in STOCHASTIC:
-        raise AttributeError(f"partial_fit needs algorithm='ovb' or 'svi', not {estimator.algorithm!r}")
+        raise AttributeError(
+            f"partial_fit needs algorithm='ovb' or 'svi', not {estimator.algorithm!r}"
+        )
     return True
 
 
@@ -66,8 +70,8 @@ def _as_value_errors() -> Iterator[None]:
 class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Topics of a document-word matrix, learnt by any engine of topicstream, streamed from disk.
 
-    ``X`` is an array or sparse matrix [documents, words] of counts or non-negative weights, or the path of a store (or an
-    open ``Corpus``), which may be bigger than memory.
+    ``X`` is an array or sparse matrix [documents, words] of counts or non-negative weights, or the
+    path of a store (or an open ``Corpus``), which may be bigger than memory.
 
     Parameters
     ----------
@@ -78,9 +82,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     doc_topic_prior, topic_word_prior : float or None
         Alpha of each topic and beta of each word; None: the engine's own, or learnt.
     max_iter, tol : int, float or str
-        Most passes, and the change of running perplexity that ends them ("0.1%": over ten passes); None: the engine's own (60 to
-        80 passes at K = 100; ``max_iter=10``, what LatentDirichletAllocation makes, takes a fifth of the time and ends 4 to 6 %
-        higher in held-out perplexity, 20 a third of it and 3 % higher).
+        Most passes, and the change of running perplexity that ends them ("0.1%": over ten passes);
+        None: the engine's own (60 to 80 passes at K = 100; ``max_iter=10``, what
+        LatentDirichletAllocation makes, takes a fifth of the time and ends 4 to 6 % higher in
+        held-out perplexity, 20 a third of it and 3 % higher).
     method : str
         How ``transform`` finds topics: ``bp``, ``vb`` or ``gibbs``.
     total_samples : int
@@ -99,7 +104,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     Attributes
     ----------
     components_ : float32[K, n_features]
-        Counts with the prior, as in ``LatentDirichletAllocation``; rows divided by their sums are p(word | topic).
+        Counts with the prior, as in ``LatentDirichletAllocation``; rows divided by their sums are
+        p(word | topic).
     doc_topic_prior_, topic_word_prior_ : float64[K], float
         Alpha and beta as they were used.
     n_iter_ : int
@@ -133,7 +139,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     random_state: Any = None
     verbose: int = 0
 
-    # -- what scikit-learn asks ------------------------------------------------------------------------------------------
+    # -- what scikit-learn asks
+    # ------------------------------------------------------------------------------------------
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -150,7 +157,13 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _checked(self, X: Any, whom: str, *, reset: bool) -> Any:
         listed = isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], (list, tuple))
-        row = np.array(X[:1], object).ravel().tolist() if listed or isinstance(X, list) or (hasattr(X, "__array__") and hasattr(X, "__getitem__")) else []
+        row = (
+            np.array(X[:1], object).ravel().tolist()
+            if listed
+            or isinstance(X, list)
+            or (hasattr(X, "__array__") and hasattr(X, "__getitem__"))
+            else []
+        )
         if any(isinstance(value, (str, list)) for value in row):
             words = "analyzer=list" if listed or isinstance(row[0], list) else ""
             raise ValueError(
@@ -170,14 +183,19 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     @property
     def _threads(self) -> int:
-        return int(self.n_jobs) if self.n_jobs is not None and self.n_jobs > 0 else default_threads()
+        return (
+            int(self.n_jobs) if self.n_jobs is not None and self.n_jobs > 0 else default_threads()
+        )
 
-    # -- learning --------------------------------------------------------------------------------------------------------
+    # -- learning
+    # --------------------------------------------------------------------------------------------------------
     def fit(self, X: Any, y: object = None) -> TopicModel:
         """Learn the topics of X; y is ignored."""
         with tempfile.TemporaryDirectory(prefix="topics-sklearn-") as folder, _as_value_errors():
             if isinstance(X, (str, os.PathLike, Corpus)):
-                trained = self._train(X if isinstance(X, Corpus) else Corpus.open(Path(X)), Path(folder))
+                trained = self._train(
+                    X if isinstance(X, Corpus) else Corpus.open(Path(X)), Path(folder)
+                )
                 words = trained.vocabulary.words
                 self.vocabulary_ = np.array(words.to_pylist(), object)
                 self.n_features_in_ = len(words)
@@ -187,9 +205,13 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 return self
             X = self._checked(X, "TopicModel.fit", reset=True)
             self.__dict__.pop("vocabulary_", None)
-            trained = self._train(_store(X, Path(folder) / "corpus.zarr", self.mem_limit), Path(folder))
+            trained = self._train(
+                _store(X, Path(folder) / "corpus.zarr", self.mem_limit), Path(folder)
+            )
             columns = np.array(trained.vocabulary.words.to_pylist(), np.int64)
-            phi = np.zeros((X.shape[1], trained.n_topics), np.float32)  # words without a count are no words of a store
+            phi = np.zeros(
+                (X.shape[1], trained.n_topics), np.float32
+            )  # words without a count are no words of a store
             phi[columns] = trained.phi
             self.components_ = self._with_prior(phi)
             self._model = self._as_model()
@@ -197,7 +219,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _train(self, corpus: Corpus, folder: Path) -> verbs.TopicModel:
         priors = {"alpha": self.doc_topic_prior, "beta": self.topic_word_prior}
-        options = {**(self.options or {}), **{name: value for name, value in priors.items() if value is not None}}
+        options = {
+            **(self.options or {}),
+            **{name: value for name, value in priors.items() if value is not None},
+        }
         outcome = train(
             corpus.path,
             folder / "model",
@@ -222,16 +247,22 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return np.ascontiguousarray(phi.T + np.float32(self.topic_word_prior_))
 
     def _as_model(self) -> verbs.TopicModel:
-        """The topics as the rest of the package takes them; made again from the arrays after unpickling."""
+        """The topics as the rest of the package takes them; made again from the arrays after
+        unpickling.
+        """
         beta = np.float32(self.topic_word_prior_)
         phi = np.maximum(self.components_ - beta, 0).T
         words = getattr(self, "vocabulary_", None)
         words = [str(i) for i in range(len(phi))] if words is None else words.tolist()
-        return verbs.TopicModel.from_arrays(phi, words, self.doc_topic_prior_, self.topic_word_prior_)
+        return verbs.TopicModel.from_arrays(
+            phi, words, self.doc_topic_prior_, self.topic_word_prior_
+        )
 
     @available_if(_stochastic)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: object = None) -> TopicModel:
-        """One stochastic step on a batch of documents (Hoffman, Blei & Bach 2010); ``ovb`` and ``svi`` only."""
+        """One stochastic step on a batch of documents (Hoffman, Blei & Bach 2010); ``ovb`` and
+        ``svi`` only.
+        """
         first = not hasattr(self, "components_")
         X = self._checked(X, "TopicModel.partial_fit", reset=first)
         with _as_value_errors():
@@ -247,16 +278,27 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         topics, words = self.n_components, X.shape[1]
         if first:
             priors = engine.about.priors
-            alpha = priors.alpha_of(topics) if self.doc_topic_prior is None else self.doc_topic_prior
+            alpha = (
+                priors.alpha_of(topics) if self.doc_topic_prior is None else self.doc_topic_prior
+            )
             beta = self.topic_word_prior if self.topic_word_prior is not None else priors.beta
-            self.doc_topic_prior_, self.topic_word_prior_ = np.full(topics, float(alpha)), float(beta)
+            self.doc_topic_prior_, self.topic_word_prior_ = (
+                np.full(topics, float(alpha)),
+                float(beta),
+            )
             rng = np.random.default_rng(self._seed)
-            self.components_ = rng.gamma(100.0, 0.01, (topics, words)).astype(np.float32) + np.float32(beta)
+            self.components_ = rng.gamma(100.0, 0.01, (topics, words)).astype(
+                np.float32
+            ) + np.float32(beta)
             self.n_iter_, self.bound_ = 0, np.nan
         if topics != len(self.components_):
-            raise ValueError(f"n_components is {topics}, and {len(self.components_)} topics have been learnt")
+            raise ValueError(
+                f"n_components is {topics}, and {len(self.components_)} topics have been learnt"
+            )
         model = self._as_model()
-        local = make_method("vb", TopicRows(model), None, **({"sparse": int(sparse)} if sparse else {}))
+        local = make_method(
+            "vb", TopicRows(model), None, **({"sparse": int(sparse)} if sparse else {})
+        )
         logs = digamma(self.components_.astype(np.float64))
         logs -= digamma(self.components_.sum(axis=1, dtype=np.float64))[:, None]
         counts = np.zeros((words, topics), np.float64)
@@ -272,7 +314,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 p = log_theta[owner[cells]] + logs[:, documents.words[cells]].T
                 p = np.exp(p - p.max(axis=1, keepdims=True))
                 if sparse and sparse < topics:
-                    p[p < np.partition(p, topics - int(sparse), axis=1)[:, [topics - int(sparse)]]] = 0.0
+                    p[
+                        p < np.partition(p, topics - int(sparse), axis=1)[:, [topics - int(sparse)]]
+                    ] = 0.0
                 p *= (documents.counts[cells] / p.sum(axis=1))[:, None]
                 np.add.at(counts, documents.words[cells], p)
         rho = (options.tau + self.n_iter_) ** -options.kappa
@@ -282,7 +326,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.n_iter_ += 1
         self._model = self._as_model()
 
-    # -- answering -------------------------------------------------------------------------------------------------------
+    # -- answering
+    # -------------------------------------------------------------------------------------------------------
     def _fitted(self) -> verbs.TopicModel:
         check_is_fitted(self, "components_")
         if not hasattr(self, "_model"):  # read from a pickle
@@ -290,22 +335,32 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self._model
 
     def transform(self, X: Any) -> np.ndarray:
-        """p(topic | document), [documents, K], rows sum to 1; a document without a word gets the prior's mean."""
+        """p(topic | document), [documents, K], rows sum to 1; a document without a word gets the
+        prior's mean.
+        """
         model = self._fitted()
         with _as_value_errors():
             if isinstance(X, (str, os.PathLike, Corpus)):
-                return model.transform(X if isinstance(X, Corpus) else Corpus.open(Path(X)), method=self.method)
+                return model.transform(
+                    X if isinstance(X, Corpus) else Corpus.open(Path(X)), method=self.method
+                )
             X = self._checked(X, "TopicModel.transform", reset=False)
             method = make_method(self.method, TopicRows(model))
-            parts = list(in_order(method.shares, method.gather(_documents(csr_array(X))), self._threads))
+            parts = list(
+                in_order(method.shares, method.gather(_documents(csr_array(X))), self._threads)
+            )
         return np.concatenate(parts).astype(X.dtype, copy=False)
 
     def perplexity(self, X: Any) -> float:
-        """Perplexity of documents: theta from 80 % of a document's words, the rest scored (as ``topics eval``)."""
+        """Perplexity of documents: theta from 80 % of a document's words, the rest scored (as
+        ``topics eval``).
+        """
         return float(np.exp(-self.score(X)))
 
     def score(self, X: Any, y: object = None) -> float:
-        """Log-likelihood per token of the words left out of each document (``perplexity``), in nats: more is better."""
+        """Log-likelihood per token of the words left out of each document (``perplexity``), in
+        nats: more is better.
+        """
         model = self._fitted()
         with tempfile.TemporaryDirectory(prefix="topics-sklearn-") as folder, _as_value_errors():
             if isinstance(X, (str, os.PathLike, Corpus)):
@@ -314,16 +369,23 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 X = self._checked(X, "TopicModel.score", reset=False)
                 corpus = _store(X, Path(folder) / "corpus.zarr", self.mem_limit)
                 model = verbs.TopicModel.from_arrays(
-                    model.rows(np.arange(model.n_words)), [str(i) for i in range(model.n_words)], model.alpha, model.beta
+                    model.rows(np.arange(model.n_words)),
+                    [str(i) for i in range(model.n_words)],
+                    model.alpha,
+                    model.beta,
                 )
-            return -score_model(model, corpus, split=0.8, threads=self._threads, parts=("train",)).nats_per_token
+            return -score_model(
+                model, corpus, split=0.8, threads=self._threads, parts=("train",)
+            ).nats_per_token
 
 
 def _store(X: Any, path: Path, mem_limit: str | int | None) -> Corpus:
     """The matrix as a store; its words are the numbers of its columns."""
     values = X.data if hasattr(X, "indptr") else X
     weighted = bool((values != np.floor(values)).any())
-    ingest(InMemory(X), path, heldout=0, min_df=1, max_df=1.0, weighted=weighted, mem_limit=mem_limit)
+    ingest(
+        InMemory(X), path, heldout=0, min_df=1, max_df=1.0, weighted=weighted, mem_limit=mem_limit
+    )
     return Corpus.open(path)
 
 

@@ -1,14 +1,20 @@
-"""Text for people: results by templates whose missing parts fall away, curves in one line, and what a payload is called.
+"""Text for people: results by templates whose missing parts fall away, curves in one line, and what
+a payload is called.
 
-A template holds the lines of a record.  ``{heldout.perplexity:.1f}`` is a value by its path, formatted as by ``str.format``, and
-``[, {skipped:,} left out]`` a part that is left out where one of its values is missing, empty or zero:
+A template holds the lines of a record.  ``{heldout.perplexity:.1f}`` is a value by its path,
+                                         formatted as by ``str.format``, and
+``[, {skipped:,} left out]`` a part that is left out where one of its values is missing, empty or
+zero:
 
->>> render("{model}: {topics:,} topics[, {dropped:,} dropped][, share {share:.1p} %]", {"model": "m", "topics": 1200, "share": 0.25})
-['m: 1,200 topics, share 25.0 %']
+>>> render("{model}: {topics:,} topics[, {dropped:,} dropped][, share {share:.1p} %]", {"model":
+"m", "topics": 1200, "share": 0.25}) ['m: 1,200 topics, share 25.0 %']
 
-Formats beside Python's: ``.1p`` shows a share in percent, a blank or ``; `` joins a list, ``?`` shows nothing (a condition), ``size``
-is an amount of memory, and a count before a word (``{n:document}``) becomes "1 document" or "2 documents".  A missing value
-outside of brackets is a dash.  A line without anything in it is left out.  Text of others is escaped for a terminal.
+Formats beside Python's: ``.1p`` shows a share in percent, a blank or ``; `` joins a list, ``?``
+shows nothing (a condition), ``size``
+is an amount of memory, and a count before a word (``{n:document}``) becomes "1 document" or "2
+documents".  A missing value
+outside of brackets is a dash.  A line without anything in it is left out.  Text of others is
+                                escaped for a terminal.
 """
 
 from __future__ import annotations
@@ -36,7 +42,9 @@ class _Fields(Formatter):
     def __init__(self, optional: bool) -> None:
         self._optional = optional
 
-    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
+    def get_field(
+        self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, str]:
         value: Any = kwargs
         for name in field_name.split("."):
             value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
@@ -73,7 +81,9 @@ def escaped(value: object) -> str:
 
 
 def _parts(pieces: Iterator[str], record: Mapping[str, object], optional: bool) -> str:
-    """The template up to the bracket that ends this part; nothing of an optional one with a missing value."""
+    """The template up to the bracket that ends this part; nothing of an optional one with a missing
+    value.
+    """
     fields, out, complete = _Fields(optional), "", True
     for piece in pieces:
         if piece == "]" and optional:
@@ -104,7 +114,11 @@ def wrapped(head: str, text: str, width: int | None) -> list[str]:
     if width is None:
         return [head + text]
     return textwrap.wrap(
-        text, max(width, len(head) + 20), initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+        text,
+        max(width, len(head) + 20),
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
     ) or [head]
 
 
@@ -115,7 +129,9 @@ def shortened(text: object, length: int) -> str:
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
-    """Values as bars from the least to the greatest, thinned to ``width``; a blank for what is not finite."""
+    """Values as bars from the least to the greatest, thinned to ``width``; a blank for what is not
+    finite.
+    """
     if len(values) > width:
         values = [values[round(i * (len(values) - 1) / (width - 1))] for i in range(width)]
     finite = [v for v in values if math.isfinite(v)]

@@ -1,7 +1,8 @@
-"""``topicstream.TopicModel``: a trained model with its verbs, the words that people see and other packages' formats.
+"""``topicstream.TopicModel``: a trained model with its verbs, the words that people see and other
+packages' formats.
 
-The model itself, ``topicstream.model.topic_model.TopicModel``, is data: everything below this module takes and returns that.
-"""
+The model itself, ``topicstream.model.topic_model.TopicModel``, is data: everything below this
+module takes and returns that."""
 
 from __future__ import annotations
 
@@ -27,13 +28,16 @@ class TopicModel(data.TopicModel):
     # Methods import what they call: a model that is only looked at does not load inference (0.5 s).
 
     def infer(self, documents: Any, **options: Any) -> Any:
-        """Topics of documents as a ``pyarrow.Table``, or written to the file ``out``: ``topicstream.infer``."""
+        """Topics of documents as a ``pyarrow.Table``, or written to the file ``out``:
+        ``topicstream.infer``.
+        """
         from topicstream.inference.infer import infer
 
         return infer(self, documents, **options)
 
     def theta(self, documents: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Stream the topics of documents as record batches (id, topics, shares, tokens, oov_rate, flag).
+        """Stream the topics of documents as record batches (id, topics, shares, tokens, oov_rate,
+        flag).
 
         Parameters
         ----------
@@ -48,9 +52,13 @@ class TopicModel(data.TopicModel):
         return batches
 
     def transform(self, documents: Any, **options: Any) -> np.ndarray:
-        """p(k|d) of documents, float32[D, K], rows sum to 1; a document without a known word gets the prior's mean."""
+        """p(k|d) of documents, float32[D, K], rows sum to 1; a document without a known word gets
+        the prior's mean.
+        """
         batches = self.theta(documents, edits=False, **options)
-        shares = [batch.column("shares").values.to_numpy().reshape(-1, self.n_topics) for batch in batches]
+        shares = [
+            batch.column("shares").values.to_numpy().reshape(-1, self.n_topics) for batch in batches
+        ]
         return np.concatenate(shares) if shares else np.zeros((0, self.n_topics), np.float32)
 
     def export(self, out: str | Path, format: str | None = None, **options: Any) -> dict[str, Json]:
@@ -73,7 +81,9 @@ class TopicModel(data.TopicModel):
 
     @classmethod
     def from_gensim(cls, model: Any, tokenizer: Any = None) -> Self:
-        """A gensim ``LdaModel`` as a model in memory; tokenizer: how raw text becomes its words (``exchange.objects``)."""
+        """A gensim ``LdaModel`` as a model in memory; tokenizer: how raw text becomes its words
+        (``exchange.objects``).
+        """
         from topicstream.exchange.objects import from_gensim
 
         return cls._adopt(from_gensim(model, tokenizer))
@@ -87,7 +97,9 @@ class TopicModel(data.TopicModel):
 
     @classmethod
     def from_sklearn(cls, model: Any, words: Any = None) -> Self:
-        """A fitted scikit-learn ``LatentDirichletAllocation`` as a model in memory; words: names of its columns."""
+        """A fitted scikit-learn ``LatentDirichletAllocation`` as a model in memory; words: names of
+        its columns.
+        """
         from topicstream.exchange.objects import from_sklearn
 
         return cls._adopt(from_sklearn(model, words))
@@ -95,29 +107,51 @@ class TopicModel(data.TopicModel):
     @classmethod
     def _adopt(cls, model: data.TopicModel) -> Self:
         """A model in memory, with the verbs."""
-        return cls(model.vocabulary, model.totals, model.alpha, model.beta, phi=model.phi, manifest=model.manifest)
+        return cls(
+            model.vocabulary,
+            model.totals,
+            model.alpha,
+            model.beta,
+            phi=model.phi,
+            manifest=model.manifest,
+        )
 
     @property
     def labels(self) -> dict[int, str]:
-        """Topic (by column) -> its name: that of its label or its seed words, or what ``topics edit --label`` gave it."""
+        """Topic (by column) -> its name: that of its label or its seed words, or what ``topics edit
+        --label`` gave it.
+        """
         view = view_of(self)
-        return {m[0]: view.labels[i] for i, m in zip(view.ids, view.members, strict=True) if i in view.labels}
+        return {
+            m[0]: view.labels[i]
+            for i, m in zip(view.ids, view.members, strict=True)
+            if i in view.labels
+        }
 
     def top_words(self, n: int = 10, relevance: float = 1.0) -> pa.Table:
-        """First words of every topic, a row a topic: topic int32, share double, words list<string>, p list<double>.
+        """First words of every topic, a row a topic: topic int32, share double, words list<string>,
+        p list<double>.
 
-        relevance: lambda of Sievert & Shirley (2014); 1 orders by p(w|k), less prefers words that mark the topic.
-        """
+        relevance: lambda of Sievert & Shirley (2014); 1 orders by p(w|k), less prefers words that
+        mark the topic."""
         return topic_table(self, n, relevance)
 
     def to_pandas(self, n: int = 10, relevance: float = 1.0) -> Any:
-        """The topics as a ``pandas.DataFrame`` (needs pandas), a row a topic by its column: label, share, words, p."""
+        """The topics as a ``pandas.DataFrame`` (needs pandas), a row a topic by its column: label,
+        share, words, p.
+        """
         table = self.top_words(n, relevance)
         labels = pa.array([self.labels.get(k, "") for k in range(self.n_topics)])
         return table.add_column(1, "label", labels).to_pandas().set_index("topic")
 
     def typical_documents(
-        self, topic: int, n: int = 5, *, corpus: Any = "corpus.zarr", text: bool = False, **options: Any
+        self,
+        topic: int,
+        n: int = 5,
+        *,
+        corpus: Any = "corpus.zarr",
+        text: bool = False,
+        **options: Any,
     ) -> pa.Table:
         """The training documents with the largest share of a topic, best first.
 
@@ -137,7 +171,8 @@ class TopicModel(data.TopicModel):
         Returns
         -------
         pyarrow.Table
-            id, share, the metadata; with ``text`` also text and marks, the (start, end) of the topic's words in it.
+            id, share, the metadata; with ``text`` also text and marks, the (start, end) of the
+            topic's words in it.
         """
         from topicstream.reporting.show import show
 

@@ -1,4 +1,6 @@
-"""The words of a model or a corpus, in id order, with their counts; Arrow arrays, never Python lists of strings."""
+"""The words of a model or a corpus, in id order, with their counts; Arrow arrays, never Python
+lists of strings.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,27 @@ A_WORD = 110
 
 
 def as_words(words: Any) -> Any:
-    """Strings (Arrow array, chunked array, NumPy array or iterable) -> one compact ``pyarrow.LargeStringArray``."""
+    """Strings (Arrow array, chunked array, NumPy array or iterable) -> one compact
+    ``pyarrow.LargeStringArray``.
+    """
     import pyarrow as pa
 
     if isinstance(words, pa.ChunkedArray):
         words = pa.concat_arrays(words.chunks) if words.num_chunks else pa.array([], pa.string())
     if not isinstance(words, pa.Array):
         words = pa.array(list(words) if isinstance(words, Iterable) else words, pa.large_string())
-    if words.type == pa.string() and not words.null_count:  # as a cast does, which would import all of Arrow's functions
+    if (
+        words.type == pa.string() and not words.null_count
+    ):  # as a cast does, which would import all of Arrow's functions
         _, ends, data = words.buffers()
-        wide = np.frombuffer(ends, np.int32, len(words) + 1, 4 * words.offset).astype(np.int64) if ends else np.zeros(1, np.int64)
-        words = pa.Array.from_buffers(pa.large_string(), len(words), [None, pa.py_buffer(wide), data])
+        wide = (
+            np.frombuffer(ends, np.int32, len(words) + 1, 4 * words.offset).astype(np.int64)
+            if ends
+            else np.zeros(1, np.int64)
+        )
+        words = pa.Array.from_buffers(
+            pa.large_string(), len(words), [None, pa.py_buffer(wide), data]
+        )
     elif words.type != pa.large_string():
         words = words.cast(pa.large_string())
     return pa.concat_arrays([words, pa.array([], pa.large_string())]) if words.offset else words
@@ -45,15 +57,21 @@ def string_buffers(words: Any) -> tuple[np.ndarray, np.ndarray]:
         words = as_words(words)
     if len(words) == 0:
         return np.zeros(1, np.int64), np.zeros(0, np.uint8)
-    offsets = np.frombuffer(words.buffers()[1], np.int64)[words.offset : words.offset + len(words) + 1]
+    offsets = np.frombuffer(words.buffers()[1], np.int64)[
+        words.offset : words.offset + len(words) + 1
+    ]
     data = words.buffers()[2]
-    text = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+    text = (
+        np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+    )
     return offsets - offsets[0], text[int(offsets[0]) : int(offsets[-1])]
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """words: ``pyarrow.LargeStringArray``[W]; counts, df: int64[W] occurrences and documents in the training part."""
+    """words: ``pyarrow.LargeStringArray``[W]; counts, df: int64[W] occurrences and documents in the
+    training part.
+    """
 
     words: Any
     counts: np.ndarray
@@ -64,18 +82,27 @@ class Vocabulary:
         """From any strings; counts and df default to zeros (unknown)."""
         words = as_words(words)
         n = len(words)
-        numbers = [np.zeros(n, np.int64) if v is None else np.asarray(v).astype(np.int64) for v in (counts, df)]
+        numbers = [
+            np.zeros(n, np.int64) if v is None else np.asarray(v).astype(np.int64)
+            for v in (counts, df)
+        ]
         if any(len(v) != n for v in numbers):
-            raise ValueError(f"{n} words with {[len(v) for v in numbers]} counts and document frequencies")
+            raise ValueError(
+                f"{n} words with {[len(v) for v in numbers]} counts and document frequencies"
+            )
         return cls(words, *numbers)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """From a ``vocab.parquet`` with columns word, count, df; StoreError naming the file when it is damaged."""
+        """From a ``vocab.parquet`` with columns word, count, df; StoreError naming the file when it
+        is damaged.
+        """
         with open_table(path) as file:
             table = file.read(columns=["word", "count", "df"])
             numbers = [table[name].to_numpy() for name in ("count", "df")]
-            if table["word"].null_count or any(n.dtype.kind not in "iu" or (len(n) and n.min() < 0) for n in numbers):
+            if table["word"].null_count or any(
+                n.dtype.kind not in "iu" or (len(n) and n.min() < 0) for n in numbers
+            ):
                 raise ValueError("empty or negative fields")
             return cls.of(table["word"], *numbers)
 
@@ -84,9 +111,13 @@ class Vocabulary:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        table = pa.table({"word": self.words, "count": pa.array(self.counts), "df": pa.array(self.df)})
+        table = pa.table(
+            {"word": self.words, "count": pa.array(self.counts), "df": pa.array(self.df)}
+        )
         with replacing(Path(path)) as beside:
-            pq.write_table(table, beside, compression="zstd", use_dictionary=False, store_schema=False)
+            pq.write_table(
+                table, beside, compression="zstd", use_dictionary=False, store_schema=False
+            )
 
     def __len__(self) -> int:
         return len(self.words)

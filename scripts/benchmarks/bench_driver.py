@@ -1,11 +1,12 @@
-"""What a round costs the driver of a training on a cluster, and how evenly blocks are dealt, for numbers of members that no machine here
-can hold: the driver's own code asks servers that answer as members do, at once, in another process.
+"""What a round costs the driver of a training on a cluster, and how evenly blocks are dealt, for
+numbers of members that no machine here can hold: the driver's own code asks servers that answer as
+members do, at once, in another process.
 
     python scripts/benchmarks/bench_driver.py corpus.zarr --members 16,64
 
-Tells the processor time of the driver for a round, and the cells of the busiest member beside the mean, by rounds
-and over a pass, for blocks of the corpus that are so small that there are nearly four rounds.
-"""
+Tells the processor time of the driver for a round, and the cells of the busiest member beside the
+mean, by rounds and over a pass, for blocks of the corpus that are so small that there are nearly
+four rounds."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ def serve(members: int, blocks: int, pipe) -> None:
             def ask(question, given, changes, number=number):
                 mine = range(number, blocks, members)
                 stats = {"tokens": np.zeros(1), "alpha": np.zeros(TOPICS)}
-                reports = [(place, Report(100, stats), np.zeros((2, 3), np.int64)) for place in mine]
+                reports = [
+                    (place, Report(100, stats), np.zeros((2, 3), np.int64)) for place in mine
+                ]
                 return {"answer": dumps(Answer(reports, 0.1, 1 << 20))}
 
             server = Server({f"{RUN}-ask": ask, f"{RUN}-ping": lambda: True})
@@ -68,14 +71,21 @@ class Driver(DaskWorkers):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpus", type=Path)
-    parser.add_argument("--members", type=lambda text: [int(part) for part in text.split(",")], default=[1, 16, 64])
+    parser.add_argument(
+        "--members", type=lambda text: [int(part) for part in text.split(",")], default=[1, 16, 64]
+    )
     given = parser.parse_args()
     logging.getLogger("distributed").setLevel(logging.ERROR)
     corpus = Corpus.open(given.corpus)
     params = {"alpha": np.ones(TOPICS), "beta": np.ones(1)}
-    with LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=logging.ERROR) as made, Client(made) as client:
+    with (
+        LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=logging.ERROR) as made,
+        Client(made) as client,
+    ):
         for members in given.members:
             width = max(8, members)
             here, there = multiprocessing.Pipe()
@@ -95,12 +105,18 @@ def main() -> None:
             grid = corpus.grid(max(1, int(corpus.n_cells / (3.8 * width))), 1 << 30)
             owners, uneven, weights = deal(grid.cells, width, members), [], []
             for first in range(0, len(grid), width):
-                load = np.bincount(owners[first : first + width], grid.cells[first : first + width], minlength=members)
+                load = np.bincount(
+                    owners[first : first + width],
+                    grid.cells[first : first + width],
+                    minlength=members,
+                )
                 uneven.append(load.max() / load.mean())
                 weights.append(load.sum())
             print(
-                f"{members} members: {1e3 * spent / ROUNDS:.1f} ms of processors a round ({1e3 * wall / ROUNDS:.1f} ms by the clock); "
-                f"{len(grid)} blocks in rounds of {width}, busiest beside the mean {np.round(uneven, 2).tolist()}, "
+                f"{members} members: {1e3 * spent / ROUNDS:.1f} ms of processors a round "
+                f"({1e3 * wall / ROUNDS:.1f} ms by the clock); "
+                f"{len(grid)} blocks in rounds of {width}, busiest beside the mean "
+                f"{np.round(uneven, 2).tolist()}, "
                 f"over the pass {np.average(uneven, weights=weights):.2f}",
                 flush=True,
             )

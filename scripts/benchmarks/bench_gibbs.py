@@ -1,8 +1,11 @@
-"""Measure the Gibbs samplers: speed beside tomotopy, SparseLDA against GS, cost and memory over passes, quality.
+"""Measure the Gibbs samplers: speed beside tomotopy, SparseLDA against GS, cost and memory over
+passes, quality.
 
-    python scripts/benchmarks/bench_gibbs.py [speed] [dense] [fall] [width] [quality] --data ../shared/data --peers PEERS/bin/python
+    python scripts/benchmarks/bench_gibbs.py [speed] [dense] [fall] [width] [quality] --data
+    ../shared/data --peers PEERS/bin/python
 
-Prints Markdown.  Every comparison is made in one run on one machine; a pass is timed whole (decoding, sampling, scatter,
+Prints Markdown.  Every comparison is made in one run on one machine; a pass is timed whole
+                  (decoding, sampling, scatter,
 statistics, block memory).  FULL=1 takes the full sizes.  --plot FILE draws what ``fall`` measures.
 """
 
@@ -32,15 +35,32 @@ from topicstream.kernels.rng import bits, step, stream, uniform
 from topicstream.training.loop import train
 
 FIXED = {"alpha": 0.1, "beta": 0.01, "learn_priors": False}
-MALLET = {100: 11.2, 500: 10.5, 1000: 7.9}  # M tokens/s, 2 threads, measured before on the same articles
+MALLET = {
+    100: 11.2,
+    500: 10.5,
+    1000: 7.9,
+}  # M tokens/s, 2 threads, measured before on the same articles
 
 
-def run(store: Path, model: Path, algo: str, topics: int, passes: int, **given: Any) -> list[dict[str, Any]]:
+def run(
+    store: Path, model: Path, algo: str, topics: int, passes: int, **given: Any
+) -> list[dict[str, Any]]:
     """Train again; the history's passes."""
     options = {**FIXED, **given.pop("options", {})}
-    settings = {"tol": 0, "threads": 2, "start": "random", "force": True, "progress": QUIET, **given}
+    settings = {
+        "tol": 0,
+        "threads": 2,
+        "start": "random",
+        "force": True,
+        "progress": QUIET,
+        **given,
+    }
     train(store, model, algo=algo, topics=topics, passes=passes, options=options, **settings)
-    return [r for r in map(json.loads, (model / "history.jsonl").read_text().splitlines()) if r["pass"] > 0]
+    return [
+        r
+        for r in map(json.loads, (model / "history.jsonl").read_text().splitlines())
+        if r["pass"] > 0
+    ]
 
 
 def nips(data: Path, work: Path) -> Path:
@@ -54,7 +74,9 @@ def nips(data: Path, work: Path) -> Path:
 def tomotopy_speed(python: str, store: Path, work: Path, topics: int, passes: int) -> float:
     """tomotopy's tokens a second over its last five passes."""
     peer(python, "tomotopy_lda", store, work, topics, passes, [])
-    seconds = json.loads((work / f"tomotopy_lda-{store.stem}-{topics}-1" / "run.json").read_text())["seconds"]
+    seconds = json.loads((work / f"tomotopy_lda-{store.stem}-{topics}-1" / "run.json").read_text())[
+        "seconds"
+    ]
     return float(Corpus.open(store).n_tokens / statistics.median(seconds[-5:]))
 
 
@@ -68,22 +90,48 @@ def speed(data: Path, work: Path, python: str) -> None:
         history = run(store, work / "speed", "sparselda", topics, passes)
         cpu = time.process_time() - began
         seconds = [r["seconds"] for r in history]
-        ours, theirs = tokens / statistics.median(seconds[-5:]), tomotopy_speed(python, store, work, topics, passes)
+        ours, theirs = (
+            tokens / statistics.median(seconds[-5:]),
+            tomotopy_speed(python, store, work, topics, passes),
+        )
         rows.append(
-            [topics, f"{tokens / seconds[0] / 1e6:.1f}", f"{ours / 1e6:.1f}", f"{theirs / 1e6:.1f}", f"{ours / theirs:.1f}",
-             f"{MALLET[topics]}", f"{sum(seconds):.0f}", f"{cpu:.0f}", f"{history[-1]['table_bytes'] / 2**20:.1f}"]
-        )  # fmt: skip
+            [
+                topics,
+                f"{tokens / seconds[0] / 1e6:.1f}",
+                f"{ours / 1e6:.1f}",
+                f"{theirs / 1e6:.1f}",
+                f"{ours / theirs:.1f}",
+                f"{MALLET[topics]}",
+                f"{sum(seconds):.0f}",
+                f"{cpu:.0f}",
+                f"{history[-1]['table_bytes'] / 2**20:.1f}",
+            ]
+        )
     heading(
         "SparseLDA's speed",
-        f"enwiki, {Corpus.open(store).n_docs:,} training articles, {tokens / 1e6:.1f} M tokens; M tokens/s on 2 threads, whole passes, "
-        f"median of the last 5 of {passes}; alpha 0.1, beta 0.01 fixed; MALLET's figures were measured earlier on 10,000 articles",
+        f"enwiki, {Corpus.open(store).n_docs:,} training articles, {tokens / 1e6:.1f} M tokens; "
+        f"M tokens/s on 2 threads, whole passes, "
+        f"median of the last 5 of {passes}; alpha 0.1, beta 0.01 fixed; MALLET's figures were "
+        f"measured earlier on 10,000 articles",
     )
-    columns = ["K", "first pass", f"after {passes}", "tomotopy", "ratio", "MALLET (earlier)", "s, all passes", "CPU s with compiling", "table MB"]  # fmt: skip
+    columns = [
+        "K",
+        "first pass",
+        f"after {passes}",
+        "tomotopy",
+        "ratio",
+        "MALLET (earlier)",
+        "s, all passes",
+        "CPU s with compiling",
+        "table MB",
+    ]
     table(columns, rows)
 
 
 @kernel
-def plain(indptr, words, counts, z, rows, n_t, alpha, beta, mass, seed, pass_number, first_doc, n_td, sums):
+def plain(
+    indptr, words, counts, z, rows, n_t, alpha, beta, mass, seed, pass_number, first_doc, n_td, sums
+):
     """The conditional as a textbook writes it: all topics, one after the other, a division each."""
     topics = len(alpha)
     i = np.int64(0)
@@ -140,7 +188,22 @@ def scalar(
     found,
 ):
     """``plain`` in the place of GS's sweep; counts its tokens, has no other statistics."""
-    plain(indptr, words, counts, z, rows, n_t, alpha, beta, mass, seed, number, first, n_td, np.empty(len(alpha)))
+    plain(
+        indptr,
+        words,
+        counts,
+        z,
+        rows,
+        n_t,
+        alpha,
+        beta,
+        mass,
+        seed,
+        number,
+        first,
+        n_td,
+        np.empty(len(alpha)),
+    )
     found[:] = 0.0
     found[5], found[8] = len(indptr) - 1, counts.sum()
     lengths[:] = 0.0
@@ -166,10 +229,20 @@ def dense(data: Path, work: Path, python: str) -> None:
     for name, history in found.items():
         seconds = statistics.median(r["seconds"] for r in history[-3:])
         rows.append(
-            [name, f"{history[0]['seconds']:.2f}", f"{seconds:.2f}", f"{tokens / seconds / 1e6:.2f}", f"{seconds / fastest:.1f}"]
-        )  # fmt: skip
-    heading("SparseLDA against GS", f"nips12, K = {topics}, {passes} passes, 2 threads, whole passes")
-    table(["sampler", "first pass, s", f"pass {passes}, s", "M tokens/s", "times SparseLDA's"], rows)
+            [
+                name,
+                f"{history[0]['seconds']:.2f}",
+                f"{seconds:.2f}",
+                f"{tokens / seconds / 1e6:.2f}",
+                f"{seconds / fastest:.1f}",
+            ]
+        )
+    heading(
+        "SparseLDA against GS", f"nips12, K = {topics}, {passes} passes, 2 threads, whole passes"
+    )
+    table(
+        ["sampler", "first pass, s", f"pass {passes}, s", "M tokens/s", "times SparseLDA's"], rows
+    )
 
 
 def fall(data: Path, work: Path, python: str, plot: Path | None) -> None:
@@ -189,11 +262,23 @@ def fall(data: Path, work: Path, python: str, plot: Path | None) -> None:
         "r",
         "s (bucket)",
     ]
-    table(columns, [
-        [r["pass"], f"{r['seconds']:.3f}", f"{r['joint_loglik_per_token']:.3f}", f"{r['table_bytes'] / 2**20:.2f}",
-         f"{r['topics_per_word']:.1f}", f"{r['topics_per_document']:.1f}", f"{r['draws_q']:.4f}", f"{r['draws_r']:.4f}", f"{r['draws_s']:.5f}"]
-        for r in shown
-    ])  # fmt: skip
+    table(
+        columns,
+        [
+            [
+                r["pass"],
+                f"{r['seconds']:.3f}",
+                f"{r['joint_loglik_per_token']:.3f}",
+                f"{r['table_bytes'] / 2**20:.2f}",
+                f"{r['topics_per_word']:.1f}",
+                f"{r['topics_per_document']:.1f}",
+                f"{r['draws_q']:.4f}",
+                f"{r['draws_r']:.4f}",
+                f"{r['draws_s']:.5f}",
+            ]
+            for r in shown
+        ],
+    )
     if plot is not None:
         import matplotlib
 
@@ -208,7 +293,9 @@ def fall(data: Path, work: Path, python: str, plot: Path | None) -> None:
             axis.plot([r["pass"] for r in history], [r[key] / scale for r in history])
             axis.set(xlabel="pass", ylabel=label, ylim=(0, None))
             other = axis.twinx()
-            other.plot([r["pass"] for r in history], [r["joint_loglik_per_token"] for r in history], "r--")
+            other.plot(
+                [r["pass"] for r in history], [r["joint_loglik_per_token"] for r in history], "r--"
+            )
             other.set_ylabel("log p(w, z) a token")
         figure.tight_layout()
         figure.savefig(plot)
@@ -219,14 +306,29 @@ def width(data: Path, work: Path, python: str) -> None:
     store, rows = nips(data, work), []
     for blocks in (1, 4, 8, 16):
         scores = [
-            run(store, work / "width", "sparselda", 100, 100 if full() else 20, seed=s, round_blocks=blocks, eval_every=20)[-1]
+            run(
+                store,
+                work / "width",
+                "sparselda",
+                100,
+                100 if full() else 20,
+                seed=s,
+                round_blocks=blocks,
+                eval_every=20,
+            )[-1]
             for s in range(3 if full() else 1)
-        ]  # fmt: skip
+        ]
         rows.append(
-            [blocks, f"{statistics.mean(r['heldout_perplexity'] for r in scores):.1f}",
-             f"{statistics.mean(r['joint_loglik_per_token'] for r in scores):.4f}"]
-        )  # fmt: skip
-    heading("Width of a round", "nips12, K = 100, blocks that do not see each other's moves; 1 is the exact sampler")
+            [
+                blocks,
+                f"{statistics.mean(r['heldout_perplexity'] for r in scores):.1f}",
+                f"{statistics.mean(r['joint_loglik_per_token'] for r in scores):.4f}",
+            ]
+        )
+    heading(
+        "Width of a round",
+        "nips12, K = 100, blocks that do not see each other's moves; 1 is the exact sampler",
+    )
     table(["blocks a round", "held-out perplexity", "log p(w, z) a token"], rows)
 
 
@@ -236,19 +338,27 @@ def quality(data: Path, work: Path, python: str) -> None:
     stores = [nips(data, work), *([enwiki(data, work)] if full() else [])]
     for store in stores:
         passes = (500 if store.stem == "nips12" else 100) if full() else 30
-        ours = [curve(store, work / "q", "sparselda", 100, passes, passes, s, learn_priors=False)[-1][2] for s in seeds]
-        theirs = [peer(python, "tomotopy_lda", store, work, 100, passes, [], s + 1)[-1][2] for s in seeds]
+        ours = [
+            curve(store, work / "q", "sparselda", 100, passes, passes, s, learn_priors=False)[-1][2]
+            for s in seeds
+        ]
+        theirs = [
+            peer(python, "tomotopy_lda", store, work, 100, passes, [], s + 1)[-1][2] for s in seeds
+        ]
         a, b = statistics.mean(ours), statistics.mean(theirs)
         rows.append([store.stem, passes, f"{a:.1f}", f"{b:.1f}", f"{100 * (a / b - 1):+.2f} %"])
     heading(
         "Quality",
-        f"held-out perplexity, K = 100, alpha 0.1, beta 0.01 fixed, mean of {len(seeds)} seeds, last state of the chain",
+        f"held-out perplexity, K = 100, alpha 0.1, beta 0.01 fixed, mean of {len(seeds)} seeds, "
+        f"last state of the chain",
     )
     table(["corpus", "passes", "SparseLDA", "tomotopy", "difference"], rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", nargs="*", default=["speed", "dense", "fall", "width", "quality"])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--work", type=Path)
@@ -262,7 +372,9 @@ def main() -> None:
             if what == "fall":
                 fall(args.data, work, args.peers, args.plot)
             elif what in ("speed", "dense", "width", "quality"):
-                {"speed": speed, "dense": dense, "width": width, "quality": quality}[what](args.data, work, args.peers)
+                {"speed": speed, "dense": dense, "width": width, "quality": quality}[what](
+                    args.data, work, args.peers
+                )
             else:
                 parser.error(f"unknown measurement {what}")
 

@@ -6,8 +6,10 @@
 --text   JSON lines with a field ``text``, uncompressed (quick: its first 40 MB)
 --peers  a Python that has scikit-learn; without it that row is left out
 
-Each run is a process of its own.  Seconds are those of the work (imports left out on both sides; the kernels loaded by
-a small ingest first), for ours with the store written and fsynced; peak is the process's VmHWM.  The docword corpora come
+Each run is a process of its own.  Seconds are those of the work (imports left out on both sides;
+                                   the kernels loaded by
+a small ingest first), for ours with the store written and fsynced; peak is the process's VmHWM.
+The docword corpora come
 from scripts/tools/make_corpus.py.
 """
 
@@ -119,7 +121,9 @@ def ours(paths: list[str], out: Path, warm: str, **options: Any) -> dict[str, An
 
 
 def command(*args: str) -> dict[str, Any]:
-    """A process as a user starts it, start and end included: wall and processor seconds, peak memory."""
+    """A process as a user starts it, start and end included: wall and processor seconds, peak
+    memory.
+    """
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(list(args), capture_output=True, text=True, check=False)
     seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -129,9 +133,24 @@ def command(*args: str) -> dict[str, Any]:
     return {"seconds": seconds, "cpu": cpu, "said": done.stdout}
 
 
-def whole_commands(source: Path, peers: str | None, folder: Path, repeat: int, most: int | None = None) -> None:
-    """What a user waits for: the whole command, kernels in the cache, beside Pythons that read the same file (``most`` of them)."""
-    topics = [sys.executable, "-m", "topicstream", "ingest", str(source), "--force", "-q", "--workers", "2", "--out"]
+def whole_commands(
+    source: Path, peers: str | None, folder: Path, repeat: int, most: int | None = None
+) -> None:
+    """What a user waits for: the whole command, kernels in the cache, beside Pythons that read the
+    same file (``most`` of them).
+    """
+    topics = [
+        sys.executable,
+        "-m",
+        "topicstream",
+        "ingest",
+        str(source),
+        "--force",
+        "-q",
+        "--workers",
+        "2",
+        "--out",
+    ]
     command(*topics, str(folder / "w.zarr"))  # its kernels are in the cache now, the file in memory
     runs = {"topics ingest": [command(*topics, str(folder / "w.zarr")) for _ in range(repeat)]}
     for name, code in list(PEERS.items())[:most] if peers else ():
@@ -142,11 +161,22 @@ def whole_commands(source: Path, peers: str | None, folder: Path, repeat: int, m
         figures = {k: statistics.median(r[k] for r in found) for k in ("seconds", "cpu")}
         ours_ = ours_ or figures
         times = [
-            f"{figures[k]:.2f}" + (f", {figures[k] / ours_[k]:.1f}x" if figures is not ours_ else "")
+            f"{figures[k]:.2f}"
+            + (f", {figures[k] / ours_[k]:.1f}x" if figures is not ours_ else "")
             for k in ("seconds", "cpu")
         ]
-        rows.append([name, *times, f"{size / figures['seconds']:.1f}", f"{figures['cpu'] / figures['seconds']:.2f}"])
-    heading("The whole command", f"{size:.0f} MB of JSON lines, from the start of the process to its end; x: of ours.")
+        rows.append(
+            [
+                name,
+                *times,
+                f"{size / figures['seconds']:.1f}",
+                f"{figures['cpu'] / figures['seconds']:.2f}",
+            ]
+        )
+    heading(
+        "The whole command",
+        f"{size:.0f} MB of JSON lines, from the start of the process to its end; x: of ours.",
+    )
     table(["", "seconds", "CPU seconds", "MB/s", "cores at work"], rows)
 
 
@@ -185,14 +215,17 @@ def text_part(text: str, peers: str | None, folder: Path, repeat: int) -> None:
     options = {"workers": 2, "min_df": 5, "max_df": 1.0, "stopwords": "none", "heldout": "0"}
     default = [ours([str(source)], folder / "c.zarr", str(warm), workers=2) for _ in range(repeat)]
     same = [
-        ours([str(source)], folder / "c.zarr", str(warm), **options, pattern=r"(?u)\b\w\w+\b") for _ in range(repeat)
+        ours([str(source)], folder / "c.zarr", str(warm), **options, pattern=r"(?u)\b\w\w+\b")
+        for _ in range(repeat)
     ]
     rows = [
         rows_of("topics ingest, defaults", default, "bytes"),
         rows_of("topics ingest, scikit-learn's pattern, no stop words", same, "bytes"),
     ]
     if peers:
-        theirs = [child(peers, SKLEARN, str(source), "5")[0] for _ in range(1 if full() else repeat)]
+        theirs = [
+            child(peers, SKLEARN, str(source), "5")[0] for _ in range(1 if full() else repeat)
+        ]
         rows.append(rows_of("CountVectorizer(min_df=5)", theirs, "bytes"))
         base = statistics.median(r["seconds"] for r in theirs)
         for row, runs in zip(rows, (default, same)):
@@ -200,13 +233,16 @@ def text_part(text: str, peers: str | None, folder: Path, repeat: int) -> None:
     columns = ["", "MB/s", "MB/s a CPU second", "seconds", "peak MB", "cells", "bytes a cell"]
     heading(
         "Text to store",
-        f"{source.stat().st_size / 1e6:.0f} MB of JSON lines; ours with 2 workers, store written and synced.",
+        f"{source.stat().st_size / 1e6:.0f} MB of JSON lines; ours with 2 workers, store "
+        f"written and synced.",
     )
     table(columns, rows)
 
 
 def whole_part(text: str, peers: str | None, folder: Path, repeat: int) -> None:
-    """The whole command at several sizes; FULL: also ten times the file, beside the first peer alone."""
+    """The whole command at several sizes; FULL: also ten times the file, beside the first peer
+    alone.
+    """
     for size in (1, 20, 191):
         source = folder / f"text-{size}.jsonl"
         with open(text, "rb") as f, open(source, "wb") as out:
@@ -237,10 +273,20 @@ def docword_part(folder: Path, repeat: int) -> None:
             warm = folder / "docword.warm.txt"
             if not warm.exists():
                 subprocess.run(
-                    [sys.executable, make, "--cells", "1e4", "--docword", str(warm)], check=True, capture_output=True
+                    [sys.executable, make, "--cells", "1e4", "--docword", str(warm)],
+                    check=True,
+                    capture_output=True,
                 )
-            runs = [ours([str(source)], folder / "c.zarr", str(warm), workers=2) for _ in range(repeat)]
-            rows.append(rows_of(f"{cells / 1e6:.0f} M cells{', gzipped' if 'gz' in suffix else ''}", runs, "cells"))
+            runs = [
+                ours([str(source)], folder / "c.zarr", str(warm), workers=2) for _ in range(repeat)
+            ]
+            rows.append(
+                rows_of(
+                    f"{cells / 1e6:.0f} M cells{', gzipped' if 'gz' in suffix else ''}",
+                    runs,
+                    "cells",
+                )
+            )
             if not kept:
                 source.unlink()
         for r in child(sys.executable, READ, str(folder / "c.zarr")):
@@ -254,16 +300,23 @@ def docword_part(folder: Path, repeat: int) -> None:
             )
     inflater = "isal (the extra gzip)" if importlib.util.find_spec("isal") else "zlib"
     heading(
-        "UCI docword to store", f"Zipf words, W = 141,043; 2 workers, store written and synced; gzip by {inflater}."
+        "UCI docword to store",
+        f"Zipf words, W = 141,043; 2 workers, store written and synced; gzip by {inflater}.",
     )
-    table(["", "M cells/s", "M cells a CPU second", "seconds", "peak MB", "cells", "bytes a cell"], rows)
-    heading("Reading a store", "Sequential, decoded to engine blocks of 2^18 cells with local ids; second read.")
+    table(
+        ["", "M cells/s", "M cells a CPU second", "seconds", "peak MB", "cells", "bytes a cell"],
+        rows,
+    )
+    heading(
+        "Reading a store",
+        "Sequential, decoded to engine blocks of 2^18 cells with local ids; second read.",
+    )
     table(["", "M cells/s", "M cells a CPU second"], reads)
 
 
 def made_words(numbers: np.ndarray) -> np.ndarray:
-    """Words of eight letters, one for each number below 2^32 (times an odd number, so that they come in no order):
-    uint8[n, 9], a blank behind each."""
+    """Words of eight letters, one for each number below 2^32 (times an odd number, so that they
+    come in no order): uint8[n, 9], a blank behind each."""
     mixed = (numbers.astype(np.uint64) * np.uint64(2654435761)) & np.uint64(0xFFFFFFFF)
     out = np.full((len(numbers), 9), 32, np.uint8)
     for k in range(8):
@@ -272,8 +325,8 @@ def made_words(numbers: np.ndarray) -> np.ndarray:
 
 
 def write_made(path: Path, types: int, kept: int) -> None:
-    """JSON lines of a thousand words: ``types`` different words once, and the first ``kept`` of them in four documents
-    more."""
+    """JSON lines of a thousand words: ``types`` different words once, and the first ``kept`` of
+    them in four documents more."""
     with open(path, "wb") as f:
         for number, start in enumerate([*range(0, types, 1000), *(list(range(0, kept, 1000)) * 4)]):
             text = made_words(np.arange(start, start + 1000)).tobytes()
@@ -285,26 +338,52 @@ def types_part(folder: Path) -> None:
     types, kept, limit = (20_000_000, 1_000_000, "1G") if full() else (4_000_000, 200_000, "500M")
     source, out = folder / "made.jsonl", folder / "made.zarr"
     write_made(source, types, kept)
-    options = ["--min-df", "5", "--max-df", "100%", "--heldout", "0", "--stopwords", "none", "--workers", "2"]
-    command = [sys.executable, "-m", "topicstream.cli.main", "ingest", str(source), "--out", str(out), "--json"]
+    options = [
+        "--min-df",
+        "5",
+        "--max-df",
+        "100%",
+        "--heldout",
+        "0",
+        "--stopwords",
+        "none",
+        "--workers",
+        "2",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "topicstream.cli.main",
+        "ingest",
+        str(source),
+        "--out",
+        str(out),
+        "--json",
+    ]
     done = in_cgroup([*command, *options, "--mem-limit", limit], limit)
     if done.returncode:
         raise SystemExit(f"exit {done.returncode}: {done.stderr[-2000:]}")
     s = json.loads(done.stdout)
     exact = (s["words_before"], s["words"], s["tokens_pruned"]) == (types, kept, types - kept)
-    heading("Many distinct words", f"Each once, {kept:,} of them five times; a memory cgroup of {limit}.")
+    heading(
+        "Many distinct words",
+        f"Each once, {kept:,} of them five times; a memory cgroup of {limit}.",
+    )
     peak = f"{s['peak_rss_bytes'] / 1e6:.0f}"
     row = [f"{types:,}", "yes" if exact else "NO", limit, peak, f"{s['seconds']:.1f}"]
     table(["distinct words", "counts exact", "limit", "peak MB", "seconds"], [row])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--text", help="JSON lines, uncompressed")
     parser.add_argument("--peers", help="a Python with scikit-learn")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument(
-        "--folder", help="where to work (default: a temporary folder); docword-10.txt and so on in it are used"
+        "--folder",
+        help="where to work (default: a temporary folder); docword-10.txt and so on in it are used",
     )
     parser.add_argument("--only", default="whole,text,docword,types", help="some of them")
     args = parser.parse_args()

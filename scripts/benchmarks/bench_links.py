@@ -1,22 +1,29 @@
 """Relational topics: link prediction and perplexity of ``rtm`` against ``bp`` and a Gibbs sampler.
 
-    python scripts/benchmarks/bench_links.py folds [--data ../shared/data --corpus cora|nips12 --topics 10,30,50 --folds 5 --seeds 1 --passes 60 --start random --only 0,1]
+    python scripts/benchmarks/bench_links.py folds [--data ../shared/data --corpus cora|nips12
+    --topics 10,30,50 --folds 5 --seeds 1 --passes 60 --start random --only 0,1]
 
-``folds``: folds over documents; links of the test documents are unknown in training.  Each row is a model; the columns are
+``folds``: folds over documents; links of the test documents are unknown in training.  Each row is a
+model; the columns are
 
     perplexity   90/10 document completion of all test documents from words alone
-    withheld, given   the same of the test documents that have links, without and with their links to training documents
-    F, AUC       evaluation/links.py, features ``product`` (the protocol) and ``root``, five draws of the negatives
-    gain         against the first row (F of products, F and AUC of roots): mean over folds of the differences, and its standard error
-    and TF-IDF   AUC of a logistic regression on the roots and the cosine of the documents' TF-IDF; on that cosine alone it is
+    withheld, given   the same of the test documents that have links, without and with their links
+                      to training documents
+    F, AUC       evaluation/links.py, features ``product`` (the protocol) and ``root``, five draws
+                 of the negatives
+    gain         against the first row (F of products, F and AUC of roots): mean over folds of the
+                 differences, and its standard error
+    and TF-IDF   AUC of a logistic regression on the roots and the cosine of the documents' TF-IDF;
+                 on that cosine alone it is
                  printed below the table
 
-Figures of a fold are means over --seeds.  The models are MODELS; without --start each begins as its engine does.
+Figures of a fold are means over --seeds.  The models are MODELS; without --start each begins as its
+                                           engine does.
 
-The Gibbs sampler is Chang & Blei's (2010) with the exponential link function, weight 3 for every topic, alpha and eta 0.1 (what
-the demonstration of the R package lda uses on these documents), written down here and judged by the same evaluator: its theta
-of training documents is that of its last state.
-"""
+The Gibbs sampler is Chang & Blei's (2010) with the exponential link function, weight 3 for every
+topic, alpha and eta 0.1 (what the demonstration of the R package lda uses on these documents),
+written down here and judged by the same evaluator: its theta of training documents is that of its
+last state."""
 
 from __future__ import annotations
 
@@ -64,7 +71,11 @@ MODELS: list[tuple[str, str, dict[str, Any]]] = [  # label, engine, options
     ("rtm, identity, xi 0.3, priors 0.1", "rtm", PAPERS | TENTHS | {"eta": "identity", "xi": 0.3}),
     ("rtm, identity, xi 0.5, priors 0.1", "rtm", PAPERS | TENTHS | {"eta": "identity", "xi": 0.5}),
     ("rtm, identity, xi 0.8, priors 0.1", "rtm", PAPERS | TENTHS | {"eta": "identity", "xi": 0.8}),
-    ("rtm, identity, xi 0.5, learned priors", "rtm", PAPERS | {"eta": "identity", "xi": 0.5, "learn_priors": True}),
+    (
+        "rtm, identity, xi 0.5, learned priors",
+        "rtm",
+        PAPERS | {"eta": "identity", "xi": 0.5, "learn_priors": True},
+    ),
     ("Gibbs, exponential links, priors 0.1", "gibbs", {**TENTHS, "weight": 3.0}),
     ("rtm, its defaults", "rtm", {}),
 ]
@@ -72,7 +83,9 @@ MODELS: list[tuple[str, str, dict[str, Any]]] = [  # label, engine, options
 
 @numba.njit
 def sweep(docs, words, z, c_dk, c_wk, c_k, n_d, ptr, others, alpha, beta, weight, random):
-    """One sweep of the relational topic model's collapsed Gibbs sampler; every array is changed in place but ptr, others."""
+    """One sweep of the relational topic model's collapsed Gibbs sampler; every array is changed in
+    place but ptr, others.
+    """
     topics, smooth = c_k.shape[0], len(c_wk) * beta
     p, pull, last = np.empty(topics), np.zeros(topics), -1
     for i in range(len(z)):
@@ -139,7 +152,17 @@ def gibbs(
 
 
 DOCUMENTS = {"cora": 2410, "nips12": 1740}
-COLUMNS = ("perplexity", "withheld", "given", "F product", "AUC", "F root", "AUC", "and TF-IDF", "xi")
+COLUMNS = (
+    "perplexity",
+    "withheld",
+    "given",
+    "F product",
+    "AUC",
+    "F root",
+    "AUC",
+    "and TF-IDF",
+    "xi",
+)
 DIGITS = (0, 0, 0, 3, 3, 3, 3, 3, 2)
 GAINS = (3, 5, 6)  # of COLUMNS
 
@@ -148,7 +171,11 @@ def fold_stores(data: Path, corpus: str, folds: int, work: Path) -> list[Path]:
     """A store a fold, whose documents are set aside."""
     drawn = np.random.default_rng(0).permutation(DOCUMENTS[corpus]) % folds
     (work / "folds.tsv").write_text("".join(f"{d + 1}\tf{f}\n" for d, f in enumerate(drawn)))
-    sides = {"meta_files": f"{work / 'folds.tsv'}:row,fold", "key": "row", "links": str(data / corpus / "links.tsv")}
+    sides = {
+        "meta_files": f"{work / 'folds.tsv'}:row,fold",
+        "key": "row",
+        "links": str(data / corpus / "links.tsv"),
+    }
     for f in range(folds):
         given = {"heldout": f"fold=f{f}", "min_df": 1, "max_df": 1.0, "progress": QUIET}
         topicstream.ingest(data / corpus / "docword.txt.gz", work / f"{f}.zarr", **sides, **given)
@@ -159,18 +186,30 @@ def by_folds(arguments: argparse.Namespace, work: Path) -> None:
     """The table of models, K by K."""
     folds, seeds = arguments.folds, arguments.seeds
     stores = fold_stores(arguments.data, arguments.corpus, folds, work)
-    only, several = ([int(n) for n in value.split(",")] for value in (arguments.only, arguments.topics))
+    only, several = (
+        [int(n) for n in value.split(",")] for value in (arguments.only, arguments.topics)
+    )
     start = arguments.start or "each engine's own"
-    about = f"{folds} folds, {seeds} seeds, {arguments.passes} passes, start: {start}, 1 thread; mean over folds"
+    about = (
+        f"{folds} folds, {seeds} seeds, {arguments.passes} passes, start: {start}, 1 thread; "
+        f"mean over folds"
+    )
     heading(f"Links, {arguments.corpus}", about)
-    heads = [head for i, name in enumerate(COLUMNS) for head in ((name, "gain") if i in GAINS else (name,))]
+    heads = [
+        head
+        for i, name in enumerate(COLUMNS)
+        for head in ((name, "gain") if i in GAINS else (name,))
+    ]
     rows, raw = [], {}
     for k in several:
         first: np.ndarray | None = None
         for label, algo, options in [MODELS[n] for n in only]:
             began = time.process_time()
             runs = [
-                [one(stores[f], algo, k, f + folds * s, options, arguments, work / "model") for s in range(seeds)]
+                [
+                    one(stores[f], algo, k, f + folds * s, options, arguments, work / "model")
+                    for s in range(seeds)
+                ]
                 for f in range(folds)
             ]
             spent, found = (time.process_time() - began) / folds / seeds, np.array(runs).mean(1)
@@ -178,7 +217,9 @@ def by_folds(arguments: argparse.Namespace, work: Path) -> None:
             cells = []
             for i, digits in enumerate(DIGITS):
                 change = found[:, i] - first[:, i]
-                cells.append(f"{found[:, i].mean():.{digits}f}" if np.isfinite(found[:, i]).all() else "")
+                cells.append(
+                    f"{found[:, i].mean():.{digits}f}" if np.isfinite(found[:, i]).all() else ""
+                )
                 gain = f"{change.mean():+.3f} ± {change.std(ddof=1) / folds**0.5:.3f}"
                 cells += ["" if first is found else gain] if i in GAINS else []
             rows.append((k, label, *cells, f"{spent:.1f}"))
@@ -192,23 +233,49 @@ def by_folds(arguments: argparse.Namespace, work: Path) -> None:
 
 
 def one(
-    store: Path, algo: str, topics: int, seed: int, options: dict[str, Any], arguments: argparse.Namespace, model: Path
+    store: Path,
+    algo: str,
+    topics: int,
+    seed: int,
+    options: dict[str, Any],
+    arguments: argparse.Namespace,
+    model: Path,
 ) -> list[float]:
     """COLUMNS of one training."""
     corpus, counts, passes = Corpus.open(store), None, arguments.passes
     if algo == "gibbs":
-        made, counts = gibbs(corpus, topics, 3 * passes, seed, options["alpha"], options["beta"], options["weight"])
+        made, counts = gibbs(
+            corpus, topics, 3 * passes, seed, options["alpha"], options["beta"], options["weight"]
+        )
     else:
-        given = {"topics": topics, "passes": passes, "tol": 0.0, "start": arguments.start, "seed": seed, "threads": 1}
-        topicstream.train(store, model, algo=algo, options=options, force=True, progress=QUIET, **given)
+        given = {
+            "topics": topics,
+            "passes": passes,
+            "tol": 0.0,
+            "start": arguments.start,
+            "seed": seed,
+            "threads": 1,
+        }
+        topicstream.train(
+            store, model, algo=algo, options=options, force=True, progress=QUIET, **given
+        )
         made = TopicModel.open(model)
-    words = topicstream.evaluate(made, store, heldout=True, split="90/10", threads=1)["heldout"]["perplexity"]
+    words = topicstream.evaluate(made, store, heldout=True, split="90/10", threads=1)["heldout"][
+        "perplexity"
+    ]
     given = LinkedScore(np.nan, np.nan, np.nan, 0, np.nan, 0.9)
     if algo == "rtm":
         given = linked_completion(made, corpus, split=0.9)
     found = link_prediction(made, corpus, theta=counts)
     scores = [features[name] for features in (found.product, found.root) for name in ("f", "auc")]
-    return [words, given.withheld, given.perplexity, *scores, auc_with_words(made, corpus, counts), given.xi]
+    return [
+        words,
+        given.withheld,
+        given.perplexity,
+        *scores,
+        auc_with_words(made, corpus, counts),
+        given.xi,
+    ]
 
 
 def weighed_words(corpus: Corpus) -> Any:
@@ -224,7 +291,9 @@ def weighed_words(corpus: Corpus) -> Any:
 
 
 def drawn_pairs(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs to learn from and to judge on, the first half of each linked; the first draw of evaluation/links.py."""
+    """Pairs to learn from and to judge on, the first half of each linked; the first draw of
+    evaluation/links.py.
+    """
     pairs, rng = Pairs(corpus, np.random.default_rng([0, 0])), np.random.default_rng([0, 1])
     learning = np.concatenate((pairs.training, pairs.unlinked(len(pairs.training), False, rng)))
     return learning, np.concatenate((pairs.testing, pairs.unlinked(len(pairs.testing), True, rng)))
@@ -247,25 +316,36 @@ def auc_of_words(corpus: Corpus) -> float:
 def auc_with_words(model: TopicModel, corpus: Corpus, counts: np.ndarray | None) -> float:
     """AUC of a logistic regression on the roots of the topics' products and the cosine of TF-IDF."""
     words, (learning, testing) = weighed_words(corpus), drawn_pairs(corpus)
-    parts = [np.concatenate([t for _, t, _ in document_shares(model, corpus, heldout=h)]) for h in (False, True)]
+    parts = [
+        np.concatenate([t for _, t, _ in document_shares(model, corpus, heldout=h)])
+        for h in (False, True)
+    ]
     of_words = np.concatenate(parts).astype(np.float64)
     trained = of_words.copy()
     if counts is not None:
-        trained[: len(counts)] = (counts + model.alpha) / (counts + model.alpha).sum(1, keepdims=True)
+        trained[: len(counts)] = (counts + model.alpha) / (counts + model.alpha).sum(
+            1, keepdims=True
+        )
     elif "theta" in model.manifest.tables:
         trained[: corpus.n_docs] = trained_shares(model, np.arange(corpus.n_docs))[0]
 
     def features(pairs: np.ndarray, theta: np.ndarray) -> np.ndarray:
-        return np.column_stack((np.sqrt(theta[pairs[:, 0]] * theta[pairs[:, 1]]), likeness(words, pairs)))
+        return np.column_stack(
+            (np.sqrt(theta[pairs[:, 0]] * theta[pairs[:, 1]]), likeness(words, pairs))
+        )
 
     x = features(learning, of_words)
     scale = np.maximum(x.max(0), 1e-12)
     weights = logistic(x / scale, halved(learning))
-    return judge(features(testing, trained) / scale @ weights[:-1] + weights[-1], halved(testing))["auc"]
+    return judge(features(testing, trained) / scale @ weights[:-1] + weights[-1], halved(testing))[
+        "auc"
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     kinds = parser.add_subparsers(dest="kind", required=True)
     one = kinds.add_parser("folds")
     one.add_argument("--data", type=Path, default=Path(__file__).parents[3] / "shared/data")
@@ -275,7 +355,11 @@ def main() -> None:
     one.add_argument("--seeds", type=int, default=1, help="trainings a fold")
     one.add_argument("--passes", type=int, default=60)
     one.add_argument("--start", help="of every engine but Gibbs [default: its own]")
-    one.add_argument("--only", default=",".join(map(str, range(len(MODELS)))), help="numbers of MODELS, gains over the first")
+    one.add_argument(
+        "--only",
+        default=",".join(map(str, range(len(MODELS)))),
+        help="numbers of MODELS, gains over the first",
+    )
     one.add_argument("--raw", type=Path, help="also write the figures of every fold, as JSON")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-links-") as work:

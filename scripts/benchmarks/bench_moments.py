@@ -1,12 +1,18 @@
 """Topics from pairs of words: how well they are found, and in what processor time.
 
-    python scripts/benchmarks/bench_moments.py synthetic --work WORK        T = 20, V = 250, 50,000 documents of 30 tokens (published test)
-    python scripts/benchmarks/bench_moments.py tables --work WORK --corpus acl.zarr       Fisher, Kozdoba & Mannor, Tables 2 and 3 (Table 1: bench_recovery.py)
-    python scripts/benchmarks/bench_moments.py size --work WORK --corpus big.zarr -K 100  anchors on a corpus of make_corpus.py
-    python scripts/benchmarks/bench_moments.py dense --work WORK --corpus kos.zarr -K 20   anchors beside the dense matrix's (nothing held out)
-    python scripts/benchmarks/bench_moments.py growth --work WORK           anchors' error against the number of documents
+    python scripts/benchmarks/bench_moments.py synthetic --work WORK        T = 20, V = 250, 50,000
+    documents of 30 tokens (published test)
+    python scripts/benchmarks/bench_moments.py tables --work WORK --corpus acl.zarr       Fisher,
+    Kozdoba & Mannor, Tables 2 and 3 (Table 1: bench_recovery.py)
+    python scripts/benchmarks/bench_moments.py size --work WORK --corpus big.zarr -K 100  anchors on
+    a corpus of make_corpus.py
+    python scripts/benchmarks/bench_moments.py dense --work WORK --corpus kos.zarr -K 20   anchors
+    beside the dense matrix's (nothing held out)
+    python scripts/benchmarks/bench_moments.py growth --work WORK           anchors' error against
+    the number of documents
 
-Errors are the mean l1 distance of matched topics (0 the same, 2 apart).  Lines are Markdown table rows for BENCHMARKS.md.
+Errors are the mean l1 distance of matched topics (0 the same, 2 apart).  Lines are Markdown table
+rows for BENCHMARKS.md.
 """
 
 from __future__ import annotations
@@ -31,19 +37,30 @@ from topicstream.model.topic_model import TopicModel
 METHOD = {"refine": 0}  # anchors as published
 
 
-def drawn(phi: np.ndarray, docs: int, length: int, alpha: float, seed: int) -> tuple[csr_matrix, np.ndarray]:
-    """Counts [docs, W]: theta ~ Dir(alpha), so many tokens a document; and what the topics themselves gave, [K, W]."""
+def drawn(
+    phi: np.ndarray, docs: int, length: int, alpha: float, seed: int
+) -> tuple[csr_matrix, np.ndarray]:
+    """Counts [docs, W]: theta ~ Dir(alpha), so many tokens a document; and what the topics
+    themselves gave, [K, W].
+    """
     rng = np.random.default_rng(seed)
     topics, words = phi.shape
     edges = np.cumsum(rng.dirichlet(np.full(topics, alpha), docs), 1)
     place = rng.random((docs, length, 1))
-    z = np.concatenate([(place[d : d + 1000] > edges[d : d + 1000, None, :-1]).sum(2) for d in range(0, docs, 1000)])
+    z = np.concatenate(
+        [
+            (place[d : d + 1000] > edges[d : d + 1000, None, :-1]).sum(2)
+            for d in range(0, docs, 1000)
+        ]
+    )
     w = np.empty((docs, length), np.int64)
     for k in range(topics):
         own = z == k
         w[own] = rng.choice(words, int(own.sum()), p=phi[k] / phi[k].sum())
     rows = np.repeat(np.arange(docs), length)
-    counts = np.bincount(z.ravel() * words + w.ravel(), minlength=topics * words).reshape(topics, words)
+    counts = np.bincount(z.ravel() * words + w.ravel(), minlength=topics * words).reshape(
+        topics, words
+    )
     return csr_matrix((np.ones(docs * length, np.int64), (rows, w.ravel())), (docs, words)), counts
 
 
@@ -75,7 +92,8 @@ def train(
     """Processor seconds of a training in a process of its own (its start included), and its result."""
     code = (
         "import json, sys; import topicstream; g = json.loads(sys.argv[1]); "
-        "d = topicstream.train(progress=False, **g); print(json.dumps([d.passes, d.reason, dict(d.last)]))"
+        "d = topicstream.train(progress=False, **g); print(json.dumps([d.passes, d.reason, "
+        "dict(d.last)]))"
     )
     told = {
         "corpus": str(corpus),
@@ -87,7 +105,9 @@ def train(
     }
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(told | {"threads": 1} | given)], capture_output=True, text=True
+        [sys.executable, "-c", code, json.dumps(told | {"threads": 1} | given)],
+        capture_output=True,
+        text=True,
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
@@ -108,7 +128,9 @@ def ingest(x: csr_matrix, out: Path) -> Path:
 def synthetic(args: argparse.Namespace) -> None:
     rng = np.random.default_rng(args.seed)
     phi = rng.dirichlet(np.full(250, 10 / 250), 20)
-    corpus = ingest(drawn(phi, 50_000, 30, 1 / 20, args.seed + 1)[0], args.work / f"synthetic-{args.seed}.zarr")
+    corpus = ingest(
+        drawn(phi, 50_000, 30, 1 / 20, args.seed + 1)[0], args.work / f"synthetic-{args.seed}.zarr"
+    )
     print("| engine | l1 error | missed of 20 | passes | processor s |\n|---|---|---|---|---|")
     for name, algo, options, given in [
         ("anchors", "anchors", METHOD, {}),
@@ -124,9 +146,13 @@ def synthetic(args: argparse.Namespace) -> None:
 
 
 def tables(args: argparse.Namespace) -> None:
-    """Log-likelihood a token of the documents set aside (whole, and by completion of 80/20), UMass and NPMI of ten words; how far
-    topics of the engines are from each other's and from the mean topic (Fig. 2b)."""
-    print("| engine | whole documents | completion | UMass | NPMI | processor s |\n|---|---|---|---|---|---|")
+    """Log-likelihood a token of the documents set aside (whole, and by completion of 80/20), UMass
+    and NPMI of ten words; how far topics of the engines are from each other's and from the mean
+    topic (Fig. 2b)."""
+    print(
+        "| engine | whole documents | completion | UMass | NPMI | processor s "
+        "|\n|---|---|---|---|---|---|"
+    )
     beta, mean = 0.01, None
     found = {}
     for name, algo, options, given in [
@@ -136,8 +162,18 @@ def tables(args: argparse.Namespace) -> None:
         ("fdm", "fdm", {}, {"passes": args.em}),
     ]:
         model = args.work / "model"
-        seconds, _ = train(args.corpus, model, algo, args.topics, {"beta": beta, **options}, seed=args.seed, **given)
-        r = topicstream.evaluate(model, args.corpus, heldout=True, whole=True, coherent=True, threads=1, progress=False)
+        seconds, _ = train(
+            args.corpus,
+            model,
+            algo,
+            args.topics,
+            {"beta": beta, **options},
+            seed=args.seed,
+            **given,
+        )
+        r = topicstream.evaluate(
+            model, args.corpus, heldout=True, whole=True, coherent=True, threads=1, progress=False
+        )
         mean = mean or r["coherence"]
         found[name] = probabilities(TopicModel.open(model))
         told = [
@@ -148,41 +184,72 @@ def tables(args: argparse.Namespace) -> None:
         ]
         print(f"| {name} | {' | '.join(f'{x:.3f}' for x in told)} | {seconds:.0f} |", flush=True)
     assert mean is not None
-    print(f"| the mean topic | | | {mean['umass_mean_topic']:.3f} | {mean['npmi_mean_topic']:.3f} | |")
+    print(
+        f"| the mean topic | | | {mean['umass_mean_topic']:.3f} | {mean['npmi_mean_topic']:.3f} | |"
+    )
     ours = found["fdm"]
     empirical = Corpus.open(args.corpus).word_counts()
     empirical /= empirical.sum()
     spread = {f"fdm to {name}": matched(ours, p) for name, p in found.items() if p is not ours}
-    spread |= {f"{name} to the mean topic": np.abs(p - empirical).sum(1) for name, p in found.items()}
+    spread |= {
+        f"{name} to the mean topic": np.abs(p - empirical).sum(1) for name, p in found.items()
+    }
     edges = np.arange(0, 2.01, 0.2)
-    print("\n| distance up to | " + " | ".join(f"{edge:.1f}" for edge in edges[1:]) + " | mean |\n" + "|---" * (len(edges) + 1) + "|")
+    print(
+        "\n| distance up to | "
+        + " | ".join(f"{edge:.1f}" for edge in edges[1:])
+        + " | mean |\n"
+        + "|---" * (len(edges) + 1)
+        + "|"
+    )
     for name, distances in spread.items():
-        print(f"| {name} | " + " | ".join(map(str, np.histogram(distances, edges)[0])) + f" | {distances.mean():.2f} |")
+        print(
+            f"| {name} | "
+            + " | ".join(map(str, np.histogram(distances, edges)[0]))
+            + f" | {distances.mean():.2f} |"
+        )
 
 
 def size(args: argparse.Namespace) -> None:
     began = time.monotonic()
-    seconds, last = train(args.corpus, args.work / "model", "anchors", args.topics, METHOD, mem_limit="2G", threads=2)
+    seconds, last = train(
+        args.corpus, args.work / "model", "anchors", args.topics, METHOD, mem_limit="2G", threads=2
+    )
     peak = last["rss_peak_bytes"] / 2**20
     print(
-        f"anchors, K = {args.topics}: {seconds:.0f} processor s, {time.monotonic() - began:.0f} s by the clock, peak {peak:.0f} MB"
+        f"anchors, K = {args.topics}: {seconds:.0f} processor s, {time.monotonic() - began:.0f} "
+        f"s by the clock, peak {peak:.0f} MB"
     )
 
 
 def growth(args: argparse.Namespace) -> None:
-    """Error against the number of documents, each topic with a planted anchor (Fisher, Kozdoba & Mannor, Theorem 4.2)."""
+    """Error against the number of documents, each topic with a planted anchor (Fisher, Kozdoba &
+    Mannor, Theorem 4.2).
+    """
     rng = np.random.default_rng(args.seed)
     phi = np.hstack([0.05 * np.eye(20), 0.95 * rng.dirichlet(np.full(230, 10 / 250), 20)])
-    print("| documents | l1 error | times the root of documents | missed of 20 | processor s |\n|---|---|---|---|---|")
+    print(
+        "| documents | l1 error | times the root of documents | missed of 20 | processor s "
+        "|\n|---|---|---|---|---|"
+    )
     for docs in (1_000, 4_000, 16_000, 64_000):
-        corpus = ingest(drawn(phi, docs, 30, 1 / 20, args.seed + docs)[0], args.work / f"growth-{docs}-{args.seed}.zarr")
+        corpus = ingest(
+            drawn(phi, docs, 30, 1 / 20, args.seed + docs)[0],
+            args.work / f"growth-{docs}-{args.seed}.zarr",
+        )
         seconds, _ = train(corpus, args.work / "model", "anchors", 20, METHOD)
         mean, missed = error(phi, args.work / "model")
-        print(f"| {docs:,} | {mean:.3f} | {mean * docs**0.5:.1f} | {missed} | {seconds:.1f} |", flush=True)
+        print(
+            f"| {docs:,} | {mean:.3f} | {mean * docs**0.5:.1f} | {missed} | {seconds:.1f} |",
+            flush=True,
+        )
 
 
 def dense(args: argparse.Namespace) -> None:
-    """Anchor words with the matrix itself, W x W numbers, step by step as Arora et al. 2013 and ankura have them."""
+    """Anchor words with the matrix itself, W x W numbers, step by step as Arora et al.
+
+    2013 and ankura have them.
+    """
     from scipy.optimize import nnls
 
     from topicstream.engines.moments.anchors import PROJECTION
@@ -192,7 +259,9 @@ def dense(args: argparse.Namespace) -> None:
     train(args.corpus, model, "anchors", args.topics, METHOD | {"min_tokens": 2})
     ours = TopicModel.open(model)
     corpus = Corpus.open(args.corpus)
-    blocks = [(b.indptr, b.vocab[b.words], b.counts.astype(np.float64)) for b in corpus.blocks(prefetch=0)]
+    blocks = [
+        (b.indptr, b.vocab[b.words], b.counts.astype(np.float64)) for b in corpus.blocks(prefetch=0)
+    ]
     n = corpus.n_words
     parts = [csr_matrix((counts, words, ptr), (len(ptr) - 1, n)) for ptr, words, counts in blocks]
     length = np.concatenate([np.asarray(x.sum(1)).ravel() for x in parts])
@@ -224,12 +293,17 @@ def dense(args: argparse.Namespace) -> None:
     counts = ours.rows(np.arange(n))[:, : args.topics].astype(np.float64)
     mine = counts / counts.sum(0)
     apart = np.abs(mine - theirs)
-    print(f"{n:,} words, K = {args.topics}: {same} of {args.topics} anchors the same; p(w|k) apart at most {apart.max():.1e}, "
-          f"l1 of a topic at most {apart.sum(0).max():.1e}")  # fmt: skip
+    print(
+        f"{n:,} words, K = {args.topics}: {same} of {args.topics} anchors the same; p(w|k) "
+        f"apart at most {apart.max():.1e}, "
+        f"l1 of a topic at most {apart.sum(0).max():.1e}"
+    )
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["synthetic", "size", "dense", "growth", "tables"])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--corpus", type=Path)

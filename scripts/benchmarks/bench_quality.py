@@ -1,16 +1,23 @@
-"""Time to quality: held-out perplexity against seconds of training, every engine beside the other programs.
+"""Time to quality: held-out perplexity against seconds of training, every engine beside the other
+programs.
 
-    python scripts/benchmarks/bench_quality.py --data ../shared/data --peers PEERS/bin/python --work FOLDER [--only 'enwiki-100-*' ...]
+    python scripts/benchmarks/bench_quality.py --data ../shared/data --peers PEERS/bin/python --work
+    FOLDER [--only 'enwiki-100-*' ...]
 
-Quick by default (kos, K = 50); FULL=1 takes 10,000 enwiki articles at K = 100 and 500 and acl at K = 100.  Each curve is a
-process of its own and is kept in FOLDER/curves/CORPUS-K-NAME.json as soon as it is there, so that the campaign can be cut
-into pieces and carried on: what is there is not run again (--again does).  At the end, or at once with --only none, the
+Quick by default (kos, K = 50); FULL=1 takes 10,000 enwiki articles at K = 100 and 500 and acl at K
+= 100.  Each curve is a
+process of its own and is kept in FOLDER/curves/CORPUS-K-NAME.json as soon as it is there, so that
+the campaign can be cut
+into pieces and carried on: what is there is not run again (--again does).  At the end, or at once
+with --only none, the
 tables of all curves that are there are printed.
 
-Seconds are those of training on 2 threads, by the clock and of processor.  Ours: start and passes, reading of the blocks, checkpoints; theirs:
-passes alone (reading and converting the corpus is not counted).  Scoring is not counted for anyone.  All are scored by
-one evaluator, with alpha = 0.1 a topic and beta = 0.01 a word, which are also the priors that everyone is given.
-"""
+Seconds are those of training on 2 threads, by the clock and of processor.  Ours: start and passes,
+reading of the blocks, checkpoints; theirs:
+passes alone (reading and converting the corpus is not counted).  Scoring is not counted for anyone.
+All are scored by
+one evaluator, with alpha = 0.1 a topic and beta = 0.01 a word, which are also the priors that
+everyone is given."""
 
 from __future__ import annotations
 
@@ -51,9 +58,10 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """One curve.  passes, every: scored every so many passes up to there; then: on to so many, scored every so many.
-    A peer's ``save`` are the passes at which it is scored; ``whole``: it must be run again for each of them; ``pieces``: it is
-    run in pieces up to each of these passes."""
+    """One curve.  passes, every: scored every so many passes up to there; then: on to so many,
+                   scored every so many.
+    A peer's ``save`` are the passes at which it is scored; ``whole``: it must be run again for each
+    of them; ``pieces``: it is run in pieces up to each of these passes."""
 
     corpus: str
     topics: int
@@ -72,9 +80,25 @@ class Run:
 
 
 def tomotopy(corpus: str, topics: int, passes: int) -> Run:
-    save = tuple(p for p in (1, 5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 250, 300, 400, 500) if p <= passes)
-    pieces = tuple(p for p in (200, 350) if p < passes) if topics < 500 else tuple(p for p in (50, 100) if p < passes)
-    return Run(corpus, topics, "tomotopy", passes, trainer="tomotopy_lda", save=save, pieces=(*pieces, passes))
+    save = tuple(
+        p
+        for p in (1, 5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 250, 300, 400, 500)
+        if p <= passes
+    )
+    pieces = (
+        tuple(p for p in (200, 350) if p < passes)
+        if topics < 500
+        else tuple(p for p in (50, 100) if p < passes)
+    )
+    return Run(
+        corpus,
+        topics,
+        "tomotopy",
+        passes,
+        trainer="tomotopy_lda",
+        save=save,
+        pieces=(*pieces, passes),
+    )
 
 
 def others(corpus: str, topics: int, passes: int) -> list[Run]:
@@ -83,7 +107,9 @@ def others(corpus: str, topics: int, passes: int) -> list[Run]:
     return [
         Run(corpus, topics, "gensim", passes, trainer="gensim_online", save=each),
         Run(corpus, topics, "scikit-learn", passes, trainer="sklearn_online", save=each),
-        Run(corpus, topics, "Vowpal Wabbit", passes, trainer="vw_online", save=each[:2], whole=True),
+        Run(
+            corpus, topics, "Vowpal Wabbit", passes, trainer="vw_online", save=each[:2], whole=True
+        ),
         Run(corpus, topics, "BigARTM", passes, trainer="bigartm_online", save=each),
     ]
 
@@ -92,7 +118,9 @@ def campaign() -> list[Run]:
     """Every run, most telling first."""
     if not full():
         c, k = "kos", 50
-        ours = [Run(c, k, e, 6, 1) for e in ("sparse-bp", "auto", "atbp", "bp", "stbp", "vb", "svi")]
+        ours = [
+            Run(c, k, e, 6, 1) for e in ("sparse-bp", "auto", "atbp", "bp", "stbp", "vb", "svi")
+        ]
         return [*ours, Run(c, k, "sparselda", 30, 3), tomotopy(c, k, 50), *others(c, k, 2)]
     c = "enwiki"
     first = [
@@ -122,40 +150,56 @@ def campaign() -> list[Run]:
         rest += [Run(corpus, k, "cvb0", 4 if slow else 12, 2)]
         rest += [Run(corpus, k, "gs", 5 if slow else 30, 5)]
         rest += [
-            Run(corpus, k, e, 2 if slow else most, 1) for e, most in (("svi", 8), ("ovb", 8), ("mvi", 10), ("vb", 16))
+            Run(corpus, k, e, 2 if slow else most, 1)
+            for e, most in (("svi", 8), ("ovb", 8), ("mvi", 10), ("vb", 16))
         ]
     return [*first, *acl, *rest]
 
 
 def store_of(corpus: str, data: Path, work: Path) -> Path:
-    """The corpus store, made once: 5 % held out, words of three letters and more, 50,000 at most, min_df 5, max_df 30 %."""
+    """The corpus store, made once: 5 % held out, words of three letters and more, 50,000 at most,
+    min_df 5, max_df 30 %.
+    """
     if corpus == "enwiki":
         return enwiki(data, work)
     out = work / f"{corpus}.zarr"
     if not out.exists():
         raw = data / corpus / ("docs.jsonl.gz" if corpus == "acl" else "docword.txt.gz")
         counted = raw.name.startswith("docword")
-        cut: dict[str, Any] = {} if counted else {"min_length": 3, "max_vocab": 50_000, "max_df": 0.3, "min_df": 5}
+        cut: dict[str, Any] = (
+            {} if counted else {"min_length": 3, "max_vocab": 50_000, "max_df": 0.3, "min_df": 5}
+        )
         topicstream.ingest(raw, out=out, heldout="10%" if counted else "5%", mem_limit="2G", **cut)
     return out
 
 
 def compile_kernels(run: Run, small: Path, work: Path) -> None:
-    """Two passes and a scoring on a small corpus, so that no compiling is timed: it is done once on a machine, not once a
-    run."""
+    """Two passes and a scoring on a small corpus, so that no compiling is timed: it is done once on
+    a machine, not once a run."""
     with tempfile.TemporaryDirectory(dir=work) as folder:
         curve(small, Path(folder) / "model", run.name, run.topics, 2, 2)
 
 
-def measure(run: Run, upto: int, data: Path, work: Path, python: str) -> list[tuple[int, float, float, float]]:
-    """(pass, seconds, perplexity, processor seconds) of a run, or of the piece of it that ends at ``upto``."""
+def measure(
+    run: Run, upto: int, data: Path, work: Path, python: str
+) -> list[tuple[int, float, float, float]]:
+    """(pass, seconds, perplexity, processor seconds) of a run, or of the piece of it that ends at
+    ``upto``.
+    """
     store = store_of(run.corpus, data, work)
     if not run.trainer:
         compile_kernels(run, store_of("kos", data, work), work)
         with tempfile.TemporaryDirectory(dir=work) as folder:
             model = Path(folder) / "model"
             found = curve(
-                store, model, run.name, run.topics, run.passes, run.every, then=run.then, max_time=MOST_SECONDS
+                store,
+                model,
+                run.name,
+                run.topics,
+                run.passes,
+                run.every,
+                then=run.then,
+                max_time=MOST_SECONDS,
             )
             if run.name == "auto":
                 print(f"auto took {read_json(model / 'training.json')['engine']}", file=sys.stderr)
@@ -196,11 +240,17 @@ def run_one(run: Run, upto: int, data: Path, work: Path, python: str) -> None:
         "points": [*before, *([n, round(s, 3), round(p, 2), round(c, 3)] for n, s, p, c in found)],
     }
     target.write_text(json.dumps(record) + "\n")
-    print(f"{run.key}: {record['whole_seconds']} s, last {record['points'][-1]}", file=sys.stderr, flush=True)
+    print(
+        f"{run.key}: {record['whole_seconds']} s, last {record['points'][-1]}",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 class Turns:
-    """A lock on a file that other measurements on this machine take too: held for some minutes of runs, then let go."""
+    """A lock on a file that other measurements on this machine take too: held for some minutes of
+    runs, then let go.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._file = open(path, "a") if path else None  # noqa: SIM115
@@ -231,8 +281,19 @@ def run_all(args: argparse.Namespace, work: Path) -> None:
             turns.take()
             if upto <= made(run, work):  # another campaign in this folder was sooner
                 continue
-            command = [sys.executable, __file__, "--one", run.key, "--upto", str(upto), "--data", str(args.data)]
-            if subprocess.run([*command, "--work", str(work), "--peers", args.peers], check=False).returncode:
+            command = [
+                sys.executable,
+                __file__,
+                "--one",
+                run.key,
+                "--upto",
+                str(upto),
+                "--data",
+                str(args.data),
+            ]
+            if subprocess.run(
+                [*command, "--work", str(work), "--peers", args.peers], check=False
+            ).returncode:
                 print(f"{run.key}: failed, left out", file=sys.stderr)
                 break
 
@@ -252,7 +313,9 @@ def curves(work: Path) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
     for file in sorted((work / "curves").glob("*.json")):
         record = json.loads(file.read_text())
         groups.setdefault((record["corpus"], record["topics"]), []).append(record)
-    for (corpus, topics), records in sorted(groups.items(), key=lambda g: (g[0][0] != "enwiki", g[0])):
+    for (corpus, topics), records in sorted(
+        groups.items(), key=lambda g: (g[0][0] != "enwiki", g[0])
+    ):
         yield corpus, topics, records
 
 
@@ -294,37 +357,65 @@ def report(corpus: str, topics: int, records: list[dict[str, Any]]) -> None:
                 cells.append("-")
                 order = (record["peer"], 1e9, top.perplexity)
             else:
-                ratios = f"1/{goal.seconds / mine.seconds:.1f} (1/{goal.processor / mine.processor:.1f})"
-                cells.append(f"pass {mine.passes}, {mine.seconds:.1f} s ({mine.processor:.1f}), {ratios}")
+                ratios = (
+                    f"1/{goal.seconds / mine.seconds:.1f} (1/{goal.processor / mine.processor:.1f})"
+                )
+                cells.append(
+                    f"pass {mine.passes}, {mine.seconds:.1f} s ({mine.processor:.1f}), {ratios}"
+                )
                 order = (record["peer"], mine.processor, top.perplexity)
         rows.append((order, cells))
     heading(
         f"Time to quality: {corpus}, K = {topics}",
-        "Held-out perplexity (document completion), alpha 0.1, beta 0.01, 2 threads, one seed. Seconds of training by the clock "
-        "and, in brackets, of processor, which other load on the machine does not change; ratios to the peer's own; the first "
+        "Held-out perplexity (document completion), alpha 0.1, beta 0.01, 2 threads, one seed. "
+        "Seconds of training by the clock "
+        "and, in brackets, of processor, which other load on the machine does not change; "
+        "ratios to the peer's own; the first "
         "scored pass that is as good counts. "
-        + "; ".join(f"{w}: {p.perplexity:,.0f} after {p.seconds:.1f} s ({p.processor:.1f})" for w, p in aims)
+        + "; ".join(
+            f"{w}: {p.perplexity:,.0f} after {p.seconds:.1f} s ({p.processor:.1f})" for w, p in aims
+        )
         + ".",
     )
     table(
-        ["", "passes", "best perplexity", "when", *(f"to {p.perplexity:,.0f}, {words}" for words, p in aims)],
+        [
+            "",
+            "passes",
+            "best perplexity",
+            "when",
+            *(f"to {p.perplexity:,.0f}, {words}" for words, p in aims),
+        ],
         [cells for _, cells in sorted(rows)],
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--work", type=Path, help="where corpora and curves are kept (default: a temporary folder)")
+    parser.add_argument(
+        "--work", type=Path, help="where corpora and curves are kept (default: a temporary folder)"
+    )
     parser.add_argument("--peers", default=sys.executable)
     parser.add_argument("--only", nargs="*", default=["*"], help="patterns of CORPUS-K-NAME")
     parser.add_argument("--again", action="store_true", help="run what is there once more")
-    parser.add_argument("--lock", type=Path, help="a file whose lock is held while runs are made, by turns with others")
+    parser.add_argument(
+        "--lock",
+        type=Path,
+        help="a file whose lock is held while runs are made, by turns with others",
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--upto", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        run_one({run.key: run for run in campaign()}[args.one], args.upto, args.data, args.work, args.peers)
+        run_one(
+            {run.key: run for run in campaign()}[args.one],
+            args.upto,
+            args.data,
+            args.work,
+            args.peers,
+        )
         return
     with tempfile.TemporaryDirectory() as temporary:
         work = args.work or Path(temporary)

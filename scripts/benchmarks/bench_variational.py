@@ -1,17 +1,23 @@
-"""Sparse-L against dense, and the variational engines against each other (Hughes & Sudderth 2016, Fig. 3 and 4).  Markdown on stdout.
+"""Sparse-L against dense, and the variational engines against each other (Hughes & Sudderth 2016,
+Fig. 3 and 4).  Markdown on stdout.
 
     python scripts/benchmarks/bench_variational.py CORPUS.zarr [...]        a few minutes
-    FULL=1 python scripts/benchmarks/bench_variational.py CORPUS.zarr [...] K up to 800, every L, 50 passes of VB
+    FULL=1 python scripts/benchmarks/bench_variational.py CORPUS.zarr [...] K up to 800, every L, 50
+    passes of VB
 
-    --only steps,levels,curves    some of the sections      --topics 100,400    some numbers of topics
+    --only steps,levels,curves    some of the sections      --topics 100,400    some numbers of
+                                  topics
     --passes N                    passes of the training runs
 
-Local steps are timed alone, in CPU seconds of one thread, on the same blocks and the same topics (two passes of ``vb``): a
-visit less the exp(E[log phi]) of the block's words, which the paper counts as the global step and which is the same whatever
-L is.  Everything else is inside: rows, the words' own best topics, inner iterations, restarts, the bound, the statistics.
-Dense and sparse visits of a block take turns, so that both see the same machine.  Both stop by the same rule: no topic of a
-document moves by 0.05 tokens, or 100 inner iterations; inner iterations of restarts are counted too.
-"""
+Local steps are timed alone, in CPU seconds of one thread, on the same blocks and the same topics
+(two passes of ``vb``): a visit less the exp(E[log phi]) of the block's words, which the paper
+counts as the global step and which is the same whatever
+L is.  Everything else is inside: rows, the words' own best topics, inner iterations, restarts, the
+       bound, the statistics.
+Dense and sparse visits of a block take turns, so that both see the same machine.  Both stop by the
+same rule: no topic of a
+document moves by 0.05 tokens, or 100 inner iterations; inner iterations of restarts are counted
+too."""
 
 from __future__ import annotations
 
@@ -27,7 +33,17 @@ import numpy as np
 
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
-from topicstream.engines.base import BlockShape, Key, Out, Rows, Scratch, Shape, Visit, new_stats, padded
+from topicstream.engines.base import (
+    BlockShape,
+    Key,
+    Out,
+    Rows,
+    Scratch,
+    Shape,
+    Visit,
+    new_stats,
+    padded,
+)
 from topicstream.training.loop import train
 
 FULL = os.environ.get("FULL") == "1"
@@ -47,7 +63,9 @@ def run(
     layout: dict[str, Any] | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """The history of a run with held-out perplexity after each pass and ``at``: seconds of training so far."""
+    """The history of a run with held-out perplexity after each pass and ``at``: seconds of training
+    so far.
+    """
     with tempfile.TemporaryDirectory() as folder:
         train(
             corpus,
@@ -75,13 +93,22 @@ def trained_topics(corpus: Corpus, topics: int, passes: int = 2) -> np.ndarray:
     engine = kind(shape_of(corpus, topics), kind.Options(alpha=0.5 / topics, beta=0.1))
     rng = np.random.default_rng(0)
     phi = np.zeros((corpus.n_words, padded(topics)), np.float32)
-    picks = {int(d): k for k, d in enumerate(rng.choice(corpus.n_docs, topics, replace=corpus.n_docs < topics))}
+    picks = {
+        int(d): k
+        for k, d in enumerate(rng.choice(corpus.n_docs, topics, replace=corpus.n_docs < topics))
+    }
     for block in corpus.blocks():
-        np.add.at(phi, (block.vocab[block.words],), (block.counts / corpus.n_tokens)[:, None].astype(np.float32))
+        np.add.at(
+            phi,
+            (block.vocab[block.words],),
+            (block.counts / corpus.n_tokens)[:, None].astype(np.float32),
+        )
         for d in range(block.n_docs):
             if block.first_doc + d in picks:
                 s = slice(block.indptr[d], block.indptr[d + 1])
-                phi[block.vocab[block.words[s]], picks[block.first_doc + d]] += block.counts[s] / block.counts[s].sum()
+                phi[block.vocab[block.words[s]], picks[block.first_doc + d]] += (
+                    block.counts[s] / block.counts[s].sum()
+                )
     phi[:, topics:] = 0
     phi *= corpus.n_tokens / phi.sum(dtype=np.float64)
     for _ in range(passes):
@@ -93,7 +120,14 @@ def trained_topics(corpus: Corpus, topics: int, passes: int = 2) -> np.ndarray:
 
 
 def shape_of(corpus: Corpus, topics: int) -> Shape:
-    return Shape(corpus.n_docs, corpus.n_words, corpus.n_cells, float(corpus.n_tokens), topics, corpus.weighted)
+    return Shape(
+        corpus.n_docs,
+        corpus.n_words,
+        corpus.n_cells,
+        float(corpus.n_tokens),
+        topics,
+        corpus.weighted,
+    )
 
 
 SCRATCH = Scratch()
@@ -115,15 +149,20 @@ def visit(engine: Any, block: Any, phi: np.ndarray) -> tuple[float, Out]:
 
 def local_steps(path: Path, topic_counts: list[int]) -> None:
     corpus, kind = Corpus.open(path), cast(Any, find("svi"))
-    print(f"\n### Local step, {path.stem}: ns a cell (inner iterations a document; bound a token)\n")
+    print(
+        f"\n### Local step, {path.stem}: ns a cell (inner iterations a document; bound a token)\n"
+    )
     levels = [1, 2, 4, 8, 16] if FULL else [1, 8]
-    print("| K | restarts | dense | " + " | ".join(f"L = {n}" for n in levels) + " | dense / L = 8 |")
+    print(
+        "| K | restarts | dense | " + " | ".join(f"L = {n}" for n in levels) + " | dense / L = 8 |"
+    )
     print("|---" * (len(levels) + 4) + "|")
     for topics in topic_counts:
         phi = trained_topics(corpus, topics)
         for restarts in (0, 5):
             engines = [
-                kind(shape_of(corpus, topics), kind.Options(sparsity=n, restarts=restarts)) for n in [topics, *levels]
+                kind(shape_of(corpus, topics), kind.Options(sparsity=n, restarts=restarts))
+                for n in [topics, *levels]
             ]
             grid = corpus.grid(engines[0].layout.block_cells, engines[0].layout.block_docs)
             numbers = np.linspace(0, len(grid) - 1, min(len(grid), 4)).astype(int)
@@ -136,22 +175,32 @@ def local_steps(path: Path, topic_counts: list[int]) -> None:
                     for i, engine in enumerate(engines):
                         seconds, out = visit(engine, block, phi)
                         seen[i][b] = {name: value[0] for name, value in out.stats.items()}
-                        best[i, b] = min(best[i, b], seconds) if repeat else np.inf  # the first may compile
+                        best[i, b] = (
+                            min(best[i, b], seconds) if repeat else np.inf
+                        )  # the first may compile
             texts, nanos = [], 1e9 * best.sum(axis=1) / cells
 
             def mean(i: int, what: str, of: str, seen: list[list[Any]] = seen) -> float:
                 return sum(s[what] for s in seen[i]) / sum(s[of] for s in seen[i])
 
             for i in range(len(engines)):
-                texts.append(f"{nanos[i]:.0f} ({mean(i, 'inner', 'docs'):.0f}; {mean(i, 'bound', 'tokens'):.4f})")
+                texts.append(
+                    f"{nanos[i]:.0f} ({mean(i, 'inner', 'docs'):.0f}; "
+                    f"{mean(i, 'bound', 'tokens'):.4f})"
+                )
             gain = nanos[0] / nanos[1 + levels.index(8)]
-            print(f"| {topics} | {restarts} | " + " | ".join(texts) + f" | {gain:.2f} |", flush=True)
+            print(
+                f"| {topics} | {restarts} | " + " | ".join(texts) + f" | {gain:.2f} |", flush=True
+            )
 
 
 def level_runs(path: Path, topic_counts: list[int], passes: int) -> None:
     """Held-out log-likelihood a token after some passes of ``svi``, by L."""
     levels = [1, 2, 4, 8, 16] if FULL else [1, 8]
-    print(f"\n### Held-out log-likelihood a token, {path.stem}, {passes} passes of svi (training seconds)\n")
+    print(
+        f"\n### Held-out log-likelihood a token, {path.stem}, {passes} passes of svi (training "
+        f"seconds)\n"
+    )
     print("| K | dense | " + " | ".join(f"L = {n}" for n in levels) + " | L = 8 against dense |")
     print("|---" * (len(levels) + 3) + "|")
     for topics in topic_counts:
@@ -166,17 +215,32 @@ def level_runs(path: Path, topic_counts: list[int], passes: int) -> None:
 
 def curves(path: Path, passes: int) -> None:
     topics = 100
-    print(f"\n### Held-out perplexity, {path.stem}, K = {topics}: perplexity (seconds) after each pass\n")
+    print(
+        f"\n### Held-out perplexity, {path.stem}, K = {topics}: perplexity (seconds) after each "
+        f"pass\n"
+    )
     runs: dict[str, tuple[str, dict[str, Any]]] = {}
-    runs |= {f"svi L = {n}": ("svi", {"sparsity": n}) for n in ([1, 2, 4, 8, 16, topics] if FULL else [1, 8, topics])}
-    runs |= {"ovb": ("ovb", {"alpha": 0.5 / topics, "beta": 0.1}), "mvi L = 8": ("mvi", {"sparsity": 8})}
+    runs |= {
+        f"svi L = {n}": ("svi", {"sparsity": n})
+        for n in ([1, 2, 4, 8, 16, topics] if FULL else [1, 8, topics])
+    }
+    runs |= {
+        "ovb": ("ovb", {"alpha": 0.5 / topics, "beta": 0.1}),
+        "mvi L = 8": ("mvi", {"sparsity": 8}),
+    }
     drawn = {}
     for label, (algo, options) in runs.items():
         records = [r for r in run(path, algo, topics, passes, **options) if r["heldout_perplexity"]]
         drawn[label] = ([r["at"] for r in records], [r["heldout_perplexity"] for r in records])
-        print(f"- {label}: " + ", ".join(f"{r['heldout_perplexity']:.0f} ({r['at']:.1f})" for r in records), flush=True)
+        print(
+            f"- {label}: "
+            + ", ".join(f"{r['heldout_perplexity']:.0f} ({r['at']:.1f})" for r in records),
+            flush=True,
+        )
     batch = [
-        r for r in run(path, "vb", topics, 50 if FULL else 10, alpha=0.5 / topics, beta=0.1) if r["heldout_perplexity"]
+        r
+        for r in run(path, "vb", topics, 50 if FULL else 10, alpha=0.5 / topics, beta=0.1)
+        if r["heldout_perplexity"]
     ]
     goal, at = batch[-1]["heldout_perplexity"], batch[-1]["at"]
     memoized = drawn["mvi L = 8"]
@@ -201,7 +265,9 @@ def curves(path: Path, passes: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpora", nargs="+", type=Path)
     parser.add_argument("--only", default="steps,levels,curves")
     parser.add_argument("--topics", default="100,200,400,800" if FULL else "100,400")

@@ -1,12 +1,15 @@
-"""Faults at random instants of a training on two Dask workers, each in a network namespace of its own: every run must end in the
+"""Faults at random instants of a training on two Dask workers, each in a network namespace of its
+own: every run must end in the
 bits of an undisturbed one.  Needs root and Linux.
 
     python scripts/tools/make_corpus.py --cells 4e5 --words 20000 --out small.zarr
     python scripts/benchmarks/faults_cluster.py small.zarr --faults 30
 
-Faults, in turn: a worker is killed; a worker is stopped for 15 seconds; the link of a worker is down for 15 seconds; the command is
-killed; the disk of the model is full for some seconds (only with --disk, an empty folder on a small file system of its own,
-such as a tmpfs of 200 MB).  A command that ended is started again until it ends well, as cron would.  Told are the seconds until
+Faults, in turn: a worker is killed; a worker is stopped for 15 seconds; the link of a worker is
+down for 15 seconds; the command is killed; the disk of the model is full for some seconds (only
+with --disk, an empty folder on a small file system of its own,
+such as a tmpfs of 200 MB).  A command that ended is started again until it ends well, as cron
+                             would.  Told are the seconds until
 the command has noticed that a worker is lost, too.
 """
 
@@ -35,12 +38,34 @@ class Training:
 
     def __init__(self, corpus: Path, model: Path, passes: int) -> None:
         self.model, self.tries = model, 0
-        self.command = [sys.executable, "-m", "topicstream", "train", "--corpus", str(corpus), "--model", str(model)]
-        self.command += ["-K", "20", "--passes", str(passes), "--tol", "0", "--threads", "1", "--round-blocks", "4"]
+        self.command = [
+            sys.executable,
+            "-m",
+            "topicstream",
+            "train",
+            "--corpus",
+            str(corpus),
+            "--model",
+            str(model),
+        ]
+        self.command += [
+            "-K",
+            "20",
+            "--passes",
+            str(passes),
+            "--tol",
+            "0",
+            "--threads",
+            "1",
+            "--round-blocks",
+            "4",
+        ]
 
     def begin(self, *more: str) -> subprocess.Popen[str]:
         self.tries += 1
-        return subprocess.Popen([*self.command, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            [*self.command, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
     @property
     def passes(self) -> int:
@@ -49,7 +74,9 @@ class Training:
         return history.read_bytes().count(b"\n") if history.exists() else 0
 
     def finish(self, process: subprocess.Popen[str], *more: str) -> tuple[float, list[str]]:
-        """Seconds until it said that a worker is lost (nan: never), and the last lines of the tries that failed."""
+        """Seconds until it said that a worker is lost (nan: never), and the last lines of the tries
+        that failed.
+        """
         said, began, noticed = [], time.monotonic(), float("nan")
         while True:
             assert self.tries < 10, said
@@ -81,7 +108,11 @@ def later(seconds: float, do: Callable[[], object]) -> None:
 
 
 def disturb(
-    fault: str, there: Namespaces, workers: list[int], command: subprocess.Popen[str], disk: Path | None
+    fault: str,
+    there: Namespaces,
+    workers: list[int],
+    command: subprocess.Popen[str],
+    disk: Path | None,
 ) -> None:
     chosen = random.randrange(len(workers))
     if fault == "worker killed":
@@ -99,13 +130,21 @@ def disturb(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--faults", type=int, default=30)
     parser.add_argument("--passes", type=int, default=25)
     parser.add_argument("--disk", type=Path)
     given = parser.parse_args()
-    faults = ["worker killed", "worker stopped", "link down", "command killed", *(["disk full"] if given.disk else [])]
+    faults = [
+        "worker killed",
+        "worker stopped",
+        "link down",
+        "command killed",
+        *(["disk full"] if given.disk else []),
+    ]
     with tempfile.TemporaryDirectory() as folder, Namespaces(2, number=1) as there:
         scheduler, wrong = ["--scheduler", there.address], 0
         whole = Training(given.corpus, Path(folder) / "whole", given.passes)
@@ -125,7 +164,10 @@ def main() -> None:
             noticed, said = run.finish(command, *scheduler)
             same = content_hash(model) == content_hash(whole.model)
             wrong += not same
-            words = f"{'' if hit else 'too late, '}lost worker noticed after {noticed:.1f} s, {'same' if same else 'OTHER'} bits"
+            words = (
+                f"{'' if hit else 'too late, '}lost worker noticed after {noticed:.1f} s, "
+                f"{'same' if same else 'OTHER'} bits"
+            )
             print(f"{number} {fault} after pass {wanted}: {words} {said}", flush=True)
             shutil.rmtree(model)
             time.sleep(max(0.0, 15 - noticed) if fault in ("worker stopped", "link down") else 0)

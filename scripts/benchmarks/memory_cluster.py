@@ -1,11 +1,13 @@
-"""Memory of the workers of a Dask cluster, each in a cgroup of its own that is as large as ``--mem-limit``: ingest, train, infer and eval one
+"""Memory of the workers of a Dask cluster, each in a cgroup of its own that is as large as
+``--mem-limit``: ingest, train, infer and eval one
 after the other.  Needs root and Linux.
 
     python scripts/tools/make_corpus.py --cells 3e6 --words 141000 --out three.zarr
     python scripts/tools/make_corpus.py --cells 3e6 --words 141000 --docword three.txt
     python scripts/benchmarks/memory_cluster.py three.zarr --limit 700M --topics 300 --raw three.txt
 
-Tells, for each command and worker, the peak of what its processes hold themselves (anonymous memory, read fifty times a second), the peak
+Tells, for each command and worker, the peak of what its processes hold themselves (anonymous
+memory, read fifty times a second), the peak
 with page cache, and how often the kernel killed one of them.  The nanny of a worker counts, too.
 """
 
@@ -49,13 +51,21 @@ class Watched(MemoryGroup):
     def told(self) -> list[str]:
         """Anonymous memory and all memory at most, in MB, and processes killed so far."""
         peak = int((self.folder / "memory.max_usage_in_bytes").read_text())
-        return [f"{self.held / 2**20:.0f}", f"{peak / 2**20:.0f}", str(self.stat("memory.oom_control", "oom_kill"))]
+        return [
+            f"{self.held / 2**20:.0f}",
+            f"{peak / 2**20:.0f}",
+            str(self.stat("memory.oom_control", "oom_kill")),
+        ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpus", type=Path)
-    parser.add_argument("--raw", type=Path, action="append", help="a file to ingest; repeat for several")
+    parser.add_argument(
+        "--raw", type=Path, action="append", help="a file to ingest; repeat for several"
+    )
     parser.add_argument("--limit", default="700M")
     parser.add_argument("--topics", type=int, default=300)
     parser.add_argument("--algo", default="sparse-bp")
@@ -69,13 +79,42 @@ def main() -> None:
         Watched(given.limit) as first,
         Watched(given.limit) as second,
     ):
-        folder, command = Path(name), [sys.executable, "-m", "dask", "worker", made.scheduler_address]
-        command += ["--nthreads", "1", "--memory-limit", "0", "--no-dashboard", "--local-directory", name]
-        workers = [subprocess.Popen(group.command(command), stderr=(folder / "log").open("a")) for group in (first, second)]
+        folder, command = (
+            Path(name),
+            [sys.executable, "-m", "dask", "worker", made.scheduler_address],
+        )
+        command += [
+            "--nthreads",
+            "1",
+            "--memory-limit",
+            "0",
+            "--no-dashboard",
+            "--local-directory",
+            name,
+        ]
+        workers = [
+            subprocess.Popen(group.command(command), stderr=(folder / "log").open("a"))
+            for group in (first, second)
+        ]
         client.wait_for_workers(2, timeout=120)
         model = ["--model", str(folder / "model")]
-        train = ["train", "--corpus", str(given.corpus), *model, "-K", str(given.topics), "--algo", given.algo, "--tol", "0"]
-        verbs = [["ingest", *map(str, given.raw), "--out", str(folder / "c.zarr"), "--min-df", "1"]] if given.raw else []
+        train = [
+            "train",
+            "--corpus",
+            str(given.corpus),
+            *model,
+            "-K",
+            str(given.topics),
+            "--algo",
+            given.algo,
+            "--tol",
+            "0",
+        ]
+        verbs = (
+            [["ingest", *map(str, given.raw), "--out", str(folder / "c.zarr"), "--min-df", "1"]]
+            if given.raw
+            else []
+        )
         verbs += [
             [*train, "--passes", str(given.passes)],
             ["infer", str(given.corpus), *model, "--out", str(folder / "shares.parquet")],
@@ -84,8 +123,15 @@ def main() -> None:
         for verb in verbs:
             first.begin(), second.begin()
             more = ["--mem-limit", given.limit, "--scheduler", made.scheduler_address]
-            done = subprocess.run([sys.executable, "-m", "topicstream", *verb, *more], text=True, capture_output=True)
-            print("\n".join(line for line in done.stderr.splitlines() if "plan" in line or "  " in line), flush=True)
+            done = subprocess.run(
+                [sys.executable, "-m", "topicstream", *verb, *more], text=True, capture_output=True
+            )
+            print(
+                "\n".join(
+                    line for line in done.stderr.splitlines() if "plan" in line or "  " in line
+                ),
+                flush=True,
+            )
             if done.returncode:
                 print(done.stderr[-2000:], flush=True)
             rows.append([verb[0], done.returncode, *first.told(), *second.told()])

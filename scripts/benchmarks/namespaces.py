@@ -1,4 +1,5 @@
-"""Dask workers in network namespaces of this machine, joined by a bridge, so that links can be slowed or cut.  Needs root and
+"""Dask workers in network namespaces of this machine, joined by a bridge, so that links can be
+slowed or cut.  Needs root and
 Linux's `ip` and `tc`."""
 
 from __future__ import annotations
@@ -16,18 +17,24 @@ def sh(command: str, **more: bool) -> None:
 
 
 class Namespaces:
-    """A scheduler on the bridge, and ``members`` workers of one thread, each in a namespace of its own.
+    """A scheduler on the bridge, and ``members`` workers of one thread, each in a namespace of its
+    own.
 
     client   of the scheduler, in this process
 
     Parameters
     ----------
     number
-        Tells this network from others that are there at the same time: its addresses are 10.77.number.*.
+        Tells this network from others that are there at the same time: its addresses are
+        10.77.number.*.
     """
 
     def __init__(self, members: int, number: int = 0) -> None:
-        self.members, self.network, self.bridge = range(members), f"10.77.{number}", f"topics{number}"
+        self.members, self.network, self.bridge = (
+            range(members),
+            f"10.77.{number}",
+            f"topics{number}",
+        )
 
     def __enter__(self) -> Namespaces:
         self._remove()
@@ -49,11 +56,18 @@ class Namespaces:
 
     def _start(self, i: int) -> subprocess.Popen[bytes]:
         options = f"--nthreads 1 --memory-limit 0 --no-dashboard --host {self.network}.{i + 2}"
-        command = f"ip netns exec {self.bridge}-{i} {sys.executable} -m dask worker {self.address} {options}"
-        return subprocess.Popen(command.split(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = (
+            f"ip netns exec {self.bridge}-{i} {sys.executable} -m dask worker {self.address} "
+            f"{options}"
+        )
+        return subprocess.Popen(
+            command.split(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
 
     def slow(self, rate: float | None) -> None:
-        """Limit what each link carries, in each direction, to so many bytes a second; None: to nothing."""
+        """Limit what each link carries, in each direction, to so many bytes a second; None: to
+        nothing.
+        """
         for i in self.members:
             for where in (
                 f"tc qdisc {{}} dev {self.bridge}-{i} root",
@@ -61,15 +75,22 @@ class Namespaces:
             ):
                 sh(where.format("del"), check=False)
                 if rate is not None:
-                    # two milliseconds at once: more would carry what is sent between two pauses for nothing
-                    sh(where.format("add") + f" tbf rate {rate:.0f}bps burst {rate / 500:.0f} latency 100ms")
+                    # two milliseconds at once: more would carry what is sent between two pauses for
+                    # nothing
+                    sh(
+                        where.format("add")
+                        + f" tbf rate {rate:.0f}bps burst {rate / 500:.0f} latency 100ms"
+                    )
 
     def link(self, i: int, up: bool) -> None:
         """Connect a worker, or cut it off."""
         sh(f"ip link set {self.bridge}-{i} {'up' if up else 'down'}")
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for worker in self._workers:
             worker.terminate()

@@ -3,21 +3,29 @@
     python scripts/benchmarks/papers.py TABLE --data ../shared/data --work FOLDER [--help]
 
 Yao, Mimno and McCallum 2009:
-methods:   Figs. 3, 4, 6 and 7: 7:3, methods of inference against Gibbs2 (--reference) by corpus and number of topics (--by).
-inputs:    `topics classifier --features counts`, `frequency` and `root` on several corpora, against Gibbs2.
-share:     Fig. 8: `train --sample` of 10 to 70 % of the abstracts, asked about the same others and about the rest.
-drift:     Fig. 9: abstracts of the ACL Anthology up to a year, the classifier on the years after it.
-windows:   Fig. 9: so many abstracts of a year from 2016 on, alone and with the years up to 2022; asked about 2023.
+methods:   Figs. 3, 4, 6 and 7: 7:3, methods of inference against Gibbs2 (--reference) by corpus and
+           number of topics (--by).
+inputs:    `topics classifier --features counts`, `frequency` and `root` on several corpora, against
+           Gibbs2.
+share:     Fig. 8: `train --sample` of 10 to 70 % of the abstracts, asked about the same others and
+           about the rest.
+drift:     Fig. 9: abstracts of the ACL Anthology up to a year, the classifier on the years after
+           it.
+windows:   Fig. 9: so many abstracts of a year from 2016 on, alone and with the years up to 2022;
+           asked about 2023.
 months:    the same on Reuters-21578: trained up to 15 March 1987, asked month by month.
-passes:    Fig. 2: seconds a pass and memory of sparselda over the run and by the number of topics, and gs.
+passes:    Fig. 2: seconds a pass and memory of sparselda over the run and by the number of topics,
+           and gs.
 
 Zeng, Cheung and Liu; Zeng, Liu and Cao:
-engines:   halves of a corpus, each engine from its own start or one for all, alpha = 2/K and beta = 0.01, the papers' own flags.
+engines:   halves of a corpus, each engine from its own start or one for all, alpha = 2/K and beta =
+           0.01, the papers' own flags.
 folds:     Figs. 9 and 10: folds of a tenth, BP, VB and Gibbs sampling, alpha = beta = 0.01.
 stream:    Fig. 8: aTBP, sTBP and OVB over time on a store with documents set aside.
 intrusion: sheets of word intrusion by BP, VB and Gibbs sampling, answered by co-occurrence.
 
-Models of `methods` in FOLDER are used again.  Seconds are of the process on one thread; ``±``: standard deviation over seeds.
+Models of `methods` in FOLDER are used again.  Seconds are of the process on one thread; ``±``:
+standard deviation over seeds.
 """
 
 from __future__ import annotations
@@ -56,15 +64,25 @@ def store(a: argparse.Namespace, corpus: str, heldout: str, **options: Any) -> P
 
 
 def fit(corpus: Path, model: Path, options: dict[str, Any], **settings: Any) -> Any:
-    """A training on one thread in the place of any model that is there.  options: the engine's, and ``algo``."""
+    """A training on one thread in the place of any model that is there.
+
+    options: the engine's, and ``algo``.
+    """
     given = {name: value for name, value in options.items() if name != "algo"}
-    common: dict[str, Any] = {"algo": options["algo"], "threads": 1, "force": True, "progress": False}
+    common: dict[str, Any] = {
+        "algo": options["algo"],
+        "threads": 1,
+        "force": True,
+        "progress": False,
+    }
     return topicstream.train(corpus, model, options=given, **common | settings)
 
 
 def spread(values: Any, digits: int = 0) -> str:
     """Mean and standard deviation."""
-    return f"{np.mean(values):.{digits}f}" + (f" ± {np.std(values):.{digits}f}" if len(values) > 1 else "")
+    return f"{np.mean(values):.{digits}f}" + (
+        f" ± {np.std(values):.{digits}f}" if len(values) > 1 else ""
+    )
 
 
 def head(*columns: str) -> None:
@@ -77,12 +95,15 @@ def line(*cells: object) -> None:
     print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
-# -- inference on a stream of documents ------------------------------------------------------------------------------------
+# -- inference on a stream of documents
+# ------------------------------------------------------------------------------------
 def with_classifier(a: argparse.Namespace, corpus: Path, topics: int, seed: int) -> Path:
     """A model by SparseLDA with its classifier, made where it is not there."""
     model = Path(a.work, f"{corpus.stem}-{topics}-{a.passes}-{seed}")
     if not (model / "classifier.json").exists():
-        fit(corpus, model, {"algo": "sparselda"}, topics=topics, passes=a.passes, tol=0.0, seed=seed)
+        fit(
+            corpus, model, {"algo": "sparselda"}, topics=topics, passes=a.passes, tol=0.0, seed=seed
+        )
         topicstream.train_classifier(model, corpus, threads=1, progress=False)
     return model
 
@@ -99,13 +120,25 @@ def methods(a: argparse.Namespace) -> None:
             found: dict[str, list[list[float]]] = {}
             for seed in range(a.runs):
                 result = topicstream.compare_methods(
-                    with_classifier(a, corpus, topics, seed), corpus, methods=a.methods, reference=a.reference,
-                    documents=a.documents, burn=a.burn, sweeps=a.sweeps, seed=seed, progress=False,
-                )  # fmt: skip
-                for row in [*result["methods"], {**result["ceiling"], "name": f"{a.reference}, next seed"}]:
+                    with_classifier(a, corpus, topics, seed),
+                    corpus,
+                    methods=a.methods,
+                    reference=a.reference,
+                    documents=a.documents,
+                    burn=a.burn,
+                    sweeps=a.sweeps,
+                    seed=seed,
+                    progress=False,
+                )
+                for row in [
+                    *result["methods"],
+                    {**result["ceiling"], "name": f"{a.reference}, next seed"},
+                ]:
                     found.setdefault(row["name"], []).append([row[measure] for measure in MEASURES])
             for method, rows in found.items():
-                cells = [spread(column, digits) for column, digits in zip(zip(*rows), MEASURES.values())]
+                cells = [
+                    spread(column, digits) for column, digits in zip(zip(*rows), MEASURES.values())
+                ]
                 line(f"{name}, {topics}", method, *cells)
 
 
@@ -113,17 +146,37 @@ def inputs(a: argparse.Namespace) -> None:
     """The classifier's kinds of features, and the fast methods beside it."""
     names = ("maxent", "hybrid", "gibbs2.s", "bp")
     head(
-        "corpus", "documents, mean length", "features", "nats", "temperature", *(f"{n}: cosine, KL, F1" for n in names)
+        "corpus",
+        "documents, mean length",
+        "features",
+        "nats",
+        "temperature",
+        *(f"{n}: cosine, KL, F1" for n in names),
     )
     for name in a.corpora:
-        corpus, model = Corpus.open(store(a, name, "20%", max_vocab=20_000)), a.work / f"inputs-{name}"
+        corpus, model = (
+            Corpus.open(store(a, name, "20%", max_vocab=20_000)),
+            a.work / f"inputs-{name}",
+        )
         fit(Path(corpus.path), model, {"algo": "sparse-bp"}, topics=a.topics, passes=30)
         for kind in ("counts", "frequency", "root"):
-            wanted: dict[str, Any] = {"features": kind, "documents": 20_000, "threads": 1, "progress": False}
+            wanted: dict[str, Any] = {
+                "features": kind,
+                "documents": 20_000,
+                "threads": 1,
+                "progress": False,
+            }
             learned = topicstream.train_classifier(model, corpus, **wanted)
             answers = compared(a, model, Path(corpus.path), names)
             size = f"{corpus.n_docs:,}, {corpus.n_tokens / corpus.n_docs:.0f}"
-            line(name, size, kind, f"{learned['divergence']:.3f}", f"{learned['temperature']:.2f}", *answers)
+            line(
+                name,
+                size,
+                kind,
+                f"{learned['divergence']:.3f}",
+                f"{learned['temperature']:.2f}",
+                *answers,
+            )
 
 
 def compared(
@@ -131,25 +184,56 @@ def compared(
 ) -> list[str]:
     """Cosine, KL and F1 of methods."""
     found = topicstream.compare_methods(
-        model, corpus, methods=",".join(names), on=on, documents=a.most, burn=a.burn, sweeps=a.sweeps, progress=False
+        model,
+        corpus,
+        methods=",".join(names),
+        on=on,
+        documents=a.most,
+        burn=a.burn,
+        sweeps=a.sweeps,
+        progress=False,
     )
     rows = {r["name"]: r for r in found["methods"]}
-    return [f"{rows[n]['cosine']:.3f}, {rows[n]['divergence']:.3f}, {rows[n]['f1']:.3f}" for n in names]
+    return [
+        f"{rows[n]['cosine']:.3f}, {rows[n]['divergence']:.3f}, {rows[n]['f1']:.3f}" for n in names
+    ]
 
 
 def share(a: argparse.Namespace) -> None:
     """`train --sample`: ever more of the training documents, the same ones asked (and the rest)."""
     corpus = store(a, "acl", "30%", max_vocab=20_000)
     names = ("maxent", "hybrid", "bp", "vb-point", "gibbs2.s")
-    head("share", "documents", "asked", *(f"{name}: cosine, KL, F1" for name in names), "held-out perplexity")
+    head(
+        "share",
+        "documents",
+        "asked",
+        *(f"{name}: cosine, KL, F1" for name in names),
+        "held-out perplexity",
+    )
     for percent in (10, 20, 40, 70):
         model = a.work / f"share-{percent}"
-        fit(corpus, model, {"algo": "sparselda"}, topics=a.topics, passes=a.passes, tol=0.0, sample=percent / 70)
+        fit(
+            corpus,
+            model,
+            {"algo": "sparselda"},
+            topics=a.topics,
+            passes=a.passes,
+            tol=0.0,
+            sample=percent / 70,
+        )
         topicstream.train_classifier(model, corpus, threads=1, progress=False)
         docs = TopicModel.open(model, memory_limit=-1).manifest.corpus.docs
-        scored = topicstream.evaluate(model, corpus, heldout=True, threads=1, progress=False)["heldout"]["perplexity"]
+        scored = topicstream.evaluate(model, corpus, heldout=True, threads=1, progress=False)[
+            "heldout"
+        ]["perplexity"]
         for on in ("heldout", "rest") if percent < 70 else ("heldout",):
-            line(f"{percent} %", f"{docs:,}", on, *compared(a, model, corpus, names, on), f"{scored:.0f}")
+            line(
+                f"{percent} %",
+                f"{docs:,}",
+                on,
+                *compared(a, model, corpus, names, on),
+                f"{scored:.0f}",
+            )
 
 
 def dated(a: argparse.Namespace, name: str) -> list[dict[str, Any]]:
@@ -159,17 +243,35 @@ def dated(a: argparse.Namespace, name: str) -> list[dict[str, Any]]:
 
 
 def answered(
-    a: argparse.Namespace, docs: list[dict[str, Any]], asked: list[dict[str, Any]], period: str, label: str = ""
+    a: argparse.Namespace,
+    docs: list[dict[str, Any]],
+    asked: list[dict[str, Any]],
+    period: str,
+    label: str = "",
 ) -> None:
-    """Rows of how a model and its classifier of these documents answer others, period by period, of 20,000 words at most."""
-    old, new, corpus, model = (a.work / name for name in ("old.jsonl", "new.jsonl", "old.zarr", "old"))
+    """Rows of how a model and its classifier of these documents answer others, period by period, of
+    20,000 words at most.
+    """
+    old, new, corpus, model = (
+        a.work / name for name in ("old.jsonl", "new.jsonl", "old.zarr", "old")
+    )
     for path, part in ((old, docs), (new, asked)):
         path.write_text("".join(json.dumps(d) + "\n" for d in part))
-    topicstream.ingest([old], corpus, meta={"date": "date"}, max_vocab=20_000, force=True, progress=False)
+    topicstream.ingest(
+        [old], corpus, meta={"date": "date"}, max_vocab=20_000, force=True, progress=False
+    )
     fit(corpus, model, {"algo": "sparse-bp"}, topics=a.topics, passes=20)
     topicstream.train_classifier(model, corpus, passes=60, threads=1, progress=False)
     found = topicstream.drift(
-        model, new, by="date", period=period, corpus=corpus, most=a.most, burn=30, sweeps=20, progress=False
+        model,
+        new,
+        by="date",
+        period=period,
+        corpus=corpus,
+        most=a.most,
+        burn=30,
+        sweeps=20,
+        progress=False,
     )
     for r in found["periods"]:
         seen = [f"{r[name]:.1%}" for name in ("seen", "unknown_tokens")]
@@ -185,7 +287,12 @@ def drift(a: argparse.Namespace) -> None:
     head("year", *SEEN)
     docs = dated(a, "acl")
     late = [int(d["date"][:4]) > a.until for d in docs]
-    answered(a, [d for d, after in zip(docs, late) if not after], [d for d, after in zip(docs, late) if after], "year")
+    answered(
+        a,
+        [d for d, after in zip(docs, late) if not after],
+        [d for d, after in zip(docs, late) if after],
+        "year",
+    )
 
 
 def windows(a: argparse.Namespace) -> None:
@@ -195,8 +302,12 @@ def windows(a: argparse.Namespace) -> None:
     for d in dated(a, "acl"):
         years.setdefault(int(d["date"][:4]), []).append(d)
     first, asked = 2016, 2023
-    some = {y: years[y][:: max(1, len(years[y]) // a.each)][: a.each] for y in range(first, asked + 1)}
-    for span in [[y] for y in range(first, asked)] + [[*range(y, asked)] for y in range(asked - 2, first - 1, -1)]:
+    some = {
+        y: years[y][:: max(1, len(years[y]) // a.each)][: a.each] for y in range(first, asked + 1)
+    }
+    for span in [[y] for y in range(first, asked)] + [
+        [*range(y, asked)] for y in range(asked - 2, first - 1, -1)
+    ]:
         label = f"{span[0]}" + (f" to {span[-1]}" if len(span) > 1 else "")
         answered(a, [d for y in span for d in some[y]], some[asked], "year", label)
 
@@ -207,12 +318,22 @@ def months(a: argparse.Namespace) -> None:
     docs = dated(a, "reuters21578")
     for d in docs:
         day = re.search(r"(\d+)-([A-Z]{3})-(\d{4})", d["date"])
-        d["date"] = time.strftime("%Y-%m-%d", time.strptime("-".join(day.groups()), "%d-%b-%Y")) if day else ""
+        d["date"] = (
+            time.strftime("%Y-%m-%d", time.strptime("-".join(day.groups()), "%d-%b-%Y"))
+            if day
+            else ""
+        )
     last = "1987-03-15"
-    answered(a, [d for d in docs if "" < d["date"] <= last], [d for d in docs if d["date"] > last], "month")
+    answered(
+        a,
+        [d for d in docs if "" < d["date"] <= last],
+        [d for d in docs if d["date"] > last],
+        "month",
+    )
 
 
-# -- over time -------------------------------------------------------------------------------------------------------------
+# -- over time
+# -------------------------------------------------------------------------------------------------------------
 class Enough(Exception):
     """So many processor seconds are over."""
 
@@ -232,7 +353,9 @@ class Clock(Silent):
 
 
 def passes(a: argparse.Namespace) -> None:
-    """Processor ms of single passes on one thread (median of those within a tenth), and the table's MB."""
+    """Processor ms of single passes on one thread (median of those within a tenth), and the table's
+    MB.
+    """
     marks, corpus, model = (2, 5, 10, 20, 50), store(a, "nips12", "30%"), a.work / "passes"
     head("T", "engine", *(f"pass {n}" for n in marks), "MB, pass 1 and last")
     for k in a.by:
@@ -241,10 +364,26 @@ def passes(a: argparse.Namespace) -> None:
             options = {"algo": algo, "alpha": a.alpha or 5 / k, "beta": 0.01, "learn_priors": False}
             for seed in range(a.runs):
                 clock = Clock()
-                fit(corpus, model, options, topics=k, passes=most, tol=0.0, progress=clock, start="random", seed=seed)
+                fit(
+                    corpus,
+                    model,
+                    options,
+                    topics=k,
+                    passes=most,
+                    tol=0.0,
+                    progress=clock,
+                    start="random",
+                    seed=seed,
+                )
                 spent = np.diff(clock.at) * 1000
-                rows = [r for r in map(json.loads, (model / "history.jsonl").read_text().splitlines()) if r["pass"] > 0]
-                near.append([np.median(spent[int(0.9 * n) : int(1.1 * n) + 1]) for n in marks if n <= most])
+                rows = [
+                    r
+                    for r in map(json.loads, (model / "history.jsonl").read_text().splitlines())
+                    if r["pass"] > 0
+                ]
+                near.append(
+                    [np.median(spent[int(0.9 * n) : int(1.1 * n) + 1]) for n in marks if n <= most]
+                )
                 size.append([rows[i]["table_bytes"] / 2**20 for i in (0, -1)])
             cells = [spread(column) for column in zip(*near)] + [""] * (len(marks) - len(near[0]))
             line(k, algo, *cells, " and ".join(f"{np.mean(m):.2f}" for m in zip(*size)))
@@ -256,13 +395,23 @@ def stream(a: argparse.Namespace) -> None:
     for algo in a.only or ("atbp", "stbp", "ovb"):
         clock, options = Clock(a.seconds), {"algo": algo, "alpha": 2 / a.topics, "beta": 0.01}
         with contextlib.suppress(Enough):
-            settings: dict[str, Any] = {"topics": a.topics, "tol": 0.0, "eval_every": 1, "passes": 500}
+            settings: dict[str, Any] = {
+                "topics": a.topics,
+                "tol": 0.0,
+                "eval_every": 1,
+                "passes": 500,
+            }
             fit(a.store, a.work / f"stream-{algo}", options, **settings, progress=clock)
-        points = [f"{at - clock.at[0]:.0f}: {low:.0f}" for at, low in zip(clock.at[1:], clock.heldout) if low]
+        points = [
+            f"{at - clock.at[0]:.0f}: {low:.0f}"
+            for at, low in zip(clock.at[1:], clock.heldout)
+            if low
+        ]
         line(algo, len(points), ", ".join(points))
 
 
-# -- belief propagation ----------------------------------------------------------------------------------------------------
+# -- belief propagation
+# ----------------------------------------------------------------------------------------------------
 ENGINES: dict[str, dict[str, Any]] = {
     "bp sync": {"algo": "bp", "schedule": "sync"},
     "bp async": {"algo": "bp"},
@@ -275,9 +424,13 @@ ENGINES: dict[str, dict[str, Any]] = {
     "mvi L=8": {"algo": "mvi"},
     "sparse-bp": {"algo": "sparse-bp"},
     "sparse-bp, the paper's update": {
-        "algo": "sparse-bp", "message_bits": "32", "step": 1.0, "band": -1.0, "learn_priors": False,
+        "algo": "sparse-bp",
+        "message_bits": "32",
+        "step": 1.0,
+        "band": -1.0,
+        "learn_priors": False,
     },
-}  # fmt: skip
+}
 
 
 def engines(a: argparse.Namespace) -> None:
@@ -286,20 +439,33 @@ def engines(a: argparse.Namespace) -> None:
         corpus = store(a, name, "50%")
         head("engine", "passes", "held-out perplexity, folded in by BP", "by VB", "processor s")
         for engine in a.only or ENGINES:
-            runs = np.array([halves(a, corpus, a.work / "halves", ENGINES[engine], seed) for seed in range(a.runs)])
+            runs = np.array(
+                [
+                    halves(a, corpus, a.work / "halves", ENGINES[engine], seed)
+                    for seed in range(a.runs)
+                ]
+            )
             line(engine, *(spread(column) for column in runs[:, :3].T), f"{runs[:, 3].mean():.1f}")
 
 
-def halves(a: argparse.Namespace, corpus: Path, model: Path, engine: dict[str, Any], seed: int) -> list[float]:
+def halves(
+    a: argparse.Namespace, corpus: Path, model: Path, engine: dict[str, Any], seed: int
+) -> list[float]:
     """Passes, perplexity folded in by BP and by VB, processor seconds of one training."""
-    options = engine | {"alpha": 2 / a.topics, "beta": 0.01} | ({"sparsity": a.topics} if "step" in engine else {})
+    options = (
+        engine
+        | {"alpha": 2 / a.topics, "beta": 0.01}
+        | ({"sparsity": a.topics} if "step" in engine else {})
+    )
     begin = time.process_time()
-    done = fit(corpus, model, options, topics=a.topics, tol=1.0, passes=200, start=a.start, seed=seed)
+    done = fit(
+        corpus, model, options, topics=a.topics, tol=1.0, passes=200, start=a.start, seed=seed
+    )
     seconds = time.process_time() - begin
     scores = [
-        topicstream.evaluate(model, corpus, heldout=True, fold_in=way, threads=1, progress=False)["heldout"][
-            "perplexity"
-        ]
+        topicstream.evaluate(model, corpus, heldout=True, fold_in=way, threads=1, progress=False)[
+            "heldout"
+        ]["perplexity"]
         for way in ("bp", "vb")
     ]
     return [done.passes, *scores, seconds]
@@ -317,14 +483,23 @@ SMALL = {"alpha": 0.01, "beta": 0.01}
 def matrix(path: Path) -> Any:
     """Counts of the training documents [D, W]."""
     corpus = Corpus.open(path)
-    parts = [(b.indptr, b.vocab[b.words], b.counts.astype(np.float64)) for b in corpus.blocks(prefetch=0)]
-    return vstack([csr_matrix((c, w, p), (len(p) - 1, corpus.n_words)) for p, w, c in parts]).tocsr()
+    parts = [
+        (b.indptr, b.vocab[b.words], b.counts.astype(np.float64)) for b in corpus.blocks(prefetch=0)
+    ]
+    return vstack(
+        [csr_matrix((c, w, p), (len(p) - 1, corpus.n_words)) for p, w, c in parts]
+    ).tocsr()
 
 
 def folds(a: argparse.Namespace) -> None:
-    """Held-out perplexity (document completion, 80/20, folded in by BP) by number of topics, mean and spread over folds."""
+    """Held-out perplexity (document completion, 80/20, folded in by BP) by number of topics, mean
+    and spread over folds.
+    """
     x = matrix(store(a, a.corpora[0], "0"))
-    fold, words = np.random.default_rng(0).permutation(x.shape[0]) % 10, [f"w{v}" for v in range(x.shape[1])]
+    fold, words = (
+        np.random.default_rng(0).permutation(x.shape[0]) % 10,
+        [f"w{v}" for v in range(x.shape[1])],
+    )
     train, test, model = a.work / "fold.zarr", a.work / "fold-test.zarr", a.work / "fold-model"
     found: dict[tuple[str, int], list[float]] = {}
     spent = dict.fromkeys(FOLDS, 0.0)
@@ -337,7 +512,9 @@ def folds(a: argparse.Namespace) -> None:
                 begin = time.process_time()
                 fit(train, model, SMALL | options, topics=k, start=a.start, **settings)
                 spent[name] += time.process_time() - begin
-                scored = topicstream.evaluate(model, train, heldout=test, threads=1, progress=False)["heldout"]
+                scored = topicstream.evaluate(
+                    model, train, heldout=test, threads=1, progress=False
+                )["heldout"]
                 found.setdefault((name, k), []).append(scored["perplexity"])
     head("engine", *(f"K = {k}" for k in a.by), "processor s")
     for name in a.only or FOLDS:
@@ -345,8 +522,9 @@ def folds(a: argparse.Namespace) -> None:
 
 
 def intrusion(a: argparse.Namespace) -> None:
-    """Word intrusion (Chang et al. 2009): sheets of every engine, and how many questions a machine answers right, which takes
-    the word whose mean NPMI with the other five is least (Lau, Newman and Baldwin 2014)."""
+    """Word intrusion (Chang et al. 2009): sheets of every engine, and how many questions a machine
+    answers right, which takes the word whose mean NPMI with the other five is least (Lau, Newman
+    and Baldwin 2014)."""
     corpus = store(a, a.corpora[0], "0")
     x = matrix(corpus)
     x.data[:] = 1
@@ -372,34 +550,57 @@ TABLES = (methods, inputs, share, drift, windows, months, passes, engines, folds
 
 def main() -> None:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=[table.__name__ for table in TABLES])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument(
-        "--corpora", nargs="+", help="[default: of `inputs` five, of `folds` cora, of `engines` kos, else nips12]"
+        "--corpora",
+        nargs="+",
+        help="[default: of `inputs` five, of `folds` cora, of `engines` kos, else nips12]",
     )
     parser.add_argument("--topics", type=int, default=50)
-    parser.add_argument("--by", type=int, nargs="+", metavar="K", help="[default: of `methods` 70, else 10 to 50]")
+    parser.add_argument(
+        "--by", type=int, nargs="+", metavar="K", help="[default: of `methods` 70, else 10 to 50]"
+    )
     parser.add_argument("--passes", type=int, default=300)
     parser.add_argument("--runs", type=int, default=1, help="seeds")
     parser.add_argument("--folds", type=int, default=5, help="of ten")
-    parser.add_argument("--start", help="of `engines`, `folds`: one for all, as documents [default: each engine's own]")
-    parser.add_argument("--only", nargs="+", choices=tuple(dict.fromkeys((*ENGINES, *FOLDS, "ovb"))), help="engines")
-    parser.add_argument("--methods", default="all", help="of `methods`: names, as topics compare --methods takes them")
+    parser.add_argument(
+        "--start",
+        help="of `engines`, `folds`: one for all, as documents [default: each engine's own]",
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=tuple(dict.fromkeys((*ENGINES, *FOLDS, "ovb"))), help="engines"
+    )
+    parser.add_argument(
+        "--methods",
+        default="all",
+        help="of `methods`: names, as topics compare --methods takes them",
+    )
     parser.add_argument("--reference", default="gibbs2", help="of `methods`")
     parser.add_argument("--documents", type=int, default=130, help="of `methods`")
     parser.add_argument("--burn", type=int, default=50)
     parser.add_argument("--sweeps", type=int, default=30)
     parser.add_argument("--most", type=int, default=60, help="documents asked")
-    parser.add_argument("--until", type=int, default=2010, help="of `drift`: the last year that is trained on")
+    parser.add_argument(
+        "--until", type=int, default=2010, help="of `drift`: the last year that is trained on"
+    )
     parser.add_argument("--each", type=int, default=1800, help="of `windows`: documents of a year")
     parser.add_argument("--alpha", type=float, help="of `passes`: a topic [default: 5/T]")
     parser.add_argument("--store", type=Path, help="of `stream`")
-    parser.add_argument("--seconds", type=float, default=480, help="of `stream`: of a processor, for each engine")
+    parser.add_argument(
+        "--seconds", type=float, default=480, help="of `stream`: of a processor, for each engine"
+    )
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
-    own = {"inputs": ["kos", "nips12", "reuters21578", "20news", "acl"], "folds": ["cora"], "engines": ["kos"]}
+    own = {
+        "inputs": ["kos", "nips12", "reuters21578", "20news", "acl"],
+        "folds": ["cora"],
+        "engines": ["kos"],
+    }
     given.corpora = given.corpora or own.get(given.what, ["nips12"])
     given.by = given.by or ([70] if given.what == "methods" else [10, 20, 30, 40, 50])
     next(table for table in TABLES if table.__name__ == given.what)(given)

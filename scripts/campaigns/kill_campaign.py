@@ -1,12 +1,19 @@
-"""Kill -9 at random instants of every command that writes, training with every engine included; carry on; compare.
+"""Kill -9 at random instants of every command that writes, training with every engine included;
+carry on; compare.
 
-    python scripts/campaigns/kill_campaign.py --kills 100 [--only ingest append atbp update retrain ...] [--save FILE]
+    python scripts/campaigns/kill_campaign.py --kills 100 [--only ingest append atbp update retrain
+    ...] [--save FILE]
 
-For each subject the undisturbed run is made twice first; then the same command is started again and again, killed at
-random instants until its share of the kills is spent, and left to end.  Every result must be the same bits: the store's
-chunks, tables and fingerprint, or the training state's content hash, or the published model with its ids.  After every
-kill what readers see must be whole: the old store or model, or the new one; of a file that is named, all or nothing, and
-in the end nothing beside it.  Prints a Markdown table (--save: each row as soon as it is there); exit 1 when anything differs.
+For each subject the undisturbed run is made twice first; then the same command is started again and
+again, killed at
+random instants until its share of the kills is spent, and left to end.  Every result must be the
+same bits: the store's
+chunks, tables and fingerprint, or the training state's content hash, or the published model with
+its ids.  After every
+kill what readers see must be whole: the old store or model, or the new one; of a file that is
+named, all or nothing, and
+in the end nothing beside it.  Prints a Markdown table (--save: each row as soon as it is there);
+                               exit 1 when anything differs.
 """
 
 from __future__ import annotations
@@ -62,7 +69,10 @@ topics = false
 def text(path: Path, documents: int = 6000, first: int = 0) -> Path:
     """Documents of made words, JSON lines."""
     rng = random.Random(3)
-    words = ["".join(rng.choice("aeioubcdfglmnprst") for _ in range(rng.randint(3, 9))) for _ in range(4000)]
+    words = [
+        "".join(rng.choice("aeioubcdfglmnprst") for _ in range(rng.randint(3, 9)))
+        for _ in range(4000)
+    ]
     weights = [1 / (i + 3) for i in range(len(words))]
     rng.seed(first)
     with open(path, "w") as f:
@@ -71,7 +81,13 @@ def text(path: Path, documents: int = 6000, first: int = 0) -> Path:
             drawn = rng.choices(range(len(words)), weights, k=rng.randint(20, 120))
             said = " ".join(words[(w * (1 + shift)) % 4000] for w in drawn)
             authors, links = [f"a{i % 97}", f"a{i % 89}"], [f"d{i // 2}", f"d{(7 * i) % (i + 1)}"]
-            record = {"id": f"d{i}", "text": said, "authors": authors, "labels": [f"l{i % 20}"], "links": links}
+            record = {
+                "id": f"d{i}",
+                "text": said,
+                "authors": authors,
+                "labels": [f"l{i % 20}"],
+                "links": links,
+            }
             f.write(json.dumps(record) + "\n")
     return path
 
@@ -79,7 +95,9 @@ def text(path: Path, documents: int = 6000, first: int = 0) -> Path:
 def store_hash(path: Path) -> str:
     """sha256 of every chunk and table of a store, and of the manifest without its times."""
     h = hashlib.sha256()
-    for file in sorted(p for p in path.rglob("*") if p.is_file() and p.name not in (".lock", "manifest.json")):
+    for file in sorted(
+        p for p in path.rglob("*") if p.is_file() and p.name not in (".lock", "manifest.json")
+    ):
         h.update(str(file.relative_to(path)).encode() + file.read_bytes())
     manifest = json.loads((path / "manifest.json").read_text())
     h.update(manifest["fingerprint"].encode())
@@ -98,8 +116,10 @@ class Subject:
     prepare  brings the work to the state in which the command starts
     digest   of the finished result
     done     whether the command has nothing left to do
-    seen     what a reader sees in between (None: nothing yet); it must be that of the beginning or that of the end
-    again    only a run that ended by itself is done: the one after a kill may have something to sweep
+    seen     what a reader sees in between (None: nothing yet); it must be that of the beginning or
+             that of the end
+    again    only a run that ended by itself is done: the one after a kill may have something to
+             sweep
     """
 
     name: str
@@ -124,7 +144,9 @@ class Subject:
         self.prepare()
         made = finished = wrong = torn = 0
         while made < kills:
-            process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
             try:
                 process.wait(rng.uniform(0.15, 1.0) * length)
             except subprocess.TimeoutExpired:
@@ -132,7 +154,9 @@ class Subject:
                 process.wait()
                 made += 1
                 torn += self.seen() not in allowed
-            ended = process.returncode == 0 or (process.returncode == -signal.SIGKILL and not self.again)
+            ended = process.returncode == 0 or (
+                process.returncode == -signal.SIGKILL and not self.again
+            )
             if ended and self.done():  # a kill may come when all is done
                 finished += 1
                 wrong += self.digest() not in ends
@@ -143,7 +167,15 @@ class Subject:
         if last.returncode or self.digest() not in ends:
             wrong += 1
             print(f"{self.name}: {last.stderr.strip()[-500:] or 'another result'}", file=sys.stderr)
-        row = [self.name, f"{length:.1f}", made, finished + 1, "yes" if len(ends) == 1 else "NO", torn, wrong]
+        row = [
+            self.name,
+            f"{length:.1f}",
+            made,
+            finished + 1,
+            "yes" if len(ends) == 1 else "NO",
+            torn,
+            wrong,
+        ]
         print(*row, file=sys.stderr, flush=True)
         return row
 
@@ -157,7 +189,17 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
     ingest = [*TOPICS, "ingest", str(source), "--out", str(corpus), *kept_fields]
 
     def adding(path: Path, *more: str) -> list[str]:
-        return [*TOPICS, "ingest", str(path), "--out", str(corpus), "--append", "--grow-vocab", *more, *kept_fields]
+        return [
+            *TOPICS,
+            "ingest",
+            str(path),
+            "--out",
+            str(corpus),
+            "--append",
+            "--grow-vocab",
+            *more,
+            *kept_fields,
+        ]
 
     append = adding(more)
     named = ["--corpus", str(corpus), "--model", str(model)]
@@ -196,13 +238,22 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
         return kept("ingested", lambda: run(*ingest))
 
     def ingesting() -> Subject:
-        return Subject("ingest", ingest, clear, lambda: store_hash(corpus), lambda: store_done(None), store_seen)
+        return Subject(
+            "ingest",
+            ingest,
+            clear,
+            lambda: store_hash(corpus),
+            lambda: store_done(None),
+            store_seen,
+        )
 
     def appending(name: str, command: list[str]) -> Subject:
         place = ingested()
         before = Corpus.open(place / "corpus.zarr").fingerprint
         done = partial(store_done, before)
-        return Subject(name, command, lambda: back(place), lambda: store_hash(corpus), done, store_seen)
+        return Subject(
+            name, command, lambda: back(place), lambda: store_hash(corpus), done, store_seen
+        )
 
     def training(name: str) -> Subject:
         place = ingested()
@@ -217,7 +268,10 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
 
     def gaussians() -> Subject:
         def vectors() -> None:
-            np.save(work / "points.npy", np.random.default_rng(1).normal(size=(20_000, 24)).astype(np.float32))
+            np.save(
+                work / "points.npy",
+                np.random.default_rng(1).normal(size=(20_000, 24)).astype(np.float32),
+            )
             run(*TOPICS, "ingest", str(work / "points.npy"), "--out", str(corpus))
 
         place = kept("vectors", vectors)
@@ -227,12 +281,20 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
             lambda: back(place),
             lambda: content_hash(model),
             (model / "finished.json").exists,
-            lambda: str(GaussianModel(model).sizes.tobytes()) if (model / "manifest.json").exists() else None,
+            lambda: (
+                str(GaussianModel(model).sizes.tobytes())
+                if (model / "manifest.json").exists()
+                else None
+            ),
         )
 
     def updating() -> Subject:
         def appended() -> None:
-            for command in (ingest, [*TOPICS, "train", *named, "--algo", "sparse-bp", *TRAIN], append):
+            for command in (
+                ingest,
+                [*TOPICS, "train", *named, "--algo", "sparse-bp", *TRAIN],
+                append,
+            ):
                 run(*command)
 
         place = kept("appended", appended)
@@ -252,7 +314,9 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
         )
 
     def rewriting(name: str, *options: str) -> Subject:
-        """compact, forget: a store of three ingests, and for forget a model with the state of its run."""
+        """compact, forget: a store of three ingests, and for forget a model with the state of its
+        run.
+        """
         pieces = [text(work / f"piece-{i}.jsonl", 300, 9000 + 300 * i) for i in range(2)]
 
         def grown() -> None:
@@ -265,13 +329,18 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
 
         def digest() -> str:
             left = sorted(p.name for p in (model, model / "work") if p.exists())
-            return hashlib.sha256((store_hash(corpus) + model_hash(model) + str(left)).encode()).hexdigest()
+            return hashlib.sha256(
+                (store_hash(corpus) + model_hash(model) + str(left)).encode()
+            ).hexdigest()
 
         command, done = [*TOPICS, name, *options], lambda: store_seen() != before
         return Subject(name, command, lambda: back(place), digest, done, store_seen, again=True)
 
     def trained() -> Path:
-        return kept("trained", lambda: (run(*ingest), run(*TOPICS, "train", *named, "--algo", "sparse-bp", *TRAIN)))
+        return kept(
+            "trained",
+            lambda: (run(*ingest), run(*TOPICS, "train", *named, "--algo", "sparse-bp", *TRAIN)),
+        )
 
     def naming(name: str, out: str, *line: str) -> Subject:
         """A command that writes what a user names: it alone may lie in its folder in the end."""
@@ -289,16 +358,28 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
             if target.is_dir():
                 models = sorted(p.parent for p in target.rglob("manifest.json"))
                 return "".join(f"{p.relative_to(target)} {model_hash(p)}" for p in models)
-            data = target.read_bytes()  # a page holds the time it was made, compressed, and a figure how long methods took
-            return str(data[-8:]) if out.endswith((".html", ".svg")) else hashlib.sha256(data).hexdigest()
+            data = (
+                target.read_bytes()
+            )  # a page holds the time it was made, compressed, and a figure how long methods took
+            return (
+                str(data[-8:])
+                if out.endswith((".html", ".svg"))
+                else hashlib.sha256(data).hexdigest()
+            )
 
         def digest() -> str:
             return f"{sorted(p.name for p in folder.iterdir())} {seen()}"
 
-        return Subject(name, [*TOPICS, *line, str(target)], prepare, digest, lambda: seen() is not None, seen)
+        return Subject(
+            name, [*TOPICS, *line, str(target)], prepare, digest, lambda: seen() is not None, seen
+        )
 
     def rare() -> Path:
-        (work / "rare.txt").write_text("\n".join(Corpus.open(ingested() / corpus.name).word_table("word")["word"].to_pylist()[-50:]))
+        (work / "rare.txt").write_text(
+            "\n".join(
+                Corpus.open(ingested() / corpus.name).word_table("word")["word"].to_pylist()[-50:]
+            )
+        )
         return work / "rare.txt"
 
     def phi() -> Path:
@@ -311,7 +392,9 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
         place = trained()
         before = look(place / model.name)
         digest = partial(look, model)
-        return Subject(name, [*TOPICS, *line], lambda: back(place), digest, lambda: digest() != before, digest)
+        return Subject(
+            name, [*TOPICS, *line], lambda: back(place), digest, lambda: digest() != before, digest
+        )
 
     def classified(path: Path) -> str:
         file = path / "classifier.json"
@@ -320,18 +403,29 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
     make = {
         "ingest": ingesting,
         "replace": lambda: appending("replace", adding(other, "--on-duplicate", "replace")),
-        "infer": lambda: naming("infer", "a.parquet", "infer", str(source), named[2], named[3], "--out"),
+        "infer": lambda: naming(
+            "infer", "a.parquet", "infer", str(source), named[2], named[3], "--out"
+        ),
         "show": lambda: naming("show", "a.csv", "show", *named, "--theta"),
         "eval": lambda: naming("eval", "a.parquet", "eval", *named, "--heldout", "--per-document"),
         "report": lambda: naming("report", "a.html", "report", str(model), *named[:2], "--out"),
         "export": lambda: naming("export", "a.parquet", "export", named[2], named[3], "--out"),
         "import": lambda: naming("import", "m", "import", str(phi()), "--model"),
         "edit": lambda: changing(
-            "edit", lambda p: str(view_of(TopicModel.open(p)).labels), "edit", str(model), "--label", "0=x"
+            "edit",
+            lambda p: str(view_of(TopicModel.open(p)).labels),
+            "edit",
+            str(model),
+            "--label",
+            "0=x",
         ),
         "classifier": lambda: changing("classifier", classified, "classifier", *named),
-        "compare": lambda: naming("compare", "a.svg", "compare", str(model), *named[:2], "--methods", "bp,vb", "--svg"),
-        "drop-words": lambda: appending("drop-words", [*TOPICS, "edit", str(corpus), "--drop-words", str(rare())]),
+        "compare": lambda: naming(
+            "compare", "a.svg", "compare", str(model), *named[:2], "--methods", "bp,vb", "--svg"
+        ),
+        "drop-words": lambda: appending(
+            "drop-words", [*TOPICS, "edit", str(corpus), "--drop-words", str(rare())]
+        ),
         "compact": lambda: rewriting("compact", str(corpus)),
         "forget": lambda: rewriting("forget", "d5", "d6100", "d9007", *named),
         "append": lambda: appending("append", append),
@@ -359,7 +453,11 @@ def retraining(work: Path, source: Path, more: Path) -> Subject:
 
     def digest() -> str:
         published = home / "current"
-        parts = [model_hash(published), msgspec.to_builtins(read_ids(published, 20)), Corpus.open(home / "corpus.zarr").fingerprint]
+        parts = [
+            model_hash(published),
+            msgspec.to_builtins(read_ids(published, 20)),
+            Corpus.open(home / "corpus.zarr").fingerprint,
+        ]
         parts.append(json.loads((home / "state.json").read_text())["files"])
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -370,10 +468,34 @@ def retraining(work: Path, source: Path, more: Path) -> Subject:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     counting = [n for n, kind in engines().items() if not kind.about.dense]
-    writing = ["infer", "show", "compare", "eval", "report", "export", "import", "edit", "classifier"]
-    every = ["ingest", "append", "replace", "drop-words", *counting, "gmm", "update", "retrain", "compact", "forget", *writing]
+    writing = [
+        "infer",
+        "show",
+        "compare",
+        "eval",
+        "report",
+        "export",
+        "import",
+        "edit",
+        "classifier",
+    ]
+    every = [
+        "ingest",
+        "append",
+        "replace",
+        "drop-words",
+        *counting,
+        "gmm",
+        "update",
+        "retrain",
+        "compact",
+        "forget",
+        *writing,
+    ]
     parser.add_argument("--kills", type=int, default=20, help="shared by the subjects, rounded up")
     parser.add_argument("--only", nargs="*", default=every, choices=every)
     parser.add_argument("--seed", type=int, default=0)
@@ -389,11 +511,25 @@ def main() -> int:
                     out.write("| " + " | ".join(map(str, rows[-1])) + " |\n")
     heading(
         "Killed and carried on",
-        "kill -9 at random instants. torn: kills after which a reader found neither the old store or model nor the new one; "
+        "kill -9 at random instants. torn: kills after which a reader found neither the old "
+        "store or model nor the new one; "
         "wrong: results that differ from the undisturbed run's, or runs that could not carry on",
     )
-    table(["subject", "undisturbed s", "kills", "runs that ended", "undisturbed twice the same", "torn", "wrong"], rows)
-    return 1 if any(row[-1] or row[-2] for row in rows) or any(row[4] != "yes" for row in rows) else 0
+    table(
+        [
+            "subject",
+            "undisturbed s",
+            "kills",
+            "runs that ended",
+            "undisturbed twice the same",
+            "torn",
+            "wrong",
+        ],
+        rows,
+    )
+    return (
+        1 if any(row[-1] or row[-2] for row in rows) or any(row[4] != "yes" for row in rows) else 0
+    )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
-"""Every engine, every number of topics, every limit: one pass inside a memory cgroup of exactly the limit.
+"""Every engine, every number of topics, every limit: one pass inside a memory cgroup of exactly the
+limit.
 
-    python scripts/campaigns/memory_campaign.py [--cells 50e6 | --corpus big.zarr] [--only atbp gs ...] [--topics 10 100 1000]
-                                      [--limits 300M 512M 2G] [--tables disk] [--max-seconds 600] [--work FOLDER]
+    python scripts/campaigns/memory_campaign.py [--cells 50e6 | --corpus big.zarr] [--only atbp gs
+    ...] [--topics 10 100 1000]
+                                      [--limits 300M 512M 2G] [--tables disk] [--max-seconds 600]
+                                      [--work FOLDER]
 
-A run must finish its pass, or refuse before it starts (code 5); the kernel must never kill it.  One that takes longer than
---max-seconds is stopped (SIGINT), writes its checkpoint and counts as "ran N s within the limit".  Prints a Markdown
-table; exit 1 when a run was killed, failed, or refused what it has to do: 10 and 100 topics at 300M and 512M, and 1000
-topics at 512M, for every engine that does not store dense messages; and at 2G everything
-whose block memory the disk holds.
-"""
+A run must finish its pass, or refuse before it starts (code 5); the kernel must never kill it.  One
+that takes longer than
+--max-seconds is stopped (SIGINT), writes its checkpoint and counts as "ran N s within the limit".
+Prints a Markdown
+table; exit 1 when a run was killed, failed, or refused what it has to do: 10 and 100 topics at 300M
+and 512M, and 1000 topics at 512M, for every engine that does not store dense messages; and at 2G
+everything whose block memory the disk holds."""
 
 from __future__ import annotations
 
@@ -131,16 +135,28 @@ def said(result: Result, limit: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", type=float, default=50e6, help="size of the corpus that is made (default 50e6)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--cells", type=float, default=50e6, help="size of the corpus that is made (default 50e6)"
+    )
     parser.add_argument("--corpus", type=Path, help="a store instead")
     parser.add_argument("--only", nargs="*", default=[], help="engines")
     parser.add_argument("--topics", nargs="*", type=int, default=[10, 100, 1000])
     parser.add_argument("--limits", nargs="*", default=["300M", "512M", "2G"])
-    parser.add_argument("--tables", default="auto", help="where the tables are to be (default: as the plan chooses)")
+    parser.add_argument(
+        "--tables", default="auto", help="where the tables are to be (default: as the plan chooses)"
+    )
     parser.add_argument("--max-seconds", type=float, default=600.0)
-    parser.add_argument("--work", type=Path, help="where models and the corpus are put (default: a temporary folder)")
-    parser.add_argument("--rows", action="store_true", help="print rows without a heading (to add to a table)")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        help="where models and the corpus are put (default: a temporary folder)",
+    )
+    parser.add_argument(
+        "--rows", action="store_true", help="print rows without a heading (to add to a table)"
+    )
     args = parser.parse_args()
     if args.work is not None:
         args.work.mkdir(parents=True, exist_ok=True)
@@ -176,25 +192,50 @@ def main() -> int:
                     "--tables",
                     args.tables,
                 ]
-                # the kernels are compiled once outside the group: what the compiler takes is not what is measured
+                # the kernels are compiled once outside the group: what the compiler takes is not
+                # what is measured
                 subprocess.run(
-                    [*warm, "--model", str(work / "refused"), "--mem-limit", "1M"], capture_output=True, check=False
+                    [*warm, "--model", str(work / "refused"), "--mem-limit", "1M"],
+                    capture_output=True,
+                    check=False,
                 )
                 for limit in args.limits:
                     model = work / "model"
                     shutil.rmtree(model, ignore_errors=True)
-                    result = run([*warm, "--model", str(model), "--mem-limit", limit], model, limit, args.max_seconds)
+                    result = run(
+                        [*warm, "--model", str(model), "--mem-limit", limit],
+                        model,
+                        limit,
+                        args.max_seconds,
+                    )
                     refused_for_memory = result.how == "refused" and "of disk" not in result.said
-                    wrong = result.how in ("killed", "failed") or (refused_for_memory and has_to(name, topics, limit))
+                    wrong = result.how in ("killed", "failed") or (
+                        refused_for_memory and has_to(name, topics, limit)
+                    )
                     bad += wrong
                     peak = f"{result.process_peak / 2**20:.0f}" if result.process_peak else ""
                     rows.append(
-                        [name, topics, limit, said(result, limit) + (" **(has to do)**" if wrong else ""), peak,
-                         f"{result.group_peak / 2**20:.0f}", result.plan]
-                    )  # fmt: skip
+                        [
+                            name,
+                            topics,
+                            limit,
+                            said(result, limit) + (" **(has to do)**" if wrong else ""),
+                            peak,
+                            f"{result.group_peak / 2**20:.0f}",
+                            result.plan,
+                        ]
+                    )
                     print("| " + " | ".join(map(str, rows[-1])) + " |", file=sys.stderr, flush=True)
                     shutil.rmtree(model, ignore_errors=True)
-        columns = ["engine", "K", "limit", "one pass", "process peak MB", "cgroup peak MB (page cache too)", "plan"]
+        columns = [
+            "engine",
+            "K",
+            "limit",
+            "one pass",
+            "process peak MB",
+            "cgroup peak MB (page cache too)",
+            "plan",
+        ]
         if args.rows:
             for row in rows:
                 print("| " + " | ".join(map(str, row)) + " |")
@@ -204,8 +245,10 @@ def main() -> int:
             store = Corpus.open(corpus)
             heading(
                 "Memory campaign",
-                f"One pass (and the start) of every engine inside a memory cgroup of exactly the limit, on a made corpus of "
-                f"{store.n_cells:,} cells, {store.n_docs:,} documents, {store.n_words:,} words; told to stop after "
+                f"One pass (and the start) of every engine inside a memory cgroup of exactly "
+                f"the limit, on a made corpus of "
+                f"{store.n_cells:,} cells, {store.n_docs:,} documents, {store.n_words:,} words; "
+                f"told to stop after "
                 f"{args.max_seconds:.0f} s.",
             )
             table(columns, rows)

@@ -12,7 +12,8 @@ from topicstream.training.state.checkpoint import checkpoints, read_checkpoint
 
 
 def content_hash(model: Path) -> str:
-    """sha256 of the latest checkpoint's tables, parameters and block memory: what bit-identical is judged on.  Times,
+    """sha256 of the latest checkpoint's tables, parameters and block memory: what bit-identical is
+    judged on.  Times,
     hosts, threads and where things lie in files leave no trace in it."""
     folders = checkpoints(model / "checkpoints")
     if not folders:

@@ -1,6 +1,8 @@
-"""Write a part of a corpus store as plain NumPy files, for other programs: python scripts/tools/export_corpus.py CORPUS OUT
+"""Write a part of a corpus store as plain NumPy files, for other programs: python
+scripts/tools/export_corpus.py CORPUS OUT
 
-OUT/indptr.npy int64[D+1], words.npy int32[cells] (word ids), counts.npy int32[cells], words.txt (one a line, in id order)
+OUT/indptr.npy int64[D+1], words.npy int32[cells] (word ids), counts.npy int32[cells], words.txt
+(one a line, in id order)
 and meta.json.  Empty documents keep their row.
 """
 
@@ -38,10 +40,16 @@ def export(corpus: Corpus, out: Path, heldout: bool = False) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--heldout", action="store_true", help="the documents set aside instead of the training part")
+    parser.add_argument(
+        "--heldout",
+        action="store_true",
+        help="the documents set aside instead of the training part",
+    )
     args = parser.parse_args()
     export(Corpus.open(args.corpus), args.out, args.heldout)
 

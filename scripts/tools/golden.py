@@ -1,12 +1,16 @@
 """Golden hashes: are the bits of every engine the same under two commits?
 
     python scripts/tools/golden.py record [--only atbp,bp] > hashes.json        this checkout
-    python scripts/tools/golden.py compare COMMIT [COMMIT] [--only ...]          two commits, side by side, on this machine
-    python scripts/tools/golden.py check hashes.json [--only ...]                this checkout against what `record` wrote
+    python scripts/tools/golden.py compare COMMIT [COMMIT] [--only ...]          two commits, side
+    by side, on this machine
+    python scripts/tools/golden.py check hashes.json [--only ...]                this checkout
+    against what `record` wrote
 
-A hash covers the topics (every table of the model), its priors, the history's figures and the block state of the last
-checkpoint, for every engine and schedule with tables in memory and one thread and with tables on disk and two threads
-(20 topics, 4 passes), one append carried on, and one update.  The corpus is kos with made authors, labels and links where
+A hash covers the topics (every table of the model), its priors, the history's figures and the block
+state of the last checkpoint, for every engine and schedule with tables in memory and one thread and
+with tables on disk and two threads
+(20 topics, 4 passes), one append carried on, and one update.  The corpus is kos with made authors,
+labels and links where
 ../shared/data is there, else one made here; it is ingested by the commit under test.
 """
 
@@ -27,7 +31,9 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = next((p / "shared/data" for p in ROOT.parents if (p / "shared/data").is_dir()), ROOT / "shared/data")
+DATA = next(
+    (p / "shared/data" for p in ROOT.parents if (p / "shared/data").is_dir()), ROOT / "shared/data"
+)
 KOS = DATA / "kos"
 # name -> (algorithm, its options, settings of the training)
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -44,7 +50,11 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "cvb0 async": ("cvb0", {}, {}),
     "cvb0 sync": ("cvb0", {"schedule": "sync"}, {}),
     "sparse-bp": ("sparse-bp", {"sparsity": 16}, {}),
-    "sparse-bp wide": ("sparse-bp", {"reopen": 2, "background": 5.0, "message_bits": "16"}, {"topics": 600}),
+    "sparse-bp wide": (
+        "sparse-bp",
+        {"reopen": 2, "background": 5.0, "message_bits": "16"},
+        {"topics": 600},
+    ),
     "gs": ("gs", {}, {}),
     "sparselda": ("sparselda", {"samples": 2, "burn_in": 2, "sample_every": 1}, {}),
     "sparselda seeded": ("sparselda", {"learn_after": 1, "learn_every": 1}, {"start": "documents"}),
@@ -69,9 +79,20 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "gmm ml": ("gmm", {"estimate": "ml", "mean": "zero"}, {}),
     "anchors": ("anchors", {}, {}),
     "fdm": ("fdm", {}, {}),
-}  # fmt: skip
-COMMON = {"topics": 20, "passes": 4, "tol": 0, "block_cells": 20000, "mem_limit": "1G", "progress": False, "force": True}
-PLACES = {"memory / 1": {"tables": "memory", "threads": 1}, "disk / 2": {"tables": "disk", "threads": 2}}
+}
+COMMON = {
+    "topics": 20,
+    "passes": 4,
+    "tol": 0,
+    "block_cells": 20000,
+    "mem_limit": "1G",
+    "progress": False,
+    "force": True,
+}
+PLACES = {
+    "memory / 1": {"tables": "memory", "threads": 1},
+    "disk / 2": {"tables": "disk", "threads": 2},
+}
 
 
 def hash_of(model: Path) -> str:
@@ -80,13 +101,18 @@ def hash_of(model: Path) -> str:
 
     h = hashlib.sha256()
     manifest = json.loads((model / "manifest.json").read_text())
-    for folder in sorted(p for p in model.iterdir() if p.is_dir() and p.name.startswith(("topics", "table"))):
+    for folder in sorted(
+        p for p in model.iterdir() if p.is_dir() and p.name.startswith(("topics", "table"))
+    ):
         array = zarr.open_array(str(folder), mode="r")
         h.update(np.ascontiguousarray(array[:]).tobytes())
     h.update(json.dumps([manifest.get("alpha"), manifest.get("beta"), manifest["passes"]]).encode())
     for line in (model / "history.jsonl").read_text().splitlines():
         record = json.loads(line)
-        figures = [record.get(name) for name in ("pass", "running_perplexity", "bound", "objective", "joint_loglik")]
+        figures = [
+            record.get(name)
+            for name in ("pass", "running_perplexity", "bound", "objective", "joint_loglik")
+        ]
         h.update(json.dumps(figures).encode())
     states = sorted((model / "checkpoints").glob("*/state.json"))
     if states:
@@ -113,14 +139,19 @@ def documents() -> list[dict[str, Any]]:
     found = []
     for d, text in enumerate(texts):
         sides = {"authors": "author", "labels": "label"}
-        lists = {name: [f"{one}{made.randrange(25)}" for _ in range(made.randrange(4))] for name, one in sides.items()}
+        lists = {
+            name: [f"{one}{made.randrange(25)}" for _ in range(made.randrange(4))]
+            for name, one in sides.items()
+        }
         links = [str(made.randrange(len(texts))) for _ in range(made.randrange(4))]
         found.append({"id": str(d), "text": text, "links": links, **lists})
     return found
 
 
 def record(only: list[str], quick: bool = False) -> dict[str, str]:
-    """Hashes of the package that Python finds; quick: in memory with one thread alone, no append and no update."""
+    """Hashes of the package that Python finds; quick: in memory with one thread alone, no append
+    and no update.
+    """
     import topicstream
 
     found: dict[str, str] = {}
@@ -135,7 +166,9 @@ def record(only: list[str], quick: bool = False) -> dict[str, str]:
         meta = {"meta": {name: name for name in ("authors", "labels", "links")}, "progress": False}
         topicstream.ingest(first, corpus, min_df=1, **meta)
         rng = np.random.default_rng(0)
-        points = np.concatenate([rng.normal(0, 3, 12) + rng.normal(0, 1 + k % 3, (500, 12)) for k in range(12)])
+        points = np.concatenate(
+            [rng.normal(0, 3, 12) + rng.normal(0, 1 + k % 3, (500, 12)) for k in range(12)]
+        )
         topicstream.ingest(points.astype(np.float32), vectors, vectors=True, progress=False)
         for name, (algo, options, settings) in RUNS.items():
             if only and algo not in only:
@@ -144,7 +177,13 @@ def record(only: list[str], quick: bool = False) -> dict[str, str]:
             for place, where in PLACES.items():
                 if place.startswith("disk") and quick:
                     continue
-                topicstream.train(store, work / "model", algo=algo, options=options, **{**COMMON, **settings, **where})
+                topicstream.train(
+                    store,
+                    work / "model",
+                    algo=algo,
+                    options=options,
+                    **{**COMMON, **settings, **where},
+                )
                 found[f"{name} / {place}"] = hash_of(work / "model")
             print(f"{name} done", file=sys.stderr)
         if quick:
@@ -162,7 +201,9 @@ def record(only: list[str], quick: bool = False) -> dict[str, str]:
 def recorded_by(checkout: Path, only: str) -> dict[str, str]:
     """Hashes of another checkout."""
     command = [sys.executable, __file__, "record", "--only", only]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(checkout)}, check=True, capture_output=True)
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(checkout)}, check=True, capture_output=True
+    )
     hashes: dict[str, str] = json.loads(done.stdout)
     return hashes
 
@@ -174,7 +215,11 @@ def compare(commits: list[str], only: str) -> tuple[dict[str, str], dict[str, st
         git = ["git", "-C", str(ROOT), "worktree"]
         for i, commit in enumerate(commits):
             places[i] = Path(temporary) / str(i)
-            subprocess.run([*git, "add", "--detach", "-f", str(places[i]), commit], check=True, capture_output=True)
+            subprocess.run(
+                [*git, "add", "--detach", "-f", str(places[i]), commit],
+                check=True,
+                capture_output=True,
+            )
         try:
             return recorded_by(places[0], only), recorded_by(places[1], only)
         finally:
@@ -183,18 +228,29 @@ def compare(commits: list[str], only: str) -> tuple[dict[str, str], dict[str, st
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("record", "compare", "check"))
-    parser.add_argument("given", nargs="*", help="of compare: one or two commits; of check: a file that `record` wrote")
+    parser.add_argument(
+        "given",
+        nargs="*",
+        help="of compare: one or two commits; of check: a file that `record` wrote",
+    )
     parser.add_argument("--only", default="", help="engines, comma-separated")
-    parser.add_argument("--quick", action="store_true", help="of record and check: in memory with one thread alone")
+    parser.add_argument(
+        "--quick", action="store_true", help="of record and check: in memory with one thread alone"
+    )
     arguments = parser.parse_args()
     only = [name for name in arguments.only.split(",") if name]
     if arguments.what == "record":
         print(json.dumps(record(only, arguments.quick), indent=1))
         return 0
     if arguments.what == "check":
-        before, after = json.loads(Path(arguments.given[0]).read_text()), record(only, arguments.quick)
+        before, after = (
+            json.loads(Path(arguments.given[0]).read_text()),
+            record(only, arguments.quick),
+        )
     else:
         before, after = compare(arguments.given, arguments.only)
     differ = [name for name in after if name in before and after[name] != before[name]]

@@ -1,12 +1,17 @@
-"""Make a corpus like PubMed's abstracts, of any size: Zipf words, planted topics, lengths that vary.
+"""Make a corpus like PubMed's abstracts, of any size: Zipf words, planted topics, lengths that
+vary.
 
-    python scripts/tools/make_corpus.py --cells 480e6 --out big.zarr            a corpus store, through the block writer
-    python scripts/tools/make_corpus.py --cells 10e6 --docword docword.txt      UCI bag of words text (.gz by name, - for stdout)
+    python scripts/tools/make_corpus.py --cells 480e6 --out big.zarr            a corpus store,
+    through the block writer
+    python scripts/tools/make_corpus.py --cells 10e6 --docword docword.txt      UCI bag of words
+    text (.gz by name, - for stdout)
 
-Word w has the weight 1 / (w + 2.7)^1.07.  A topic lifts every word by a gamma-distributed factor; a document mixes a few
-topics (Dirichlet).  The planted word distributions are written beside, NAME.phi.npy, float32[K, W].  The same seed gives
-the same corpus; documents are drawn on their own streams, so any number of threads gives the same bytes.
-"""
+Word w has the weight 1 / (w + 2.7)^1.07.  A topic lifts every word by a gamma-distributed factor; a
+                                           document mixes a few
+topics (Dirichlet).  The planted word distributions are written beside, NAME.phi.npy, float32[K, W].
+                     The same seed gives
+the same corpus; documents are drawn on their own streams, so any number of threads gives the same
+bytes."""
 
 from __future__ import annotations
 
@@ -69,11 +74,11 @@ def alias_table(p, chance, other):
 
 @kernel
 def draw(seed, first, docs, mean, topics_of, chance, other, marker, lengths, words, counts):
-    """Documents first .. first + docs - 1.  chance: float32[K, W], other: int32[K, W]; marker: int32[W], zeros.
+    """Documents first .. first + docs - 1.  chance: float32[K, W], other: int32[K, W]; marker:
+    int32[W], zeros.
 
-    A document has a geometric-like number of tokens about ``mean`` and ``topics_of`` topics with exponential weights.
-    Returns the number of cells; words ascend within a document.
-    """
+    A document has a geometric-like number of tokens about ``mean`` and ``topics_of`` topics with
+    exponential weights. Returns the number of cells; words ascend within a document."""
     K, W = chance.shape
     n = 0
     share = np.empty(topics_of)
@@ -132,7 +137,9 @@ def planted(topics: int, words: int, seed: int) -> np.ndarray:
 class Corpus:
     """Groups of documents in order, drawn in threads."""
 
-    def __init__(self, phi: np.ndarray, docs: int, mean: float, topics_of: int, seed: int, threads: int) -> None:
+    def __init__(
+        self, phi: np.ndarray, docs: int, mean: float, topics_of: int, seed: int, threads: int
+    ) -> None:
         self.phi, self.docs, self.mean, self.topics_of, self.seed, self.threads = (
             phi,
             docs,
@@ -148,10 +155,24 @@ class Corpus:
     def _group(self, first: int) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
         docs = min(GROUP, self.docs - first)
         room = int(docs * self.mean * 1.5) + 4096
-        lengths, words, counts = np.empty(docs, np.uint32), np.empty(room, np.int32), np.empty(room, np.int32)
+        lengths, words, counts = (
+            np.empty(docs, np.uint32),
+            np.empty(room, np.int32),
+            np.empty(room, np.int32),
+        )
         marker = np.zeros(self.phi.shape[1], np.int32)
         n = draw(
-            self.seed, first, docs, self.mean, self.topics_of, self.chance, self.other, marker, lengths, words, counts
+            self.seed,
+            first,
+            docs,
+            self.mean,
+            self.topics_of,
+            self.chance,
+            self.other,
+            marker,
+            lengths,
+            words,
+            counts,
         )
         return first, lengths, words[:n], counts[:n]
 
@@ -183,7 +204,8 @@ FIRST_DAY, DAYS = np.datetime64("2000-01-01"), 20 * 365
 
 
 def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) -> tuple[int, int]:
-    """Through the block writer, as an ingest would; ids in descending count, counts of training documents.
+    """Through the block writer, as an ingest would; ids in descending count, counts of training
+    documents.
 
     dates  a column ``date``: the days of twenty years, evenly, in the documents' order
     """
@@ -195,7 +217,11 @@ def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) 
     with ThreadPoolExecutor(corpus.threads) as pool:
         writers = [BlockWriter(out, part, 0, False, pool) for part in PARTS]
         for first, lengths, words, counts in corpus:
-            high, _ = hash_ids(pa.array([str(d + 1) for d in range(first, first + len(lengths))], pa.large_string()))
+            high, _ = hash_ids(
+                pa.array(
+                    [str(d + 1) for d in range(first, first + len(lengths))], pa.large_string()
+                )
+            )
             part = (high < threshold).astype(np.uint8)
             part_of.append(part)
             cell_part = np.repeat(part, lengths)
@@ -225,16 +251,31 @@ def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) 
     settle_arrays(out, {part: entry.rows for part, entry in parts.items()})
     cells, tokens = (sum(getattr(parts[p], k) for p in PARTS) for k in ("cells", "tokens"))
     manifest = StoreManifest(
-        schema=1, kind="corpus", created_with=versions(), generation=1, weighted=False, n_words=W,
-        fingerprint=fingerprint(vocabulary.hash, parts, None), parts=parts,
+        schema=1,
+        kind="corpus",
+        created_with=versions(),
+        generation=1,
+        weighted=False,
+        n_words=W,
+        fingerprint=fingerprint(vocabulary.hash, parts, None),
+        parts=parts,
         heldout=HeldoutRule(asked=f"{100 * heldout:g}%", threshold=f"{int(threshold):#018x}"),
-        tokenizer=None, tokenizer_hash=None,
+        tokenizer=None,
+        tokenizer_hash=None,
         vocabulary={"training_documents": parts["train"].docs, "hash": vocabulary.hash},
         files={kind: store_file(out, f"{kind}.parquet") for kind in ("vocab", "pruned")},
-        docs=docs, columns=columns,
+        docs=docs,
+        columns=columns,
         sources=Sources(count=1, first=["made"]),
-        summary={"documents": at, "words": W, "words_pruned": 0, "tokens_pruned": 0, "cells": cells, "tokens": tokens},
-    )  # fmt: skip
+        summary={
+            "documents": at,
+            "words": W,
+            "words_pruned": 0,
+            "tokens_pruned": 0,
+            "cells": cells,
+            "tokens": tokens,
+        },
+    )
     manifest.write(out)
     return cells, tokens
 
@@ -286,7 +327,9 @@ def write_docword(corpus: Corpus, name: str) -> tuple[int, int]:
             f.write(out[: as_text(first, lengths, words, counts, out)])
             tokens += int(counts.sum())
     if name != "-":
-        vocab = Path(name).with_name(Path(name).name.removesuffix(".gz").replace("docword", "vocab"))
+        vocab = Path(name).with_name(
+            Path(name).name.removesuffix(".gz").replace("docword", "vocab")
+        )
         if vocab.name == Path(name).name:
             vocab = vocab.with_name("vocab." + vocab.name)
         vocab.write_text("\n".join(word_names(corpus.phi.shape[1])) + "\n")
@@ -294,13 +337,21 @@ def write_docword(corpus: Corpus, name: str) -> tuple[int, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", type=float, default=10e6, help="about so many cells (default 10e6)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--cells", type=float, default=10e6, help="about so many cells (default 10e6)"
+    )
     parser.add_argument("--docs", type=int, help="exactly so many documents instead")
-    parser.add_argument("--words", type=int, default=141_043, help="vocabulary (default 141043, PubMed's)")
+    parser.add_argument(
+        "--words", type=int, default=141_043, help="vocabulary (default 141043, PubMed's)"
+    )
     parser.add_argument("--topics", type=int, default=50)
     parser.add_argument("--topics-of", type=int, default=4, help="topics of a document")
-    parser.add_argument("--mean", type=float, default=90.0, help="tokens of a document (default 90, PubMed's)")
+    parser.add_argument(
+        "--mean", type=float, default=90.0, help="tokens of a document (default 90, PubMed's)"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--heldout", type=float, default=0.01)
     parser.add_argument("--dates", action="store_true", help="with dates, of twenty years")
@@ -320,7 +371,10 @@ def main() -> None:
         cells, tokens = write_docword(corpus, args.docword)
         if args.docword != "-":
             np.save(f"{args.docword}.phi.npy", phi)
-    print(f"{docs:,} documents, {cells:,} cells, {tokens:,} tokens, {time.monotonic() - began:.1f} s", file=sys.stderr)
+    print(
+        f"{docs:,} documents, {cells:,} cells, {tokens:,} tokens, {time.monotonic() - began:.1f} s",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""What the measuring scripts share: machine and versions, Markdown tables, children inside a memory cgroup."""
+"""What the measuring scripts share: machine and versions, Markdown tables, children inside a memory
+cgroup.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def processor() -> str:
 
 
 def heading(title: str, what: str) -> None:
-    """A section's head: what was measured, by which command, where, when, with which versions and load."""
+    """A section's head: what was measured, by which command, where, when, with which versions and
+    load.
+    """
     import numba
     import numpy
 
@@ -46,8 +50,12 @@ def heading(title: str, what: str) -> None:
     command = " ".join(["python", *map(shlex.quote, sys.argv)])
     load = os.getloadavg()[0]
     print(f"\n### {title}\n\n{what}\n")
-    print(f"`{command}`, {size}; {datetime.date.today().isoformat()}; {processor()}; load {load:.1f}; topicstream {__version__}, "
-          f"Python {platform.python_version()}, numpy {numpy.__version__}, numba {numba.__version__}\n")  # fmt: skip
+    print(
+        f"`{command}`, {size}; {datetime.date.today().isoformat()}; {processor()}; load "
+        f"{load:.1f}; topicstream {__version__}, "
+        f"Python {platform.python_version()}, numpy {numpy.__version__}, numba "
+        f"{numba.__version__}\n"
+    )
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -60,20 +68,28 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 class Figures:
-    """Figures kept in a file of JSON lines as soon as they are there, and not made again: long tables may be cut anywhere."""
+    """Figures kept in a file of JSON lines as soon as they are there, and not made again: long
+    tables may be cut anywhere.
+    """
 
     def __init__(self, file: Path) -> None:
         self.file = file
         lines = file.read_text().splitlines(keepends=True) if file.exists() else []
         # a line that was cut short by a kill has no end
-        self.kept: list[dict[str, Any]] = [json.loads(line) for line in lines if line.endswith("\n")]
+        self.kept: list[dict[str, Any]] = [
+            json.loads(line) for line in lines if line.endswith("\n")
+        ]
         if lines and not lines[-1].endswith("\n"):
             file.write_text("".join(lines[:-1]))
 
     def find(self, key: dict[str, Any]) -> list[dict[str, Any]]:
         """The records that have all of ``key``."""
         key = json.loads(json.dumps(key))
-        return [r for r in self.kept if all(name in r and r[name] == value for name, value in key.items())]
+        return [
+            r
+            for r in self.kept
+            if all(name in r and r[name] == value for name, value in key.items())
+        ]
 
     def get(self, key: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The record that has all of ``key``; made, and written with the key, where there is none."""
@@ -87,7 +103,10 @@ class Figures:
 
 
 class MemoryGroup:
-    """A memory cgroup (version 1 or 2) of its own; ``folder`` is None where none may be made.  Use it as a context."""
+    """A memory cgroup (version 1 or 2) of its own; ``folder`` is None where none may be made.
+
+    Use it as a context.
+    """
 
     def __init__(self, limit: str) -> None:
         self.folder: Path | None = None
@@ -115,7 +134,10 @@ class MemoryGroup:
         """The command line that enters the group first."""
         if self.folder is None:
             return list(command)
-        enter = f"echo $$ > {shlex.quote(str(self.folder / 'cgroup.procs'))} && exec {shlex.join(command)}"
+        enter = (
+            f"echo $$ > {shlex.quote(str(self.folder / 'cgroup.procs'))} && exec "
+            f"{shlex.join(command)}"
+        )
         return ["sh", "-c", enter]
 
     def peak(self) -> int:
@@ -138,7 +160,7 @@ class MemoryGroup:
 
 
 def in_cgroup(command: Sequence[str], limit: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a memory cgroup of its own (version 1 or 2) of that limit; without the right to make one, run it
-    bare and say so on stderr."""
+    """Run a command in a memory cgroup of its own (version 1 or 2) of that limit; without the right
+    to make one, run it bare and say so on stderr."""
     with MemoryGroup(limit) as group:
         return subprocess.run(group.command(command), capture_output=True, text=True, check=False)

@@ -2,8 +2,10 @@
 
     python scripts/tools/pairs.py OLD NEW --corpus c.zarr --raw docs.jsonl [--pairs 9] [--only NAME]
 
-OLD and NEW are checkouts (git worktrees) that share this Python's packages.  Each case is a whole command, start included; its
-figure is user and system time of the process, which other work on the machine disturbs less than the clock.  One run of
+OLD and NEW are checkouts (git worktrees) that share this Python's packages.  Each case is a whole
+command, start included; its
+figure is user and system time of the process, which other work on the machine disturbs less than
+the clock.  One run of
 each goes before, uncounted (it compiles).  Markdown on stdout.
 """
 
@@ -23,7 +25,18 @@ def cases(corpus: str, raw: str, work: Path) -> dict[str, list[str]]:
     """Name -> arguments of ``topics``."""
 
     def train(algo: str, topics: int, passes: int, *more: str) -> list[str]:
-        given = ["train", "--algo", algo, "-K", str(topics), "--passes", str(passes), *more, "--corpus", corpus]
+        given = [
+            "train",
+            "--algo",
+            algo,
+            "-K",
+            str(topics),
+            "--passes",
+            str(passes),
+            *more,
+            "--corpus",
+            corpus,
+        ]
         return [
             *given,
             "--model",
@@ -45,9 +58,18 @@ def cases(corpus: str, raw: str, work: Path) -> dict[str, list[str]]:
         "sparse-bp K = 500": train("sparse-bp", 500, 3),
         "sparselda K = 100": train("sparselda", 100, 2),
         "ovb K = 50": train("ovb", 50, 1),
-        "infer from the store": ["infer", corpus, "--model", str(work / "fixed"), "-o", str(work / "t.parquet"), "--force", "-q"],
+        "infer from the store": [
+            "infer",
+            corpus,
+            "--model",
+            str(work / "fixed"),
+            "-o",
+            str(work / "t.parquet"),
+            "--force",
+            "-q",
+        ],
         "ingest": ["ingest", raw, "--out", str(work / "c.zarr"), "--force", "-q"],
-    }  # fmt: skip
+    }
 
 
 def seconds(checkout: str, args: list[str], work: Path) -> float:
@@ -64,7 +86,9 @@ def seconds(checkout: str, args: list[str], work: Path) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("old")
     parser.add_argument("new")
     parser.add_argument("--corpus", required=True)
@@ -76,7 +100,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         every = cases(str(Path(given.corpus).resolve()), str(Path(given.raw).resolve()), work)
-        fixed = [str(work / "fixed") if a == str(work / "m") else a for a in every["sparse-bp K = 100"]]
+        fixed = [
+            str(work / "fixed") if a == str(work / "m") else a for a in every["sparse-bp K = 100"]
+        ]
         seconds(given.old, fixed, work)
         for name, args in every.items():
             if given.only not in name:

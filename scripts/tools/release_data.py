@@ -1,8 +1,10 @@
-"""Make the saved data of a release: stores and models of every kind, and what the release said of them.
+"""Make the saved data of a release: stores and models of every kind, and what the release said of
+them.
 
     PYTHONPATH=CHECKOUT python scripts/tools/release_data.py OUT.tar.xz
 
-Run once with the code of the release (tests/data/every-0.1.tar.xz was made with d0842f5).  tests/corpus/test_formats.py opens every
+Run once with the code of the release (tests/data/every-0.1.tar.xz was made with d0842f5).
+tests/corpus/test_formats.py opens every
 store and every model with the present code and compares.
 """
 
@@ -25,9 +27,25 @@ THEMES = (
     "bread oven flour dough baker yeast crust loaf butter salt",
 )
 ENGINES = (
-    "atbp", "atm", "bp", "cvb0", "llda", "rtm", "sibp", "sparse-bp", "stbp", "gs", "sparselda", "mvi", "ovb", "svi", "vb", "anchors", "fdm",
+    "atbp",
+    "atm",
+    "bp",
+    "cvb0",
+    "llda",
+    "rtm",
+    "sibp",
+    "sparse-bp",
+    "stbp",
+    "gs",
+    "sparselda",
+    "mvi",
+    "ovb",
+    "svi",
+    "vb",
+    "anchors",
+    "fdm",
     "mixture",
-)  # fmt: skip
+)
 RUNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     **{engine: ("docs", engine, ()) for engine in ENGINES},
     "gmm": ("vectors", "gmm", ()),
@@ -42,7 +60,9 @@ RUNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 
 def topics(*arguments: str) -> str:
     """One command; what it prints on standard output."""
-    done = subprocess.run([sys.executable, "-m", "topicstream", *arguments], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "topicstream", *arguments], capture_output=True, text=True
+    )
     if done.returncode:
         sys.exit(f"topics {' '.join(arguments)}: {done.stderr}")
     return done.stdout
@@ -54,7 +74,11 @@ def write_inputs() -> None:
     with open("docs.jsonl", "w") as file, open("weights.svm", "w") as weighted:
         for d in range(240):
             main = int(rng.integers(4))
-            words = [w for t in (main, main, int(rng.integers(4))) for w in rng.choice(THEMES[t].split(), 8)]
+            words = [
+                w
+                for t in (main, main, int(rng.integers(4)))
+                for w in rng.choice(THEMES[t].split(), 8)
+            ]
             record = {
                 "id": f"d{d}",
                 "text": " ".join(words),
@@ -68,9 +92,16 @@ def write_inputs() -> None:
             cells = sorted(rng.choice(np.arange(10 * main, 10 * main + 10), 6, replace=False) + 1)
             weighted.write("0 " + " ".join(f"{c}:{rng.uniform(0.5, 3):.3f}" for c in cells) + "\n")
     centres = rng.normal(size=(3, 5)) * 6
-    np.save("vectors.npy", (centres[rng.integers(3, size=300)] + rng.normal(size=(300, 5))).astype(np.float32))
-    Path("seeds.toml").write_text('[animals]\nwords = ["cat", "fur"]\n\n[ships]\nwords = ["ship", "deck"]\n')
-    Path("more.jsonl").write_text("".join(Path("docs.jsonl").read_text().splitlines(True)[:30]).replace('"d', '"e'))
+    np.save(
+        "vectors.npy",
+        (centres[rng.integers(3, size=300)] + rng.normal(size=(300, 5))).astype(np.float32),
+    )
+    Path("seeds.toml").write_text(
+        '[animals]\nwords = ["cat", "fur"]\n\n[ships]\nwords = ["ship", "deck"]\n'
+    )
+    Path("more.jsonl").write_text(
+        "".join(Path("docs.jsonl").read_text().splitlines(True)[:30]).replace('"d', '"e')
+    )
 
 
 def make() -> None:
@@ -86,10 +117,28 @@ def make() -> None:
     for name, (store, engine, options) in RUNS.items():
         passes = () if engine in ("fdm", "anchors") else ("--passes", "4")
         topics_of = () if engine == "llda" else ("-K", "3" if store == "vectors" else "4")
-        common = ("--corpus", f"{store}.zarr", "--algo", engine, *topics_of, *passes, "--threads", "1", "-q")
+        common = (
+            "--corpus",
+            f"{store}.zarr",
+            "--algo",
+            engine,
+            *topics_of,
+            *passes,
+            "--threads",
+            "1",
+            "-q",
+        )
         topics("train", "--model", f"models/{name}", *common, *options)
         scores = json.loads(
-            topics("eval", "--corpus", f"{store}.zarr", "--model", f"models/{name}", "--heldout", "--json")
+            topics(
+                "eval",
+                "--corpus",
+                f"{store}.zarr",
+                "--model",
+                f"models/{name}",
+                "--heldout",
+                "--json",
+            )
         )
         shown = json.loads(topics("show", "--model", f"models/{name}", "--json"))
         said[name] = {"corpus": f"{store}.zarr", "eval": scores, "show": shown}

@@ -1,11 +1,16 @@
-"""Run every command and every line of Python that the README or a tutorial shows: no page can go stale.
+"""Run every command and every line of Python that the README or a tutorial shows: no page can go
+stale.
 
     python scripts/tools/run_readme.py README.md docs/tutorials/*.md
 
-Run are, in order, in one shell a page: the lines of blocks fenced as ```sh, blocks fenced as ```python, and in blocks fenced
-as ```console the lines that begin with ``$ ``.  The lines below such a command have to be among those that it prints, in
-their order; numbers may differ.  ``<!-- run: COMMAND -->`` runs a command that readers do not see.  The README's commands run in the repository,
-every other page's in an empty folder.  ``make test`` is left out (whoever calls this has just run it).  The first command that
+Run are, in order, in one shell a page: the lines of blocks fenced as ```sh, blocks fenced as
+```python, and in blocks fenced
+as ```console the lines that begin with ``$ ``.  The lines below such a command have to be among
+those that it prints, in
+their order; numbers may differ.  ``<!-- run: COMMAND -->`` runs a command that readers do not see.
+                                  The README's commands run in the repository,
+every other page's in an empty folder.  ``make test`` is left out (whoever calls this has just run
+                                        it).  The first command that
 fails ends the run and names its line of the page.
 """
 
@@ -45,12 +50,21 @@ def commands(text: str) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     for first, kind, lines in blocks(text):
         if kind == "python":
-            found.append((first, "\n".join(["python - <<'END OF PYTHON'", *lines, "END OF PYTHON"])))
+            found.append(
+                (first, "\n".join(["python - <<'END OF PYTHON'", *lines, "END OF PYTHON"]))
+            )
         elif kind == "console":
             starts = [i for i, line in enumerate(lines) if line.startswith("$ ")]
             for i, stop in zip(starts, [*starts[1:], len(lines)]):
-                expected = " ".join(shlex.quote(line) for line in lines[i + 1 : stop] if line.strip())
-                found.append((first + i, f'{lines[i][2:]} 2>/dev/null | python "$RUN_README" --expect {expected}'))
+                expected = " ".join(
+                    shlex.quote(line) for line in lines[i + 1 : stop] if line.strip()
+                )
+                found.append(
+                    (
+                        first + i,
+                        f'{lines[i][2:]} 2>/dev/null | python "$RUN_README" --expect {expected}',
+                    )
+                )
         elif kind == "sh":
             joined = ""
             for i, line in enumerate(lines):
@@ -63,11 +77,16 @@ def commands(text: str) -> list[tuple[int, str]]:
 
 
 def expect(wanted: list[str], printed: list[str]) -> int:
-    """0 where the wanted lines are among the printed ones, in their order, whatever their numbers; else 1, and both are shown."""
+    """0 where the wanted lines are among the printed ones, in their order, whatever their numbers;
+    else 1, and both are shown.
+    """
     masked = iter([NUMBER.sub("#", line).strip() for line in printed])
     missing = [line for line in wanted if NUMBER.sub("#", line).strip() not in masked]
     if missing:
-        print("\n".join(["the page shows:", *wanted, "the command prints:", *printed]), file=sys.stderr)
+        print(
+            "\n".join(["the page shows:", *wanted, "the command prints:", *printed]),
+            file=sys.stderr,
+        )
     return int(bool(missing))
 
 
@@ -78,15 +97,24 @@ def run(page: Path) -> int:
     for number, command in commands(page.read_text(encoding="utf-8")):
         if command.split("#")[0].strip().startswith(LEFT_OUT):
             continue
-        shown = command.partition("\n")[0].partition(" 2>/dev/null | python ")[0].replace("'", "'\\''")
+        shown = (
+            command.partition("\n")[0].partition(" 2>/dev/null | python ")[0].replace("'", "'\\''")
+        )
         script += [f"echo '--- {page.name}:{number}: {shown}'", f"LINE={number}", command]
     script.append(f"echo '--- every command of {page.name} ran'")
     trap = f"trap 'echo \"{page.name}:$LINE: this command failed\" >&2' ERR"
     path = f"{root / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "PYTHONPATH": str(root), "RUN_README": str(Path(__file__).resolve())}
+    env = {
+        **os.environ,
+        "PATH": path,
+        "PYTHONPATH": str(root),
+        "RUN_README": str(Path(__file__).resolve()),
+    }
     with tempfile.TemporaryDirectory(prefix="page-") as folder:
         where = root if page.resolve().parent == root else Path(folder)
-        return subprocess.run(["bash", "-c", "\n".join([trap, *script])], cwd=where, env=env, check=False).returncode
+        return subprocess.run(
+            ["bash", "-c", "\n".join([trap, *script])], cwd=where, env=env, check=False
+        ).returncode
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,6 @@
-"""What a new user stumbles over between the commands: the model knows how its corpus was read, and whose corpus it is."""
+"""What a new user stumbles over between the commands: the model knows how its corpus was read, and
+whose corpus it is.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,34 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("own")
     rows = [{"docno": 1000 + i, "body": d["text"]} for i, d in enumerate(documents(150))]
     write_jsonl(folder / "a.jsonl", rows)
-    assert run(["ingest", str(folder / "a.jsonl"), "--text-field", "body", "--id-field", "docno", "--out", str(folder / "c.zarr"), "--min-df", "1"]) == 0  # fmt: skip
-    train = ["train", "--corpus", str(folder / "c.zarr"), "--model", str(folder / "m"), "-K", "3", "--passes", "2"]
+    assert (
+        run(
+            [
+                "ingest",
+                str(folder / "a.jsonl"),
+                "--text-field",
+                "body",
+                "--id-field",
+                "docno",
+                "--out",
+                str(folder / "c.zarr"),
+                "--min-df",
+                "1",
+            ]
+        )
+        == 0
+    )
+    train = [
+        "train",
+        "--corpus",
+        str(folder / "c.zarr"),
+        "--model",
+        str(folder / "m"),
+        "-K",
+        "3",
+        "--passes",
+        "2",
+    ]
     assert run([*train, "--algo", "atbp", "-q"]) == 0
     return folder
 
@@ -44,8 +72,13 @@ def test_the_model_remembers_the_fields_of_its_corpus(own, tmp_path, capsys):
     assert run(["infer", str(tmp_path / "t.jsonl"), "--model", model]) == 3
     assert "no field 'body'" in capsys.readouterr().err
     assert run(["infer", str(tmp_path / "t.jsonl"), "--model", model, "--text-field", "words"]) == 0
-    assert run(["eval", "--model", model, "--heldout", str(tmp_path / "t.jsonl"), "--text-field", "words"]) in (0, 3)
-    assert run(["eval", "--model", model, "--corpus", str(own / "c.zarr"), "--text-field", "words"]) == 2
+    assert run(
+        ["eval", "--model", model, "--heldout", str(tmp_path / "t.jsonl"), "--text-field", "words"]
+    ) in (0, 3)
+    assert (
+        run(["eval", "--model", model, "--corpus", str(own / "c.zarr"), "--text-field", "words"])
+        == 2
+    )
     store = tmp_path / "s.zarr"
     args = ["ingest", raw, "--out", str(store), "--text-field", "body", "--id-field", "docno", "-q"]
     assert run(args) == 0
@@ -58,11 +91,24 @@ def test_a_model_and_a_corpus_that_do_not_belong_together(own, tmp_path, capsys)
     def ingested(name: str, rows: list[dict[str, str]]) -> str:
         write_jsonl(tmp_path / f"{name}.jsonl", rows)
         assert (
-            run(["ingest", str(tmp_path / f"{name}.jsonl"), "--out", str(tmp_path / name), "--min-df", "1", "-q"]) == 0
+            run(
+                [
+                    "ingest",
+                    str(tmp_path / f"{name}.jsonl"),
+                    "--out",
+                    str(tmp_path / name),
+                    "--min-df",
+                    "1",
+                    "-q",
+                ]
+            )
+            == 0
         )
         return str(tmp_path / name)
 
-    other = ingested("german", [{"text": f"xylophon wolke{i % 7} himmel regen sonne"} for i in range(120)])
+    other = ingested(
+        "german", [{"text": f"xylophon wolke{i % 7} himmel regen sonne"} for i in range(120)]
+    )
     near = ingested("near", [{"text": d["text"] + " newword"} for d in documents(120, seed=9)])
     model = str(own / "m")
     capsys.readouterr()
@@ -93,25 +139,37 @@ def test_ids_keep_their_type(own, tmp_path, capsys):
         out = tmp_path / "t.parquet"
         assert run(["infer", source, "--model", model, "-q", "-o", str(out), "--force"]) == 0
         ids = pq.read_table(out)["id"]
-        assert [int(i) for i in ids.to_pylist()] == want and (source == raw or ids.type == pa.int64())
+        assert [int(i) for i in ids.to_pylist()] == want and (
+            source == raw or ids.type == pa.int64()
+        )
     assert run(["infer", store, "--model", model, "-q", "--with", "source"]) == 0
     assert lines() == want
     theta, each = tmp_path / "theta.parquet", tmp_path / "each.parquet"
     assert run(["show", "--model", model, "--corpus", store, "--theta", str(theta)]) == 0
     assert pq.read_table(theta)["id"].type == pa.int64()
-    assert run(["eval", "--model", model, "--corpus", store, "--heldout", "--per-document", str(each)]) == 0
+    assert (
+        run(["eval", "--model", model, "--corpus", store, "--heldout", "--per-document", str(each)])
+        == 0
+    )
     assert pq.read_table(each)["id"].type == pa.int64()
     capsys.readouterr()
     assert run(["show", "--model", model, "--corpus", store, "--docs", "1", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert all(isinstance(d["id"], int) for t in shown["topics"] for d in t["documents"])
     # strings stay strings, of digits too, and so does a mixture
-    write_jsonl(tmp_path / "s.jsonl", [{"docno": "17", "body": "bax"}, {"docno": "007", "body": "kex"}])
-    assert run(["infer", str(tmp_path / "s.jsonl"), "--model", model, "-q"]) == 0 and lines() == ["17", "007"]
+    write_jsonl(
+        tmp_path / "s.jsonl", [{"docno": "17", "body": "bax"}, {"docno": "007", "body": "kex"}]
+    )
+    assert run(["infer", str(tmp_path / "s.jsonl"), "--model", model, "-q"]) == 0 and lines() == [
+        "17",
+        "007",
+    ]
     mixed = tmp_path / "mixed.zarr"
     for n, docno in enumerate((5, "5a")):
         write_jsonl(tmp_path / f"{n}.jsonl", [{"docno": docno, "body": "bax kex"}])
-        more = ["--append"] if n else ["--text-field", "body", "--id-field", "docno", "--min-df", "1"]
+        more = (
+            ["--append"] if n else ["--text-field", "body", "--id-field", "docno", "--min-df", "1"]
+        )
         assert run(["ingest", str(tmp_path / f"{n}.jsonl"), "--out", str(mixed), "-q", *more]) == 0
         assert (Corpus.open(mixed).manifest.ids == "integer") == (n == 0)
     capsys.readouterr()

@@ -19,7 +19,9 @@ from topicstream.ingestion.opening.names import is_about, is_mark, partitions
 
 def spark_folder(root: Path) -> Path:
     """What ``df.write.partitionBy("date", "lang")`` leaves."""
-    for n, part in enumerate(("date=2020-01/lang=en", "date=2020-02/lang=__HIVE_DEFAULT_PARTITION__")):
+    for n, part in enumerate(
+        ("date=2020-01/lang=en", "date=2020-02/lang=__HIVE_DEFAULT_PARTITION__")
+    ):
         (root / part).mkdir(parents=True)
         table = pa.table({"id": [f"{n}a", f"{n}b"], "text": ["alpha beta", "gamma"]})
         pq.write_table(table, root / part / "part-00000-c000.snappy.parquet")
@@ -60,11 +62,18 @@ def test_files_about_a_folder_are_left_out_and_told(tmp_path: Path) -> None:
     write(tmp_path / "LICENSE", "do what you like")
     got = Read(tmp_path)
     assert got.ids == ["a.txt", "b.txt", "sub/README.md"]
-    assert got.notes == {"files about the folder left out (LICENSE and 1 more; --format files takes them in)": 2}
+    assert got.notes == {
+        "files about the folder left out (LICENSE and 1 more; --format files takes them in)": 2
+    }
     assert len(Read(tmp_path, format="files").ids) == 5
     alone = write(tmp_path / "alone" / "README.md", "the only one")
     assert Read(alone.parent).ids == ["README.md"]
-    assert all(map(is_about, ["README", "readme.txt", "LICENSE-MIT", "COPYING", "CITATION.cff", "ReadMe.de.md"]))
+    assert all(
+        map(
+            is_about,
+            ["README", "readme.txt", "LICENSE-MIT", "COPYING", "CITATION.cff", "ReadMe.de.md"],
+        )
+    )
     assert not any(map(is_about, ["readmes.txt", "authors.tsv", "license.csv", "my-readme.txt"]))
     assert is_mark("_SUCCESS") and is_mark("x.crc") and not is_mark("_my_notes.txt")
 
@@ -73,7 +82,10 @@ def test_a_dataset_of_hugging_face_is_its_tables(tmp_path: Path) -> None:
     table = pa.table({"id": ["a", "b"], "text": ["alpha beta", "gamma"]})
     for split in ("train", "test"):
         (tmp_path / "d" / split).mkdir(parents=True)
-        pq.write_table(table.slice(split == "test", 1), tmp_path / "d" / split / f"{split}-00000-of-00001.parquet")
+        pq.write_table(
+            table.slice(split == "test", 1),
+            tmp_path / "d" / split / f"{split}-00000-of-00001.parquet",
+        )
         write(tmp_path / "d" / split / "dataset_info.json", '{\n  "features": {}\n}')
     for name in ("dataset_dict.json", "dataset_infos.json"):
         write(tmp_path / "d" / name, '{"splits": ["train"]}')
@@ -87,7 +99,9 @@ def test_a_pattern_in_quotes_is_what_it_matches(tmp_path: Path) -> None:
         write(tmp_path / name, '{"text": "x"}\n' if name.endswith("l") else "text\nx\n")
     from topicstream.ingestion.opening.memory import as_inputs
 
-    assert as_inputs([tmp_path / "*.jsonl"], path=True) == [str(tmp_path / n) for n in ("a.jsonl", "b.jsonl")]
+    assert as_inputs([tmp_path / "*.jsonl"], path=True) == [
+        str(tmp_path / n) for n in ("a.jsonl", "b.jsonl")
+    ]
     assert as_inputs(str(tmp_path / "**/*.csv"), path=True) == [str(tmp_path / "c.csv")]
     odd = write(tmp_path / "[1].jsonl", '{"text": "x"}\n')
     assert as_inputs(odd, path=True) == [str(odd)]  # a file of that very name
@@ -99,7 +113,10 @@ def test_a_pattern_in_quotes_is_what_it_matches(tmp_path: Path) -> None:
 def test_an_address_on_the_net_says_what_to_do(address: str) -> None:
     from topicstream.ingestion.opening.memory import as_inputs
 
-    with pytest.raises(InputError, match=rf"{address}: only files and s3, gs, az and https are read; fetch it first"):
+    with pytest.raises(
+        InputError,
+        match=rf"{address}: only files and s3, gs, az and https are read; fetch it first",
+    ):
         as_inputs([Path(address)], path=True)
 
 
@@ -116,7 +133,9 @@ OFFICE = [
 
 
 @pytest.mark.parametrize(("name", "head", "said"), OFFICE)
-def test_documents_of_office_programs_say_what_to_do(tmp_path: Path, name: str, head: bytes, said: str) -> None:
+def test_documents_of_office_programs_say_what_to_do(
+    tmp_path: Path, name: str, head: bytes, said: str
+) -> None:
     path = write(tmp_path / "d" / name, head)
     with pytest.raises(InputError, match=said):
         Read(path)
@@ -139,14 +158,22 @@ def test_a_folder_with_a_stray_binary_names_options_that_leave_it_out(tmp_path: 
     assert Read(tmp_path / "d", format="jsonl").texts == ["words"]
 
 
-def test_a_store_given_for_raw_input_and_raw_input_for_a_store(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_store_given_for_raw_input_and_raw_input_for_a_store(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "a.txt", "sea ship\nwind storm\n" * 10)
     write(tmp_path / "raw" / "b.txt", "sea ship")
-    assert run(["ingest", "a.txt", "-q"]) == 0 and run(["train", "-K", "2", "--passes", "2", "-q"]) == 0
+    assert (
+        run(["ingest", "a.txt", "-q"]) == 0
+        and run(["train", "-K", "2", "--passes", "2", "-q"]) == 0
+    )
     for name in ("corpus.zarr", "model"):
         assert run(["ingest", name, "--out", "again"]) == 3
-        said = f"{name}: a corpus store or a model, not raw input; other commands take it (--corpus, --model)"
+        said = (
+            f"{name}: a corpus store or a model, not raw input; other commands take it "
+            f"(--corpus, --model)"
+        )
         assert said in capsys.readouterr().err
     for name, advice in (("a.txt", "a.txt"), ("raw", "raw"), ("none", "PATH --out none")):
         assert run(["train", "-K", "2", "--corpus", name, "--model", "m"]) == 3
@@ -163,7 +190,10 @@ def test_csv_without_a_header(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", rows)
     got = Read(path)  # guessed: the labels of the first line come again
     assert len(got.ids) == 30 and got.texts[0] == f"{LONG} 0" and got.ids[0] == "a.csv:1"
-    assert next(iter(got.notes)) == "CSV files without a header, column 3 taken for the text (--text-field, --header)"
+    assert (
+        next(iter(got.notes))
+        == "CSV files without a header, column 3 taken for the text (--text-field, --header)"
+    )
     got = Read(path, id_field="1", meta={"labels": "2"})
     assert got.ids[:2] == ["id0", "id1"] and got.meta["labels"][:2] == [["money"], ["sport"]]
     got = Read(path, text_field="2", header=False)
@@ -173,11 +203,18 @@ def test_csv_without_a_header(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no column 'text'"):
         Read(path, header=True)
     one = write(tmp_path / "b.csv", "id;body\n1;some words\n2;more words\n")
-    with pytest.raises(InputError, match=r"no column 'text'; choose one of id, body.*--no-header where the first line"):
+    with pytest.raises(
+        InputError,
+        match=r"no column 'text'; choose one of id, body.*--no-header where the first line",
+    ):
         Read(one)
     assert Read(one, text_field="2", id_field="1").texts == ["body", "some words", "more words"]
-    assert Read(write(tmp_path / "c.csv", "1,2\nx,y\n"), text_field="2").texts == ["y"]  # these are its names
-    assert Read(write(tmp_path / "d.csv", "17,the only document there is\n")).texts == ["the only document there is"]
+    assert Read(write(tmp_path / "c.csv", "1,2\nx,y\n"), text_field="2").texts == [
+        "y"
+    ]  # these are its names
+    assert Read(write(tmp_path / "d.csv", "17,the only document there is\n")).texts == [
+        "the only document there is"
+    ]
 
 
 GERMAN = "Über große Dinge, die im Café gesagt wurden"
@@ -208,7 +245,9 @@ def test_one_text_that_is_not_utf8(tmp_path: Path, name: str) -> None:
 
     got = Read(file(GERMAN.encode("cp1252")))
     assert got.texts == [GERMAN, "schöne Worte"]
-    assert got.notes.pop("documents not UTF-8, read as windows-1252 (--encoding says otherwise)") == 1
+    assert (
+        got.notes.pop("documents not UTF-8, read as windows-1252 (--encoding says otherwise)") == 1
+    )
     assert set(got.notes) <= {"lines, each a document (--format files makes each file one)"}
     with pytest.raises(InputError, match="not valid UTF-8"):
         Read(file(GERMAN.encode("cp1252")), encoding="utf-8")
@@ -236,7 +275,9 @@ def test_every_word_list_we_write_is_read_back(tmp_path: Path) -> None:
     write_word_list(tmp_path / "vocab.txt", pa.array(words, pa.large_string()), force=False)
     assert TokenVocabulary.given(tmp_path / "vocab.txt").words.to_pylist() == words
     assert read_vocabulary_file(tmp_path / "vocab.txt").to_pylist() == words
-    assert TokenVocabulary.given(write(tmp_path / "w.txt", b"\xef\xbb\xbfone\r\ntwo\r\n")).words.to_pylist() == ["one", "two"]
+    assert TokenVocabulary.given(
+        write(tmp_path / "w.txt", b"\xef\xbb\xbfone\r\ntwo\r\n")
+    ).words.to_pylist() == ["one", "two"]
     TokenVocabulary.of(words).save(tmp_path / "vocab.parquet")
     assert TokenVocabulary.given(tmp_path / "vocab.parquet").words.to_pylist() == words
 
@@ -244,7 +285,14 @@ def test_every_word_list_we_write_is_read_back(tmp_path: Path) -> None:
 def test_fields_between_commas_and_an_append_that_comes_without_them(tmp_path):
     for name, first in (("a", 0), ("b", 40)):
         lines = [
-            json.dumps({"id": f"d{i}", "text": f"alpha beta w{i % 5}", "authors": [f"A{i % 6}"], "labels": ["x"]})
+            json.dumps(
+                {
+                    "id": f"d{i}",
+                    "text": f"alpha beta w{i % 5}",
+                    "authors": [f"A{i % 6}"],
+                    "labels": ["x"],
+                }
+            )
             for i in range(first, first + 40)
         ]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
@@ -253,4 +301,7 @@ def test_fields_between_commas_and_an_append_that_comes_without_them(tmp_path):
     assert done["axes"] == {"authors": 6, "labels": 1}
     told = Listening()
     topicstream.ingest(tmp_path / "b.jsonl", out, append=True, progress=told)
-    assert any("the store has authors, labels of its documents, but these came without" in line for line in told.said)
+    assert any(
+        "the store has authors, labels of its documents, but these came without" in line
+        for line in told.said
+    )

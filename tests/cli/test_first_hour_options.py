@@ -1,4 +1,6 @@
-"""Options as users write them: units, impossible values (exit 2), what is told once and before it is too late."""
+"""Options as users write them: units, impossible values (exit 2), what is told once and before it
+is too late.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,32 @@ from topicstream.options import seconds, share, share_or_number
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("options")
     write_jsonl(folder / "a.jsonl", documents(150))
-    assert run(["ingest", str(folder / "a.jsonl"), "--out", str(folder / "corpus.zarr"), "--min-df", "1", "-q"]) == 0
+    assert (
+        run(
+            [
+                "ingest",
+                str(folder / "a.jsonl"),
+                "--out",
+                str(folder / "corpus.zarr"),
+                "--min-df",
+                "1",
+                "-q",
+            ]
+        )
+        == 0
+    )
     return folder
 
 
 def test_times_shares_and_numbers():
-    for text, value in (("90", 90), ("90s", 90), ("5min", 300), ("2h", 7200), ("1 day", 86400), ("1.5 hours", 5400)):
+    for text, value in (
+        ("90", 90),
+        ("90s", 90),
+        ("5min", 300),
+        ("2h", 7200),
+        ("1 day", 86400),
+        ("1.5 hours", 5400),
+    ):
         assert seconds(text) == value
     for text, value in (("0.5", 0.5), ("50%", 0.5), ("5 %", 0.05), ("0", 0.0), ("1", 1.0)):
         assert share(text) == value
@@ -96,7 +118,10 @@ def test_an_impossible_value_is_a_usage_error(store, line, monkeypatch, capsys):
     assert run(args) == 2, line
     said = capsys.readouterr()
     assert said.out == "" and "Traceback" not in said.err
-    assert [n for n in sorted(p.name for p in store.iterdir()) if n not in before] in ([], ["other.zarr.wip"])
+    assert [n for n in sorted(p.name for p in store.iterdir()) if n not in before] in (
+        [],
+        ["other.zarr.wip"],
+    )
 
 
 def test_a_model_that_is_no_option_is_told_of_as_the_argument(capsys):
@@ -107,20 +132,51 @@ def test_a_model_that_is_no_option_is_told_of_as_the_argument(capsys):
 
 def test_a_store_and_a_model_may_be_given_by_path_or_by_option(store, monkeypatch, capsys):
     monkeypatch.chdir(store)
-    assert run(["train", "corpus.zarr", "-K", "3", "--passes", "1", "--algo", "atbp", "--model", "by-path", "-q"]) == 0
+    assert (
+        run(
+            [
+                "train",
+                "corpus.zarr",
+                "-K",
+                "3",
+                "--passes",
+                "1",
+                "--algo",
+                "atbp",
+                "--model",
+                "by-path",
+                "-q",
+            ]
+        )
+        == 0
+    )
     (store / "current").symlink_to("by-path")
-    assert run(["show", "current", "--words", "2"]) == 0 and run(["report", "--model", "by-path", "--force", "-q"]) == 0
-    assert run(["eval", "by-path", "corpus.zarr", "--heldout", "-q"]) == 0 and run(["compact", "--corpus=corpus.zarr", "-q"]) == 0
+    assert (
+        run(["show", "current", "--words", "2"]) == 0
+        and run(["report", "--model", "by-path", "--force", "-q"]) == 0
+    )
+    assert (
+        run(["eval", "by-path", "corpus.zarr", "--heldout", "-q"]) == 0
+        and run(["compact", "--corpus=corpus.zarr", "-q"]) == 0
+    )
     capsys.readouterr()
     assert run(["show", "nothing-there"]) == 2
     assert "(nothing-there); here --model and --corpus say where it is" in capsys.readouterr().err
 
 
 def test_names_of_other_programs_are_known(capsys):
-    for command, ours in (("train", "it is --model here"), ("eval", "it is > FILE (results go to standard output) here")):
+    for command, ours in (
+        ("train", "it is --model here"),
+        ("eval", "it is > FILE (results go to standard output) here"),
+    ):
         assert run([command, "--out", "x"]) == 2
         assert ours in capsys.readouterr().err
-    for given, ours in (("-k", "-K"), ("--iterations", "--passes"), ("--num-topics", "-K"), ("--epochs", "--passes")):
+    for given, ours in (
+        ("-k", "-K"),
+        ("--iterations", "--passes"),
+        ("--num-topics", "-K"),
+        ("--epochs", "--passes"),
+    ):
         assert run(["train", given, "5"]) == 2
         assert f"No such option: {given}; it is {ours} here" in capsys.readouterr().err
 
@@ -134,9 +190,28 @@ def test_far_more_topics_than_documents_is_told_before_training(store, monkeypat
 
 def test_verbose_lines_have_the_time(store, monkeypatch, capsys):
     monkeypatch.chdir(store)
-    assert run(["train", "-K", "3", "--passes", "1", "--algo", "atbp", "--force", "--model", "timed", "-v"]) == 0
+    assert (
+        run(
+            [
+                "train",
+                "-K",
+                "3",
+                "--passes",
+                "1",
+                "--algo",
+                "atbp",
+                "--force",
+                "--model",
+                "timed",
+                "-v",
+            ]
+        )
+        == 0
+    )
     lines = capsys.readouterr().err.splitlines()
-    assert lines and all(line[:4].isdigit() and line[10] == "T" for line in lines if "topics," not in line)
+    assert lines and all(
+        line[:4].isdigit() and line[10] == "T" for line in lines if "topics," not in line
+    )
 
 
 def test_a_failed_night_prints_its_line_too(tmp_path, capsys):
@@ -152,18 +227,39 @@ def test_a_failed_night_prints_its_line_too(tmp_path, capsys):
 
 
 def test_python_dash_m_and_an_old_python(tmp_path):
-    done = subprocess.run([sys.executable, "-m", "topicstream", "--version"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "topicstream", "--version"], capture_output=True, text=True
+    )
     assert done.returncode == 0 and done.stdout.startswith("topics, version")
-    errors = "import topicstream; print(topicstream.errors.InputError.__name__)"  # before anything else is imported
-    assert subprocess.run([sys.executable, "-c", errors], capture_output=True, text=True).stdout == "InputError\n"
+    # before anything else is imported
+    errors = "import topicstream; print(topicstream.errors.InputError.__name__)"
+    assert (
+        subprocess.run([sys.executable, "-c", errors], capture_output=True, text=True).stdout
+        == "InputError\n"
+    )
     old = "import sys; sys.version_info = (3, 10, 1); import topicstream"
     done = subprocess.run([sys.executable, "-c", old], capture_output=True, text=True)
-    assert done.returncode != 0 and done.stderr.count("\n") == 1 and "needs Python 3.11" in done.stderr
+    assert (
+        done.returncode != 0 and done.stderr.count("\n") == 1 and "needs Python 3.11" in done.stderr
+    )
 
 
 def test_heldout_as_a_share(store, tmp_path):
     for asked in ("0.2", "20%"):
-        assert run(["ingest", str(store / "a.jsonl"), "--out", str(tmp_path / asked), "--heldout", asked, "-q"]) == 0
+        assert (
+            run(
+                [
+                    "ingest",
+                    str(store / "a.jsonl"),
+                    "--out",
+                    str(tmp_path / asked),
+                    "--heldout",
+                    asked,
+                    "-q",
+                ]
+            )
+            == 0
+        )
     shares = [Corpus.open(tmp_path / a).part(True).docs for a in ("0.2", "20%")]
     assert shares[0] == shares[1] > 5
 
@@ -174,32 +270,73 @@ def test_a_dry_run_says_memory_disk_and_time_and_changes_nothing(store, monkeypa
     assert run(["train", "-K", "4", "--passes", "30", "--dry-run", "--model", "later"]) == 0
     said = capsys.readouterr()
     assert "memory plan" in said.err and "pass 1/" not in said.err
-    assert said.out.startswith("dry run: ") and "of disk" in said.out and "at most 30 passes" in said.out
     assert (
-        run(["train", "-K", "4", "--algo", "atbp", "--passes", "30", "--dry-run", "--model", "later", "--json", "-q"])
+        said.out.startswith("dry run: ")
+        and "of disk" in said.out
+        and "at most 30 passes" in said.out
+    )
+    assert (
+        run(
+            [
+                "train",
+                "-K",
+                "4",
+                "--algo",
+                "atbp",
+                "--passes",
+                "30",
+                "--dry-run",
+                "--model",
+                "later",
+                "--json",
+                "-q",
+            ]
+        )
         == 0
     )
     last = json.loads(capsys.readouterr().out)["last"]
-    assert last["expected_seconds"] >= 30 * last["pass_seconds"] > 0 and last["memory_bytes"] > 1 << 20
+    assert (
+        last["expected_seconds"] >= 30 * last["pass_seconds"] > 0 and last["memory_bytes"] > 1 << 20
+    )
     assert sorted(p.name for p in store.rglob("*")) == before
     assert run(["train", "--dry-run", "--mem-limit", "20M", "--model", "later"]) == 5
 
 
 def values(path: Path) -> dict[str, float]:
     return {
-        line.split("{")[0]: float(line.rsplit(" ", 1)[1]) for line in path.read_text().splitlines() if line[0] != "#"
+        line.split("{")[0]: float(line.rsplit(" ", 1)[1])
+        for line in path.read_text().splitlines()
+        if line[0] != "#"
     }
 
 
-def test_metrics_of_a_run_that_went_well_and_of_one_that_did_not(store, monkeypatch, capsys, tmp_path):
+def test_metrics_of_a_run_that_went_well_and_of_one_that_did_not(
+    store, monkeypatch, capsys, tmp_path
+):
     monkeypatch.chdir(store)
     file = tmp_path / "topics.prom"
-    args = ["train", "-K", "3", "--passes", "2", "--algo", "atbp", "--model", "metered", "-q", "--metrics", str(file)]
+    args = [
+        "train",
+        "-K",
+        "3",
+        "--passes",
+        "2",
+        "--algo",
+        "atbp",
+        "--model",
+        "metered",
+        "-q",
+        "--metrics",
+        str(file),
+    ]
     assert run(args) == 0
     found = values(file)
     assert found["topicstream_success"] == 1 and found["topicstream_passes"] == 2
     assert found["topicstream_running_perplexity"] > 1 and found["topicstream_duration_seconds"] > 0
-    assert file.stat().st_mode & 0o777 == 0o644 and '{command="train",model="metered"}' in file.read_text()
+    assert (
+        file.stat().st_mode & 0o777 == 0o644
+        and '{command="train",model="metered"}' in file.read_text()
+    )
     for line in file.read_text().splitlines()[1:]:
         assert line.startswith(("# HELP topicstream_", "# TYPE topicstream_", "topicstream_"))
     assert run(["update", "--model", "metered", "--metrics", str(file), "-q"]) == 0
@@ -210,6 +347,11 @@ def test_metrics_of_a_run_that_went_well_and_of_one_that_did_not(store, monkeypa
     assert values(file)["topicstream_exit_code"] == 2 and 'command="retrain"' in file.read_text()
     other = tmp_path / "notes.txt"
     other.write_text("mine\n")
-    assert run(["train", "--metrics", str(other), "--model", "x"]) == 3 and other.read_text() == "mine\n"
+    assert (
+        run(["train", "--metrics", str(other), "--model", "x"]) == 3
+        and other.read_text() == "mine\n"
+    )
     assert run(["train", "--metrics", str(tmp_path / "no" / "f"), "--model", "x"]) == 2
-    assert list(tmp_path.iterdir()) == [file, other] or sorted(tmp_path.iterdir()) == sorted([file, other])
+    assert list(tmp_path.iterdir()) == [file, other] or sorted(tmp_path.iterdir()) == sorted(
+        [file, other]
+    )

@@ -1,4 +1,6 @@
-"""One list of options a command: the library's keywords, the command line, the checks and the docs come from it."""
+"""One list of options a command: the library's keywords, the command line, the checks and the docs
+come from it.
+"""
 
 from __future__ import annotations
 
@@ -85,11 +87,21 @@ def test_what_cannot_be_meant_is_refused_in_a_line(given, said):
             checked(Made, given, "make")
 
 
-@pytest.mark.parametrize("verb", ["compare", "compare_methods", "drift", "retrain", "train_classifier"])
+@pytest.mark.parametrize(
+    "verb", ["compare", "compare_methods", "drift", "retrain", "train_classifier"]
+)
 def test_what_every_function_is_asked_is_of_its_kind(verb):
     """Said before anything is opened: no model and no corpus is there."""
     function = getattr(topicstream, verb)
-    for name, value in {"mem_limit": {1: 2}, "progress": 5, "model": 7, "a": 1, "words": None, "config": 3, "corpus": b"c"}.items():
+    for name, value in {
+        "mem_limit": {1: 2},
+        "progress": 5,
+        "model": 7,
+        "a": 1,
+        "words": None,
+        "config": 3,
+        "corpus": b"c",
+    }.items():
         if name in inspect.signature(function).parameters:
             with pytest.raises(UsageError, match=rf"^{name} (must|cannot) be [^\n]*$"):
                 function(**{name: value})
@@ -140,7 +152,11 @@ LOOSE = {"export_model", "import_model"}  # options of the format
 
 def test_progress_is_a_listener_a_function_or_silence(caplog):
     told, own = [], Shown(stream=io.StringIO())
-    assert listener(own) is own and isinstance(listener(None), Silent) and isinstance(listener(False), Silent)
+    assert (
+        listener(own) is own
+        and isinstance(listener(None), Silent)
+        and isinstance(listener(False), Silent)
+    )
     assert isinstance(listener(True), Shown) and isinstance(listener(None, Shown), Shown)
     calls = listener(lambda *step: told.append(step))
     assert isinstance(calls, Calls) and isinstance(calls, Progress)
@@ -151,8 +167,9 @@ def test_progress_is_a_listener_a_function_or_silence(caplog):
         calls.close()
     assert told == [("reading", 3, 0)]
     assert [(r.levelname, r.message) for r in caplog.records] == [
-        ("INFO", "it begins"), ("WARNING", "warning: it is slow"),
-    ]  # fmt: skip
+        ("INFO", "it begins"),
+        ("WARNING", "warning: it is slow"),
+    ]
 
 
 def test_plain_lines_come_every_ten_seconds(monkeypatch):
@@ -205,7 +222,10 @@ def test_a_notebook_gets_one_bar_that_ends_by_itself(monkeypatch):
     monkeypatch.setattr("topicstream.progress.time.monotonic", lambda: 0.0)
     assert in_notebook() and not Shown(stream=io.StringIO())._bars
     shown = listener(True)
-    for what, unit in (("topics of documents", "documents"), ("pass 1/9", "cell")):  # a pass is over before a second is
+    for what, unit in (
+        ("topics of documents", "documents"),
+        ("pass 1/9", "cell"),
+    ):  # a pass is over before a second is
         for done in (100, 200, 300):
             shown.step(what, done, 300, unit)
     assert [(b.n, b.closed) for b in Bar.made] == [(300, True)]

@@ -1,4 +1,6 @@
-"""Standard streams that are closed or full: one line that says which, and an exit code that is not 0."""
+"""Standard streams that are closed or full: one line that says which, and an exit code that is not
+0.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def test_names_that_are_not_utf8_and_files_that_may_not_grow_are_one_line(tmp_pa
     ingest = [sys.executable, "-m", "topicstream", "ingest", "in.jsonl", "--min-df", "1", "--out"]
 
     def said(out, **more):
-        done = subprocess.run([*ingest, out], cwd=tmp_path, capture_output=True, text=True, check=False, **more)
+        done = subprocess.run(
+            [*ingest, out], cwd=tmp_path, capture_output=True, text=True, check=False, **more
+        )
         return done.returncode, ["", *done.stderr.strip().splitlines()][-1]
 
     code, line = said(b"\xff.zarr")
@@ -44,10 +48,20 @@ def test_names_that_are_not_utf8_and_files_that_may_not_grow_are_one_line(tmp_pa
 def test_output_to_a_full_device_is_named():
     done = run("engines > /dev/full")
     assert done.returncode == 5
-    assert done.stderr == "topics: standard output: No space left on device; make room and run the same command again\n"
+    assert (
+        done.stderr
+        == "topics: standard output: No space left on device; make room and run the same "
+        "command again\n"
+    )
 
 
-@pytest.mark.parametrize("line", few_quick(["engines >&-", "ingest - -q --out {}/c.zarr <&-", "infer - -q --model {}/m <&- >&-"], ["engines >&-"]))
+@pytest.mark.parametrize(
+    "line",
+    few_quick(
+        ["engines >&-", "ingest - -q --out {}/c.zarr <&-", "infer - -q --model {}/m <&- >&-"],
+        ["engines >&-"],
+    ),
+)
 def test_a_closed_stream_is_one_line(line, tmp_path):
     done = run(line.format(tmp_path))
     assert done.returncode == 1 or "no model" in done.stderr
@@ -57,7 +71,9 @@ def test_a_closed_stream_is_one_line(line, tmp_path):
 
 def test_all_closed_and_no_file_takes_their_numbers(tmp_path):
     (tmp_path / "a.txt").write_text("one two three\n" * 5)
-    done = run(f"ingest {tmp_path}/a.txt --format lines --min-df 1 --out {tmp_path}/c.zarr -q <&- >&- 2>&-")
+    done = run(
+        f"ingest {tmp_path}/a.txt --format lines --min-df 1 --out {tmp_path}/c.zarr -q <&- >&- 2>&-"
+    )
     assert done.returncode in (0, 1)
     assert (tmp_path / "c.zarr" / "manifest.json").exists()
     assert (tmp_path / "a.txt").read_text() == "one two three\n" * 5

@@ -1,4 +1,6 @@
-"""What reaches a terminal, and what a signal leaves: words escaped, SIGTERM and SIGHUP end every command with 143 and no file."""
+"""What reaches a terminal, and what a signal leaves: words escaped, SIGTERM and SIGHUP end every
+command with 143 and no file.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ NASTY = ["\x1b[2J\x1b]0;owned\x07", "a\u202eb", "\x9b31m", "plain", "na\u200cme"
 
 
 def test_words_and_ids_are_escaped():
-    assert [terminal_safe(w) for w in NASTY[:3]] == ["\\x1b[2J\\x1b]0;owned\\x07", "a\\u202eb", "\\x9b31m"]
+    assert [terminal_safe(w) for w in NASTY[:3]] == [
+        "\\x1b[2J\\x1b]0;owned\\x07",
+        "a\\u202eb",
+        "\\x9b31m",
+    ]
     assert terminal_safe("na\u200cme") == "na\u200cme"  # a joiner belongs to the word
 
 
@@ -31,22 +37,31 @@ def test_show_and_compare_on_a_terminal(tmp_path, capsys):
     phi = [[5.0, 0.0], [4.0, 1.0], [3.0, 0.0], [0.0, 9.0], [1.0, 8.0]]
     TopicModel.from_arrays(phi, NASTY, 0.1, 0.01).save(tmp_path / "a")
     TopicModel.from_arrays(phi[::-1], NASTY, 0.1, 0.01).save(tmp_path / "b")
-    for line in (["show", "--model", str(tmp_path / "a")], ["compare", str(tmp_path / "a"), str(tmp_path / "b")]):
+    for line in (
+        ["show", "--model", str(tmp_path / "a")],
+        ["compare", str(tmp_path / "a"), str(tmp_path / "b")],
+    ):
         assert run(line) == 0
         out = capsys.readouterr().out
         assert not set(out) & set("\x1b\x07\x9b\u202e") and "\\x1b" in out
 
 
-ENDED = [(name, signal.SIGTERM) for name in ("eval", "compare", "show", "infer", "report", "export")]
+ENDED = [
+    (name, signal.SIGTERM) for name in ("eval", "compare", "show", "infer", "report", "export")
+]
 
 
 def _heed_signals() -> None:
-    """These tests may run under nohup, or in the background of a shell, where a signal is ignored from the start."""
+    """These tests may run under nohup, or in the background of a shell, where a signal is ignored
+    from the start.
+    """
     for signum in (signal.SIGHUP, signal.SIGINT):
         signal.signal(signum, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize(("command", "signum"), [*ENDED, ("infer", signal.SIGHUP), ("export", signal.SIGINT)])
+@pytest.mark.parametrize(
+    ("command", "signum"), [*ENDED, ("infer", signal.SIGHUP), ("export", signal.SIGINT)]
+)
 def test_a_signal_ends_a_command_cleanly(tmp_path, command, signum):
     """The signal comes while the command reads: a fifo holds it there."""
     write_jsonl(tmp_path / "in.jsonl", documents(60))
@@ -98,13 +113,18 @@ cli.main()
     process.send_signal(signum)
     _, err = process.communicate(timeout=120)
     said = "interrupted" if signum == signal.SIGINT else "stopped"
-    assert process.returncode == (130 if signum == signal.SIGINT else 143), err  # a terminal that closes: as SIGTERM
+    assert process.returncode == (130 if signum == signal.SIGINT else 143), (
+        err
+    )  # a terminal that closes: as SIGTERM
     assert err.decode().strip().splitlines()[-1].startswith(f"topics: {said}")
     assert not list(temporary.iterdir()) and sorted(p.name for p in tmp_path.iterdir()) == before
 
 
 def test_what_is_registered_for_the_end_runs_and_the_exit_code_stays():
-    code = "import atexit, sys; from topicstream.cli.main import main; atexit.register(print, 'last'); "
+    code = (
+        "import atexit, sys; from topicstream.cli.main import main; atexit.register(print, "
+        "'last'); "
+    )
     code += "sys.argv = ['topics', 'train', '--tol', 'nan']; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "last\n")

@@ -40,5 +40,8 @@ def test_templates(template, record, lines):
 def test_text_of_others():
     assert escaped("a\nb\u202e") == "a b\\u202e" and shortened("one  two three", 9) == "one two …"
     assert each("{n}", [{"n": 1}, {"n": 2}]) == ["1", "2"]
-    assert wrapped("head ", "word " * 8, 30) == ["head word word word word word", "     word word word"]
+    assert wrapped("head ", "word " * 8, 30) == [
+        "head word word word word word",
+        "     word word word",
+    ]
     assert wrapped("head ", "word", None) == ["head word"]

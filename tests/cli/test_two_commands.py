@@ -17,7 +17,10 @@ from topicstream.errors import StoreError, TopicsError
 
 def texts(path: Path, seed: int, docs: int = 60) -> Path:
     rng = np.random.default_rng(seed)
-    lines = [json.dumps({"text": " ".join(f"w{n}" for n in rng.integers(0, 50, 40))}) for _ in range(docs)]
+    lines = [
+        json.dumps({"text": " ".join(f"w{n}" for n in rng.integers(0, 50, 40))})
+        for _ in range(docs)
+    ]
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -34,7 +37,9 @@ def folder(tmp_path, monkeypatch) -> Path:
 def test_an_import_over_a_trained_model_leaves_nothing_of_it(folder, capsys):
     assert run(["import", "other.safetensors"]) == 1  # without --force
     assert run(["import", "other.safetensors", "--force", "-q"]) == 0
-    assert not {"history.jsonl", "training.json", "finished.json", "checkpoints", "work"} & set(os.listdir("model"))
+    assert not {"history.jsonl", "training.json", "finished.json", "checkpoints", "work"} & set(
+        os.listdir("model")
+    )
     assert not (folder / "model.import").exists()
     capsys.readouterr()
     for command in ("show", "info model --verify", "eval --heldout"):
@@ -59,7 +64,13 @@ def test_a_reader_of_a_store_that_was_replaced_says_so(folder):
     """With blocks of its own decoded before, and others after another ingest took the place."""
     corpus = Corpus.open("corpus.zarr")
     corpus.decode(0)
-    ingest(texts(folder / "b.jsonl", 2, docs=90), folder / "corpus.zarr", min_df=1, force=True, progress=False)
+    ingest(
+        texts(folder / "b.jsonl", 2, docs=90),
+        folder / "corpus.zarr",
+        min_df=1,
+        force=True,
+        progress=False,
+    )
     with pytest.raises(TopicsError, match="another store replaced it") as replaced:
         corpus.decode(0)
     assert not isinstance(replaced.value, StoreError)

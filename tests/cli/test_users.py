@@ -1,4 +1,6 @@
-"""Where five users stopped: each test follows one of them (a paper, novels, a library, a nightly job, a newsroom)."""
+"""Where five users stopped: each test follows one of them (a paper, novels, a library, a nightly
+job, a newsroom).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ import topicstream
 from topicstream.cli.main import run
 from topicstream.errors import TopicsError, UsageError
 
-SUBJECTS = {"travel": ["airports", "luggage", "flights", "delayed"], "music": ["violin", "orchestra", "concerts", "melody"]}
+SUBJECTS = {
+    "travel": ["airports", "luggage", "flights", "delayed"],
+    "music": ["violin", "orchestra", "concerts", "melody"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +30,20 @@ def folder(tmp_path_factory):
         for i in range(120):
             text = " ".join(rng.choice(SUBJECTS["travel" if i < 60 else "music"], 12))
             party, date = ("red", "blue")[i % 2], f"{2000 + i % 10}-05-01"
-            file.write(json.dumps({"id": f"d{i}.xml", "text": text, "party": party, "date": date}) + "\n")
-    (folder / "people.tsv").write_text("name\tmood\n" + "".join(f"d{i}\tgood\n" for i in range(120)))
-    topicstream.ingest(folder / "docs.jsonl", folder / "corpus.zarr", heldout="10%", min_df=1, meta="party,date", progress=False)
+            file.write(
+                json.dumps({"id": f"d{i}.xml", "text": text, "party": party, "date": date}) + "\n"
+            )
+    (folder / "people.tsv").write_text(
+        "name\tmood\n" + "".join(f"d{i}\tgood\n" for i in range(120))
+    )
+    topicstream.ingest(
+        folder / "docs.jsonl",
+        folder / "corpus.zarr",
+        heldout="10%",
+        min_df=1,
+        meta="party,date",
+        progress=False,
+    )
     topicstream.train(folder / "corpus.zarr", folder / "model", topics=2, passes=10, progress=False)
     return folder
 
@@ -61,7 +77,10 @@ def test_a_table_of_ours_is_made_again(command, folder, capsys):
     assert run([*command, "--force"]) == 0, capsys.readouterr().err
     name = next(word for word in command if word.startswith("x."))
     (folder / name).write_text("topic,label,mine\n1,2,3\n")
-    assert run([*command, "--force"]) == 3 and "does not say that this program wrote it" in capsys.readouterr().err
+    assert (
+        run([*command, "--force"]) == 3
+        and "does not say that this program wrote it" in capsys.readouterr().err
+    )
 
 
 def test_topics_by_words_for_a_spreadsheet(folder):
@@ -96,39 +115,101 @@ def piped(monkeypatch, text):
 def test_text_in_a_pipe_is_a_document_a_line(monkeypatch, capfd):
     piped(monkeypatch, "delayed flights, and luggage\nviolin\n")
     assert run(["infer", "model", "-", "--top", "1"]) == 0
-    assert [json.loads(line)["id"] for line in capfd.readouterr().out.splitlines()] == ["stdin:1", "stdin:2"]
+    assert [json.loads(line)["id"] for line in capfd.readouterr().out.splitlines()] == [
+        "stdin:1",
+        "stdin:2",
+    ]
     piped(monkeypatch, "id;text\n1;violin\n")
     assert run(["infer", "-"]) == 3 and "give --format" in capfd.readouterr().err
 
 
 def test_rows_of_a_table_about_no_document(capsys):
-    told = ["ingest", "docs.jsonl", "--out", "other.zarr", "--force", "--min-df", "1", "--meta-file"]
+    told = [
+        "ingest",
+        "docs.jsonl",
+        "--out",
+        "other.zarr",
+        "--force",
+        "--min-df",
+        "1",
+        "--meta-file",
+    ]
     assert run([*told, "people.tsv"]) == 3
     assert "Rename one of them (people.tsv:id=name,...)" in capsys.readouterr().err
     assert run([*told, "people.tsv:id=name,mood"]) == 0
     out = capsys.readouterr().out
-    assert "120 rows of people.tsv about no document, and so all of them: documents are called 'd" in out
+    assert (
+        "120 rows of people.tsv about no document, and so all of them: documents are called 'd"
+        in out
+    )
     assert "(--key file matches names of files with or without their endings" in out
     assert "  columns that no document has: mood\n" in out
 
 
 def test_files_of_different_fields_in_one_store(tmp_path, monkeypatch, capsys):
-    """A newsroom's archive calls its text Body, the wire calls it text: passages of both; and what an append keeps."""
+    """A newsroom's archive calls its text Body, the wire calls it text: passages of both; and what
+    an append keeps.
+    """
     monkeypatch.chdir(tmp_path)
-    texts = [" ".join(["luggage", *(f"{a}{'abcdefgh'[i]}" for a in ("plane", "crew", "gate", "seat", "meal"))]) for i in range(8)]
-    (tmp_path / "archive.csv").write_text("key,Body\n" + "".join(f"a{i},{text}\n" for i, text in enumerate(texts)))
-    (tmp_path / "wire.jsonl").write_text("".join(json.dumps({"id": f"w{i}", "text": text.replace("e", "u")}) + "\n" for i, text in enumerate(texts)))
-    told = ["ingest", "archive.csv", "--text-field", "Body", "--id-field", "key", "--min-df", "1", "--max-df", "100%"]
+    texts = [
+        " ".join(
+            ["luggage", *(f"{a}{'abcdefgh'[i]}" for a in ("plane", "crew", "gate", "seat", "meal"))]
+        )
+        for i in range(8)
+    ]
+    (tmp_path / "archive.csv").write_text(
+        "key,Body\n" + "".join(f"a{i},{text}\n" for i, text in enumerate(texts))
+    )
+    (tmp_path / "wire.jsonl").write_text(
+        "".join(
+            json.dumps({"id": f"w{i}", "text": text.replace("e", "u")}) + "\n"
+            for i, text in enumerate(texts)
+        )
+    )
+    told = [
+        "ingest",
+        "archive.csv",
+        "--text-field",
+        "Body",
+        "--id-field",
+        "key",
+        "--min-df",
+        "1",
+        "--max-df",
+        "100%",
+    ]
     assert run(told) == 0 and "kept (min-df 1, max-df 8)" in capsys.readouterr().out
     assert run(["ingest", "wire.jsonl", "--append", "--text-field", "text"]) == 0
     assert "kept (the store's; --grow-vocab adds new ones)" in capsys.readouterr().out
-    assert [document.id for document in topicstream.Corpus.open("corpus.zarr")][8:] == [f"w{i}" for i in range(8)]
+    assert [document.id for document in topicstream.Corpus.open("corpus.zarr")][8:] == [
+        f"w{i}" for i in range(8)
+    ]
     topicstream.train("corpus.zarr", "model", topics=2, passes=5, progress=False)
-    documents = [d for t in topicstream.show("model", docs=8, text=True)["topics"] for d in t["documents"]]
-    assert {d["id"][0] for d in documents} == {"a", "w"} and all("lugg" in d["text"] for d in documents)
+    documents = [
+        d for t in topicstream.show("model", docs=8, text=True)["topics"] for d in t["documents"]
+    ]
+    assert {d["id"][0] for d in documents} == {"a", "w"} and all(
+        "lugg" in d["text"] for d in documents
+    )
     assert run(["report", "--no-scores"]) == 0
     assert "<title>corpus" in (tmp_path / "report.html").read_text()
-    assert run(["ingest", "archive.csv", "--text-field", "Body", "--max-df", "2", "--min-df", "1", "--out", "rare.zarr"]) == 0
+    assert (
+        run(
+            [
+                "ingest",
+                "archive.csv",
+                "--text-field",
+                "Body",
+                "--max-df",
+                "2",
+                "--min-df",
+                "1",
+                "--out",
+                "rare.zarr",
+            ]
+        )
+        == 0
+    )
     assert "tokens are theirs" not in capsys.readouterr().out  # luggage is one word in six
     (tmp_path / "words.txt").write_text("luggagu\ncruwa\n")
     assert run(["ingest", "wire.jsonl", "--vocab", "words.txt", "--out", "fixed.zarr"]) == 0
@@ -136,8 +217,19 @@ def test_files_of_different_fields_in_one_store(tmp_path, monkeypatch, capsys):
 
 
 def test_csv_with_blanks_before_quotes(tmp_path, capsys):
-    (tmp_path / "a.csv").write_text('id, text, party\n1, "violin, and ""melody""", red\n2, luggage, blue\n')
-    told = ["ingest", f"{tmp_path}/a.csv", "--out", f"{tmp_path}/a.zarr", "--min-df", "1", "--meta", "party"]
+    (tmp_path / "a.csv").write_text(
+        'id, text, party\n1, "violin, and ""melody""", red\n2, luggage, blue\n'
+    )
+    told = [
+        "ingest",
+        f"{tmp_path}/a.csv",
+        "--out",
+        f"{tmp_path}/a.zarr",
+        "--min-df",
+        "1",
+        "--meta",
+        "party",
+    ]
     assert run(told) == 0, capsys.readouterr().err
     corpus = topicstream.Corpus.open(tmp_path / "a.zarr")
     assert corpus.words.to_pylist() == ["luggage", "melody", "violin"]
@@ -154,7 +246,9 @@ def test_python_has_the_views_of_show(folder, capsys):
         (["-n", "3"], {"words": 3, "find": None, "tree": False}),
     ):
         assert run(["show", *options, "--json"]) == 0
-        assert json.loads(json.dumps(topicstream.show("model", "corpus.zarr", **given))) == json.loads(capsys.readouterr().out)
+        assert json.loads(
+            json.dumps(topicstream.show("model", "corpus.zarr", **given))
+        ) == json.loads(capsys.readouterr().out)
     assert topicstream.show("model", "corpus.zarr", table="python.md")["table"] == "python.md"
     assert "frex" in (folder / "python.md").read_text()
     with pytest.raises(UsageError, match="one view at a time"):
@@ -164,6 +258,8 @@ def test_python_has_the_views_of_show(folder, capsys):
 
 
 def test_a_mailbox_is_told_what_it_is(tmp_path, capsys):
-    (tmp_path / "a.mbox").write_text("From a@example.org Mon Jan  2 13:06:21 2023\nSubject: bags\n\nLost luggage.\n")
+    (tmp_path / "a.mbox").write_text(
+        "From a@example.org Mon Jan  2 13:06:21 2023\nSubject: bags\n\nLost luggage.\n"
+    )
     assert run(["ingest", f"{tmp_path}/a.mbox", "--out", f"{tmp_path}/a.zarr"]) == 3
     assert "a mailbox; write each message as JSON" in capsys.readouterr().err

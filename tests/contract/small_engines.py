@@ -1,7 +1,9 @@
 """Two small engines for the contract tests: what no engine over words and topics shows.
 
-``linked``   an ADD table over words beside a REPLACE table over documents, gathered along the links; ragged block state.
-``phased``   one pass that adds up words x 7 columns, a rewriting end of the phase, steps on whole tables, then passes.
+``linked``   an ADD table over words beside a REPLACE table over documents, gathered along the
+             links; ragged block state.
+``phased``   one pass that adds up words x 7 columns, a rewriting end of the phase, steps on whole
+             tables, then passes.
 
 All numbers are small and whole (or halves), so the dense twins below are exact.
 """
@@ -32,11 +34,15 @@ def topic_of(word, pass_number, topics):
 
 
 class Linked(Engine):
-    """phi: every token of word w is in topic (3 w + pass) mod K.  theta of a document: its words' counts by w mod K, and half
-    of what its linked documents had in the pass before.  State: a run of 1 + w mod 3 copies of each cell's topic."""
+    """phi: every token of word w is in topic (3 w + pass) mod K.  theta of a document: its words'
+    counts by w mod K, and half
+    of what its linked documents had in the pass before.  State: a run of 1 + w mod 3 copies of each
+    cell's topic."""
 
     name, cites, Options = "linked", "for the contract tests", Options
-    about = About(axes=("links",), starts=("random",), stored_tables=("phi", "theta"), stored_params=("last",))
+    about = About(
+        axes=("links",), starts=("random",), stored_tables=("phi", "theta"), stored_params=("last",)
+    )
 
     @property
     def tables(self):
@@ -128,14 +134,18 @@ def linked_twin(x, neighbours, topics, passes):
     theta = own.copy()
     for _ in range(passes):
         theta = np.array(
-            [own[d] + 0.5 * sum((theta[e] for e in neighbours[d]), np.zeros(topics)) for d in range(len(x))]
+            [
+                own[d] + 0.5 * sum((theta[e] for e in neighbours[d]), np.zeros(topics))
+                for d in range(len(x))
+            ]
         )
     return phi, theta
 
 
 class Phased(Engine):
-    """sums: one pass adds x(w, d) (d mod 7 = column) up, the end of the phase squares it by ranges; phi begins empty; a pass
-    of steps adds 1 to a fixed table; the last phase puts the squares' row sums in topic w mod K, times the steps."""
+    """sums: one pass adds x(w, d) (d mod 7 = column) up, the end of the phase squares it by ranges;
+    phi begins empty; a pass of steps adds 1 to a fixed table; the last phase puts the squares' row
+    sums in topic w mod K, times the steps."""
 
     name, cites, Options = "phased", "for the contract tests", Options
     about = About(starts=("random",), objective=Objective("mean square", "squares", "rows"))
@@ -187,7 +197,9 @@ class Phased(Engine):
         else:
             assert end.phase.name == "step"
             end.tables["steps"].rewrite(
-                lambda first, rows: rows + np.pad(np.ones((len(rows), 2)), ((0, 0), (0, rows.shape[1] - 2)))
+                lambda first, rows: (
+                    rows + np.pad(np.ones((len(rows), 2)), ((0, 0), (0, rows.shape[1] - 2)))
+                )
             )
 
 

@@ -1,4 +1,6 @@
-"""A visit in a process that shares nothing with this one: it is sent the job, and opens the corpus from its path."""
+"""A visit in a process that shares nothing with this one: it is sent the job, and opens the corpus
+from its path.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def begin(job):
 def visit_there(number, rows, totals, state, params, key):
     job = _open["job"]
     (block,) = job.corpus.blocks([number], grid=job.grid)
-    out = run_visit(job.engine, Visit(block, rows, totals, state, params, key), new_out(job.engine, block))
+    out = run_visit(
+        job.engine, Visit(block, rows, totals, state, params, key), new_out(job.engine, block)
+    )
     return out.delta, out.state, out.stats
 
 
@@ -70,7 +74,15 @@ GIVEN = {
 
 @pytest.mark.parametrize("algo", few_quick(GIVEN, ("sparse-bp", "gs")))
 def test_visits_elsewhere_give_the_same_bits(corpus, tmp_path, algo):
-    given = {"algo": algo, "topics": 4, "passes": 2, "tol": 0.0, "block_cells": 2000, "threads": 2, **GIVEN[algo]}
+    given = {
+        "algo": algo,
+        "topics": 4,
+        "passes": 2,
+        "tol": 0.0,
+        "block_cells": 2000,
+        "threads": 2,
+        **GIVEN[algo],
+    }
     train(corpus, tmp_path / "here", **given, progress=Shown(-1))
     train(corpus, tmp_path / "there", **given, executor=Elsewhere, progress=Shown(-1))
     assert content_hash(tmp_path / "here") == content_hash(tmp_path / "there")

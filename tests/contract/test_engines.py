@@ -1,4 +1,6 @@
-"""What every engine promises, found or added: mass, seeds, threads, resume, tables on disk, planted topics, memory."""
+"""What every engine promises, found or added: mass, seeds, threads, resume, tables on disk, planted
+topics, memory.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ IDS = ["-".join([name, *map(str, options.values())]) for name, options in VARIAN
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     phi, indptr, words, counts = draw(docs=400, words=120, topics=TOPICS, length=60, seed=3)
-    lists = sides(phi, indptr, words, counts, seed=7)  # for the engines that look at authors, labels or links
+    lists = sides(
+        phi, indptr, words, counts, seed=7
+    )  # for the engines that look at authors, labels or links
     folder = tmp_path_factory.mktemp("planted")
     path = store(folder / "corpus.zarr", indptr, words, counts, 120, heldout=40, lists=lists)
     ingest(components(), folder / "vectors.zarr", vectors=True, heldout="10%", progress=False)
@@ -63,7 +67,9 @@ def components() -> np.ndarray:
     """[1500, 5] of TOPICS Gaussians."""
     rng = np.random.default_rng(3)
     mean, turn = rng.normal(0, 3, (TOPICS, 5)), rng.normal(0, 1, (TOPICS, 5, 5))
-    return np.stack([mean[k] + turn[k] @ rng.normal(size=5) for k in rng.integers(0, TOPICS, 1500)]).astype(np.float32)
+    return np.stack(
+        [mean[k] + turn[k] @ rng.normal(size=5) for k in rng.integers(0, TOPICS, 1500)]
+    ).astype(np.float32)
 
 
 def run(corpus: Path, model: Path, name: str, options: dict, **given):
@@ -78,7 +84,9 @@ def run(corpus: Path, model: Path, name: str, options: dict, **given):
         "threads": 1,
         "seed": 1,
     }
-    return train(corpus, model, algo=name, options=options, **{"progress": QUIET, **settings, **given})
+    return train(
+        corpus, model, algo=name, options=options, **{"progress": QUIET, **settings, **given}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -109,36 +117,50 @@ class TestEveryEngine:
         folder, _ = plain(name, options)
         if engines()[name].about.dense:
             sizes = GaussianModel(folder).sizes
-            assert sizes.sum() == pytest.approx(Corpus.open(planted[0].with_name("vectors.zarr"), dense=True).n_docs, rel=1e-5)
+            assert sizes.sum() == pytest.approx(
+                Corpus.open(planted[0].with_name("vectors.zarr"), dense=True).n_docs, rel=1e-5
+            )
             return
         model = TopicModel.open(folder)
         tokens = Corpus.open(planted[0]).n_tokens
         assert np.isfinite(model.totals).all()
-        axes = {axis: Corpus.open(planted[0]).axes[axis].size for axis in engines()[name].about.axes}
+        axes = {
+            axis: Corpus.open(planted[0]).axes[axis].size for axis in engines()[name].about.axes
+        }
         shape = Shape(360, 120, 9000, tokens, TOPICS, axes=axes, rows=360)
         engine = engines()[name](shape, engines()[name].Options(**options))
         blended = engine.tables["phi"].rule is Rule.BLEND
-        # a stochastic estimate of the corpus' mass is as good as its samples; every other engine keeps it exactly
+        # a stochastic estimate of the corpus' mass is as good as its samples; every other engine
+        # keeps it exactly
         assert model.totals.sum() == pytest.approx(tokens, rel=0.05 if blended else 1e-5)
         history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
         passes = passes_needed(engine.phases) or 3
         assert [r["pass"] for r in history if r["pass"]] == list(range(1, passes + 1))
         assert all(r["mass_correction"] < 1e-5 for r in history)
         if "loglik" in engine.stats:
-            told = [r["running_perplexity"] for r in history if r["pass"]]  # phases that count no topics have none
+            told = [
+                r["running_perplexity"] for r in history if r["pass"]
+            ]  # phases that count no topics have none
             assert told[-1] > 1 and all(value is None or value > 1 for value in told)
 
     def test_perplexity_is_sane(self, name, options, plain):
         if engines()[name].about.dense:
-            pytest.skip("densities are no perplexities; what they ought to be: tests/engines/test_gmm.py")
+            pytest.skip(
+                "densities are no perplexities; what they ought to be: tests/engines/test_gmm.py"
+            )
         folder, _ = plain(name, options)
         history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
         if history[-1]["running_perplexity"] is None:
-            assert engines()[name].about.real_cells is False and name in ("anchors", "fdm")  # moments: no perplexity of a pass
+            assert engines()[name].about.real_cells is False and name in (
+                "anchors",
+                "fdm",
+            )  # moments: no perplexity of a pass
             return
         assert history[-1]["running_perplexity"] < 121  # the uniform model over 120 words
 
-    def test_same_seed_same_bits_and_threads_leave_no_trace(self, name, options, planted, plain, tmp_path):
+    def test_same_seed_same_bits_and_threads_leave_no_trace(
+        self, name, options, planted, plain, tmp_path
+    ):
         _, expected = plain(name, options)
         run(planted[0], tmp_path / "model", name, options, threads=3)
         assert content_hash(tmp_path / "model") == expected
@@ -176,14 +198,17 @@ class TestEveryEngine:
                 break
         assert min(distances) < 0.5, distances  # two topics drawn at random lie about 1.7 apart
 
-    def test_a_limit_too_small_is_refused_with_a_number(self, name, options, planted, tmp_path, monkeypatch):
+    def test_a_limit_too_small_is_refused_with_a_number(
+        self, name, options, planted, tmp_path, monkeypatch
+    ):
         monkeypatch.setattr("topicstream.memory.FLOOR", 1)
         with pytest.raises(DoesNotFit, match=r"smallest limit that would do is \d+M"):
             run(planted[0], tmp_path / "model", name, options, mem_limit="20M")
 
     def test_other_options_are_refused_with_a_difference(self, name, options, planted, plain):
         folder, expected = plain(name, options)
-        # where the number follows from the labels, another is refused before there is anything to compare
+        # where the number follows from the labels, another is refused before there is anything to
+        # compare
         told = r"-K 6: .* leave --topics out" if engines()[name].about.topics_axis else r"-K 5 -> 6"
         with pytest.raises(TopicsError, match=told):
             run(planted[0], folder, name, options, topics=6)
@@ -195,7 +220,9 @@ STOPPED = [(name, {}) for name in ("sparse-bp", "vb", "gs", "anchors", "gmm")]
 
 
 @pytest.mark.parametrize(("name", "options"), few_quick(VARIANTS, STOPPED), ids=IDS)
-def test_a_stop_inside_a_pass_ends_in_the_same_bits(name, options, planted, plain, tmp_path, monkeypatch):
+def test_a_stop_inside_a_pass_ends_in_the_same_bits(
+    name, options, planted, plain, tmp_path, monkeypatch
+):
     _, expected = plain(name, options)
     enter, rounds = PassRunner._apply, count(1)
 
@@ -216,10 +243,22 @@ def test_a_stop_inside_a_pass_ends_in_the_same_bits(name, options, planted, plai
 @pytest.mark.parametrize("name", list(engines()))
 def test_peak_memory_stays_within_the_plan(name, tmp_path):
     phi, indptr, words, counts = draw(docs=1500, words=3000, topics=8, length=150, seed=5)
-    path = store(tmp_path / "corpus.zarr", indptr, words, counts, 3000, lists=sides(phi, indptr, words, counts, seed=7))
+    path = store(
+        tmp_path / "corpus.zarr",
+        indptr,
+        words,
+        counts,
+        3000,
+        lists=sides(phi, indptr, words, counts, seed=7),
+    )
     if engines()[name].about.dense:
         path = tmp_path / "vectors.zarr"
-        ingest(np.random.default_rng(5).normal(size=(6000, 32)).astype(np.float32), path, vectors=True, progress=False)
+        ingest(
+            np.random.default_rng(5).normal(size=(6000, 32)).astype(np.float32),
+            path,
+            vectors=True,
+            progress=False,
+        )
     code = (
         "import json, sys\n"
         "from topicstream import machine\n"
@@ -229,17 +268,39 @@ def test_peak_memory_stays_within_the_plan(name, tmp_path):
         "    def say(self, line):\n"
         "        if line.startswith('memory plan'):\n"
         "            print(line)\n"
-        "            open('/proc/self/clear_refs', 'w').write('5')  # the peak counts from here: compiling is over\n"
+        "            open('/proc/self/clear_refs', 'w').write('5')  # the peak counts from "
+        "here: compiling is over\n"
         "plan = Plan()\n"
-        "train(sys.argv[1], sys.argv[2], algo=sys.argv[3], topics=int(sys.argv[4]) or None, passes=3, threads=2,\n"
+        "train(sys.argv[1], sys.argv[2], algo=sys.argv[3], topics=int(sys.argv[4]) or None, "
+        "passes=3, threads=2,\n"
         "      block_cells=20000, mem_limit='1G', options=json.loads(sys.argv[5]), progress=plan)\n"
         "print('peak', machine.peak_bytes())\n"
     )
     topics, options = (None, {"free": 142}) if engines()[name].about.topics_axis else (150, {})
-    given = {"algo": name, "topics": topics, "options": options, "passes": 3, "threads": 2, "block_cells": 20000}
-    train(path, tmp_path / "compiles", **given, progress=QUIET)  # the limit is promised of kernels that are compiled
-    args = [sys.executable, "-c", code, str(path), str(tmp_path / "model"), name, str(topics or 0), json.dumps(options)]
-    done = subprocess.run(args, capture_output=True, text=True, env={**os.environ, "NUMBA_NUM_THREADS": "2"})
+    given = {
+        "algo": name,
+        "topics": topics,
+        "options": options,
+        "passes": 3,
+        "threads": 2,
+        "block_cells": 20000,
+    }
+    train(
+        path, tmp_path / "compiles", **given, progress=QUIET
+    )  # the limit is promised of kernels that are compiled
+    args = [
+        sys.executable,
+        "-c",
+        code,
+        str(path),
+        str(tmp_path / "model"),
+        name,
+        str(topics or 0),
+        json.dumps(options),
+    ]
+    done = subprocess.run(
+        args, capture_output=True, text=True, env={**os.environ, "NUMBA_NUM_THREADS": "2"}
+    )
     assert done.returncode == 0, done.stderr
     planned = float(done.stdout.split("memory plan: ")[1].split(" MB")[0]) * 2**20
     peak = int(done.stdout.split("peak ")[1])

@@ -1,4 +1,6 @@
-"""Seed words beside every engine, found by scan: they decide, nothing wears them off, and they leave no other trace."""
+"""Seed words beside every engine, found by scan: they decide, nothing wears them off, and they
+leave no other trace.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,15 @@ ORDERS = ([2, 0, 4, 1, 3], [3, 4, 1, 0, 2])
 def planted(tmp_path_factory):
     phi, indptr, words, counts = draw(docs=400, words=120, topics=TOPICS, length=60, seed=3)
     path = tmp_path_factory.mktemp("seeded") / "corpus.zarr"
-    store(path, indptr, words, counts, 120, heldout=40, lists=sides(phi, indptr, words, counts, seed=4))
+    store(
+        path,
+        indptr,
+        words,
+        counts,
+        120,
+        heldout=40,
+        lists=sides(phi, indptr, words, counts, seed=4),
+    )
     return path, phi
 
 
@@ -45,15 +55,27 @@ class TestSeedWords:
         if engines()[name].about.topics_axis:
             pytest.skip("labels decide it; their seeds are looked at below")
         for n, order in enumerate(ORDERS):
-            run(path, tmp_path / f"m{n}", name, options, passes=6, threads=2, seed_words=seeds_in(order, phi, 300))
+            run(
+                path,
+                tmp_path / f"m{n}",
+                name,
+                options,
+                passes=6,
+                threads=2,
+                seed_words=seeds_in(order, phi, 300),
+            )
             model = TopicModel.open(tmp_path / f"m{n}")
             p = model.probabilities(np.arange(120)).T
             near = np.sqrt(p) @ np.sqrt(phi).T  # Bhacharyya: 1 where equal
-            assert (near.argmax(1) == order).sum() >= 4, near.argmax(1)  # one may be two at once, in a few passes
+            assert (near.argmax(1) == order).sum() >= 4, near.argmax(
+                1
+            )  # one may be two at once, in a few passes
             assert model.labels == dict(enumerate(seeds_in(order, phi)))
 
     def test_stay_what_they_are_and_are_not_counted(self, name, options, planted, tmp_path):
-        """A word of one planted topic is seeded into another: the corpus says otherwise in every pass."""
+        """A word of one planted topic is seeded into another: the corpus says otherwise in every
+        pass.
+        """
         path, phi = planted
         corpus = Corpus.open(path)
         n_w = corpus.word_counts()
@@ -63,7 +85,10 @@ class TestSeedWords:
         run(path, tmp_path / "m", name, options, passes=6, seed_words=seeds)
         model = TopicModel.open(tmp_path / "m")
         blended = (
-            engines()[name](corpus_shape(corpus), engines()[name].Options(**options)).tables["phi"].rule is Rule.BLEND
+            engines()[name](corpus_shape(corpus), engines()[name].Options(**options))
+            .tables["phi"]
+            .rule
+            is Rule.BLEND
         )
         counts = np.concatenate([rows.copy() for _, rows in model.counts()])
         assert counts.sum() == pytest.approx(corpus.n_tokens, rel=0.05 if blended else 1e-5)
@@ -74,7 +99,9 @@ class TestSeedWords:
         assert np.count_nonzero(added) == np.count_nonzero(n_w[[1, alien, 5]])
         assert model.totals.sum() == pytest.approx(model.sizes.sum() + n_w[[1, alien, 5]].sum())
 
-    def test_any_threads_a_resume_and_tables_on_disk_give_the_same_bits(self, name, options, planted, tmp_path):
+    def test_any_threads_a_resume_and_tables_on_disk_give_the_same_bits(
+        self, name, options, planted, tmp_path
+    ):
         path, phi = planted
         seeds = seeds_in(ORDERS[0], phi)
         if engines()[name].about.topics_axis:
@@ -82,7 +109,16 @@ class TestSeedWords:
         run(path, tmp_path / "one", name, options, seed_words=seeds)
         expected = content_hash(tmp_path / "one")
         for passes, tables in ((1, "memory"), (3, "disk")):
-            run(path, tmp_path / "resumed", name, options, seed_words=seeds, passes=passes, tables=tables, threads=3)
+            run(
+                path,
+                tmp_path / "resumed",
+                name,
+                options,
+                seed_words=seeds,
+                passes=passes,
+                tables=tables,
+                threads=3,
+            )
         assert content_hash(tmp_path / "resumed") == expected
 
 
@@ -90,4 +126,6 @@ def corpus_shape(corpus: Corpus):
     from topicstream.engines.base import Shape
 
     axes = {name: corpus.axes[name].size for name in ("authors", "labels", "links")}
-    return Shape(corpus.n_docs, corpus.n_words, corpus.n_cells, float(corpus.n_tokens), TOPICS, axes=axes)
+    return Shape(
+        corpus.n_docs, corpus.n_words, corpus.n_cells, float(corpus.n_tokens), TOPICS, axes=axes
+    )

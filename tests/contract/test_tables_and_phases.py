@@ -1,5 +1,5 @@
-"""What the core promises beyond words x topics: tables over other axes and with rules of their own, ragged state, phases,
-and visits that run anywhere."""
+"""What the core promises beyond words x topics: tables over other axes and with rules of their own,
+ragged state, phases, and visits that run anywhere."""
 
 from __future__ import annotations
 
@@ -48,7 +48,13 @@ def corpus(tmp_path_factory):
         for i in range(DOCS)
     ]
     folder = tmp_path_factory.mktemp("linked")
-    given = {"meta": {"links": "links"}, "min_df": 1, "stopwords": "none", "workers": 1, "heldout": 8}
+    given = {
+        "meta": {"links": "links"},
+        "min_df": 1,
+        "stopwords": "none",
+        "workers": 1,
+        "heldout": 8,
+    }
     topicstream.ingest(str(write_jsonl(folder / "in.jsonl", documents)), folder / "c.zarr", **given)
     return folder / "c.zarr"
 
@@ -108,12 +114,17 @@ def test_a_model_stores_named_tables(corpus, tmp_path):
     np.testing.assert_array_equal(model.table("last").gather(np.arange(1)), [[3.0]])
     with pytest.raises(StoreError, match="has no table of authors; it has last, theta"):
         model.table("authors")
-    run(corpus, tmp_path / "m", "linked", passes=5)  # a save over an older one takes the other names and drops the old
+    run(
+        corpus, tmp_path / "m", "linked", passes=5
+    )  # a save over an older one takes the other names and drops the old
     again = TopicModel.open(tmp_path / "m")
     np.testing.assert_array_equal(
         again.table("theta").gather(np.arange(len(x))), linked_twin(x, neighbours, TOPICS, 5)[1]
     )
-    assert sorted(p.name for p in (tmp_path / "m").glob("table-*")) == ["table-last-2", "table-theta-2"]
+    assert sorted(p.name for p in (tmp_path / "m").glob("table-*")) == [
+        "table-last-2",
+        "table-theta-2",
+    ]
     chunk = next((tmp_path / "m" / "table-theta-2").glob("c/*/0"))
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"x")
     with pytest.raises(StoreError, match="checksum"):
@@ -158,7 +169,9 @@ def test_a_stop_anywhere_ends_in_the_same_bits(algo, stop, corpus, tmp_path, mon
 def test_checkpoints_stand_between_phases(corpus, tmp_path):
     run(corpus, tmp_path / "steps", "phased", passes=1)
     state = read_checkpoint(checkpoints(tmp_path / "steps" / "checkpoints")[-1])
-    assert state.passes == 1 and state.arrays["param.ended"][0] == 1  # the phase has ended before the checkpoint
+    assert (
+        state.passes == 1 and state.arrays["param.ended"][0] == 1
+    )  # the phase has ended before the checkpoint
     run(corpus, tmp_path / "steps", "phased", passes=5)
     run(corpus, tmp_path / "whole", "phased", passes=5)
     assert content_hash(tmp_path / "steps") == content_hash(tmp_path / "whole")
@@ -167,7 +180,20 @@ def test_checkpoints_stand_between_phases(corpus, tmp_path):
 @pytest.mark.parametrize(
     "algo",
     few_quick(
-        ["linked", "phased", "atbp", "sparse-bp", "gs", "sparselda", "stbp", "mvi", "ovb", "bp", "anchors", "fdm"],
+        [
+            "linked",
+            "phased",
+            "atbp",
+            "sparse-bp",
+            "gs",
+            "sparselda",
+            "stbp",
+            "mvi",
+            "ovb",
+            "bp",
+            "anchors",
+            "fdm",
+        ],
         ["linked", "phased", "sparse-bp"],
     ),
 )

@@ -1,4 +1,6 @@
-"""Axes: authors, labels and links as id columns of a store, through appends, removals and for stores made before."""
+"""Axes: authors, labels and links as id columns of a store, through appends, removals and for
+stores made before.
+"""
 
 from __future__ import annotations
 
@@ -34,24 +36,35 @@ META = {"authors": "authors", "labels": "labels", "links": "links"}
 NAMES = ["Ann", "Bob", "Zoë", "李雷", "Ó Cadhain", "naïve", "x" * 300]
 
 
-def docs(n: int, seed: int = 1, prefix: str = "d", targets: int | None = None) -> list[dict[str, Any]]:
-    """n documents with authors, labels and links to d0 .. d<targets - 1> (some of them not there, some repeated)."""
+def docs(
+    n: int, seed: int = 1, prefix: str = "d", targets: int | None = None
+) -> list[dict[str, Any]]:
+    """n documents with authors, labels and links to d0 .. d<targets - 1> (some of them not there,
+    some repeated).
+    """
     rng = random.Random(seed)
     return [
         {
             "id": f"{prefix}{i}",
             "text": " ".join(words_of(rng, rng.randint(0, 30))),
-            "authors": rng.sample(NAMES, rng.randint(0, 3)) + ([f"{prefix}-own {i}"] if i % 3 == 0 else []),
+            "authors": rng.sample(NAMES, rng.randint(0, 3))
+            + ([f"{prefix}-own {i}"] if i % 3 == 0 else []),
             "labels": "; ".join(rng.choices(["red", "green", " blue "], k=rng.randint(0, 3))),
-            "links": [f"d{rng.randrange(targets or 2 * n)}" for _ in range(rng.randint(0, 4))] if n else [],
+            "links": [f"d{rng.randrange(targets or 2 * n)}" for _ in range(rng.randint(0, 4))]
+            if n
+            else [],
         }
         for i in range(n)
     ]
 
 
-def ingest(tmp_path: Path, found: list[dict[str, Any]], name: str = "a.jsonl", **options: Any) -> dict[str, Any]:
+def ingest(
+    tmp_path: Path, found: list[dict[str, Any]], name: str = "a.jsonl", **options: Any
+) -> dict[str, Any]:
     options = {"meta": META, "min_df": 1, "stopwords": "none", "workers": 1} | options
-    return topicstream.ingest(str(write_jsonl(tmp_path / name, found)), tmp_path / "c.zarr", **options)
+    return topicstream.ingest(
+        str(write_jsonl(tmp_path / name, found)), tmp_path / "c.zarr", **options
+    )
 
 
 def table(corpus: Corpus) -> list[dict[str, Any]]:
@@ -83,7 +96,9 @@ def names_by_document(corpus: Corpus, axis: str) -> dict[tuple[str, int], list[i
                 assert (np.diff(own) > 0).all()
                 out[part, block.first_doc + d] = ids[own].tolist()
         assert (shape.rows, shape.entries, shape.longest) == (most_rows, most_entries, longest)
-        assert max(1, grid.axes["words"].rows) == grid.max_words or not len(grid)  # 1 of documents without a word
+        assert max(1, grid.axes["words"].rows) == grid.max_words or not len(
+            grid
+        )  # 1 of documents without a word
     return out
 
 
@@ -142,7 +157,12 @@ def check_links(corpus: Corpus, rows: list[dict[str, Any]]) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10_000), st.integers(0, 60), st.sampled_from(["0", "30%"]), st.sampled_from([20, 4096]))
+@given(
+    st.integers(0, 10_000),
+    st.integers(0, 60),
+    st.sampled_from(["0", "30%"]),
+    st.sampled_from([20, 4096]),
+)
 def test_axes_say_what_the_documents_say(tmp_path_factory, seed, n, heldout, rows):
     tmp = tmp_path_factory.mktemp("axes")
     with pytest.MonkeyPatch.context() as patch:
@@ -150,17 +170,28 @@ def test_axes_say_what_the_documents_say(tmp_path_factory, seed, n, heldout, row
         patch.setattr("topicstream.relations.ROWS", rows)
         found = [
             *docs(n, seed),
-            {"id": "last", "text": "one word", "authors": ["Ann"], "labels": "red", "links": ["d0"]},
+            {
+                "id": "last",
+                "text": "one word",
+                "authors": ["Ann"],
+                "labels": "red",
+                "links": ["d0"],
+            },
         ]
         ingest(tmp, found, heldout=heldout)
         check(Corpus.open(tmp / "c.zarr"))
-        more = [*docs(max(n // 2, 1), seed + 1, "e", 2 * n + 5), *docs(3, seed + 2)]  # three replace earlier ones
+        more = [
+            *docs(max(n // 2, 1), seed + 1, "e", 2 * n + 5),
+            *docs(3, seed + 2),
+        ]  # three replace earlier ones
         ingest(tmp, more, "b.jsonl", append=True, grow_vocab=True, on_duplicate="replace")
         check(Corpus.open(tmp / "c.zarr"))
 
 
 def old_store(tmp_path: Path) -> Path:
-    """A store of commit 7a0c2d0, which knew no axes: 36 documents, then 3 appended, one of which replaces an earlier one."""
+    """A store of commit 7a0c2d0, which knew no axes: 36 documents, then 3 appended, one of which
+    replaces an earlier one.
+    """
     with tarfile.open(ROOT / "tests" / "data" / "schema1.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path / "schema1.zarr"
@@ -185,9 +216,21 @@ def test_a_store_made_before_gets_its_axes_on_first_need(tmp_path):
 
 def test_an_old_store_is_appended_to(tmp_path):
     old_store(tmp_path).rename(tmp_path / "c.zarr")
-    found = [{"id": "nowhere", "text": "w1x w2x", "authors": ["New", "Ann"], "labels": "red", "links": ["d3"]}]
+    found = [
+        {
+            "id": "nowhere",
+            "text": "w1x w2x",
+            "authors": ["New", "Ann"],
+            "labels": "red",
+            "links": ["d3"],
+        }
+    ]
     topicstream.ingest(
-        str(write_jsonl(tmp_path / "b.jsonl", found)), tmp_path / "c.zarr", append=True, grow_vocab=True, meta=META
+        str(write_jsonl(tmp_path / "b.jsonl", found)),
+        tmp_path / "c.zarr",
+        append=True,
+        grow_vocab=True,
+        meta=META,
     )
     check(Corpus.open(tmp_path / "c.zarr"))
 
@@ -242,15 +285,31 @@ def test_a_dangling_link_comes_alive_and_dies_again(tmp_path):
         corpus = Corpus.open(tmp_path / "c.zarr")
         names = corpus.axes["links"].names().to_pylist()
         found = names_by_document(corpus, "links")
-        return {names[d]: {names[i] for i in ids} for (p, d), ids in found.items() if p == "train" and ids}
+        return {
+            names[d]: {names[i] for i in ids}
+            for (p, d), ids in found.items()
+            if p == "train" and ids
+        }
 
     def doc(name: str, *links: str) -> dict[str, Any]:
-        return {"id": name, "text": "some words here", "authors": [], "labels": [], "links": list(links)}
+        return {
+            "id": name,
+            "text": "some words here",
+            "authors": [],
+            "labels": [],
+            "links": list(links),
+        }
 
     summary = ingest(tmp_path, [doc("a", "c", "a", "c"), doc("b", "a")], heldout="0")
     assert summary["links"] == {
-        "given": 4, "repeats": 1, "self": 1, "dangling": 1, "between_heldout": 0, "training": 1, "heldout": 0
-    }  # fmt: skip
+        "given": 4,
+        "repeats": 1,
+        "self": 1,
+        "dangling": 1,
+        "between_heldout": 0,
+        "training": 1,
+        "heldout": 0,
+    }
     assert neighbours() == {"a": {"b"}, "b": {"a"}}
     reader = Corpus.open(tmp_path / "c.zarr")
     _ = reader.axes
@@ -266,13 +325,21 @@ def test_a_dangling_link_comes_alive_and_dies_again(tmp_path):
 def test_training_sees_no_link_to_documents_held_out_or_removed(tmp_path):
     found = docs(200, 5, targets=200)
     ingest(tmp_path, found, heldout="40%")
-    ingest(tmp_path, [d | {"links": []} for d in found[::7]], "b.jsonl", append=True, on_duplicate="replace")
+    ingest(
+        tmp_path,
+        [d | {"links": []} for d in found[::7]],
+        "b.jsonl",
+        append=True,
+        on_duplicate="replace",
+    )
     corpus = Corpus.open(tmp_path / "c.zarr")
     rows = table(corpus)
     live = {r["own"]: r for r in rows if r["part"] == "train" and not r["gone"]}
     linked = {(p, i) for (p, _), ids in names_by_document(corpus, "links").items() for i in ids}
     assert linked and {i for _, i in linked} <= set(live)
-    assert any(p == "heldout" for p, _ in linked), "a held-out document knows its training neighbours"
+    assert any(p == "heldout" for p, _ in linked), (
+        "a held-out document knows its training neighbours"
+    )
     check(corpus)
 
 
@@ -288,9 +355,20 @@ def test_columns_that_come_with_an_append(tmp_path):
     plain = [{"id": f"p{i}", "text": "some words here"} for i in range(9)]
     ingest(tmp_path, plain, meta={})
     assert list(Corpus.open(tmp_path / "c.zarr").axes) == ["words"]
-    ingest(tmp_path, [*docs(20), *[{"id": "z", "text": "words", "links": ["p1"]}]], "b.jsonl", append=True)
+    ingest(
+        tmp_path,
+        [*docs(20), *[{"id": "z", "text": "words", "links": ["p1"]}]],
+        "b.jsonl",
+        append=True,
+    )
     check(Corpus.open(tmp_path / "c.zarr"))
-    ingest(tmp_path, [{"id": f"q{i}", "text": "some words"} for i in range(9)], "c.jsonl", append=True, meta={})
+    ingest(
+        tmp_path,
+        [{"id": f"q{i}", "text": "some words"} for i in range(9)],
+        "c.jsonl",
+        append=True,
+        meta={},
+    )
     check(Corpus.open(tmp_path / "c.zarr"))
 
 
@@ -303,7 +381,8 @@ def test_the_same_bytes_for_any_number_of_workers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "file", ["axes/authors.parquet", "axes/authors/train/ids/c/0/0", "axes/links/train/lengths/c/0/0"]
+    "file",
+    ["axes/authors.parquet", "axes/authors/train/ids/c/0/0", "axes/links/train/lengths/c/0/0"],
 )
 def test_damage_is_told(tmp_path, file):
     ingest(tmp_path, docs(30))
@@ -337,20 +416,29 @@ def test_no_such_axis(tmp_path):
 
 @pytest.mark.slow
 def test_a_million_authors_keep_the_limit(tmp_path):
-    """A fifth of a million documents, a million authors from a side file, in a cgroup of 512 MB (about a minute).  The
+    """A fifth of a million documents, a million authors from a side file, in a cgroup of 512 MB
+    (about a minute).  The
     limit holds for kernels that are compiled, so the same work is done on a few documents first."""
     for n, name in ((50, "few"), (200_000, "many")):
         (tmp_path / name).mkdir()
-        with open(tmp_path / name / "a.jsonl", "w") as docs_, open(tmp_path / name / "authors.tsv", "w") as side:
+        with (
+            open(tmp_path / name / "a.jsonl", "w") as docs_,
+            open(tmp_path / name / "authors.tsv", "w") as side,
+        ):
             for i in range(n):
                 docs_.write(f'{{"id":"d{i}","text":"word{i % 5000} other{i * 7 % 5000}"}}\n')
-                side.write(f"{i + 1}\t" + "\t".join(f"Author Number {5 * i + k}" for k in range(5)) + "\n")
+                side.write(
+                    f"{i + 1}\t" + "\t".join(f"Author Number {5 * i + k}" for k in range(5)) + "\n"
+                )
     work = (
         "import json, sys, topicstream; f = sys.argv[1];"
-        "print(json.dumps(topicstream.ingest(f + '/a.jsonl', f + '/c.zarr', meta_files=f + '/authors.tsv:row,authors',"
+        "print(json.dumps(topicstream.ingest(f + '/a.jsonl', f + '/c.zarr', meta_files=f + "
+        "'/authors.tsv:row,authors',"
         " key='row', mem_limit='512M', min_df=1)))"
     )
-    subprocess.run([sys.executable, "-c", work, str(tmp_path / "few")], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", work, str(tmp_path / "few")], check=True, capture_output=True
+    )
     with memory_cgroup(512 << 20) as group:
         done = run_in(group, [sys.executable, "-c", work, str(tmp_path / "many")])
     assert done.returncode == 0, done.stderr
@@ -360,8 +448,13 @@ def test_a_million_authors_keep_the_limit(tmp_path):
 
 
 def test_too_many_names_are_refused_with_the_limit_that_would_do(tmp_path, monkeypatch):
-    monkeypatch.setattr("topicstream.ingestion.plan.IngestPlan.words", Room(MemoryLimit(512 << 20), 2000))
+    monkeypatch.setattr(
+        "topicstream.ingestion.plan.IngestPlan.words", Room(MemoryLimit(512 << 20), 2000)
+    )
     found = [{"id": str(i), "text": "word", "authors": [f"a{i}"]} for i in range(100)]
-    with pytest.raises(DoesNotFit, match=r"a list of 100 authors takes about .* of --mem-limit 512 MB; \d+M would do"):
+    with pytest.raises(
+        DoesNotFit,
+        match=r"a list of 100 authors takes about .* of --mem-limit 512 MB; \d+M would do",
+    ):
         ingest(tmp_path, found)
     assert not (tmp_path / "c.zarr").exists()

@@ -1,4 +1,6 @@
-"""Every bit of the JSON files, of the history and of the tables beside the blocks hangs on a checksum."""
+"""Every bit of the JSON files, of the history and of the tables beside the blocks hangs on a
+checksum.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ from topicstream.ingestion.opening.source import Source, printable
 
 
 def test_every_flipped_bit_of_a_json_file_is_found(tmp_path):
-    path, value = tmp_path / "x.json", {"a": 1, "b": {"c": [1.5, None, "über"]}, "z": "crc32c:00000000"}
+    path, value = (
+        tmp_path / "x.json",
+        {"a": 1, "b": {"c": [1.5, None, "über"]}, "z": "crc32c:00000000"},
+    )
     write_json(path, value)
     assert read_json(path) == value
     assert json.loads(path.read_text())["a"] == 1  # anyone can read it
@@ -48,7 +53,10 @@ def test_json_by_hand_is_taken(tmp_path):
 
 
 def test_every_flipped_bit_of_a_history_is_found(tmp_path):
-    path, records = tmp_path / "h.jsonl", [{"pass": i, "seconds": 1.5 * i, "x": None} for i in range(3)]
+    path, records = (
+        tmp_path / "h.jsonl",
+        [{"pass": i, "seconds": 1.5 * i, "x": None} for i in range(3)],
+    )
     path.write_text("".join(map(sealed_line, records)))
     assert read_sealed(path) == (records, [])
     data = path.read_bytes()
@@ -85,7 +93,10 @@ def test_a_table_is_verified_before_it_is_read(store, kind):
     assert Corpus.open(store).file(kind) == path
 
 
-@pytest.mark.parametrize(("place", "old", "new"), [("train/words", "1048576", "1048577"), (".", "{", ""), ("heldout", "group", "array")])
+@pytest.mark.parametrize(
+    ("place", "old", "new"),
+    [("train/words", "1048576", "1048577"), (".", "{", ""), ("heldout", "group", "array")],
+)
 def test_stock_metadata_is_verified(store, capsys, place, old, new):
     path = store / place / "zarr.json"
     data = path.read_text()
@@ -115,7 +126,9 @@ def test_an_append_while_a_run_goes_on_does_not_take_its_words(store, tmp_path):
             super().end_pass(record, passes)
 
     words = Corpus.open(store).n_words
-    train(store, tmp_path / "model", algo="atbp", topics=3, passes=2, tol=0.0, progress=Appending(-1))
+    train(
+        store, tmp_path / "model", algo="atbp", topics=3, passes=2, tol=0.0, progress=Appending(-1)
+    )
     assert TopicModel.open(tmp_path / "model").n_words == words < Corpus.open(store).n_words
 
 

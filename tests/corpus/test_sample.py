@@ -1,4 +1,6 @@
-"""`train --sample`: a share of the training documents, by a hash of their ids, is as a store of these alone."""
+"""`train --sample`: a share of the training documents, by a hash of their ids, is as a store of
+these alone.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def number(ids) -> list[int]:
 
 
 def ids_of(corpus: Corpus, part: str = "train") -> list[str]:
-    return [i for batch in corpus.documents([], parts=(part,)) for i in batch.column("id").to_pylist()]
+    return [
+        i for batch in corpus.documents([], parts=(part,)) for i in batch.column("id").to_pylist()
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +54,9 @@ def whole(counts, tmp_path_factory):
 def alone(counts, whole, tmp_path_factory):
     """A store of the sample's documents alone, with the same words."""
     kept = number(ids_of(SampledCorpus(whole, 0.4)))
-    return store(tmp_path_factory.mktemp("alone") / "c.zarr", counts[:360][kept], counts[360:], ids=True)
+    return store(
+        tmp_path_factory.mktemp("alone") / "c.zarr", counts[:360][kept], counts[360:], ids=True
+    )
 
 
 def test_samples_are_within_each_other_and_with_the_rest_everything(whole):
@@ -62,16 +68,27 @@ def test_samples_are_within_each_other_and_with_the_rest_everything(whole):
         assert sorted(here + others) == sorted(ids_of(whole)) and len(here) == sample.n_docs
         assert (sample.word_counts() + rest.word_counts() == whole.word_counts()).all()
         assert (sample.document_counts() + rest.document_counts() == whole.document_counts()).all()
-        assert ids_of(sample, "heldout") == ids_of(whole, "heldout") and len(sample) == sample.n_docs + 40
+        assert (
+            ids_of(sample, "heldout") == ids_of(whole, "heldout")
+            and len(sample) == sample.n_docs + 40
+        )
         before = set(here)
 
 
 def test_a_view_reads_as_a_store_of_its_documents(whole, alone):
     sample = SampledCorpus(whole, 0.4)
-    assert (sample.n_docs, sample.n_cells, sample.n_tokens) == (alone.n_docs, alone.n_cells, alone.n_tokens)
+    assert (sample.n_docs, sample.n_cells, sample.n_tokens) == (
+        alone.n_docs,
+        alone.n_cells,
+        alone.n_tokens,
+    )
     assert (sample.to_scipy(parts=("train",)) != alone.to_scipy(parts=("train",))).nnz == 0
     assert [d.id for d in sample[3:5]] == [d.id for d in sample][3:5]
-    for a, b in zip(sample.blocks(grid=sample.grid(900, 30)), alone.blocks(grid=alone.grid(900, 30)), strict=True):
+    for a, b in zip(
+        sample.blocks(grid=sample.grid(900, 30)),
+        alone.blocks(grid=alone.grid(900, 30)),
+        strict=True,
+    ):
         assert a.first_doc == b.first_doc and a.tokens == b.tokens
         for name in ("indptr", "words", "counts", "vocab"):
             np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
@@ -100,7 +117,14 @@ def test_weights_are_those_of_the_sample(whole, alone, tmp_path, weighting):
 def test_threads_disk_and_resuming_do_not_matter(counts, tmp_path):
     blocks = store(tmp_path / "c.zarr", counts[:360], counts[360:], blocks=30, ids=True)
     assert min(b.docs for b in SampledCorpus(blocks, 0.05).part().blocks) == 0
-    given = {"algo": "sparselda", "topics": 4, "block_cells": 300, "sample": 0.05, "tol": 0.0, "progress": False}
+    given = {
+        "algo": "sparselda",
+        "topics": 4,
+        "block_cells": 300,
+        "sample": 0.05,
+        "tol": 0.0,
+        "progress": False,
+    }
     topicstream.train(blocks.path, tmp_path / "a", passes=4, threads=1, **given)
     topicstream.train(blocks.path, tmp_path / "b", passes=2, threads=2, **given)
     topicstream.train(blocks.path, tmp_path / "b", passes=4, threads=2, **given)
@@ -112,7 +136,9 @@ def test_threads_disk_and_resuming_do_not_matter(counts, tmp_path):
 @pytest.fixture(scope="module")
 def model(whole, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model") / "m"
-    topicstream.train(whole.path, folder, algo="sparselda", topics=4, passes=20, sample=0.4, **QUIET)
+    topicstream.train(
+        whole.path, folder, algo="sparselda", topics=4, passes=20, sample=0.4, **QUIET
+    )
     return folder
 
 
@@ -122,17 +148,23 @@ def test_parts_of_a_sample_are_answered_as_in_company(whole, alone, model):
         return dict(zip(table["id"].to_pylist(), table["shares"].to_pylist()))
 
     train, sample, rest = ask("train"), ask("sample"), ask("rest")
-    assert sample | rest == train and not sample.keys() & rest.keys() and len(sample) == alone.n_docs
+    assert (
+        sample | rest == train and not sample.keys() & rest.keys() and len(sample) == alone.n_docs
+    )
     assert ask("rest", "heldout") == rest | ask("heldout") and ask("sample", "rest") == train
 
 
 def test_what_asks_for_the_training_documents_gets_the_sample(whole, alone, model, tmp_path):
     def perplexity(store):
-        return topicstream.evaluate(model, store, training=True, progress=False)["training"]["perplexity"]
+        return topicstream.evaluate(model, store, training=True, progress=False)["training"][
+            "perplexity"
+        ]
 
     assert perplexity(whole) == perplexity_of_all(model, alone) != perplexity_of_all(model, whole)
     assert topicstream.train_classifier(model, whole, progress=False)["documents"] <= alone.n_docs
-    joint = topicstream.infer(model, whole, parts=("heldout",), method="gibbs1", trained_on=whole.path, progress=False)
+    joint = topicstream.infer(
+        model, whole, parts=("heldout",), method="gibbs1", trained_on=whole.path, progress=False
+    )
     assert joint.num_rows == 40
     topicstream.export_model(model, tmp_path / "s.gz", format="mallet-state", corpus=whole.path)
     found = topicstream.compare_methods(
@@ -156,17 +188,30 @@ def test_words_outside_of_the_sample_are_not_seen(counts, whole, model):
     opened = TopicModel.open(model)
     in_sample = 7 in number(ids_of(SampledCorpus(whole, 0.4)))
     assert (opened.vocabulary.counts[89] > 0) == (in_sample or counts[300:360, 89].any())
-    period = topicstream.drift(model, whole.path, corpus=whole.path, burn=2, sweeps=2, progress=False)["periods"][0]
+    period = topicstream.drift(
+        model, whole.path, corpus=whole.path, burn=2, sweeps=2, progress=False
+    )["periods"][0]
     met = (opened.vocabulary.counts > 0) & (counts.sum(0) > 0)
     assert period["seen"] == pytest.approx(met.sum() / (counts.sum(0) > 0).sum())
 
 
 def test_an_update_keeps_the_sample(tmp_path):
     write(tmp_path / "a.jsonl", made(300, seed=1))
-    topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c.zarr", stopwords="none", heldout="10%", min_df=2, progress=False)
-    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", algo="atbp", topics=4, passes=5, sample=0.5, **QUIET)
+    topicstream.ingest(
+        tmp_path / "a.jsonl",
+        tmp_path / "c.zarr",
+        stopwords="none",
+        heldout="10%",
+        min_df=2,
+        progress=False,
+    )
+    topicstream.train(
+        tmp_path / "c.zarr", tmp_path / "m", algo="atbp", topics=4, passes=5, sample=0.5, **QUIET
+    )
     write(tmp_path / "b.jsonl", made(100, seed=2, prefix="e"))
-    topicstream.ingest(tmp_path / "b.jsonl", tmp_path / "c.zarr", append=True, grow_vocab=True, progress=False)
+    topicstream.ingest(
+        tmp_path / "b.jsonl", tmp_path / "c.zarr", append=True, grow_vocab=True, progress=False
+    )
     done = topicstream.update(tmp_path / "c.zarr", tmp_path / "m", passes=2, progress=False)
     manifest = read_json(tmp_path / "m" / "manifest.json")
     assert done.how == "warm" and manifest["sample"] == 0.5
@@ -177,14 +222,31 @@ def test_a_store_without_a_table_of_documents_and_removed_ones(counts, tmp_path)
     plain = store(tmp_path / "c.zarr", counts[:360], counts[360:])
     assert 0.3 < SampledCorpus(plain, 0.4).n_docs / 360 < 0.5
     write(tmp_path / "a.jsonl", made(300, seed=1))
-    topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "d.zarr", stopwords="none", min_df=1, heldout=0, progress=False)
+    topicstream.ingest(
+        tmp_path / "a.jsonl",
+        tmp_path / "d.zarr",
+        stopwords="none",
+        min_df=1,
+        heldout=0,
+        progress=False,
+    )
     sample = ids_of(SampledCorpus(Corpus.open(tmp_path / "d.zarr"), 0.4))
     changed = [{"id": i, "text": "changed words"} for i in sample[:5]]
     write(tmp_path / "b.jsonl", changed)
-    topicstream.ingest(tmp_path / "b.jsonl", tmp_path / "d.zarr", append=True, on_duplicate="replace", progress=False)
+    topicstream.ingest(
+        tmp_path / "b.jsonl",
+        tmp_path / "d.zarr",
+        append=True,
+        on_duplicate="replace",
+        progress=False,
+    )
     later = Corpus.open(tmp_path / "d.zarr")
-    assert ids_of(SampledCorpus(later, 0.4)) == sample[5:] + sample[:5] and len(later.removed()) == 5
-    assert sorted(ids_of(SampledCorpus(later, 0.4)) + ids_of(SampledCorpus(later, 0.4, rest=True))) == sorted(ids_of(later))
+    assert (
+        ids_of(SampledCorpus(later, 0.4)) == sample[5:] + sample[:5] and len(later.removed()) == 5
+    )
+    assert sorted(
+        ids_of(SampledCorpus(later, 0.4)) + ids_of(SampledCorpus(later, 0.4, rest=True))
+    ) == sorted(ids_of(later))
     topicstream.compact(tmp_path / "d.zarr")
     assert sorted(ids_of(SampledCorpus(Corpus.open(tmp_path / "d.zarr"), 0.4))) == sorted(sample)
 
@@ -210,15 +272,54 @@ def test_refused_in_a_line(whole, model, tmp_path):
             topicstream.infer(model, whole, parts=("rest",), progress=False)
     finally:
         path.write_text(text)
-    assert run(["infer", str(whole.path), "--model", str(model), "--part", "rest", "-o", str(tmp_path / "r.jsonl")]) == 0
-    words = ["compare", str(model), "--corpus", str(whole.path), "--on", "rest", "--methods", "bp,vb"]
+    assert (
+        run(
+            [
+                "infer",
+                str(whole.path),
+                "--model",
+                str(model),
+                "--part",
+                "rest",
+                "-o",
+                str(tmp_path / "r.jsonl"),
+            ]
+        )
+        == 0
+    )
+    words = [
+        "compare",
+        str(model),
+        "--corpus",
+        str(whole.path),
+        "--on",
+        "rest",
+        "--methods",
+        "bp,vb",
+    ]
     assert run([*words, "--reference", "bp"]) == 0
     raw = tmp_path / "raw.jsonl"
     raw.write_text('{"text": "w1 w2"}\n')
-    assert run(["infer", str(raw), "--model", str(model), "--part", "rest", "-o", str(tmp_path / "q.jsonl")]) == 2
+    assert (
+        run(
+            [
+                "infer",
+                str(raw),
+                "--model",
+                str(model),
+                "--part",
+                "rest",
+                "-o",
+                str(tmp_path / "q.jsonl"),
+            ]
+        )
+        == 2
+    )
 
 
 def test_auto_reads_the_sample_once(whole, tmp_path):
     told = Listening()
-    topicstream.train(whole.path, tmp_path / "m", topics=4, passes=1, sample=0.4, tol=0.0, progress=told)
+    topicstream.train(
+        whole.path, tmp_path / "m", topics=4, passes=1, sample=0.4, tol=0.0, progress=told
+    )
     assert sum(line.startswith("sample: ") for line in told.said) == 1

@@ -1,4 +1,6 @@
-"""Anchor words: streamed products against the dense matrix, the word problems against another solver, planted anchors."""
+"""Anchor words: streamed products against the dense matrix, the word problems against another
+solver, planted anchors.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Shape
 from topicstream.engines.moments import cooccurrence as co
 from topicstream.engines.moments import picking
-from topicstream.engines.moments.anchors import PROJECTION, AnchorOptions, Anchors, apart_of, dirichlet_of
+from topicstream.engines.moments.anchors import (
+    PROJECTION,
+    AnchorOptions,
+    Anchors,
+    apart_of,
+    dirichlet_of,
+)
 from topicstream.engines.moments.simplex import simplex_weights
 from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.evaluation.evaluate import evaluate
@@ -52,7 +60,9 @@ def weighed(x):
 
 
 def planted(path, seed, words=150, topics=6, docs=800):
-    """Topics each with a word of its own; documents of 0 and 1 words among them, and a word that stands twice."""
+    """Topics each with a word of its own; documents of 0 and 1 words among them, and a word that
+    stands twice.
+    """
     rng = np.random.default_rng(seed)
     phi = rng.dirichlet(np.full(words, 0.1), topics)
     phi[:, :topics] = 0.0
@@ -72,7 +82,13 @@ def planted(path, seed, words=150, topics=6, docs=800):
 
 def run(corpus, model, topics, options=None, **given):
     told = Listening()
-    settings = {"topics": topics, "threads": 1, "seed": 1, "progress": told, "options": {"refine": 0} | (options or {})}
+    settings = {
+        "topics": topics,
+        "threads": 1,
+        "seed": 1,
+        "progress": told,
+        "options": {"refine": 0} | (options or {}),
+    }
     train(corpus, model, algo="anchors", **{**settings, **given})
     return TopicModel.open(model), told.said
 
@@ -87,7 +103,9 @@ def table_of(folder, name, columns, dtype):
 
 
 def check_against_dense(path, folder, topics, every=1, **given):
-    """Streamed sums are the dense products, the anchors those of the same rows, the topics those of another solver."""
+    """Streamed sums are the dense products, the anchors those of the same rows, the topics those of
+    another solver.
+    """
     model, _ = run(path, folder, topics, **given)
     x = dense(path)
     m, words = weighed(x), x.shape[1]
@@ -100,15 +118,22 @@ def check_against_dense(path, folder, topics, every=1, **given):
     assert (counted[:, 1] == (x[part] > 0).sum(0)).all()
     docs = len(x)
     candidates = np.flatnonzero(counted[:, 1] >= int(max(2, docs * min(1 / topics, 0.05))))
-    assert counted[candidates, 2].tolist() == list(range(len(candidates))) and (counted[:, 2] >= 0).sum() == len(candidates)
+    assert counted[candidates, 2].tolist() == list(range(len(candidates))) and (
+        counted[:, 2] >= 0
+    ).sum() == len(candidates)
     got = table_of(folder, "projected", PROJECTION, np.float32)
     expected = (m @ signs)[candidates]
-    np.testing.assert_allclose(got[: len(candidates)] / n, expected, atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        got[: len(candidates)] / n, expected, atol=1e-5 * np.abs(expected).max()
+    )
     assert not got[len(candidates) :].any()
 
     anchors = shown_param(model, "anchors").astype(int)
     rows = got[: len(candidates)] / counted[candidates, :1]
-    assert anchors.tolist() == candidates[anchors_of(rows, np.arange(len(candidates)), topics)].tolist()
+    assert (
+        anchors.tolist()
+        == candidates[anchors_of(rows, np.arange(len(candidates)), topics)].tolist()
+    )
 
     some = np.unique(np.append(np.arange(0, words, every), anchors))
     mine = model.rows(np.arange(words)).astype(float)
@@ -151,7 +176,9 @@ def test_planted_anchors_are_found(seed, tmp_path):
 
 
 def em_pass(x, phi, alpha, beta=0.01, sweeps=20, tol=0.01):
-    """Topics [W, K] after one pass of EM over counts [D, W], each document's topics folded in from the even spread."""
+    """Topics [W, K] after one pass of EM over counts [D, W], each document's topics folded in from
+    the even spread.
+    """
     weights, lengths = (phi + beta) / (phi.sum(0) + len(phi) * beta), x.sum(1)
     new = np.zeros_like(phi)
     for cells, length in zip(x[lengths > 0], lengths[lengths > 0], strict=True):
@@ -175,24 +202,40 @@ def test_refining_is_em_over_the_documents(tmp_path):
     for passes, folder in ((1, tmp_path / "one"), (2, tmp_path / "two")):
         model, _ = run(path, folder, 6, options={"refine": passes})
         expected = em_pass(x, expected, alpha)
-        np.testing.assert_allclose(model.rows(words), expected, atol=0.02 * expected.max(0).min(), rtol=0.02)
+        np.testing.assert_allclose(
+            model.rows(words), expected, atol=0.02 * expected.max(0).min(), rtol=0.02
+        )
         assert model.totals.sum() == pytest.approx(x.sum(), rel=1e-5)
 
 
 def test_refining_by_default_predicts_better_and_tells_its_perplexity(tmp_path):
     _, path = planted(tmp_path / "c.zarr", 0)
     scores = []
-    for folder, options in ((tmp_path / "plain", {}), (tmp_path / "fine", {"refine": AnchorOptions().refine})):
+    for folder, options in (
+        (tmp_path / "plain", {}),
+        (tmp_path / "fine", {"refine": AnchorOptions().refine}),
+    ):
         run(path, folder, 6, options=options)
-        scores.append(evaluate(folder, path, training=True, progress=False)["training"]["perplexity"])
+        scores.append(
+            evaluate(folder, path, training=True, progress=False)["training"]["perplexity"]
+        )
     assert AnchorOptions().refine == 3 and scores[1] < scores[0]
-    history = [json.loads(line) for line in (tmp_path / "fine" / "history.jsonl").read_text().splitlines()]
-    assert [row["running_perplexity"] is not None for row in history[-7:]] == [False] * 4 + [True] * 3
+    history = [
+        json.loads(line) for line in (tmp_path / "fine" / "history.jsonl").read_text().splitlines()
+    ]
+    assert [row["running_perplexity"] is not None for row in history[-7:]] == [False] * 4 + [
+        True
+    ] * 3
 
 
 def test_many_distances_are_told_by_their_ends():
     said = picking.lines(picking.Picked(np.arange(100), np.linspace(1, 0.2, 100)), 500)[0]
-    assert said.startswith("100 anchor words of 500 candidates") and said.endswith("0.208 0.2") and said.count(" 0.") == 29 and " ... " in said
+    assert (
+        said.startswith("100 anchor words of 500 candidates")
+        and said.endswith("0.208 0.2")
+        and said.count(" 0.") == 29
+        and " ... " in said
+    )
 
 
 def test_more_topics_than_the_rank_are_told(tmp_path):
@@ -221,11 +264,15 @@ def test_identical_rows_leave_the_weights_sound():
 
 
 def test_a_word_of_many_anchors_lies_at_the_minimum():
-    """Anchors enter one by one and some leave again: at the end no weight can be moved to a better anchor."""
+    """Anchors enter one by one and some leave again: at the end no weight can be moved to a better
+    anchor.
+    """
     rng = np.random.default_rng(5)
     rows = rng.dirichlet(np.full(900, 0.05), 150)
     gram = rows @ rows.T
-    target = 0.8 * rng.dirichlet(np.full(150, 0.4), 20) @ rows + 0.2 * rng.dirichlet(np.full(900, 0.05), 20)
+    target = 0.8 * rng.dirichlet(np.full(150, 0.4), 20) @ rows + 0.2 * rng.dirichlet(
+        np.full(900, 0.05), 20
+    )
     c = np.empty((20, 150))
     assert simplex_weights(gram, target @ rows.T, np.full(20, -1), c) == 0
     assert (c > 0).sum(1).min() > 40 and c.min() >= 0 and np.allclose(c.sum(1), 1)
@@ -241,12 +288,16 @@ def test_alpha_of_exact_moments():
     total = alpha.sum()
     second = (np.outer(alpha, alpha) + np.diag(alpha)) / (total * (total + 1))
     sizes = alpha / total
-    np.testing.assert_allclose(dirichlet_of(apart_of(second / np.outer(sizes, sizes), sizes, 1.0), sizes), alpha)
+    np.testing.assert_allclose(
+        dirichlet_of(apart_of(second / np.outer(sizes, sizes), sizes, 1.0), sizes), alpha
+    )
 
 
 def test_an_anchor_is_in_enough_documents_and_in_no_more_than_a_topic_has():
     def least(docs, topics):
-        return Anchors(Shape(docs, 10_000, 30 * docs, 30.0 * docs, topics), AnchorOptions()).least_docs
+        return Anchors(
+            Shape(docs, 10_000, 30 * docs, 30.0 * docs, topics), AnchorOptions()
+        ).least_docs
 
     assert [least(20, 3), least(400, 3), least(3_000, 20), least(50_000, 100)] == [2, 20, 150, 500]
     assert [least(100_000, 500), least(100_000, 5_000)] == [200, 20]
@@ -256,7 +307,9 @@ def test_too_few_candidates_and_too_short_documents(tmp_path):
     _, path = planted(tmp_path / "c.zarr", 0)
     with pytest.raises(InputError, match="only 0 words are in 10,000 documents or more"):
         run(path, tmp_path / "m", 6, options={"min_docs": 10_000})
-    short = store(tmp_path / "s.zarr", np.arange(6), np.arange(5, dtype=np.int32), np.ones(5, np.int64), 5)
+    short = store(
+        tmp_path / "s.zarr", np.arange(6), np.arange(5, dtype=np.int32), np.ones(5, np.int64), 5
+    )
     with pytest.raises(InputError, match="no document has two or more words"):
         run(short, tmp_path / "s", 2)
 
@@ -277,7 +330,10 @@ def test_show_names_the_anchors_and_update_says_what_to_do(tmp_path):
     assert {w for e in result["topics"] for w in e["anchors"]} == {
         model.words[int(w)] for w in shown_param(model, "anchors")
     }
-    assert all(f"[{e['anchors'][0]}]" in line for e, line in zip(result["topics"], topic_lines(result["topics"], None), strict=True))
+    assert all(
+        f"[{e['anchors'][0]}]" in line
+        for e, line in zip(result["topics"], topic_lines(result["topics"], None), strict=True)
+    )
     with pytest.raises(TopicsError, match="cannot start from a model; train again"):
         train_on(path, tmp_path / "m", tmp_path / "new", progress=Progress(-1))
 
@@ -299,7 +355,14 @@ def test_other_engines_start_from_anchors(algo, tmp_path):
     phi, path = planted(tmp_path / "c.zarr", 0)
     hashes = []
     for threads in (1, 3):
-        settings = {"topics": 6, "passes": 2, "tol": 0.0, "threads": threads, "start": "anchors", "block_cells": 3000}
+        settings = {
+            "topics": 6,
+            "passes": 2,
+            "tol": 0.0,
+            "threads": threads,
+            "start": "anchors",
+            "block_cells": 3000,
+        }
         told = Listening()
         train(path, tmp_path / f"m{threads}", algo=algo, progress=told, **settings)
         hashes.append(content_hash(tmp_path / f"m{threads}"))
@@ -312,7 +375,12 @@ def test_other_engines_start_from_anchors(algo, tmp_path):
 
 def test_start_anchors_refuses_real_valued_cells(tmp_path):
     path = store(
-        tmp_path / "w.zarr", np.array([0, 2, 4]), np.tile(np.arange(2, dtype=np.int32), 2), np.ones(4), 2, weighted=True
+        tmp_path / "w.zarr",
+        np.array([0, 2, 4]),
+        np.tile(np.arange(2, dtype=np.int32), 2),
+        np.ones(4),
+        2,
+        weighted=True,
     )
     with pytest.raises(InputError, match="--start anchors needs whole counts"):
         train(path, tmp_path / "m", algo="atbp", topics=2, start="anchors", progress=Progress(-1))
@@ -323,7 +391,9 @@ def test_the_mean_topic_is_judged_and_whole_documents_are_scored(tmp_path):
     run(path, tmp_path / "m", 6)
     found = evaluate(tmp_path / "m", path, coherent=True, top=5, progress=False)["coherence"]
     one = evaluate(tmp_path / "m", path, coherent="umass", top=5, progress=False)["coherence"]
-    assert one == {name: value for name, value in found.items() if not name.startswith(("npmi", "c_v"))}
+    assert one == {
+        name: value for name, value in found.items() if not name.startswith(("npmi", "c_v"))
+    }
     with pytest.raises(UsageError, match="one of umass, npmi, c_v"):
         evaluate(tmp_path / "m", path, coherent="both", progress=False)
     there = dense(path) > 0
@@ -337,7 +407,9 @@ def test_the_mean_topic_is_judged_and_whole_documents_are_scored(tmp_path):
 
 
 def test_the_matrix_is_unbiased_whatever_the_lengths():
-    """Of documents of two to six words the mean of M is mu^T E[theta theta^T] mu (Fisher, Kozdoba & Mannor, eq. 9 and 10)."""
+    """Of documents of two to six words the mean of M is mu^T E[theta theta^T] mu (Fisher, Kozdoba &
+    Mannor, eq. 9 and 10).
+    """
     rng = np.random.default_rng(4)
     mu, alpha, docs = rng.dirichlet(np.ones(5), 2), np.array([0.3, 0.7]), 120_000
     theta, lengths = rng.dirichlet(alpha, docs), rng.integers(0, 7, docs)
@@ -353,6 +425,8 @@ def test_the_order_of_documents_moves_last_digits_only(tmp_path):
     x = dense(path)[np.random.default_rng(0).permutation(800)].astype(np.int64)
     indptr = np.append(0, np.cumsum((x > 0).sum(1)))
     other = store(tmp_path / "p.zarr", indptr, np.nonzero(x)[1].astype(np.int32), x[x > 0], 150)
-    one, two = (run(p, tmp_path / f"m{i}", 6, block_cells=4000)[0] for i, p in enumerate((path, other)))
+    one, two = (
+        run(p, tmp_path / f"m{i}", 6, block_cells=4000)[0] for i, p in enumerate((path, other))
+    )
     assert shown_param(one, "anchors").tolist() == shown_param(two, "anchors").tolist()
     np.testing.assert_allclose(*(m.probabilities(np.arange(150)) for m in (one, two)), atol=1e-6)

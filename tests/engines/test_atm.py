@@ -60,7 +60,9 @@ class Driver:
     def __init__(self, x, wrote, cuts=(), mu=None, **options):
         self.blocks = blocks_of(x, wrote, cuts)
         self.tokens = float(x.sum())
-        shape = Shape(len(x), x.shape[1], int((x > 0).sum()), self.tokens, K, axes={"authors": wrote.shape[1]})
+        shape = Shape(
+            len(x), x.shape[1], int((x > 0).sum()), self.tokens, K, axes={"authors": wrote.shape[1]}
+        )
         options = {"alpha": 0.3, "beta": 0.02, "sparsity": 0, **options}
         self.engine = AuthorTopicModel(shape, AuthorTopicModel.Options(**options))
         self.params = self.engine.initial_params()
@@ -76,14 +78,20 @@ class Driver:
                     if wrote[row].any():
                         pairs.append(np.arange(wrote[row].sum() * K))
                         messages.append(mu[row][x[row] > 0][:, wrote[row]].reshape(-1))
-                made = {"pairs": np.concatenate(pairs).astype(np.int32), "messages": np.concatenate(messages)}
+                made = {
+                    "pairs": np.concatenate(pairs).astype(np.int32),
+                    "messages": np.concatenate(messages),
+                }
                 self.memory[b] = made | {"messages": made["messages"].astype(np.float32)}
 
     def _rows(self, block, name):
         return block.vocab if name == "phi" else block.rows("authors").ids
 
     def _out(self, block):
-        delta = {n: np.full((len(self._rows(block, n)), padded(K)), np.nan, np.float32) for n in self.tables}
+        delta = {
+            n: np.full((len(self._rows(block, n)), padded(K)), np.nan, np.float32)
+            for n in self.tables
+        }
         return out_for(self.engine, block, delta)
 
     def _enter(self, tables, block, out):
@@ -96,7 +104,10 @@ class Driver:
             out, rows, totals = self._out(block), {}, {}
             if seeds is not None:
                 base = np.pad(seeds.astype(np.float32), ((0, 0), (0, padded(K) - K)))
-                rows, totals = {"phi": Rows(base, block.vocab.astype(np.int64))}, {"phi": base.sum(0, dtype=np.float64)}
+                rows, totals = (
+                    {"phi": Rows(base, block.vocab.astype(np.int64))},
+                    {"phi": base.sum(0, dtype=np.float64)},
+                )
             self.engine.start(Visit(block, rows, totals, {}, self.params, Key(seed, 0)), out)
             self._enter(self.tables, block, out)
             self.memory[b] = {k: v.copy() for k, v in out.state.items()}
@@ -114,7 +125,10 @@ class Driver:
                     rows[name] = Rows(base, self._rows(block, name).astype(np.int64))
                     totals[name] = base.sum(0, dtype=np.float64)
                 out = self._out(block)
-                self.engine.process(Visit(block, rows, totals, self.memory[b], self.params, Key(0, self.passes)), out)
+                self.engine.process(
+                    Visit(block, rows, totals, self.memory[b], self.params, Key(0, self.passes)),
+                    out,
+                )
                 replace = self.engine.tables["phi"].rule is Rule.REPLACE
                 self._enter(fresh if replace else self.tables, block, out)
                 self.memory[b] = {k: v.copy() for k, v in out.state.items()}
@@ -125,7 +139,9 @@ class Driver:
         return self
 
     def dense(self):
-        """The stored messages, [D, W, A, K]; of documents without an author they stand under author -1."""
+        """The stored messages, [D, W, A, K]; of documents without an author they stand under author
+        -1.
+        """
         mu = np.zeros((*self.x.shape, self.wrote.shape[1] + 1, K))
         for block, memory in zip(self.blocks, self.memory):
             p = at = 0
@@ -164,7 +180,9 @@ def test_the_joint_form_is_the_twin_cell_by_cell(schedule):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("named", [True, False])
 def test_unique_authors_are_lda_message_by_message(schedule, named):
-    """One author a document, all different, or none (a private one each): belief propagation for LDA."""
+    """One author a document, all different, or none (a private one each): belief propagation for
+    LDA.
+    """
     x, _ = corpus()
     wrote = np.eye(len(x), dtype=bool) if named else np.zeros((len(x), 1), bool)
     mu = random_messages(x, np.eye(len(x), dtype=bool))
@@ -201,7 +219,9 @@ def test_permuted_authors_change_nothing_but_their_numbers(schedule):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("seeded", [True, False])
 def test_sparse_pairs_keep_every_sum_exact(schedule, seeded):
-    """Whatever pairs come and go, the tables are the sums of the stored messages, and these sum to one."""
+    """Whatever pairs come and go, the tables are the sums of the stored messages, and these sum to
+    one.
+    """
     x, wrote = corpus(docs=20)
     wrote[7] = wrote[8] = False
     seeds = np.random.default_rng(2).random((x.shape[1], K)) + 0.01 if seeded else None
@@ -221,7 +241,9 @@ def test_sparse_pairs_keep_every_sum_exact(schedule, seeded):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_sparse_form_is_the_twin_over_its_pairs(schedule):
-    """Also in passes in which documents exchange pairs: the twin is told which they have from then on."""
+    """Also in passes in which documents exchange pairs: the twin is told which they have from then
+    on.
+    """
     x, wrote = corpus(docs=20)
     driver = Driver(x, wrote, schedule=schedule, sparsity=5, reopen=2).start(3)
     exchanged = 0
@@ -281,7 +303,9 @@ def test_priors_are_not_learned():
 
 
 def planted(seed):
-    """Six authors, each a mixture of two of four topics of their own words; one to three write a document."""
+    """Six authors, each a mixture of two of four topics of their own words; one to three write a
+    document.
+    """
     rng = np.random.default_rng(seed)
     theta = np.full((6, K), 0.02)
     for a in range(6):
@@ -298,16 +322,27 @@ def planted(seed):
 
 @pytest.mark.parametrize("sparsity", few_quick([0, 8], [8]))
 def test_planted_authors_are_found(sparsity):
-    """Four corpora; of four starts the one of the highest likelihood, as a start may put one author's topic on another."""
+    """Four corpora; of four starts the one of the highest likelihood, as a start may put one
+    author's topic on another.
+    """
     apart = []
     for seed in range(4):
         x, wrote, theta, phi = planted(seed)
         runs = []
         for start in range(4):
-            driver = Driver(x, wrote, cuts=(50, 100), sparsity=sparsity, alpha=0.05).start(start).sweep(60)
+            driver = (
+                Driver(x, wrote, cuts=(50, 100), sparsity=sparsity, alpha=0.05)
+                .start(start)
+                .sweep(60)
+            )
             topics = driver.tables["phi"] / driver.tables["phi"].sum(0)
             order = [int(np.abs(topics.T - p).sum(1).argmin()) for p in phi]
             found = driver.tables["authors"][:, order] + 0.05
-            runs.append((-driver.stats["loglik"][0], np.abs(found / found.sum(1, keepdims=True) - theta).sum(1).mean()))
+            runs.append(
+                (
+                    -driver.stats["loglik"][0],
+                    np.abs(found / found.sum(1, keepdims=True) - theta).sum(1).mean(),
+                )
+            )
         apart.append(min(runs)[1])
     assert np.median(apart) < 0.25, apart  # two authors drawn at random lie about 1.1 apart

@@ -13,7 +13,11 @@ from topicstream.engines.message.bp import BeliefPropagation
 from topicstream.engines.message.cvb0 import ZeroOrderCollapsedVariational
 from topicstream.engines.message.sibp import SimplifiedBeliefPropagation
 
-ENGINES = {"cell": BeliefPropagation, "token": ZeroOrderCollapsedVariational, "nothing": SimplifiedBeliefPropagation}
+ENGINES = {
+    "cell": BeliefPropagation,
+    "token": ZeroOrderCollapsedVariational,
+    "nothing": SimplifiedBeliefPropagation,
+}
 K = 5
 
 
@@ -42,7 +46,8 @@ def driver_at(kind, x, mu, cuts=(), **options):
     parts = list(itertools.pairwise(edges))
     blocks = [dense_block(x[a:b], i, a) for i, (a, b) in enumerate(parts)]
     memories = [
-        {"messages": mu[a:b][x[a:b] > 0].astype(np.float32).reshape(len(x[a:b][x[a:b] > 0]), -1)} for a, b in parts
+        {"messages": mu[a:b][x[a:b] > 0].astype(np.float32).reshape(len(x[a:b][x[a:b] > 0]), -1)}
+        for a, b in parts
     ]
     engine = engine_of(kind, blocks, x.shape[1], mu.shape[2], **options)
     driver = Driver(engine, blocks, memories)
@@ -51,7 +56,9 @@ def driver_at(kind, x, mu, cuts=(), **options):
 
 
 def stored(driver):
-    return np.concatenate([m["messages"].reshape(-1, driver.engine.shape.topics) for m in driver.memory])
+    return np.concatenate(
+        [m["messages"].reshape(-1, driver.engine.shape.topics) for m in driver.memory]
+    )
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -145,7 +152,9 @@ def test_planted_topics_are_found(kind, schedule):
 def test_start_from_seeds_leans_to_the_seed_that_has_the_word():
     x = np.array([[3, 0, 1], [0, 4, 1]])
     blocks = [dense_block(x)]
-    driver = Driver(engine_of("cell", blocks, 3, 2), blocks).start(np.array([[5.0, 0.1], [0.1, 5.0], [1.0, 1.0]]))
+    driver = Driver(engine_of("cell", blocks, 3, 2), blocks).start(
+        np.array([[5.0, 0.1], [0.1, 5.0], [1.0, 1.0]])
+    )
     mu = stored(driver)
     assert mu[0, 0] > 0.9 and mu[2, 1] > 0.9 and mu[1, 0] > 0.6 and mu[3, 1] > 0.6
     np.testing.assert_allclose(driver.phi.sum(1), x.sum(0), rtol=1e-6)
@@ -174,7 +183,9 @@ def test_random_start_depends_on_seed_and_document_alone():
 def test_learned_priors_move_and_stay_in_reach(schedule):
     x, _ = planted(300, 120, 5, 60, 3)
     blocks = [dense_block(x)]
-    engine = engine_of("cell", blocks, 120, 8, alpha=0.2, beta=0.05, learn_priors=True, schedule=schedule)
+    engine = engine_of(
+        "cell", blocks, 120, 8, alpha=0.2, beta=0.05, learn_priors=True, schedule=schedule
+    )
     driver = Driver(engine, blocks).start(seed=1)
     driver.sweep(12)
     alpha, beta = driver.params["alpha"], driver.params["beta"][0]
@@ -183,11 +194,13 @@ def test_learned_priors_move_and_stay_in_reach(schedule):
 
 
 def test_learned_priors_do_not_take_means_for_counts():
-    """Ten topics planted with an alpha of 0.1 each, forty learned: means put where counts belong gave a sum of 11, and
-    0.49 for beta."""
+    """Ten topics planted with an alpha of 0.1 each, forty learned: means put where counts belong
+    gave a sum of 11, and 0.49 for beta."""
     x, _ = planted(600, 400, 10, 60, 3)
     blocks = [dense_block(x)]
-    driver = Driver(engine_of("cell", blocks, 400, 40, alpha=0.1, beta=0.05, learn_priors=True), blocks).start(seed=1)
+    driver = Driver(
+        engine_of("cell", blocks, 400, 40, alpha=0.1, beta=0.05, learn_priors=True), blocks
+    ).start(seed=1)
     driver.sweep(30)
     assert 0.5 < driver.params["alpha"].sum() < 3.0
     assert 0.01 < driver.params["beta"][0] < 0.1
@@ -199,21 +212,40 @@ def test_the_rise_of_a_mean_is_that_of_the_whole_numbers_beside_it():
     whole, prior = np.arange(1.0, 9.0), np.array([[0.01], [0.5], [3.0]])
     rise = psi(whole + prior) - psi(prior)
     np.testing.assert_allclose(expected_rise(whole, prior), rise, rtol=1e-12)
-    np.testing.assert_allclose(expected_rise(whole[:-1] + 0.25, prior), 0.75 * rise[:, :-1] + 0.25 * rise[:, 1:], rtol=1e-6)
+    np.testing.assert_allclose(
+        expected_rise(whole[:-1] + 0.25, prior), 0.75 * rise[:, :-1] + 0.25 * rise[:, 1:], rtol=1e-6
+    )
     np.testing.assert_allclose(expected_rise(np.array([0.2]), prior), 0.2 / prior, rtol=1e-9)
 
 
 @pytest.mark.parametrize("topics", [5, 20, 40, 100])
 def test_where_arrays_lie_does_not_touch_the_bits(topics):
-    """Small arrays side by side made LLVM's checks of addresses choose another loop, which summed in another order."""
+    """Small arrays side by side made LLVM's checks of addresses choose another loop, which summed
+    in another order.
+    """
     rng = np.random.default_rng(topics)
     mu, theta, alpha, phi, change, lam = (rng.random(topics, np.float32) for _ in range(6))
     space, found = np.zeros(4000, np.float32), set()
     for gap in (0, 4, 12, 16, 48, 500):
         sums, p = space[1000 : 1000 + topics], space[1000 + topics + gap : 1000 + 2 * topics + gap]
         sums[:] = lam + 9
-        s = messages._weigh(np.float32(1), mu, theta, alpha, phi, change, np.float32(0.01), sums, p, np.float32(1), np.float32(0), None)
+        s = messages._weigh(
+            np.float32(1),
+            mu,
+            theta,
+            alpha,
+            phi,
+            change,
+            np.float32(0.01),
+            sums,
+            p,
+            np.float32(1),
+            np.float32(0),
+            None,
+        )
         new, old = np.empty_like(mu), mu.copy()
-        messages._move(np.float32(2), np.float32(1) / s, p, old, new, theta.copy(), change.copy(), sums)
+        messages._move(
+            np.float32(2), np.float32(1) / s, p, old, new, theta.copy(), change.copy(), sums
+        )
         found.add((float(s), p.tobytes(), new.tobytes(), sums.tobytes()))
     assert len(found) == 1

@@ -1,4 +1,6 @@
-"""The full dependence mixture: EM against the paper's equations, symmetry, monotone, planted topics."""
+"""The full dependence mixture: EM against the paper's equations, symmetry, monotone, planted
+topics.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,14 @@ def planted(tmp_path_factory):
 
 
 def run(path, folder, **given):
-    settings = {"topics": TOPICS, "passes": 10, "tol": 0.0, "threads": 1, "block_cells": 3000, "progress": False}
+    settings = {
+        "topics": TOPICS,
+        "passes": 10,
+        "tol": 0.0,
+        "threads": 1,
+        "block_cells": 3000,
+        "progress": False,
+    }
     done = train(path, folder, algo="fdm", **{**settings, **given})
     return TopicModel.open(folder), done
 
@@ -105,15 +114,24 @@ def test_more_topics_than_the_rank(planted, tmp_path):
 
 
 def test_documents_of_one_word_are_refused(tmp_path):
-    short = store(tmp_path / "s.zarr", np.arange(6), np.arange(5, dtype=np.int32), np.ones(5, np.int64), 5)
+    short = store(
+        tmp_path / "s.zarr", np.arange(6), np.arange(5, dtype=np.int32), np.ones(5, np.int64), 5
+    )
     with pytest.raises(InputError, match="no document has two or more words"):
         run(short, tmp_path / "s", topics=2, start="random")
 
 
 def test_eval_scores_pairs_of_any_model(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
-    x = np.stack([rng.multinomial(30, p) for p in rng.dirichlet(np.full(4, 0.3), 200) @ rng.dirichlet(np.full(25, 0.3), 4)])
-    ingest(x, tmp_path / "c.zarr", vocabulary=[f"w{v}" for v in range(25)], heldout=50, progress=False)
+    x = np.stack(
+        [
+            rng.multinomial(30, p)
+            for p in rng.dirichlet(np.full(4, 0.3), 200) @ rng.dirichlet(np.full(25, 0.3), 4)
+        ]
+    )
+    ingest(
+        x, tmp_path / "c.zarr", vocabulary=[f"w{v}" for v in range(25)], heldout=50, progress=False
+    )
     for algo, by in (("fdm", "as learned"), ("sparse-bp", "of a Dirichlet of its alpha")):
         train(tmp_path / "c.zarr", tmp_path / algo, algo=algo, topics=4, passes=3, progress=False)
         found = evaluate(tmp_path / algo, tmp_path / "c.zarr", pairs=True, progress=False)["pairs"]
@@ -130,16 +148,29 @@ def test_eval_scores_pairs_of_any_model(tmp_path, monkeypatch):
                 m = (np.outer(c, c) - np.diag(c)) / (c.sum() * (c.sum() - 1))
                 loss -= (m * np.log(mu @ a @ mu.T)).sum()
                 whole, n = whole + m, n + 1
-        assert (found["documents"], n) == (50, 50) and found["cross_entropy"] == pytest.approx(loss / n, abs=1e-5)
+        assert (found["documents"], n) == (50, 50) and found["cross_entropy"] == pytest.approx(
+            loss / n, abs=1e-5
+        )
         m = whole[whole > 0] / n
         assert found["kl"] == pytest.approx(loss / n + (m * np.log(m)).sum(), abs=1e-5)
-        monkeypatch.setattr("topicstream.evaluation.pair_entropy.STRIPE", 8 * 25 * 7)  # stripes of 7 rows
-        assert pair_entropy(model, Corpus.open(tmp_path / "c.zarr"), smooth=True).kl == pytest.approx(found["kl"], abs=1e-9)
+        monkeypatch.setattr(
+            "topicstream.evaluation.pair_entropy.STRIPE", 8 * 25 * 7
+        )  # stripes of 7 rows
+        assert pair_entropy(
+            model, Corpus.open(tmp_path / "c.zarr"), smooth=True
+        ).kl == pytest.approx(found["kl"], abs=1e-9)
         limit = MemoryLimit(8 * model.n_words**2 - 1)
         monkeypatch.setattr(MemoryLimit, "parse", lambda given, limit=limit: limit)
         assert pair_entropy(model, Corpus.open(tmp_path / "c.zarr")).kl is None
         monkeypatch.undo()
-        given = ["eval", "--model", str(tmp_path / algo), "--corpus", str(tmp_path / "c.zarr"), "--pairs"]
+        given = [
+            "eval",
+            "--model",
+            str(tmp_path / algo),
+            "--corpus",
+            str(tmp_path / "c.zarr"),
+            "--pairs",
+        ]
         done = CliRunner().invoke(topics, given)
         assert done.exit_code == 0 and by in done.output and "nats a pair" in done.output
 
@@ -158,10 +189,14 @@ def test_pairs_are_shown_and_scored(planted, tmp_path):
         assert pair["share"] == pytest.approx(2 * a[k, j], rel=1e-4)
         assert pair["lift"] == pytest.approx(q[k, j] / chance[k, j], rel=1e-4)
     assert len(PairsView().lines(found, None)) == 4
-    done = CliRunner().invoke(topics, ["show", "--model", str(tmp_path / "m"), "--pairs", "-n", "2"])
+    done = CliRunner().invoke(
+        topics, ["show", "--model", str(tmp_path / "m"), "--pairs", "-n", "2"]
+    )
     assert done.exit_code == 0 and len(done.output.splitlines()) == 3
     scored = pair_entropy(TopicModel.open(tmp_path / "m"), Corpus.open(planted[1]), heldout=False)
-    assert scored.cross_entropy == pytest.approx(em_step(cooccurrence(dense(planted[1])), mu, a)[2], abs=1e-4)
+    assert scored.cross_entropy == pytest.approx(
+        em_step(cooccurrence(dense(planted[1])), mu, a)[2], abs=1e-4
+    )
     train(planted[1], tmp_path / "other", algo="anchors", topics=TOPICS, progress=False)
     with pytest.raises(InputError, match="no matrix of topic pairs"):
         PairsView(tmp_path / "other").result()

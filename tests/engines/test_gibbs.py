@@ -1,4 +1,6 @@
-"""GS and SparseLDA: the same conditional, exact counts, running sums, the joint distribution, refusals."""
+"""GS and SparseLDA: the same conditional, exact counts, running sums, the joint distribution,
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,19 @@ def test_sparselda_draws_what_the_dense_twin_draws(topics, seed):
         _, ptr, tight = pack_tight(n_wt)
         m, entries = topic_bits(topics), tight.astype(np.int64)
         lists = [[[e >> m, e & (1 << m) - 1] for e in entries[a:b]] for a, b in pairwise(ptr)]
-        twin = sweep(block.indptr, block.words, block.counts, z, lists, 30, alpha, beta, 5, number, block.first_doc)
+        twin = sweep(
+            block.indptr,
+            block.words,
+            block.counts,
+            z,
+            lists,
+            30,
+            alpha,
+            beta,
+            5,
+            number,
+            block.first_doc,
+        )
         assert twin.nearest > 1e-12  # else the draw itself is a matter of rounding
         z, n_wt, out = visit(engine, block, z, n_wt, params, Key(5, number))
         np.testing.assert_array_equal(z, twin.z)
@@ -63,7 +77,9 @@ def test_one_token_is_drawn_from_the_conditional(kind):
         block, z, n_wt = state(seed, topics, docs=3, words=12, length=15)
         alpha, beta = rng.uniform(0.05, 1.0, topics), float(rng.uniform(0.01, 0.5))
         first, word = int(z[0]), int(block.words[0])
-        in_doc = np.bincount(z[: int(block.counts[: block.indptr[1]].sum())], minlength=topics).astype(float)
+        in_doc = np.bincount(
+            z[: int(block.counts[: block.indptr[1]].sum())], minlength=topics
+        ).astype(float)
         row, n_t = n_wt[word].astype(float), n_wt.sum(0).astype(float)
         for counts in (in_doc, row, n_t):
             counts[first] -= 1
@@ -73,7 +89,9 @@ def test_one_token_is_drawn_from_the_conditional(kind):
         params = {"alpha": alpha, "beta": np.array([beta])}
         found, rows = np.zeros(topics), pack_rows(n_wt)
         for i in range(draws):
-            found[draw(engine, block, z, rows, n_wt.sum(0), params, Key(seed, i)).state["z"][0]] += 1
+            found[
+                draw(engine, block, z, rows, n_wt.sum(0), params, Key(seed, i)).state["z"][0]
+            ] += 1
         statistic += float(((found - draws * p) ** 2 / (draws * p)).sum())
         freedom += topics - 1
     assert 1e-4 < chi2.sf(statistic, freedom) < 1 - 1e-4
@@ -93,7 +111,9 @@ def test_counts_are_conserved_exactly(kind):
 
 
 def test_running_sums_equal_those_from_scratch():
-    """s, r and q after the last of 20,000 tokens of one document, and the list of every word, against the counts."""
+    """s, r and q after the last of 20,000 tokens of one document, and the list of every word,
+    against the counts.
+    """
     rng = np.random.default_rng(0)
     words, topics = 60, 30
     counts = rng.integers(100, 600, words).astype(np.int32)
@@ -110,14 +130,41 @@ def test_running_sums_equal_those_from_scratch():
     n_wt, alpha, beta = table_of(block, z, topics), rng.uniform(0.05, 0.5, topics), 0.03
     rows = pack_rows(n_wt)
     tokens, start, length = np.empty(words, np.int32), np.empty(words, np.int64), rows.length.copy()
-    arena = np.zeros(slack_starts(block.words, counts, length, topics, tokens, start) + READ_PAST, np.uint32)
+    arena = np.zeros(
+        slack_starts(block.words, counts, length, topics, tokens, start) + READ_PAST, np.uint32
+    )
     rows.copy(0, words, start, arena)
-    n_t, real, whole = n_wt.sum(0).astype(float), np.empty((2, topics)), np.empty((3, topics), np.int64)
+    n_t, real, whole = (
+        n_wt.sum(0).astype(float),
+        np.empty((2, topics)),
+        np.empty((3, topics), np.int64),
+    )
     found = np.zeros(12)
     stray = sparse_sweep(
-        block.indptr, block.words, block.counts, z, start, length, arena, rows.bits, n_t, real[0], real[1], alpha, beta,
-        beta * words, 0, 1, 0, whole[0], whole[1], whole[2], np.zeros(0), np.zeros(192), found,
-    )  # fmt: skip
+        block.indptr,
+        block.words,
+        block.counts,
+        z,
+        start,
+        length,
+        arena,
+        rows.bits,
+        n_t,
+        real[0],
+        real[1],
+        alpha,
+        beta,
+        beta * words,
+        0,
+        1,
+        0,
+        whole[0],
+        whole[1],
+        whole[2],
+        np.zeros(0),
+        np.zeros(192),
+        found,
+    )
     assert stray == -1
     n_wt = table_of(block, z, topics)
     np.testing.assert_array_equal(n_t, n_wt.sum(0))
@@ -153,7 +200,8 @@ def test_any_corpus_keeps_its_counts(kind, seed, topics, passes):
 
 @pytest.mark.parametrize("kind", few_quick([GibbsSampling, SparseLDA], [SparseLDA]))
 def test_the_joint_distribution_is_kept(kind):
-    """Geweke 2004: drawing (w, z) from the prior, and alternating a sweep of z with a draw of w given z, must give the same
+    """Geweke 2004: drawing (w, z) from the prior, and alternating a sweep of z with a draw of w
+    given z, must give the same
     distribution.  Compared: four functions of the counts, by z-scores with batch means."""
     docs, words, topics, length, n = 4, 4, 3, 6, 3000
     alpha, beta = np.array([0.4, 0.8, 1.3]), 0.5
@@ -193,8 +241,12 @@ def test_the_joint_distribution_is_kept(kind):
     for i in range(n):
         order = np.lexsort((w, np.repeat(np.arange(docs), length)))
         w, z = w[order], z[order].astype(np.uint8)
-        cells, counts = np.unique(np.repeat(np.arange(docs), length) * words + w, return_counts=True)
-        indptr = np.concatenate(([0], np.cumsum(np.bincount(cells // words, minlength=docs)))).astype(np.int64)
+        cells, counts = np.unique(
+            np.repeat(np.arange(docs), length) * words + w, return_counts=True
+        )
+        indptr = np.concatenate(
+            ([0], np.cumsum(np.bincount(cells // words, minlength=docs)))
+        ).astype(np.int64)
         block = Block(
             0,
             0,
@@ -205,9 +257,14 @@ def test_the_joint_distribution_is_kept(kind):
             float(len(w)),
         )
         engine = engine or make(kind, block, topics, words)
-        z = visit(engine, block, z, table_of(block, z, topics), {"alpha": alpha, "beta": np.array([beta])}, Key(1, i))[
-            0
-        ]
+        z = visit(
+            engine,
+            block,
+            z,
+            table_of(block, z, topics),
+            {"alpha": alpha, "beta": np.array([beta])},
+            Key(1, i),
+        )[0]
         z = z.astype(np.int64)
         w = draw_words_given(w, z)
         chain.append(functions(w, z))
@@ -232,9 +289,13 @@ def test_statistics_are_what_they_say(kind):
     found = dict(out.stats) | {"phi.counts": values.astype(float), "phi.times": times.astype(float)}
     found["phi.bytes"] = np.array([640.0])
     told = engine.end_pass(pass_end(params, found, {"phi": totals}))
-    assert told["joint_loglik"] == pytest.approx(joint_loglik(z_docs, n_wt, params["alpha"], 0.05), rel=1e-12)
+    assert told["joint_loglik"] == pytest.approx(
+        joint_loglik(z_docs, n_wt, params["alpha"], 0.05), rel=1e-12
+    )
     assert told["topics_per_word"] == pytest.approx((n_wt > 0).sum() / 30)
-    assert told["topics_per_document"] == pytest.approx(np.mean([len(set(d)) for d in z_docs if len(d)]))
+    assert told["topics_per_document"] == pytest.approx(
+        np.mean([len(set(d)) for d in z_docs if len(d)])
+    )
     if kind is SparseLDA:
         assert told["draws_s"] + told["draws_r"] + told["draws_q"] == pytest.approx(1)
     with pytest.raises(TopicsError, match="tokens were drawn"):
@@ -268,7 +329,9 @@ def test_starts_give_every_token_a_topic_and_count_it(kind):
 @BOTH
 def test_refusals_say_what_to_do(kind):
     options = kind.Options()
-    with pytest.raises(InputError, match=r"real-valued cells; train it with a message-passing engine"):
+    with pytest.raises(
+        InputError, match=r"real-valued cells; train it with a message-passing engine"
+    ):
         kind(Shape(10, 10, 50, 70.5, 3, weighted=True), options)
     for name in ("alpha", "beta"):
         with pytest.raises(UsageError, match=f"{name} must be above 0"):
@@ -287,17 +350,37 @@ def test_counts_that_do_not_fit_32_bits_are_drawn_from_wider_entries():
     n_wt = n_wt.copy()
     n_wt[0, 3] += 1 << 30  # 3 bits of topic leave 29 of count
     engine = make(SparseLDA, block, 7, 30)
-    out = draw(engine, block, z, pack_rows(n_wt, np.uint64), n_wt.sum(0), engine.initial_params(), Key(0, 1))
+    out = draw(
+        engine,
+        block,
+        z,
+        pack_rows(n_wt, np.uint64),
+        n_wt.sum(0),
+        engine.initial_params(),
+        Key(0, 1),
+    )
     delta = out.delta["phi"]
     moved = table_of(block, out.state["z"], 7) - table_of(block, z, 7)
     changed = np.zeros_like(moved)
-    np.add.at(changed, (np.repeat(np.arange(block.n_words), np.diff(delta.ptr)), delta.topic), delta.value)
+    np.add.at(
+        changed, (np.repeat(np.arange(block.n_words), np.diff(delta.ptr)), delta.topic), delta.value
+    )
     np.testing.assert_array_equal(changed, moved)
 
 
 def test_samples_and_priors_come_when_asked():
     block, z, n_wt = state(9, 6)
-    engine = make(SparseLDA, block, 6, 30, samples=3, burn_in=20, sample_every=10, learn_after=2, learn_every=2)
+    engine = make(
+        SparseLDA,
+        block,
+        6,
+        30,
+        samples=3,
+        burn_in=20,
+        sample_every=10,
+        learn_after=2,
+        learn_every=2,
+    )
     assert list(engine.tables["phi"].samples) == [20, 30, 40]
     assert not make(SparseLDA, block, 6, 30).tables["phi"].samples
     params, learned = engine.initial_params(), []
@@ -307,7 +390,10 @@ def test_samples_and_priors_come_when_asked():
         values, times = np.unique(n_wt[n_wt > 0], return_counts=True)
         totals, before = np.zeros(padded(6)), params["alpha"].copy()
         totals[:6] = n_wt.sum(0)
-        found = dict(out.stats) | {"phi.counts": values.astype(float), "phi.times": times.astype(float)}
+        found = dict(out.stats) | {
+            "phi.counts": values.astype(float),
+            "phi.times": times.astype(float),
+        }
         engine.end_pass(pass_end(params, found | {"phi.bytes": np.array([1.0])}, {"phi": totals}))
         learned.append(bool((params["alpha"] != before).any()))
         assert (params["alpha"] >= 1e-5).all() and params["beta"][0] >= 1e-5

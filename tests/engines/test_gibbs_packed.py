@@ -145,7 +145,9 @@ def delta_of(change: np.ndarray) -> tuple[np.ndarray, SparseDelta]:
 def table_for(counts: np.ndarray, place: str, folder: Path, most: int = 0) -> PackedTable:
     """An empty table whose rows are to sum to those of ``counts``."""
     at = folder if place == "disk" else None
-    return PackedTable(replace(SPEC, samples=range(most)), *counts.shape, counts.sum(1).astype(float), at, serial)
+    return PackedTable(
+        replace(SPEC, samples=range(most)), *counts.shape, counts.sum(1).astype(float), at, serial
+    )
 
 
 def dense(table: PackedTable) -> np.ndarray:
@@ -165,7 +167,10 @@ def tight(table: PackedTable, vocab: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 @settings(max_examples=40, deadline=None)
 @given(
-    seed=st.integers(0, 10**6), words=st.integers(1, 150), topics=st.sampled_from([1, 4, 40]), blocks=st.integers(1, 4)
+    seed=st.integers(0, 10**6),
+    words=st.integers(1, 150),
+    topics=st.sampled_from([1, 4, 40]),
+    blocks=st.integers(1, 4),
 )
 @PLACES
 def test_a_table_is_the_sum_of_its_deltas(place, seed, words, topics, blocks):
@@ -182,7 +187,9 @@ def test_a_table_is_the_sum_of_its_deltas(place, seed, words, topics, blocks):
             for _ in range(blocks):  # each block moves tokens of its own
                 own = rng.binomial(share, 0.4)
                 share -= own
-                moved = np.stack([rng.multinomial(n, np.full(topics, 1 / topics)) for n in own.sum(1)])
+                moved = np.stack(
+                    [rng.multinomial(n, np.full(topics, 1 / topics)) for n in own.sum(1)]
+                )
                 deltas.append(moved - own)
             table.add([delta_of(d) for d in deltas])
             truth = truth + sum(deltas)
@@ -239,7 +246,10 @@ def test_counts_past_32_bits(place, tmp_path):
     rows.copy(0, 2, np.arange(2), entries)
     assert list(entries.astype(int)) == [(((1 << 26) - 1) << 6) | 7, (9 << 6) | 2]
     table.add([delta_of(more)])
-    assert list(tight(table, np.array([5, 150], np.int32))[1].astype(int)) == [((1 << 26) << 6) | 7, (9 << 6) | 2]
+    assert list(tight(table, np.array([5, 150], np.int32))[1].astype(int)) == [
+        ((1 << 26) << 6) | 7,
+        (9 << 6) | 2,
+    ]
     table.settle()
     np.testing.assert_array_equal(table.histogram, ([9, 1 << 26], [1, 1]))
     table.save(tmp_path / "saved")
@@ -298,7 +308,9 @@ def test_a_damaged_length_asks_for_no_memory(place, tmp_path: Path):
     table.save(tmp_path / "saved")
     saved, lengths = (tmp_path / "saved").read_bytes(), np.full(10, 4, np.int32).tobytes()
     assert saved.count(lengths) == 1
-    (tmp_path / "saved").write_bytes(saved.replace(lengths, np.full(10, 2**31 - 1, np.int32).tobytes()))
+    (tmp_path / "saved").write_bytes(
+        saved.replace(lengths, np.full(10, 2**31 - 1, np.int32).tobytes())
+    )
     with pytest.raises(StoreError, match="an invalid topic or count"):
         table_for(counts, place, tmp_path).load(tmp_path / "saved")
 
@@ -325,11 +337,17 @@ def test_packing_round_trip():
 
 @settings(max_examples=40, deadline=None)
 @given(
-    seed=st.integers(0, 10**6), cells=st.integers(0, 60), words=st.integers(1, 12), topics=st.sampled_from([1, 3, 50])
+    seed=st.integers(0, 10**6),
+    cells=st.integers(0, 60),
+    words=st.integers(1, 12),
+    topics=st.sampled_from([1, 3, 50]),
 )
 def test_moves_are_what_the_topics_say(seed, cells, words, topics):
     rng = np.random.default_rng(seed)
-    word, counts = rng.integers(0, words, cells).astype(np.int32), rng.integers(1, 5, cells).astype(np.int32)
+    word, counts = (
+        rng.integers(0, words, cells).astype(np.int32),
+        rng.integers(1, 5, cells).astype(np.int32),
+    )
     owner = np.repeat(word, counts)
     before, after = (rng.integers(0, topics, len(owner)).astype(np.uint8) for _ in range(2))
     change = np.zeros((words, topics), np.int64)
@@ -337,7 +355,11 @@ def test_moves_are_what_the_topics_say(seed, cells, words, topics):
 
     def counted(before):
         size = 2 * (int((before != after).sum()) if len(before) else len(after)) + 2
-        work, first, ptr = np.zeros(topics, np.int32), np.empty(words, np.int64), np.empty(words + 1, np.int64)
+        work, first, ptr = (
+            np.zeros(topics, np.int32),
+            np.empty(words, np.int64),
+            np.empty(words + 1, np.int64),
+        )
         topic, value = np.empty(size, np.int32), np.empty(size, np.int32)
         used = count_moves(word, counts, before, after, work, first, ptr, topic, value)
         assert not work.any() and ptr[-1] == used

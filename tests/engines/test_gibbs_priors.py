@@ -1,4 +1,6 @@
-"""Priors of whole counts: likelihoods against SciPy, learning against the priors that made the counts."""
+"""Priors of whole counts: likelihoods against SciPy, learning against the priors that made the
+counts.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,19 @@ def bins_of(values: np.ndarray) -> np.ndarray:
     return out
 
 
-def close(counts: np.ndarray, alpha: np.ndarray, topic_bins: np.ndarray, lengths: np.ndarray) -> float:
+def close(
+    counts: np.ndarray, alpha: np.ndarray, topic_bins: np.ndarray, lengths: np.ndarray
+) -> float:
     topics = np.flatnonzero(counts)
     return close_document(
-        topics, len(topics), counts.astype(np.int64), int(counts.sum()), alpha, alpha.sum(), topic_bins, lengths
+        topics,
+        len(topics),
+        counts.astype(np.int64),
+        int(counts.sum()),
+        alpha,
+        alpha.sum(),
+        topic_bins,
+        lengths,
     )
 
 
@@ -59,13 +70,17 @@ def test_likelihood_of_documents_and_words():
         counts[0] += 1
         expected = gammaln(alpha.sum()) - gammaln(alpha.sum() + counts.sum())
         expected += (gammaln(alpha + counts) - gammaln(alpha)).sum()
-        assert close(counts, alpha, np.zeros(40 * BINS), np.zeros(2 * BINS)) == pytest.approx(expected, rel=1e-11)
+        assert close(counts, alpha, np.zeros(40 * BINS), np.zeros(2 * BINS)) == pytest.approx(
+            expected, rel=1e-11
+        )
     n_wt = rng.poisson(rng.gamma(0.1, 20, (300, 7)))
     values, times = np.unique(n_wt[n_wt > 0], return_counts=True)
     expected = (gammaln(300 * 0.02) - gammaln(300 * 0.02 + n_wt.sum(0))).sum() + (
         gammaln(0.02 + n_wt) - gammaln(0.02)
     ).sum()
-    got = words_loglik(0.02, values.astype(float), times.astype(float), n_wt.sum(0).astype(float), 300)
+    got = words_loglik(
+        0.02, values.astype(float), times.astype(float), n_wt.sum(0).astype(float), 300
+    )
     assert got == pytest.approx(expected, rel=1e-12)
 
 
@@ -74,7 +89,9 @@ def test_alpha_that_made_the_documents_is_learned():
     truth = np.array([0.05, 0.1, 0.2, 0.4, 1.5])
     topic_bins, lengths = np.zeros(5 * BINS), np.zeros(2 * BINS)
     for _ in range(6000):
-        close(rng.multinomial(rng.integers(20, 300), rng.dirichlet(truth)), truth, topic_bins, lengths)
+        close(
+            rng.multinomial(rng.integers(20, 300), rng.dirichlet(truth)), truth, topic_bins, lengths
+        )
     alpha, documents = np.full(5, 1.0), (topic_counts(topic_bins, 5), length_counts(lengths))
     for _ in range(8):
         alpha = fit_alpha(alpha, *documents, digamma_rise, 1e-5, 100.0)
@@ -84,7 +101,9 @@ def test_alpha_that_made_the_documents_is_learned():
 
 def test_beta_that_made_the_topics_is_learned():
     rng = np.random.default_rng(2)
-    n_wt = np.stack([rng.multinomial(20000, rng.dirichlet(np.full(800, 0.05))) for _ in range(6)], 1)
+    n_wt = np.stack(
+        [rng.multinomial(20000, rng.dirichlet(np.full(800, 0.05))) for _ in range(6)], 1
+    )
     values, times = np.unique(n_wt[n_wt > 0], return_counts=True)
     beta, rows = 0.5, Histogram(times.astype(float), values.astype(float))
     for _ in range(10):

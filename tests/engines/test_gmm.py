@@ -1,4 +1,6 @@
-"""``--algo gmm`` and stores of vectors: the twin, the bound, runs that stop and go on, hostile files, what commands say."""
+"""``--algo gmm`` and stores of vectors: the twin, the bound, runs that stop and go on, hostile
+files, what commands say.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +52,31 @@ def stored(folder, x, heldout="0", **more):
 
 
 def run(corpus, model, components=3, passes=5, **options):
-    given = {"round_blocks": 2, "threads": 1, "tol": 0, "seed": 1, "progress": QUIET, "block_cells": 500}
-    own = {k: options.pop(k) for k in list(options) if k in (*given, "tables", "mem_limit", "eval_every", "force")}
-    train(corpus, model, algo="gmm", topics=components, passes=passes, options=options, **{**given, **own})
-    return [r for r in map(json.loads, (model / "history.jsonl").read_text().splitlines()) if r["pass"]]
+    given = {
+        "round_blocks": 2,
+        "threads": 1,
+        "tol": 0,
+        "seed": 1,
+        "progress": QUIET,
+        "block_cells": 500,
+    }
+    own = {
+        k: options.pop(k)
+        for k in list(options)
+        if k in (*given, "tables", "mem_limit", "eval_every", "force")
+    }
+    train(
+        corpus,
+        model,
+        algo="gmm",
+        topics=components,
+        passes=passes,
+        options=options,
+        **{**given, **own},
+    )
+    return [
+        r for r in map(json.loads, (model / "history.jsonl").read_text().splitlines()) if r["pass"]
+    ]
 
 
 @pytest.mark.parametrize("mean", ["free", "zero"])
@@ -92,9 +115,14 @@ def test_what_is_left_out_is_not_among_the_best(scale):
     n, k = 24, 30
     turn = rng.normal(size=(k, n, n)) * np.exp(rng.normal(0, 2, (k, 1, n)))
     means = rng.normal(0, 3, (k, n))
-    x = np.concatenate([means[i] + rng.normal(size=(20, n)) @ turn[i].T for i in range(k)] + [means[:1] * 1e6])
+    x = np.concatenate(
+        [means[i] + rng.normal(size=(20, n)) @ turn[i].T for i in range(k)] + [means[:1] * 1e6]
+    )
     of = densities(
-        means * scale, turn @ turn.transpose(0, 2, 1) * scale**2, rng.uniform(1, 50, k), rng.normal(0, 30, k)
+        means * scale,
+        turn @ turn.transpose(0, 2, 1) * scale**2,
+        rng.uniform(1, 50, k),
+        rng.normal(0, 30, k),
     )
     whole = log_density(x * scale, of)
     for most in (1, 4, 15):
@@ -125,7 +153,9 @@ def test_a_memoized_run_is_its_twin(most, tmp_path):
     prior = twin.Prior(x.mean(0), cov, KAPPA)
     alpha = 10 / 3
     centred = x - x.mean(0)
-    start = split_and_merge(centred, nearest_means(centred, 3, 1), 3, gaussians.Prior(np.zeros(5), cov, KAPPA))
+    start = split_and_merge(
+        centred, nearest_means(centred, 3, 1), 3, gaussians.Prior(np.zeros(5), cov, KAPPA)
+    )
     r = np.eye(3)[start]
     posts = [twin.posterior(x, column, prior) for column in r.T]  # the sample is all of them
     r = top(twin.scores(x, posts, r.sum(0), alpha, prior), most)
@@ -143,7 +173,9 @@ def test_a_memoized_run_is_its_twin(most, tmp_path):
 @pytest.mark.parametrize("covariance", few_quick(["full", "diag"], ["full"]))
 def test_the_bound_never_falls_and_sizes_sum_to_the_points(covariance, tmp_path):
     x, _ = points(2, docs=1500, spread=1.5)
-    history = run(stored(tmp_path, x), tmp_path / "m", components=6, passes=25, covariance=covariance)
+    history = run(
+        stored(tmp_path, x), tmp_path / "m", components=6, passes=25, covariance=covariance
+    )
     bounds = np.array([h["bound"] for h in history])
     assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all(), np.diff(bounds)
     assert GaussianModel(tmp_path / "m").sizes.sum() == pytest.approx(1500, rel=1e-6)
@@ -196,7 +228,9 @@ def test_numbers_whose_squares_float32_does_not_hold_are_refused(scale, tmp_path
 def infer_rows(store):
     """All vectors in the order of the ingest."""
     batches = store.documents([])
-    return np.concatenate([b.column("counts").values.to_numpy().reshape(-1, store.width) for b in batches])
+    return np.concatenate(
+        [b.column("counts").values.to_numpy().reshape(-1, store.width) for b in batches]
+    )
 
 
 def test_infer_and_eval_keep_a_limit_or_name_one(tmp_path):
@@ -205,7 +239,9 @@ def test_infer_and_eval_keep_a_limit_or_name_one(tmp_path):
     run(tmp_path / "v.zarr", tmp_path / "m", passes=2)
     for ask in (
         lambda limit: infer(tmp_path / "m", x, mem_limit=limit, progress=False),
-        lambda limit: evaluate(tmp_path / "m", tmp_path / "v.zarr", training=True, mem_limit=limit, progress=False),
+        lambda limit: evaluate(
+            tmp_path / "m", tmp_path / "v.zarr", training=True, mem_limit=limit, progress=False
+        ),
     ):
         with pytest.raises(DoesNotFit, match="needs") as e:
             ask("1M")
@@ -218,7 +254,9 @@ def test_points_set_aside_are_judged_while_it_trains(tmp_path, capsys):
     for options in ({}, {"covariance": "diag"}, {"schedule": "stochastic", "block_docs": 64}):
         history = run(path, tmp_path / "m", passes=4, eval_every=2, force=True, **options)
         assert history[-1]["pass"] in (2, 4)  # the better one is kept
-        whole = evaluate(tmp_path / "m", path, heldout=True, progress=False)["heldout"]["nats_per_point"]
+        whole = evaluate(tmp_path / "m", path, heldout=True, progress=False)["heldout"][
+            "nats_per_point"
+        ]
         assert history[-1]["heldout"]["nats a point"] == pytest.approx(-whole, rel=1e-4)
 
 
@@ -262,10 +300,14 @@ def planted(seed, components, n, docs, covariance):
     of = rng.integers(components, size=docs)
     means = rng.normal(size=(components, n)) * 6
     shapes = (
-        rng.uniform(0.3, 1.8, (components, n)) if covariance == "diag" else rng.normal(size=(components, n, n)) / n**0.5
+        rng.uniform(0.3, 1.8, (components, n))
+        if covariance == "diag"
+        else rng.normal(size=(components, n, n)) / n**0.5
     )
     noise = rng.normal(size=(docs, n))
-    noise = noise * shapes[of] if covariance == "diag" else np.einsum("di,dij->dj", noise, shapes[of])
+    noise = (
+        noise * shapes[of] if covariance == "diag" else np.einsum("di,dij->dj", noise, shapes[of])
+    )
     return means[of] + noise, of
 
 
@@ -279,14 +321,18 @@ def test_moves_leave_the_plateaus_of_k_means(components, n, covariance):
         points, of = planted(seed, components, n, 200 * components, covariance)
         points -= points.mean(axis=0)
         spread = points.var(axis=0)
-        prior = gaussians.Prior(np.zeros(n), spread if covariance == "diag" else np.diag(spread), 0.01)
+        prior = gaussians.Prior(
+            np.zeros(n), spread if covariance == "diag" else np.diag(spread), 0.01
+        )
         groups = nearest_means(points, components, seed)
         by_means.append(adjusted_rand_score(of, groups))
         found.append(adjusted_rand_score(of, split_and_merge(points, groups, components, prior)))
     assert min(by_means) < 0.95 and min(found) > 0.99
 
 
-@pytest.mark.parametrize(("oddity", "covariance"), [("none", "diag"), ("far points", "diag"), ("units", "full")])
+@pytest.mark.parametrize(
+    ("oddity", "covariance"), [("none", "diag"), ("far points", "diag"), ("units", "full")]
+)
 def test_a_planted_mixture_is_found_whole(oddity, covariance, tmp_path):
     (points, of), topics = planted(7, 15, 8, 3000, covariance), 15
     if oddity == "far points":  # damaged rows
@@ -297,7 +343,12 @@ def test_a_planted_mixture_is_found_whole(oddity, covariance, tmp_path):
     np.save(path, points.astype(np.float32))
     topicstream.ingest(path, tmp_path / "c.zarr", heldout="0")
     topicstream.train(
-        tmp_path / "c.zarr", tmp_path / "m", algo="gmm", topics=topics, options={"covariance": covariance}, progress=False
+        tmp_path / "c.zarr",
+        tmp_path / "m",
+        algo="gmm",
+        topics=topics,
+        options={"covariance": covariance},
+        progress=False,
     )
     answers = topicstream.infer(tmp_path / "m", path, top=1)
     assert adjusted_rand_score(of, answers["topics"].combine_chunks().flatten().to_numpy()) > 0.99
@@ -310,7 +361,9 @@ def test_few_points_of_many_numbers_start_from_the_best_of_the_tries(tmp_path):
     for seed in range(4):
         run(path, tmp_path / "m", passes=40, seed=seed, force=True)
         answers = topicstream.infer(tmp_path / "m", path, top=1)
-        agreement.append(adjusted_rand_score(of, answers["topics"].combine_chunks().flatten().to_numpy()))
+        agreement.append(
+            adjusted_rand_score(of, answers["topics"].combine_chunks().flatten().to_numpy())
+        )
     assert min(agreement) > 0.7, agreement
 
 

@@ -1,4 +1,6 @@
-"""Labeled LDA: equal to its dense twin cell by cell, class counts where each document has one label, planted labels."""
+"""Labeled LDA: equal to its dense twin cell by cell, class counts where each document has one
+label, planted labels.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ Engine = find("llda")
 
 def labelled_block(x, labels, index=0, first_doc=0):
     """labels: a list of ids for each document."""
-    ids = np.unique(np.concatenate([np.zeros(0, np.int64), *map(np.asarray, labels)])).astype(np.int32)
+    ids = np.unique(np.concatenate([np.zeros(0, np.int64), *map(np.asarray, labels)])).astype(
+        np.int32
+    )
     indptr = np.cumsum([0, *map(len, labels)]).astype(np.int64)
     local = np.searchsorted(ids, [k for own in labels for k in sorted(own)]).astype(np.int32)
     return replace(dense_block(x, index, first_doc), axes={"labels": AxisRows(ids, indptr, local)})
@@ -37,7 +41,10 @@ def labelled_block(x, labels, index=0, first_doc=0):
 
 def driver_of(x, labels, n_labels, cuts=(), **options):
     edges = [0, *cuts, len(x)]
-    blocks = [labelled_block(x[a:b], labels[a:b], i, a) for i, (a, b) in enumerate(itertools.pairwise(edges))]
+    blocks = [
+        labelled_block(x[a:b], labels[a:b], i, a)
+        for i, (a, b) in enumerate(itertools.pairwise(edges))
+    ]
     made = Engine.Options(**{"alpha": 0.2, "beta": 0.05, **options})
     shape = shape_of(blocks, x.shape[1], made.free + n_labels)
     return Driver(Engine(replace(shape, axes={"labels": n_labels}), made), blocks)
@@ -81,7 +88,9 @@ def test_cell_by_cell_as_the_dense_twin(free, no_label, cuts):
     rng = np.random.default_rng(4)
     x = rng.poisson(0.9, (8, 20))
     x[:, 3] += 1
-    driver = driver_of(x, LABELS, 4, cuts, free=free, no_label=no_label, label_alpha=0.7).start(seed=5)
+    driver = driver_of(x, LABELS, 4, cuts, free=free, no_label=no_label, label_alpha=0.7).start(
+        seed=5
+    )
     alpha = np.full((8, free + 4), 0.2)
     for d, own in enumerate(LABELS):
         alpha[d, free + np.array(own, int)] = 0.7
@@ -126,12 +135,22 @@ def test_labels_that_do_not_fit_the_stored_messages_are_refused():
 def corpus(path, x, labels, heldout=0):
     docs, words = np.nonzero(x)
     indptr = np.concatenate(([0], np.cumsum(np.bincount(docs, minlength=len(x)))))
-    return store(path, indptr, words.astype(np.int32), x[docs, words], x.shape[1], heldout, lists={"labels": labels})
+    return store(
+        path,
+        indptr,
+        words.astype(np.int32),
+        x[docs, words],
+        x.shape[1],
+        heldout,
+        lists={"labels": labels},
+    )
 
 
 @pytest.fixture(scope="module")
 def two_a_document(tmp_path_factory):
-    """Documents of two planted topics each, labelled so; no document shows a label alone, a tenth has no label."""
+    """Documents of two planted topics each, labelled so; no document shows a label alone, a tenth
+    has no label.
+    """
     rng = np.random.default_rng(0)
     _, phi = planted(1, 160, 8, 1, 3)
     pairs = np.stack([rng.choice(8, 2, replace=False) for _ in range(400)])
@@ -163,7 +182,9 @@ def test_planted_labels_are_found(two_a_document, tmp_path, seed, no_label):
 
 def test_block_memory_is_planned_for_the_labels_there_are(two_a_document, tmp_path):
     _, phi, pairs = two_a_document
-    x = np.stack([np.random.default_rng(d).multinomial(60, phi[p].mean(0)) for d, p in enumerate(pairs)])
+    x = np.stack(
+        [np.random.default_rng(d).multinomial(60, phi[p].mean(0)) for d, p in enumerate(pairs)]
+    )
     for bare in (0, 1):
         labels = [[f"name {k}" for k in p] if d >= bare else [] for d, p in enumerate(pairs)]
         path = corpus(tmp_path / f"{bare}.zarr", x, labels)
@@ -171,7 +192,9 @@ def test_block_memory_is_planned_for_the_labels_there_are(two_a_document, tmp_pa
         engine = make_engine(kind, store, kind.Options(), None)
         cells = int((x[:bare] > 0).sum())
         assert engine.shape.bare == {"labels": cells}
-        grid = store.grid(engine.layout.block_cells, engine.layout.block_docs, axes=engine.about.axes)
+        grid = store.grid(
+            engine.layout.block_cells, engine.layout.block_docs, axes=engine.about.axes
+        )
         assert state_bytes_of_pass(engine, grid) == 2 * (2 * (store.n_cells - cells) + 8 * cells)
         run(path, tmp_path / f"m{bare}", passes=2)
 
@@ -197,13 +220,17 @@ def test_what_is_left_out_is_counted_and_what_cannot_be_is_refused(two_a_documen
     told = Listening()
     run(two_a_document[0], tmp_path / "m", passes=2, options={"no_label": "skip"}, progress=told)
     assert any("40 documents without labels left out" in line for line in told.said)
-    with pytest.raises(UsageError, match="-K 7: llda has a topic for each of the 8 labels; leave --topics out"):
+    with pytest.raises(
+        UsageError, match="-K 7: llda has a topic for each of the 8 labels; leave --topics out"
+    ):
         run(two_a_document[0], tmp_path / "m2", topics=7)
     with pytest.raises(UsageError, match="does not learn its priors"):
         run(two_a_document[0], tmp_path / "m2", options={"learn_priors": True})
     none = corpus(tmp_path / "none.zarr", np.ones((3, 4), np.int64), [[], [], []])
     with pytest.raises(InputError, match="no document has a label"):
         run(none, tmp_path / "m2")
-    plain = store(tmp_path / "plain.zarr", np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, np.int64), 1)
+    plain = store(
+        tmp_path / "plain.zarr", np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, np.int64), 1
+    )
     with pytest.raises(StoreError, match="no axis 'labels'"):
         run(plain, tmp_path / "m2")

@@ -1,4 +1,6 @@
-"""``--algo mixture``: against its dense twin, the bound, planted clusters, and what the commands say of such a model."""
+"""``--algo mixture``: against its dense twin, the bound, planted clusters, and what the commands
+say of such a model.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def documents(seed, docs=300, length=30, words=WORDS, clusters=CLUSTERS):
     rng = np.random.default_rng(seed)
     phi = rng.dirichlet(np.full(words, 0.2), clusters)
     z = rng.choice(clusters, docs, p=np.arange(1, clusters + 1) / (clusters * (clusters + 1) / 2))
-    x = np.stack([rng.multinomial(1 if d == 3 else rng.poisson(length) + 1, phi[k]) for d, k in enumerate(z)])
+    x = np.stack(
+        [rng.multinomial(1 if d == 3 else rng.poisson(length) + 1, phi[k]) for d, k in enumerate(z)]
+    )
     return x, z
 
 
@@ -39,16 +43,37 @@ def stored(path, x, labels=None, heldout=0):
     d, w = np.nonzero(x)
     indptr = np.searchsorted(d, np.arange(len(x) + 1))
     lists = {"labels": [[f"c{k}"] for k in labels]} if labels is not None else None
-    return store(path, indptr, w.astype(np.int32), x[d, w], x.shape[1], heldout=heldout, lists=lists)
+    return store(
+        path, indptr, w.astype(np.int32), x[d, w], x.shape[1], heldout=heldout, lists=lists
+    )
 
 
 def run(corpus, model, clusters=CLUSTERS, passes=5, **options):
-    given = {"block_cells": 1200, "round_blocks": 2, "threads": 1, "tol": 0, "seed": 1, "progress": QUIET}
+    given = {
+        "block_cells": 1200,
+        "round_blocks": 2,
+        "threads": 1,
+        "tol": 0,
+        "seed": 1,
+        "progress": QUIET,
+    }
     own = {k: options.pop(k) for k in list(options) if k in given or k == "start"}
-    train(corpus, model, algo="mixture", topics=clusters, passes=passes, options=options, **{**given, **own})
+    train(
+        corpus,
+        model,
+        algo="mixture",
+        topics=clusters,
+        passes=passes,
+        options=options,
+        **{**given, **own},
+    )
     history = [json.loads(line) for line in (model / "history.jsonl").read_text().splitlines()]
     opened = TopicModel.open(model)
-    return opened, opened.probabilities(np.arange(opened.n_words)), [h for h in history if h["pass"]]
+    return (
+        opened,
+        opened.probabilities(np.arange(opened.n_words)),
+        [h for h in history if h["pass"]],
+    )
 
 
 @pytest.mark.parametrize("most", few_quick([1, 2, 4], [2]))
@@ -61,9 +86,15 @@ def test_a_memoized_run_is_its_twin(most, tmp_path):
     assert len(edges) > 5
     opened, phi, history = run(path, tmp_path / "m", passes=6, sparsity=most, tries=1)
     n_w = x.sum(0).astype(float)
-    table = document_seeds(corpus, grid, CLUSTERS, 1, n_w, far=True).rows(np.arange(WORDS))[:, :CLUSTERS].astype(float)
+    table = (
+        document_seeds(corpus, grid, CLUSTERS, 1, n_w, far=True)
+        .rows(np.arange(WORDS))[:, :CLUSTERS]
+        .astype(float)
+    )
     table += 0.01 * table.sum() / (CLUSTERS * WORDS)
-    model = twin.Memoized(x.astype(float), twin.top(x @ np.log(table / table.sum(0)), most), 10 / CLUSTERS, 0.1, most)
+    model = twin.Memoized(
+        x.astype(float), twin.top(x @ np.log(table / table.sum(0)), most), 10 / CLUSTERS, 0.1, most
+    )
     bounds = [model.lap(edges, 2) for _ in range(6)]
     np.testing.assert_allclose([h["bound"] for h in history], bounds, rtol=1e-7)
     expected = (model.words + 0.1) / (model.words + 0.1).sum(0)
@@ -85,14 +116,23 @@ def test_a_stochastic_step_is_its_twin(tmp_path):
     x, _ = documents(2, docs=8)  # one step a pass: all documents
     path = stored(tmp_path / "c", x)
     opened, phi, _ = run(
-        path, tmp_path / "m", passes=1, tries=1, schedule="stochastic", block_docs=8, sparsity=4, round_blocks=8
+        path,
+        tmp_path / "m",
+        passes=1,
+        tries=1,
+        schedule="stochastic",
+        block_docs=8,
+        sparsity=4,
+        round_blocks=8,
     )
     corpus = Corpus.open(path)
     n_w = x.sum(0).astype(float)
     seeds = document_seeds(corpus, corpus.grid(1200, 1), CLUSTERS, 1, n_w, far=True)
     table = seeds.rows(np.arange(WORDS))[:, :CLUSTERS]
     table = table.astype(float) * (x.sum() / table.sum())
-    words, sizes = twin.blended(table, np.zeros(CLUSTERS), x.astype(float), 10 / CLUSTERS, 0.1, 4, 10.0**-0.55, len(x))
+    words, sizes = twin.blended(
+        table, np.zeros(CLUSTERS), x.astype(float), 10 / CLUSTERS, 0.1, 4, 10.0**-0.55, len(x)
+    )
     np.testing.assert_allclose(phi, (words + 0.1) / (words + 0.1).sum(0), rtol=1e-4)
     np.testing.assert_allclose(opened.cluster_sizes, sizes, rtol=1e-5)
 
@@ -162,7 +202,15 @@ def test_documents_set_aside_are_judged_while_it_trains(tmp_path):
     x, z = documents(6, docs=320)
     path = stored(tmp_path / "c", x, z, heldout=40)
     for options in ({}, {"schedule": "stochastic", "block_docs": 64}):
-        given = {"topics": 3, "passes": 2, "seed": 1, "eval_every": 2, "tol": 0, "threads": 1, "force": True}
+        given = {
+            "topics": 3,
+            "passes": 2,
+            "seed": 1,
+            "eval_every": 2,
+            "tol": 0,
+            "threads": 1,
+            "force": True,
+        }
         train(path, tmp_path / "m", algo="mixture", options=options, progress=QUIET, **given)
         last = json.loads((tmp_path / "m" / "history.jsonl").read_text().splitlines()[-1])
         whole = evaluate(tmp_path / "m", path, heldout=True, progress=QUIET)["heldout"]

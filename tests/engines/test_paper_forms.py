@@ -1,4 +1,6 @@
-"""The papers' own forms and what is said of ours: default priors in the help, bounds of learned priors, names of figures."""
+"""The papers' own forms and what is said of ours: default priors in the help, bounds of learned
+priors, names of figures.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from topicstream.training.loop import train
 def test_the_help_prints_the_engines_own_default_priors(name, topics):
     kind = engines()[name]
     axes = {axis: 50 for axis in kind.about.axes}
-    shape = Shape(docs=100, words=500, cells=10_000, tokens=20_000.0, topics=topics, axes=axes, rows=100)
+    shape = Shape(
+        docs=100, words=500, cells=10_000, tokens=20_000.0, topics=topics, axes=axes, rows=100
+    )
     params = kind(shape, kind.Options()).initial_params()
     for said, value in zip(kind.about.priors.texts, (params["alpha"], params["beta"]), strict=True):
         number, _, over = said.partition("/")
@@ -57,14 +61,25 @@ def test_learned_priors_at_a_bound_are_told_once_and_the_bound_is_an_option(corp
         def close(self): ...
 
     options = {"learn_priors": True, "prior_reach": 1.01}
-    done = train(corpus.path, tmp_path / "m", algo=algo, topics=5, passes=4, tol=0, options=options, progress=Tell())
+    done = train(
+        corpus.path,
+        tmp_path / "m",
+        algo=algo,
+        topics=5,
+        passes=4,
+        tol=0,
+        options=options,
+        progress=Tell(),
+    )
     found = [line for line in lines if "--prior-reach" in line]
     assert len(found) == 1 and "at a bound" in found[0] and "1.01 times" in found[0]
     assert done.last["priors_held"] > 0
     alpha = json.loads((tmp_path / "m" / "manifest.json").read_text())["alpha"]
     began = {"bp": 0.01, "atbp": 2 / 5, "sparse-bp": 0.1}[algo]
     values = np.atleast_1d(alpha)
-    assert (values >= began / 1.01 * (1 - 1e-6)).all() and (values <= began * 1.01 * (1 + 1e-6)).all()
+    assert (values >= began / 1.01 * (1 - 1e-6)).all() and (
+        values <= began * 1.01 * (1 + 1e-6)
+    ).all()
     wide = {"learn_priors": True, "prior_reach": 1e6}
     far = train(corpus.path, tmp_path / "wide", algo=algo, topics=5, passes=4, tol=0, options=wide)
     assert far.last["priors_held"] == 0
@@ -72,11 +87,19 @@ def test_learned_priors_at_a_bound_are_told_once_and_the_bound_is_an_option(corp
 
 def test_the_samplers_bounds_are_options(corpus, tmp_path):
     own = {"learn_after": 1, "learn_every": 1, "prior_low": 0.9, "prior_high": 1.1}
-    done = train(corpus.path, tmp_path / "m", algo="gs", topics=5, passes=4, options=own, progress=False)
+    done = train(
+        corpus.path, tmp_path / "m", algo="gs", topics=5, passes=4, options=own, progress=False
+    )
     alpha = np.array(json.loads((tmp_path / "m" / "manifest.json").read_text())["alpha"])
     assert ((alpha >= 0.9) & (alpha <= 1.1)).all() and done.last["priors_held"] > 0
     with pytest.raises(UsageError, match="--prior-low 2: is above"):
-        train(corpus.path, tmp_path / "x", algo="gs", topics=5, options={"prior_low": 2.0, "prior_high": 1.0})
+        train(
+            corpus.path,
+            tmp_path / "x",
+            algo="gs",
+            topics=5,
+            options={"prior_low": 2.0, "prior_high": 1.0},
+        )
 
 
 def test_one_figure_has_one_name_and_an_old_history_is_read(corpus, tmp_path):
@@ -88,7 +111,9 @@ def test_one_figure_has_one_name_and_an_old_history_is_read(corpus, tmp_path):
         record.pop("crc32c", None)
         record["train_perplexity"] = record.pop("running_perplexity")
     history.write_text("".join(map(sealed_line, records)))
-    assert [r["running_perplexity"] for r in read_history(tmp_path / "m")] == [r["train_perplexity"] for r in records]
+    assert [r["running_perplexity"] for r in read_history(tmp_path / "m")] == [
+        r["train_perplexity"] for r in records
+    ]
     more = train(corpus.path, tmp_path / "m", algo="bp", topics=4, passes=2)
     assert more.last["running_perplexity"] == records[-1]["train_perplexity"]
 
@@ -100,21 +125,32 @@ def test_random_topics_split_each_words_tokens_and_hang_on_seed_and_word_alone()
     made = RandomSeeds(n_w, 5, 3)
     table = made.rows(np.arange(40))
     assert (
-        np.allclose(table[:, :5].sum(axis=1), n_w, rtol=1e-5) and (table[:, :5] > 0).all() and (table[:, 5:] == 0).all()
+        np.allclose(table[:, :5].sum(axis=1), n_w, rtol=1e-5)
+        and (table[:, :5] > 0).all()
+        and (table[:, 5:] == 0).all()
     )
     assert np.allclose(made.totals, table.sum(axis=0), rtol=1e-6)
     assert (made.rows(np.array([7, 2])) == table[[7, 2]]).all()
     assert (RandomSeeds(n_w, 5, 4).rows(np.array([7])) != table[7]).any()
 
 
-@pytest.mark.parametrize("algo", few_quick(["vb", "ovb", "mvi", "svi", "sparse-bp"], ["ovb", "sparse-bp"]))
+@pytest.mark.parametrize(
+    "algo", few_quick(["vb", "ovb", "mvi", "svi", "sparse-bp"], ["ovb", "sparse-bp"])
+)
 def test_engines_that_need_topics_start_from_random_ones(corpus, tmp_path, algo):
     from checkpoint_bits import content_hash
 
     hashes = set()
     for threads, name in ((1, "a"), (2, "b")):
         done = train(
-            corpus.path, tmp_path / name, algo=algo, topics=5, passes=8, tol=0, start="random", threads=threads
+            corpus.path,
+            tmp_path / name,
+            algo=algo,
+            topics=5,
+            passes=8,
+            tol=0,
+            start="random",
+            threads=threads,
         )
         hashes.add(content_hash(tmp_path / name))
         assert done.last["running_perplexity"] < 45  # 60 words; the planted topics give about 20
@@ -133,7 +169,9 @@ def test_a_run_stops_when_its_topics_move_no_more(corpus, tmp_path, algo):
     if algo == "sparselda":
         assert done.passes == 60 and min(v for v in moved.values() if v is not None) > 2e-3
         return
-    assert 5 <= done.passes < 60 and "no probability of a word moved by more than 0.002" in done.reason
+    assert (
+        5 <= done.passes < 60 and "no probability of a word moved by more than 0.002" in done.reason
+    )
     assert moved[0] is None and moved[done.passes] <= 2e-3
     assert all(moved[n] > 2e-3 for n in range(5, done.passes))
     assert not list((tmp_path / "m" / "work").glob("topics-*"))
@@ -144,7 +182,10 @@ def test_a_run_stops_when_its_topics_move_no_more(corpus, tmp_path, algo):
         two.append(model.probabilities(np.arange(model.n_words)))
     if done.passes >= 7:
         assert moved[7] == pytest.approx(np.abs(two[1] - two[0]).max(), rel=1e-3)
-    assert train(corpus.path, tmp_path / "m", passes=60, tol_params=2e-3, **given).passes == done.passes
+    assert (
+        train(corpus.path, tmp_path / "m", passes=60, tol_params=2e-3, **given).passes
+        == done.passes
+    )
 
 
 @pytest.mark.parametrize(("stops",), few_quick([((3,),), ((2, 4, 6),)], [((2, 4, 6),)]))
@@ -160,7 +201,14 @@ def test_a_run_that_was_stopped_and_goes_on_stops_where_it_would_have(corpus, tm
             if record["pass"] == self.at:
                 raise RuntimeError("fallen")
 
-    given = {"algo": "bp", "topics": 3, "threads": 1, "block_cells": 500, "passes": 60, "tol_params": 2e-3}
+    given = {
+        "algo": "bp",
+        "topics": 3,
+        "threads": 1,
+        "block_cells": 500,
+        "passes": 60,
+        "tol_params": 2e-3,
+    }
     whole = train(corpus.path, tmp_path / "whole", progress=False, **given)
     for at in stops:
         with pytest.raises(RuntimeError, match="fallen"):
@@ -171,4 +219,6 @@ def test_a_run_that_was_stopped_and_goes_on_stops_where_it_would_have(corpus, tm
 
 def test_topics_that_do_not_move_from_pass_to_pass_refuse_it(corpus, tmp_path):
     with pytest.raises(UsageError, match="--tol-params: anchors"):
-        train(corpus.path, tmp_path / "m", algo="anchors", topics=3, tol_params=1e-5, progress=False)
+        train(
+            corpus.path, tmp_path / "m", algo="anchors", topics=3, tol_params=1e-5, progress=False
+        )

@@ -28,12 +28,17 @@ K = 4
 
 
 def corpus(seed=3, docs=12, words=14):
-    """Counts, messages to start from, and links: document 2 has none, 4 no words (but links), 0 many."""
+    """Counts, messages to start from, and links: document 2 has none, 4 no words (but links), 0
+    many.
+    """
     rng = np.random.default_rng(seed)
     x = rng.poisson(0.8, (docs, words))
     x[:, 0] += 1
     x[4] = 0
-    mu = rng.dirichlet(np.ones(K), x.shape).astype(np.float32).astype(np.float64) * (x > 0)[:, :, None]
+    mu = (
+        rng.dirichlet(np.ones(K), x.shape).astype(np.float32).astype(np.float64)
+        * (x > 0)[:, :, None]
+    )
     linked = [set() for _ in range(docs)]
     for a, b in [(0, j) for j in range(3, docs)] + [(1, 4), (1, 5), (3, 6), (7, 8), (9, 11)]:
         linked[a].add(b)
@@ -47,7 +52,9 @@ def linked_block(x, index, first, linked):
     ptr = np.cumsum([0, *map(len, linked)]).astype(np.int64)
     local = np.searchsorted(ids, [e for own in linked for e in own]).astype(np.int32)
     axes = {"links": AxisRows(ids, ptr, local)}
-    return Block(index, first, block.indptr, block.words, block.counts, block.vocab, block.tokens, axes)
+    return Block(
+        index, first, block.indptr, block.words, block.counts, block.vocab, block.tokens, axes
+    )
 
 
 class LinkedDriver(Driver):
@@ -57,8 +64,12 @@ class LinkedDriver(Driver):
         edges = list(itertools.pairwise([0, *cuts, len(x)]))
         blocks = [linked_block(x[a:b], i, a, linked[a:b]) for i, (a, b) in enumerate(edges)]
         memories = [{"messages": mu[a:b][x[a:b] > 0].astype(np.float32)} for a, b in edges]
-        shape = Shape(len(x), x.shape[1], int((x > 0).sum()), float(x.sum()), K, axes={"links": len(x)})
-        engine = RelationalTopicModel(shape, RelationalTopicModel.Options(**{"alpha": 0.3, "beta": 0.02, **options}))
+        shape = Shape(
+            len(x), x.shape[1], int((x > 0).sum()), float(x.sum()), K, axes={"links": len(x)}
+        )
+        engine = RelationalTopicModel(
+            shape, RelationalTopicModel.Options(**{"alpha": 0.3, "beta": 0.02, **options})
+        )
         super().__init__(engine, blocks, memories)
         theta, phi, _ = sums(x, mu)
         self.phi[:, :K] = phi
@@ -81,7 +92,9 @@ class LinkedDriver(Driver):
                 }
                 out = out_for(self.engine, block, delta, self.scratch)
                 totals = {"phi": self.phi.sum(0)}
-                self.engine.process(Visit(block, rows, totals, self.memory[b], self.params, Key(seed, number)), out)
+                self.engine.process(
+                    Visit(block, rows, totals, self.memory[b], self.params, Key(seed, number)), out
+                )
                 target = fresh if self.engine.tables["phi"].rule is Rule.REPLACE else self.phi
                 target[block.vocab] += out.delta["phi"]
                 theta[block.first_doc : block.first_doc + block.n_docs] = out.delta["theta"]
@@ -107,7 +120,9 @@ def test_the_twin_message_by_message(schedule, cuts, renormalise, form):
     x, mu, linked = corpus()
     options = {"xi": 0.4, "schedule": schedule, "eta": form, "renormalise": renormalise}
     driver = LinkedDriver(x, mu, linked, cuts, **options).sweep(4)
-    want, eta, loglik = twin.passes(x, mu, linked, 4, 0.3, 0.02, 0.4, schedule == "async", form, renormalise)
+    want, eta, loglik = twin.passes(
+        x, mu, linked, 4, 0.3, 0.02, 0.4, schedule == "async", form, renormalise
+    )
     np.testing.assert_allclose(driver.stored, want[x > 0], atol=4e-6)
     np.testing.assert_allclose(driver.params["eta"], eta, atol=1e-6)
     np.testing.assert_allclose(driver.theta[:, :K], sums(x, want)[0], atol=4e-5)
@@ -149,15 +164,20 @@ def test_a_document_whose_links_lead_nowhere_is_as_if_it_had_none():
     np.testing.assert_array_equal(a, b)
 
 
-# -- through a store -------------------------------------------------------------------------------------------------
+# -- through a store
+# -------------------------------------------------------------------------------------------------
 def communities(docs=240, seed=0, links=4, mixed=0.0, length=16):
-    """Documents of which a third of the words tells the community, that link within it (but for a share ``mixed``)."""
+    """Documents of which a third of the words tells the community, that link within it (but for a
+    share ``mixed``).
+    """
     rng = np.random.default_rng(seed)
     main = rng.integers(K, size=docs)
     indptr, words, counts, targets = [0], [], [], []
     for d in range(docs):
         own = rng.random(length) < 1 / 3
-        drawn = np.where(own, 20 * main[d] + rng.integers(20, size=length), rng.integers(150, size=length))
+        drawn = np.where(
+            own, 20 * main[d] + rng.integers(20, size=length), rng.integers(150, size=length)
+        )
         ids, n = np.unique(drawn, return_counts=True)
         words.append(ids.astype(np.int32))
         counts.append(n)
@@ -177,7 +197,9 @@ def fit(path, folder, **given):
 def purity(theta, main):
     """Share of documents whose topic is that of most documents of their community."""
     best = theta.argmax(1)
-    return sum(np.bincount(main[best == k]).max(initial=0) for k in range(theta.shape[1])) / len(main)
+    return sum(np.bincount(main[best == k]).max(initial=0) for k in range(theta.shape[1])) / len(
+        main
+    )
 
 
 @pytest.mark.slow
@@ -195,34 +217,59 @@ def test_planted_communities_are_found_with_links_and_not_as_well_without(tmp_pa
     assert min(found["same topic"]) > 0.95, found
 
 
-def test_the_order_and_direction_of_links_change_nothing_nor_do_those_that_lead_out_of_training(tmp_path):
+def test_the_order_and_direction_of_links_change_nothing_nor_do_those_that_lead_out_of_training(
+    tmp_path,
+):
     cells, _, targets = communities(docs=120)
     turned = [[] for _ in targets]
     for d, own in enumerate(targets):
         for e in reversed(own):
             turned[int(e[1:])].append(f"d{d}")
     more = [[*own, "nobody", f"d{d}"] for d, own in enumerate(targets)]
-    kept = [own if d < 100 else [] for d, own in enumerate([[e for e in t if int(e[1:]) < 100] for t in targets])]
+    kept = [
+        own if d < 100 else []
+        for d, own in enumerate([[e for e in t if int(e[1:]) < 100] for t in targets])
+    ]
     made = []
     for i, lists in enumerate((targets, turned, more, kept)):  # the last 20 documents are held out
         path = store(tmp_path / f"c{i}.zarr", *cells, 150, heldout=20, lists={"links": lists})
         model = fit(path, tmp_path / f"m{i}", passes=5)
-        made.append((model.probabilities(np.arange(150)).tobytes(), model.table("eta").gather(np.arange(K)).tobytes()))
+        made.append(
+            (
+                model.probabilities(np.arange(150)).tobytes(),
+                model.table("eta").gather(np.arange(K)).tobytes(),
+            )
+        )
     assert len(set(made)) == 1
 
 
 def test_a_link_to_a_removed_document_is_not_used(tmp_path):
     documents = [
-        {"id": f"d{i}", "text": f"word{i % 7}x word{i % 5}y word{i % 3}z", "links": [f"d{(i + 1) % 40}"]}
+        {
+            "id": f"d{i}",
+            "text": f"word{i % 7}x word{i % 5}y word{i % 3}z",
+            "links": [f"d{(i + 1) % 40}"],
+        }
         for i in range(40)
     ]
-    given = {"meta": {"links": "links"}, "min_df": 1, "max_df": 1.0, "stopwords": "none", "workers": 1, "heldout": 0}
-    topicstream.ingest(str(write_jsonl(tmp_path / "a.jsonl", documents)), tmp_path / "c.zarr", **given)
+    given = {
+        "meta": {"links": "links"},
+        "min_df": 1,
+        "max_df": 1.0,
+        "stopwords": "none",
+        "workers": 1,
+        "heldout": 0,
+    }
+    topicstream.ingest(
+        str(write_jsonl(tmp_path / "a.jsonl", documents)), tmp_path / "c.zarr", **given
+    )
     fit(tmp_path / "c.zarr", tmp_path / "m", passes=2)
     topicstream.forget("d3", corpus=tmp_path / "c.zarr", models=[tmp_path / "m"])
     with pytest.raises(StoreError, match="has no table of theta"):  # it held the topics of d3
         TopicModel.open(tmp_path / "m").table("theta")
-    assert not list((tmp_path / "m").glob("table-theta*")) and list((tmp_path / "m").glob("table-eta*"))
+    assert not list((tmp_path / "m").glob("table-theta*")) and list(
+        (tmp_path / "m").glob("table-eta*")
+    )
     axis = Corpus.open(tmp_path / "c.zarr").axes["links"]
     assert "d3" not in axis.names().to_pylist() and axis.entries == 2 * 38
     model = fit(tmp_path / "c.zarr", tmp_path / "m", passes=3)
@@ -232,9 +279,13 @@ def test_a_link_to_a_removed_document_is_not_used(tmp_path):
 def test_a_store_without_links_is_refused_and_one_whose_links_lead_nowhere_warned_of(tmp_path):
     cells, _, targets = communities(docs=60)
     path = store(tmp_path / "none.zarr", *cells, 150)
-    with pytest.raises(StoreError, match="no axis 'links' in this corpus, it has words; ingest with --meta links"):
+    with pytest.raises(
+        StoreError, match="no axis 'links' in this corpus, it has words; ingest with --meta links"
+    ):
         fit(path, tmp_path / "m")
-    path = store(tmp_path / "dangling.zarr", *cells, 150, lists={"links": [["nobody"] for _ in targets]})
+    path = store(
+        tmp_path / "dangling.zarr", *cells, 150, lists={"links": [["nobody"] for _ in targets]}
+    )
     said = []
 
     class Told(Progress):
@@ -247,17 +298,31 @@ def test_a_store_without_links_is_refused_and_one_whose_links_lead_nowhere_warne
 
 def test_an_update_takes_new_documents_and_their_links(tmp_path):
     def documents(first, stop):
-        texts = (" ".join(f"word{(i % 3) * 10 + j * i % 10}x" for j in range(20)) for i in range(first, stop))
+        texts = (
+            " ".join(f"word{(i % 3) * 10 + j * i % 10}x" for j in range(20))
+            for i in range(first, stop)
+        )
         return [
-            {"id": f"d{i}", "text": text, "links": [f"d{i % 3 + 3 * (i % 7)}"]} for i, text in enumerate(texts, first)
+            {"id": f"d{i}", "text": text, "links": [f"d{i % 3 + 3 * (i % 7)}"]}
+            for i, text in enumerate(texts, first)
         ]
 
-    given = {"meta": {"links": "links"}, "min_df": 1, "max_df": 1.0, "stopwords": "none", "workers": 1, "heldout": 0}
+    given = {
+        "meta": {"links": "links"},
+        "min_df": 1,
+        "max_df": 1.0,
+        "stopwords": "none",
+        "workers": 1,
+        "heldout": 0,
+    }
     path = tmp_path / "c.zarr"
     topicstream.ingest(str(write_jsonl(tmp_path / "a.jsonl", documents(0, 60))), path, **given)
     fit(path, tmp_path / "m", topics=3, passes=4)
     topicstream.ingest(
-        str(write_jsonl(tmp_path / "b.jsonl", documents(60, 90))), path, append=True, meta={"links": "links"}
+        str(write_jsonl(tmp_path / "b.jsonl", documents(60, 90))),
+        path,
+        append=True,
+        meta={"links": "links"},
     )
     made = topicstream.update(model=tmp_path / "m", corpus=path, passes=2, threads=1)
     assert made.how == "warm"
@@ -279,7 +344,8 @@ def test_retrain_publishes_models_with_links(tmp_path):
     for name, first in (("a", 0), ("b", 300)):
         documents = retrain_documents(300 if name == "a" else 60, seed=first + 1, prefix=name)
         write(
-            tmp_path / "raw" / f"{name}.jsonl", [d | {"links": [f"a{(i * 7) % 300}"]} for i, d in enumerate(documents)]
+            tmp_path / "raw" / f"{name}.jsonl",
+            [d | {"links": [f"a{(i * 7) % 300}"]} for i, d in enumerate(documents)],
         )
         topicstream.retrain(config)
         theta = TopicModel.open(tmp_path / "current").table("theta")

@@ -34,12 +34,16 @@ def fill(table, counts):
     table.fill(lambda a, b: wide[a:b])
 
 
-def constants(words: int, topics: int, seed: int = 0, whole: bool = True) -> tuple[Constants, np.ndarray]:
+def constants(
+    words: int, topics: int, seed: int = 0, whole: bool = True
+) -> tuple[Constants, np.ndarray]:
     """A few constants, and the same as a dense [W, K]."""
     rng = np.random.default_rng(seed)
     dense = np.zeros((words, topics))
     at = rng.choice(words, max(2, words // 4), replace=False)
-    dense[at, rng.integers(0, topics, len(at))] = rng.integers(1, 40, len(at)) if whole else rng.random(len(at)) * 40
+    dense[at, rng.integers(0, topics, len(at))] = (
+        rng.integers(1, 40, len(at)) if whole else rng.random(len(at)) * 40
+    )
     dense[at[0]] += 3.0
     row, topic = np.nonzero(dense)
     order = rng.permutation(len(row))
@@ -54,7 +58,9 @@ class TestConstants:
         counts = rng.poisson(0.7, (90, 7)).astype(np.float64)
         c, dense = constants(90, 7)
         spec = (
-            TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row") if layout == "packed" else TableSpec()
+            TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row")
+            if layout == "packed"
+            else TableSpec()
         )
         path = tmp_path if place == "disk" else None
         table = LAYOUTS[spec.layout](spec, 90, 7, counts.sum(1), path, serial, c)
@@ -76,16 +82,22 @@ class TestConstants:
                 seen = got.base[got.index][:, :7] * got.scale
                 np.testing.assert_array_equal(got.base[got.counts][:, :7], counts[ids])
             np.testing.assert_allclose(seen, (counts + dense)[ids])
-            np.testing.assert_array_equal(table.dense(ids, np.zeros((len(ids), 16), np.float32))[:, :7], counts[ids])
+            np.testing.assert_array_equal(
+                table.dense(ids, np.zeros((len(ids), 16), np.float32))[:, :7], counts[ids]
+            )
         np.testing.assert_allclose(table.seen_totals[:7], (counts + dense).sum(0))
         np.testing.assert_allclose(table.totals[:7], counts.sum(0))
-        np.testing.assert_array_equal(np.concatenate([r[:, :7].copy() for _, r in table.pieces()]), counts)
+        np.testing.assert_array_equal(
+            np.concatenate([r[:, :7].copy() for _, r in table.pieces()]), counts
+        )
         table.close()
 
     @pytest.mark.parametrize("place", ["memory", "disk"])
     def test_no_blending_rescaling_or_loading_wears_them_off(self, place, tmp_path):
         c, dense = constants(40, 5, whole=False)
-        table = LAYOUTS["dense"](TableSpec(), 40, 5, None, tmp_path if place == "disk" else None, serial, c)
+        table = LAYOUTS["dense"](
+            TableSpec(), 40, 5, None, tmp_path if place == "disk" else None, serial, c
+        )
         counts = np.random.default_rng(0).random((40, 5)).astype(np.float32) * 9
         ids = np.arange(40, dtype=np.int32)
 
@@ -132,9 +144,13 @@ class SeededDriver(Driver):
         self.c, self.path = c, path
 
     def rows(self, block):
-        table = LAYOUTS["dense"](TableSpec(), *self.phi[:, : self.c.columns].shape, None, self.path, serial, self.c)
+        table = LAYOUTS["dense"](
+            TableSpec(), *self.phi[:, : self.c.columns].shape, None, self.path, serial, self.c
+        )
         fill(table, self.phi[:, : self.c.columns])
-        return {"phi": table.gather(block.vocab, Scratch())}, {"phi": self.phi.sum(0) + self.c.totals}
+        return {"phi": table.gather(block.vocab, Scratch())}, {
+            "phi": self.phi.sum(0) + self.c.totals
+        }
 
 
 class TestTwins:
@@ -163,7 +179,9 @@ class TestTwins:
         engine.shape = replace(engine.shape, seeds=by_vocabulary)
         phi, theta = test_tbp.random_state(block, topics)
         out = test_tbp.buffers(engine, block)
-        table = LAYOUTS["dense"](TableSpec(), int(block.vocab.max()) + 1, topics, None, None, serial, by_vocabulary)
+        table = LAYOUTS["dense"](
+            TableSpec(), int(block.vocab.max()) + 1, topics, None, None, serial, by_vocabulary
+        )
         full = np.zeros((table.n_rows, topics), np.float32)
         full[block.vocab] = phi
         fill(table, full)
@@ -174,12 +192,21 @@ class TestTwins:
         want, lam = phi.copy(), phi.sum(0)
         params = engine.initial_params()
         loglik = tbp_twin.atbp_pass(
-            block.indptr, block.words, block.counts, want, theta, lam, params["alpha"], float(params["beta"][0]) + dense
+            block.indptr,
+            block.words,
+            block.counts,
+            want,
+            theta,
+            lam,
+            params["alpha"],
+            float(params["beta"][0]) + dense,
         )
         np.testing.assert_allclose(out.delta["phi"][:, :topics], want - phi, atol=5e-4)
         np.testing.assert_allclose(out.state["theta"][:, :topics], theta, atol=5e-4)
         assert out.stats["loglik"][0] == pytest.approx(loglik, rel=1e-4)
-        assert want.min() >= 0  # with seeds among what is shrunk, some counts would have to be negative
+        assert (
+            want.min() >= 0
+        )  # with seeds among what is shrunk, some counts would have to be negative
 
     @pytest.mark.parametrize("kind", [GibbsSampling, SparseLDA])
     @pytest.mark.parametrize("place", ["memory", "disk"])
@@ -192,18 +219,36 @@ class TestTwins:
         n_wt = gibbs_driver.table_of(block, z, topics)
         spec = TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row")
         table = LAYOUTS[spec.layout](
-            spec, 30, topics, n_wt.sum(1).astype(float), tmp_path if place == "disk" else None, serial, c
+            spec,
+            30,
+            topics,
+            n_wt.sum(1).astype(float),
+            tmp_path if place == "disk" else None,
+            serial,
+            c,
         )
         fill(table, n_wt)
         engine = gibbs_driver.make(kind, block, topics, 30, alpha=0.2, beta=0.05)
         params = engine.initial_params()
         key = Key(5, 1)
         from_table = gibbs_driver.draw(
-            engine, block, z, table.gather(block.vocab, Scratch()), table.seen_totals[:topics], params, key
+            engine,
+            block,
+            z,
+            table.gather(block.vocab, Scratch()),
+            table.seen_totals[:topics],
+            params,
+            key,
         )
         # the twin: the plain conditional with n_wt + s_wt, uniforms in its own order
         assert_same = gibbs_driver.draw(
-            engine, block, z, gibbs_driver.pack_rows(n_wt + dense.astype(int)), (n_wt + dense).sum(0), params, key
+            engine,
+            block,
+            z,
+            gibbs_driver.pack_rows(n_wt + dense.astype(int)),
+            (n_wt + dense).sum(0),
+            params,
+            key,
         )
         assert from_table.stats["loglik"][0] == pytest.approx(
             plain_loglik(block, z, from_table.state["z"], n_wt, dense, 0.2, 0.05), rel=1e-9
@@ -243,12 +288,21 @@ class TestTwins:
             log_new = variational_twin.expected_log(want, 0.1 + dense)
             local = sum(variational_twin.bound(log_new[w], x, alpha, r) for w, x, r in docs)
             hat, prior = want + 0.1 + dense, np.broadcast_to(0.1 + dense, want.shape)
-            log_b = (gammaln(hat).sum(0) - gammaln(hat.sum(0)) - gammaln(prior).sum(0) + gammaln(prior.sum(0))).sum()
-            assert record["bound"] == pytest.approx(local + log_b + ((prior - hat) * log_new).sum(), rel=1e-5)
+            log_b = (
+                gammaln(hat).sum(0)
+                - gammaln(hat.sum(0))
+                - gammaln(prior).sum(0)
+                + gammaln(prior.sum(0))
+            ).sum()
+            assert record["bound"] == pytest.approx(
+                local + log_b + ((prior - hat) * log_new).sum(), rel=1e-5
+            )
 
 
 def plain_loglik(block, z, after, n_wt, dense, alpha, beta):
-    """sum of log p(w | d) of the draws that led from z to ``after``, by the plain conditional with n_wt + s_wt."""
+    """sum of log p(w | d) of the draws that led from z to ``after``, by the plain conditional with
+    n_wt + s_wt.
+    """
     counts, total, i = (n_wt + dense).astype(float), 0.0, 0
     sums, width, k = counts.sum(0), len(n_wt) * beta, n_wt.shape[1]
     for d in range(block.n_docs):

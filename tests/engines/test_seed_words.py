@@ -36,14 +36,23 @@ class TestTheFile:
         path = tmp_path / "seeds.toml"
         path.write_text(FILE)
         hockey, space = read_seeds(path)
-        assert (hockey.name, hockey.words, hockey.strength) == ("hockey", ("word3", "word7", "WORD11"), 50)
+        assert (hockey.name, hockey.words, hockey.strength) == (
+            "hockey",
+            ("word3", "word7", "WORD11"),
+            50,
+        )
         assert (space.name, space.strength) == ("space", 400)
         assert read_seeds({"hockey": ["a"], "b": {"words": ["c"], "strength": 2}})[1].strength == 2
 
     def test_resolved_by_word_or_its_small_letters(self):
         vocabulary = Vocabulary.of([f"word{i}" for i in range(30)])
         c, entries, told = resolve(
-            read_seeds({"a": ["WORD11", "word3", "word11"], "b": {"words": ["word3", "x\x1by"], "strength": 9}}),
+            read_seeds(
+                {
+                    "a": ["WORD11", "word3", "word11"],
+                    "b": {"words": ["word3", "x\x1by"], "strength": 9},
+                }
+            ),
             vocabulary,
             np.arange(30.0),
             4,
@@ -63,18 +72,50 @@ class TestTheFile:
             ("[a]\nwords = ['x'", InputError, "not TOML"),
             ("", InputError, "no topics"),
             ("[a]\nword = ['x']", InputError, "topic a: `$`: object contains unknown field `word`"),
-            ("[a]\nwords = 'x'", InputError, "topic a: `$.words`: expected `array`, got `str`. Write [name]"),
+            (
+                "[a]\nwords = 'x'",
+                InputError,
+                "topic a: `$.words`: expected `array`, got `str`. Write [name]",
+            ),
             ("[a]\nwords = []", InputError, "`$.words`: expected `array` of length >= 1"),
             ("[a]\nwords = [1]", InputError, "`$.words[0]`: expected `str`, got `int`"),
             ("[a]\nwords = ['x', 'x']", InputError, "names x twice"),
-            ("[a]\nwords = ['x']\nstrength = 0", InputError, "topic a: `$.strength`: expected `float` > 0"),
-            ("[a]\nwords = ['x']\nstrength = nan", InputError, "`$.strength`: expected `float` > 0"),
-            ("[a]\nwords = ['x']\nstrength = true", InputError, "`$.strength`: expected `float | null`, got `bool`"),
-            ("strength = 'much'\n[a]\nwords = ['x']", InputError, "`$.strength`: expected `float | null`, got `str`"),
+            (
+                "[a]\nwords = ['x']\nstrength = 0",
+                InputError,
+                "topic a: `$.strength`: expected `float` > 0",
+            ),
+            (
+                "[a]\nwords = ['x']\nstrength = nan",
+                InputError,
+                "`$.strength`: expected `float` > 0",
+            ),
+            (
+                "[a]\nwords = ['x']\nstrength = true",
+                InputError,
+                "`$.strength`: expected `float | null`, got `bool`",
+            ),
+            (
+                "strength = 'much'\n[a]\nwords = ['x']",
+                InputError,
+                "`$.strength`: expected `float | null`, got `str`",
+            ),
             ("[a]\nwords = ['x']\n[a]\nwords = ['y']", InputError, "not TOML"),
-            ("a = 'x'", InputError, "topic a: `$.words`: expected `array`, got `str`. Write [name]"),
-            ("[a]\nwords = ['no', 'none']", InputError, "no training document contains a word of topic a"),
-            ("a = ['word1']\nb = ['word2']\nc = ['word3']", UsageError, "has 3 topics, the model 2; use -K 3 or more"),
+            (
+                "a = 'x'",
+                InputError,
+                "topic a: `$.words`: expected `array`, got `str`. Write [name]",
+            ),
+            (
+                "[a]\nwords = ['no', 'none']",
+                InputError,
+                "no training document contains a word of topic a",
+            ),
+            (
+                "a = ['word1']\nb = ['word2']\nc = ['word3']",
+                UsageError,
+                "has 3 topics, the model 2; use -K 3 or more",
+            ),
         ],
     )
     def test_what_cannot_be_meant_is_one_line(self, text, error, what, tmp_path):
@@ -126,14 +167,19 @@ def call(*arguments, code=0):
 
 class TestTheModel:
     def test_adds_them_wherever_topics_are_read(self, trained):
-        loaded, streamed = TopicModel.open(trained / "m"), TopicModel.open(trained / "m", memory_limit=0)
+        loaded, streamed = (
+            TopicModel.open(trained / "m"),
+            TopicModel.open(trained / "m", memory_limit=0),
+        )
         counts = np.concatenate([rows.copy() for _, rows in streamed.counts()])
         want = counts.copy()
         want[[3, 7, 11], 0] += 50
         want[20, 1] += 400
         for model in (loaded, streamed):
             np.testing.assert_array_equal(model.rows(np.arange(60)), want)
-            np.testing.assert_array_equal(np.concatenate([r.copy() for _, r in model.spans()]), want)
+            np.testing.assert_array_equal(
+                np.concatenate([r.copy() for _, r in model.spans()]), want
+            )
             np.testing.assert_allclose(model.totals, want.sum(0))
             np.testing.assert_allclose(model.sizes, counts.sum(0))
             assert model.probabilities(np.arange(60)).sum(0) == pytest.approx(1)
@@ -171,20 +217,38 @@ class TestTheModel:
         with pytest.raises(StoreError, match="seed_words"):
             TopicModel.open(tmp_path / "copy")
 
-    def test_held_out_perplexity_of_training_is_that_of_eval_and_infer_adds_them(self, trained, tmp_path):
+    def test_held_out_perplexity_of_training_is_that_of_eval_and_infer_adds_them(
+        self, trained, tmp_path
+    ):
         found = json.loads(
-            call("eval", "--corpus", trained / "c.zarr", "--model", trained / "m", "--heldout", "--json").stdout
+            call(
+                "eval",
+                "--corpus",
+                trained / "c.zarr",
+                "--model",
+                trained / "m",
+                "--heldout",
+                "--json",
+            ).stdout
         )
         history = TopicModel.open(trained / "m").history
         assert json.dumps(found).count(str(history[-1]["heldout_perplexity"])[:12]) >= 1
-        one = store(tmp_path / "one.zarr", np.array([0, 1]), np.array([20], np.int32), np.array([3]), 60)
+        one = store(
+            tmp_path / "one.zarr", np.array([0, 1]), np.array([20], np.int32), np.array([3]), 60
+        )
         assert TopicModel.open(trained / "m").transform(Corpus.open(one))[0].argmax() == 1
 
     def test_show_names_topics_and_counts_their_own_tokens(self, trained):
         shown = json.loads(call("show", "--model", trained / "m", "--json").stdout)
-        topics = {t["topic"]: t for t in shown["topics"]} if isinstance(shown, dict) else {t["topic"]: t for t in shown}
+        topics = (
+            {t["topic"]: t for t in shown["topics"]}
+            if isinstance(shown, dict)
+            else {t["topic"]: t for t in shown}
+        )
         assert topics[0]["label"] == "hockey"
-        assert sum(t["tokens"] for t in topics.values()) == pytest.approx(TopicModel.open(trained / "m").sizes.sum())
+        assert sum(t["tokens"] for t in topics.values()) == pytest.approx(
+            TopicModel.open(trained / "m").sizes.sum()
+        )
 
     def test_resume_with_other_seeds_is_refused(self, trained, tmp_path):
         other = tmp_path / "other.toml"
@@ -211,17 +275,26 @@ class TestTheModel:
         call(*arguments, "-K", 4, "--seed-words", tmp_path / "none.toml", code=2)
         half = tmp_path / "half.toml"
         half.write_text("[a]\nwords = ['word1']\nstrength = 0.5\n")
-        assert "whole-number strengths" in call(*arguments, "-K", 4, "--algo", "gs", "--seed-words", half, code=2).stderr
+        assert (
+            "whole-number strengths"
+            in call(*arguments, "-K", 4, "--algo", "gs", "--seed-words", half, code=2).stderr
+        )
         half.write_text("[a\n")
         call(*arguments, "-K", 4, "--seed-words", half, code=3)
 
     @pytest.mark.parametrize("name", ["m.parquet", "m.safetensors"])
-    def test_exported_topics_have_them_and_an_import_tells_them_apart_again(self, trained, name, tmp_path):
+    def test_exported_topics_have_them_and_an_import_tells_them_apart_again(
+        self, trained, name, tmp_path
+    ):
         out = tmp_path / name
         call("export", "--model", trained / "m", "--out", out)
         call("import", out, "--model", tmp_path / "back")
         before, after = TopicModel.open(trained / "m"), TopicModel.open(tmp_path / "back")
         assert after.labels == before.labels
         np.testing.assert_allclose(after.sizes, before.sizes, rtol=1e-6)
-        np.testing.assert_allclose(after.rows(np.arange(60)), before.rows(np.arange(60)), rtol=1e-6, atol=1e-4)
-        assert before.probabilities([20])[0, 1] == pytest.approx(after.probabilities([20])[0, 1], rel=1e-6)
+        np.testing.assert_allclose(
+            after.rows(np.arange(60)), before.rows(np.arange(60)), rtol=1e-6, atol=1e-4
+        )
+        assert before.probabilities([20])[0, 1] == pytest.approx(
+            after.probabilities([20])[0, 1], rel=1e-6
+        )

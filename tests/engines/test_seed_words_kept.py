@@ -15,14 +15,19 @@ from topicstream.training.loop import train
 def texts(first: int, n: int) -> list[dict]:
     """Documents on hockey or on space, and a few words of both."""
     rng = np.random.default_rng(first)
-    words = (["puck", "goalie", "rink", "skate", "team"], ["orbit", "nasa", "rocket", "moon", "launch"])
+    words = (
+        ["puck", "goalie", "rink", "skate", "team"],
+        ["orbit", "nasa", "rocket", "moon", "launch"],
+    )
     made = []
     for i in range(first, first + n):
         side = words[i % 2]
         made.append(
             {
                 "id": str(i),
-                "text": " ".join([*rng.choice(side, 20), *rng.choice(words[0] + words[1], 3), "day", "year"]),
+                "text": " ".join(
+                    [*rng.choice(side, 20), *rng.choice(words[0] + words[1], 3), "day", "year"]
+                ),
             }
         )
     return made
@@ -54,21 +59,39 @@ class TestFromRunToRun:
             0,
         )
         seeds = tmp_path / "seeds.toml"
-        seeds.write_text('space = ["nasa", "moon", "comet"]\n[hockey]\nwords = ["puck"]\nstrength = 70\n')
+        seeds.write_text(
+            'space = ["nasa", "moon", "comet"]\n[hockey]\nwords = ["puck"]\nstrength = 70\n'
+        )
         call(
-            "train", "--corpus", corpus, "--model", model, "-K", 2, "--passes", 8, "--algo", algo, "--seed-words", seeds
+            "train",
+            "--corpus",
+            corpus,
+            "--model",
+            model,
+            "-K",
+            2,
+            "--passes",
+            8,
+            "--algo",
+            algo,
+            "--seed-words",
+            seeds,
         )
         before = TopicModel.open(model)
         assert before.manifest.seed_words[0].weights[2] == 0
         assert of_space(before) == 0
         more = [*texts(120, 60), {"id": "x", "text": "comet " * 9 + "nasa orbit"}]
-        call("ingest", jsonl(tmp_path / "b.jsonl", more), "--out", corpus, "--append", "--grow-vocab")
+        call(
+            "ingest", jsonl(tmp_path / "b.jsonl", more), "--out", corpus, "--append", "--grow-vocab"
+        )
         call("update", "--corpus", corpus, "--model", model, "--passes", 4)
         after = TopicModel.open(model)
         assert after.labels == {0: "space", 1: "hockey"}
         assert of_space(after) == 0
         space, hockey = after.manifest.seed_words
-        assert space.weights[0] > before.manifest.seed_words[0].weights[0]  # as many as the word has now
+        assert (
+            space.weights[0] > before.manifest.seed_words[0].weights[0]
+        )  # as many as the word has now
         assert space.weights[2] == 9  # a word that has come since
         assert hockey.weights == [70.0]
 
@@ -79,7 +102,8 @@ class TestFromRunToRun:
         config = tmp_path / "retrain.toml"
         config.write_text(
             '[ingest]\nmin_df = 1\nmax_df = "100%"\ngrow_vocab = true\nheldout = "10%"\n'
-            '[train]\nalgo = "atbp"\ntopics = 2\npasses = 8\nupdate_passes = 3\nseed_words = "seeds.toml"\n[gate]\ntolerance = 1.0\ntopics = false\n'
+            '[train]\nalgo = "atbp"\ntopics = 2\npasses = 8\nupdate_passes = 3\nseed_words = '
+            '"seeds.toml"\n[gate]\ntolerance = 1.0\ntopics = false\n'
         )
         call("retrain", "--config", config)
         assert of_space(TopicModel.open(tmp_path / "current")) == 0
@@ -99,7 +123,9 @@ class TestFromRunToRun:
         corpus, model = sampled
         more = {"trained_on": corpus} if method == "gibbs1" else {}
         more |= {"sweeps": 20, "burn": 10} if method.startswith("gibbs") else {}
-        assert TopicModel.open(model).transform(["day " * 9, "day day"], method=method, **more).argmax(1).tolist() == [
+        assert TopicModel.open(model).transform(
+            ["day " * 9, "day day"], method=method, **more
+        ).argmax(1).tolist() == [
             1,
             1,
         ]
@@ -121,5 +147,13 @@ def sampled(tmp_path_factory):
         0,
     )
     seeds = {"space": ["nasa"], "hockey": {"words": ["puck", "day"], "strength": 900}}
-    train(home / "c.zarr", home / "m", algo="sparselda", topics=2, passes=6, seed_words=seeds, progress=False)
+    train(
+        home / "c.zarr",
+        home / "m",
+        algo="sparselda",
+        topics=2,
+        passes=6,
+        seed_words=seeds,
+        progress=False,
+    )
     return home / "c.zarr", home / "m"

@@ -1,4 +1,6 @@
-"""sparse-bp: equal to dense belief propagation at L = K, exact exclusion of what was stored, active topics."""
+"""sparse-bp: equal to dense belief propagation at L = K, exact exclusion of what was stored, active
+topics.
+"""
 
 import itertools
 from dataclasses import replace
@@ -23,7 +25,9 @@ Engine = SparseBeliefPropagation
 
 
 def engine_of(blocks, words, topics, **options):
-    return Engine(shape_of(blocks, words, topics), Engine.Options(**{"alpha": 0.2, "beta": 0.05, **options}))
+    return Engine(
+        shape_of(blocks, words, topics), Engine.Options(**{"alpha": 0.2, "beta": 0.05, **options})
+    )
 
 
 def stored(driver, b=0):
@@ -85,7 +89,9 @@ def test_at_full_width_it_is_dense_belief_propagation_in_word_order(topics):
 @pytest.mark.parametrize(("bits", "top"), [(8, 255), (16, 2047)])
 def test_rounding_stays_within_the_error_bound(bits, top):
     x, _ = planted(200, 80, 6, 60, 7)
-    exact, rounded = (started(x, 40, sparsity=32, message_bits=str(b)) for b in (32, bits))  # the same first messages
+    exact, rounded = (
+        started(x, 40, sparsity=32, message_bits=str(b)) for b in (32, bits)
+    )  # the same first messages
     np.testing.assert_array_equal(exact.memory[0]["topics"], rounded.memory[0]["topics"])
     mu, got = stored(exact)[3], stored(rounded)[3]
     largest = mu.max(1, keepdims=True)
@@ -101,7 +107,9 @@ def test_rounding_stays_within_the_error_bound(bits, top):
 def test_after_many_passes_the_table_is_still_the_sum_of_what_is_stored(bits, band, sparsity):
     x, _ = planted(120, 80, 6, 60, 7)
     x[0, 0] = 3000  # a heavy cell
-    driver = started(x, 48, cuts=(50,), sparsity=sparsity, message_bits=str(bits), band=band, reopen=2)
+    driver = started(
+        x, 48, cuts=(50,), sparsity=sparsity, message_bits=str(bits), band=band, reopen=2
+    )
     driver.sweep(60)
     np.testing.assert_allclose(driver.phi, table_of(driver), atol=3e-3)
     np.testing.assert_allclose(driver.phi.sum(1), x.sum(0), rtol=1e-5)
@@ -126,16 +134,23 @@ def test_active_topics_are_distinct_and_do_change():
 @pytest.mark.parametrize("blocks", [2, 40])
 def test_every_document_looks_outside_once_in_so_many_passes(blocks):
     """Of many blocks, all documents of a block at once."""
-    engine = Engine(Shape(10 * blocks, 100, 70_000 * blocks, 70_000.0 * blocks, 20, False), Engine.Options(reopen=4, sparsity=16))
+    engine = Engine(
+        Shape(10 * blocks, 100, 70_000 * blocks, 70_000.0 * blocks, 20, False),
+        Engine.Options(reopen=4, sparsity=16),
+    )
     one = dense_block(np.ones((10, 3), np.int64))
     for i in range(blocks):
-        looks = np.array([engine._looks(replace(one, index=i, first_doc=10 * i), p) for p in range(1, 5)])
+        looks = np.array(
+            [engine._looks(replace(one, index=i, first_doc=10 * i), p) for p in range(1, 5)]
+        )
         assert (looks.sum(0) == 1).all()
         assert (looks.all(1) == looks.any(1)).all() == (blocks == 40)
 
 
 def test_with_reach_0_all_topics_bid():
-    """As those within a ten-thousandth of the strongest, of a table whose entries do not differ that much."""
+    """As those within a ten-thousandth of the strongest, of a table whose entries do not differ
+    that much.
+    """
     x, _ = planted(60, 40, 4, 40, 8)
     found = []
     for reach in (0.0, 1e-4):
@@ -154,7 +169,9 @@ def test_a_document_of_one_cell_learns_nothing_from_itself():
     lam = start.phi.sum(0)[:16]
     for row, (w, d) in enumerate([(0, 0), (1, 1)]):
         own = x[d, w] * dense_messages(start, x, 16)[d, w]
-        want = 0.2 * 0.05 / (lam - own + 2 * 0.05)  # theta and phi are empty without the cell itself
+        want = (
+            0.2 * 0.05 / (lam - own + 2 * 0.05)
+        )  # theta and phi are empty without the cell itself
         np.testing.assert_allclose(mu[row], want / want.sum(), rtol=2e-4)
 
 
@@ -162,7 +179,10 @@ def test_planted_topics_are_found_with_sixteen_of_forty():
     x, phi = planted(500, 160, 8, 60, 2)
     blocks = [dense_block(x[:250], 0, 0), dense_block(x[250:], 1, 250)]
     engine = engine_of(blocks, 160, 40, alpha=0.05, sparsity=16)
-    seeds = x[np.random.default_rng(1).choice(500, 40, replace=False)].T / 60 + x.sum(0)[:, None] / x.sum()
+    seeds = (
+        x[np.random.default_rng(1).choice(500, 40, replace=False)].T / 60
+        + x.sum(0)[:, None] / x.sum()
+    )
     driver = Driver(engine, blocks).start(seeds)
     first = driver.sweep()
     last = driver.sweep(30)
@@ -173,16 +193,22 @@ def test_planted_topics_are_found_with_sixteen_of_forty():
 
 @pytest.mark.parametrize("rare", [0, 3, 99])
 def test_sweep_equals_the_plain_python_of_it(rare):
-    """The vector kernel against scalar NumPy, with documents whose topics changed, bids from outside and a heavy row."""
+    """The vector kernel against scalar NumPy, with documents whose topics changed, bids from
+    outside and a heavy row.
+    """
     rng = np.random.default_rng(11)
     docs, words, topics, width = 9, 13, 40, 16
     x = rng.poisson(0.8, (docs, words)) + (rng.random((docs, words)) < 0.02) * 50
     block = dense_block(x)
     n, columns = block.n_cells, 48
-    cells = CellsByWord(np.zeros(block.n_words + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32))
+    cells = CellsByWord(
+        np.zeros(block.n_words + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32)
+    )
     sort_by_word(block.cells, cells)
     ptr, doc, counts = cells
-    before = np.array([rng.choice(topics, width, replace=False) for _ in range(docs)]).astype(np.uint16)
+    before = np.array([rng.choice(topics, width, replace=False) for _ in range(docs)]).astype(
+        np.uint16
+    )
     after = before.copy()
     after[2, 3] = next(k for k in range(topics) if k not in before[2])
     old = rng.integers(0, 256, (n, width)).astype(np.uint8)
@@ -201,18 +227,31 @@ def test_sweep_equals_the_plain_python_of_it(rare):
     lam[:topics] = base.sum(0)[:topics] + 2.0
     chosen = np.where(np.arange(docs) % 2 == 0, np.arange(docs) // 2, -1).astype(np.int32)
     index = block.vocab.astype(np.int64)
-    for band, step, first in ((-1.0, 1.0, False), (3.0, 1.0, False), (-1.0, 1.7, False), (-1.0, 1.7, True)):
+    for band, step, first in (
+        (-1.0, 1.0, False),
+        (3.0, 1.0, False),
+        (-1.0, 1.7, False),
+        (-1.0, 1.7, True),
+    ):
         args = ptr, doc, counts, base, index, after, after if first else before
-        want = plain_sweep(*args, theta + 0.1, lam, old, 0.1, 0.01, 255.0, band, step, first, chosen, 0.2, topics)
+        want = plain_sweep(
+            *args, theta + 0.1, lam, old, 0.1, 0.01, 255.0, band, step, first, chosen, 0.2, topics
+        )
         swept, new = theta + np.float32(0.1), np.zeros_like(old)
         scores, likely = np.zeros((5, columns), np.float32), np.zeros(n)
-        op, ot, ov = np.zeros(block.n_words + 1, np.int64), np.zeros(9999, np.uint16), np.zeros(9999, np.float32)
+        op, ot, ov = (
+            np.zeros(block.n_words + 1, np.int64),
+            np.zeros(9999, np.uint16),
+            np.zeros(9999, np.float32),
+        )
         lengths = np.bincount(doc, counts, docs)
         mass = (lengths + 1.6).astype(np.float32)
         f = np.float32
         changed, lanes = np.nonzero(args[-1] != after)
         left = np.searchsorted(changed, np.arange(docs + 1))
-        documents = kernels.Documents(after, args[-1], left, lanes.astype(np.uint16), swept, lam.astype(f)[after], mass)
+        documents = kernels.Documents(
+            after, args[-1], left, lanes.astype(np.uint16), swept, lam.astype(f)[after], mass
+        )
         bids = kernels.Bids(chosen, scores, (1 / lam).astype(f), f(0.2))
         how = kernels.Step(f(0.1), f(0.01), f(255), f(band), f(step), first, rare)
         kernels.sweep(cells, base, index, documents, bids, how, old, new, likely, op, ot, ov)
@@ -221,7 +260,9 @@ def test_sweep_equals_the_plain_python_of_it(rare):
             cut = slice(op[u], op[u + 1])
             assert len(set(ot[cut].tolist())) == len(ot[cut])
             np.add.at(got[index[u]], ot[cut].astype(int), ov[cut])
-        assert np.abs(new.astype(int) - want["new"]).max() <= 1  # a rounding may fall on the other side
+        assert (
+            np.abs(new.astype(int) - want["new"]).max() <= 1
+        )  # a rounding may fall on the other side
         np.testing.assert_allclose(got, want["delta"], atol=0.08)
         np.testing.assert_allclose(swept, want["theta"], atol=0.08)
         np.testing.assert_allclose(likely, want["s"] / (mass[doc] - counts), rtol=2e-3)
@@ -247,7 +288,9 @@ def test_choose_exchanges_the_best_newcomer_for_the_weakest():
     scores = np.zeros((1, 32), np.float32)
     scores[0, [20, 21, 3]] = 9.0, 30.0, 1000.0  # topic 3 is in already
     wanted = np.empty_like(topics)
-    active_topics.choose(scores, np.zeros(1, np.int32), topics, theta, np.full(30, 0.1), np.float32(1.0), wanted)
+    active_topics.choose(
+        scores, np.zeros(1, np.int32), topics, theta, np.full(30, 0.1), np.float32(1.0), wanted
+    )
     # 21 bids 3 and takes slot 7 (theta 0); 20 bids 0.9, which slot 0 (theta 1) withstands
     want = topics.copy()
     want[0, 7] = 21
@@ -258,9 +301,13 @@ def test_choose_exchanges_the_best_newcomer_for_the_weakest():
 def test_choose_equals_the_plain_python_of_it(gain):
     rng = np.random.default_rng(3)
     docs, k_all, width = 20, 40, 16
-    topics = np.array([rng.choice(k_all, width, replace=False) for _ in range(docs)]).astype(np.uint16)
+    topics = np.array([rng.choice(k_all, width, replace=False) for _ in range(docs)]).astype(
+        np.uint16
+    )
     theta = (rng.random((docs, width)) ** 4 * 20).astype(np.float32)
-    chosen = np.where(np.arange(docs) % 3, np.cumsum(np.arange(docs) % 3 > 0) - 1, -1).astype(np.int32)
+    chosen = np.where(np.arange(docs) % 3, np.cumsum(np.arange(docs) % 3 > 0) - 1, -1).astype(
+        np.int32
+    )
     scores = (rng.random((docs, 48)) * 8).astype(np.float32)
     alpha = rng.uniform(0.02, 0.1, k_all)
     want = topics.copy()
@@ -278,8 +325,13 @@ def test_choose_equals_the_plain_python_of_it(gain):
 
 
 def test_priors_are_learned_where_none_is_given():
-    for given, learned in (({}, True), ({"alpha": 0.1}, False), ({"beta": 0.1}, False), ({"learn_priors": False}, False),
-                           ({"alpha": 0.1, "learn_priors": True}, True)):  # fmt: skip
+    for given, learned in (
+        ({}, True),
+        ({"alpha": 0.1}, False),
+        ({"beta": 0.1}, False),
+        ({"learn_priors": False}, False),
+        ({"alpha": 0.1, "learn_priors": True}, True),
+    ):
         assert SparseOptions(**given).learn_priors is learned
 
 
@@ -293,7 +345,9 @@ def test_learned_priors_move_and_stay_in_reach():
 
 
 def test_records_with_withdrawn_options_are_read_and_unknown_ones_refused():
-    assert make_options(Engine, {"schedule": "async", "sparsity": 16}) == Engine.Options(sparsity=16)
+    assert make_options(Engine, {"schedule": "async", "sparsity": 16}) == Engine.Options(
+        sparsity=16
+    )
     assert make_options(find("mvi"), {"verify_bound": False}) == find("mvi").Options()
     with pytest.raises(UsageError, match="scheduel"):
         make_options(Engine, {"scheduel": "async"})

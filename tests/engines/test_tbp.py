@@ -1,4 +1,6 @@
-"""aTBP and sTBP: against the paper's figures cell by cell, at the size where float32 stops counting, priors, starts."""
+"""aTBP and sTBP: against the paper's figures cell by cell, at the size where float32 stops
+counting, priors, starts.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,13 @@ def make_block(docs=40, words=60, seed=0, dtype=np.int32, first_doc=0):
     w[indptr[9] - 1] = words - 1  # the last cell of document 8: the only place of the last word
     present, local = np.unique(w, return_inverse=True)
     return Block(
-        0, first_doc, np.array(indptr), local.astype(np.int32), x, (present * 3).astype(np.int32), float(x.sum())
+        0,
+        first_doc,
+        np.array(indptr),
+        local.astype(np.int32),
+        x,
+        (present * 3).astype(np.int32),
+        float(x.sum()),
     )
 
 
@@ -62,7 +70,9 @@ def random_state(block, topics, seed=1):
 
 def visit(engine, block, phi, theta, seed=0):
     out = buffers(engine, block)
-    table = np.full((3 * len(phi) + 1, padded(phi.shape[1])), np.nan, np.float32)  # rows lie apart, as in a big table
+    table = np.full(
+        (3 * len(phi) + 1, padded(phi.shape[1])), np.nan, np.float32
+    )  # rows lie apart, as in a big table
     index = np.arange(len(phi)) * 3 + 1
     table[index] = wide(phi)
     memory = {"theta": wide(theta)} if engine.state else {}
@@ -81,9 +91,15 @@ def test_atbp_visits_a_block_as_figure_3_does(topics, dtype):
     out = visit(engine, block, phi, theta)
     phi2, theta2, lam2 = phi.copy(), theta.copy(), phi.sum(0)
     alpha = np.full(topics, 0.3)
-    loglik = tbp.atbp_pass(block.indptr, block.words, block.counts.astype(float), phi2, theta2, lam2, alpha, 0.05)
-    np.testing.assert_allclose(out.delta["phi"][:, :topics], phi2 - phi, atol=3e-5 * block.counts.max())
-    np.testing.assert_allclose(out.state["theta"][:, :topics], theta2, atol=3e-5 * block.counts.max())
+    loglik = tbp.atbp_pass(
+        block.indptr, block.words, block.counts.astype(float), phi2, theta2, lam2, alpha, 0.05
+    )
+    np.testing.assert_allclose(
+        out.delta["phi"][:, :topics], phi2 - phi, atol=3e-5 * block.counts.max()
+    )
+    np.testing.assert_allclose(
+        out.state["theta"][:, :topics], theta2, atol=3e-5 * block.counts.max()
+    )
     assert out.stats["loglik"][0] == pytest.approx(loglik, rel=1e-5)
     assert out.stats["tokens"][0] == block.tokens
     assert not out.delta["phi"][:, topics:].any() and not out.state["theta"][:, topics:].any()
@@ -96,7 +112,13 @@ def test_stbp_visits_a_block_as_figure_2_does(topics):
     phi, theta = random_state(block, topics)
     out = visit(engine, block, phi, theta)
     want_phi, want_theta, loglik = tbp.stbp_pass(
-        block.indptr, block.words, block.counts.astype(float), phi, theta, np.full(topics, 0.3), 0.05
+        block.indptr,
+        block.words,
+        block.counts.astype(float),
+        phi,
+        theta,
+        np.full(topics, 0.3),
+        0.05,
     )
     assert engine.tables["phi"].rule is Rule.REPLACE
     np.testing.assert_allclose(out.delta["phi"][:, :topics], want_phi, rtol=1e-5, atol=1e-5)
@@ -106,7 +128,9 @@ def test_stbp_visits_a_block_as_figure_2_does(topics):
 
 
 def test_stbp_without_priors_is_nmf_by_divergence():
-    """Lee & Seung's multiplicative updates of X ~ T P, both factors from the old ones, divergence falling."""
+    """Lee & Seung's multiplicative updates of X ~ T P, both factors from the old ones, divergence
+    falling.
+    """
     block, topics = make_block(), 6
     engine = make_engine("stbp", block, topics, alpha=1e-9, beta=1e-9)
     phi, theta = random_state(block, topics)
@@ -117,7 +141,9 @@ def test_stbp_without_priors_is_nmf_by_divergence():
         out = visit(engine, block, phi, theta)
         p = (phi / phi.sum(0)).T
         ratio = np.divide(x, theta @ p, out=np.zeros_like(x), where=there)
-        divergences.append(-(x[there] * np.log((theta @ p)[there])).sum())  # sums of X and T P are the same
+        divergences.append(
+            -(x[there] * np.log((theta @ p)[there])).sum()
+        )  # sums of X and T P are the same
         new_theta, new_p = theta * (ratio @ p.T), p * (theta.T @ ratio)
         np.testing.assert_allclose(out.state["theta"][:, :topics], new_theta, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(out.delta["phi"][:, :topics], new_p.T, rtol=1e-4, atol=1e-5)
@@ -129,7 +155,9 @@ def test_stbp_without_priors_is_nmf_by_divergence():
 def test_folded_theta_is_the_twins_fold_in(name):
     block, topics = make_block(), 7
     phi, theta = random_state(block, topics)
-    engine = make_engine(name, block, topics, alpha=0.3, beta=0.05, theta="fold-in", fold_sweeps=6, fold_tol=0.02)
+    engine = make_engine(
+        name, block, topics, alpha=0.3, beta=0.05, theta="fold-in", fold_sweeps=6, fold_tol=0.02
+    )
     assert engine.state == {}
     folded = np.zeros_like(theta)
     for d in range(block.n_docs):
@@ -152,10 +180,19 @@ def test_start_gives_every_token_to_topics(name):
     delta, theta = out.delta["phi"], out.state["theta"]
     np.testing.assert_array_equal(delta.sum(1), np.bincount(block.words, block.counts))
     assert (delta[:, :topics] % 1 == 0).all() and (delta.sum(0) > 0)[:topics].all()
-    # a document's draws hang on its number alone: the second half as a block of its own draws the same
+    # a document's draws hang on its number alone: the second half as a block of its own draws the
+    # same
     half = block.n_docs // 2
     cut = block.indptr[half]
-    rest = Block(1, 1000 + half, block.indptr[half:] - cut, block.words[cut:], block.counts[cut:], block.vocab, 0.0)
+    rest = Block(
+        1,
+        1000 + half,
+        block.indptr[half:] - cut,
+        block.words[cut:],
+        block.counts[cut:],
+        block.vocab,
+        0.0,
+    )
     again = buffers(engine, rest)
     engine.start(Visit(rest, {}, {}, {}, engine.initial_params(), Key(5, 0)), again)
     np.testing.assert_array_equal(again.state["theta"], theta[half:])
@@ -166,19 +203,24 @@ def test_start_gives_every_token_to_topics(name):
     rows = {"phi": Rows(wide(seeds), np.arange(block.n_words))}
     out = buffers(engine, block)
     engine.start(Visit(block, rows, totals, {}, engine.initial_params(), Key(5, 0)), out)
-    np.testing.assert_allclose(out.delta["phi"].sum(1), np.bincount(block.words, block.counts), rtol=1e-5)
+    np.testing.assert_allclose(
+        out.delta["phi"].sum(1), np.bincount(block.words, block.counts), rtol=1e-5
+    )
     np.testing.assert_allclose(
         out.state["theta"].sum(1),
-        np.add.reduceat(np.append(block.counts, 0), block.indptr[:-1]) * (np.diff(block.indptr) > 0),
+        np.add.reduceat(np.append(block.counts, 0), block.indptr[:-1])
+        * (np.diff(block.indptr) > 0),
         rtol=1e-5,
     )
     assert (out.delta["phi"][:10].argmax(1) == 2).all()
 
 
-@pytest.mark.parametrize(("n_w", "topics"), few_quick([(5e6, 10), (5e7, 10), (5e6, 37), (5e7, 37)], []))
+@pytest.mark.parametrize(
+    ("n_w", "topics"), few_quick([(5e6, 10), (5e7, 10), (5e6, 37), (5e7, 37)], [])
+)
 def test_rows_keep_their_mass_at_the_size_of_pubmed(n_w, topics):
-    """480 blocks a pass, ten passes, rows of n_w tokens: the correction that the driver's rescale would make stays below
-    1e-5 of the row when nothing is rescaled for all ten passes."""
+    """480 blocks a pass, ten passes, rows of n_w tokens: the correction that the driver's rescale
+    would make stays below 1e-5 of the row when nothing is rescaled for all ten passes."""
     words, blocks = 2, 480
     rng = np.random.default_rng(0)
     per_block = n_w / blocks
@@ -189,7 +231,9 @@ def test_rows_keep_their_mass_at_the_size_of_pubmed(n_w, topics):
     ids = np.tile(np.arange(words, dtype=np.int32), cells)
     block = Block(0, 0, indptr, ids, x, np.arange(words, dtype=np.int32), float(x.sum()))
     kind = find("atbp")
-    engine = kind(Shape(cells * blocks, words, len(x) * blocks, n_true * words, topics), kind.Options())
+    engine = kind(
+        Shape(cells * blocks, words, len(x) * blocks, n_true * words, topics), kind.Options()
+    )
     thetas = wide(rng.dirichlet(np.ones(topics), cells) * float(x[0]) * words)
     table64 = np.zeros((words, padded(topics)))
     table64[:, :topics] = rng.dirichlet(np.ones(topics), words) * n_true
@@ -227,8 +271,9 @@ def test_learned_priors_find_the_planted_ones():
 
     def fit_alpha(start, topic_bins, length_bins, low, high, pull=0.0, mean=0.0):
         of_topics, of_lengths = document_counts(topic_bins, length_bins, topics)
-        return fit(start, of_topics, of_lengths, expected_rise, low, high, pull_of(of_lengths, pull, mean))
-
+        return fit(
+            start, of_topics, of_lengths, expected_rise, low, high, pull_of(of_lengths, pull, mean)
+        )
 
     lengths = rng.integers(40, 200, docs)
     theta = np.array([rng.multinomial(n, rng.dirichlet(alpha)) for n in lengths])
@@ -244,27 +289,44 @@ def test_learned_priors_find_the_planted_ones():
     for _ in range(30):
         held = fit_alpha(held, topic_bins, length_bins, 1e-3, 10.0, 2.0, 0.3)
     # the gradient of the penalised likelihood, from the counts themselves
-    many = np.array([[sum(1 / (a + i) for i in range(n)) for n in column] for a, column in zip(held, theta.T)])
+    many = np.array(
+        [[sum(1 / (a + i) for i in range(n)) for n in column] for a, column in zip(held, theta.T)]
+    )
     below = sum(sum(1 / (held.sum() + i) for i in range(n)) for n in theta.sum(1))
-    np.testing.assert_allclose(held * many.sum(1) + docs * 2.0 * 0.3, held * (below + docs * 2.0), rtol=0.05)
+    np.testing.assert_allclose(
+        held * many.sum(1) + docs * 2.0 * 0.3, held * (below + docs * 2.0), rtol=0.05
+    )
     assert (np.abs(held - 0.3) < np.abs(alpha - 0.3)).all()
     # documents of two tokens lower alpha almost as they like, and raise it as the pull allows
     few = np.array([rng.multinomial(2, rng.dirichlet(np.full(topics, 0.05))) for _ in range(docs)])
     bins = np.zeros(topics * BINS), np.zeros(BINS)
     count_documents(wide(few), topics, None, *bins)
-    free, loose = (fit_alpha(np.full(topics, 0.3), *bins, 1e-3, 10.0, pull, 0.3) for pull in (0.0, 1.0))
+    free, loose = (
+        fit_alpha(np.full(topics, 0.3), *bins, 1e-3, 10.0, pull, 0.3) for pull in (0.0, 1.0)
+    )
     assert (loose < 0.1).all() and np.abs(loose / free - 1).max() < 0.2
     raised = fit_alpha(np.full(topics, 0.01), *bins, 1e-3, 10.0, 1.0, 0.01)
     assert (raised < fit_alpha(np.full(topics, 0.01), *bins, 1e-3, 10.0, 0.0, 0.01)).all()
     words, beta = 2000, 0.2
-    phi = np.array([rng.multinomial(50_000, rng.dirichlet(np.full(words, beta))) for _ in range(topics)]).T
+    phi = np.array(
+        [rng.multinomial(50_000, rng.dirichlet(np.full(words, beta))) for _ in range(topics)]
+    ).T
     bins = np.zeros(BINS)
     values = bin_values()
     for v in phi[phi > 0]:
         bins[np.abs(np.log(values / v)).argmin()] += 1
     b = 0.05
     for _ in range(20):
-        b = fit_beta(b, Histogram(bins, values), 1.0, phi.sum(0).astype(float), words, expected_rise, 1e-4, 1.0)
+        b = fit_beta(
+            b,
+            Histogram(bins, values),
+            1.0,
+            phi.sum(0).astype(float),
+            words,
+            expected_rise,
+            1e-4,
+            1.0,
+        )
     assert b == pytest.approx(beta, rel=0.15)
 
 
@@ -278,7 +340,9 @@ def test_word_histogram_weighs_a_word_by_its_share_of_the_block():
     assert mine.any() and not mine.all()
     row_bins, sampled = np.zeros(BINS), np.zeros(1)
     args = (block.words, block.counts, block.vocab, wide(phi) * 2, np.arange(block.n_words), topics)
-    count_words(*args, np.empty(block.n_words), row_bins, sampled)  # rows twice the block: half of each word lies here
+    count_words(
+        *args, np.empty(block.n_words), row_bins, sampled
+    )  # rows twice the block: half of each word lies here
     assert sampled[0] == pytest.approx(mine.sum() / 2, rel=1e-5)
     assert row_bins.sum() == pytest.approx((phi[mine] > 0).sum() / 2, rel=1e-5)
 
@@ -291,7 +355,10 @@ def test_learning_priors_stays_within_bounds_and_reports(name):
     phi, theta = random_state(block, topics)
     out = visit(engine, block, phi, theta)
     report = engine.end_pass(pass_end(params, out.stats, {"phi": phi.sum(0)}))
-    assert report["alpha_sum"] == pytest.approx(params["alpha"].sum()) and report["beta"] == params["beta"][0]
+    assert (
+        report["alpha_sum"] == pytest.approx(params["alpha"].sum())
+        and report["beta"] == params["beta"][0]
+    )
     assert (params["alpha"] >= 0.04 - 1e-12).all() and (params["alpha"] <= 4).all()
     assert 0.001 <= params["beta"][0] <= 0.1
     assert len(np.unique(params["alpha"])) > 1
@@ -303,11 +370,17 @@ def test_logarithms_of_a_document_match_numpy():
     from topicstream.kernels.digamma import sum_x_log
 
     rng = np.random.default_rng(0)
-    p = np.append(np.exp(rng.normal(size=1000) * 12), [1.0, 0.5, 2.0, np.nextafter(1, 0), 1e-300, 1e300])
+    p = np.append(
+        np.exp(rng.normal(size=1000) * 12), [1.0, 0.5, 2.0, np.nextafter(1, 0), 1e-300, 1e300]
+    )
     x = rng.integers(1, 9, len(p) + 3).astype(np.int32)
     for i, value in enumerate(p):
         one = sum_x_log(p[i : i + 1], np.ones(1, np.int32), 0, 1, 1.0, 0.0)
         assert one == pytest.approx(np.log(value), abs=1e-12, rel=1e-14)
-    assert sum_x_log(p, x, 3, len(p), 1.0, 0.0) == pytest.approx((x[3:] * np.log(p)).sum(), rel=1e-13)
-    assert sum_x_log(p, x, 3, 50, 20.0, 1.0) == pytest.approx((x[3:53] * np.log(p[:50] / (20.0 - x[3:53]))).sum())
+    assert sum_x_log(p, x, 3, len(p), 1.0, 0.0) == pytest.approx(
+        (x[3:] * np.log(p)).sum(), rel=1e-13
+    )
+    assert sum_x_log(p, x, 3, 50, 20.0, 1.0) == pytest.approx(
+        (x[3:53] * np.log(p[:50] / (20.0 - x[3:53]))).sum()
+    )
     assert sum_x_log(p, x, 0, 0, 1.0, 0.0) == 0.0

@@ -1,6 +1,5 @@
 """The local steps against NumPy twins, bounds against their definition, selection against sort."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -94,7 +93,9 @@ def test_dense_step_equals_algorithm_2(point, beta):
 
 def test_cells_that_float32_cannot_hold_are_done_in_logarithms():
     phi = np.zeros((W, padded(K)), np.float32)
-    phi[np.arange(W), np.arange(W) % K] = 50.0  # every word belongs to one topic; beta = 0.001 says e**-1000 elsewhere
+    phi[np.arange(W), np.arange(W) % K] = (
+        50.0  # every word belongs to one topic; beta = 0.001 says e**-1000 elsewhere
+    )
     engine = make(VariationalBayes, beta=0.001, alpha=0.002, inner_tol=0.0, inner_max=6)
     block = corpus(3)
     out = visit(engine, block, phi)
@@ -109,9 +110,13 @@ def test_cells_that_float32_cannot_hold_are_done_in_logarithms():
 
 
 @pytest.mark.parametrize("most", [1, 2, 4, 8, 20])
-@pytest.mark.parametrize(("inner", "leave"), [(2, 0.011), (4, 0.0), (4, 0.011), (9, 0.011), (23, 0.0), (23, 0.011)])
+@pytest.mark.parametrize(
+    ("inner", "leave"), [(2, 0.011), (4, 0.0), (4, 0.011), (9, 0.011), (23, 0.0), (23, 0.011)]
+)
 def test_sparse_step_equals_algorithm_2(most, inner, leave):
-    engine = make(StochasticSparse, sparsity=most, restarts=0, inner_tol=0.0, inner_max=inner, leave=leave)
+    engine = make(
+        StochasticSparse, sparsity=most, restarts=0, inner_tol=0.0, inner_max=inner, leave=leave
+    )
     block, phi = corpus(5), table(7)
     out = visit(engine, block, phi)
     log_phi = twin.expected_log(phi[:, :K], 0.1)
@@ -137,7 +142,9 @@ def test_l_equal_to_k_is_dense_and_l_1_is_hard():
     np.testing.assert_allclose(hard, np.round(hard), atol=1e-5)  # whole tokens only
 
 
-@pytest.mark.parametrize(("kind", "options"), [(VariationalBayes, {}), (StochasticSparse, {"sparsity": 4})])
+@pytest.mark.parametrize(
+    ("kind", "options"), [(VariationalBayes, {}), (StochasticSparse, {"sparsity": 4})]
+)
 def test_restarts_never_lower_a_document_s_bound(kind, options):
     block, phi = corpus(4, docs=60), table(9)
     tried = accepted = 0.0
@@ -146,7 +153,9 @@ def test_restarts_never_lower_a_document_s_bound(kind, options):
         if s.stop == s.start:
             continue
         indptr = np.array([0, s.stop - s.start], np.int64)
-        one = Block(0, 0, indptr, block.words[s], block.counts[s], block.vocab, float(block.counts[s].sum()))
+        one = Block(
+            0, 0, indptr, block.words[s], block.counts[s], block.vocab, float(block.counts[s].sum())
+        )
         before = visit(make(kind, restarts=0, alpha=0.02, **options), one, phi).stats["bound"][0]
         after = visit(make(kind, restarts=6, alpha=0.02, **options), one, phi).stats
         assert after["bound"][0] >= before - 1e-9 * abs(before)
@@ -158,9 +167,13 @@ def test_restarts_never_lower_a_document_s_bound(kind, options):
 @given(st.data())
 def test_top_l_selection_equals_sort_with_ties(data):
     width = data.draw(st.sampled_from([16, 32, 48, 160]))
-    values = data.draw(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 3.0]), min_size=width, max_size=width))
+    values = data.draw(
+        st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 3.0]), min_size=width, max_size=width)
+    )
     if data.draw(st.booleans()):
-        values = np.array(values) + np.random.default_rng(data.draw(st.integers(0, 99))).gamma(0.2, 1.0, width)
+        values = np.array(values) + np.random.default_rng(data.draw(st.integers(0, 99))).gamma(
+            0.2, 1.0, width
+        )
     p = np.array(values, np.float32)
     p[p < 1e-37] = 0
     most = data.draw(st.integers(1, 40))
@@ -187,7 +200,9 @@ def test_memoized_statistics_equal_a_fresh_sum_and_the_bound_its_definition(most
     for number in range(5):
         local = 0.0
         for b, block in enumerate(blocks):
-            out = visit(engine, block, seeds if number == 0 else phi, memory[b], starting=number == 0)
+            out = visit(
+                engine, block, seeds if number == 0 else phi, memory[b], starting=number == 0
+            )
             delta = dense_delta(out, phi.shape[1])
             statistic[b] += delta[:, :K]
             memory[b] = {name: value.copy() for name, value in out.state.items()}
@@ -202,7 +217,9 @@ def test_memoized_statistics_equal_a_fresh_sum_and_the_bound_its_definition(most
             if most >= K:
                 fresh += m["statistic"].reshape(W, K)
             else:
-                np.add.at(fresh, (np.repeat(np.arange(W), np.diff(m["ptr"])), m["topic"]), m["value"])
+                np.add.at(
+                    fresh, (np.repeat(np.arange(W), np.diff(m["ptr"])), m["topic"]), m["value"]
+                )
         np.testing.assert_allclose(phi[:, :K], fresh, atol=1e-4)
         assert phi.sum(dtype=np.float64) == pytest.approx(sum(b.tokens for b in blocks), rel=1e-6)
         value = evidence(phi, local)
@@ -252,8 +269,16 @@ def test_lazy_scale_of_rows_is_seen():
 
 
 def test_change_of_statistics_leaves_equal_entries_out():
-    old = (np.array([0, 2, 2], np.int32), np.array([1, 3], np.uint16), np.array([1.0, 2.0], np.float32))
-    new = (np.array([0, 2, 3], np.int32), np.array([3, 5], np.uint16), np.array([2.0, 4.0], np.float32))
+    old = (
+        np.array([0, 2, 2], np.int32),
+        np.array([1, 3], np.uint16),
+        np.array([1.0, 2.0], np.float32),
+    )
+    new = (
+        np.array([0, 2, 3], np.int32),
+        np.array([3, 5], np.uint16),
+        np.array([2.0, 4.0], np.float32),
+    )
     new = (new[0], np.append(new[1], np.uint16(0)), np.append(new[2], np.float32(7)))
     ptr, topic, value = np.zeros(3, np.int64), np.zeros(9, np.uint16), np.zeros(9, np.float32)
     n = statistics.change(8, *old, *new, ptr, topic, value)
@@ -265,7 +290,9 @@ def test_change_of_statistics_leaves_equal_entries_out():
 def test_a_statistic_kept_sparse_is_the_dense_one(monkeypatch):
     topics = 70
     block, phi = corpus(6), table(8, topics=topics)
-    engine = StochasticSparse(Shape(D, W, 200, 1000.0, topics), StochasticSparse.Options(sparsity=1))
+    engine = StochasticSparse(
+        Shape(D, W, 200, 1000.0, topics), StochasticSparse.Options(sparsity=1)
+    )
     assert engine.few and engine.tables["phi"].delta == "sparse"
     sparse = visit(engine, block, phi).delta["phi"]
     assert workspace_bytes(engine, BlockShape.of(block))[1] >= sum(
@@ -280,11 +307,17 @@ def test_a_statistic_kept_sparse_is_the_dense_one(monkeypatch):
 
 
 def test_sparse_deltas_enter_a_table_times_their_factor():
-    target = DenseTable(TableSpec(delta="sparse"), 3, 6, None, None, lambda work, n: [work(i) for i in range(n)])
+    target = DenseTable(
+        TableSpec(delta="sparse"), 3, 6, None, None, lambda work, n: [work(i) for i in range(n)]
+    )
     target.fill(lambda a, b: np.ones((b - a, 16), np.float32))
     before = target.totals.copy()
     deltas = target.new_round(RoundSpace(1), 3, 100.0)
-    ptr, topic, value = np.array([0, 1, 3]), np.array([2, 2, 5], np.uint16), np.array([4, 1, 2], np.float32)
+    ptr, topic, value = (
+        np.array([0, 1, 3]),
+        np.array([2, 2, 5], np.uint16),
+        np.array([4, 1, 2], np.float32),
+    )
     deltas.put(0, np.array([0, 2], np.int32), SparseDelta(ptr, topic, value))
     target.apply(deltas, 0.25)
     want = np.ones((3, 16), np.float32)

@@ -1,4 +1,6 @@
-"""Weighted cells: tf and tf-idf as part of a model, against what they are by their definition, and judged on counts."""
+"""Weighted cells: tf and tf-idf as part of a model, against what they are by their definition, and
+judged on counts.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def dense(corpus: Corpus, heldout: bool = False) -> np.ndarray:
     rows = []
     for block in corpus.blocks(heldout=heldout):
         x = np.zeros((block.n_docs, corpus.n_words))
-        x[np.repeat(np.arange(block.n_docs), np.diff(block.indptr)), block.vocab[block.words]] = block.counts
+        x[np.repeat(np.arange(block.n_docs), np.diff(block.indptr)), block.vocab[block.words]] = (
+            block.counts
+        )
         rows.append(x)
     return np.concatenate(rows)
 
@@ -80,7 +84,16 @@ class TestCells:
         assert df[0] == 200  # of 260
 
     def test_documents_to_infer_weigh_as_those_of_training(self, kind, place, tmp_path):
-        train(place, tmp_path / "m", algo="bp", topics=TOPICS, passes=3, tol=0, weighting=kind, progress=False)
+        train(
+            place,
+            tmp_path / "m",
+            algo="bp",
+            topics=TOPICS,
+            passes=3,
+            tol=0,
+            weighting=kind,
+            progress=False,
+        )
         model = TopicModel.open(tmp_path / "m")
         corpus = Corpus.open(place)
         held, x = dense(corpus, heldout=True), dense(corpus)
@@ -101,7 +114,9 @@ class TestCells:
         train(place, tmp_path / "b", passes=2, threads=3, tables="disk", **given)
         train(place, tmp_path / "b", passes=4, threads=2, **given)
         assert content_hash(tmp_path / "a") == content_hash(tmp_path / "b")
-        assert TopicModel.open(tmp_path / "a").sizes.sum() == pytest.approx(Corpus.open(place).n_tokens, rel=1e-5)
+        assert TopicModel.open(tmp_path / "a").sizes.sum() == pytest.approx(
+            Corpus.open(place).n_tokens, rel=1e-5
+        )
 
     def test_judged_on_counts(self, kind, place, tmp_path):
         """The evaluator against the definition: theta of weighted observed cells, p(w|k) of counts."""
@@ -151,7 +166,9 @@ class TestCells:
             loglik += held[d, rest] @ np.log(p_c[rest] @ theta)
             tokens += held[d, rest].sum()
         assert score.tokens == tokens
-        assert score.perplexity == pytest.approx(np.exp(-loglik / tokens), rel=5e-3)  # it stops its iterations earlier
+        assert score.perplexity == pytest.approx(
+            np.exp(-loglik / tokens), rel=5e-3
+        )  # it stops its iterations earlier
 
 
 def test_counts_of_tf_idf_topics_are_their_messages_sums(place, tmp_path):
@@ -163,7 +180,9 @@ def test_counts_of_tf_idf_topics_are_their_messages_sums(place, tmp_path):
     from topicstream.model.weighting import CountedWords
 
     phi = (weighted[:, :, None] * messages).sum(0).astype(np.float32)
-    counted = CountedWords(corpus.weights, [(0, phi[:20]), (20, phi[20:])], corpus.weights.counts, TOPICS)
+    counted = CountedWords(
+        corpus.weights, [(0, phi[:20]), (20, phi[20:])], corpus.weights.counts, TOPICS
+    )
     some = np.arange(1, WORDS)
     want = (x[:, :, None] * messages).sum(0)[1:]
     np.testing.assert_allclose(counted.rows(some, phi[1:]), want, rtol=1e-5)
@@ -174,7 +193,9 @@ def test_engines_that_count_tokens_refuse_and_a_store_of_weights_too(place, tmp_
     for name, kind in engines().items():
         if not kind.about.real_cells and not kind.about.axes:
             with pytest.raises(InputError, match="needs whole counts"):
-                train(place, tmp_path / name, algo=name, topics=TOPICS, weighting="tf", progress=False)
+                train(
+                    place, tmp_path / name, algo=name, topics=TOPICS, weighting="tf", progress=False
+                )
     corpus = Corpus.open(place)
     corpus.weighted = True
     with pytest.raises(InputError, match="real-valued cells"):
@@ -182,7 +203,9 @@ def test_engines_that_count_tokens_refuse_and_a_store_of_weights_too(place, tmp_
 
 
 def test_a_model_says_its_weights_and_cannot_be_damaged(place, tmp_path):
-    train(place, tmp_path / "m", algo="vb", topics=TOPICS, passes=2, weighting="tfidf", progress=False)
+    train(
+        place, tmp_path / "m", algo="vb", topics=TOPICS, passes=2, weighting="tfidf", progress=False
+    )
     model = TopicModel.open(tmp_path / "m")
     assert model.manifest.weighting.kind == "tfidf"
     assert model.manifest.weighting.docs == 200
@@ -216,36 +239,70 @@ def test_commands_keep_the_weights(tmp_path):
     assert (
         "needs whole counts"
         in call(
-            "train", "--corpus", corpus, "--model", tmp_path / "g", "--algo", "gs", "--weighting", "tf", code=3
+            "train",
+            "--corpus",
+            corpus,
+            "--model",
+            tmp_path / "g",
+            "--algo",
+            "gs",
+            "--weighting",
+            "tf",
+            code=3,
         ).stderr
     )
     shares = TopicModel.open(model).transform(["orbit nasa rocket moon", "puck goalie rink skate"])
     assert set(shares.argmax(1)) == {0, 1}
     with pytest.raises(InputError, match="choose bp or mixture or vb"):
         TopicModel.open(model).transform(["orbit"], method="gibbs")
-    call("ingest", jsonl(tmp_path / "b.jsonl", texts(120, 60)), "--out", corpus, "--append", "--grow-vocab")
-    done = json.loads(call("update", "--corpus", corpus, "--model", model, "--passes", 3, "--json").stdout)
+    call(
+        "ingest",
+        jsonl(tmp_path / "b.jsonl", texts(120, 60)),
+        "--out",
+        corpus,
+        "--append",
+        "--grow-vocab",
+    )
+    done = json.loads(
+        call("update", "--corpus", corpus, "--model", model, "--passes", 3, "--json").stdout
+    )
     assert done["how"] == "warm"
     assert TopicModel.open(model).weights.about.docs > 120
     assert (
         float(
-            json.loads(call("eval", "--corpus", corpus, "--model", model, "--heldout", "--json").stdout)["heldout"][
-                "perplexity"
-            ]
+            json.loads(
+                call("eval", "--corpus", corpus, "--model", model, "--heldout", "--json").stdout
+            )["heldout"]["perplexity"]
         )
         < 30
     )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n, kind in engines().items() if kind.about.real_cells and not kind.about.dense])
+@pytest.mark.parametrize(
+    "name", [n for n, kind in engines().items() if kind.about.real_cells and not kind.about.dense]
+)
 def test_every_engine_that_takes_weights_trains_on_them(name, tmp_path):
     phi, indptr, words, counts = draw(docs=200, words=WORDS, topics=TOPICS, length=40, seed=5)
-    path = store(tmp_path / "c.zarr", indptr, words, counts, WORDS, lists=sides(phi, indptr, words, counts, seed=6))
+    path = store(
+        tmp_path / "c.zarr",
+        indptr,
+        words,
+        counts,
+        WORDS,
+        lists=sides(phi, indptr, words, counts, seed=6),
+    )
     topics = None if engines()[name].about.topics_axis else TOPICS
     for weighting in ("tf", "tfidf"):
         train(
-            path, tmp_path / weighting, algo=name, topics=topics, passes=3, tol=0, weighting=weighting, progress=False
+            path,
+            tmp_path / weighting,
+            algo=name,
+            topics=topics,
+            passes=3,
+            tol=0,
+            weighting=weighting,
+            progress=False,
         )
         model = TopicModel.open(tmp_path / weighting)
         assert np.isfinite(model.sizes).all()

@@ -1,4 +1,6 @@
-"""What is asked of an author-topic model: who writes on a topic, topics of an author, experts, perplexity, inference, updates."""
+"""What is asked of an author-topic model: who writes on a topic, topics of an author, experts,
+perplexity, inference, updates.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def documents(n, seed, first=0, more=()):
         who = rng.choice(names, rng.integers(1, 3), replace=False).tolist()
         kinds = [AUTHORS.get(a, 0) for a in who]
         text = [
-            WORDS[rng.choice(kinds)][rng.integers(12)] if rng.random() < 0.9 else WORDS[rng.integers(3)][0]
+            WORDS[rng.choice(kinds)][rng.integers(12)]
+            if rng.random() < 0.9
+            else WORDS[rng.integers(3)][0]
             for _ in range(40)
         ]
         found.append({"id": f"d{i}", "text": " ".join(text), "authors": who if i % 10 else []})
@@ -50,11 +54,20 @@ def made(tmp_path_factory):
     """A store with a part set aside, and a model of it."""
     folder = tmp_path_factory.mktemp("authors")
     source = write_jsonl(folder / "in.jsonl", documents(200, 1))
-    topicstream.ingest(str(source), folder / "c.zarr", meta={"authors": "authors"}, **PLAIN, heldout=40)
+    topicstream.ingest(
+        str(source), folder / "c.zarr", meta={"authors": "authors"}, **PLAIN, heldout=40
+    )
     runs = []
     for seed in range(3):  # of three starts the one of the lowest training perplexity
         done = train(
-            folder / "c.zarr", folder / f"m{seed}", algo="atm", topics=TOPICS, passes=40, tol=0, seed=seed, **QUIET
+            folder / "c.zarr",
+            folder / f"m{seed}",
+            algo="atm",
+            topics=TOPICS,
+            passes=40,
+            tol=0,
+            seed=seed,
+            **QUIET,
         )
         runs.append((done.last["running_perplexity"], folder / f"m{seed}"))
     return folder / "c.zarr", min(runs)[1]
@@ -72,7 +85,10 @@ def test_the_authors_of_a_topic(made):
         kind = kind_of(topic["words"])
         assert {AUTHORS[a["author"]] for a in topic["authors"]} == {kind}
         tokens = [a["tokens"] for a in topic["authors"]]
-        assert tokens == sorted(tokens, reverse=True) and min(a["share"] for a in topic["authors"]) > 0.5
+        assert (
+            tokens == sorted(tokens, reverse=True)
+            and min(a["share"] for a in topic["authors"]) > 0.5
+        )
     assert [t["topic"] for t in AuthorsView(made[1], topics=[2, 0]).result()["topics"]] == [2, 0]
 
 
@@ -97,7 +113,9 @@ def test_who_knows_about_a_text_by_topics(made, tmp_path):
     assert found["oov_rate"] == pytest.approx(0.2)
     model = TopicModel.open(made[1])
     counts = model.table("authors").gather(np.arange(len(AUTHORS))).astype(np.float64)
-    counts += 100 * counts.sum(0) / counts.sum()  # an author of few words is not sure to know anything
+    counts += (
+        100 * counts.sum(0) / counts.sum()
+    )  # an author of few words is not sure to know anything
     theta = counts / counts.sum(1, keepdims=True)
     ids = model.vocabulary.find(np.array(["skya", "skyb", "skyc", "skyd"]).tolist())
     wanted = np.exp(-np.log(theta @ model.probabilities(ids).T).mean(1))
@@ -136,12 +154,20 @@ def test_who_knows_about_a_text_by_documents(made, tmp_path):
     assert [a["author"] for a in found["experts"]] == first
     likeness = [a["likeness"] for a in found["experts"]]
     assert likeness == pytest.approx([wanted[name] ** 0.25 for name in first])
-    assert sum(a["documents"] for a in experts(made[1], text, tmp_path, corpus=corpus, n=99)["experts"]) > 100
+    assert (
+        sum(
+            a["documents"] for a in experts(made[1], text, tmp_path, corpus=corpus, n=99)["experts"]
+        )
+        > 100
+    )
 
 
 def test_one_document_may_be_rarer_than_a_topic(tmp_path):
     """Two authors share every topic; one of them alone has used the word that is asked for."""
-    texts = [{"id": f"d{i}", "text": "sea wave tide salt " * 3 + "abcdef"[i], "authors": [f"A{i % 2}"]} for i in range(6)]
+    texts = [
+        {"id": f"d{i}", "text": "sea wave tide salt " * 3 + "abcdef"[i], "authors": [f"A{i % 2}"]}
+        for i in range(6)
+    ]
     texts.append({"id": "d6", "text": "sea wave tide salt kraken", "authors": ["A1"]})
     source = write_jsonl(tmp_path / "in.jsonl", texts)
     topicstream.ingest(str(source), tmp_path / "c.zarr", meta={"authors": "authors"}, **PLAIN)
@@ -169,7 +195,8 @@ def dense_perplexity(model, corpus, split, known, sweeps):
         for d in range(block.n_docs):
             own = who.ids[who.local[who.indptr[d] : who.indptr[d + 1]]]
             cells = [
-                (h.words[h.indptr[d] : h.indptr[d + 1]], h.counts[h.indptr[d] : h.indptr[d + 1]]) for h in (seen, rest)
+                (h.words[h.indptr[d] : h.indptr[d + 1]], h.counts[h.indptr[d] : h.indptr[d + 1]])
+                for h in (seen, rest)
             ]
             pieces.append((own if len(own) else np.array([named + block.first_doc + d]), *cells))
     size = named + 1000
@@ -201,11 +228,18 @@ def dense_perplexity(model, corpus, split, known, sweeps):
 def test_author_perplexity_is_the_dense_one(made, known):
     model, corpus = TopicModel.open(made[1]), Corpus.open(made[0])
     found = author_perplexity(model, corpus, split=0.8, known_only=known, tol=0.0, inner=12)
-    assert found.perplexity == pytest.approx(dense_perplexity(model, corpus, 0.8, known, 12), rel=1e-5)
+    assert found.perplexity == pytest.approx(
+        dense_perplexity(model, corpus, 0.8, known, 12), rel=1e-5
+    )
     assert found.sweeps <= 12 and (found.known > 8) == known
-    assert author_perplexity(model, corpus, split=0.8, known_only=known, tol=0.0, inner=12, threads=3) == found
+    assert (
+        author_perplexity(model, corpus, split=0.8, known_only=known, tol=0.0, inner=12, threads=3)
+        == found
+    )
     streamed = TopicModel.open(made[1], memory_limit=0)
-    assert author_perplexity(streamed, corpus, split=0.8, known_only=known, tol=0.0, inner=12) == found
+    assert (
+        author_perplexity(streamed, corpus, split=0.8, known_only=known, tol=0.0, inner=12) == found
+    )
 
 
 def test_eval_prints_both_perplexities(made, capsys):
@@ -235,7 +269,9 @@ def test_topics_of_documents_by_their_authors(made):
         theta = mixtures(model, np.array([table.names.to_pylist().index(name)]))[0][0]
         p = theta * phi
         wanted = (p / p.sum(1, keepdims=True)).mean(0)
-        np.testing.assert_allclose(np.array(row["shares"])[np.argsort(row["topics"])], wanted, atol=1e-5)
+        np.testing.assert_allclose(
+            np.array(row["shares"])[np.argsort(row["topics"])], wanted, atol=1e-5
+        )
     assert [r["shares"] for r in found[2:]] == [r["shares"] for r in plain[2:]]
     assert found[1]["authors"] == ["Amelia 1", "nobody"]
     store = infer(made[1], Corpus.open(made[0]), method="authors", threads=1).to_pylist()
@@ -253,7 +289,9 @@ def test_an_update_gives_new_authors_rows(tmp_path):
     train(tmp_path / "c.zarr", tmp_path / "m", algo="atm", topics=TOPICS, passes=20, tol=0, **QUIET)
     before = TopicModel.open(tmp_path / "m").table("authors").names.to_pylist()
     more = write_jsonl(tmp_path / "more.jsonl", documents(60, 3, 120, more=["New 1", "New 2"]))
-    topicstream.ingest(str(more), tmp_path / "c.zarr", append=True, meta={"authors": "authors"}, workers=1)
+    topicstream.ingest(
+        str(more), tmp_path / "c.zarr", append=True, meta={"authors": "authors"}, workers=1
+    )
     done = topicstream.update(tmp_path / "c.zarr", tmp_path / "m", **QUIET)
     assert done.how == "warm"
     table = TopicModel.open(tmp_path / "m").table("authors")
@@ -264,11 +302,17 @@ def test_an_update_gives_new_authors_rows(tmp_path):
 
 @pytest.mark.parametrize("no_author", ["own", "skip"])
 def test_rounding_leaves_no_count_below_zero(no_author, tmp_path):
-    """Words of topics that all documents leave again: what is left is zero, and the model can be read."""
+    """Words of topics that all documents leave again: what is left is zero, and the model can be
+    read.
+    """
     records = [
-        {"id": f"d{i}", "text": " ".join((["apple pear plum"], ["stone iron ore"])[i % 2] * 6), "authors": [["bob", "ann"][i % 2]] if i % 5 else []}
+        {
+            "id": f"d{i}",
+            "text": " ".join((["apple pear plum"], ["stone iron ore"])[i % 2] * 6),
+            "authors": [["bob", "ann"][i % 2]] if i % 5 else [],
+        }
         for i in range(60)
-    ]  # fmt: skip
+    ]
     topicstream.ingest(
         str(write_jsonl(tmp_path / "in.jsonl", records)),
         tmp_path / "c.zarr",
@@ -299,14 +343,23 @@ def test_the_command_line(made, tmp_path, capsys, monkeypatch):
     model = ["--model", made[1]]
     code, said = typed("show", *model, "--authors", "-n", 2, "-k", 1)
     assert code == 0 and len(said.splitlines()) == 2
-    assert json.loads(typed("show", *model, "--author", "Gaia 0", "--json")[1])["author"] == "Gaia 0"
+    assert (
+        json.loads(typed("show", *model, "--author", "Gaia 0", "--json")[1])["author"] == "Gaia 0"
+    )
     (tmp_path / "q.txt").write_text("landa landb landc")
     monkeypatch.chdir(tmp_path)
     code, said = typed("show", *model, "--experts", tmp_path / "q.txt", "-n", 3)
     assert code == 0 and "Gaia" in said and "no corpus store, so perplexity" in said
-    code, said = typed("show", *model, "--corpus", made[0], "--experts", tmp_path / "q.txt", "-n", 3)
+    code, said = typed(
+        "show", *model, "--corpus", made[0], "--experts", tmp_path / "q.txt", "-n", 3
+    )
     assert code == 0 and "Gaia" in said and "likeness of the authors' documents" in said
-    assert typed("show", *model, "--corpus", tmp_path / "gone.zarr", "--experts", tmp_path / "q.txt")[0] == 3
+    assert (
+        typed("show", *model, "--corpus", tmp_path / "gone.zarr", "--experts", tmp_path / "q.txt")[
+            0
+        ]
+        == 3
+    )
     assert typed("show", *model, "--authors", "--tree")[0] == 2
     assert typed("show", *model, "--author", "Nemo")[0] == 3
     code, said = typed("eval", *model, "--corpus", made[0], "--heldout", "--authors", "known")

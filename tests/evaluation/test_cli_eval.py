@@ -25,7 +25,9 @@ def folder(tmp_path_factory):
     store(here / "corpus.zarr", counts[40:], counts[:40], ids=True)
     names = [f"word{i}" for i in range(W)]
     TopicModel.from_arrays(phi * 900, names, 0.2, 0.01, engine="planted").save(here / "model")
-    TopicModel.from_arrays(phi[:, ::-1] * 700, names, 0.2, 0.01, engine="planted").save(here / "turned")
+    TopicModel.from_arrays(phi[:, ::-1] * 700, names, 0.2, 0.01, engine="planted").save(
+        here / "turned"
+    )
     return here
 
 
@@ -43,7 +45,14 @@ def typed(capsys, *args):
 def test_eval_with_defaults(capsys):
     code, out, err = typed(capsys, "eval")
     assert code == 0 and err == ""
-    for part in ("held-out perplexity", "nats a token", "20 % of each document's words", "NPMI", "UMass", "diversity"):
+    for part in (
+        "held-out perplexity",
+        "nats a token",
+        "20 % of each document's words",
+        "NPMI",
+        "UMass",
+        "diversity",
+    ):
         assert part in out
 
 
@@ -58,13 +67,18 @@ def test_eval_heldout_json_is_the_library(capsys, folder):
     code, out, _ = typed(capsys, "eval", "--heldout", "--json")
     assert code == 0
     result = json.loads(out)
-    assert result == topicstream.evaluate(folder / "model", folder / "corpus.zarr", heldout=True) | {
+    assert result == topicstream.evaluate(
+        folder / "model", folder / "corpus.zarr", heldout=True
+    ) | {
         "model": "model",
         "corpus": "corpus.zarr",
     }
     h = result["heldout"]
     assert h["perplexity"] == pytest.approx(np.exp(h["nats_per_token"])) and 1 < h["perplexity"] < W
-    assert typed(capsys, "eval", "--heldout", "--json", "--threads", "3", "--mem-limit", "512M")[1] == out
+    assert (
+        typed(capsys, "eval", "--heldout", "--json", "--threads", "3", "--mem-limit", "512M")[1]
+        == out
+    )
     other = json.loads(typed(capsys, "eval", "--heldout", "--split", "90/10", "--json")[1])
     assert other["heldout"]["cells"] < h["cells"] and "10 % of" in other["heldout"]["measured"]
 
@@ -97,11 +111,17 @@ def test_eval_of_raw_text_tokenises_as_the_model_did(capsys, folder, tmp_path):
     code, _, err = typed(capsys, "eval", "--heldout", str(raw))
     assert code == 3 and "tokenised" in err
     TopicModel.open("model").save(tmp_path / "model", tokenizer=Recipe().to_json())
-    code, out, err = typed(capsys, "eval", "--model", str(tmp_path / "model"), "--heldout", str(raw), "--json")
+    code, out, err = typed(
+        capsys, "eval", "--model", str(tmp_path / "model"), "--heldout", str(raw), "--json"
+    )
     assert code == 0, err
     found = json.loads(out)["heldout"]
     inside = json.loads(typed(capsys, "eval", "--heldout", "--json")[1])["heldout"]
-    assert (found["tokens"], found["cells"], found["docs"]) == (inside["tokens"], inside["cells"], inside["docs"])
+    assert (found["tokens"], found["cells"], found["docs"]) == (
+        inside["tokens"],
+        inside["cells"],
+        inside["docs"],
+    )
     assert found["perplexity"] == pytest.approx(inside["perplexity"], rel=1e-5)
     assert found["oov_tokens"] == 40  # "neverseen"; "the" is a stop word, numbers are none
 
@@ -170,10 +190,17 @@ def test_compare(capsys, monkeypatch):
 
 
 def test_a_fresh_process_needs_no_corpus(folder, tmp_path):
-    code = "import sys; from topicstream.cli.main import run; sys.exit(run(['show', '--model', sys.argv[1]]))"
+    code = (
+        "import sys; from topicstream.cli.main import run; sys.exit(run(['show', '--model', "
+        "sys.argv[1]]))"
+    )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", code, str(folder / "model")], capture_output=True, text=True, cwd=tmp_path, env=env
+        [sys.executable, "-c", code, str(folder / "model")],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=env,
     )
     assert done.returncode == 0 and len(done.stdout.splitlines()) == K, done.stderr
 

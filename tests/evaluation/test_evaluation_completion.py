@@ -1,4 +1,6 @@
-"""Document completion: against its dense twin, and the same for any block size, threads, vocabulary order and table."""
+"""Document completion: against its dense twin, and the same for any block size, threads, vocabulary
+order and table.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from tests.reference.completion import split_of, text_key
 from tests.small_store import planted, store
 from topicstream.errors import InputError
 from topicstream.evaluation import completion, memory
-from topicstream.evaluation.completion import ScoredTopics, TopicTable, prepare_heldout, score_blocks, score_model
+from topicstream.evaluation.completion import (
+    ScoredTopics,
+    TopicTable,
+    prepare_heldout,
+    score_blocks,
+    score_model,
+)
 from topicstream.evaluation.keys import document_keys, hash_strings, word_keys
 from topicstream.model.topic_model import TopicModel
 
@@ -18,10 +26,17 @@ W, K, BETA = 80, 5, 0.01
 ALPHA = np.array([0.1, 0.3, 0.05, 0.2, 0.1])
 
 
-def heldout_perplexity(phi, alpha, beta, totals, corpus, *, split=0.8, parts=("heldout",), threads=1):
+def heldout_perplexity(
+    phi, alpha, beta, totals, corpus, *, split=0.8, parts=("heldout",), threads=1
+):
     """Of an array of topics."""
     prepared = prepare_heldout(corpus, parts, split=split is not None, topics=K)
-    return score_blocks(ScoredTopics(TopicTable(phi, alpha, beta, totals, len(phi))), prepared, split=split, threads=threads)
+    return score_blocks(
+        ScoredTopics(TopicTable(phi, alpha, beta, totals, len(phi))),
+        prepared,
+        split=split,
+        threads=threads,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +50,13 @@ def matrix():
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory, matrix):
-    return store(tmp_path_factory.mktemp("c") / "corpus.zarr", matrix[0][60:], matrix[0][:60], blocks=3, ids=True)
+    return store(
+        tmp_path_factory.mktemp("c") / "corpus.zarr",
+        matrix[0][60:],
+        matrix[0][:60],
+        blocks=3,
+        ids=True,
+    )
 
 
 def lam(phi):
@@ -43,7 +64,13 @@ def lam(phi):
 
 
 def same(a, b):
-    return (a.perplexity, a.tokens, a.docs, a.skipped, a.cells) == (b.perplexity, b.tokens, b.docs, b.skipped, b.cells)
+    return (a.perplexity, a.tokens, a.docs, a.skipped, a.cells) == (
+        b.perplexity,
+        b.tokens,
+        b.docs,
+        b.skipped,
+        b.cells,
+    )
 
 
 @pytest.mark.parametrize("split", [0.8, 0.9, None])
@@ -51,7 +78,9 @@ def test_equals_the_dense_twin(corpus, matrix, split):
     counts, phi = matrix
     keys = [text_key(f"heldout-{d}") for d in range(60)]
     words = [text_key(f"word{w}") for w in range(W)]
-    loglik, tokens, docs, skipped = twin(counts[:60], keys, words, phi.astype(float), ALPHA, BETA, split)
+    loglik, tokens, docs, skipped = twin(
+        counts[:60], keys, words, phi.astype(float), ALPHA, BETA, split
+    )
     score = heldout_perplexity(phi, ALPHA, BETA, lam(phi), corpus, split=split)
     assert (score.tokens, score.docs, score.skipped) == (tokens, docs, skipped)
     assert score.nats_per_token == pytest.approx(-loglik / tokens, rel=2e-5)
@@ -91,10 +120,14 @@ def test_storage_blocks_and_word_order_do_not_matter(tmp_path, corpus, matrix):
     score = heldout_perplexity(phi, ALPHA, BETA, lam(phi), corpus)
     order = np.random.default_rng(0).permutation(W)
     names = [f"word{i}" for i in order]
-    other = store(tmp_path / "o.zarr", counts[60:][:, order], counts[:60][:, order], names, blocks=1, ids=True)
+    other = store(
+        tmp_path / "o.zarr", counts[60:][:, order], counts[:60][:, order], names, blocks=1, ids=True
+    )
     again = heldout_perplexity(phi[order], ALPHA, BETA, lam(phi), other)
     assert (again.tokens, again.docs, again.cells) == (score.tokens, score.docs, score.cells)
-    assert again.perplexity == pytest.approx(score.perplexity, rel=1e-5)  # float32 sums in another order
+    assert again.perplexity == pytest.approx(
+        score.perplexity, rel=1e-5
+    )  # float32 sums in another order
 
 
 def test_padded_table_in_memory_equals_rows_from_disk(tmp_path, corpus, matrix):
@@ -103,7 +136,9 @@ def test_padded_table_in_memory_equals_rows_from_disk(tmp_path, corpus, matrix):
     model.save(tmp_path / "model")
     padded = np.zeros((W, 16), np.float32)
     padded[:, :K] = phi
-    in_memory = score_blocks(ScoredTopics(TopicTable(padded, ALPHA, BETA, lam(phi), W)), prepare_heldout(corpus))
+    in_memory = score_blocks(
+        ScoredTopics(TopicTable(padded, ALPHA, BETA, lam(phi), W)), prepare_heldout(corpus)
+    )
     on_disk = score_model(TopicModel.open(tmp_path / "model", memory_limit=0), corpus, threads=3)
     assert same(in_memory, on_disk)
     assert same(score_model(model, corpus), on_disk)
@@ -121,7 +156,9 @@ def test_words_are_matched_by_text_and_the_unknown_counted(tmp_path, corpus, mat
     only[:, kept] = counts[:60][:, kept]
     keys = [text_key(f"heldout-{d}") for d in range(60)]
     words = [text_key(f"word{w}") for w in kept]
-    loglik, tokens, *_ = twin(counts[:60][:, kept], keys, words, phi[kept].astype(float), ALPHA, BETA, 0.8)
+    loglik, tokens, *_ = twin(
+        counts[:60][:, kept], keys, words, phi[kept].astype(float), ALPHA, BETA, 0.8
+    )
     assert score.tokens == tokens
     assert score.nats_per_token == pytest.approx(-loglik / tokens, rel=2e-5)
 
@@ -136,7 +173,9 @@ def test_without_a_documents_table_numbers_are_keys(tmp_path, matrix):
 
 def test_both_parts_together(corpus, matrix):
     counts, phi = matrix
-    score = heldout_perplexity(phi, ALPHA, BETA, lam(phi), corpus, split=None, parts=("train", "heldout"))
+    score = heldout_perplexity(
+        phi, ALPHA, BETA, lam(phi), corpus, split=None, parts=("train", "heldout")
+    )
     assert score.tokens == counts.sum()
 
 
@@ -146,7 +185,9 @@ def test_truth_beats_the_uniform_and_the_marginal(corpus, matrix):
     marginal = np.repeat(counts[60:].sum(axis=0)[:, None], K, 1).astype(np.float32)
     flat = np.ones((W, K), np.float32)
     assert true < heldout_perplexity(marginal, ALPHA, BETA, lam(marginal), corpus).perplexity
-    assert heldout_perplexity(flat, ALPHA, BETA, lam(flat), corpus).perplexity == pytest.approx(W, rel=1e-5)
+    assert heldout_perplexity(flat, ALPHA, BETA, lam(flat), corpus).perplexity == pytest.approx(
+        W, rel=1e-5
+    )
 
 
 def test_nothing_to_score_is_an_error(tmp_path, matrix, corpus):
@@ -155,5 +196,7 @@ def test_nothing_to_score_is_an_error(tmp_path, matrix, corpus):
     with pytest.raises(InputError, match="no documents set aside"):
         prepare_heldout(empty)
     foreign = TopicModel.from_arrays(phi, [f"other{i}" for i in range(W)], ALPHA, BETA)
-    with pytest.raises(InputError, match="no document could be scored: each needs two different known words"):
+    with pytest.raises(
+        InputError, match="no document could be scored: each needs two different known words"
+    ):
         score_model(foreign, corpus)

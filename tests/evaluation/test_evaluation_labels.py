@@ -1,4 +1,6 @@
-"""F1 of predicted labels: counted as by hand, the threshold chosen on training, from the command line and on raw files."""
+"""F1 of predicted labels: counted as by hand, the threshold chosen on training, from the command
+line and on raw files.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,22 @@ def test_counts_of_every_threshold_are_those_by_hand():
     found = Predicted(6, thresholds)
     for a, b in ((0, 30), (30, 31), (31, 80)):
         d = np.nonzero(true[a:b])[0]
-        lengths = np.bincount(d, minlength=b - a) + 1  # and one label more, which the model does not know
+        lengths = (
+            np.bincount(d, minlength=b - a) + 1
+        )  # and one label more, which the model does not know
         lengths[true[a:b].sum(1) == 0] = 0
         labels = []
         for row in true[a:b]:
             labels += [*np.flatnonzero(row).tolist(), -1] if row.any() else []
-        found.add(shares[a:b], np.concatenate(([0], np.cumsum(lengths))), np.array(labels, np.int64))
+        found.add(
+            shares[a:b], np.concatenate(([0], np.cumsum(lengths))), np.array(labels, np.int64)
+        )
     given = true.any(1)
-    assert (found.docs, found.unlabelled, found.unknown) == (given.sum(), (~given).sum(), given.sum())
+    assert (found.docs, found.unlabelled, found.unknown) == (
+        given.sum(),
+        (~given).sum(),
+        given.sum(),
+    )
     best = []
     for t, threshold in enumerate(thresholds):
         for one in (False, True):
@@ -61,17 +71,27 @@ def test_counts_of_every_threshold_are_those_by_hand():
 
 def test_what_a_document_loses_without_a_label_is_that_by_hand():
     rng = np.random.default_rng(2)
-    counts, theta = rng.random((9, 5)).astype(np.float32), rng.dirichlet(np.ones(5), 3).astype(np.float32)
+    counts, theta = (
+        rng.random((9, 5)).astype(np.float32),
+        rng.dirichlet(np.ones(5), 3).astype(np.float32),
+    )
     theta[2] = [0.0, 0.0, 0.0, 1.0, 0.0]  # nothing is left in its place: finite all the same
     inverse = (1 / (counts.sum(0) + 0.9)).astype(np.float32)
-    indptr, rows, x = np.array([0, 4, 9, 9]), rng.integers(9, size=9), rng.integers(1, 4, 9).astype(np.float32)
+    indptr, rows, x = (
+        np.array([0, 4, 9, 9]),
+        rng.integers(9, size=9),
+        rng.integers(1, 4, 9).astype(np.float32),
+    )
     lost = np.empty((3, 3), np.float32)
     lost_without(indptr, rows, x, counts, 0.1, inverse, theta, lost)
     phi = (counts + 0.1) * inverse
     for d, cells in enumerate((slice(0, 4), slice(4, 9))):
         for j, k in enumerate((2, 3, 4)):
             others = np.where(np.arange(5) == k, 0, theta[d])
-            with_it, without = phi[rows[cells]] @ theta[d], phi[rows[cells]] @ (others / others.sum())
+            with_it, without = (
+                phi[rows[cells]] @ theta[d],
+                phi[rows[cells]] @ (others / others.sum()),
+            )
             assert lost[d, j] == pytest.approx(x[cells] @ np.log(with_it / without), abs=2e-4)
     assert np.isfinite(lost).all()
 
@@ -92,16 +112,26 @@ def texts(n, seed, first=0):
         own = rng.choice(3, 1 + (i % 3 == 0), replace=False)
         words = [f"{NAMES[rng.choice(own)]}word{rng.integers(12)}" for _ in range(40)]
         labels = [NAMES[k] for k in own] if i % 7 else []
-        found.append({"id": f"d{first + i}", "text": " ".join(words), "topics": labels, "group": f"p{i % 5}"})
+        found.append(
+            {"id": f"d{first + i}", "text": " ".join(words), "topics": labels, "group": f"p{i % 5}"}
+        )
     return found
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("labels")
-    given = {"meta": {"labels": "topics", "group": "group"}, "min_df": 1, "stopwords": "none", "workers": 1}
+    given = {
+        "meta": {"labels": "topics", "group": "group"},
+        "min_df": 1,
+        "stopwords": "none",
+        "workers": 1,
+    }
     topicstream.ingest(
-        str(write_jsonl(folder / "a.jsonl", texts(300, 1))), folder / "c.zarr", heldout="group=p0", **given
+        str(write_jsonl(folder / "a.jsonl", texts(300, 1))),
+        folder / "c.zarr",
+        heldout="group=p0",
+        **given,
     )
     train(folder / "c.zarr", folder / "m", algo="llda", passes=10, threads=1, progress=False)
     return folder
@@ -116,7 +146,16 @@ def test_held_out_documents_of_a_store_and_a_file(trained, capsys):
     assert result == evaluate(trained / "m", trained / "c.zarr", labels=True, threads=3)["labels"]
     other = [{**d, "topics": [*d["topics"], "unheard of"]} for d in texts(60, 9, first=1000)]
     file = write_jsonl(trained / "b.jsonl", other)
-    args = ["eval", "--model", f"{trained}/m", "--corpus", f"{trained}/c.zarr", "--labels", "--label-field", "topics"]
+    args = [
+        "eval",
+        "--model",
+        f"{trained}/m",
+        "--corpus",
+        f"{trained}/c.zarr",
+        "--labels",
+        "--label-field",
+        "topics",
+    ]
     assert run([*args, "--heldout", str(file), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["heldout"]["docs"] + found["heldout"]["skipped"] == 60
@@ -124,14 +163,28 @@ def test_held_out_documents_of_a_store_and_a_file(trained, capsys):
     assert 0.5 < found["labels"]["micro_f1"] < 0.9  # the unknown label is missed each time
     assert run([*args, "--threshold", "3"]) == 0
     shown = capsys.readouterr().out
-    assert "F1 of labels" in shown and "over 3 labels" in shown and "without which a document loses 3 nats" in shown
+    assert (
+        "F1 of labels" in shown
+        and "over 3 labels" in shown
+        and "without which a document loses 3 nats" in shown
+    )
 
 
 def test_what_cannot_be_scored_is_told(trained, tmp_path):
-    train(trained / "c.zarr", tmp_path / "plain", algo="atbp", topics=3, passes=2, threads=1, progress=False)
+    train(
+        trained / "c.zarr",
+        tmp_path / "plain",
+        algo="atbp",
+        topics=3,
+        passes=2,
+        threads=1,
+        progress=False,
+    )
     with pytest.raises(InputError, match="its topics are not labels"):
         evaluate(tmp_path / "plain", trained / "c.zarr", labels=True)
-    none = write_jsonl(tmp_path / "none.jsonl", [{"id": d["id"], "text": d["text"]} for d in texts(9, 3)])
+    none = write_jsonl(
+        tmp_path / "none.jsonl", [{"id": d["id"], "text": d["text"]} for d in texts(9, 3)]
+    )
     with pytest.raises(InputError, match=r"no labels|has a label"):
         evaluate(trained / "m", trained / "c.zarr", labels=True, heldout=none)
     assert run(["eval", "--model", f"{trained}/m", "--labels", "--threshold", "-2"]) == 2
@@ -141,7 +194,9 @@ def test_the_name_stands_beside_the_topic(trained, tmp_path, capsys):
     model, text = trained / "m", ["grainword1 grainword2 grainword3", "oilword1 oilword4"]
     table = topicstream.infer(model, text, top=1)
     assert table["names"].to_pylist() == [["grain"], ["oil"]]
-    file = write_jsonl(tmp_path / "d.jsonl", [{"id": str(i), "text": t} for i, t in enumerate(text)])
+    file = write_jsonl(
+        tmp_path / "d.jsonl", [{"id": str(i), "text": t} for i, t in enumerate(text)]
+    )
     for out in ("o.jsonl", "o.parquet"):
         topicstream.infer(model, file, out=tmp_path / out, top=2)
     first = json.loads((tmp_path / "o.jsonl").read_text().splitlines()[0])
@@ -157,7 +212,10 @@ def test_names_go_with_an_export_and_damaged_ones_are_told(trained, tmp_path):
     topicstream.import_model(tmp_path / "m.parquet", tmp_path / "again")
     assert TopicModel.open(tmp_path / "again").labels == TopicModel.open(trained / "m").labels
     given = {"labels": True, "threshold": 3.0, "threads": 1}
-    both = [evaluate(m, trained / "c.zarr", **given)["labels"] for m in (trained / "m", tmp_path / "again")]
+    both = [
+        evaluate(m, trained / "c.zarr", **given)["labels"]
+        for m in (trained / "m", tmp_path / "again")
+    ]
     assert both[0] == both[1]
     for wrong in ({"topic_names": {"0": "grain"}}, {"label_docs": [1] * 9}):
         model = TopicModel.open(tmp_path / "again")
@@ -176,7 +234,9 @@ def test_retrain_refuses_it(tmp_path):
 def test_an_update_gives_new_labels_topics_and_old_ones_keep_theirs(trained, tmp_path):
     given = {"meta": {"labels": "topics"}, "min_df": 1, "stopwords": "none", "workers": 1}
     corpus, model = tmp_path / "c.zarr", tmp_path / "m"
-    topicstream.ingest(str(write_jsonl(tmp_path / "a.jsonl", texts(120, 1))), corpus, heldout=0, **given)
+    topicstream.ingest(
+        str(write_jsonl(tmp_path / "a.jsonl", texts(120, 1))), corpus, heldout=0, **given
+    )
     train(corpus, model, algo="llda", passes=5, threads=1, progress=False, options={"free": 1})
     before = TopicModel.open(model).labels
     more = texts(60, 2, first=500)
@@ -184,7 +244,9 @@ def test_an_update_gives_new_labels_topics_and_old_ones_keep_theirs(trained, tmp
         if i % 2:
             d["topics"], d["text"] = ["wool"], " ".join(f"woolword{(i + j) % 9}" for j in range(30))
     append = {k: v for k, v in given.items() if k in ("meta", "workers")}
-    topicstream.ingest(str(write_jsonl(tmp_path / "b.jsonl", more)), corpus, append=True, grow_vocab=True, **append)
+    topicstream.ingest(
+        str(write_jsonl(tmp_path / "b.jsonl", more)), corpus, append=True, grow_vocab=True, **append
+    )
     done = topicstream.update(corpus, model, threads=1, progress=False)
     after = TopicModel.open(model)
     assert done.how == "warm"
@@ -194,7 +256,10 @@ def test_an_update_gives_new_labels_topics_and_old_ones_keep_theirs(trained, tmp
     for k, name in after.labels.items():
         assert words[int(top[:, k].argmax())].startswith(name)
     again = topicstream.ingest(
-        str(write_jsonl(tmp_path / "d.jsonl", texts(20, 5, first=900))), corpus, append=True, **append
+        str(write_jsonl(tmp_path / "d.jsonl", texts(20, 5, first=900))),
+        corpus,
+        append=True,
+        **append,
     )
     assert again["documents_added"] == 20
     topicstream.update(corpus, model, threads=1, progress=False)  # no new label
@@ -203,8 +268,16 @@ def test_an_update_gives_new_labels_topics_and_old_ones_keep_theirs(trained, tmp
 
 def test_a_training_document_is_judged_without_what_it_put_in(tmp_path):
     alone = [{"id": f"d{i}", "text": f"word{i}x " * 5, "topics": [f"l{i}"]} for i in range(40)]
-    given = {"meta": {"labels": "topics"}, "min_df": 1, "max_df": 1.0, "stopwords": "none", "workers": 1}
-    topicstream.ingest(str(write_jsonl(tmp_path / "a.jsonl", alone)), tmp_path / "c.zarr", heldout=0, **given)
+    given = {
+        "meta": {"labels": "topics"},
+        "min_df": 1,
+        "max_df": 1.0,
+        "stopwords": "none",
+        "workers": 1,
+    }
+    topicstream.ingest(
+        str(write_jsonl(tmp_path / "a.jsonl", alone)), tmp_path / "c.zarr", heldout=0, **given
+    )
     train(tmp_path / "c.zarr", tmp_path / "m", algo="llda", passes=2, threads=1, progress=False)
     model, corpus = TopicModel.open(tmp_path / "m"), Corpus.open(tmp_path / "c.zarr")
     first = predict(model, corpus, ("train",), np.zeros(1, np.float32)).first

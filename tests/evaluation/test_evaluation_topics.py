@@ -37,7 +37,9 @@ def test_cooccurrence_counts_documents(made):
         assert docs == 299
         for k, i, j in itertools.product(range(2), range(4), range(4)):
             known = min(tops[k, i], tops[k, j]) >= 0
-            assert pairs[k, i, j] == ((there[:, tops[k, i]] & there[:, tops[k, j]]).sum() if known else 0)
+            assert pairs[k, i, j] == (
+                (there[:, tops[k, i]] & there[:, tops[k, j]]).sum() if known else 0
+            )
 
 
 def test_cooccurrence_over_many_blocks(tmp_path):
@@ -79,13 +81,17 @@ def test_npmi_at_its_ends():
 
 def test_words_unknown_to_the_corpus_are_counted(made):
     _, corpus, model = made
-    other = TopicModel.from_arrays(model.phi, [f"none{i}" if i % 2 else f"word{i}" for i in range(W)], 0.2, 0.01)
+    other = TopicModel.from_arrays(
+        model.phi, [f"none{i}" if i % 2 else f"word{i}" for i in range(W)], 0.2, 0.01
+    )
     found = coherence(other, corpus, top=6)
     ids, _ = top_words(model, 6)
     assert found.unknown == (ids % 2 == 1).sum() > 0
     strange = TopicModel.from_arrays(model.phi, [f"none{i}" for i in range(W)], 0.2, 0.01)
     result = evaluate(strange, corpus, coherent=True)
-    assert result["coherence"]["npmi"] is None and result["coherence"]["npmi_by_topic"] == [None] * K
+    assert (
+        result["coherence"]["npmi"] is None and result["coherence"]["npmi_by_topic"] == [None] * K
+    )
 
 
 def test_diversity():
@@ -119,7 +125,9 @@ def test_compare_finds_a_permutation_and_what_changed(made, tmp_path, monkeypatc
     other.save(tmp_path / "b")
     model.save(tmp_path / "a")
     told = []
-    result = compare(tmp_path / "a", tmp_path / "b", words=5, progress=lambda *done: told.append(done))
+    result = compare(
+        tmp_path / "a", tmp_path / "b", words=5, progress=lambda *done: told.append(done)
+    )
     assert told[-1][1:] == (model.n_words, model.n_words)
     monkeypatch.setattr("topicstream.memory.PROCESS_BYTES", 500 << 20)
     with pytest.raises(DoesNotFit, match=r"scoring .*a beside .*b does not fit 512 MB"):
@@ -128,7 +136,9 @@ def test_compare_finds_a_permutation_and_what_changed(made, tmp_path, monkeypatc
     assert {(m["a"], m["b"]) for m in result["matched"]} == {(2, 0), (0, 1), (3, 2)}
     by = {m["a"]: m for m in result["matched"]}
     assert by[2]["lost"] == [f"word{first}"] and len(by[2]["gained"]) == 1
-    assert by[0]["lost"] == by[0]["gained"] == [] and by[0]["distance"] == pytest.approx(0, abs=1e-6)
+    assert by[0]["lost"] == by[0]["gained"] == [] and by[0]["distance"] == pytest.approx(
+        0, abs=1e-6
+    )
     assert [t["topic"] for t in result["unmatched_a"]] == [1] and result["unmatched_b"] == []
     assert result["vocabulary"] == {"a": W, "b": W, "common": W}
     nothing = compare(tmp_path / "a", tmp_path / "b", far=0.0)

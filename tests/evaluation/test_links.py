@@ -1,4 +1,6 @@
-"""Link prediction, perplexity with links given, and candidates: against small sums by hand and planted communities."""
+"""Link prediction, perplexity with links given, and candidates: against small sums by hand and
+planted communities.
+"""
 
 import json
 
@@ -22,7 +24,9 @@ DOCS, HELD = 240, 60
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A store of communities with documents set aside, models with and without links, and who links with whom."""
+    """A store of communities with documents set aside, models with and without links, and who links
+    with whom.
+    """
     folder = tmp_path_factory.mktemp("links")
     cells, main_topic, targets = communities(DOCS, seed=3, length=30)
     path = store(folder / "c.zarr", *cells, 150, heldout=HELD, lists={"links": targets})
@@ -48,20 +52,28 @@ def test_pairs_are_all_links_and_none(made, monkeypatch):
     assert set(map(tuple, pairs.testing.tolist())) == {p for p in linked if p[1] >= edge}
     for testing in (False, True):
         drawn = pairs.unlinked(3000, testing, rng)
-        assert len(set(map(tuple, drawn.tolist()))) == 3000 and not set(map(tuple, drawn.tolist())) & linked
+        assert (
+            len(set(map(tuple, drawn.tolist()))) == 3000
+            and not set(map(tuple, drawn.tolist())) & linked
+        )
         assert ((drawn[:, 1] >= edge) == testing).all() and (drawn[:, 0] < drawn[:, 1]).all()
         if testing:  # evenly among all: of 60 x 180 + 60 x 59 / 2 pairs
             assert np.mean(drawn[:, 0] >= edge) == pytest.approx(1770 / (10800 + 1770), abs=0.03)
     monkeypatch.setattr(links, "MOST", 25)
     some = links.Pairs(corpus, rng)
-    assert len(some.training) == len(some.testing) == 25 and set(map(tuple, some.training.tolist())) <= linked
+    assert (
+        len(some.training) == len(some.testing) == 25
+        and set(map(tuple, some.training.tolist())) <= linked
+    )
 
 
 def test_what_the_classifier_holds_counts_against_the_limit(made, monkeypatch):
     folder, _, _ = made
     corpus = Corpus.open(folder / "c.zarr")
     pairs = links.Pairs(corpus, np.random.default_rng(0))
-    assert links.bytes_held(corpus, K) >= 8 * K * (DOCS + 6 * 2 * max(len(pairs.training), len(pairs.testing)))
+    assert links.bytes_held(corpus, K) >= 8 * K * (
+        DOCS + 6 * 2 * max(len(pairs.training), len(pairs.testing))
+    )
     monkeypatch.setattr(links, "MOST", 1 << 40)
     monkeypatch.setattr("topicstream.memory.PROCESS_BYTES", (512 << 20) - (60 << 20))
     with pytest.raises(DoesNotFit, match="the smallest limit that would do is"):
@@ -76,7 +88,9 @@ def test_the_classifier_is_at_its_optimum_and_the_measures_by_hand():
     p = 1 / (1 + np.exp(-(x @ w[:3] + w[3])))
     np.testing.assert_allclose(np.append(x.T @ (p - y) + w[:3], (p - y).sum()), 0, atol=1e-6)
     found = links.judge(np.array([3.0, 1.0, -1.0, 2.0, -2.0, -1.0]), np.array([1, 1, 1, 0, 0, 0]))
-    assert found == pytest.approx({"f": 2 / 3, "precision": 2 / 3, "recall": 2 / 3, "auc": (3 + 2 + 1.5) / 9})
+    assert found == pytest.approx(
+        {"f": 2 / 3, "precision": 2 / 3, "recall": 2 / 3, "auc": (3 + 2 + 1.5) / 9}
+    )
     assert links.judge(np.zeros(4), np.array([1, 0, 1, 0]))["auc"] == 0.5
 
 
@@ -85,12 +99,17 @@ def test_topics_of_words_are_those_that_infer_answers(made):
     model, corpus = TopicModel.open(folder / "bp"), Corpus.open(folder / "c.zarr")
 
     mine = np.concatenate([s for _, s, _ in document_shares(model, corpus, heldout=True)])
-    np.testing.assert_array_equal(mine, np.concatenate([s for _, s, _ in document_shares(model, corpus, heldout=True)]))
+    np.testing.assert_array_equal(
+        mine, np.concatenate([s for _, s, _ in document_shares(model, corpus, heldout=True)])
+    )
 
 
 def test_links_are_predicted_and_better_by_a_model_that_saw_some(made):
     folder, _, _ = made
-    found = {name: evaluate(folder / name, folder / "c.zarr", links=True, threads=1)["links"] for name in ("rtm", "bp")}
+    found = {
+        name: evaluate(folder / name, folder / "c.zarr", links=True, threads=1)["links"]
+        for name in ("rtm", "bp")
+    }
     assert found["rtm"]["root"]["auc"] > 0.75 and found["rtm"]["product"]["f"] > 0.6
     assert found["rtm"]["root"]["auc"] > found["bp"]["root"]["auc"] - 0.02
     assert found["rtm"]["given"]["perplexity"] < found["rtm"]["given"]["withheld"]
@@ -101,7 +120,10 @@ def test_links_are_predicted_and_better_by_a_model_that_saw_some(made):
 def test_the_defaults_tell_links_better_than_the_papers_form_and_than_topics_without_links(made):
     folder, _, _ = made
     names = ("defaults", "paper's", "bp")
-    auc = {n: evaluate(folder / n, folder / "c.zarr", links=True, threads=1)["links"]["root"]["auc"] for n in names}
+    auc = {
+        n: evaluate(folder / n, folder / "c.zarr", links=True, threads=1)["links"]["root"]["auc"]
+        for n in names
+    }
     assert auc["defaults"] > max(auc["paper's"], auc["bp"]) + 0.01, auc
 
 
@@ -121,7 +143,9 @@ def test_the_message_of_links_is_that_of_training(made):
     theta = model.table("theta").gather(np.arange(4))
     theta[2] = 0  # a document without words
     mine = links.link_message(model, theta, np.array([3, 0, 1]))
-    want = link_message(np.vstack([theta, np.zeros((3, K))]), [[], [], [], [], [0, 1, 2], [], [3]], np.eye(K))[4:]
+    want = link_message(
+        np.vstack([theta, np.zeros((3, K))]), [[], [], [], [], [0, 1, 2], [], [3]], np.eye(K)
+    )[4:]
     np.testing.assert_allclose(mine, want, atol=1e-6)
 
 
@@ -129,7 +153,9 @@ def test_candidates_share_the_topic_and_are_not_linked_yet(made):
     folder, linked, main_topic = made
     hits = []
     for number in (0, 7, DOCS - 5):
-        found = LinksView(model=folder / "rtm", corpus=folder / "c.zarr", links=f"d{number}", words=8, threads=1).result()
+        found = LinksView(
+            model=folder / "rtm", corpus=folder / "c.zarr", links=f"d{number}", words=8, threads=1
+        ).result()
         ids = [int(c["id"][1:]) for c in found["candidates"]]
         assert len(set(ids)) == 8 and number not in ids
         pairs = {tuple(sorted((number, i))) for i in ids}
@@ -150,7 +176,10 @@ def test_the_commands_and_what_they_refuse(made, capsys):
         assert run([*args, *store_of]) == 0
         return capsys.readouterr().out
 
-    assert len(said("show", "--model", str(folder / "rtm"), "--links", "d0", "-n", "3").splitlines()) == 3
+    assert (
+        len(said("show", "--model", str(folder / "rtm"), "--links", "d0", "-n", "3").splitlines())
+        == 3
+    )
     told = said("eval", "--model", str(folder / "rtm"), "--links")
     assert "link prediction       F 0." in told and "with links given" in told
     as_json = json.loads(said("eval", "--model", str(folder / "bp"), "--links", "--json"))

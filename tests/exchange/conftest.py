@@ -17,7 +17,10 @@ def corpus_texts(n=400):
     phi = rng.dirichlet(np.full(WORDS, 0.1), TOPICS)
     theta = rng.dirichlet(np.full(TOPICS, 0.3), n)
     return [
-        " ".join(f"w{chr(97 + w // 10)}{chr(97 + w % 10)}" for w in rng.choice(WORDS, 30, p=t @ phi)) for t in theta
+        " ".join(
+            f"w{chr(97 + w // 10)}{chr(97 + w % 10)}" for w in rng.choice(WORDS, 30, p=t @ phi)
+        )
+        for t in theta
     ]
 
 

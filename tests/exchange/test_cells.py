@@ -1,4 +1,6 @@
-"""Topics of single cells go back to AnnData and to pycisTopic, and are chosen by the measures of that field."""
+"""Topics of single cells go back to AnnData and to pycisTopic, and are chosen by the measures of
+that field.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ import scipy.sparse as sp
 import topicstream
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.topic_number import arun, cao_juan, topic_number_measures, topic_products
+from topicstream.evaluation.topic_number import (
+    arun,
+    cao_juan,
+    topic_number_measures,
+    topic_products,
+)
 from topicstream.integrations.pycistopic import LDATopicstream
 from topicstream.model.topic_model import TopicModel
 
@@ -26,7 +33,9 @@ def planted():
     draw = np.random.default_rng(3)
     types = draw.integers(TYPES, size=CELLS)
     open_in = draw.dirichlet(np.full(REGIONS, 0.2), TYPES)
-    matrix = (draw.random((CELLS, REGIONS)) < np.minimum(open_in[types] * 90, 0.9)).astype(np.float32)
+    matrix = (draw.random((CELLS, REGIONS)) < np.minimum(open_in[types] * 90, 0.9)).astype(
+        np.float32
+    )
     matrix[5], matrix[:, 7] = 0, 0
     return matrix, types
 
@@ -45,18 +54,57 @@ def trained(planted, tmp_path_factory):
             frame = data.create_group(axis)
             frame.attrs["_index"] = "names"
             frame.create_dataset("names", data=[f"{letter}{i}" for i in range(count)])
-    assert run(["ingest", str(folder / "a.h5ad"), "--out", str(folder / "a.zarr"), "--heldout", "10%", "-q"]) == 0
-    assert run(["train", "--corpus", str(folder / "a.zarr"), "--model", str(folder / "m"), "-K", str(TYPES), "-q"]) == 0
+    assert (
+        run(
+            [
+                "ingest",
+                str(folder / "a.h5ad"),
+                "--out",
+                str(folder / "a.zarr"),
+                "--heldout",
+                "10%",
+                "-q",
+            ]
+        )
+        == 0
+    )
+    assert (
+        run(
+            [
+                "train",
+                "--corpus",
+                str(folder / "a.zarr"),
+                "--model",
+                str(folder / "m"),
+                "-K",
+                str(TYPES),
+                "-q",
+            ]
+        )
+        == 0
+    )
     return folder
 
 
 def probabilities(model):
     """p(word | topic), float64[K, W]."""
-    return ((model.phi.astype(np.float64) + model.beta) / (model.totals + model.beta * model.n_words)).T
+    return (
+        (model.phi.astype(np.float64) + model.beta) / (model.totals + model.beta * model.n_words)
+    ).T
 
 
 def export(folder, *arguments):
-    return run(["export", "--corpus", str(folder / "a.zarr"), "--model", str(folder / "m"), "-q", *map(str, arguments)])
+    return run(
+        [
+            "export",
+            "--corpus",
+            str(folder / "a.zarr"),
+            "--model",
+            str(folder / "m"),
+            "-q",
+            *map(str, arguments),
+        ]
+    )
 
 
 def test_topics_go_into_a_copy_of_the_anndata_file(planted, trained, tmp_path, capsys):
@@ -64,31 +112,53 @@ def test_topics_go_into_a_copy_of_the_anndata_file(planted, trained, tmp_path, c
     assert export(trained, "--into", trained / "a.h5ad", "--out", tmp_path / "b.h5ad") == 0
     with h5py.File(tmp_path / "b.h5ad") as data:
         shares, topics = data["obsm/X_topic"][:], data["varm/topic"][:]
-        assert data["X/indptr"].shape == (CELLS + 1,) and data["uns/topicstream/topics"][()] == TYPES
-        assert data["obsm"].attrs["encoding-type"] == "dict" and data["obsm/X_topic"].attrs["encoding-type"] == "array"
+        assert (
+            data["X/indptr"].shape == (CELLS + 1,) and data["uns/topicstream/topics"][()] == TYPES
+        )
+        assert (
+            data["obsm"].attrs["encoding-type"] == "dict"
+            and data["obsm/X_topic"].attrs["encoding-type"] == "array"
+        )
     model = TopicModel.open(trained / "m")
     assert shares.shape == (CELLS, TYPES) and topics.shape == (REGIONS, TYPES)
     known = ~np.isnan(shares[:, 0])
     assert known.sum() == CELLS - 1 and not known[5]  # this one is empty
     assert np.allclose(shares[known].sum(1), 1, atol=1e-5)
-    assert np.isnan(topics[7]).all() and (~np.isnan(topics[:, 0])).sum() == model.n_words  # no cell has the others
-    np.testing.assert_allclose(topics[int(model.words[3][1:])], probabilities(model)[:, 3], rtol=1e-4)
+    assert (
+        np.isnan(topics[7]).all() and (~np.isnan(topics[:, 0])).sum() == model.n_words
+    )  # no cell has the others
+    np.testing.assert_allclose(
+        topics[int(model.words[3][1:])], probabilities(model)[:, 3], rtol=1e-4
+    )
     types = planted[1]
     found = np.array(
-        [[np.sum((types == t) & known & (shares.argmax(1) == k)) for k in range(TYPES)] for t in range(TYPES)]
+        [
+            [np.sum((types == t) & known & (shares.argmax(1) == k)) for k in range(TYPES)]
+            for t in range(TYPES)
+        ]
     )
     assert found.max(1).sum() > 0.95 * known.sum()
     assert (trained / "a.h5ad").read_bytes() == before
     # ours may be replaced, and is no other file
-    assert export(trained, "--into", trained / "a.h5ad", "--out", tmp_path / "b.h5ad", "--force") == 0
-    assert export(trained, "--into", trained / "a.h5ad", "--out", trained / "a.h5ad", "--force") == 2
+    assert (
+        export(trained, "--into", trained / "a.h5ad", "--out", tmp_path / "b.h5ad", "--force") == 0
+    )
+    assert (
+        export(trained, "--into", trained / "a.h5ad", "--out", trained / "a.h5ad", "--force") == 2
+    )
     assert "is the input" in capsys.readouterr().err
-    assert export(trained, "--into", trained / "m" / "manifest.json", "--out", tmp_path / "c.h5ad") == 3
+    assert (
+        export(trained, "--into", trained / "m" / "manifest.json", "--out", tmp_path / "c.h5ad")
+        == 3
+    )
     assert "not an HDF5 file" in capsys.readouterr().err and not (tmp_path / "c.h5ad").exists()
     with h5py.File(tmp_path / "other.h5", "w") as data:
         data["obs"] = [1, 2]
     assert export(trained, "--into", tmp_path / "other.h5", "--out", tmp_path / "c.h5ad") == 3
-    assert "names no obs as AnnData does" in capsys.readouterr().err and not (tmp_path / "c.h5ad").exists()
+    assert (
+        "names no obs as AnnData does" in capsys.readouterr().err
+        and not (tmp_path / "c.h5ad").exists()
+    )
 
 
 def test_topics_of_several_samples_go_into_the_file_of_each(planted, trained, tmp_path):
@@ -104,11 +174,30 @@ def test_topics_of_several_samples_go_into_the_file_of_each(planted, trained, tm
     store, model = str(tmp_path / "two.zarr"), str(tmp_path / "m")
     samples = [str(tmp_path / name) for name in ("s1.h5ad", "s2.h5ad")]
     assert run(["ingest", *samples, "--out", store, "-q"]) == 0
-    assert run(["train", "--corpus", store, "--model", model, "-K", str(TYPES), "--passes", "5", "-q"]) == 0
+    assert (
+        run(["train", "--corpus", store, "--model", model, "-K", str(TYPES), "--passes", "5", "-q"])
+        == 0
+    )
     shares = []
     for sample in samples:
         out = sample.replace(".h5ad", "-topics.h5ad")
-        assert run(["export", "--corpus", store, "--model", model, "--into", sample, "--out", out, "-q"]) == 0
+        assert (
+            run(
+                [
+                    "export",
+                    "--corpus",
+                    store,
+                    "--model",
+                    model,
+                    "--into",
+                    sample,
+                    "--out",
+                    out,
+                    "-q",
+                ]
+            )
+            == 0
+        )
         with h5py.File(out) as data:
             shares.append(data["obsm/X_topic"][:])
     assert np.isnan(shares[0]).any(axis=1).sum() == 1  # the empty one
@@ -137,7 +226,9 @@ def test_the_files_of_pycistopic(trained, tmp_path):
     }  # the fields of pycisTopic's TopicModelMetrics, and no other
     assert stats["loglikelihood"] < 0 and len(stats["coherence"]) == TYPES
     assert export(trained, "--format", "pycistopic", "--out", tmp_path / "out", "--force") == 0
-    counts = pq.read_table(tmp_path / "out" / f"{start}.region_topic_counts.parquet")["region_topic_counts"]
+    counts = pq.read_table(tmp_path / "out" / f"{start}.region_topic_counts.parquet")[
+        "region_topic_counts"
+    ]
     model = TopicModel.open(trained / "m")
     assert len(counts) == TYPES and counts.type.list_size == model.n_words
     regions = (tmp_path / "out" / "region_names.txt").read_text().split()
@@ -151,21 +242,29 @@ def test_pycistopic_trains_through_its_interface(planted, tmp_path):
     LDATopicstream.run_topic_modeling(
         accessible, cells, regions, str(tmp_path / "tm"), TYPES, n_threads=1, random_seed=1
     )
-    assert not [p for p in tmp_path.iterdir() if not p.name.startswith(("tm.", "."))]  # nothing else is left
-    column = pq.read_table(tmp_path / f"tm.{TYPES}_topics.cell_topic_probabilities.parquet")["cell_topic_probabilities"]
+    assert not [
+        p for p in tmp_path.iterdir() if not p.name.startswith(("tm.", "."))
+    ]  # nothing else is left
+    column = pq.read_table(tmp_path / f"tm.{TYPES}_topics.cell_topic_probabilities.parquet")[
+        "cell_topic_probabilities"
+    ]
     shares = np.array(column.to_pylist(), np.float32)
     assert shares.shape == (CELLS, TYPES)
     best = [np.bincount(types[shares.argmax(1) == k], minlength=TYPES).max() for k in range(TYPES)]
     assert sum(best) > 0.95 * CELLS
     with pytest.raises(topicstream.errors.InputError, match="for 899 and 400 names"):
-        LDATopicstream.run_topic_modeling(accessible, cells, regions[1:], str(tmp_path / "tm"), TYPES)
+        LDATopicstream.run_topic_modeling(
+            accessible, cells, regions[1:], str(tmp_path / "tm"), TYPES
+        )
 
 
 def test_stored_zeros_are_no_open_regions(tmp_path):
     matrix = sp.random(60, 40, 0.3, format="csr", random_state=0)
     matrix.data[: matrix.nnz // 2] = 0
     cells, regions = [f"c{i}" for i in range(40)], [f"r{i}" for i in range(60)]
-    LDATopicstream.run_topic_modeling(matrix, cells, regions, str(tmp_path / "tm"), 2, n_threads=1, iterations=2)
+    LDATopicstream.run_topic_modeling(
+        matrix, cells, regions, str(tmp_path / "tm"), 2, n_threads=1, iterations=2
+    )
     stats = json.loads((tmp_path / "tm.2_topics.stats.json").read_text())
     assert sum(stats["assignments"]) == pytest.approx((matrix.data != 0).sum(), abs=20)
 
@@ -176,10 +275,14 @@ def test_measures_are_their_definitions(trained):
     products = topic_products(model)
     np.testing.assert_allclose(products, phi @ phi.T, rtol=1e-4)
     unit = phi / np.linalg.norm(phi, axis=1, keepdims=True)
-    assert cao_juan(products) == pytest.approx((unit @ unit.T)[np.triu_indices(TYPES, 1)].mean(), rel=1e-4)
+    assert cao_juan(products) == pytest.approx(
+        (unit @ unit.T)[np.triu_indices(TYPES, 1)].mean(), rel=1e-4
+    )
     values, sizes = np.linalg.svd(phi, compute_uv=False), np.array([9.0, 2.0, 5.0, 4.0])
     p, q = values / values.sum(), np.sort(sizes)[::-1] / sizes.sum()
-    assert arun(products, sizes) == pytest.approx((p * np.log(p / q)).sum() + (q * np.log(q / p)).sum(), rel=1e-3)
+    assert arun(products, sizes) == pytest.approx(
+        (p * np.log(p / q)).sum() + (q * np.log(q / p)).sum(), rel=1e-3
+    )
     assert topic_number_measures(model, corpus)["mimno_2011"] < 0
 
 
@@ -201,6 +304,8 @@ def test_a_sweep_prints_the_measures(trained, tmp_path, capsys):
     assert run([*command, "--measures", "-q", "--plot", str(tmp_path / "s.svg")]) == 0
     assert "cao_juan_2009" in capsys.readouterr().out
     drawn = (tmp_path / "s.svg").read_text()
-    assert "Mimno 2011" in drawn and "NPMI" in drawn and "stability" not in drawn, "one seed has no stability"
+    assert "Mimno 2011" in drawn and "NPMI" in drawn and "stability" not in drawn, (
+        "one seed has no stability"
+    )
     assert run([*command, "-q"]) == 1
     assert "another --measures" in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""Models out and in again: the same model under the one evaluator; files as other programs write them; damaged files."""
+"""Models out and in again: the same model under the one evaluator; files as other programs write
+them; damaged files.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,15 @@ OUT = {
 
 @pytest.mark.parametrize("name", OUT)
 def test_a_model_comes_back_as_it_went(made, tmp_path, name):
-    corpus, algo = Corpus.open(made / "c.zarr"), "sparselda" if name == "mallet-state" else "sparse-bp"
+    corpus, algo = (
+        Corpus.open(made / "c.zarr"),
+        "sparselda" if name == "mallet-state" else "sparse-bp",
+    )
     model = TopicModel.open(made / algo)
     options = {"words": WORDS} if name == "pyldavis" else {}
-    summary = topicstream.export_model(model, tmp_path / OUT[name], format=name, corpus=corpus, **options)
+    summary = topicstream.export_model(
+        model, tmp_path / OUT[name], format=name, corpus=corpus, **options
+    )
     assert summary["bytes"] > 0
     # what the format does not hold, the caller says: LDA-C one alpha, pyLDAvis no prior
     more = {"alpha": model.alpha} if name in ("ldac-beta", "pyldavis") else {}
@@ -62,32 +69,72 @@ def test_a_model_comes_back_as_it_went(made, tmp_path, name):
 
 
 def test_edited_topics_keep_their_numbers(made, tmp_path, capsys):
-    """A column of the table is joined with documents' topics by its number, which after a merge and a drop has gaps."""
+    """A column of the table is joined with documents' topics by its number, which after a merge and
+    a drop has gaps.
+    """
     shutil.copytree(made / "sparse-bp", tmp_path / "m")
-    topicstream.edit(tmp_path / "m", [{"edit": "merge", "topics": [0, 3]}, {"edit": "drop", "topics": [1]}, {"edit": "order", "topics": [4]}])
-    first = {t["topic"]: [w["word"] for w in t["words"]] for t in topicstream.show(tmp_path / "m", words=5)["topics"]}
+    topicstream.edit(
+        tmp_path / "m",
+        [
+            {"edit": "merge", "topics": [0, 3]},
+            {"edit": "drop", "topics": [1]},
+            {"edit": "order", "topics": [4]},
+        ],
+    )
+    first = {
+        t["topic"]: [w["word"] for w in t["words"]]
+        for t in topicstream.show(tmp_path / "m", words=5)["topics"]
+    }
     assert list(first) == [4, 0, 2]
-    for name, out in (("csv", "x.csv"), ("parquet", "x.parquet"), ("parquet-long", "long.parquet"), ("mallet", "x")):
-        assert run(["export", "--model", str(tmp_path / "m"), "--out", str(tmp_path / out), "--format", name]) == 0
+    for name, out in (
+        ("csv", "x.csv"),
+        ("parquet", "x.parquet"),
+        ("parquet-long", "long.parquet"),
+        ("mallet", "x"),
+    ):
+        assert (
+            run(
+                [
+                    "export",
+                    "--model",
+                    str(tmp_path / "m"),
+                    "--out",
+                    str(tmp_path / out),
+                    "--format",
+                    name,
+                ]
+            )
+            == 0
+        )
         assert ("topics counted from 0" in capsys.readouterr().out) == (name == "mallet")
     with (tmp_path / "x.csv").open() as file:
         rows = list(csv.DictReader(file))
     for topic, words in first.items():
-        assert [r["word"] for r in sorted(rows, key=lambda r: -float(r[f"topic_{topic}"]))[:5]] == words
+        assert [
+            r["word"] for r in sorted(rows, key=lambda r: -float(r[f"topic_{topic}"]))[:5]
+        ] == words
     assert set(pq.read_table(tmp_path / "long.parquet")["topic"].to_pylist()) == set(first)
     for out, name in (("x.parquet", "parquet"), ("long.parquet", "parquet-long")):
         topicstream.import_model(tmp_path / out, tmp_path / name, format=name)
         again = topicstream.show(tmp_path / name, words=5)["topics"]
-        assert {tuple(w["word"] for w in t["words"]) for t in again} == set(map(tuple, first.values()))
+        assert {tuple(w["word"] for w in t["words"]) for t in again} == set(
+            map(tuple, first.values())
+        )
 
 
 def test_an_imported_model_is_a_start(made, tmp_path):
     topicstream.export_model(made / "sparse-bp", tmp_path / "x", format="mallet")
     topicstream.import_model(tmp_path / "x", tmp_path / "model")
     run_ = topicstream.train(
-        made / "c.zarr", tmp_path / "next", algo="sparse-bp", topics=TOPICS, passes=2, warm=tmp_path / "model",
-        start="warm", progress=Progress(-1),
-    )  # fmt: skip
+        made / "c.zarr",
+        tmp_path / "next",
+        algo="sparse-bp",
+        topics=TOPICS,
+        passes=2,
+        warm=tmp_path / "model",
+        start="warm",
+        progress=Progress(-1),
+    )
     found = topicstream.compare(tmp_path / "model", run_.model)
     assert [m["a"] for m in found["matched"]] == [m["b"] for m in found["matched"]]
 
@@ -96,7 +143,9 @@ def test_an_imported_model_is_a_start(made, tmp_path):
 def test_a_corpus_comes_back_as_it_went(made, tmp_path, name):
     summary = topicstream.export_model(None, tmp_path / "x", format=name, corpus=made / "c.zarr")
     assert summary["documents"] == 400
-    file = next(p for p in (tmp_path / "x").iterdir() if p.name not in ("vocab.txt", ".topicstream"))
+    file = next(
+        p for p in (tmp_path / "x").iterdir() if p.name not in ("vocab.txt", ".topicstream")
+    )
     topicstream.ingest(file, tmp_path / "d.zarr", **ALL)
     one, two = Corpus.open(made / "c.zarr"), Corpus.open(tmp_path / "d.zarr")
     assert len(one) == len(two)
@@ -107,11 +156,17 @@ def test_a_corpus_comes_back_as_it_went(made, tmp_path, name):
 @pytest.mark.parametrize("top", [None, 2])
 def test_topics_of_documents(made, tmp_path, top):
     given = {"corpus": made / "c.zarr", "top": top}
-    topicstream.export_model(made / "sparse-bp", tmp_path / "d.txt", format="mallet-doc-topics", **given)
-    topicstream.export_model(made / "sparse-bp", tmp_path / "t.parquet", format="parquet-theta", **given)
+    topicstream.export_model(
+        made / "sparse-bp", tmp_path / "d.txt", format="mallet-doc-topics", **given
+    )
+    topicstream.export_model(
+        made / "sparse-bp", tmp_path / "t.parquet", format="parquet-theta", **given
+    )
     first = (tmp_path / "d.txt").read_text().splitlines()[0]
     assert first.startswith("#doc") == (top is not None)
-    topicstream.import_model(tmp_path / "d.txt", tmp_path / "back.parquet", format="mallet-doc-topics")
+    topicstream.import_model(
+        tmp_path / "d.txt", tmp_path / "back.parquet", format="mallet-doc-topics"
+    )
     one, two = pq.read_table(tmp_path / "t.parquet"), pq.read_table(tmp_path / "back.parquet")
     assert len(one) == 400 and one["id"].equals(two["id"]) and one["topics"].equals(two["topics"])
     assert one["shares"].equals(two["shares"])
@@ -122,9 +177,13 @@ def test_topics_of_documents_of_a_model_of_labels(tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     given = {"meta": {"labels": "labels"}, "min_df": 1, "max_df": 1.0, "heldout": 0}
     topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c.zarr", **given)
-    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", algo="llda", passes=2, threads=1, progress=False)
+    topicstream.train(
+        tmp_path / "c.zarr", tmp_path / "m", algo="llda", passes=2, threads=1, progress=False
+    )
     for name in ("parquet-theta", "mallet-doc-topics"):
-        topicstream.export_model(tmp_path / "m", tmp_path / name, format=name, corpus=tmp_path / "c.zarr")
+        topicstream.export_model(
+            tmp_path / "m", tmp_path / name, format=name, corpus=tmp_path / "c.zarr"
+        )
     table = pq.read_table(tmp_path / "parquet-theta")
     assert table["names"].to_pylist()[0] == [f"l{k}" for k in table["topics"].to_pylist()[0]]
     assert len((tmp_path / "mallet-doc-topics").read_text().splitlines()) == 20
@@ -159,13 +218,19 @@ def test_files_as_mallet_writes_them(tmp_path):
     assert np.allclose(model.phi, [[3, 0], [0, 2]]) and model.alpha.tolist() == [0.5, 0.25]
     assert model.beta == pytest.approx(0.01) and "beta 0.01" in " ".join(summary["notes"])
     state = "#doc source pos typeindex type topic\n#alpha : 0.5 0.25 \n#beta : 0.01\n"
-    state += "0 NA 0 0 cat 0\n0 NA 1 0 cat 0\n0 NA 2 1 dog 1\n1 a.txt 0 1 dog 1\n1 a.txt 1 0 cat 0\n"
+    state += (
+        "0 NA 0 0 cat 0\n0 NA 1 0 cat 0\n0 NA 2 1 dog 1\n1 a.txt 0 1 dog 1\n1 a.txt 1 0 cat 0\n"
+    )
     (tmp_path / "s.gz").write_bytes(gzip.compress(state.encode()))
     topicstream.import_model(tmp_path / "s.gz", tmp_path / "n")
     model = TopicModel.open(tmp_path / "n")
     assert np.array_equal(model.phi, [[3, 0], [0, 2]]) and model.alpha.tolist() == [0.5, 0.25]
-    (tmp_path / "old.txt").write_text("#doc name topic proportion ...\n0 file:/a 1 0.75 0 0.25 \n1 file:/b 0 1.0 \n")
-    topicstream.import_model(tmp_path / "old.txt", tmp_path / "t.parquet", format="mallet-doc-topics")
+    (tmp_path / "old.txt").write_text(
+        "#doc name topic proportion ...\n0 file:/a 1 0.75 0 0.25 \n1 file:/b 0 1.0 \n"
+    )
+    topicstream.import_model(
+        tmp_path / "old.txt", tmp_path / "t.parquet", format="mallet-doc-topics"
+    )
     assert pq.read_table(tmp_path / "t.parquet").to_pylist() == [
         {"id": "file:/a", "topics": [1, 0], "shares": [0.75, 0.25]},
         {"id": "file:/b", "topics": [0], "shares": [1.0]},
@@ -192,12 +257,16 @@ def test_what_is_wrong_with_the_keys_of_mallet_is_said_with_its_line(tmp_path, k
 
 
 def test_files_as_ldac_writes_them(tmp_path):
-    (tmp_path / "final.beta").write_text("  -0.6931471806 -0.6931471806 -100.0000000000\n -100 -100 0.0\n")
+    (tmp_path / "final.beta").write_text(
+        "  -0.6931471806 -0.6931471806 -100.0000000000\n -100 -100 0.0\n"
+    )
     (tmp_path / "final.other").write_text("num_topics 2\nnum_terms 3\nalpha 0.7\n")
     (tmp_path / "vocab.txt").write_text("a\nb\nc\n")
     topicstream.import_model(tmp_path, tmp_path / "m")
     model = TopicModel.open(tmp_path / "m")
-    assert np.allclose(model.topic_word, [[0.5, 0.5, 0], [0, 0, 1]], atol=1e-6) and model.alpha.tolist() == [0.7, 0.7]
+    assert np.allclose(
+        model.topic_word, [[0.5, 0.5, 0], [0, 0, 1]], atol=1e-6
+    ) and model.alpha.tolist() == [0.7, 0.7]
 
 
 GOOD = "0\tcat\t3.01\n0\tdog\t0.01\n1\tcat\t0.01\n1\tdog\t2.01\n"
@@ -263,7 +332,9 @@ def test_damaged_tensors_and_tables(made, tmp_path):
     pq.write_table(table, tmp_path / "nan.parquet")
     with pytest.raises(InputError, match="not finite"):
         topicstream.import_model(tmp_path / "nan.parquet", tmp_path / "m")
-    pq.write_table(pa.table({"word": ["a", "a"], "topic_0": [1.0, 2.0]}), tmp_path / "twice.parquet")
+    pq.write_table(
+        pa.table({"word": ["a", "a"], "topic_0": [1.0, 2.0]}), tmp_path / "twice.parquet"
+    )
     with pytest.raises(InputError, match="'a' stands twice"):
         topicstream.import_model(tmp_path / "twice.parquet", tmp_path / "m")
     assert not (tmp_path / "m").exists()
@@ -277,7 +348,9 @@ def test_safetensors_opens_with_the_real_library(made, tmp_path):
     assert (tmp_path / "x" / "README.md").read_text().startswith("---\nlibrary_name: topicstream")
     first = (tmp_path / "x" / "model.safetensors").read_bytes()
     for _ in range(6):
-        topicstream.export_model(made / "sparse-bp", tmp_path / "x", format="safetensors", force=True)
+        topicstream.export_model(
+            made / "sparse-bp", tmp_path / "x", format="safetensors", force=True
+        )
         assert (tmp_path / "x" / "model.safetensors").read_bytes() == first
 
 
@@ -313,9 +386,14 @@ def test_nothing_is_overwritten_unasked(made, tmp_path):
 
 
 def test_the_commands(made, tmp_path, capsys):
-    assert run(["export", "--model", str(made / "sparse-bp"), "--out", str(tmp_path / "x.parquet")]) == 0
+    assert (
+        run(["export", "--model", str(made / "sparse-bp"), "--out", str(tmp_path / "x.parquet")])
+        == 0
+    )
     assert "5 topics" in capsys.readouterr().out
-    assert run(["import", str(tmp_path / "x.parquet"), "--model", str(tmp_path / "m"), "--json"]) == 0
+    assert (
+        run(["import", str(tmp_path / "x.parquet"), "--model", str(tmp_path / "m"), "--json"]) == 0
+    )
     assert json.loads(capsys.readouterr().out)["topics"] == TOPICS
     assert run(["info", str(tmp_path / "m"), "--verify"]) == 0
     assert run(["import", str(tmp_path / "nowhere.parquet"), "--model", str(tmp_path / "n")]) == 3

@@ -16,7 +16,8 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 
 
-# -- live: where the other program is installed -----------------------------------------------------------------------
+# -- live: where the other program is installed
+# -----------------------------------------------------------------------
 def bags():
     texts = [t.split() for t in corpus_texts()]
     words = sorted({w for t in texts for w in t})
@@ -33,7 +34,9 @@ def test_gensim_both_ways(made):
     texts, _, _ = bags()
     dictionary = gensim.corpora.Dictionary(texts)
     bow = [dictionary.doc2bow(t) for t in texts]
-    theirs = gensim.models.LdaModel(bow, TOPICS, dictionary, passes=5, random_state=0, alpha="asymmetric")
+    theirs = gensim.models.LdaModel(
+        bow, TOPICS, dictionary, passes=5, random_state=0, alpha="asymmetric"
+    )
     model = TopicModel.from_gensim(theirs)
     assert np.allclose(model.topic_word, theirs.get_topics(), atol=1e-6)
     assert model.vocabulary.texts(range(3)) == [dictionary[i] for i in range(3)]
@@ -46,7 +49,9 @@ def test_gensim_both_ways(made):
     number = {w: i for i, w in enumerate(ours.words)}
     chunk = [sorted((number[w], t.count(w)) for w in set(t) if w in number) for t in texts[:50]]
     gamma = lda.inference(chunk)[0]
-    theta = ours.transform([" ".join(t) for t in texts[:50]], method="vb", options={"tol": 1e-6, "inner": 1000})
+    theta = ours.transform(
+        [" ".join(t) for t in texts[:50]], method="vb", options={"tol": 1e-6, "inner": 1000}
+    )
     assert np.abs(gamma / gamma.sum(axis=1, keepdims=True) - theta).max() < 2e-3
 
 
@@ -92,7 +97,9 @@ def test_pyldavis_itself_and_ours(made, tmp_path):
         counts.sum(axis=0),
         R=WORDS,
         n_jobs=1,
-        mds=lambda topics: np.eye(len(topics), 2),  # its own makes complex numbers, which it cannot write
+        mds=lambda topics: np.eye(
+            len(topics), 2
+        ),  # its own makes complex numbers, which it cannot write
     )
     (tmp_path / "p.json").write_text(page.to_json())
     topicstream.import_model(tmp_path / "p.json", tmp_path / "m", alpha=model.alpha[0])
@@ -103,17 +110,25 @@ def test_pyldavis_itself_and_ours(made, tmp_path):
     ours = json.loads((tmp_path / "ours.json").read_text())
     theirs = json.loads((tmp_path / "p.json").read_text())
     assert set(ours) == {*theirs, "sign"} and set(ours["tinfo"]) == set(theirs["tinfo"])
-    assert set(ours["mdsDat"]) == set(theirs["mdsDat"]) and set(ours["token.table"]) == set(theirs["token.table"])
+    assert set(ours["mdsDat"]) == set(theirs["mdsDat"]) and set(ours["token.table"]) == set(
+        theirs["token.table"]
+    )
 
 
 def test_a_gensim_model_reads_text_by_the_tokenizer_that_is_named():
     words = ["lost", "the", "luggage", "late"]
     state = SimpleNamespace(get_lambda=lambda: np.array([[9.0, 1, 9, 0.1], [0.1, 1, 0.1, 9]]) + 0.1)
-    theirs = SimpleNamespace(state=state, eta=np.full(4, 0.1), alpha=np.full(2, 0.1), id2word=dict(enumerate(words)))
+    theirs = SimpleNamespace(
+        state=state, eta=np.full(4, 0.1), alpha=np.full(2, 0.1), id2word=dict(enumerate(words))
+    )
     text = ["The LOST luggage"]
     by_default = TopicModel.from_gensim(theirs).transform(text)
     assert by_default[0, 0] > 0.9
-    np.testing.assert_allclose(by_default, TopicModel.from_gensim(theirs).transform([["the", "lost", "luggage"]]), atol=1e-6)
+    np.testing.assert_allclose(
+        by_default,
+        TopicModel.from_gensim(theirs).transform([["the", "lost", "luggage"]]),
+        atol=1e-6,
+    )
     options = {"lowercase": False, "stopwords": ["The"]}
     known = TopicModel.from_gensim(theirs, tokenizer=options).infer(text)
     assert known["tokens"].to_pylist() == [2.0] and known["oov_rate"].to_pylist() == [0.5]

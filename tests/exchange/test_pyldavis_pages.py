@@ -11,7 +11,13 @@ from topicstream.errors import InputError
 from topicstream.model.topic_model import TopicModel
 
 PAGE = {
-    "mdsDat": {"x": [0, 1, 2], "y": [0, 0, 0], "topics": [1, 2, 3], "cluster": [1, 1, 1], "Freq": [50, 30, 20]},
+    "mdsDat": {
+        "x": [0, 1, 2],
+        "y": [0, 0, 0],
+        "topics": [1, 2, 3],
+        "cluster": [1, 1, 1],
+        "Freq": [50, 30, 20],
+    },
     "tinfo": {
         "Term": ["a", "a", "b", "c", 'q"\\,]'],
         "Freq": [5.0, 5.0, 3.0, 2.0, 1],
@@ -35,7 +41,11 @@ def changed(*at, to):
     for name in at[:-1]:
         inner = inner[name]
     inner[at[-1]] = to
-    return json.dumps(page) if to is not None else json.dumps({k: v for k, v in page.items() if k != at[-1]})
+    return (
+        json.dumps(page)
+        if to is not None
+        else json.dumps({k: v for k, v in page.items() if k != at[-1]})
+    )
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -61,22 +71,60 @@ def test_topics_of_pyldavis_keep_their_numbers(tmp_path, encoding):
         (changed("topic.order", to=[3, 1, 1]), "not numbered one by one"),
         (changed("topic.order", to=[1 << 70, 1, 2]), "not numbered one by one"),
         (changed("topic.order", to=None), "topic.order"),
-        (changed("tinfo", "Term", to=["a", "a", "b", ["c"], "d"]), "not the JSON of pyLDAvis .Arrow"),
+        (
+            changed("tinfo", "Term", to=["a", "a", "b", ["c"], "d"]),
+            "not the JSON of pyLDAvis .Arrow",
+        ),
         (changed("tinfo", "Term", to=["a", "a", "b", None, "d"]), "a word is missing"),
-        (changed("tinfo", "Term", to=["a", "a", "b", "\ud800", "d"]), "not the JSON of pyLDAvis .Unicode"),
+        (
+            changed("tinfo", "Term", to=["a", "a", "b", "\ud800", "d"]),
+            "not the JSON of pyLDAvis .Unicode",
+        ),
         (changed("tinfo", "Freq", to=[5, 5, 3, "two", 1]), "not the JSON of pyLDAvis .ValueError"),
-        (changed("tinfo", "Freq", to=[5, 5, 3, 10**400, 1]), "not the JSON of pyLDAvis .OverflowError"),
+        (
+            changed("tinfo", "Freq", to=[5, 5, 3, 10**400, 1]),
+            "not the JSON of pyLDAvis .OverflowError",
+        ),
         (changed("tinfo", "Freq", to=[5, 5, 3, float("nan"), 1]), "frequency of 'c' is nan"),
         (changed("tinfo", "Freq", to=[5, 5, 3, -1, 1]), "frequency of 'c' is -1"),
         (changed("tinfo", "Freq", to=[5, 0, 0, 0, 0]), "every count is zero"),
-        (changed("tinfo", "Category", to=["Default", *["Topic4"] * 4]), "'Topic4' or 'a' is not listed"),
-        (changed("R", to=0).replace('"R": 0', '"R": ' + "7" * 5000), "not the JSON of pyLDAvis .ValueError"),
-        (changed("R", to=0).replace('"R": 0', '"R": ' + "[" * 50_000), "not the JSON of pyLDAvis .RecursionError"),
-        (changed("R", to=0).replace('"R": 0', '"R": ' + '{"a":' * 50_000), "not the JSON of pyLDAvis .RecursionError"),
-        *[(changed("R", to=0).replace('"R": 0', f'"R": {bad}'), "not the JSON of pyLDAvis .(JSONDecode|Value)Error")
-          for bad in ("", "[1,]", "[1 2]", "[,1]", "{1: 2}", '{"a" 1}', '{"a": 1,}', "[1}", "nul", '"\\x"', '"\n"')],
+        (
+            changed("tinfo", "Category", to=["Default", *["Topic4"] * 4]),
+            "'Topic4' or 'a' is not listed",
+        ),
+        (
+            changed("R", to=0).replace('"R": 0', '"R": ' + "7" * 5000),
+            "not the JSON of pyLDAvis .ValueError",
+        ),
+        (
+            changed("R", to=0).replace('"R": 0', '"R": ' + "[" * 50_000),
+            "not the JSON of pyLDAvis .RecursionError",
+        ),
+        (
+            changed("R", to=0).replace('"R": 0', '"R": ' + '{"a":' * 50_000),
+            "not the JSON of pyLDAvis .RecursionError",
+        ),
+        *[
+            (
+                changed("R", to=0).replace('"R": 0', f'"R": {bad}'),
+                "not the JSON of pyLDAvis .(JSONDecode|Value)Error",
+            )
+            for bad in (
+                "",
+                "[1,]",
+                "[1 2]",
+                "[,1]",
+                "{1: 2}",
+                '{"a" 1}',
+                '{"a": 1,}',
+                "[1}",
+                "nul",
+                '"\\x"',
+                '"\n"',
+            )
+        ],
     ],
-)  # fmt: skip
+)
 def test_damaged_pages_of_pyldavis_are_one_clear_line(tmp_path, page, match):
     (tmp_path / "p.json").write_text(page)
     with pytest.raises(InputError, match=match) as told:

@@ -1,6 +1,8 @@
-"""Somebody's files and folders in the way of every command: nothing of theirs is lost, whatever ``--force`` says.
+"""Somebody's files and folders in the way of every command: nothing of theirs is lost, whatever
+``--force`` says.
 
-Each case puts things of others into a place with an input, two stores, a model and the folder of a retrain, runs a command,
+Each case puts things of others into a place with an input, two stores, a model and the folder of a
+retrain, runs a command,
 and compares every byte.  A refusal changes nothing at all and is one line.
 """
 
@@ -47,7 +49,9 @@ APP = '{"name": "an app", "version": "1.0"}'
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory) -> Path:
-    """in.jsonl, other.jsonl, s.zarr, h.zarr (with held-out documents), m, phi.parquet, home (of a retrain, one cycle done)."""
+    """in.jsonl, other.jsonl, s.zarr, h.zarr (with held-out documents), m, phi.parquet, home (of a
+    retrain, one cycle done).
+    """
     folder = tmp_path_factory.mktemp("foreign")
     before = os.getcwd()
     os.chdir(folder)
@@ -57,8 +61,13 @@ def template(tmp_path_factory) -> Path:
     Path("home/raw").mkdir(parents=True)
     shutil.move("home-a.jsonl", "home/raw/a.jsonl")
     Path("home/retrain.toml").write_text(CONFIG)
-    for line in (f"{INGEST} s.zarr --heldout 0", f"{INGEST} h.zarr --heldout 20%", f"{TRAIN} m", RETRAIN,
-                 "export --model m --out phi.parquet"):  # fmt: skip
+    for line in (
+        f"{INGEST} s.zarr --heldout 0",
+        f"{INGEST} h.zarr --heldout 20%",
+        f"{TRAIN} m",
+        RETRAIN,
+        "export --model m --out phi.parquet",
+    ):
         assert run([*line.split(), "-q"]) == 0, line
     os.chdir(before)
     return folder
@@ -86,7 +95,9 @@ def tree() -> dict[str, str]:
 
 
 def put(thing: str) -> None:
-    """``a/`` a folder with work in it, ``a`` a file, ``a=text``, ``a->b`` a link, ``a<-b`` a copy, ``!name`` a step below."""
+    """``a/`` a folder with work in it, ``a`` a file, ``a=text``, ``a->b`` a link, ``a<-b`` a copy,
+    ``!name`` a step below.
+    """
     if thing.startswith("!"):
         STEPS[thing[1:]]()
     elif "->" in thing:
@@ -109,7 +120,9 @@ def put(thing: str) -> None:
 
 def grown() -> None:
     """An update has work to do."""
-    assert run([*["ingest", "other.jsonl", "--out", "s.zarr", "--append", "--grow-vocab"], "-q"]) == 0
+    assert (
+        run([*["ingest", "other.jsonl", "--out", "s.zarr", "--append", "--grow-vocab"], "-q"]) == 0
+    )
 
 
 def manifest(name: str, **changes: object) -> None:
@@ -197,29 +210,66 @@ REFUSED = [  # what lies in the way, the command
     ("!sweep; w/runs/bp-k3-s0/", f"{SWEEP} -K 3 --out w"),
     ("notes.txt; m/edits.jsonl->../notes.txt", "edit m --label 0=x"),
     ("m/edits.jsonl/", "edit m --label 0=x"),
-    ("fresh/retrain.toml<-home/retrain.toml; fresh/raw<-home/raw; fresh/incoming/", "retrain --config fresh/retrain.toml"),
-    ("fresh/retrain.toml<-home/retrain.toml; fresh/raw<-home/raw; fresh/versions/", "retrain --config fresh/retrain.toml"),
-    ("fresh/retrain.toml<-home/retrain.toml; fresh/raw<-home/raw; fresh/corpus.zarr/", "retrain --config fresh/retrain.toml"),
-    ("fresh/retrain.toml<-home/retrain.toml; fresh/raw<-home/raw; fresh/corpus.zarr.wip/", "retrain --config fresh/retrain.toml"),
-    (f"fresh/retrain.toml<-home/retrain.toml; fresh/raw<-home/raw; fresh/state.json={APP}", "retrain --config fresh/retrain.toml"),
-    ("fresh/retrain.toml<-home/retrain.toml; fresh/raw<-home/raw; fresh/current/", "retrain --config fresh/retrain.toml"),
+    (
+        "fresh/retrain.toml<-home/retrain.toml; fresh/raw<-home/raw; fresh/incoming/",
+        "retrain --config fresh/retrain.toml",
+    ),
+    (
+        "fresh/retrain.toml<-home/retrain.toml; fresh/raw<-home/raw; fresh/versions/",
+        "retrain --config fresh/retrain.toml",
+    ),
+    (
+        "fresh/retrain.toml<-home/retrain.toml; fresh/raw<-home/raw; fresh/corpus.zarr/",
+        "retrain --config fresh/retrain.toml",
+    ),
+    (
+        "fresh/retrain.toml<-home/retrain.toml; fresh/raw<-home/raw; fresh/corpus.zarr.wip/",
+        "retrain --config fresh/retrain.toml",
+    ),
+    (
+        f"fresh/retrain.toml<-home/retrain.toml; fresh/raw<-home/raw; fresh/state.json={APP}",
+        "retrain --config fresh/retrain.toml",
+    ),
+    (
+        "fresh/retrain.toml<-home/retrain.toml; fresh/raw<-home/raw; fresh/current/",
+        "retrain --config fresh/retrain.toml",
+    ),
     ("fresh/versions/0001/; fresh/versions/0002/", "rollback fresh"),
     ("!more raw; home/incoming/new/notes.txt", RETRAIN),
     ("!more raw; home/incoming/changed/a.jsonl", RETRAIN),
     ("!more raw; home/incoming/new/deep/er.bin", RETRAIN),
     ("!more raw; home/incoming/measured.zarr/mine.txt", RETRAIN),
-    ('home/incoming/new/b.jsonl<-other.jsonl; home/mine.toml=raw = "incoming/new"', "retrain --config home/mine.toml"),
-    ('home/incoming/new/b.jsonl<-other.jsonl; home/mine.toml=raw = "raw/../incoming/new"', "retrain --config home/mine.toml"),
-    ('home/incoming/new/b.jsonl<-other.jsonl; home/raw2->incoming/new; home/mine.toml=raw = "raw2"', "retrain --config home/mine.toml"),
-    ('home/runs/b.jsonl<-other.jsonl; home/mine.toml=raw = "runs"', "retrain --config home/mine.toml"),
-    ('s.zarr/mine/b.jsonl<-other.jsonl; home/mine.toml=raw = "../s.zarr/mine"', "retrain --config home/mine.toml"),
+    (
+        'home/incoming/new/b.jsonl<-other.jsonl; home/mine.toml=raw = "incoming/new"',
+        "retrain --config home/mine.toml",
+    ),
+    (
+        'home/incoming/new/b.jsonl<-other.jsonl; home/mine.toml=raw = "raw/../incoming/new"',
+        "retrain --config home/mine.toml",
+    ),
+    (
+        "home/incoming/new/b.jsonl<-other.jsonl; home/raw2->incoming/new; home/mine.toml=raw = "
+        '"raw2"',
+        "retrain --config home/mine.toml",
+    ),
+    (
+        'home/runs/b.jsonl<-other.jsonl; home/mine.toml=raw = "runs"',
+        "retrain --config home/mine.toml",
+    ),
+    (
+        's.zarr/mine/b.jsonl<-other.jsonl; home/mine.toml=raw = "../s.zarr/mine"',
+        "retrain --config home/mine.toml",
+    ),
     ('home/mine.toml=raw = ".."', "retrain --config home/mine.toml"),
     ('home/mine.toml=raw = "raw\\u0000x"', "retrain --config home/mine.toml"),
-]  # fmt: skip
+]
 
 DONE = [  # what stays while the command does its work
     ("s.zarr/mine/; s.zarr/docs/mine/", "ingest other.jsonl --out s.zarr --append"),
-    ("s.zarr/vocab-mine.parquet; s.zarr/train/words/c/99/", "ingest other.jsonl --out s.zarr --append"),
+    (
+        "s.zarr/vocab-mine.parquet; s.zarr/train/words/c/99/",
+        "ingest other.jsonl --out s.zarr --append",
+    ),
     ("s.zarr/.axes-mine/", "ingest other.jsonl --out s.zarr --append"),
     ("m/mine/; m/work/mine/; m/checkpoints/mine/", f"{TRAIN} m --passes 3"),
     ("m/topics-2/", f"{TRAIN} m --passes 3"),
@@ -229,14 +279,23 @@ DONE = [  # what stays while the command does its work
     ("m/classifier-mine/", "classifier --model m --corpus h.zarr --passes 1"),
     ("home/.notes.7.tmp; home/.x.tmp.d/; !more raw", RETRAIN),
     ("!more raw; home/versions/.0002.tmp/", f"{RETRAIN} --full"),
-    ("!more raw; home/versions/.0001.old/; home/versions/notes/; home/runs/mine/", f"{RETRAIN} --full"),
-]  # fmt: skip
+    (
+        "!more raw; home/versions/.0001.old/; home/versions/notes/; home/runs/mine/",
+        f"{RETRAIN} --full",
+    ),
+]
 
 
 def test_every_file_that_commands_make_is_listed(place):
     grown()
-    for line in (f"{TRAIN} m --passes 3 --force", "train --corpus s.zarr --algo gs -K 3 --passes 2 --model g", f"{TRAIN} m --passes 4",
-                 "compact s.zarr", "classifier --model m --corpus h.zarr --passes 1", "edit m --label 0=x"):  # fmt: skip
+    for line in (
+        f"{TRAIN} m --passes 3 --force",
+        "train --corpus s.zarr --algo gs -K 3 --passes 2 --model g",
+        f"{TRAIN} m --passes 4",
+        "compact s.zarr",
+        "classifier --model m --corpus h.zarr --passes 1",
+        "edit m --label 0=x",
+    ):
         assert run([*line.split(), "-q"]) == 0, line
     folders = [mark.parent for mark in Path().rglob(MARK)]
     assert len(folders) > 7
@@ -304,24 +363,52 @@ def test_an_update_does_not_replace_another_model_without_force(place, capsys):
     assert "--force replaces it" in capsys.readouterr().err
 
 
-def test_a_folder_that_takes_the_name_of_a_version_meanwhile_is_not_published(place, monkeypatch, capsys):
+def test_a_folder_that_takes_the_name_of_a_version_meanwhile_is_not_published(
+    place, monkeypatch, capsys
+):
     put("!more raw")
     judge = cycle.judge
     with monkeypatch.context() as patch:
         patch.setattr(cycle, "judge", lambda *given: (put("home/versions/0002/"), judge(*given))[1])
         assert run([*RETRAIN.split(), "-q"]) == 3
     assert "home/versions/0002: is in the way" in capsys.readouterr().err
-    assert os.readlink("home/current") == "versions/0001" and Path("home/versions/0002/notes.txt").exists()
+    assert (
+        os.readlink("home/current") == "versions/0001"
+        and Path("home/versions/0002/notes.txt").exists()
+    )
     shutil.move("home/versions/0002", "theirs")
     assert run([*RETRAIN.split(), "-q"]) == 0
-    assert os.readlink("home/current") == "versions/0002" and topicstream.TopicModel.open("home/current").n_topics == 3
+    assert (
+        os.readlink("home/current") == "versions/0002"
+        and topicstream.TopicModel.open("home/current").n_topics == 3
+    )
 
 
 def test_an_empty_folder_outlives_a_refusal(place):
     os.mkdir("empty", 0o750)
     for name in ("empty", "new"):
-        assert run(["train", "--corpus", "s.zarr", "--model", name, "-K", "3", "--mem-limit", "40M", "-q"]) == 5
-    assert os.stat("empty").st_mode & 0o777 == 0o750 and not os.listdir("empty") and not os.path.exists("new")
+        assert (
+            run(
+                [
+                    "train",
+                    "--corpus",
+                    "s.zarr",
+                    "--model",
+                    name,
+                    "-K",
+                    "3",
+                    "--mem-limit",
+                    "40M",
+                    "-q",
+                ]
+            )
+            == 5
+        )
+    assert (
+        os.stat("empty").st_mode & 0o777 == 0o750
+        and not os.listdir("empty")
+        and not os.path.exists("new")
+    )
 
 
 OUTPUTS = {
@@ -374,7 +461,10 @@ def test_what_the_first_release_made_is_grown_and_replaced(place, name):
 
 
 @pytest.mark.parametrize("name", REPLACED)
-@pytest.mark.parametrize("mine", ["notes.txt", "thesis/", "docs/part-mine.parquet", "train/words/c/mine", "mine->../in.jsonl"])
+@pytest.mark.parametrize(
+    "mine",
+    ["notes.txt", "thesis/", "docs/part-mine.parquet", "train/words/c/mine", "mine->../in.jsonl"],
+)
 def test_what_others_put_into_a_folder_of_the_first_release_stays(place, capsys, name, mine):
     first_release()
     put(f"{name}/{mine}")

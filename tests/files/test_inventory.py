@@ -32,7 +32,9 @@ def model(tmp_path) -> Path:
     return tmp_path / "m"
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "topics/c/1", "topics-2/zarr.json", ".history.jsonl.7.tmp", "a\nb"])
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "topics/c/1", "topics-2/zarr.json", ".history.jsonl.7.tmp", "a\nb"]
+)
 def test_what_the_inventory_lacks_stops_the_removal_and_stays(model, name):
     path = model / name
     path.parent.mkdir(exist_ok=True)
@@ -137,7 +139,7 @@ def test_folders_are_told_apart(tmp_path, model):
         ("a.html", "<html>topicstream</html>", False),
         ("empty", "", True),
     ],
-)  # fmt: skip
+)
 def test_files_that_users_name_say_who_wrote_them(tmp_path, name, text, ours):
     (tmp_path / name).write_text(text)
     assert is_ours(tmp_path / name) == ours
@@ -146,19 +148,34 @@ def test_files_that_users_name_say_who_wrote_them(tmp_path, name, text, ours):
 def test_nothing_else_in_the_package_removes_or_replaces():
     """Calls that remove or rename a file by its name, or write over it, anywhere but in files/."""
     forbidden = {
-        "os": {"remove", "unlink", "rmdir", "removedirs", "rename", "renames", "replace", "truncate", "link", "symlink"},
+        "os": {
+            "remove",
+            "unlink",
+            "rmdir",
+            "removedirs",
+            "rename",
+            "renames",
+            "replace",
+            "truncate",
+            "link",
+            "symlink",
+        },
         "shutil": {"rmtree", "move", "copy", "copy2", "copyfile", "copytree"},
     }
     of_paths = {"unlink", "rmdir", "rename", "touch", "write_bytes", "write_text"}
     wrong = []
     for path in sorted(PACKAGE.rglob("*.py")):
         name = path.relative_to(PACKAGE).as_posix()
-        if name.startswith("files/") or name == "kernels/jit.py":  # compiled kernels: names of its own in a cache folder
+        if (
+            name.startswith("files/") or name == "kernels/jit.py"
+        ):  # compiled kernels: names of its own in a cache folder
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 module, attribute = ast.unparse(node.func.value), node.func.attr
-                if attribute in forbidden.get(module, of_paths if module not in ("owned", "durable") else ()):
+                if attribute in forbidden.get(
+                    module, of_paths if module not in ("owned", "durable") else ()
+                ):
                     wrong.append(f"{name}:{node.lineno}: {ast.unparse(node)[:80]}")
     assert wrong == []
 
@@ -178,7 +195,9 @@ def test_a_killed_command_leaves_nothing_beside_its_output(tmp_path):
         os.close(os.open(tmp_path, os.O_TMPFILE | os.O_RDWR))
     except OSError:
         pytest.skip("this file system has no files without a name")
-    done = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
     assert done.returncode == -signal.SIGKILL and os.listdir(tmp_path) == []
 
 

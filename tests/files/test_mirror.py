@@ -18,7 +18,10 @@ from topicstream.errors import StoreError, UsageError
 from topicstream.files import mirror
 from topicstream.files.remote import traffic
 
-TEXTS = [f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}" for n in range(300)]
+TEXTS = [
+    f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}"
+    for n in range(300)
+]
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +33,24 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_store_in_a_bucket_trains_the_model_that_its_folder_trains(put: Put, here: Path, tmp_path: Path) -> None:
+def test_a_store_in_a_bucket_trains_the_model_that_its_folder_trains(
+    put: Put, here: Path, tmp_path: Path
+) -> None:
     address = put_folder(put, here / "c.zarr", "c.zarr")
     traffic()
-    code, said = topics("train", "--corpus", address, "--model", tmp_path / "m", "-K", 2, "--passes", 3, "--algo", "atbp")
+    code, said = topics(
+        "train",
+        "--corpus",
+        address,
+        "--model",
+        tmp_path / "m",
+        "-K",
+        2,
+        "--passes",
+        3,
+        "--algo",
+        "atbp",
+    )
     assert code == 0, said
     assert "requests for" in said
     trained = TopicModel.open(tmp_path / "m")
@@ -45,14 +62,18 @@ def test_a_store_in_a_bucket_trains_the_model_that_its_folder_trains(put: Put, h
     assert topics("info", "--verify", address)[0] == 0
 
 
-def test_a_store_larger_than_the_cache_is_read_all_the_same(put: Put, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_larger_than_the_cache_is_read_all_the_same(
+    put: Put, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address = put_folder(put, here / "c.zarr", "c.zarr")
     monkeypatch.setenv("TOPICS_CACHE_SIZE", "20K")
     corpus = Corpus.open(address)
     first = corpus.decode(0)
     traffic()
     again = corpus.decode(0)
-    assert (first.words == again.words).all() and 0 < traffic()["requests"] < 3, "some chunks stayed, some did not"
+    assert (first.words == again.words).all() and 0 < traffic()["requests"] < 3, (
+        "some chunks stayed, some did not"
+    )
     assert sum(size for _, size in mirror._chunks(corpus.path)) <= 20480
     stranger = mirror.cache_folder() / "letters"
     (stranger / "c" / "0").mkdir(parents=True)
@@ -72,19 +93,48 @@ def test_a_model_in_a_bucket(put: Put, here: Path, tmp_path: Path) -> None:
     infer(model, Path(store), out=tmp_path / "there.jsonl", progress=False)
     infer(here / "m", here / "c.zarr", out=tmp_path / "here.jsonl", progress=False)
     assert (tmp_path / "there.jsonl").read_bytes() == (tmp_path / "here.jsonl").read_bytes()
-    of_bucket, of_disk = evaluate(model, store, progress=False), evaluate(here / "m", here / "c.zarr", progress=False)
+    of_bucket, of_disk = (
+        evaluate(model, store, progress=False),
+        evaluate(here / "m", here / "c.zarr", progress=False),
+    )
     assert of_bucket["heldout"] == of_disk["heldout"]
     code, said = topics("show", "--model", model, "--corpus", store)
     assert code == 0 and "stars" in said
-    assert (of_bucket["model"], of_bucket["corpus"]) == (model, store) and repr(model) in repr(TopicModel.open(model))
+    assert (of_bucket["model"], of_bucket["corpus"]) == (model, store) and repr(model) in repr(
+        TopicModel.open(model)
+    )
     for code, *command in (
         (0, "eval", "--model", model, "--corpus", store, "--json"),
         (0, "compare", model, model),
         (0, "eval", "--model", model, "--heldout", store),
-        (0, "eval", "--model", model, "--heldout", put("new.jsonl", b'{"text": "stars galaxy orbit1 bread butter flour oven2"}\n')),
+        (
+            0,
+            "eval",
+            "--model",
+            model,
+            "--heldout",
+            put("new.jsonl", b'{"text": "stars galaxy orbit1 bread butter flour oven2"}\n'),
+        ),
         (0, "infer", Path(store), "--model", model, "--out", tmp_path / "a.jsonl", "--json"),
         (3, "eval", "--model", model, "--corpus", store, "--labels"),
-        (0, "train", "--corpus", store, "--model", tmp_path / "w", "--warm", model, "--start", "warm", "-K", 2, "--passes", 1, "--algo", "atbp"),
+        (
+            0,
+            "train",
+            "--corpus",
+            store,
+            "--model",
+            tmp_path / "w",
+            "--warm",
+            model,
+            "--start",
+            "warm",
+            "-K",
+            2,
+            "--passes",
+            1,
+            "--algo",
+            "atbp",
+        ),
         (0, "report", "--model", model, "--corpus", store, "--out", tmp_path / "r.html"),
         (2, "classifier", "--model", model, "--corpus", store),
     ):
@@ -104,7 +154,9 @@ def test_what_cannot_be_meant_is_one_line(put: Put, here: Path, tmp_path: Path) 
         ("classifier", "--model", model, "--corpus", store),
     ):
         code, said = topics(*command)
-        assert code == 2 and "addresses are read only" in said.splitlines()[-1] and SECRET not in said, said
+        assert (
+            code == 2 and "addresses are read only" in said.splitlines()[-1] and SECRET not in said
+        ), said
     code, said = topics("export", "--model", here / "m", "--out", "s3://corpora/x.json")
     assert code == 2 and "files are written to this machine only" in said
     code, said = topics("info", "s3://corpora/nothing")
@@ -121,7 +173,9 @@ def test_what_cannot_be_meant_is_one_line(put: Put, here: Path, tmp_path: Path) 
         train(here / "c.zarr", mirror.mirrored(model), topics=2, progress=False)
 
 
-def test_a_store_on_a_web_server(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_on_a_web_server(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("obstore")
     monkeypatch.setenv("TOPICS_CACHE", str(tmp_path / "cache"))
     handler = functools.partial(_Quiet, directory=str(here))

@@ -1,9 +1,10 @@
 """Google's and Azure's object stores: the same publishing and reading as on S3.
 
-Azure: Azurite, Microsoft's emulator, where it is installed (``npm install azurite``; the slow suite).  Google has no emulator that
-knows the requests of obstore (its XML interface with conditions), so a small server stands for it that heeds conditions on the
-generation of an object, as Google documents them: https://cloud.google.com/storage/docs/xml-api/reference-headers.
-"""
+Azure: Azurite, Microsoft's emulator, where it is installed (``npm install azurite``; the slow
+suite).  Google has no emulator that
+knows the requests of obstore (its XML interface with conditions), so a small server stands for it
+that heeds conditions on the generation of an object, as Google documents them:
+https://cloud.google.com/storage/docs/xml-api/reference-headers."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ from topicstream.files import mirror, publication, remote
 from topicstream.files.mirror import current_at
 from topicstream.files.remote import RemoteFile, put_object
 
-ACCOUNT, KEY = "devstoreaccount1", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+ACCOUNT, KEY = (
+    "devstoreaccount1",
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
+)
 """Azurite's, which its documentation names."""
 
 
@@ -53,7 +57,10 @@ def check_store(root: str, tmp_path: Path) -> None:
     assert Corpus.open(f"{root}/c.zarr").fingerprint == Corpus.open(tmp_path / "c.zarr").fingerprint
     train(f"{root}/c.zarr", tmp_path / "m", topics=2, passes=2, algo="atbp", progress=False)
     publish(tmp_path / "m", f"{root}/models/news")
-    assert TopicModel.open(f"{root}/models/news").content_hash() == TopicModel.open(tmp_path / "m").content_hash()
+    assert (
+        TopicModel.open(f"{root}/models/news").content_hash()
+        == TopicModel.open(tmp_path / "m").content_hash()
+    )
     with pytest.raises(NotOurs, match="is a model, not a corpus store"):
         publish(tmp_path / "c.zarr", f"{root}/models/news")
     publication.claim_address(f"{root}/race", "model")
@@ -87,10 +94,17 @@ class Google(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def about(self, generation: int) -> dict[str, str]:
-        return {"ETag": f'"{generation}"', "x_goog_generation": str(generation), "Last_Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}
+        return {
+            "ETag": f'"{generation}"',
+            "x_goog_generation": str(generation),
+            "Last_Modified": "Wed, 21 Oct 2015 07:28:00 GMT",
+        }
 
     def do_PUT(self) -> None:
-        body, wanted = self.rfile.read(int(self.headers["Content-Length"])), self.headers.get("x-goog-if-generation-match")
+        body, wanted = (
+            self.rfile.read(int(self.headers["Content-Length"])),
+            self.headers.get("x-goog-if-generation-match"),
+        )
         with self.lock:
             generation = self.objects.get(self.path, (0, b""))[0]
             if wanted is not None and int(wanted) != generation:
@@ -101,14 +115,22 @@ class Google(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         parts, bucket = urlsplit(self.path), self.path.split("/")[1].partition("?")[0]
         if bucket != "corpora":
-            return self.answer(404, b"<Error><Code>NoSuchBucket</Code><Message>The specified bucket does not exist.</Message></Error>")
+            return self.answer(
+                404,
+                b"<Error><Code>NoSuchBucket</Code><Message>The specified bucket does not "
+                b"exist.</Message></Error>",
+            )
         if parts.query:
             prefix = parse_qs(parts.query).get("prefix", [""])[0]
-            keys = {unquote(path.removeprefix("/corpora/")): len(body) for path, (_, body) in self.objects.items()}
+            keys = {
+                unquote(path.removeprefix("/corpora/")): len(body)
+                for path, (_, body) in self.objects.items()
+            }
             entries = "".join(
                 f"<Contents><Key>{escape(key)}</Key><Size>{size}</Size><LastModified>2015-10-21T07:28:00.000Z</LastModified><ETag>1</ETag></Contents>"
-                for key, size in sorted(keys.items()) if key.startswith(prefix)
-            )  # fmt: skip
+                for key, size in sorted(keys.items())
+                if key.startswith(prefix)
+            )
             return self.answer(200, f"<ListBucketResult>{entries}</ListBucketResult>".encode())
         if self.path not in self.objects:
             return self.answer(404)
@@ -119,7 +141,12 @@ class Google(http.server.BaseHTTPRequestHandler):
             return self.answer(200, body, **self.about(generation))
         first, last = map(int, wanted.removeprefix("bytes=").split("-"))
         part = body[first : last + 1]
-        self.answer(206, part, Content_Range=f"bytes {first}-{first + len(part) - 1}/{len(body)}", **self.about(generation))
+        self.answer(
+            206,
+            part,
+            Content_Range=f"bytes {first}-{first + len(part) - 1}/{len(body)}",
+            **self.about(generation),
+        )
 
     do_HEAD = do_GET
 
@@ -144,7 +171,13 @@ def test_google(cloud: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         base = f"http://127.0.0.1:{server.server_address[1]}"
-        account = {"gcs_base_url": base, "disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+        account = {
+            "gcs_base_url": base,
+            "disable_oauth": True,
+            "client_email": "",
+            "private_key": "",
+            "private_key_id": "",
+        }
         (tmp_path / "key.json").write_text(json.dumps(account))
         cloud.setenv("GOOGLE_SERVICE_ACCOUNT", str(tmp_path / "key.json"))
         cloud.setenv("GOOGLE_BASE_URL", base)
@@ -157,9 +190,15 @@ def create_container(base: str) -> None:
     headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
     canonical = "".join(f"{name}:{value}\n" for name, value in sorted(headers.items()))
     text = "PUT" + "\n" * 12 + canonical + f"/{ACCOUNT}/{ACCOUNT}/corpora\nrestype:container"
-    signature = base64.b64encode(hmac.digest(base64.b64decode(KEY), text.encode(), hashlib.sha256)).decode()
+    signature = base64.b64encode(
+        hmac.digest(base64.b64decode(KEY), text.encode(), hashlib.sha256)
+    ).decode()
     headers["Authorization"] = f"SharedKey {ACCOUNT}:{signature}"
-    urllib.request.urlopen(urllib.request.Request(f"{base}/{ACCOUNT}/corpora?restype=container", method="PUT", headers=headers)).close()
+    urllib.request.urlopen(
+        urllib.request.Request(
+            f"{base}/{ACCOUNT}/corpora?restype=container", method="PUT", headers=headers
+        )
+    ).close()
 
 
 @pytest.mark.slow
@@ -168,8 +207,19 @@ def test_azure(cloud: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if program is None:
         pytest.skip("Azurite is not installed (npm install azurite)")
     (port,) = free_ports(1)
-    options = ["--silent", "--skipApiVersionCheck", "--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(tmp_path / "azurite")]
-    server = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    options = [
+        "--silent",
+        "--skipApiVersionCheck",
+        "--blobHost",
+        "127.0.0.1",
+        "--blobPort",
+        str(port),
+        "--location",
+        str(tmp_path / "azurite"),
+    ]
+    server = subprocess.Popen(
+        [program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         for _ in range(60):
             try:

@@ -28,7 +28,10 @@ from topicstream.files import publication, remote
 from topicstream.files.mirror import Current, cache_folder, current_at
 from topicstream.files.remote import get_object
 
-LINES = [f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}" for n in range(300)]
+LINES = [
+    f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}"
+    for n in range(300)
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +41,27 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "docs.txt").write_text("\n".join(LINES))
     ingest(folder / "docs.txt", folder / "c.zarr", progress=False)
     for seed in (0, 1):
-        train(folder / "c.zarr", folder / f"m{seed}", topics=2, passes=2, algo="atbp", seed=seed, progress=False)
+        train(
+            folder / "c.zarr",
+            folder / f"m{seed}",
+            topics=2,
+            passes=2,
+            algo="atbp",
+            seed=seed,
+            progress=False,
+        )
     return folder
 
 
-def test_readers_take_the_version_that_was_published_last(put: Put, here: Path, tmp_path: Path) -> None:
+def test_readers_take_the_version_that_was_published_last(
+    put: Put, here: Path, tmp_path: Path
+) -> None:
     address = "s3://corpora/models/news"
     first = publish(here / "m0", address)
-    assert first["uploaded"] == first["files"] and TopicModel.open(address).content_hash() == TopicModel.open(here / "m0").content_hash()
+    assert (
+        first["uploaded"] == first["files"]
+        and TopicModel.open(address).content_hash() == TopicModel.open(here / "m0").content_hash()
+    )
     assert publish(here / "m0", address)["uploaded"] == 0, "what is there is not uploaded again"
     code, said = topics("publish", here / "m1", address)
     assert code == 0, said
@@ -65,12 +81,22 @@ def test_readers_take_the_version_that_was_published_last(put: Put, here: Path, 
     current, _ = current_at(address)
     assert current is not None
     below = f"models/news/versions/{current.version}"
-    names = ["../../../../escaped", "/tmp/escaped", ".address", "x/../../y", *json.loads(get_object(f"s3://corpora/{below}/files.json")[0])]
+    names = [
+        "../../../../escaped",
+        "/tmp/escaped",
+        ".address",
+        "x/../../y",
+        *json.loads(get_object(f"s3://corpora/{below}/files.json")[0]),
+    ]
     put(f"{below}/files.json", json.dumps(dict.fromkeys(names, "")).encode())
     shutil.rmtree(cache_folder())
     before = {p for p in tmp_path.rglob("*")}
     TopicModel.open(address)
-    assert all(p.is_relative_to(cache_folder() / "s3" / "corpora") for p in set(tmp_path.rglob("*")) - before if p.is_file())
+    assert all(
+        p.is_relative_to(cache_folder() / "s3" / "corpora")
+        for p in set(tmp_path.rglob("*")) - before
+        if p.is_file()
+    )
     put(f"{below}/files.json", b"[1]")
     shutil.rmtree(cache_folder())
     with pytest.raises(StoreError, match="manifest of neither"):
@@ -80,7 +106,9 @@ def test_readers_take_the_version_that_was_published_last(put: Put, here: Path, 
         TopicModel.open(address)
 
 
-def test_an_ingest_to_an_address(put: Put, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ingest_to_an_address(
+    put: Put, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stored, puts = [], publication.put_object
 
     def killed(address: str, content: Any, condition: Any = "overwrite") -> None:
@@ -102,11 +130,15 @@ def test_an_ingest_to_an_address(put: Put, here: Path, tmp_path: Path, monkeypat
     assert code == 0, said
     assert Corpus.open(address).fingerprint == Corpus.open(here / "c.zarr").fingerprint
     publish(here / "c.zarr", "s3://corpora/other.zarr")
-    assert current_at(address)[0].version == current_at("s3://corpora/other.zarr")[0].version, "the same bytes"
+    assert current_at(address)[0].version == current_at("s3://corpora/other.zarr")[0].version, (
+        "the same bytes"
+    )
     was = current_at(address)[0]
     code, said = topics("ingest", here / "docs.txt", "--out", address)
     assert code == 0 and "finished" in said and current_at(address)[0] == was, said
-    assert ingest(here / "docs.txt", address, progress=False)["finished_before"] and not list((cache_folder() / "uploads").rglob("*.json"))
+    assert ingest(here / "docs.txt", address, progress=False)["finished_before"] and not list(
+        (cache_folder() / "uploads").rglob("*.json")
+    )
     code, said = topics("ingest", here / "docs.txt", "--out", address, "--min-df", "2")
     assert code == 1 and "exists; --force replaces it" in said, "another ingest"
     assert not list((cache_folder() / "uploads").rglob("*.json"))
@@ -123,7 +155,10 @@ def test_a_retrain_publishes_its_versions(put: Put, tmp_path: Path) -> None:
     config.write_text(f'{given}\naddress = "{address}"\n')
     done = retrain(config, stream=io.StringIO())
     assert done["published"] == 1
-    assert TopicModel.open(address).content_hash() == TopicModel.open(config.parent / "current").content_hash()
+    assert (
+        TopicModel.open(address).content_hash()
+        == TopicModel.open(config.parent / "current").content_hash()
+    )
 
 
 def race(address: str, publishers: int) -> tuple[list[str], list[Exception]]:
@@ -156,11 +191,15 @@ def test_one_of_several_publishers_wins(put: Put) -> None:
         won, lost = race(address, 8)
         current, _ = current_at(address)
         assert current is not None and won == [current.version]
-        assert len(lost) == 7 and all(isinstance(e, Busy) and "was faster" in str(e) for e in lost), lost
+        assert len(lost) == 7 and all(
+            isinstance(e, Busy) and "was faster" in str(e) for e in lost
+        ), lost
     current, condition = current_at(address)
     stale = {**condition, "e_tag": '"0"'}
     assert current is not None
-    publication._replace(address, current, stale)  # its answer was lost: the nonce tells that it won
+    publication._replace(
+        address, current, stale
+    )  # its answer was lost: the nonce tells that it won
 
 
 class Heedless(http.server.BaseHTTPRequestHandler):
@@ -171,7 +210,9 @@ class Heedless(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         connection = http.client.HTTPConnection(urlsplit(self.behind).netloc)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        headers = {k: v for k, v in self.headers.items() if k.lower() not in ("if-none-match", "if-match")}
+        headers = {
+            k: v for k, v in self.headers.items() if k.lower() not in ("if-none-match", "if-match")
+        }
         connection.request(self.command, self.path, body, headers)
         answer = connection.getresponse()
         content = answer.read()
@@ -190,7 +231,9 @@ class Heedless(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_store_that_ignores_conditions_is_refused(put: Put, here: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_ignores_conditions_is_refused(
+    put: Put, here: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     handler = type("Handler", (Heedless,), {"behind": endpoint})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -207,13 +250,22 @@ def test_a_store_that_ignores_conditions_is_refused(put: Put, here: Path, endpoi
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ("status code: 400 Bad Request: <Code>ExpiredToken</Code> very-secret-key", "the credentials have expired"),
-        ("Received redirect without LOCATION, this normally indicates an incorrectly configured region", "another region"),
+        (
+            "status code: 400 Bad Request: <Code>ExpiredToken</Code> very-secret-key",
+            "the credentials have expired",
+        ),
+        (
+            "Received redirect without LOCATION, this normally indicates an incorrectly "
+            "configured region",
+            "another region",
+        ),
         ("status code: 403 Forbidden: SignatureDoesNotMatch very-secret-key", "access denied"),
         ("HTTP error: error sending request", "check the network"),
     ],
 )
-def test_faults_are_told_without_what_was_sent(answer: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_are_told_without_what_was_sent(
+    answer: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     exceptions = pytest.importorskip("obstore.exceptions")
     monkeypatch.setattr(remote, "_store", lambda root: None)
 
@@ -226,7 +278,9 @@ def test_faults_are_told_without_what_was_sent(answer: str, told: str, monkeypat
 
 
 def test_an_ingest_of_documents_in_memory_to_an_address(put: Put, here: Path) -> None:
-    """Also after another one was killed during its upload: nothing is published, so nothing needs --force."""
+    """Also after another one was killed during its upload: nothing is published, so nothing needs
+    --force.
+    """
     address = "s3://corpora/m.zarr"
 
     def killed(address: str, content: Any, condition: Any = "overwrite") -> None:
@@ -240,10 +294,14 @@ def test_an_ingest_of_documents_in_memory_to_an_address(put: Put, here: Path) ->
             ingest(documents, address, progress=False)
     ingest(LINES, address, progress=False)
     assert Corpus.open(address).n_docs + Corpus.open(address).part(heldout=True).docs == len(LINES)
-    with pytest.raises(TopicsError, match="exists, and documents that are in no file cannot be compared"):
+    with pytest.raises(
+        TopicsError, match="exists, and documents that are in no file cannot be compared"
+    ):
         ingest(LINES, address, progress=False)
     ingest(LINES[:200], address, force=True, progress=False)
-    assert Corpus.open(address).n_docs <= 200 and not list((cache_folder() / "uploads").rglob("*.json"))
+    assert Corpus.open(address).n_docs <= 200 and not list(
+        (cache_folder() / "uploads").rglob("*.json")
+    )
 
 
 class Silent(Heedless):
@@ -262,12 +320,20 @@ class Silent(Heedless):
 asked, ended = threading.Event(), threading.Event()
 
 
-def test_a_signal_ends_a_command_that_waits_for_a_server(put: Put, here: Path, endpoint: str, tmp_path: Path) -> None:
+def test_a_signal_ends_a_command_that_waits_for_a_server(
+    put: Put, here: Path, endpoint: str, tmp_path: Path
+) -> None:
     handler = type("Handler", (Silent,), {"behind": endpoint})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        environment = {**os.environ, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_address[1]}"}
-        script = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from topicstream.cli.entry import main; main()"
+        environment = {
+            **os.environ,
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_address[1]}",
+        }
+        script = (
+            "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from "
+            "topicstream.cli.entry import main; main()"
+        )
         command = [sys.executable, "-c", script, "publish", str(here / "m0"), "s3://corpora/hung"]
         process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         assert asked.wait(60)
@@ -275,4 +341,9 @@ def test_a_signal_ends_a_command_that_waits_for_a_server(put: Put, here: Path, e
         _, said = process.communicate(timeout=30)
         ended.set()
         server.shutdown()
-    assert process.returncode == 130 and said == "topics: stopped; readers still see the version before, and the same command uploads what is missing\n"
+    assert (
+        process.returncode == 130
+        and said
+        == "topics: stopped; readers still see the version before, and the same command "
+        "uploads what is missing\n"
+    )

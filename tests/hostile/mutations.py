@@ -1,4 +1,6 @@
-"""Mutated files for hypothesis: a valid one with a few changes, and what is promised of whoever reads it."""
+"""Mutated files for hypothesis: a valid one with a few changes, and what is promised of whoever
+reads it.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,58 @@ from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.tasks import pieces
 
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-NUMBERS = [b"0", b"-1", b"4294967296", b"9223372036854775808", b"99999999999999999999999", b"1e309", b"nan", b"0.5", b"", b"1_000"]
-BYTES = [b"\x00", b"\xff", b"\n", b"\r\n", b" ", b"\t", b'"', b",", b":", b"{", b"}", b"[", b"]", b"\\", b"<", b">", b"&",
-         b"\xef\xbb\xbf", b"\xff\xfe", b"\xed\xa0\x80", b"\xc0\x80", "\u2028".encode(), "\U0001f600".encode()]  # fmt: skip
-TEXTS = ["the quick brown fox", "über straße, 東京 2021", "", 'he said "no", then', "one\nline two", "a\tb\tc", "x" * 300]
+NUMBERS = [
+    b"0",
+    b"-1",
+    b"4294967296",
+    b"9223372036854775808",
+    b"99999999999999999999999",
+    b"1e309",
+    b"nan",
+    b"0.5",
+    b"",
+    b"1_000",
+]
+BYTES = [
+    b"\x00",
+    b"\xff",
+    b"\n",
+    b"\r\n",
+    b" ",
+    b"\t",
+    b'"',
+    b",",
+    b":",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b"\\",
+    b"<",
+    b">",
+    b"&",
+    b"\xef\xbb\xbf",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    b"\xc0\x80",
+    "\u2028".encode(),
+    "\U0001f600".encode(),
+]
+TEXTS = [
+    "the quick brown fox",
+    "über straße, 東京 2021",
+    "",
+    'he said "no", then',
+    "one\nline two",
+    "a\tb\tc",
+    "x" * 300,
+]
 
 
 @st.composite
-def mutated(draw: Any, seeds: list[bytes], words: list[bytes] = BYTES, most: int = 1 << 16) -> bytes:
+def mutated(
+    draw: Any, seeds: list[bytes], words: list[bytes] = BYTES, most: int = 1 << 16
+) -> bytes:
     """One of the seeds with one to six changes; words: of the format, to be put in."""
     data = bytearray(draw(st.sampled_from(seeds)))
     for _ in range(draw(st.integers(1, 6))):
@@ -42,12 +88,16 @@ def mutated(draw: Any, seeds: list[bytes], words: list[bytes] = BYTES, most: int
         elif kind == 4:
             del data[start:]
         elif kind == 5:
-            data[start:start] = bytes(data[start : start + draw(st.sampled_from((1, 32, 256)))]) * draw(st.sampled_from((1, 16, 200)))
+            data[start:start] = bytes(
+                data[start : start + draw(st.sampled_from((1, 32, 256)))]
+            ) * draw(st.sampled_from((1, 16, 200)))
         elif kind == 6 and (numbers := list(re.finditer(rb"-?\d+", bytes(data[: 1 << 14])))):
             number = draw(st.sampled_from(numbers))
             data[number.start() : number.end()] = draw(st.sampled_from(NUMBERS))
         else:
-            data[start : start + 4] = struct.pack("<I", draw(st.sampled_from((0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF))))
+            data[start : start + 4] = struct.pack(
+                "<I", draw(st.sampled_from((0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)))
+            )
         del data[most:]
     return bytes(data)
 
@@ -83,7 +133,9 @@ def read(path: Path, options: ReadOptions) -> None:
 def readable(place: Path, data: bytes, on_error: str, piece_bytes: int, **options: Any) -> None:
     """Write the file and read it."""
     place.write_bytes(data)
-    answers_or_refuses(lambda: read(place, ReadOptions(on_error=on_error, piece_bytes=piece_bytes, **options)))  # type: ignore[arg-type]
+    answers_or_refuses(
+        lambda: read(place, ReadOptions(on_error=on_error, piece_bytes=piece_bytes, **options))
+    )  # type: ignore[arg-type]
 
 
 def valid(place: Path, seeds: list[bytes], **options: Any) -> None:
@@ -97,8 +149,13 @@ ON_ERROR = st.sampled_from(["skip", "fail"])
 PIECES = st.sampled_from([256, 4096, 1 << 17])
 
 
-def check_mutations(path: Path, seeds: list[bytes], words: list[bytes], options: dict[str, Any]) -> None:
-    """The seeds are read, and so are changed ones, or refused in one line.  words: of the format, to be put in."""
+def check_mutations(
+    path: Path, seeds: list[bytes], words: list[bytes], options: dict[str, Any]
+) -> None:
+    """The seeds are read, and so are changed ones, or refused in one line.
+
+    words: of the format, to be put in.
+    """
     valid(path, seeds, **options)
 
     @MANY

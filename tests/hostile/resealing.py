@@ -1,5 +1,5 @@
-"""Stores and models with other contents, every checksum and total above them made to fit: what a stranger makes who knows the
-format."""
+"""Stores and models with other contents, every checksum and total above them made to fit: what a
+stranger makes who knows the format."""
 
 from __future__ import annotations
 
@@ -36,10 +36,16 @@ def chunks_of(store: Path, part: str, block: int) -> dict[str, np.ndarray]:
 
 
 def reseal_block(
-    store: Path, part: str, block: int, arrays: dict[str, np.ndarray], *, totals: bool = True, same: Any = None
+    store: Path,
+    part: str,
+    block: int,
+    arrays: dict[str, np.ndarray],
+    *,
+    totals: bool = True,
+    same: Any = None,
 ) -> None:
-    """Put arrays in a block's place; sizes and checksums fit, and (``totals``) so do documents, cells and tokens.
-    Arrays that are those of ``same`` are there already."""
+    """Put arrays in a block's place; sizes and checksums fit, and (``totals``) so do documents,
+    cells and tokens. Arrays that are those of ``same`` are there already."""
     manifest = read_json(store / "manifest.json")
     entry = manifest["parts"][part]["blocks"][block]
     for kind, values in arrays.items():
@@ -53,7 +59,9 @@ def reseal_block(
         entry["cells"] = int(arrays["lengths"].sum(dtype=np.int64))
         counts = arrays["counts"][: entry["cells"]]
         entry["tokens"] = int(counts.view(np.int32).sum(dtype=np.int64))
-        manifest["parts"][part] = plain(part_of(msgspec.convert(manifest["parts"][part]["blocks"], list[BlockEntry])))
+        manifest["parts"][part] = plain(
+            part_of(msgspec.convert(manifest["parts"][part]["blocks"], list[BlockEntry]))
+        )
     write_sealed(store / "manifest.json", manifest)
 
 
@@ -68,9 +76,14 @@ def reseal_file(store: Path, name: str, data: bytes) -> None:
 
 
 def reseal_model(
-    model: Path, attributes: dict[str, Any], rows: np.ndarray | None = None, vocab: bytes | None = None
+    model: Path,
+    attributes: dict[str, Any],
+    rows: np.ndarray | None = None,
+    vocab: bytes | None = None,
 ) -> None:
-    """Other attributes of the topics' array, another first chunk (float32[step, K]), another vocabulary."""
+    """Other attributes of the topics' array, another first chunk (float32[step, K]), another
+    vocabulary.
+    """
     manifest = read_json(model / "manifest.json")
     topics = model / manifest["files"]["topics"]["name"]
     meta = json.loads((topics / "zarr.json").read_text())

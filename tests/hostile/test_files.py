@@ -1,4 +1,6 @@
-"""Files that a stranger made for what is read since 0.1.0, and a footer of Parquet at which Arrow would end the process."""
+"""Files that a stranger made for what is read since 0.1.0, and a footer of Parquet at which Arrow
+would end the process.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,17 @@ from topicstream.model.topic_model import TopicModel
 def made(tmp_path_factory):
     place = tmp_path_factory.mktemp("files")
     write_jsonl(place / "a.jsonl", documents(60))
-    topicstream.ingest(place / "a.jsonl", place / "c.zarr", min_df=1, max_df=1.0, heldout="0", progress=False)
-    topicstream.train(place / "c.zarr", place / "m", algo="sparse-bp", topics=3, passes=2, tol=0.0, progress=False)
+    topicstream.ingest(
+        place / "a.jsonl", place / "c.zarr", min_df=1, max_df=1.0, heldout="0", progress=False
+    )
+    topicstream.train(
+        place / "c.zarr", place / "m", algo="sparse-bp", topics=3, passes=2, tol=0.0, progress=False
+    )
     return place
 
 
-# -- Parquet -----------------------------------------------------------------------------------------------------------
+# -- Parquet
+# -----------------------------------------------------------------------------------------------------------
 EVERY_BIT = """
 import sys
 import zipfile
@@ -61,11 +68,16 @@ print(refused)
 def test_no_bit_of_a_footer_ends_the_process(tmp_path):
     table = pa.table({"word": ["a", "b", None], "count": [1, 2, 3]})
     pq.write_table(table, tmp_path / "x.parquet", store_schema=False)
-    done = subprocess.run([sys.executable, "-c", EVERY_BIT, str(tmp_path / "x.parquet")], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", EVERY_BIT, str(tmp_path / "x.parquet")],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0 and int(done.stdout) > 500, done.stderr
 
 
-# -- others ------------------------------------------------------------------------------------------------------------
+# -- others
+# ------------------------------------------------------------------------------------------------------------
 def test_a_header_of_an_array_that_is_no_python(tmp_path, capsys):
     np.save(tmp_path / "x.npy", np.ones((3, 2)))
     data = (tmp_path / "x.npy").read_bytes()
@@ -77,11 +89,23 @@ def test_a_gzipped_state_with_a_wrong_bit(tmp_path, capsys):
     packed = bytearray(gzip.compress(b"#doc source pos typeindex type topic\n" * 50))
     packed[14:18] = b"\xff\xff\xff\xff"
     (tmp_path / "s.gz").write_bytes(packed)
-    assert "s.gz" in refused("import", tmp_path / "s.gz", "--format", "mallet-state", "--model", tmp_path / "m", capsys=capsys)
+    assert "s.gz" in refused(
+        "import",
+        tmp_path / "s.gz",
+        "--format",
+        "mallet-state",
+        "--model",
+        tmp_path / "m",
+        capsys=capsys,
+    )
 
 
 def test_edits_that_name_a_topic_twice(made):
-    lines = [{"edit": "merge", "topics": [0, 0, 1]}, {"edit": "order", "topics": [2, 2]}, {"edit": "label", "topic": 2, "label": "a\x1b[2Jb"}]
+    lines = [
+        {"edit": "merge", "topics": [0, 0, 1]},
+        {"edit": "order", "topics": [2, 2]},
+        {"edit": "label", "topic": 2, "label": "a\x1b[2Jb"},
+    ]
     (made / "m" / LOG).write_text("".join(map(sealed_line, lines)))
     try:
         view = view_of(TopicModel.open(made / "m"))
@@ -101,10 +125,32 @@ def test_an_edit_nested_without_end(made, capsys):
 def test_a_history_of_other_kinds(made, capsys):
     path = made / "m" / "history.jsonl"
     whole = path.read_text()
-    for odd in ({"pass": "x"}, {}, {"pass": 1, "seconds": "long"}, {"pass": 1, "running_perplexity": [1]}, {"pass": 1, "seconds": 10**400}):
+    for odd in (
+        {"pass": "x"},
+        {},
+        {"pass": 1, "seconds": "long"},
+        {"pass": 1, "running_perplexity": [1]},
+        {"pass": 1, "seconds": 10**400},
+    ):
         path.write_text(whole + sealed_line(odd))
-        for line in (["info", made / "m"], ["train", "--corpus", made / "c.zarr", "--model", made / "m", "--passes", "3",
-                                           "--algo", "sparse-bp", "-K", "3", "--tol", "0"]):  # fmt: skip
+        for line in (
+            ["info", made / "m"],
+            [
+                "train",
+                "--corpus",
+                made / "c.zarr",
+                "--model",
+                made / "m",
+                "--passes",
+                "3",
+                "--algo",
+                "sparse-bp",
+                "-K",
+                "3",
+                "--tol",
+                "0",
+            ],
+        ):
             assert "history.jsonl" in refused(*line, capsys=capsys)
     path.write_text(whole)
 
@@ -112,7 +158,9 @@ def test_a_history_of_other_kinds(made, capsys):
 def test_a_covariance_that_cannot_be(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(1).normal(size=(60, 3)))
     topicstream.ingest(tmp_path / "x.npy", tmp_path / "c", heldout="0", progress=False)
-    topicstream.train(tmp_path / "c", tmp_path / "g", algo="gmm", topics=2, passes=1, progress=False)
+    topicstream.train(
+        tmp_path / "c", tmp_path / "g", algo="gmm", topics=2, passes=1, progress=False
+    )
     opened = GaussianModel(tmp_path / "g")
     opened.covariances = -np.abs(opened.covariances)
     with pytest.raises(StoreError, match="a covariance is not positive definite"):
@@ -122,8 +170,12 @@ def test_a_covariance_that_cannot_be(tmp_path):
 def test_a_store_is_not_made_where_a_disk_is_mounted(made, tmp_path, monkeypatch, capsys):
     (tmp_path / "data").mkdir()
     real = os.path.ismount
-    monkeypatch.setattr(os.path, "ismount", lambda path: os.fspath(path) == str(tmp_path / "data") or real(path))
-    assert "name a folder inside it" in refused("ingest", made / "a.jsonl", "--out", tmp_path / "data", capsys=capsys, code=2)
+    monkeypatch.setattr(
+        os.path, "ismount", lambda path: os.fspath(path) == str(tmp_path / "data") or real(path)
+    )
+    assert "name a folder inside it" in refused(
+        "ingest", made / "a.jsonl", "--out", tmp_path / "data", capsys=capsys, code=2
+    )
     assert list(tmp_path.iterdir()) == [tmp_path / "data"]
 
 
@@ -157,7 +209,9 @@ def test_an_interrupt_while_the_commands_are_imported_is_one_line():
         ("import folder --format mallet --model x", 3),
     ],
 )
-def test_a_pipe_in_the_place_of_a_file_keeps_no_command(made, tmp_path, monkeypatch, capsys, line, code):
+def test_a_pipe_in_the_place_of_a_file_keeps_no_command(
+    made, tmp_path, monkeypatch, capsys, line, code
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     os.mkfifo("pipe")
@@ -166,31 +220,53 @@ def test_a_pipe_in_the_place_of_a_file_keeps_no_command(made, tmp_path, monkeypa
 
 
 def test_lists_of_words_that_are_none(made, tmp_path, capsys):
-    (tmp_path / "long").write_bytes(b"x " * (5 << 20))  # they become Python strings, and members of a manifest
+    (tmp_path / "long").write_bytes(
+        b"x " * (5 << 20)
+    )  # they become Python strings, and members of a manifest
     for option in ("--stopwords", "--drop-words"):
-        said = refused("ingest", made / "a.jsonl", "--out", tmp_path / "x.zarr", option, tmp_path / "long", capsys=capsys)
+        said = refused(
+            "ingest",
+            made / "a.jsonl",
+            "--out",
+            tmp_path / "x.zarr",
+            option,
+            tmp_path / "long",
+            capsys=capsys,
+        )
         assert "a list of words has 8,388,608 at most" in said
     (tmp_path / "many").write_text("".join(f"w{i}\n" for i in range(5_000_000)))
     given = ("--out", tmp_path / "y.zarr", "--vocab", tmp_path / "many", "--mem-limit", "512M")
-    assert "a vocabulary of 5,000,001 words (" in refused("ingest", made / "a.jsonl", *given, capsys=capsys, code=5)
+    assert "a vocabulary of 5,000,001 words (" in refused(
+        "ingest", made / "a.jsonl", *given, capsys=capsys, code=5
+    )
 
 
 def test_what_does_not_belong_together_is_said(made, tmp_path, capsys):
     np.save(tmp_path / "v.npy", np.random.default_rng(1).normal(size=(9, 4)))
-    assert "holds vectors" in refused("infer", tmp_path / "v.npy", "--model", made / "m", capsys=capsys, code=2)
+    assert "holds vectors" in refused(
+        "infer", tmp_path / "v.npy", "--model", made / "m", capsys=capsys, code=2
+    )
     topicstream.ingest(tmp_path / "v.npy", tmp_path / "v.zarr", heldout="0", progress=False)
     before = (tmp_path / "v.zarr" / "manifest.json").read_bytes()
-    said = refused("ingest", made / "a.jsonl", "--out", tmp_path / "v.zarr", "--append", capsys=capsys)
+    said = refused(
+        "ingest", made / "a.jsonl", "--out", tmp_path / "v.zarr", "--append", capsys=capsys
+    )
     assert "holds vectors of 4 numbers, the input documents" in said
     assert (tmp_path / "v.zarr" / "manifest.json").read_bytes() == before
-    topicstream.ingest([f"alien{i % 5} other{i % 7}" for i in range(60)], tmp_path / "o.zarr", min_df=1, progress=False)
+    topicstream.ingest(
+        [f"alien{i % 5} other{i % 7}" for i in range(60)],
+        tmp_path / "o.zarr",
+        min_df=1,
+        progress=False,
+    )
     for form in ("mallet-doc-topics", "parquet-theta"):
         given = ("--corpus", tmp_path / "o.zarr", "--format", form, "--out", tmp_path / "out")
         said = refused("export", "--model", made / "m", *given, capsys=capsys, code=2)
         assert "do not match" in said and not (tmp_path / "out").exists()
 
 
-# -- heads of arrays ---------------------------------------------------------------------------------------------------
+# -- heads of arrays
+# ---------------------------------------------------------------------------------------------------
 HEAD = "{'descr': %s, 'fortran_order': False, 'shape': %s}"
 HEADS = {
     "keys of two kinds": "{'descr': '<f4', True: 1}",
@@ -208,11 +284,24 @@ HEADS = {
 }
 
 
-@pytest.mark.parametrize("split", ["(" * 5000 + "a" + ")" * 5000, "a{99999999999}", "("], ids=["deep", "many", "open"])
+@pytest.mark.parametrize(
+    "split", ["(" * 5000 + "a" + ")" * 5000, "a{99999999999}", "("], ids=["deep", "many", "open"]
+)
 def test_a_pattern_that_is_none_is_told_in_a_line(tmp_path, split, capsys):
     write_jsonl(tmp_path / "a.jsonl", documents(3))
-    said = refused("ingest", tmp_path / "a.jsonl", "--out", tmp_path / "v.zarr", "--split", split, code=2, capsys=capsys)
-    assert "give paragraph, section, '1000 words' or a regular expression" in said and len(said) < 400
+    said = refused(
+        "ingest",
+        tmp_path / "a.jsonl",
+        "--out",
+        tmp_path / "v.zarr",
+        "--split",
+        split,
+        code=2,
+        capsys=capsys,
+    )
+    assert (
+        "give paragraph, section, '1000 words' or a regular expression" in said and len(said) < 400
+    )
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -223,13 +312,22 @@ def test_the_head_of_an_array_is_read_or_refused_in_a_line(tmp_path, kind, capsy
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("x.npy", data)
     for name in ("x.npy", "x.npz"):
-        assert len(refused("ingest", tmp_path / name, "--out", tmp_path / "v.zarr", capsys=capsys)) < 500
+        assert (
+            len(refused("ingest", tmp_path / name, "--out", tmp_path / "v.zarr", capsys=capsys))
+            < 500
+        )
         with pytest.raises(StoreError, match="is no file of arrays"):
             load_arrays(tmp_path / name)
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA], ids=["deflate", "bzip2", "lzma"])
-def test_an_archive_of_any_method_with_a_wrong_byte_is_read_or_refused_in_a_line(tmp_path, method, capsys):
+@pytest.mark.parametrize(
+    "method",
+    [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA],
+    ids=["deflate", "bzip2", "lzma"],
+)
+def test_an_archive_of_any_method_with_a_wrong_byte_is_read_or_refused_in_a_line(
+    tmp_path, method, capsys
+):
     out = io.BytesIO()
     np.save(out, np.random.default_rng(0).random((20, 3)))
     with zipfile.ZipFile(tmp_path / "x.npz", "w", method) as archive:
@@ -237,7 +335,9 @@ def test_an_archive_of_any_method_with_a_wrong_byte_is_read_or_refused_in_a_line
     whole = (tmp_path / "x.npz").read_bytes()
     for at in (36, 40, 44, 48, 60, 200):  # heads of the member and of its stream, and the stream
         (tmp_path / "x.npz").write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
-        code = run(["ingest", str(tmp_path / "x.npz"), "--out", str(tmp_path / "v.zarr"), "--force", "-q"])
+        code = run(
+            ["ingest", str(tmp_path / "x.npz"), "--out", str(tmp_path / "v.zarr"), "--force", "-q"]
+        )
         said = capsys.readouterr().err.splitlines()
         assert (code, len(said)) in ((0, 0), (3, 1)) and "internal" not in "".join(said), said
 
@@ -249,5 +349,7 @@ def test_no_program_is_run_for_an_image(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 16 16\n%%EndComments\nshowpage\n%%EOF\n"
     (tmp_path / "x.png").write_bytes(eps)
-    said = refused("ingest", tmp_path / "x.png", "--patches", "8", "--out", tmp_path / "v.zarr", capsys=capsys)
+    said = refused(
+        "ingest", tmp_path / "x.png", "--patches", "8", "--out", tmp_path / "v.zarr", capsys=capsys
+    )
     assert "not an image" in said and not (tmp_path / "ran").exists()

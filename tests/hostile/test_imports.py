@@ -1,4 +1,6 @@
-"""Models of other programs, mutated: ``topics import`` makes a model of them, or refuses in one line."""
+"""Models of other programs, mutated: ``topics import`` makes a model of them, or refuses in one
+line.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,16 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("imports")
     write_jsonl(folder / "in.jsonl", documents(40))
     topicstream.ingest(folder / "in.jsonl", folder / "c.zarr", min_df=1, heldout=0)
-    topicstream.train(folder / "c.zarr", folder / "m", algo="gs", topics=3, passes=1, tol=0.0, threads=1, progress=False)
+    topicstream.train(
+        folder / "c.zarr",
+        folder / "m",
+        algo="gs",
+        topics=3,
+        passes=1,
+        tol=0.0,
+        threads=1,
+        progress=False,
+    )
     return folder
 
 

@@ -1,4 +1,6 @@
-"""Openers of stores, axes, models and edits: whatever a file says, it is opened or refused by a StoreError that names it."""
+"""Openers of stores, axes, models and edits: whatever a file says, it is opened or refused by a
+StoreError that names it.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,31 @@ VALUES = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-2, 1 << 65),
-    st.sampled_from([0, 1, 1 << 31, 1 << 62, -1, 1.5, float("nan"), float("inf"), "", "x", "../x", "/etc/passwd"]),
+    st.sampled_from(
+        [
+            0,
+            1,
+            1 << 31,
+            1 << 62,
+            -1,
+            1.5,
+            float("nan"),
+            float("inf"),
+            "",
+            "x",
+            "../x",
+            "/etc/passwd",
+        ]
+    ),
     st.lists(st.integers(-1, 1 << 40), max_size=3),
-    st.dictionaries(st.sampled_from(["a", "words", "train", "rows"]), st.integers(-1, 5), max_size=2),
+    st.dictionaries(
+        st.sampled_from(["a", "words", "train", "rows"]), st.integers(-1, 5), max_size=2
+    ),
 )
 MANY = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 
@@ -40,12 +61,19 @@ MANY = settings(
 def store(tmp_path_factory):
     """A store with authors and links, and documents that were replaced."""
     place = tmp_path_factory.mktemp("openers")
-    given = [{**d, "who": [f"a{i % 5}", f"b{i % 3}"], "to": [f"{i // 2}"]} for i, d in enumerate(documents(80))]
+    given = [
+        {**d, "who": [f"a{i % 5}", f"b{i % 3}"], "to": [f"{i // 2}"]}
+        for i, d in enumerate(documents(80))
+    ]
     write_jsonl(place / "a.jsonl", given)
     write_jsonl(place / "b.jsonl", given[:20])
     meta = {"authors": "who", "links": "to"}
-    topicstream.ingest(place / "a.jsonl", place / "c.zarr", min_df=1, max_df=1.0, meta=meta, heldout="10%")
-    topicstream.ingest(place / "b.jsonl", place / "c.zarr", append=True, on_duplicate="replace", meta=meta)
+    topicstream.ingest(
+        place / "a.jsonl", place / "c.zarr", min_df=1, max_df=1.0, meta=meta, heldout="10%"
+    )
+    topicstream.ingest(
+        place / "b.jsonl", place / "c.zarr", append=True, on_duplicate="replace", meta=meta
+    )
     return place / "c.zarr"
 
 
@@ -118,7 +146,10 @@ def test_chunks_of_a_store(store, data):
     spoilt = {**arrays, kind: arrays[kind].copy()}
     spoilt[kind][index] = data.draw(st.sampled_from([0, 1, 2, 1 << 20, 1 << 31, (1 << 32) - 1]))
     try:
-        with kept(store / "manifest.json"), contextlib.suppress(StoreError, msgspec.ValidationError):
+        with (
+            kept(store / "manifest.json"),
+            contextlib.suppress(StoreError, msgspec.ValidationError),
+        ):
             reseal_block(store, "train", 0, spoilt, totals=data.draw(st.booleans()))
             read_all(store)
     finally:
@@ -164,7 +195,11 @@ def test_counts_of_topics_are_finite_and_not_negative(model, value):
 
 EDIT = st.dictionaries(
     st.sampled_from(["edit", "topic", "topics", "label", "steps", "at", "by"]),
-    st.one_of(VALUES, st.sampled_from(["label", "merge", "drop", "order", "undo"]), st.lists(st.integers(0, 3), max_size=3)),
+    st.one_of(
+        VALUES,
+        st.sampled_from(["label", "merge", "drop", "order", "undo"]),
+        st.lists(st.integers(0, 3), max_size=3),
+    ),
 )
 
 

@@ -14,7 +14,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from tests.hostile.mutations import BYTES, MANY, ON_ERROR, TEXTS, check_mutations, mutated, readable, valid
+from tests.hostile.mutations import (
+    BYTES,
+    MANY,
+    ON_ERROR,
+    TEXTS,
+    check_mutations,
+    mutated,
+    readable,
+    valid,
+)
 
 X = np.random.default_rng(1).normal(size=(7, 4))
 LINES = "\n".join(TEXTS).encode()
@@ -28,13 +37,23 @@ def saved(write: Callable[[Any], object]) -> bytes:
 
 HEADS = [b"descr", b"|O", b"<f8", b"(7, 4)", b"(99999999, 4)", b"True", b"PK\x03\x04"]
 KINDS = {  # file, seeds, words of the format, options
-    "npy": ("f.npy", [saved(lambda f, t=t: np.save(f, X.astype(t))) for t in ("f4", "f8", "i2")], HEADS, {"format": "npy"}),
-    "npz": ("f.npz", [saved(lambda f: np.savez(f, a=X, b=X[:2])), saved(lambda f: np.savez_compressed(f, a=X))], HEADS, {"format": "npz"}),
+    "npy": (
+        "f.npy",
+        [saved(lambda f, t=t: np.save(f, X.astype(t))) for t in ("f4", "f8", "i2")],
+        HEADS,
+        {"format": "npy"},
+    ),
+    "npz": (
+        "f.npz",
+        [saved(lambda f: np.savez(f, a=X, b=X[:2])), saved(lambda f: np.savez_compressed(f, a=X))],
+        HEADS,
+        {"format": "npz"},
+    ),
     "gz": ("f.txt.gz", [gzip.compress(LINES), gzip.compress(LINES) * 2], [], {"format": "lines"}),
     "bz2": ("f.txt.bz2", [bz2.compress(LINES)], [], {"format": "lines"}),
     "xz": ("f.txt.xz", [lzma.compress(LINES)], [], {"format": "lines"}),
     "zst": ("f.txt.zst", [pa.Codec("zstd").compress(LINES, asbytes=True)], [], {"format": "lines"}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -46,7 +65,10 @@ def test_mutated_arrays_and_streams(tmp_path, kind):
 def test_mutated_images(tmp_path):
     image = pytest.importorskip("PIL.Image")
     grey = image.fromarray((np.arange(20 * 30) % 251).astype(np.uint8).reshape(20, 30))
-    seeds = [saved(lambda f, kind=kind: grey.save(f, format=kind)) for kind in ("png", "jpeg", "gif", "bmp", "tiff", "ppm")]
+    seeds = [
+        saved(lambda f, kind=kind: grey.save(f, format=kind))
+        for kind in ("png", "jpeg", "gif", "bmp", "tiff", "ppm")
+    ]
     options = {"format": "images", "patches": 4}
     valid(tmp_path / "f.png", seeds, **options)
 

@@ -1,4 +1,6 @@
-"""Raw text, JSON lines, MALLET's lines, PubMed's XML and archives, mutated: they are read, or refused in one line."""
+"""Raw text, JSON lines, MALLET's lines, PubMed's XML and archives, mutated: they are read, or
+refused in one line.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from tests.hostile.mutations import MANY, ON_ERROR, TEXTS, check_mutations
 
 LINES = "\n".join(TEXTS).encode()
 JSONL = "".join(
-    json.dumps({"id": f"d{i}", "text": text, "labels": ["a", "b"], "year": 1999}, ensure_ascii=i % 2 == 0) + "\n"
+    json.dumps(
+        {"id": f"d{i}", "text": text, "labels": ["a", "b"], "year": 1999}, ensure_ascii=i % 2 == 0
+    )
+    + "\n"
     for i, text in enumerate(TEXTS)
 ).encode()
 MALLET = "d1 en the quick brown fox\nd2 x über\n\nd3 y\n".encode()
@@ -42,16 +47,45 @@ def archive() -> bytes:
 
 
 KINDS = {  # file, seeds, words of the format, options
-    "lines": ("f.txt", [LINES, LINES.replace(b"\n", b"\r\n")], [b"\r\n", b"\x00"], {"format": "lines"}),
-    "paragraphs": ("f.txt", [LINES.replace(b"\n", b"\n\n")], [b"\n\n"], {"format": "lines", "split": "paragraph", "min_tokens": 1}),
-    "jsonl": ("f.jsonl", [JSONL], [b'"text":', b'"id":', b"null", b"\\ud800", b"[[", b"{}"],
-              {"format": "jsonl", "meta": {"labels": "labels", "year": "year"}}),
+    "lines": (
+        "f.txt",
+        [LINES, LINES.replace(b"\n", b"\r\n")],
+        [b"\r\n", b"\x00"],
+        {"format": "lines"},
+    ),
+    "paragraphs": (
+        "f.txt",
+        [LINES.replace(b"\n", b"\n\n")],
+        [b"\n\n"],
+        {"format": "lines", "split": "paragraph", "min_tokens": 1},
+    ),
+    "jsonl": (
+        "f.jsonl",
+        [JSONL],
+        [b'"text":', b'"id":', b"null", b"\\ud800", b"[[", b"{}"],
+        {"format": "jsonl", "meta": {"labels": "labels", "year": "year"}},
+    ),
     "mallet": ("f.mallet", [MALLET], [b" ", b"\t"], {"format": "mallet"}),
-    "pubmed": ("f.xml", [PUBMED], [b"<PubmedArticle>", b"</PubmedArticle>", b"<![CDATA[", b"]]>", b"<!--", b"&lol;",
-               b"<!ENTITY a '&b;'>", b"<PMID>", b"&#0;", b"&#x110000;"], {"format": "pubmed"}),
+    "pubmed": (
+        "f.xml",
+        [PUBMED],
+        [
+            b"<PubmedArticle>",
+            b"</PubmedArticle>",
+            b"<![CDATA[",
+            b"]]>",
+            b"<!--",
+            b"&lol;",
+            b"<!ENTITY a '&b;'>",
+            b"<PMID>",
+            b"&#0;",
+            b"&#x110000;",
+        ],
+        {"format": "pubmed"},
+    ),
     "tar": ("f.tar", [archive()], [b"ustar", b"\x00" * 512], {"format": "tar"}),
     "guessed": ("f", [JSONL, PUBMED], [b"%%MatrixMarket"], {}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,10 +96,17 @@ def test_mutated_text(tmp_path, kind):
 
 @MANY
 @given(
-    st.lists(st.tuples(st.sampled_from(["a", "b c", "ü", ".hid", "x" * 60]), st.sampled_from([".txt", ".md", ".gz", ".jsonl", ""]),
-                       st.binary(max_size=80)), min_size=1, max_size=4),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b c", "ü", ".hid", "x" * 60]),
+            st.sampled_from([".txt", ".md", ".gz", ".jsonl", ""]),
+            st.binary(max_size=80),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
     ON_ERROR,
-)  # fmt: skip
+)
 def test_folders_of_odd_files(tmp_path_factory, files, on_error):
     folder = tmp_path_factory.mktemp("odd")
     for i, (name, suffix, data) in enumerate(files):

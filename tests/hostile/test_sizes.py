@@ -38,5 +38,17 @@ LINE = b"alpha beta gamma delta epsilon zeta eta theta iota kappa " * 20 + b"\n"
 @pytest.mark.parametrize("preset", [6, 7, 8, 9 | lzma.PRESET_EXTREME])
 def test_every_preset_of_xz_is_read_within_512_megabytes(tmp_path, preset):
     (tmp_path / "x.txt.xz").write_bytes(lzma.compress(LINE * 60, preset=preset))
-    asked = ["ingest", str(tmp_path / "x.txt.xz"), "--out", str(tmp_path / "c.zarr"), "--min-df", "1", "--max-df", "1.0", "--mem-limit", "512M", "-q"]
+    asked = [
+        "ingest",
+        str(tmp_path / "x.txt.xz"),
+        "--out",
+        str(tmp_path / "c.zarr"),
+        "--min-df",
+        "1",
+        "--max-df",
+        "1.0",
+        "--mem-limit",
+        "512M",
+        "-q",
+    ]
     assert run(asked) == 0

@@ -1,4 +1,6 @@
-"""Links, fifos and devices in stores and models: nothing outside the folder is read, touched or waited for."""
+"""Links, fifos and devices in stores and models: nothing outside the folder is read, touched or
+waited for.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def special(path: Path, how: str, outside: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["fifo", "link", "zero"])
-@pytest.mark.parametrize("name", ["manifest.json", "vocab.parquet", "train/words/c/0/0", "docs/part-00000.parquet"])
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "vocab.parquet", "train/words/c/0/0", "docs/part-00000.parquet"]
+)
 def test_a_special_file_in_a_store_neither_hangs_nor_is_followed(store, tmp_path, name, how):
     place = (
         store / read_json(store / "manifest.json")["files"]["vocab"]["file"]
@@ -54,7 +58,9 @@ def test_a_special_file_in_a_store_neither_hangs_nor_is_followed(store, tmp_path
 
 
 @pytest.mark.parametrize("how", ["fifo", "link", "zero"])
-@pytest.mark.parametrize("name", ["manifest.json", "vocab.parquet", "topics/zarr.json", "topics/c/0/0"])
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "vocab.parquet", "topics/zarr.json", "topics/c/0/0"]
+)
 def test_a_special_file_in_a_model_neither_hangs_nor_is_followed(model, tmp_path, name, how):
     (tmp_path / "outside").write_bytes((model / name).read_bytes())
     special(model / name, how, tmp_path / "outside")
@@ -62,8 +68,12 @@ def test_a_special_file_in_a_model_neither_hangs_nor_is_followed(model, tmp_path
         TopicModel.open(model)
 
 
-@pytest.mark.parametrize("name", ["train/words", "train/counts/c", "docs", "extra", "train/words/c/9"])
-def test_a_linked_folder_in_a_store_is_not_written_or_removed_through(store, tmp_path, name, capsys):
+@pytest.mark.parametrize(
+    "name", ["train/words", "train/counts/c", "docs", "extra", "train/words/c/9"]
+)
+def test_a_linked_folder_in_a_store_is_not_written_or_removed_through(
+    store, tmp_path, name, capsys
+):
     outside = tmp_path / "outside"
     if (store / name).is_dir():
         shutil.copytree(store / name, outside)
@@ -89,7 +99,18 @@ def test_a_linked_folder_in_a_model_is_not_written_through(made, model, tmp_path
     (model / name).symlink_to(tmp_path / "outside")
     before = sorted(map(str, (tmp_path / "outside").rglob("*")))
     line = refused(
-        "train", "--corpus", made / "c.zarr", "--model", model, "--algo", "gs", "-K", 3, "--passes", 4, capsys=capsys
+        "train",
+        "--corpus",
+        made / "c.zarr",
+        "--model",
+        model,
+        "--algo",
+        "gs",
+        "-K",
+        3,
+        "--passes",
+        4,
+        capsys=capsys,
     )
     assert name in line
     assert sorted(map(str, (tmp_path / "outside").rglob("*"))) == before
@@ -122,12 +143,22 @@ def test_no_file_outside_is_quoted_for_a_store_that_names_it(store, tmp_path, ho
     place, name = {
         "record": (path, "id.txt"),
         "folder": (outside, "keys/id.txt"),
-        "linked": (tmp_path / "link", "keys/id.txt"),  # a folder of nothing but links has the stamp of an empty one
+        "linked": (
+            tmp_path / "link",
+            "keys/id.txt",
+        ),  # a folder of nothing but links has the stamp of an empty one
         "none": (None, str(path)),
     }[how]
     record = read_json(store / NAME)
     about = path.stat()
-    guess = [[1, about.st_size, 32 * "0"], [0, 0, hashlib.sha256().hexdigest()[:32]], None, [1], "x", {}]
+    guess = [
+        [1, about.st_size, 32 * "0"],
+        [0, 0, hashlib.sha256().hexdigest()[:32]],
+        None,
+        [1],
+        "x",
+        {},
+    ]
     for stamp in guess:
         inputs = [{"place": str(place), "folder": place != path, "stamp": stamp}] if place else []
         write_sealed(store / NAME, {**record, "inputs": inputs})

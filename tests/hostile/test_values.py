@@ -1,4 +1,7 @@
-"""Checksums fit, values do not: what kernels would index by is checked before they do.  One line, code 3."""
+"""Checksums fit, values do not: what kernels would index by is checked before they do.
+
+One line, code 3.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,25 @@ def test_cells_that_kernels_would_index_by_are_refused(store, tmp_path, kind, al
     change(arrays[name])
     reseal_block(store, "train", 0, arrays, totals=name == "counts")
     line = refused(
-        "train", "--corpus", store, "--model", tmp_path / "new", "--algo", algo, "-K", 3, "--passes", 1, capsys=capsys
+        "train",
+        "--corpus",
+        store,
+        "--model",
+        tmp_path / "new",
+        "--algo",
+        algo,
+        "-K",
+        3,
+        "--passes",
+        1,
+        capsys=capsys,
     )
     assert str(store) in line
 
 
-@pytest.mark.parametrize("value", [[0, 0, 99, 0], [0, 0, 0, 10**6], [0, 7, 0, 0], [0, 0, -1, 0], [-1, 0, 0, 0]])
+@pytest.mark.parametrize(
+    "value", [[0, 0, 99, 0], [0, 0, 0, 10**6], [0, 7, 0, 0], [0, 0, -1, 0], [-1, 0, 0, 0]]
+)
 def test_removed_documents_lie_in_the_store(store, value):
     name = read_json(store / "manifest.json")["files"]["removed"]["file"]
     out = io.BytesIO()
@@ -68,7 +84,18 @@ def test_topics_of_tokens_past_k_are_refused_when_a_run_goes_on(made, model, cap
     state["files"]["arrays.npz"] = [len(out.getvalue()), google_crc32c.value(out.getvalue())]
     write_sealed(last / "state.json", state)
     line = refused(
-        "train", "--corpus", made / "c.zarr", "--model", model, "--algo", "gs", "-K", 3, "--passes", 3, capsys=capsys
+        "train",
+        "--corpus",
+        made / "c.zarr",
+        "--model",
+        model,
+        "--algo",
+        "gs",
+        "-K",
+        3,
+        "--passes",
+        3,
+        capsys=capsys,
     )
     assert "the memory of block 0 (z) is damaged" in line
 

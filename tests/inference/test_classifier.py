@@ -34,7 +34,9 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("classifier")
     matrix, phi = planted(3, 400, W, K)
     corpus = store(folder / "c.zarr", matrix[:360], matrix[360:], blocks=2, ids=True)
-    model = TopicModel.from_arrays(np.floor(phi * 3000), [f"word{i}" for i in range(W)], ALPHA, BETA)
+    model = TopicModel.from_arrays(
+        np.floor(phi * 3000), [f"word{i}" for i in range(W)], ALPHA, BETA
+    )
     model.save(folder / "m")
     facts = train_classifier(folder / "m", corpus, threads=1)
     return folder, matrix, corpus, facts
@@ -47,7 +49,11 @@ def examples_of(matrix, theta):
 def plain_loss(weights, matrix, theta, variance):
     """The penalised loss, densely: weights [W + 1, K], the bias last."""
     z = matrix @ weights[:-1] + weights[-1]
-    logp = z - np.log(np.exp(z - z.max(1, keepdims=True)).sum(1, keepdims=True)) - z.max(1, keepdims=True)
+    logp = (
+        z
+        - np.log(np.exp(z - z.max(1, keepdims=True)).sum(1, keepdims=True))
+        - z.max(1, keepdims=True)
+    )
     return -(theta * logp).sum() + (weights[:-1] ** 2).sum() / (2 * variance)
 
 
@@ -61,11 +67,17 @@ def test_the_optimum_is_scikit_learns():
     peer = linear.LogisticRegression(C=2.0, tol=1e-10, max_iter=5000).fit(matrix, labels)
     least = plain_loss(np.vstack([peer.coef_.T, peer.intercept_]), matrix, theta, 2.0)
     nothing = plain_loss(np.zeros((16, 4)), matrix, theta, 2.0)
-    assert least <= plain_loss(fitted.weights.astype(float), matrix, theta, 2.0) < least + 0.15 * (nothing - least)
+    assert (
+        least
+        <= plain_loss(fitted.weights.astype(float), matrix, theta, 2.0)
+        < least + 0.15 * (nothing - least)
+    )
 
 
 def test_words_of_uneven_counts_are_learned_alike():
-    """Counts from 0.05 to 20 a document: one step for all words would leave the rare ones behind, or throw the others about."""
+    """Counts from 0.05 to 20 a document: one step for all words would leave the rare ones behind,
+    or throw the others about.
+    """
     rng = np.random.default_rng(5)
     matrix = rng.poisson(np.geomspace(0.05, 20, 40), (2000, 40))
     weights = rng.normal(size=(41, 4)) / np.append(np.geomspace(0.5, 20, 40), 1.0)[:, None]
@@ -73,7 +85,9 @@ def test_words_of_uneven_counts_are_learned_alike():
     theta = z / z.sum(1, keepdims=True)
     fitted = fit_softmax(examples_of(matrix, theta), variance=100.0, tol=1e-3, passes=300)
     logits = matrix @ fitted.weights[:-1] + fitted.weights[-1]
-    assert fitted.converged and label_divergence(logits, theta, 1.0) < 0.1 * label_divergence(0 * logits, theta, 1.0)
+    assert fitted.converged and label_divergence(logits, theta, 1.0) < 0.1 * label_divergence(
+        0 * logits, theta, 1.0
+    )
 
 
 def test_the_temperature_is_the_one_that_made_the_labels():
@@ -81,7 +95,9 @@ def test_the_temperature_is_the_one_that_made_the_labels():
     logits = rng.normal(0, 2, (200, 6))
     for wanted in (0.8, 1.0, 1.7):
         z = np.exp(logits / wanted)
-        assert best_temperature(logits, z / z.sum(1, keepdims=True)) == pytest.approx(wanted, rel=1e-3)
+        assert best_temperature(logits, z / z.sum(1, keepdims=True)) == pytest.approx(
+            wanted, rel=1e-3
+        )
 
 
 def test_training_is_deterministic_and_leaves_nothing(made, tmp_path):
@@ -122,7 +138,9 @@ def test_a_small_limit_learns_from_fewer_documents(made):
     def every(**options):
         return _plan(model, store, ClassifierConfig(**options))[0]
 
-    assert every(documents=0, mem_limit="16G") == 1 and every(documents=200_000, mem_limit="16G") == 5
+    assert (
+        every(documents=0, mem_limit="16G") == 1 and every(documents=200_000, mem_limit="16G") == 5
+    )
     assert 5 < every(documents=200_000, mem_limit="512M") < 20
 
 
@@ -147,7 +165,10 @@ def test_maxent_is_its_formula_and_near_the_truth(made):
     assert better.mean() > cosine.mean()
     from_disk = TopicModel.open(folder / "m", memory_limit=-1)
     for name in ("maxent", "hybrid"):
-        assert (make_method(name, TopicRows(model)).shares(docs) == make_method(name, TopicRows(from_disk)).shares(docs)).all()
+        assert (
+            make_method(name, TopicRows(model)).shares(docs)
+            == make_method(name, TopicRows(from_disk)).shares(docs)
+        ).all()
 
 
 def test_features_leave_the_length_out_and_counts_do_not(made, tmp_path):
@@ -157,27 +178,46 @@ def test_features_leave_the_length_out_and_counts_do_not(made, tmp_path):
     for kind in ("root", "frequency"):
         if kind != "root":
             train_classifier(tmp_path / "m", corpus, features=kind, passes=5)
-        method, length = make_method("maxent", TopicRows(TopicModel.open(tmp_path / "m"))), float(matrix[:360].sum() / 360)
+        method, length = (
+            make_method("maxent", TopicRows(TopicModel.open(tmp_path / "m"))),
+            float(matrix[:360].sum() / 360),
+        )
         method.load()
-        assert method.classifier.features == kind and method.classifier.length == pytest.approx(length)
+        assert method.classifier.features == kind and method.classifier.length == pytest.approx(
+            length
+        )
         once, thrice = method.shares(documents(matrix)), method.shares(documents(3 * matrix))
         assert np.abs(once - thrice).max() < 1e-5
-        x = (3 * matrix * length / (3 * matrix).sum(1, keepdims=True)) ** (0.5 if kind == "root" else 1)
-        z = np.exp((x @ method.classifier.weights.astype(float) + method.classifier.bias) / method.temperature)
+        x = (3 * matrix * length / (3 * matrix).sum(1, keepdims=True)) ** (
+            0.5 if kind == "root" else 1
+        )
+        z = np.exp(
+            (x @ method.classifier.weights.astype(float) + method.classifier.bias)
+            / method.temperature
+        )
         assert np.abs(thrice - z / z.sum(1, keepdims=True)).max() < 1e-5
 
     learned = train_classifier(tmp_path / "m", corpus, features="counts", passes=5)
     assert learned["features"] == "counts"
     method = make_method("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
     method.load()
-    z = np.exp((3 * matrix @ method.classifier.weights.astype(float) + method.classifier.bias) / method.temperature)
+    z = np.exp(
+        (3 * matrix @ method.classifier.weights.astype(float) + method.classifier.bias)
+        / method.temperature
+    )
     counted = method.shares(documents(3 * matrix))
-    assert method.classifier.length == 0 and np.abs(counted - z / z.sum(1, keepdims=True)).max() < 1e-5
+    assert (
+        method.classifier.length == 0 and np.abs(counted - z / z.sum(1, keepdims=True)).max() < 1e-5
+    )
     assert np.abs(method.shares(documents(matrix)) - counted).max() > 0.05
 
-    record = tmp_path / "m" / "classifier.json"  # as earlier versions wrote it: counts, and no word of them
+    record = (
+        tmp_path / "m" / "classifier.json"
+    )  # as earlier versions wrote it: counts, and no word of them
     said = read_json(record)
-    write_json(record, {k: v for k, v in (said | {"schema": 1}).items() if k not in ("features", "length")})
+    write_json(
+        record, {k: v for k, v in (said | {"schema": 1}).items() if k not in ("features", "length")}
+    )
     old = make_method("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
     assert (old.shares(documents(3 * matrix)) == counted).all()
     for wrong in ({"schema": 3}, {"length": -1.0}, {"length": "long"}, {"features": "pairs"}):
@@ -207,13 +247,17 @@ def test_hybrid_draws_by_its_formula(made):
     assert np.allclose(method.shares(docs)[0], (n + ALPHA) / (n.sum() + ALPHA.sum()), atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "options"), [("maxent", {}), ("hybrid", {}), ("hybrid", {"resamples": 3})])
+@pytest.mark.parametrize(
+    ("name", "options"), [("maxent", {}), ("hybrid", {}), ("hybrid", {"resamples": 3})]
+)
 def test_neighbours_and_empty_documents(made, name, options):
     folder, matrix, _, _ = made
     method = make_method(name, TopicRows(TopicModel.open(folder / "m")), **options)
     whole = method.shares(documents(matrix))
     order = np.random.default_rng(5).permutation(400)
-    assert (method.shares(documents(matrix[order], [f"doc-{i}" for i in order])) == whole[order]).all()
+    assert (
+        method.shares(documents(matrix[order], [f"doc-{i}" for i in order])) == whole[order]
+    ).all()
     for d in (0, 17, 399):
         assert (method.shares(documents(matrix[d : d + 1], [f"doc-{d}"]))[0] == whole[d]).all()
     assert np.allclose(whole.sum(axis=1), 1, atol=1e-5)
@@ -225,7 +269,12 @@ def test_infer_from_the_store(made):
     folder, matrix, corpus, _ = made
     table = infer(folder / "m", corpus, method="maxent", parts=("heldout",))
     found = np.array(table["shares"].to_pylist(), np.float32)
-    assert (found == make_method("maxent", TopicRows(TopicModel.open(folder / "m"))).shares(documents(matrix[360:]))).all()
+    assert (
+        found
+        == make_method("maxent", TopicRows(TopicModel.open(folder / "m"))).shares(
+            documents(matrix[360:])
+        )
+    ).all()
     assert isinstance(table, pa.Table) and len(table) == 40
 
 
@@ -243,7 +292,9 @@ def test_a_missing_stale_or_damaged_classifier_is_one_clear_line(made, tmp_path)
     with pytest.raises(InputError, match="above 0"):
         train_classifier(model, corpus, variance=0)
     train(corpus, tmp_path / "weighted", topics=K, passes=1, weighting="tfidf", progress=False)
-    with pytest.raises(InputError, match=r"uses weighted cells \(tfidf\), which a classifier does not take"):
+    with pytest.raises(
+        InputError, match=r"uses weighted cells \(tfidf\), which a classifier does not take"
+    ):
         train_classifier(tmp_path / "weighted", corpus)  # whose answers no command would take
     shutil.copytree(folder / "m", tmp_path / "m")
     TopicModel.from_arrays(model.phi + 1, model.words, ALPHA, BETA).save(tmp_path / "m")
@@ -266,17 +317,55 @@ def test_the_command(made, tmp_path, capsys):
 
     folder, _, corpus, _ = made
     shutil.copytree(folder / "m", tmp_path / "m")
-    assert run(["classifier", "--model", str(tmp_path / "m"), "--corpus", str(corpus.path), "--passes", "3", "-q"]) == 0
+    assert (
+        run(
+            [
+                "classifier",
+                "--model",
+                str(tmp_path / "m"),
+                "--corpus",
+                str(corpus.path),
+                "--passes",
+                "3",
+                "-q",
+            ]
+        )
+        == 0
+    )
     out = str(tmp_path / "t.jsonl")
     for extra in (["--method", "maxent"], ["--method", "hybrid", "--resamples", "2", "--force"]):
-        assert run(["infer", str(corpus.path), "--model", str(tmp_path / "m"), "-o", out, "-q", *extra]) == 0
-    assert run(["infer", str(corpus.path), "--model", str(tmp_path / "m"), "--method", "bp", "--resamples", "2"]) == 2
+        assert (
+            run(
+                ["infer", str(corpus.path), "--model", str(tmp_path / "m"), "-o", out, "-q", *extra]
+            )
+            == 0
+        )
+    assert (
+        run(
+            [
+                "infer",
+                str(corpus.path),
+                "--model",
+                str(tmp_path / "m"),
+                "--method",
+                "bp",
+                "--resamples",
+                "2",
+            ]
+        )
+        == 2
+    )
     new = ["--model", str(tmp_path / "new"), "--corpus", str(corpus.path), "-q"]
     capsys.readouterr()
-    assert run(["train", "--classifier", "--algo", "bp", "-K", "3", "--passes", "2", "--json", *new]) == 0
+    assert (
+        run(["train", "--classifier", "--algo", "bp", "-K", "3", "--passes", "2", "--json", *new])
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)["classifier"]["features"] == "root"
     assert Classifier.open(TopicModel.open(tmp_path / "new")).length > 0
-    (tmp_path / "new" / "classifier.json").unlink()  # with nothing about the training told: the classifier alone
+    (
+        tmp_path / "new" / "classifier.json"
+    ).unlink()  # with nothing about the training told: the classifier alone
     assert run(["train", "--classifier", "--json", *new]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {"model", "classifier"}
 
@@ -292,7 +381,9 @@ def test_gibbs1_has_the_exact_mean_and_keeps_the_topics_numbers(tmp_path):
     model.alpha = np.array([0.2, 0.8])  # so that the topics can be told apart
     new = np.array([[0, 2, 0, 1], [1, 0, 0, 1]])
     method = make_method("gibbs1", TopicRows(model), sweeps=60000, burn=50, trained_on=corpus)
-    found = np.concatenate([method.shares(b) for b in method.gather([documents(new[:1]), documents(new[1:])])])
+    found = np.concatenate(
+        [method.shares(b) for b in method.gather([documents(new[:1]), documents(new[1:])])]
+    )
     every = [np.repeat(np.arange(4), x) for x in np.concatenate([matrix, new])]
     wanted = exact_together(every, np.zeros((4, 2)), model.alpha, model.beta)[3:]
     assert np.abs(found - wanted).max() < 0.015
@@ -300,7 +391,9 @@ def test_gibbs1_has_the_exact_mean_and_keeps_the_topics_numbers(tmp_path):
         model.save(tmp_path / "bare")
         make_method("gibbs1", TopicRows(model), trained_on=corpus)
     train(corpus.path, tmp_path / "bp", algo="bp", topics=2, passes=2)
-    with pytest.raises(InputError, match="bp does not assign topics to tokens; train with sparselda or gs"):
+    with pytest.raises(
+        InputError, match="bp does not assign topics to tokens; train with sparselda or gs"
+    ):
         make_method("gibbs1", TopicRows(TopicModel.open(tmp_path / "bp")), trained_on=corpus)
 
 
@@ -319,7 +412,9 @@ def test_retrain_publishes_a_classifier_with_every_version_when_asked(tmp_path):
     assert (second["decision"], second["published"]) == ("update", 2)
     for version in ("0001", "0002"):
         assert not list(not_ours(tmp_path / "versions" / version))
-        answers = topicstream.infer(tmp_path / "versions" / version, ["aaxko bbxko"], method="maxent")
+        answers = topicstream.infer(
+            tmp_path / "versions" / version, ["aaxko bbxko"], method="maxent"
+        )
         assert len(answers["shares"][0]) == 4
 
 
@@ -327,4 +422,6 @@ def test_the_limit_that_it_names_does(made, tmp_path):
     model = shutil.copytree(made[0] / "m", tmp_path / "m")
     with pytest.raises(DoesNotFit) as e:
         train_classifier(model, made[2], mem_limit="1M", threads=2, progress=False)
-    train_classifier(model, made[2], mem_limit=f"{e.value.least}M", threads=2, passes=2, progress=False)
+    train_classifier(
+        model, made[2], mem_limit=f"{e.value.least}M", threads=2, passes=2, progress=False
+    )

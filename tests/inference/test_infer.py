@@ -1,4 +1,6 @@
-"""Inference of new documents: against plain twins, and the same document the same answer whatever surrounds it."""
+"""Inference of new documents: against plain twins, and the same document the same answer whatever
+surrounds it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def documents(matrix: np.ndarray, ids: list[str] | None = None) -> Documents:
     d, w = np.nonzero(matrix)
     indptr = np.concatenate(([0], np.cumsum(np.bincount(d, minlength=len(matrix)))))
     names = pa.array(ids or [f"doc-{i}" for i in range(len(matrix))], pa.large_string())
-    return documents_of_cells(names, indptr, w.astype(np.int32), matrix[d, w], np.arange(matrix.shape[1]))
+    return documents_of_cells(
+        names, indptr, w.astype(np.int32), matrix[d, w], np.arange(matrix.shape[1])
+    )
 
 
 def probabilities(counts: np.ndarray) -> np.ndarray:
@@ -71,7 +75,8 @@ def test_vb_agrees_with_the_plain_one(made, most):
     matrix, counts, model = made
     found = make_method("vb", TopicRows(model), sparse=most).shares(documents(matrix))
     wanted = np.stack([reference.vb(x, counts, ALPHA, BETA, 3e-4, 100, most) for x in matrix])
-    # where the L-th and the next weight are nearly the same, rounding decides which topic a cell keeps
+    # where the L-th and the next weight are nearly the same, rounding decides which topic a cell
+    # keeps
     close = np.abs(found - wanted).max(axis=1) < 2e-3
     assert close.mean() >= (0.9 if most == 3 else 1.0)
     assert np.allclose(found.sum(axis=1), 1, atol=1e-5)
@@ -84,25 +89,46 @@ def test_vb_with_point_topics_agrees_with_the_plain_one(made):
     found = make_method("vb", TopicRows(model), phi="point", tol=1e-4).shares(documents(matrix))
     wanted = np.stack([reference.vb(x, counts, ALPHA, BETA, 1e-4, 100, point=True) for x in matrix])
     assert np.abs(found - wanted).max() < 2e-3
-    assert np.abs(found - make_method("vb", TopicRows(model), tol=1e-4).shares(documents(matrix))).max() > 1e-3
+    assert (
+        np.abs(
+            found - make_method("vb", TopicRows(model), tol=1e-4).shares(documents(matrix))
+        ).max()
+        > 1e-3
+    )
     with pytest.raises(InputError, match="phi must be one of dirichlet, point"):
         make_method("vb", TopicRows(model), phi="mean")
 
 
 @pytest.mark.parametrize(("phi", "most"), [("point", None), ("dirichlet", None), ("dirichlet", 3)])
 def test_vb_from_the_prior_agrees_with_the_plain_one(made, phi, most):
-    """Yao, Mimno and McCallum 2009, section 4: the variational parameters begin at alpha, here of one large topic."""
+    """Yao, Mimno and McCallum 2009, section 4: the variational parameters begin at alpha, here of
+    one large topic.
+    """
     matrix, counts, _ = made
     alpha = np.where(np.arange(K) == 2, 1.0, 0.05)
-    rows, given = TopicRows(model_of(counts, alpha)), {"phi": phi, "sparse": most, "tol": 1e-4, "begin": "prior"}
+    rows, given = (
+        TopicRows(model_of(counts, alpha)),
+        {"phi": phi, "sparse": most, "tol": 1e-4, "begin": "prior"},
+    )
     found = make_method("vb", rows, **given).shares(documents(matrix))
-    wanted = [reference.vb(x, counts, alpha, BETA, 1e-4, 100, most, phi == "point", from_prior=True) for x in matrix]
+    wanted = [
+        reference.vb(x, counts, alpha, BETA, 1e-4, 100, most, phi == "point", from_prior=True)
+        for x in matrix
+    ]
     close = np.abs(found - np.stack(wanted)).max(axis=1) < 2e-3
     assert close.mean() >= (0.9 if most else 0.95)
-    once = [make_method("vb", rows, **given, inner=1).shares(documents(matrix)) for given["begin"] in ("even", "prior")]
+    once = [
+        make_method("vb", rows, **given, inner=1).shares(documents(matrix))
+        for given["begin"] in ("even", "prior")
+    ]
     assert once[1][:, 2].mean() > once[0][:, 2].mean() + 0.1
-    same = TopicRows(model_of(counts, np.full(K, 0.05)))  # one alpha for all: only how far it came differs
-    starts = [make_method("vb", same, **{**given, "begin": b}).shares(documents(matrix)) for b in ("even", "prior")]
+    same = TopicRows(
+        model_of(counts, np.full(K, 0.05))
+    )  # one alpha for all: only how far it came differs
+    starts = [
+        make_method("vb", same, **{**given, "begin": b}).shares(documents(matrix))
+        for b in ("even", "prior")
+    ]
     assert np.abs(starts[0] - starts[1]).max() < 1e-5
     with pytest.raises(InputError, match="begin must be one of even, prior"):
         make_method("vb", rows, begin="uniform")
@@ -116,18 +142,27 @@ def test_gibbs_alone_has_the_exact_mean():
     found = make_method("gibbs", TopicRows(model), sweeps=60000, burn=20).shares(documents(matrix))
     p = probabilities(counts)
     for x, shares in zip(matrix, found, strict=True):
-        assert np.abs(shares - reference.exact_alone(np.repeat(np.arange(5), x), p, alpha)).max() < 0.01
+        assert (
+            np.abs(shares - reference.exact_alone(np.repeat(np.arange(5), x), p, alpha)).max()
+            < 0.01
+        )
 
 
 def test_gibbs_joint_has_the_exact_mean():
     rng = np.random.default_rng(2)
-    counts, alpha, beta = np.floor(rng.gamma(0.7, 1.5, (4, 2))), np.array([0.2, 0.5]), 0.4  # so that the chain mixes
+    counts, alpha, beta = (
+        np.floor(rng.gamma(0.7, 1.5, (4, 2))),
+        np.array([0.2, 0.5]),
+        0.4,
+    )  # so that the chain mixes
     model = model_of(counts, alpha, beta)
     matrix = np.array([[1, 2, 0, 0], [0, 2, 0, 1], [0, 0, 2, 1]])
     joint = make_method("gibbs", TopicRows(model), sweeps=60000, burn=20, joint=True)
     blocks = [documents(matrix[:2]), documents(matrix[2:])]
     found = np.concatenate([joint.shares(b) for b in joint.gather(iter(blocks))])
-    wanted = reference.exact_together([np.repeat(np.arange(4), x) for x in matrix], counts, alpha, beta)
+    wanted = reference.exact_together(
+        [np.repeat(np.arange(4), x) for x in matrix], counts, alpha, beta
+    )
     assert np.abs(found - wanted).max() < 0.01
     p = (counts + beta) / (counts + beta).sum(axis=0)
     alone = np.stack([reference.exact_alone(np.repeat(np.arange(4), x), p, alpha) for x in matrix])
@@ -139,7 +174,9 @@ def test_gibbs_with_own_counts_has_the_exact_mean():
     counts, alpha, beta = np.floor(rng.gamma(0.7, 1.5, (4, 2))), np.array([0.2, 0.5]), 0.4
     model = model_of(counts, alpha, beta)
     matrix = np.array([[1, 2, 0, 0], [0, 2, 0, 1], [0, 0, 2, 1]])
-    found = make_method("gibbs", TopicRows(model), sweeps=60000, burn=20, own_counts=True).shares(documents(matrix))
+    found = make_method("gibbs", TopicRows(model), sweeps=60000, burn=20, own_counts=True).shares(
+        documents(matrix)
+    )
     each = [[np.repeat(np.arange(4), x)] for x in matrix]
     wanted = np.concatenate([reference.exact_together(one, counts, alpha, beta) for one in each])
     assert np.abs(found - wanted).max() < 0.01
@@ -305,7 +342,11 @@ def test_what_cannot_be_meant_is_said(made, tmp_path):
     matrix, _, model = made
     corpus = store(tmp_path / "c.zarr", matrix, matrix[:3])
     rows = TopicRows(model)
-    with pytest.raises(InputError, match="choose one of authors, bp, gibbs, gibbs1, gmm, hybrid, maxent, mixture, naive-bayes, vb"):
+    with pytest.raises(
+        InputError,
+        match="choose one of authors, bp, gibbs, gibbs1, gmm, hybrid, maxent, mixture, "
+        "naive-bayes, vb",
+    ):
         make_method("mcmc", rows)
     with pytest.raises(InputError, match="has no option 'joint'"):
         make_method("bp", rows, joint=True)
@@ -321,5 +362,16 @@ def test_what_cannot_be_meant_is_said(made, tmp_path):
     with pytest.raises(InputError, match=r"must end in \.parquet"):
         infer(model, corpus, out=tmp_path / "t.txt")
     assert [p.name for p in tmp_path.iterdir()] == ["c.zarr"]
-    assert METHOD_NAMES == ["authors", "bp", "gibbs", "gibbs1", "gmm", "hybrid", "maxent", "mixture", "naive-bayes", "vb"]
+    assert METHOD_NAMES == [
+        "authors",
+        "bp",
+        "gibbs",
+        "gibbs1",
+        "gmm",
+        "hybrid",
+        "maxent",
+        "mixture",
+        "naive-bayes",
+        "vb",
+    ]
     assert all(find_method(name).name == name and find_method(name).cites for name in METHOD_NAMES)

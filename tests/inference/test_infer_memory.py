@@ -44,7 +44,9 @@ print(max(settled), max(later), machine.peak_bytes())
 
 def said(program: str, *args: object) -> list[int]:
     """The numbers, in MiB, that a process of its own says."""
-    done = subprocess.run([sys.executable, "-c", program, *map(str, args)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, args)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return [int(n) >> 20 for n in done.stdout.split()]
 
@@ -71,7 +73,8 @@ def test_memory_does_not_grow_with_the_documents_and_is_within_the_limit(made, o
 
     run()  # compiles
     settled, later, peak = run()
-    # Within one process, and without the pages of libraries, which come and go: to hold the documents would take 32.
+    # Within one process, and without the pages of libraries, which come and go: to hold the
+    # documents would take 32.
     assert later - settled < 16, (settled, later)
     assert peak <= 512
 
@@ -87,10 +90,25 @@ def test_the_limit_is_kept_or_refused_with_one_that_does(tmp_path, form):
         for at in range(0, words, len(rows)):
             writer.write_rows(at, np.roll(rows, at // len(rows), axis=1))
         writer.commit(Origin(tokenizer=Recipe().to_json()), Vocabulary.of(names), 0.1, 0.01)
-    text = "".join(" ".join(f"w{i}" for i in rng.integers(0, words, 200)) + "\n" for _ in range(600))
+    text = "".join(
+        " ".join(f"w{i}" for i in rng.integers(0, words, 200)) + "\n" for _ in range(600)
+    )
     (tmp_path / "a.txt").write_text(text)
-    command = [sys.executable, "-m", "topicstream.cli.main", "infer", str(tmp_path / "a.txt"), "--force"]
-    command += ["--model", str(tmp_path / "model"), "--out", str(tmp_path / f"out.{form}"), "--mem-limit"]
+    command = [
+        sys.executable,
+        "-m",
+        "topicstream.cli.main",
+        "infer",
+        str(tmp_path / "a.txt"),
+        "--force",
+    ]
+    command += [
+        "--model",
+        str(tmp_path / "model"),
+        "--out",
+        str(tmp_path / f"out.{form}"),
+        "--mem-limit",
+    ]
     assert subprocess.run([*command, "2G"], capture_output=True).returncode == 0  # compiles
     refused = subprocess.run([*command, "100M"], capture_output=True, text=True)
     assert refused.returncode == 5, refused.stderr
@@ -102,7 +120,9 @@ def test_the_limit_is_kept_or_refused_with_one_that_does(tmp_path, form):
 
 
 @pytest.mark.parametrize("method", [("gibbs", "--joint"), ("gibbs1",)])
-def test_methods_that_hold_all_documents_are_refused_beforehand(tmp_path, capsys, method, monkeypatch):
+def test_methods_that_hold_all_documents_are_refused_beforehand(
+    tmp_path, capsys, method, monkeypatch
+):
     rng = np.random.default_rng(1)
     texts = [" ".join(f"w{n}" for n in rng.integers(0, 20_000, 300)) for _ in range(700)]
     lines = [json.dumps({"id": f"d{i}", "text": text}) for i, text in enumerate(texts)]
@@ -140,7 +160,9 @@ def test_methods_that_hold_all_documents_are_refused_beforehand(tmp_path, capsys
     line += ["--method", *method, "--burn", "0", "--sweeps", "1"]
     line += ["--trained-on", store] if method == ("gibbs1",) else []
     capsys.readouterr()
-    monkeypatch.setattr("topicstream.memory.PROCESS_BYTES", 480 << 20)  # as if the documents were many
+    monkeypatch.setattr(
+        "topicstream.memory.PROCESS_BYTES", 480 << 20
+    )  # as if the documents were many
     assert run([*line, "--mem-limit", "512M"]) == 5
     said = capsys.readouterr().err
     assert "reads all documents before it answers" in said and not (tmp_path / "a.jsonl").exists()

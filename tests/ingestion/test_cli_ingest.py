@@ -30,7 +30,10 @@ def store(tmp_path):
 
 
 def test_help_lists_the_commands_that_are_there_without_numpy():
-    code = "import sys; from topicstream.cli.main import run; r = run(['--help']); assert 'numpy' not in sys.modules; sys.exit(r)"
+    code = (
+        "import sys; from topicstream.cli.main import run; r = run(['--help']); assert 'numpy' "
+        "not in sys.modules; sys.exit(r)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "ingest" in done.stdout and "info" in done.stdout
@@ -38,7 +41,16 @@ def test_help_lists_the_commands_that_are_there_without_numpy():
 
 def test_ingest_prints_its_summary(tmp_path, capsys):
     write_jsonl(tmp_path / "a.jsonl", documents(120))
-    args = ["ingest", str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "c.zarr"), "--heldout", "10", "--json", "-q"]
+    args = [
+        "ingest",
+        str(tmp_path / "a.jsonl"),
+        "--out",
+        str(tmp_path / "c.zarr"),
+        "--heldout",
+        "10",
+        "--json",
+        "-q",
+    ]
     assert run(args) == 0
     said = capsys.readouterr()
     summary = json.loads(said.out)
@@ -112,7 +124,9 @@ def test_verify_finds_missing_and_short_files(store):
     pruned.write_bytes(pruned.read_bytes()[:-1])
     problems = list(verify(Corpus.open(store)))
     assert len(problems) == 2
-    assert any("missing" in p for p in problems) and any("where the manifest says" in p for p in problems)
+    assert any("missing" in p for p in problems) and any(
+        "where the manifest says" in p for p in problems
+    )
 
 
 def test_the_library_twin_is_the_package_itself(tmp_path):
@@ -126,21 +140,42 @@ def test_phrases_are_learnt_and_kept_for_appends(tmp_path, capsys):
     words = [f"w{chr(97 + i)}" for i in range(20)]
 
     def docs(prefix):
-        texts = [" ".join([*rng.choices(words, k=8), "neural", "network", *rng.choices(words, k=8)]) for _ in range(60)]
+        texts = [
+            " ".join([*rng.choices(words, k=8), "neural", "network", *rng.choices(words, k=8)])
+            for _ in range(60)
+        ]
         return [{"id": f"{prefix}{i}", "text": text} for i, text in enumerate(texts)]
 
     write_jsonl(tmp_path / "a.jsonl", docs("a"))
     write_jsonl(tmp_path / "b.jsonl", docs("b"))
     out = ["--out", str(tmp_path / "c.zarr"), "-q"]
     assert (
-        run(["ingest", str(tmp_path / "a.jsonl"), *out, "--phrases", "0.7", "--heldout", "0", "--max-df", "100%"]) == 0
+        run(
+            [
+                "ingest",
+                str(tmp_path / "a.jsonl"),
+                *out,
+                "--phrases",
+                "0.7",
+                "--heldout",
+                "0",
+                "--max-df",
+                "100%",
+            ]
+        )
+        == 0
     )
     corpus = Corpus.open(tmp_path / "c.zarr")
     assert corpus.manifest.tokenizer["phrases"] == ["neural network"]
     assert not list(tmp_path.glob("c.zarr.wip*"))
     assert run(["ingest", str(tmp_path / "b.jsonl"), *out, "--append"]) == 0
     corpus = Corpus.open(tmp_path / "c.zarr")
-    found = dict(zip(TokenVocabulary.read(corpus.file("vocab")).words.to_pylist(), corpus.word_counts().tolist()))
+    found = dict(
+        zip(
+            TokenVocabulary.read(corpus.file("vocab")).words.to_pylist(),
+            corpus.word_counts().tolist(),
+        )
+    )
     assert found["neural_network"] == 120 and "neural" not in found
     assert run(["ingest", "-", *out, "--force", "--phrases", "0.7"]) == 2
     assert "standard input" in capsys.readouterr().err
@@ -163,7 +198,9 @@ def test_options_that_cannot_be_leave_nothing_behind(tmp_path, monkeypatch, caps
     assert run(["ingest", "a.txt"]) == 0
 
 
-def test_an_ingest_killed_before_its_first_piece_does_not_block_another(tmp_path, monkeypatch, capsys):
+def test_an_ingest_killed_before_its_first_piece_does_not_block_another(
+    tmp_path, monkeypatch, capsys
+):
     docs = tmp_path / "a.txt"
     docs.write_text("one two three\ntwo three four\n" * 50)
     monkeypatch.chdir(tmp_path)
@@ -186,7 +223,17 @@ def test_help_shows_what_matters_first(capsys):
     short = capsys.readouterr().out
     assert run(["ingest", "--help-all"]) == 0
     whole = capsys.readouterr().out
-    every = {option for param in ingest_command.params for option in param.opts if option.startswith("--")}
+    every = {
+        option
+        for param in ingest_command.params
+        for option in param.opts
+        if option.startswith("--")
+    }
     assert all(option in whole for option in every) and "--help-all" in short
-    assert {name for names in GROUPS.values() for name in names} <= {param.name for param in ingest_command.params}
-    assert sum(option in short.split() or f"{option}," in short for option in every) <= 20 and "--stem" not in short
+    assert {name for names in GROUPS.values() for name in names} <= {
+        param.name for param in ingest_command.params
+    }
+    assert (
+        sum(option in short.split() or f"{option}," in short for option in every) <= 20
+        and "--stem" not in short
+    )

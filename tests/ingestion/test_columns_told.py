@@ -1,4 +1,6 @@
-"""What an ingest says of the fields of its input: kept, left out, filled, and how many dates it read."""
+"""What an ingest says of the fields of its input: kept, left out, filled, and how many dates it
+read.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ def tweets(tmp_path, monkeypatch) -> Path:
 def test_dates_of_spreadsheets_and_what_is_no_date(tweets, capsys):
     assert run(["ingest", "tweets.csv", "--meta", "date=created,airline"]) == 0
     said = capsys.readouterr().out
-    assert "columns: date (3 of 4 read, 2015-02-16 to 2015-02-24; not '2/24/15': give --date-format '%m/%d/%y'), airline (3)" in said
+    assert (
+        "columns: date (3 of 4 read, 2015-02-16 to 2015-02-24; not '2/24/15': give "
+        "--date-format '%m/%d/%y'), airline (3)" in said
+    )
     assert "left out: name, tweet_id (--meta NAME,NAME keeps them)" in said
     assert run(["info"]) == 0
     assert "columns   airline, date, id, source" in capsys.readouterr().out
@@ -51,16 +56,27 @@ def test_dates_of_spreadsheets_and_what_is_no_date(tweets, capsys):
 def test_the_format_that_is_advised_reads_the_date(tweets, capsys, written, advised):
     (tweets / "tweets.csv").write_text(TWEETS.replace("2/24/15", written))
     assert run(["ingest", "tweets.csv", "--meta", "date=created"]) == 0
-    assert f"date (3 of 4 read, 2015-02-16 to 2015-02-24; not {written!r}: give {advised})" in capsys.readouterr().out
+    assert (
+        f"date (3 of 4 read, 2015-02-16 to 2015-02-24; not {written!r}: give {advised})"
+        in capsys.readouterr().out
+    )
     if form := advised.partition("'")[2].partition("'")[0]:
-        assert run(["ingest", "tweets.csv", "--meta", "date=created", "--date-format", form, "--force"]) == 0
+        assert (
+            run(
+                ["ingest", "tweets.csv", "--meta", "date=created", "--date-format", form, "--force"]
+            )
+            == 0
+        )
         assert "date (4 of 4 read, 2015-02-16 to 2017-" in capsys.readouterr().out
 
 
 def test_held_out_documents_that_nobody_has_are_told(tweets, capsys):
     assert run(["ingest", "tweets.csv", "--meta", "airline", "--heldout", "airline=delta"]) == 0
     assert "warning: no document has airline=delta" in capsys.readouterr().out
-    assert run(["ingest", "tweets.csv", "--meta", "airline", "--heldout", "airline=Delta", "--force"]) == 0
+    assert (
+        run(["ingest", "tweets.csv", "--meta", "airline", "--heldout", "airline=Delta", "--force"])
+        == 0
+    )
     assert "warning" not in capsys.readouterr().out
 
 
@@ -72,14 +88,33 @@ def test_dates_month_first_are_kept_as_iso(tweets, capsys):
     assert "date (4 of 4 read, 2015-02-16 to 2015-12-01)" in capsys.readouterr().out
     dates = pq.read_table("corpus.zarr/docs")["date"].to_pylist()
     assert dates == ["42059.4832", "2015-12-01", "2015-02-16 23:36:05", "2015-02-24"]
-    assert run(["ingest", "tweets.csv", "--heldout", "0", "--append", "--on-duplicate", "replace", *arguments[:2]]) == 0
+    assert (
+        run(
+            [
+                "ingest",
+                "tweets.csv",
+                "--heldout",
+                "0",
+                "--append",
+                "--on-duplicate",
+                "replace",
+                *arguments[:2],
+            ]
+        )
+        == 0
+    )
     assert "date (4 of 4 read, 2015-02-16 to 2015-12-01)" in capsys.readouterr().out
 
 
 def test_a_column_that_no_document_has(tmp_path):
-    rows = [{"id": "a", "text": "the late flight"}, {"id": "b", "text": "a lost bag", "who": ["ann"]}]
+    rows = [
+        {"id": "a", "text": "the late flight"},
+        {"id": "b", "text": "a lost bag", "who": ["ann"]},
+    ]
     (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    summary = topicstream.ingest(tmp_path / "d.jsonl", tmp_path / "c.zarr", meta="published,labels=who", progress=False)
+    summary = topicstream.ingest(
+        tmp_path / "d.jsonl", tmp_path / "c.zarr", meta="published,labels=who", progress=False
+    )
     assert summary["columns"] == {"labels": 1, "published": 0} and summary["fields_left_out"] == []
     table = topicstream.ingest(rows, tmp_path / "m.zarr", progress=False)
     assert table["fields_left_out"] == ["who"] and table["columns"] == {}
@@ -91,8 +126,15 @@ def test_dates_of_real_abstracts(tmp_path, workers):
     with gzip.open(ACL, "rt") as file:
         (tmp_path / "acl.jsonl").write_text("".join(islice(file, 3000)))
     summary = topicstream.ingest(
-        tmp_path / "acl.jsonl", tmp_path / "c.zarr", meta="date,authors", workers=workers, progress=False
+        tmp_path / "acl.jsonl",
+        tmp_path / "c.zarr",
+        meta="date,authors",
+        workers=workers,
+        progress=False,
     )
     documents = summary["columns"]["date"]
-    assert (summary["dates"]["read"], summary["dates"]["unread"]) == (documents, None) and 2900 < documents <= 3000
+    assert (summary["dates"]["read"], summary["dates"]["unread"]) == (
+        documents,
+        None,
+    ) and 2900 < documents <= 3000
     assert {"title", "venue"} & set(summary["fields_left_out"])

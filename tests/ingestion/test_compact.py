@@ -1,4 +1,6 @@
-"""``topics compact``: the same documents in fewer blocks, whoever reads meanwhile and wherever it is killed."""
+"""``topics compact``: the same documents in fewer blocks, whoever reads meanwhile and wherever it
+is killed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ FIRST = {"stopwords": "none", "min_df": 2}
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory) -> list[Path]:
-    """A store of a first ingest, and after one, two and three appends that replace a few documents each."""
+    """A store of a first ingest, and after one, two and three appends that replace a few documents
+    each.
+    """
     made = [tmp_path_factory.mktemp("stores") / "c.zarr"]
     topicstream.ingest(write_jsonl(made[0].parent / "in.jsonl", documents(200)), made[0], **FIRST)
     for night in range(3):
@@ -49,8 +53,12 @@ def appended(stores, tmp_path):
 
 
 def append(store: Path, night: int) -> None:
-    changed = [{**d, "text": "changed " + d["text"]} for d in documents(200)[night * 20 : night * 20 + 10]]
-    source = write_jsonl(store.parent / "in.jsonl", documents(40, seed=night + 5, prefix=f"e{night}-") + changed)
+    changed = [
+        {**d, "text": "changed " + d["text"]} for d in documents(200)[night * 20 : night * 20 + 10]
+    ]
+    source = write_jsonl(
+        store.parent / "in.jsonl", documents(40, seed=night + 5, prefix=f"e{night}-") + changed
+    )
     topicstream.ingest(source, store, append=True, grow_vocab=True, on_duplicate="replace")
 
 
@@ -59,7 +67,9 @@ def whole(store: Path) -> bool:
 
 
 def files(store: Path) -> set[str]:
-    return {str(p.relative_to(store)) for p in store.rglob("*") if p.is_file() and p.name != ".lock"}
+    return {
+        str(p.relative_to(store)) for p in store.rglob("*") if p.is_file() and p.name != ".lock"
+    }
 
 
 def test_the_same_documents_in_fewer_blocks(appended):
@@ -85,8 +95,13 @@ def test_the_same_documents_in_fewer_blocks(appended):
     again = topicstream.compact(store)
     assert not again["compacted"] and not again["waiting"]
     assert {f for f in files(store) if not f.startswith(("train-2/", "heldout-2/"))} == named | {
-        "manifest.json", "zarr.json", ".topicstream", ".inputs.json", "vocab.parquet", "pruned.parquet",
-    }  # fmt: skip
+        "manifest.json",
+        "zarr.json",
+        ".topicstream",
+        ".inputs.json",
+        "vocab.parquet",
+        "pruned.parquet",
+    }
 
 
 def test_appends_go_on_behind_it(appended, tmp_path):
@@ -121,7 +136,10 @@ def test_full_blocks_stay_as_they_are(appended):
         for c in (CELLS, 5, 7, CELLS - 3, 4, 2 * CELLS, 0)
     ]
     assert grouped(blocks) == [[0], [1, 2], [3], [4], [5], [6]]
-    empty = [msgspec.structs.replace(b, removed=Removed(docs=10, cells=b.cells, tokens=b.cells)) for b in blocks]
+    empty = [
+        msgspec.structs.replace(b, removed=Removed(docs=10, cells=b.cells, tokens=b.cells))
+        for b in blocks
+    ]
     assert grouped(empty) == [list(range(7))]
     assert grouped(manifest.parts["train"].blocks) == [[0, 1, 2]]
 
@@ -143,11 +161,16 @@ def test_large_blocks_are_linked(appended, monkeypatch):
 
 
 def test_weights_and_stores_without_documents_set_aside(tmp_path):
-    text = "%%MatrixMarket matrix coordinate real general\n3 4 5\n1 1 0.5\n1 2 1.25\n2 2 3\n3 1 2\n3 4 0.125\n"
+    text = (
+        "%%MatrixMarket matrix coordinate real general\n3 4 5\n1 1 0.5\n1 2 1.25\n2 2 3\n3 1 "
+        "2\n3 4 0.125\n"
+    )
     store = tmp_path / "w.zarr"
     for k in range(3):
         (tmp_path / f"m{k}.mtx").write_text(text)
-        topicstream.ingest(tmp_path / f"m{k}.mtx", store, heldout=0, append=k > 0, weighted=k == 0)  # an append recalls it
+        topicstream.ingest(
+            tmp_path / f"m{k}.mtx", store, heldout=0, append=k > 0, weighted=k == 0
+        )  # an append recalls it
     before = cells_by_id(store)
     assert compact(store)["blocks"] == [3, 1]
     assert cells_by_id(store) == before and whole(store) and Corpus.open(store).weighted
@@ -155,7 +178,9 @@ def test_weights_and_stores_without_documents_set_aside(tmp_path):
 
 def test_a_block_of_nothing_goes(appended, tmp_path):
     store = appended(nights=1)
-    source = write_jsonl(tmp_path / "in.jsonl", [{"id": f"e0-{i}", "text": "bax kex"} for i in range(40)])
+    source = write_jsonl(
+        tmp_path / "in.jsonl", [{"id": f"e0-{i}", "text": "bax kex"} for i in range(40)]
+    )
     topicstream.ingest(source, store, append=True, on_duplicate="replace")
     before = cells_by_id(store)
     compact(store)
@@ -211,14 +236,20 @@ def test_a_run_on_the_blocks_before_says_that_they_are_gone(appended, tmp_path):
     store = appended(nights=1)
     topicstream.train(store, tmp_path / "m", algo="sparse-bp", topics=3, passes=1)
     compact(store)
-    with pytest.raises(TopicsError, match=r"was compacted since.*--start warm --warm .*m --model OTHER.*--force"):
+    with pytest.raises(
+        TopicsError, match=r"was compacted since.*--start warm --warm .*m --model OTHER.*--force"
+    ):
         topicstream.train(store, tmp_path / "m", algo="sparse-bp", topics=3, passes=3)
 
 
 def test_the_command(appended, tmp_path):
     store = appended(nights=1)
     said = CliRunner().invoke(topics, ["compact", str(store)])
-    assert said.exit_code == 0 and "4 -> 2 storage blocks" in said.output and "10 removed documents" in said.output
+    assert (
+        said.exit_code == 0
+        and "4 -> 2 storage blocks" in said.output
+        and "10 removed documents" in said.output
+    )
     done = CliRunner().invoke(topics, ["compact", str(store), "--json"])
     assert json.loads(done.output)["compacted"] is False
     assert CliRunner().invoke(topics, ["compact", str(tmp_path / "none")]).exit_code != 0
@@ -233,7 +264,9 @@ def work(store):
 
 @pytest.mark.slow
 def test_killed_at_random_instants(appended, tmp_path):
-    """The old store or the new one, and after the same command again the bytes of an undisturbed run; appends go on, too."""
+    """The old store or the new one, and after the same command again the bytes of an undisturbed
+    run; appends go on, too.
+    """
     place = appended(nights=2)
     old, cells = digest(place), cells_by_id(place)
     done = Path(shutil.copytree(place, tmp_path / "whole.zarr"))
@@ -247,7 +280,9 @@ def test_killed_at_random_instants(appended, tmp_path):
         instants = [*rng.sample(range(1, count + 1), min(count, 10)), count, count - 1]
         for kills, kill_at in enumerate(instants):
             store = Path(shutil.copytree(place, tmp_path / f"{kills}.zarr"))
-            reader = Corpus.open(store) if kills % 2 else None  # who keeps the old files from being removed
+            reader = (
+                Corpus.open(store) if kills % 2 else None
+            )  # who keeps the old files from being removed
             killed, _, _ = work(kill_at=kill_at, store=str(store))
             passed += not killed and reader is None
             assert cells_by_id(store) == cells and whole(store)
@@ -312,8 +347,15 @@ def test_the_list_of_links_without_some():
     from topicstream.corpus.documents import without
 
     lists = pa.array([["a", "b"], None, [], ["c"], ["b", "b", "a"]], pa.list_(pa.large_string()))
-    for gone, left in (("b", [["a"], None, [], ["c"], ["a"]]), ("x", lists.to_pylist()), ("abc", [[], None, [], [], []])):
-        assert without(lists, pc.is_in(lists.flatten(), value_set=pa.array(list(gone)))).to_pylist() == left
+    for gone, left in (
+        ("b", [["a"], None, [], ["c"], ["a"]]),
+        ("x", lists.to_pylist()),
+        ("abc", [[], None, [], [], []]),
+    ):
+        assert (
+            without(lists, pc.is_in(lists.flatten(), value_set=pa.array(list(gone)))).to_pylist()
+            == left
+        )
 
 
 def test_a_reader_that_outlives_the_modules_ends_in_silence(tmp_path, monkeypatch):

@@ -1,4 +1,6 @@
-"""A disk that fills up at any stage: code 5, one line, the old store as it was, and the same command carries on."""
+"""A disk that fills up at any stage: code 5, one line, the old store as it was, and the same
+command carries on.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ pytestmark = pytest.mark.slow
 def small(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True
+    ).returncode:
         pytest.skip("cannot mount a small tmpfs here")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -14,12 +14,21 @@ from topicstream.corpus.documents import hash_ids
 from topicstream.errors import InputError
 from topicstream.ingestion.settings import Heldout
 from topicstream.ingestion.spooling.prepare import as_stream
-from topicstream.ingestion.storing.decide import DELETED, DROPPED, DUPLICATE, HELDOUT, REPLACED, decide
+from topicstream.ingestion.storing.decide import (
+    DELETED,
+    DROPPED,
+    DUPLICATE,
+    HELDOUT,
+    REPLACED,
+    decide,
+)
 from topicstream.relations import Relations
 
 
 def test_the_hash_never_changes():
-    high, low = hash_ids(pa.array(["", "1", "12345678", "a longer identifier é"], pa.large_string()))
+    high, low = hash_ids(
+        pa.array(["", "1", "12345678", "a longer identifier é"], pa.large_string())
+    )
     assert [f"{int(h):016x}{int(l):016x}" for h, l in zip(high, low)] == KNOWN
 
 
@@ -83,9 +92,16 @@ def decided(journal, rule, heldout=0):
 )
 def test_duplicates_as_one_by_one(tmp_path_factory, listed, rule, pieces, wanted):
     plain, docs, documents = [], Docs(), []
-    for part in np.array_split(np.arange(len(listed)), pieces):  # withdrawals of a piece come behind its documents
-        names, gone = ([f"id{listed[i][0]}" for i in part if listed[i][1] == withdrawn] for withdrawn in (False, True))
-        plain += [(name, len(documents) + i) for i, name in enumerate(names)] + [(name, None) for name in gone]
+    for part in np.array_split(
+        np.arange(len(listed)), pieces
+    ):  # withdrawals of a piece come behind its documents
+        names, gone = (
+            [f"id{listed[i][0]}" for i in part if listed[i][1] == withdrawn]
+            for withdrawn in (False, True)
+        )
+        plain += [(name, len(documents) + i) for i, name in enumerate(names)] + [
+            (name, None) for name in gone
+        ]
         documents += names
         docs.append(ids_of(names) | {f"gone_{k}": v for k, v in ids_of(gone).items()})
     journal = SimpleNamespace(docs=docs, folder=tmp_path_factory.mktemp("ids"))
@@ -95,7 +111,9 @@ def test_duplicates_as_one_by_one(tmp_path_factory, listed, rule, pieces, wanted
     alive = sorted(int(h) for d, h in enumerate(ids_of(documents)["high"]) if d not in expected)
     held = alive[: min(wanted, len(alive))]
     kinds = np.concatenate(decision.classes)
-    assert (kinds == DROPPED).sum() == len(expected) and set(np.flatnonzero(kinds == DROPPED)) == set(expected)
+    assert (kinds == DROPPED).sum() == len(expected) and set(
+        np.flatnonzero(kinds == DROPPED)
+    ) == set(expected)
     assert sorted(ids_of(documents)["high"][kinds == HELDOUT].tolist()) == held
     assert not list(journal.folder.iterdir())
 

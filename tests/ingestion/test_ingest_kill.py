@@ -1,4 +1,6 @@
-"""kill -9 at random instants (of what is done to the disk), then the same command again: the same bytes as an undisturbed run."""
+"""kill -9 at random instants (of what is done to the disk), then the same command again: the same
+bytes as an undisturbed run.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,13 @@ def driver(tmp_path_factory):
         yield run
 
 
-OPTIONS = {"workers": 2, "min_df": 2, "piece_bytes": 1 << 15, "checkpoint_bytes": 1 << 17, "stopwords": "none"}
+OPTIONS = {
+    "workers": 2,
+    "min_df": 2,
+    "piece_bytes": 1 << 15,
+    "checkpoint_bytes": 1 << 17,
+    "stopwords": "none",
+}
 
 
 def test_killed_at_random_instants_then_resumed(tmp_path, driver):
@@ -78,7 +86,9 @@ def test_an_append_killed_leaves_the_old_store(tmp_path, driver):
     after = cells_by_id(tmp_path / "whole.zarr")
     rng = random.Random(3)
     for k in range(6):
-        killed, _ = driver([b], tmp_path / "killed.zarr", kill_at=rng.randint(k * count // 8, count), **more)
+        killed, _ = driver(
+            [b], tmp_path / "killed.zarr", kill_at=rng.randint(k * count // 8, count), **more
+        )
         if not killed:
             break
         assert cells_by_id(tmp_path / "killed.zarr") in (before, after)
@@ -111,7 +121,8 @@ def test_a_changed_input_or_other_options_are_refused(tmp_path):
 def test_another_ingest_after_one_that_was_killed_behind_its_commit(tmp_path, driver):
     """What is left of the first, which had committed, must not pass for the second."""
     first, second = (
-        str(write_jsonl(tmp_path / f"{n}.jsonl", documents(300, seed=s, prefix=n))) for n, s in (("a", 1), ("b", 2))
+        str(write_jsonl(tmp_path / f"{n}.jsonl", documents(300, seed=s, prefix=n)))
+        for n, s in (("a", 1), ("b", 2))
     )
     out, wip = tmp_path / "c.zarr", tmp_path / "c.zarr.wip"
     whole = tmp_path / "whole.zarr"

@@ -1,4 +1,6 @@
-"""The memory promise over shapes of input: a piece stays small however short, empty or repeated its documents are."""
+"""The memory promise over shapes of input: a piece stays small however short, empty or repeated its
+documents are.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ LARGE, SMALL = 8 << 20, 1 << 12
 
 
 def lines(rng):
-    return "a.txt", "".join(rng.choice(["\n", "a\n", "b c\n", "a longer line\n"]) for _ in range(20_000))
+    return "a.txt", "".join(
+        rng.choice(["\n", "a\n", "b c\n", "a longer line\n"]) for _ in range(20_000)
+    )
 
 
 def csv(rng):
@@ -36,7 +40,10 @@ def csv(rng):
 def matrix(rng):
     docs = sorted(rng.sample(range(1, 300_000), 9000))
     cells = "".join(f"{d} {d % 10 + 1} 2\n" for d in docs)
-    return "a.mtx", f"%%MatrixMarket matrix coordinate integer general\n300000 10 {len(docs)}\n{cells}"
+    return (
+        "a.mtx",
+        f"%%MatrixMarket matrix coordinate integer general\n300000 10 {len(docs)}\n{cells}",
+    )
 
 
 def one_cell_at_the_end(rng):
@@ -72,7 +79,9 @@ def test_pieces_hold_few_documents_and_all_are_the_same_in_any(make, tmp_path):
 
 
 def test_parquet_is_cut_by_what_it_decodes_to(tmp_path):
-    """Few long values in a dictionary, each in many rows; a list of them, too; and what the readers give is the same."""
+    """Few long values in a dictionary, each in many rows; a list of them, too; and what the readers
+    give is the same.
+    """
     texts = [" ".join(f"word{i}x{j}" for j in range(400)) for i in range(3)]
     which = np.random.default_rng(1).integers(0, 3, 3000)
     labels = pa.ListArray.from_arrays(
@@ -92,14 +101,23 @@ def test_parquet_is_cut_by_what_it_decodes_to(tmp_path):
     assert told == [[f"l{w}" * 50] for w in which]
 
 
-def test_row_groups_of_documents_hold_few_bytes_and_are_the_same_however_they_come(tmp_path, monkeypatch):
+def test_row_groups_of_documents_hold_few_bytes_and_are_the_same_however_they_come(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(documents, "BYTES_OF_GROUP", 20_000)
     rows = 300
     labels = [[f"label{i}x{j}" for j in range(i % 40)] for i in range(rows)]
-    table = pa.table({"id": [str(i) for i in range(rows)], "labels": pa.array(labels, pa.list_(pa.large_string()))})
+    table = pa.table(
+        {
+            "id": [str(i) for i in range(rows)],
+            "labels": pa.array(labels, pa.list_(pa.large_string())),
+        }
+    )
     files = []
     for i, step in enumerate((1, 7, rows)):
-        writer = documents.DocumentsWriter(tmp_path / str(i), documents.schema_of({"labels": "list"}), 0)
+        writer = documents.DocumentsWriter(
+            tmp_path / str(i), documents.schema_of({"labels": "list"}), 0
+        )
         for at in range(0, rows, step):
             writer.add(table.slice(at, step))
         writer.close()
@@ -109,7 +127,9 @@ def test_row_groups_of_documents_hold_few_bytes_and_are_the_same_however_they_co
     assert found.num_row_groups > 3 and found.read()["labels"].to_pylist() == labels
 
 
-def test_reading_documents_holds_a_row_group_however_many_documents_are_asked_for(tmp_path, monkeypatch):
+def test_reading_documents_holds_a_row_group_however_many_documents_are_asked_for(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(documents, "BYTES_OF_GROUP", 1 << 18)
     writer = documents.DocumentsWriter(tmp_path, documents.schema_of({"labels": "list"}), 0)
     lists = pa.list_(pa.large_string())
@@ -118,7 +138,9 @@ def test_reading_documents_holds_a_row_group_however_many_documents_are_asked_fo
         writer.add(pa.table({"id": [str(d)], "labels": labels}))
     writer.close()
     before, most, found = pa.total_allocated_bytes(), 0, 0
-    for _, batch in documents.read_documents(tmp_path, [store_file(tmp_path, writer.files[0].name)]):
+    for _, batch in documents.read_documents(
+        tmp_path, [store_file(tmp_path, writer.files[0].name)]
+    ):
         most, found = max(most, pa.total_allocated_bytes() - before), found + len(batch)
     assert found == 120 and most < 40 << 18, most  # all of it: 140 times 2^18
 
@@ -126,6 +148,14 @@ def test_reading_documents_holds_a_row_group_however_many_documents_are_asked_fo
 def test_a_vocabulary_too_large_for_the_limit_is_refused_before_it_is_made(tmp_path):
     path = tmp_path / "a.svm"
     path.write_text("1 3:1 16777216:2\n")
-    with pytest.raises(DoesNotFit, match=r"a\.svm: a vocabulary of 16,777,216 words takes about 2\.5 GB"):
+    with pytest.raises(
+        DoesNotFit, match=r"a\.svm: a vocabulary of 16,777,216 words takes about 2\.5 GB"
+    ):
         list(pieces([str(path)], ReadOptions(room=Room(MemoryLimit(1 << 30), 700 << 20))))
-    assert sum(len(t.run()[0]) for t in pieces([str(path)], ReadOptions(room=Room(MemoryLimit(4 << 30), 3 << 30)))) == 1
+    assert (
+        sum(
+            len(t.run()[0])
+            for t in pieces([str(path)], ReadOptions(room=Room(MemoryLimit(4 << 30), 3 << 30)))
+        )
+        == 1
+    )

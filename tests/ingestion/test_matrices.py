@@ -49,7 +49,11 @@ def write_annotated(group, matrix, types):
     obs, var = group.create_group("obs"), group.create_group("var")
     obs.attrs["_index"], var.attrs["_index"] = "_index", "_index"
     kind = obs.create_group("cell_type")
-    arrays = [(obs, "_index", BARCODES), (var, "_index", NAMES), (kind, "categories", sorted(set(types)))]
+    arrays = [
+        (obs, "_index", BARCODES),
+        (var, "_index", NAMES),
+        (kind, "categories", sorted(set(types))),
+    ]
     for home, name, values in arrays:
         if isinstance(home, h5py.Group):
             home.create_dataset(name, data=np.array(values, dtype=h5py.string_dtype()))
@@ -60,7 +64,9 @@ def write_annotated(group, matrix, types):
         (obs, "depth", matrix.sum(axis=1)),
     ]
     for home, name, values in numbers:
-        home.create_dataset(name, data=values) if isinstance(home, h5py.Group) else home.create_array(name, data=values)
+        home.create_dataset(name, data=values) if isinstance(
+            home, h5py.Group
+        ) else home.create_array(name, data=values)
     if isinstance(group, h5py.Group):
         layers.create_dataset("dense", data=matrix.toarray())
 
@@ -69,7 +75,9 @@ def write_annotated(group, matrix, types):
 def place(tmp_path_factory):
     """One matrix of counts, in every form."""
     folder, rng = tmp_path_factory.mktemp("matrices"), np.random.default_rng(0)
-    matrix = sp.csr_array(rng.poisson(rng.gamma(0.3, 1.0, (CELLS, FEATURES)) * 0.5)).astype(np.float32)
+    matrix = sp.csr_array(rng.poisson(rng.gamma(0.3, 1.0, (CELLS, FEATURES)) * 0.5)).astype(
+        np.float32
+    )
     types = np.array([f"type{i % 3}" for i in range(CELLS)])
     with h5py.File(folder / "cells.h5ad", "w") as file:
         write_annotated(file, matrix, types)
@@ -77,7 +85,13 @@ def place(tmp_path_factory):
     sp.save_npz(folder / "csr.npz", matrix)
     sp.save_npz(folder / "coo.npz", matrix.tocoo())
     sp.save_npz(folder / "csc.npz", sp.csc_array(matrix))
-    np.savez(folder / "without.npz", shape=matrix.shape, format=np.array(b"csr"), indptr=matrix.indptr, indices=matrix.indices)
+    np.savez(
+        folder / "without.npz",
+        shape=matrix.shape,
+        format=np.array(b"csr"),
+        indptr=matrix.indptr,
+        indices=matrix.indices,
+    )
     sp.save_npz(folder / "turned.npz", sp.csr_array(matrix.T))
     (folder / "names.txt").write_text("\n".join(NAMES))
     turned = sp.csc_array(matrix.T).astype(np.int64)
@@ -129,7 +143,10 @@ FORMS = {
 def test_every_form_gives_the_same_documents(place, form, tmp_path, monkeypatch, capsys):
     folder, matrix = place
     monkeypatch.chdir(folder)
-    assert run(["ingest", *FORMS[form], "--out", str(tmp_path / "c.zarr"), "--heldout", "0", "-q"]) == 0
+    assert (
+        run(["ingest", *FORMS[form], "--out", str(tmp_path / "c.zarr"), "--heldout", "0", "-q"])
+        == 0
+    )
     np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
     said = capsys.readouterr().out
     assert "as documents" in said
@@ -139,12 +156,24 @@ def test_metadata_binarized_counts_and_inference(place, tmp_path, monkeypatch, c
     folder, matrix = place
     monkeypatch.chdir(folder)
     store, model = str(tmp_path / "c.zarr"), str(tmp_path / "m")
-    line = ["ingest", "cells.h5ad", "--layer", "logs", "--binarize", "--meta", "cell_type,depth", "--out", store]
+    line = [
+        "ingest",
+        "cells.h5ad",
+        "--layer",
+        "logs",
+        "--binarize",
+        "--meta",
+        "cell_type,depth",
+        "--out",
+        store,
+    ]
     assert run([*line, "--heldout", "0", "-q"]) == 0
     np.testing.assert_array_equal(counts_of(store, NAMES), matrix.toarray() > 0)
     first = next(iter(topicstream.Corpus.open(store)))
     assert first.id == "cell0" and first.metadata["cell_type"] == "type0"
-    assert run(["train", "--corpus", store, "--model", model, "-K", "3", "--passes", "3", "-q"]) == 0
+    assert (
+        run(["train", "--corpus", store, "--model", model, "-K", "3", "--passes", "3", "-q"]) == 0
+    )
     capsys.readouterr()
     assert run(["infer", "cells.h5ad", "--model", model, "--top", "1", "-q"]) == 0
     answers = [json.loads(answer) for answer in capsys.readouterr().out.splitlines()]
@@ -160,7 +189,9 @@ def test_anndata_in_memory(place, tmp_path):
         X, obs_names, var_names = matrix, BARCODES, NAMES
         obs = {"cell_type": [f"type{i % 3}" for i in range(CELLS)]}
 
-    topicstream.ingest(AnnData(), tmp_path / "c.zarr", meta=("cell_type",), heldout=0, progress=False)
+    topicstream.ingest(
+        AnnData(), tmp_path / "c.zarr", meta=("cell_type",), heldout=0, progress=False
+    )
     np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
     with pytest.raises(InputError, match="no column 'age'"):
         topicstream.ingest(AnnData(), tmp_path / "d.zarr", meta=("age",), heldout=0, progress=False)
@@ -170,7 +201,10 @@ def test_anndata_in_memory(place, tmp_path):
 
     topicstream.ingest(Scaled(), tmp_path / "e.zarr", layer="counts", heldout=0, progress=False)
     np.testing.assert_array_equal(counts_of(tmp_path / "e.zarr", NAMES), matrix.toarray())
-    for more, said in (({}, "values below 0 .*layer=NAME"), ({"layer": "count"}, r"no layer 'count' \(its layers: counts\)")):
+    for more, said in (
+        ({}, "values below 0 .*layer=NAME"),
+        ({"layer": "count"}, r"no layer 'count' \(its layers: counts\)"),
+    ):
         with pytest.raises(InputError, match=said):
             topicstream.ingest(Scaled(), tmp_path / "d.zarr", heldout=0, progress=False, **more)
     Scaled.X = None
@@ -197,18 +231,29 @@ def test_every_kind_of_obs_column_is_read(place, tmp_path):
     path.write_bytes((folder / "cells.h5ad").read_bytes())
     with h5py.File(path, "r+") as file:
         obs, masked = file["obs"], np.arange(CELLS) % 2 == 1
-        for name, values in (("age", np.arange(CELLS)), ("donor", np.array(["d"] * CELLS, h5py.string_dtype()))):
+        for name, values in (
+            ("age", np.arange(CELLS)),
+            ("donor", np.array(["d"] * CELLS, h5py.string_dtype())),
+        ):
             group = obs.create_group(name)  # nullable-integer, nullable-string-array
             group["values"], group["mask"] = values, masked
         obs["score"] = np.where(masked, np.nan, 0.5)
-        obs["old"] = np.arange(CELLS) % 3 - 1  # codes of categories, as AnnData wrote them before 0.8
+        obs["old"] = (
+            np.arange(CELLS) % 3 - 1
+        )  # codes of categories, as AnnData wrote them before 0.8
         obs["__categories/old"] = np.array(["left", "right"], h5py.string_dtype())
         index = obs.create_group("names")
-        index["values"], index["mask"] = np.array(BARCODES, h5py.string_dtype()), np.zeros(CELLS, bool)
+        index["values"], index["mask"] = (
+            np.array(BARCODES, h5py.string_dtype()),
+            np.zeros(CELLS, bool),
+        )
         obs.attrs["_index"] = "names"
     columns = ("age", "donor", "score", "old")
     topicstream.ingest(path, tmp_path / "c.zarr", meta=columns, heldout=0, progress=False)
-    documents = [{name: d.metadata.get(name) for name in columns} for d in topicstream.Corpus.open(tmp_path / "c.zarr")]
+    documents = [
+        {name: d.metadata.get(name) for name in columns}
+        for d in topicstream.Corpus.open(tmp_path / "c.zarr")
+    ]
     assert documents[4] == {"age": "4", "donor": "d", "score": "0.5", "old": "left"}
     assert documents[3] == dict.fromkeys(columns)
 
@@ -222,7 +267,10 @@ def test_names_that_occur_again_stay_features_and_cells_of_their_own(place, tmp_
     with h5py.File(path, "r+") as file:
         file["var/_index"][:], file["obs/_index"][:] = names, barcodes
     expected = [*names]
-    expected[8], expected[9] = f"{names[3]}-1", f"{names[3]}-2"  # as AnnData's var_names_make_unique
+    expected[8], expected[9] = (
+        f"{names[3]}-1",
+        f"{names[3]}-2",
+    )  # as AnnData's var_names_make_unique
     topicstream.ingest(path, tmp_path / "c.zarr", heldout=0, progress=False)
     np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", expected), matrix.toarray())
 
@@ -242,7 +290,9 @@ def test_raw_counts_beside_a_normalised_matrix(place, tmp_path):
         file["var/_index"] = np.array(NAMES[:50], h5py.string_dtype())
         write_group(file.create_group("raw/X"), "csr", matrix)
         file["raw/var/_index"] = np.array(NAMES, h5py.string_dtype())
-    topicstream.ingest(tmp_path / "raw.h5ad", tmp_path / "c.zarr", layer="raw", heldout=0, progress=False)
+    topicstream.ingest(
+        tmp_path / "raw.h5ad", tmp_path / "c.zarr", layer="raw", heldout=0, progress=False
+    )
     np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
 
 
@@ -250,7 +300,11 @@ def test_raw_counts_beside_a_normalised_matrix(place, tmp_path):
     ("line", "code", "said"),
     [
         (["cells.h5ad", "--layer", "logs"], 3, "--binarize"),
-        (["cells.h5ad", "--layer", "none"], 3, "choose one of its layers with --layer: csc, dense, logs"),
+        (
+            ["cells.h5ad", "--layer", "none"],
+            3,
+            "choose one of its layers with --layer: csc, dense, logs",
+        ),
         (["cells.h5ad", "--meta", "age"], 3, "it has cell_type, depth"),
         (["cells.h5ad", "--meta", "cell_type", "--transpose"], 3, "leave out --meta"),
         (["coo.npz"], 3, "a sparse matrix in coo form; save it as CSR"),
@@ -273,26 +327,47 @@ def test_matrices_of_geo_have_the_prefix_of_their_sample(place, tmp_path):
     for path in (folder / "tenx").iterdir():
         for sample in ("GSM1_a_", "GSM2_b_"):
             shutil.copy(path, tmp_path / "geo" / (sample + path.name))
-    with pytest.raises(InputError, match=r"give each 10x matrix itself, such as \S*geo/GSM1_a_matrix.mtx.gz$"):
+    with pytest.raises(
+        InputError, match=r"give each 10x matrix itself, such as \S*geo/GSM1_a_matrix.mtx.gz$"
+    ):
         topicstream.ingest(tmp_path / "geo", tmp_path / "c.zarr", progress=False)
-    topicstream.ingest(tmp_path / "geo" / "GSM1_a_matrix.mtx.gz", tmp_path / "c.zarr", heldout=0, progress=False)
+    topicstream.ingest(
+        tmp_path / "geo" / "GSM1_a_matrix.mtx.gz", tmp_path / "c.zarr", heldout=0, progress=False
+    )
     np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
     (tmp_path / "geo" / "GSM2_b_barcodes.tsv.gz").unlink()
-    with pytest.raises(InputError, match=r"GSM2_b_matrix\.mtx\.gz: 10x matrix without barcodes.tsv"):
-        topicstream.ingest(tmp_path / "geo" / "GSM2_b_matrix.mtx.gz", tmp_path / "d.zarr", progress=False)
+    with pytest.raises(
+        InputError, match=r"GSM2_b_matrix\.mtx\.gz: 10x matrix without barcodes.tsv"
+    ):
+        topicstream.ingest(
+            tmp_path / "geo" / "GSM2_b_matrix.mtx.gz", tmp_path / "d.zarr", progress=False
+        )
 
 
 def test_features_of_several_kinds_are_told(place, tmp_path):
     folder, _ = place
     shutil.copytree(folder / "tenx", tmp_path / "tenx")
     with gzip.open(tmp_path / "tenx" / "features.tsv.gz", "wt") as file:
-        file.write("".join(f"id{i}\t{name}\t{'Gene Expression' if i < 9 else 'Peaks'}\n" for i, name in enumerate(NAMES)))
+        file.write(
+            "".join(
+                f"id{i}\t{name}\t{'Gene Expression' if i < 9 else 'Peaks'}\n"
+                for i, name in enumerate(NAMES)
+            )
+        )
     shutil.copy(folder / "tenx.h5", tmp_path / "two.h5")
     with h5py.File(tmp_path / "two.h5", "r+") as file:
-        file["matrix/features/feature_type"] = np.array(["Gene Expression"] * 9 + ["Peaks"] * (FEATURES - 9), "S")
+        file["matrix/features/feature_type"] = np.array(
+            ["Gene Expression"] * 9 + ["Peaks"] * (FEATURES - 9), "S"
+        )
     for name in ("tenx", "two.h5"):
         summary = topicstream.ingest(tmp_path / name, tmp_path / f"{name}.zarr", progress=False)
-        assert summary["notes"]["features of several kinds (Gene Expression, Peaks; --vocab FILE keeps those it lists)"] == FEATURES
+        assert (
+            summary["notes"][
+                "features of several kinds (Gene Expression, Peaks; --vocab FILE keeps those it "
+                "lists)"
+            ]
+            == FEATURES
+        )
 
 
 def test_progress_says_how_far_the_cells_are(place, tmp_path):
@@ -300,13 +375,17 @@ def test_progress_says_how_far_the_cells_are(place, tmp_path):
     for name in ("cells.h5ad", "csc.npz", "tenx", "rows.mtx"):
         options = ReadOptions(piece_bytes=1 << 12, scratch=tmp_path)
         seen = [task.consumed / task.total for task in pieces(folder / name, options)]
-        assert len(seen) > 2 and seen == sorted(seen) and 0 < seen[0] < seen[-1] and seen[-1] == 1, name
+        assert (
+            len(seen) > 2 and seen == sorted(seen) and 0 < seen[0] < seen[-1] and seen[-1] == 1
+        ), name
 
 
 def test_a_folder_around_a_10x_folder_points_to_it(place, tmp_path):
     folder, _ = place
     shutil.copytree(folder / "tenx", tmp_path / "matrices" / "hg19")
-    with pytest.raises(InputError, match=r"give each 10x matrix itself, such as \S*matrices/hg19/matrix.mtx.gz$"):
+    with pytest.raises(
+        InputError, match=r"give each 10x matrix itself, such as \S*matrices/hg19/matrix.mtx.gz$"
+    ):
         topicstream.ingest(tmp_path / "matrices", tmp_path / "c.zarr", progress=False)
 
 
@@ -340,20 +419,32 @@ def test_cells_are_sorted_out_of_core_in_many_ranges(tmp_path):
         for p in np.array_split(order, 7)
     ]
     options = ReadOptions(piece_bytes=1 << 14, scratch=tmp_path)
-    runs = [document_cells(b) for b in ordered_batches(Input("x", "x"), options, iter(parts), Side(1000), 90, matrix.nnz)]
+    runs = [
+        document_cells(b)
+        for b in ordered_batches(Input("x", "x"), options, iter(parts), Side(1000), 90, matrix.nnz)
+    ]
     assert len(runs) > 20 and sum(len(r.indptr) - 1 for r in runs) == 1000
-    found = np.concatenate([sp.csr_array((r.counts, r.words, r.indptr), shape=(len(r.indptr) - 1, 90)).toarray() for r in runs])
+    found = np.concatenate(
+        [
+            sp.csr_array((r.counts, r.words, r.indptr), shape=(len(r.indptr) - 1, 90)).toarray()
+            for r in runs
+        ]
+    )
     np.testing.assert_array_equal(found, matrix.toarray())
 
 
 def test_pieces_that_share_their_words_make_the_same_store(place, tmp_path, monkeypatch):
-    """Many pieces of a matrix, whose words are spooled once, and one piece; words of held-out cells alone are known, too."""
+    """Many pieces of a matrix, whose words are spooled once, and one piece; words of held-out cells
+    alone are known, too.
+    """
     stores = []
     for cells in (1 << 20, 1_500):
         monkeypatch.setattr(sparse, "READ_CELLS", cells)
         for workers in (1, 2):
             stores.append(tmp_path / f"{cells}-{workers}.zarr")
-            topicstream.ingest(place[0] / "csr.npz", stores[-1], heldout=0.5, workers=workers, progress=False)
+            topicstream.ingest(
+                place[0] / "csr.npz", stores[-1], heldout=0.5, workers=workers, progress=False
+            )
     assert len({digest(store) for store in stores}) == 1
 
 
@@ -363,14 +454,24 @@ def test_cells_of_two_samples_with_the_same_barcodes_stay_apart(place, tmp_path)
         shutil.copytree(folder / "tenx", tmp_path / "given" / name)
     shutil.copy(folder / "cells.h5ad", tmp_path / "c.h5ad")
     shutil.copy(folder / "cells.h5ad", tmp_path / "d.h5ad")
-    summary = topicstream.ingest([tmp_path / "given" / "a", tmp_path / "given" / "b"], tmp_path / "two.zarr", min_df=1, max_df=1.0, heldout=0)
+    summary = topicstream.ingest(
+        [tmp_path / "given" / "a", tmp_path / "given" / "b"],
+        tmp_path / "two.zarr",
+        min_df=1,
+        max_df=1.0,
+        heldout=0,
+    )
     assert summary["documents"] == 2 * CELLS and summary["dropped_duplicates"] == 0
     store = topicstream.Corpus.open(tmp_path / "two.zarr")
     assert [store[0].id, store[CELLS].id] == [f"a:{BARCODES[0]}", f"b:{BARCODES[0]}"]
     (tmp_path / "samples").mkdir()
     for name in ("c.h5ad", "d.h5ad"):
         (tmp_path / name).rename(tmp_path / "samples" / name)
-        summary = topicstream.ingest(tmp_path / "samples", tmp_path / f"{name}.zarr", min_df=1, max_df=1.0, heldout=0)
+        summary = topicstream.ingest(
+            tmp_path / "samples", tmp_path / f"{name}.zarr", min_df=1, max_df=1.0, heldout=0
+        )
         first = topicstream.Corpus.open(tmp_path / f"{name}.zarr")[0].id
-        assert first == f"c.h5ad:{BARCODES[0]}", "the same whether the folder holds one file or two, as it does night by night"
+        assert first == f"c.h5ad:{BARCODES[0]}", (
+            "the same whether the folder holds one file or two, as it does night by night"
+        )
     assert summary["documents"] == 2 * CELLS

@@ -1,4 +1,6 @@
-"""Documents in memory: the same store as from a file, whatever they come in; streamed; what cannot be meant is said."""
+"""Documents in memory: the same store as from a file, whatever they come in; streamed; what cannot
+be meant is said.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ class Dataset:
 
     def __init__(self, table, arrow=False, **classes):
         self.table, self.arrow, self.column_names = table, arrow, table.column_names
-        self.features = {name: SimpleNamespace(**({"names": classes[name]} if name in classes else {})) for name in self.column_names}
+        self.features = {
+            name: SimpleNamespace(**({"names": classes[name]} if name in classes else {}))
+            for name in self.column_names
+        }
 
     def with_format(self, name):
         return Dataset(self.table, name == "arrow")
@@ -86,11 +91,15 @@ def test_every_form_gives_the_store_of_the_file(tmp_path):
     wanted = cells_by_id(tmp_path / "file.zarr")
     for name, documents in forms(given):
         store = tmp_path / f"{name}.zarr"
-        summary = topicstream.ingest(documents, store, meta={"date": "year"}, piece_bytes=4096, **ALL)
+        summary = topicstream.ingest(
+            documents, store, meta={"date": "year"}, piece_bytes=4096, **ALL
+        )
         assert summary["documents"] == len(given), name
         assert cells_by_id(store) == wanted, name
         batches = list(read_documents(store, Corpus.open(store).manifest.docs, ["date"]))
-        assert [d for _, b in batches for d in b.column("date").to_pylist()] == [str(2000 + i) for i in range(len(given))]
+        assert [d for _, b in batches for d in b.column("date").to_pylist()] == [
+            str(2000 + i) for i in range(len(given))
+        ]
 
 
 def test_strings_are_numbered_and_an_append_numbers_on(tmp_path):
@@ -102,9 +111,14 @@ def test_strings_are_numbered_and_an_append_numbers_on(tmp_path):
 
 def test_values_that_are_missing_and_ids_that_are_objects(tmp_path):
     ids = [uuid.uuid4(), Path("a/b"), np.int64(7)]
-    given = [{"text": "ships", "id": name, "x": x} for name, x in zip(ids, (float("nan"), 1.5, datetime.date(2001, 2, 3)))]
+    given = [
+        {"text": "ships", "id": name, "x": x}
+        for name, x in zip(ids, (float("nan"), 1.5, datetime.date(2001, 2, 3)))
+    ]
     topicstream.ingest(given, tmp_path / "c.zarr", meta=["x"], **ALL)
-    found = [(document.id, document.metadata.get("x")) for document in Corpus.open(tmp_path / "c.zarr")]
+    found = [
+        (document.id, document.metadata.get("x")) for document in Corpus.open(tmp_path / "c.zarr")
+    ]
     assert found == list(zip(map(str, ids), (None, "1.5", "2001-02-03")))
 
 
@@ -131,14 +145,18 @@ def test_an_interrupted_ingest_of_other_documents_is_forgotten(tmp_path):
 
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            topicstream.ingest(broken(), tmp_path / "c.zarr", checkpoint_bytes=1, piece_bytes=512, **ALL)
+            topicstream.ingest(
+                broken(), tmp_path / "c.zarr", checkpoint_bytes=1, piece_bytes=512, **ALL
+            )
     assert topicstream.ingest(texts(60), tmp_path / "c.zarr", **ALL)["documents"] == 60
 
 
 def test_matrices_of_counts(tmp_path):
     sparse = pytest.importorskip("scipy.sparse")
     matrix = counts()
-    wanted = {str(d): {WORDS[w]: float(c) for w, c in enumerate(row) if c} for d, row in enumerate(matrix)}
+    wanted = {
+        str(d): {WORDS[w]: float(c) for w, c in enumerate(row) if c} for d, row in enumerate(matrix)
+    }
     numbers = {w: i for i, w in enumerate(WORDS)}
     for i, (given, words) in enumerate(
         [
@@ -152,11 +170,15 @@ def test_matrices_of_counts(tmp_path):
     ):
         topicstream.ingest(given, tmp_path / f"{i}.zarr", vocabulary=words, piece_bytes=600, **ALL)
         assert {d: cells for d, (_, cells) in cells_by_id(tmp_path / f"{i}.zarr").items()} == wanted
-    topicstream.ingest(sparse.csr_matrix(matrix.T), tmp_path / "t.zarr", vocabulary=WORDS, transpose=True, **ALL)
+    topicstream.ingest(
+        sparse.csr_matrix(matrix.T), tmp_path / "t.zarr", vocabulary=WORDS, transpose=True, **ALL
+    )
     assert {d: cells for d, (_, cells) in cells_by_id(tmp_path / "t.zarr").items()} == wanted
     topicstream.ingest(matrix > 0, tmp_path / "b.zarr", **{**ALL, "heldout": 0.0})
     assert Corpus.open(tmp_path / "b.zarr").to_scipy().sum() == (matrix > 0).sum()
-    topicstream.ingest(matrix / 2, tmp_path / "w.zarr", vocabulary=WORDS, weighted=True, ids=range(100, 140), **ALL)
+    topicstream.ingest(
+        matrix / 2, tmp_path / "w.zarr", vocabulary=WORDS, weighted=True, ids=range(100, 140), **ALL
+    )
     assert Corpus.open(tmp_path / "w.zarr").weighted
     assert "139" in cells_by_id(tmp_path / "w.zarr")
 
@@ -179,7 +201,11 @@ def test_matrices_of_counts(tmp_path):
         ([("17", "a text")], {}, "a row of fields; give dicts"),
         ([["a"], "b"], {}, r"documents\[1\]: is str, not a list of words"),
         (pa.table({"body": ["x"]}), {}, "no column 'text'; choose one of body"),
-        (pa.table({"text": ["x"], "y": pa.array([b"0123456789abcdef"], pa.uuid())}), {"meta": ["y"]}, "as y; make it a string"),
+        (
+            pa.table({"text": ["x"], "y": pa.array([b"0123456789abcdef"], pa.uuid())}),
+            {"meta": ["y"]},
+            "as y; make it a string",
+        ),
         (np.array([[-1]]), {}, "negative or not finite"),
         (np.array([[np.nan]]), {}, "negative or not finite"),
         (np.array([[0.5]]), {}, "or --weighted .of vectors: vectors=True"),
@@ -210,7 +236,10 @@ BATCH = pa.record_batch({"text": ["ships sail", "bread"], "by": ["a", "b"]})
 )
 def test_batches_and_lists_of_words_one_after_the_other(tmp_path, documents):
     topicstream.ingest(documents, tmp_path / "c.zarr", **ALL)
-    assert [words for _, words in cells_by_id(tmp_path / "c.zarr").values()] == [{"ships": 1, "sail": 1}, {"bread": 1}]
+    assert [words for _, words in cells_by_id(tmp_path / "c.zarr").values()] == [
+        {"ships": 1, "sail": 1},
+        {"bread": 1},
+    ]
 
 
 def test_a_name_of_a_file_in_a_list_is_pointed_out(tmp_path):
@@ -235,7 +264,9 @@ def test_bad_documents_are_skipped_on_request(tmp_path):
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("memory")
     topicstream.ingest(texts(), folder / "c.zarr", **ALL)
-    topicstream.train(folder / "c.zarr", folder / "model", topics=4, passes=3, progress=Progress(-1))
+    topicstream.train(
+        folder / "c.zarr", folder / "model", topics=4, passes=3, progress=Progress(-1)
+    )
     return folder
 
 
@@ -244,12 +275,17 @@ def test_infer_answers_in_arrow_what_it_writes_to_files(model, tmp_path):
 
     given = texts(50)
     table = topicstream.infer(model / "model", given)
-    assert table.column_names == ["id", "topics", "shares", "tokens", "oov_rate", "flag"] and len(table) == 50
+    assert (
+        table.column_names == ["id", "topics", "shares", "tokens", "oov_rate", "flag"]
+        and len(table) == 50
+    )
     topicstream.infer(model / "model", iter(given), out=tmp_path / "t.parquet")
     written = pq.read_table(tmp_path / "t.parquet")
     assert table.to_pylist() == written.to_pylist()
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in given))
-    assert topicstream.infer(model / "model", tmp_path / "a.jsonl")["shares"].equals(table["shares"])
+    assert topicstream.infer(model / "model", tmp_path / "a.jsonl")["shares"].equals(
+        table["shares"]
+    )
     store = topicstream.infer(model / "model", Corpus.open(model / "c.zarr"))
     assert store.slice(0, 50)["shares"].to_pylist() == table["shares"].to_pylist()
 
@@ -281,10 +317,17 @@ def test_a_matrix_without_names_of_its_columns_is_no_answer_from_the_prior(model
 
 def test_categories_of_polars(tmp_path):
     """They are dictionaries of string views, which Arrow does not decode."""
-    kinds = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1]), pa.array(["x", "y"], pa.string_view()))
+    kinds = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, None, 1]), pa.array(["x", "y"], pa.string_view())
+    )
     table = pa.table({"text": pa.chunked_array([["a big dog"] * 4]), "kind": kinds})
     topicstream.ingest(table, tmp_path / "c.zarr", meta="kind", min_df=1, heldout=0, progress=False)
-    assert [d.metadata.get("kind") for d in Corpus.open(tmp_path / "c.zarr")] == ["x", "y", None, "y"]
+    assert [d.metadata.get("kind") for d in Corpus.open(tmp_path / "c.zarr")] == [
+        "x",
+        "y",
+        None,
+        "y",
+    ]
 
 
 NOTEBOOK = """
@@ -298,14 +341,22 @@ print(topicstream.ingest(["ships sail", "bread"], sys.argv[1], min_df=1, heldout
 
 def test_a_notebook_without_widgets(tmp_path):
     """DuckDB draws its bars with ipywidgets there; without them it refuses even to turn them off."""
-    done = subprocess.run([sys.executable, "-c", NOTEBOOK, str(tmp_path / "c.zarr")], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK, str(tmp_path / "c.zarr")], capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
 
 
 def test_classes_of_a_dataset_are_named(tmp_path):
-    dataset = Dataset(pa.table({"text": ["ships", "bread", "sail"], "label": [1, 0, -1]}), label=["food", "sea"])
+    dataset = Dataset(
+        pa.table({"text": ["ships", "bread", "sail"], "label": [1, 0, -1]}), label=["food", "sea"]
+    )
     topicstream.ingest(dataset, tmp_path / "c.zarr", meta={"labels": "label"}, **ALL)
-    assert [document.metadata.get("labels") for document in Corpus.open(tmp_path / "c.zarr")] == [["sea"], ["food"], []]
+    assert [document.metadata.get("labels") for document in Corpus.open(tmp_path / "c.zarr")] == [
+        ["sea"],
+        ["food"],
+        [],
+    ]
 
 
 def test_a_matrix_in_dictionary_form(tmp_path):

@@ -1,4 +1,6 @@
-"""``--split``: documents cut into parts that become documents; ``--min-tokens``: short ones left out."""
+"""``--split``: documents cut into parts that become documents; ``--min-tokens``: short ones left
+out.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ WHOLE = {"min_df": 1, "max_df": 1.0, "stopwords": "none", "progress": False}
 def batch_of_texts(texts: list[str]) -> pa.RecordBatch:
     numbers = range(len(texts))
     dates = {"date": pa.array([str(i) for i in numbers], TEXT)}
-    return batch_of([f"d{i}" for i in numbers], ["f"] * len(texts), {"text": pa.array(texts, TEXT)}, dates)
+    return batch_of(
+        [f"d{i}" for i in numbers], ["f"] * len(texts), {"text": pa.array(texts, TEXT)}, dates
+    )
 
 
 @pytest.mark.parametrize("split", ["paragraph", "20 words"])
@@ -63,8 +67,16 @@ def test_parts_are_what_re_split_leaves(pattern):
 @pytest.mark.parametrize(
     ("novel", "parts"),
     [
-        ("EMMA\n\nVOLUME I\n\nCHAPTER I\n\nEmma in\nchapter 2 of it\r\n\r\nChapter II.\r\n\r\nend", 4),
-        ("Erstes Kapitel\nEs war\n\nZweites Kapitel.\nDann\n\nDer letzte Teil war gut" + " genug" * 20, 2),
+        (
+            "EMMA\n\nVOLUME I\n\nCHAPTER I\n\nEmma in\nchapter 2 of it\r\n\r\nChapter "
+            "II.\r\n\r\nend",
+            4,
+        ),
+        (
+            "Erstes Kapitel\nEs war\n\nZweites Kapitel.\nDann\n\nDer letzte Teil war gut"
+            + " genug" * 20,
+            2,
+        ),
         ("EL CAPÍTULO PRIMERO\n\nCAPÍTULO II\nErase\n\nЧАСТЬ I\n\nГлава 2. Утро\n\nв главе 3", 4),
         ("前言\n\n第一章 开始\n第二章在这里\n\n第二十回　完\n終", 3),
     ],
@@ -73,10 +85,14 @@ def test_chapters_of_novels_are_sections(novel, parts):
     assert len(in_parts(batch_of_texts([novel]), ReadOptions(split="section"), Counter())) == parts
 
 
-@pytest.mark.parametrize("text", ["吾輩は猫である。名前はまだ無い。" * 20, "我 是 猫\n" * 100, "แมวนอนอยู่บนเสื่อ" * 30])
+@pytest.mark.parametrize(
+    "text", ["吾輩は猫である。名前はまだ無い。" * 20, "我 是 猫\n" * 100, "แมวนอนอยู่บนเสื่อ" * 30]
+)
 def test_characters_are_the_words_of_a_script_without_spaces(text):
     """Cut between characters, nothing lost; a text of spaced characters is cut as before."""
-    parts = in_parts(batch_of_texts([text]), ReadOptions(split="100 words"), Counter())["text"].to_pylist()
+    parts = in_parts(batch_of_texts([text]), ReadOptions(split="100 words"), Counter())[
+        "text"
+    ].to_pylist()
     assert "".join(parts) == text and len(parts) in (3, 5)
     assert {sum(not c.isspace() and c not in "。" for c in part) for part in parts[:-1]} == {100}
 
@@ -88,8 +104,11 @@ def test_paragraphs_and_sections():
 
     assert texts("paragraph", "a\nb\r\n \r\n\r\nc\n\n") == [["a", "b"], ["c"]]
     assert texts("section", "head\n# One\na # b\n== Two ==\nc = d\n\\section{Three} e\n#no") == [
-        ["head"], ["#", "One", "a", "#", "b"], ["==", "Two", "==", "c", "=", "d"], ["\\section{Three}", "e", "#no"]
-    ]  # fmt: skip
+        ["head"],
+        ["#", "One", "a", "#", "b"],
+        ["==", "Two", "==", "c", "=", "d"],
+        ["\\section{Three}", "e", "#no"],
+    ]
 
 
 def long_documents(n: int) -> list[dict]:
@@ -98,7 +117,9 @@ def long_documents(n: int) -> list[dict]:
     return [
         {
             "id": i,
-            "text": "\n\n".join(" ".join(rng.choice(words, rng.integers(1, 12))) for _ in range(rng.integers(1, 6))),
+            "text": "\n\n".join(
+                " ".join(rng.choice(words, rng.integers(1, 12))) for _ in range(rng.integers(1, 6))
+            ),
         }
         for i in range(n)
     ]
@@ -131,10 +152,16 @@ def test_whole_documents_are_held_out(tmp_path):
     assert kept[1] == kept[3]
     found = table(store)
     expected = [
-        f"{d['id']}#{n + 1}" for d in documents for n, p in enumerate(d["text"].split("\n\n")) if len(p.split()) >= 3
+        f"{d['id']}#{n + 1}"
+        for d in documents
+        for n, p in enumerate(d["text"].split("\n\n"))
+        if len(p.split()) >= 3
     ]
     assert sorted(found["id"].to_pylist()) == sorted(expected)
-    assert all(str(int(y) - 1900) == w for y, w in zip(found["date"].to_pylist(), found["document"].to_pylist()))
+    assert all(
+        str(int(y) - 1900) == w
+        for y, w in zip(found["date"].to_pylist(), found["document"].to_pylist())
+    )
     parts: dict[str, set] = {}
     for whole, part in zip(found["document"].to_pylist(), found["part"].to_pylist()):
         parts.setdefault(whole, set()).add(part)
@@ -154,18 +181,31 @@ def test_parts_of_few_documents_are_held_out_one_by_one(tmp_path, books):
     assert "by part: few documents" in summary["heldout_asked"]
     before = Corpus.open(tmp_path / "c.zarr").manifest.heldout
     (tmp_path / "more.txt").write_text("\n\n".join(f"a sequel of page {n}" for n in range(50)))
-    more = ingest(tmp_path / "more.txt", tmp_path / "c.zarr", append=True, format="files", progress=False)
-    assert more["documents"] == 200 * books + 50 and Corpus.open(tmp_path / "c.zarr").manifest.heldout == before
+    more = ingest(
+        tmp_path / "more.txt", tmp_path / "c.zarr", append=True, format="files", progress=False
+    )
+    assert (
+        more["documents"] == 200 * books + 50
+        and Corpus.open(tmp_path / "c.zarr").manifest.heldout == before
+    )
 
 
 def test_an_append_is_cut_alike(tmp_path):
     documents = long_documents(60)
     store = tmp_path / "c.zarr"
-    ingest([{**d, "id": f"a{d['id']}"} for d in documents], store, split="paragraph", min_tokens=2, **WHOLE)
+    ingest(
+        [{**d, "id": f"a{d['id']}"} for d in documents],
+        store,
+        split="paragraph",
+        min_tokens=2,
+        **WHOLE,
+    )
     before = len(table(store))
     ingest([{**d, "id": f"b{d['id']}"} for d in documents], store, append=True, progress=False)
     assert len(table(store)) == 2 * before
-    topicstream.train(store, tmp_path / "model", algo="sparse-bp", topics=3, passes=2, progress=False)
+    topicstream.train(
+        store, tmp_path / "model", algo="sparse-bp", topics=3, passes=2, progress=False
+    )
     whole = topicstream.infer(tmp_path / "model", ["word1 word2\n\nword3"])
     assert len(whole) == 1  # what is inferred is not cut
 
@@ -183,5 +223,11 @@ def test_what_cannot_be_cut(tmp_path):
     with pytest.raises(InputError, match="cuts text"):
         ingest(np.eye(3), out, vocabulary=["a", "b", "c"], split="x", progress=False)
     with pytest.raises(InputError, match="to whole documents"):
-        ingest([{"text": "a b", "links": ["c"]}], out, split="x", meta={"links": "links"}, progress=False)
+        ingest(
+            [{"text": "a b", "links": ["c"]}],
+            out,
+            split="x",
+            meta={"links": "links"},
+            progress=False,
+        )
     assert not out.exists()

@@ -19,7 +19,9 @@ from topicstream import Corpus, ingest
 from topicstream.errors import InputError
 from topicstream.ingestion.parsing.counts import in_order
 
-few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 W = 9
 bag = st.dictionaries(st.integers(0, W - 1), st.integers(1, 100_000), max_size=W)
 bags_of = st.lists(bag, max_size=12)
@@ -33,8 +35,12 @@ def docword(bags: list[dict[int, int]], tail: str = "\n") -> str:
 
 @few
 @given(bags=bags_of, size=size_of, tail=st.sampled_from(["\n", "", "\n\n", " \r\n"]))
-def test_docword_round_trip(tmp_path: Path, bags: list[dict[int, int]], size: int, tail: str) -> None:
-    got = Read(write(tmp_path / "docword.x.txt", docword(bags, tail)), piece_bytes=size, format="docword")
+def test_docword_round_trip(
+    tmp_path: Path, bags: list[dict[int, int]], size: int, tail: str
+) -> None:
+    got = Read(
+        write(tmp_path / "docword.x.txt", docword(bags, tail)), piece_bytes=size, format="docword"
+    )
     assert got.bags == bags
     assert got.ids == [f"docword.x.txt:{d + 1}" for d in range(len(bags))]
     assert not bags or got.words == [str(w + 1) for w in range(W)]
@@ -90,7 +96,10 @@ def test_docword_bad_line(tmp_path: Path, line: str) -> None:
         ("3\n2\n9\n1 1 1\n", "9 cells do not fit 3 x 2"),
         ("3\n2\n4\n1 1 1\n", "1 cells where the header says 4"),
         ("3\n2\n1\n1 1 1\n2 1 1\n", "2 cells where the header says 1"),
-        ("4294967296\n2\n4294967296\n1 1 1\n", "1 cells where the header says 4294967296"),  # not as many documents
+        (
+            "4294967296\n2\n4294967296\n1 1 1\n",
+            "1 cells where the header says 4294967296",
+        ),  # not as many documents
         ("99999999999\n2\n1\n1 1 1\n", "is the header right"),
         ("1\n99999999999\n1\n1 1 1\n", "words; at most"),
         ("a\nb\n", "does not begin with three lines"),
@@ -107,7 +116,14 @@ def test_docword_bad_file(tmp_path: Path, text: str, why: str) -> None:
 def test_a_file_of_counts_without_a_header_is_left_out_beside_a_good_one(tmp_path: Path) -> None:
     good = write(tmp_path / "docword.txt", "3\n2\n3\n1 1 1\n2 1 1\n3 2 1\n")
     bad = write(tmp_path / "zero.txt", "a\nb\n")
-    summary = ingest([good, bad], tmp_path / "store", format="docword", on_error="skip", heldout=0, progress=False)
+    summary = ingest(
+        [good, bad],
+        tmp_path / "store",
+        format="docword",
+        on_error="skip",
+        heldout=0,
+        progress=False,
+    )
     assert summary["documents"] == 3 and summary["rejected"] == 1
 
 
@@ -123,10 +139,18 @@ def test_vocabulary_of_another_length(tmp_path: Path) -> None:
 
 
 @few
-@given(data=st.binary(max_size=80) | st.text("0123456789 \n-:.#e", max_size=80).map(str.encode), size=size_of)
+@given(
+    data=st.binary(max_size=80) | st.text("0123456789 \n-:.#e", max_size=80).map(str.encode),
+    size=size_of,
+)
 @pytest.mark.parametrize("name", ["docword", "ldac", "svmlight", "mtx"])
-def test_any_bytes_end_in_documents_or_one_clear_error(tmp_path: Path, data: bytes, size: int, name: str) -> None:
-    start = {"docword": b"5\n5\n5\n", "mtx": b"%%MatrixMarket matrix coordinate real general\n5 5 5\n"}.get(name, b"")
+def test_any_bytes_end_in_documents_or_one_clear_error(
+    tmp_path: Path, data: bytes, size: int, name: str
+) -> None:
+    start = {
+        "docword": b"5\n5\n5\n",
+        "mtx": b"%%MatrixMarket matrix coordinate real general\n5 5 5\n",
+    }.get(name, b"")
     path = write(tmp_path / "any.txt", start + data)
     for on_error in ("fail", "skip"):
         try:
@@ -139,7 +163,9 @@ def test_any_bytes_end_in_documents_or_one_clear_error(tmp_path: Path, data: byt
 @few
 @given(bags=bags_of, size=size_of)
 def test_ldac_round_trip(tmp_path: Path, bags: list[dict[int, int]], size: int) -> None:
-    text = "".join(" ".join([str(len(b)), *(f"{w}:{n}" for w, n in b.items())]) + "\n" for b in bags)
+    text = "".join(
+        " ".join([str(len(b)), *(f"{w}:{n}" for w, n in b.items())]) + "\n" for b in bags
+    )
     path = write(tmp_path / "a.ldac", text)
     write(tmp_path / "vocab.txt", "".join(f"w{w}\n" for w in range(W)))
     got = Read(path, piece_bytes=size)
@@ -160,7 +186,10 @@ def test_ldac_bad_lines_and_numbered_words(tmp_path: Path) -> None:
 @few
 @given(bags=bags_of, size=size_of)
 def test_svmlight_round_trip(tmp_path: Path, bags: list[dict[int, int]], size: int) -> None:
-    lines = [f"l{d % 3},x {' '.join(f'{w + 1}:{n}' for w, n in b.items())} # c {d}:7\n" for d, b in enumerate(bags)]
+    lines = [
+        f"l{d % 3},x {' '.join(f'{w + 1}:{n}' for w, n in b.items())} # c {d}:7\n"
+        for d, b in enumerate(bags)
+    ]
     write(tmp_path / "a.vocab", "".join(f"w{w}\n" for w in range(W)))
     got = Read(write(tmp_path / "a.svm", "".join(lines)), piece_bytes=size)
     assert got.bags == bags
@@ -268,13 +297,29 @@ def test_cells_are_put_in_order_as_by_lexsort(most):
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(("third", "weighted"), [("3.0", False), ("3e0", False), ("3.5", True)])
-def test_whole_numbers_of_a_real_matrix_are_counts(tmp_path: Path, third: str, weighted: bool, turned: bool) -> None:
+def test_whole_numbers_of_a_real_matrix_are_counts(
+    tmp_path: Path, third: str, weighted: bool, turned: bool
+) -> None:
     sizes, places = ("3 2 3", ("1 1", "2 2", "3 2")) if turned else ("2 3 3", ("1 1", "2 2", "2 3"))
-    lines = "\n".join(f"{place} {value}" for place, value in zip(places, ("2", "1.0", third), strict=True))
-    path = write(tmp_path / "a.mtx", f"%%MatrixMarket matrix coordinate real general\n{sizes}\n{lines}\n")
+    lines = "\n".join(
+        f"{place} {value}" for place, value in zip(places, ("2", "1.0", third), strict=True)
+    )
+    path = write(
+        tmp_path / "a.mtx", f"%%MatrixMarket matrix coordinate real general\n{sizes}\n{lines}\n"
+    )
     if weighted:
-        with pytest.raises(InputError, match=r"a\.mtx:5: a weight that is no count; --weighted accepts it"):
+        with pytest.raises(
+            InputError, match=r"a\.mtx:5: a weight that is no count; --weighted accepts it"
+        ):
             ingest(path, tmp_path / "c.zarr", transpose=turned)
-    ingest(path, tmp_path / "c.zarr", transpose=turned, weighted=weighted, min_df=1, max_df=1.0, heldout=0)
+    ingest(
+        path,
+        tmp_path / "c.zarr",
+        transpose=turned,
+        weighted=weighted,
+        min_df=1,
+        max_df=1.0,
+        heldout=0,
+    )
     store = Corpus.open(tmp_path / "c.zarr")
     assert store.weighted is weighted and store.to_scipy().sum() == 3 + float(third)

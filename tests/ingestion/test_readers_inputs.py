@@ -44,7 +44,11 @@ GUESSES = [
     ("x.feather", b"ARROW1..", "arrow"),
     ("x.tgz", b"", "tar"),
     ("x.mallet", b"a b c\n", "mallet"),
-    ("x.xml", b"<?xml version='1.0'?>\n<!DOCTYPE PubmedArticleSet PUBLIC 'x'>\n<PubmedArticleSet>\n", "pubmed"),
+    (
+        "x.xml",
+        b"<?xml version='1.0'?>\n<!DOCTYPE PubmedArticleSet PUBLIC 'x'>\n<PubmedArticleSet>\n",
+        "pubmed",
+    ),
     ("x", b"<MedlineCitationSet>", "pubmed"),
 ]
 
@@ -63,7 +67,9 @@ def test_guess_says_when_unsure(tmp_path: Path) -> None:
         Read(write(tmp_path / "b.txt", b"ab\0cd\n"))
     with pytest.raises(InputError, match="a JSON array, not JSON lines"):
         Read(write(tmp_path / "c.json", '[\n{"text": "a"}]'))
-    with pytest.raises(InputError, match="--format wat: not known; choose one of arrow, csv, docword"):
+    with pytest.raises(
+        InputError, match="--format wat: not known; choose one of arrow, csv, docword"
+    ):
         Read(tmp_path / "b.txt", format="wat")
     assert Read(tmp_path / "b.txt", format="lines").texts == ["ab\0cd"]
 
@@ -74,9 +80,18 @@ def test_every_reader_has_the_name_that_it_is_registered_by() -> None:
 
 
 def test_vocabulary_names() -> None:
-    good = ["vocab.txt", "vocab.kos.txt.gz", "ap.vocab", "nips_vocab.txt", "words.txt", "Vocabulary.tsv"]
+    good = [
+        "vocab.txt",
+        "vocab.kos.txt.gz",
+        "ap.vocab",
+        "nips_vocab.txt",
+        "words.txt",
+        "Vocabulary.tsv",
+    ]
     assert all(map(is_vocab_name, good))
-    assert not any(map(is_vocab_name, ["wordsworth.txt", "a.txt", "docword.txt", "my.words.and.more.txt"]))
+    assert not any(
+        map(is_vocab_name, ["wordsworth.txt", "a.txt", "docword.txt", "my.words.and.more.txt"])
+    )
 
 
 def test_folder_of_one_format_and_of_several(tmp_path: Path) -> None:
@@ -86,14 +101,21 @@ def test_folder_of_one_format_and_of_several(tmp_path: Path) -> None:
     got = Read(tmp_path)
     assert got.ids == ["b.jsonl:1", "a/z.jsonl.gz:1"]
     write(tmp_path / "notes.txt", "About these files")
-    with pytest.raises(InputError, match=r"several formats: files \(notes.txt\), jsonl \(b.jsonl\); give --format"):
+    with pytest.raises(
+        InputError, match=r"several formats: files \(notes.txt\), jsonl \(b.jsonl\); give --format"
+    ):
         Read(tmp_path)
     assert Read(tmp_path, format="jsonl").texts == ["b", "z"]
     assert len(Read(tmp_path, format="files").texts) == 3
     write(tmp_path / "t.csv", "id,text\n7,t\n")
     write(tmp_path / "empty.jsonl", "")
     each = Read(tmp_path, format="each")
-    assert each.ids == ["b.jsonl:1", "notes.txt", "7", "a/z.jsonl.gz:1"] and each.texts == ["b", "About these files", "t", "z"]
+    assert each.ids == ["b.jsonl:1", "notes.txt", "7", "a/z.jsonl.gz:1"] and each.texts == [
+        "b",
+        "About these files",
+        "t",
+        "z",
+    ]
 
 
 def test_inputs_that_are_not_there(tmp_path: Path) -> None:
@@ -109,7 +131,9 @@ def test_inputs_that_are_not_there(tmp_path: Path) -> None:
         Read([path, path])
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.mallet", "a.ldac", "a.svm", "tree/a.txt", "lines/a.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["a.txt", "a.jsonl", "a.mallet", "a.ldac", "a.svm", "tree/a.txt", "lines/a.jsonl"]
+)
 def test_empty_files(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, "")
     got = Read(path.parent if "/" in name else path)
@@ -123,7 +147,9 @@ def test_empty_files_of_formats_with_a_header(tmp_path: Path, name: str) -> None
 
 
 def rows(n: int) -> bytes:
-    return b"".join(json.dumps({"id": i, "text": f"word{i * i % 977} " * 20}).encode() + b"\n" for i in range(n))
+    return b"".join(
+        json.dumps({"id": i, "text": f"word{i * i % 977} " * 20}).encode() + b"\n" for i in range(n)
+    )
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
@@ -133,7 +159,8 @@ def test_truncated_archive(tmp_path: Path, suffix: str) -> None:
     packed = COMPRESSORS[suffix](rows(4000))
     path = write(tmp_path / f"a.jsonl{suffix}", packed[: len(packed) * 2 // 3])
     with pytest.raises(
-        InputError, match=rf"a\.jsonl{re.escape(suffix)}: .*damaged or truncated somewhere behind [0-9]"
+        InputError,
+        match=rf"a\.jsonl{re.escape(suffix)}: .*damaged or truncated somewhere behind [0-9]",
     ):
         Read(path)
     got = Read(path, on_error="skip", piece_bytes=50_000)
@@ -198,19 +225,34 @@ def test_what_is_said_of_a_file_is_one_line_whatever_its_names() -> None:
 
 
 def test_a_blank_id_is_no_duplicate(tmp_path: Path) -> None:
-    """A newsroom's table: cells of the id column are empty, and not all of those articles are the same one."""
+    """A newsroom's table: cells of the id column are empty, and not all of those articles are the
+    same one.
+    """
     write(tmp_path / "a.csv", "id,text\n,a\n7,b\n  ,c\n")
-    write(tmp_path / "b.jsonl", '{"id":null,"text":"a"}\n{"id":7,"text":"b"}\n{"id":" ","text":"c"}\n')
-    pq.write_table(pa.table({"id": [None, 7, None], "text": ["a", "b", "c"], "x": [0.0, 1.0, 2.0]}), tmp_path / "c.parquet")
-    places = {"a.csv": ("a.csv:2", "a.csv:4"), "b.jsonl": ("b.jsonl:1", "b.jsonl:3"), "c.parquet": ("c.parquet#1", "c.parquet#3")}
+    write(
+        tmp_path / "b.jsonl", '{"id":null,"text":"a"}\n{"id":7,"text":"b"}\n{"id":" ","text":"c"}\n'
+    )
+    pq.write_table(
+        pa.table({"id": [None, 7, None], "text": ["a", "b", "c"], "x": [0.0, 1.0, 2.0]}),
+        tmp_path / "c.parquet",
+    )
+    places = {
+        "a.csv": ("a.csv:2", "a.csv:4"),
+        "b.jsonl": ("b.jsonl:1", "b.jsonl:3"),
+        "c.parquet": ("c.parquet#1", "c.parquet#3"),
+    }
     for name, (first, third) in places.items():
         got = Read(tmp_path / name)
         assert got.ids == [first, "7", third]
-        assert got.notes["documents with a blank id, named by file and line"] == 2 and not got.rejects
+        assert (
+            got.notes["documents with a blank id, named by file and line"] == 2 and not got.rejects
+        )
 
 
 def test_what_appended_records_are_called(tmp_path: Path) -> None:
-    """The store's first input called its ids ``key``; those of the second, which has none of that name, are in ``id``."""
+    """The store's first input called its ids ``key``; those of the second, which has none of that
+    name, are in ``id``.
+    """
     path = write(tmp_path / "a.jsonl", '{"text":"a","id":"k"}\n{"text":"b"}\n')
     got = Read(path, id_field="key", recalled=("id_field",))
     assert got.ids == ["k", "a.jsonl:2"] and not got.notes
@@ -247,18 +289,36 @@ def test_blank_lines_before_the_header_are_no_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [";", ",", "\t"])
-def test_the_line_that_tells_excel_the_delimiter_is_no_header(tmp_path: Path, delimiter: str) -> None:
+def test_the_line_that_tells_excel_the_delimiter_is_no_header(
+    tmp_path: Path, delimiter: str
+) -> None:
     rows = [["id", "text", "date"], ["1", "a, b; c", "2020"], ["2", "d", "2021"]]
     body = "\r\n".join(delimiter.join(f'"{value}"' for value in row) for row in rows)
-    got = Read(write(tmp_path / "a.csv", f"\ufeffsep={delimiter}\r\n{body}\r\n"), meta={"date": "date"})
-    assert got.ids == ["1", "2"] and got.texts == ["a, b; c", "d"] and got.meta == {"date": ["2020", "2021"]}
+    got = Read(
+        write(tmp_path / "a.csv", f"\ufeffsep={delimiter}\r\n{body}\r\n"), meta={"date": "date"}
+    )
+    assert (
+        got.ids == ["1", "2"]
+        and got.texts == ["a, b; c", "d"]
+        and got.meta == {"date": ["2020", "2021"]}
+    )
 
 
 def test_quotes_that_are_text(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", 'id\ttext\n1\t"@ann: so true!!" THANKS!\n2\t"never closed\n3\t7" of rain\n')
-    with pytest.raises(InputError, match=r"a\.tsv:2: a quote .* behind it \(.*\); --quotechar '' takes quotes as text"):
+    path = write(
+        tmp_path / "a.tsv",
+        'id\ttext\n1\t"@ann: so true!!" THANKS!\n2\t"never closed\n3\t7" of rain\n',
+    )
+    with pytest.raises(
+        InputError,
+        match=r"a\.tsv:2: a quote .* behind it \(.*\); --quotechar '' takes quotes as text",
+    ):
         Read(path)
-    assert Read(path, quotechar="").texts == ['"@ann: so true!!" THANKS!', '"never closed', '7" of rain']
+    assert Read(path, quotechar="").texts == [
+        '"@ann: so true!!" THANKS!',
+        '"never closed',
+        '7" of rain',
+    ]
 
 
 def test_bad_csv_files(tmp_path: Path) -> None:
@@ -287,7 +347,9 @@ def test_a_line_that_is_too_long(tmp_path: Path, name: str) -> None:
         path = write(tmp_path / name, f"{short[name]}\n{long[name]}\n{short[name]}\n")
     line = 5 if name == "docword.txt" else 2
     for size in (100, 5000, 8 << 20):
-        with pytest.raises(InputError, match=rf"{name}:{line}: a record of more than|no record ends within"):
+        with pytest.raises(
+            InputError, match=rf"{name}:{line}: a record of more than|no record ends within"
+        ):
             Read(path, record_bytes=20_000, piece_bytes=size)
     if name == "docword.txt":
         return
@@ -337,10 +399,14 @@ def test_first_error_in_order_is_the_one_reported(tmp_path: Path) -> None:
         Read(path, piece_bytes=1000)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.binary(max_size=200), size=st.integers(1, 64))
 @pytest.mark.parametrize("name", sorted(set(readers()) - {"docword", "mtx", "ldac", "svmlight"}))
-def test_any_bytes_end_in_documents_or_one_clear_error(tmp_path: Path, data: bytes, size: int, name: str) -> None:
+def test_any_bytes_end_in_documents_or_one_clear_error(
+    tmp_path: Path, data: bytes, size: int, name: str
+) -> None:
     path = write(tmp_path / "any.txt", (b"id,text\n" if name == "csv" else b"") + data)
     for on_error in ("fail", "skip"):
         try:
@@ -354,7 +420,9 @@ def test_progress_and_the_same_pieces_again(tmp_path: Path) -> None:
     write(tmp_path / "t" / "b.jsonl.gz", gzip.compress(rows(500)))
     options = ReadOptions(piece_bytes=10_000)
     first, again = (list(pieces(tmp_path / "t", options)) for _ in range(2))
-    assert all(a.name == b.name and a.batch.equals(b.batch) for a, b in zip(first, again, strict=True))
+    assert all(
+        a.name == b.name and a.batch.equals(b.batch) for a, b in zip(first, again, strict=True)
+    )
     done = [t.consumed for t in first]
     total = sum(p.stat().st_size for p in (tmp_path / "t").iterdir())
     assert done == sorted(done) and done[-1] == first[0].total == total
@@ -366,7 +434,9 @@ def test_reading_does_not_depend_on_how_much_comes_at_once(tmp_path: Path) -> No
         one.head()
         parts = [one.read(70_001) for _ in range(30)]
         assert b"".join(parts) == other.read(10**8) == rows(3000)
-        assert all(len(p) in (70_001, 0) for p in parts[:-1] if p is not parts[parts.index(b"") - 1])
+        assert all(
+            len(p) in (70_001, 0) for p in parts[:-1] if p is not parts[parts.index(b"") - 1]
+        )
 
 
 def test_a_pipe_with_a_name_is_refused_not_waited_for(tmp_path):
@@ -374,6 +444,14 @@ def test_a_pipe_with_a_name_is_refused_not_waited_for(tmp_path):
     os.mkfifo(fifo)
     with pytest.raises(InputError, match=r"pipe\.jsonl: no regular file .* standard input: -"):
         survey_inputs(str(fifo), ReadOptions())
-    args = [sys.executable, "-m", "topicstream.cli.main", "ingest", str(fifo), "--out", str(tmp_path / "c.zarr")]
+    args = [
+        sys.executable,
+        "-m",
+        "topicstream.cli.main",
+        "ingest",
+        str(fifo),
+        "--out",
+        str(tmp_path / "c.zarr"),
+    ]
     done = subprocess.run(args, capture_output=True, text=True, timeout=600)
     assert done.returncode == 3 and "pipe.jsonl: no regular file" in done.stderr

@@ -75,28 +75,45 @@ def test_everything_kept_of_a_record(tmp_path: Path, size: int) -> None:
 def test_medline_root_latin1_and_gz(tmp_path: Path) -> None:
     xml = '<?xml version="1.0" encoding="ISO-8859-1"?>\n<MedlineCitationSet>'
     xml += "<MedlineCitation><PMID>1</PMID><Article><ArticleTitle>Zw\xf6lf</ArticleTitle></Article></MedlineCitation>"
-    got = Read(write(tmp_path / "a.xml.gz", gzip.compress((xml + "</MedlineCitationSet>").encode("latin-1"))))
+    got = Read(
+        write(
+            tmp_path / "a.xml.gz", gzip.compress((xml + "</MedlineCitationSet>").encode("latin-1"))
+        )
+    )
     assert got.ids == ["1"] and got.texts == ["Zwölf"]
     assert Read(write(tmp_path / "b.xml", HEAD + TAIL)).ids == []
     assert Read(write(tmp_path / "c.xml", "<PubmedArticleSet/>")).ids == []
 
 
 BOMB = (
-    '<?xml version="1.0"?><!DOCTYPE PubmedArticleSet [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]>\n<PubmedArticleSet>'
+    '<?xml version="1.0"?><!DOCTYPE PubmedArticleSet [<!ENTITY a "aaaa"><!ENTITY b '
+    '"&a;&a;&a;">]>\n<PubmedArticleSet>'
 )
 
 
 @pytest.mark.parametrize(
     ("xml", "why"),
     [
-        ("<?xml version='1.0'?><!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>", "neither PubmedArticleSet nor"),
+        (
+            "<?xml version='1.0'?><!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>",
+            "neither PubmedArticleSet nor",
+        ),
         (HEAD + record(1) + record(2)[:60], r"not well-formed XML \("),
         (HEAD + record(1), r"not well-formed XML \(Premature end of data"),
-        (HEAD + "\n" + record(1) + record(2, "<i>") + TAIL, r"a\.xml:6: not well-formed XML \(Opening and ending tag"),
+        (
+            HEAD + "\n" + record(1) + record(2, "<i>") + TAIL,
+            r"a\.xml:6: not well-formed XML \(Opening and ending tag",
+        ),
         (HEAD + record(1) + record("") + TAIL, r"a\.xml:5: a PubmedArticle without PMID"),
-        (HEAD + record(1) + "<!DOCTYPE x [<!ENTITY a 'b'>]>" + record(2) + TAIL, r"a\.xml:5: not well-formed"),
+        (
+            HEAD + record(1) + "<!DOCTYPE x [<!ENTITY a 'b'>]>" + record(2) + TAIL,
+            r"a\.xml:5: not well-formed",
+        ),
         (HEAD + record(1, "caf\udce9") + TAIL, r"a\.xml:4: not well-formed"),
-        ('<?xml version="1.0" encoding="klingon"?><PubmedArticleSet>' + record(1) + TAIL, "Unsupported encoding: klingon"),
+        (
+            '<?xml version="1.0" encoding="klingon"?><PubmedArticleSet>' + record(1) + TAIL,
+            "Unsupported encoding: klingon",
+        ),
     ],
 )
 def test_bad_xml(tmp_path: Path, xml: str, why: str) -> None:
@@ -111,15 +128,21 @@ def test_bad_xml(tmp_path: Path, xml: str, why: str) -> None:
 def test_entities_are_never_resolved(tmp_path: Path) -> None:
     got = Read(write(tmp_path / "a.xml", BOMB + record(1, "a &b; c") + TAIL))
     assert got.texts == ["a &b; c"]
-    assert Read(write(tmp_path / "b.xml", HEAD + record(1, "a&nbsp;b") + TAIL)).texts == ["a&nbsp;b"]
+    assert Read(write(tmp_path / "b.xml", HEAD + record(1, "a&nbsp;b") + TAIL)).texts == [
+        "a&nbsp;b"
+    ]
 
 
-def test_a_record_that_cannot_be_used_is_left_out_alone_broken_xml_ends_the_file(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_used_is_left_out_alone_broken_xml_ends_the_file(
+    tmp_path: Path,
+) -> None:
     for size in (1, 300, 8 << 20):
         xml = HEAD + record(1) + record("") + record(3) + DELETED + TAIL
         got = Read(write(tmp_path / "a.xml", xml), on_error="skip", piece_bytes=size)
         assert got.ids == ["1", "3"] and got.deleted == ["7", "8"]
-        assert [r.line for r in got.rejects] == [5] and got.rejects[0].start.startswith(b"<PubmedArticle>")
+        assert [r.line for r in got.rejects] == [5] and got.rejects[0].start.startswith(
+            b"<PubmedArticle>"
+        )
         xml = HEAD + record(1) + record(2, "<i>") + record(3) + TAIL
         got = Read(write(tmp_path / "b.xml", xml), on_error="skip", piece_bytes=size)
         assert got.ids == ["1"] and [r.line for r in got.rejects] == [5]
@@ -127,35 +150,59 @@ def test_a_record_that_cannot_be_used_is_left_out_alone_broken_xml_ends_the_file
 
 def test_deep_nesting_is_no_crash(tmp_path: Path) -> None:
     deep = "<a>" * 200_000 + "</a>" * 200_000
-    got = Read(write(tmp_path / "a.xml", HEAD + record(1) + record(2, deep) + TAIL), on_error="skip")
+    got = Read(
+        write(tmp_path / "a.xml", HEAD + record(1) + record(2, deep) + TAIL), on_error="skip"
+    )
     assert got.ids == ["1"] and "depth" in got.rejects[0].reason
 
 
-def test_without_lxml_there_is_a_line_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_lxml_there_is_a_line_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "lxml", None)
-    with pytest.raises(UsageError, match=r"a\.xml: PubMed XML needs lxml; pip install 'topicstream\[xml\]'"):
+    with pytest.raises(
+        UsageError, match=r"a\.xml: PubMed XML needs lxml; pip install 'topicstream\[xml\]'"
+    ):
         Read(write(tmp_path / "a.xml", HEAD + record(1) + TAIL))
 
 
-title = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"]), min_size=1, max_size=30)
+title = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"]), min_size=1, max_size=30
+)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(titles=st.lists(title, max_size=6), size=st.integers(1, 900))
 def test_titles_survive(tmp_path: Path, titles: list[str], size: int) -> None:
     parts = []
     for n, text in enumerate(titles):
         element = ET.Element("ArticleTitle")
         element.text = text
-        parts.append(record(n).replace("<ArticleTitle>T</ArticleTitle>", ET.tostring(element, encoding="unicode")))
+        parts.append(
+            record(n).replace(
+                "<ArticleTitle>T</ArticleTitle>", ET.tostring(element, encoding="unicode")
+            )
+        )
     got = Read(write(tmp_path / "a.xml", HEAD + "".join(parts) + TAIL), piece_bytes=size)
     assert got.texts == [t.strip() for t in titles]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(at=st.integers(0, len(FULL)), junk=st.binary(max_size=5), cut=st.integers(0, 30))
-def test_any_damage_ends_in_documents_or_one_clear_error(tmp_path: Path, at: int, junk: bytes, cut: int) -> None:
-    xml = (HEAD + record(1)).encode() + FULL.encode()[:at] + junk + FULL.encode()[at + cut :] + TAIL.encode()
+def test_any_damage_ends_in_documents_or_one_clear_error(
+    tmp_path: Path, at: int, junk: bytes, cut: int
+) -> None:
+    xml = (
+        (HEAD + record(1)).encode()
+        + FULL.encode()[:at]
+        + junk
+        + FULL.encode()[at + cut :]
+        + TAIL.encode()
+    )
     path = write(tmp_path / "a.xml", xml)
     got = Read(path, on_error="skip")
     assert "1" in got.ids or got.rejects

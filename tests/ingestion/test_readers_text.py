@@ -24,7 +24,9 @@ from tests.reading import DATA, Read, needs_data, write
 from topicstream.errors import InputError
 from topicstream.ingestion.read_options import ReadOptions
 
-few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 any_text = st.text(st.characters(codec="utf-8"), max_size=60)
 line_text = any_text.map(lambda t: t.replace("\n", " ").rstrip("\r"))
 
@@ -48,7 +50,9 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("suffix", COMPRESSORS)
 @pytest.mark.parametrize("named", [True, False])
 def test_compressed_by_suffix_or_magic(tmp_path: Path, suffix: str, named: bool) -> None:
-    path = write(tmp_path / f"a.txt{suffix if named else ''}", COMPRESSORS[suffix](b"eins\nzwei drei\n"))
+    path = write(
+        tmp_path / f"a.txt{suffix if named else ''}", COMPRESSORS[suffix](b"eins\nzwei drei\n")
+    )
     assert Read(path).texts == ["eins", "zwei drei"]
 
 
@@ -85,7 +89,8 @@ json_value = st.recursive(
 @few
 @given(
     records=st.lists(
-        st.tuples(any_text, any_text, json_value, st.lists(any_text.filter(bool), max_size=3)), max_size=8
+        st.tuples(any_text, any_text, json_value, st.lists(any_text.filter(bool), max_size=3)),
+        max_size=8,
     ),
     ascii_only=st.booleans(),
     size=st.integers(1, 300),
@@ -94,15 +99,22 @@ def test_json_lines_give_back_what_was_written(
     tmp_path: Path, records: list[tuple[str, str, object, list[str]]], ascii_only: bool, size: int
 ) -> None:
     rows = [{"x": x, "id": i, "text": t, "authors": a} for i, t, x, a in records]
-    path = write(tmp_path / "a.jsonl", "".join(json.dumps(r, ensure_ascii=ascii_only) + "\n" for r in rows))
+    path = write(
+        tmp_path / "a.jsonl", "".join(json.dumps(r, ensure_ascii=ascii_only) + "\n" for r in rows)
+    )
     got = Read(path, piece_bytes=size, meta={"authors": "authors"}, format="jsonl")
-    assert got.ids == [i if i.strip() else f"a.jsonl:{line}" for line, (i, *_) in enumerate(records, 1)]
+    assert got.ids == [
+        i if i.strip() else f"a.jsonl:{line}" for line, (i, *_) in enumerate(records, 1)
+    ]
     assert got.texts == [r["text"] for r in rows]
     assert got.meta.get("authors", []) == [r["authors"] for r in rows]
 
 
 @few
-@given(line=st.binary(max_size=60) | st.text('{}[]",:\\ u0123eE.-truefalsnl', max_size=40).map(str.encode))
+@given(
+    line=st.binary(max_size=60)
+    | st.text('{}[]",:\\ u0123eE.-truefalsnl', max_size=40).map(str.encode)
+)
 def test_json_lines_accept_no_more_and_no_less_than_python(tmp_path: Path, line: bytes) -> None:
     line = b'{"text": "a", "y": ' + line.replace(b"\n", b" ") + b"}"
     try:
@@ -112,7 +124,8 @@ def test_json_lines_accept_no_more_and_no_less_than_python(tmp_path: Path, line:
     except (ValueError, RecursionError):
         good = False
     got = Read(write(tmp_path / "a.jsonl", line + b"\n"), on_error="skip", format="jsonl")
-    # In a field that is not read, bytes that are not UTF-8 go unnoticed; all else is judged as Python does.
+    # In a field that is not read, bytes that are not UTF-8 go unnoticed; all else is judged as
+    # Python does.
     assert len(got.texts) == good or (good is False and not _utf8(line) and len(got.texts) == 1)
     assert len(got.texts) + len(got.rejects) == 1
 
@@ -130,7 +143,10 @@ def test_json_lines_odd_but_good(tmp_path: Path) -> None:
         r'{"text": "a\u00e9\ud83d\ude00\ud800x", "id": 7, "n": NaN, "when": 1.50}',
         '  {"id":"b","te\\u0078t":"key with an escape" , "when":null }  ',
         "",
-        '{"text": "first", "text": "last wins", "id": "c", "when": "2001", "deep": ' + "[" * 100 + "]" * 100 + "}",
+        '{"text": "first", "text": "last wins", "id": "c", "when": "2001", "deep": '
+        + "[" * 100
+        + "]" * 100
+        + "}",
         '{"text": "no id"}',
     ]
     got = Read(write(tmp_path / "a.jsonl", "\n".join(lines)), meta={"date": "when"})
@@ -142,8 +158,16 @@ def test_json_lines_odd_but_good(tmp_path: Path) -> None:
 def test_bad_records_are_told_of_in_the_order_of_the_file(tmp_path: Path) -> None:
     """Numbers that Python does not take and bytes that are not UTF-8 are found behind the rest."""
     digits = b"9" * 5000
-    lines = [b'{"text":"a"}', b'{"id":%s,"text":"b"}' % digits, b'{"id":"\xff","text":"c"}', b"{", b'{"text":"d"}']
-    path = write(tmp_path / "a.jsonl", b"\n".join([*lines, b'{"text":"e","labels":[%s]}' % digits, b"]"]))
+    lines = [
+        b'{"text":"a"}',
+        b'{"id":%s,"text":"b"}' % digits,
+        b'{"id":"\xff","text":"c"}',
+        b"{",
+        b'{"text":"d"}',
+    ]
+    path = write(
+        tmp_path / "a.jsonl", b"\n".join([*lines, b'{"text":"e","labels":[%s]}' % digits, b"]"])
+    )
     read = Read(path, on_error="skip")
     assert [r.line for r in read.rejects] == [2, 3, 4, 6, 7]
     assert read.texts == ["a", "d"]
@@ -152,16 +176,32 @@ def test_bad_records_are_told_of_in_the_order_of_the_file(tmp_path: Path) -> Non
 
 
 def test_json_lists_and_separated_strings(tmp_path: Path) -> None:
-    rows = ['{"text":"a","by":["X Y","Z"]}', '{"text":"b","by":"P; Q ;"}', '{"text":"c"}', '{"text":"d","by":[1,null]}']
+    rows = [
+        '{"text":"a","by":["X Y","Z"]}',
+        '{"text":"b","by":"P; Q ;"}',
+        '{"text":"c"}',
+        '{"text":"d","by":[1,null]}',
+    ]
     got = Read(write(tmp_path / "a.jsonl", "\n".join(rows)), meta={"authors": "by"})
     assert got.meta["authors"] == [["X Y", "Z"], ["P", "Q"], [], ["1"]]
 
 
 def test_fields_inside_objects_are_named_by_paths(tmp_path: Path) -> None:
-    record = {"doc": {"id": "a1", "body": "ships", "by": [{"name": "Ada"}, {"name": "Bo"}, "x"]}, "doc.year": 1999, "else": 1}
+    record = {
+        "doc": {"id": "a1", "body": "ships", "by": [{"name": "Ada"}, {"name": "Bo"}, "x"]},
+        "doc.year": 1999,
+        "else": 1,
+    }
     path = write(tmp_path / "a.jsonl", json.dumps(record) + "\n")
-    got = Read(path, text_field="doc.body", id_field="doc.id", meta={"authors": "doc.by.name", "year": "doc.year", "no": "doc.x.y"})
-    assert got.texts == ["ships"] and got.ids == ["a1"] and set(got.notes) == {"field left out: else"}
+    got = Read(
+        path,
+        text_field="doc.body",
+        id_field="doc.id",
+        meta={"authors": "doc.by.name", "year": "doc.year", "no": "doc.x.y"},
+    )
+    assert (
+        got.texts == ["ships"] and got.ids == ["a1"] and set(got.notes) == {"field left out: else"}
+    )
     assert got.meta == {"authors": [["Ada", "Bo"]], "year": ["1999"], "no": [None]}
 
 
@@ -176,7 +216,11 @@ def test_several_text_fields_are_joined(tmp_path: Path) -> None:
 
 def test_a_list_kept_as_a_string_says_which_columns_take_lists(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"text":"a","meta":{"tags":["x","y"]}}\n')
-    with pytest.raises(InputError, match=r"field 'meta\.tags' is a list, not a string or a number; authors=, labels=, links= take lists"):
+    with pytest.raises(
+        InputError,
+        match=r"field 'meta\.tags' is a list, not a string or a number; authors=, labels=, links= "
+        r"take lists",
+    ):
         Read(path, meta={"tags": "meta.tags"})
     assert Read(path, meta={"labels": "meta.tags"}).meta == {"labels": [["x", "y"]]}
 
@@ -186,7 +230,7 @@ def test_a_list_kept_as_a_string_says_which_columns_take_lists(tmp_path: Path) -
     rows=st.lists(st.tuples(any_text, any_text, any_text), max_size=8),
     size=st.integers(1, 200),
     delimiter=st.sampled_from([",", "\t", ";"]),
-    quote=st.sampled_from(["\"", "'", "|"]),
+    quote=st.sampled_from(['"', "'", "|"]),
 )
 def test_csv_gives_back_what_was_written(
     tmp_path: Path, rows: list[tuple[str, str, str]], size: int, delimiter: str, quote: str
@@ -197,7 +241,10 @@ def test_csv_gives_back_what_was_written(
     out.writerows(rows)
     path = write(tmp_path / "a.csv", sheet.getvalue())
     got = Read(path, piece_bytes=size, delimiter=delimiter, quotechar=quote, meta={"note": "other"})
-    named = [(name if name.strip() else place, *rest) for (name, *rest), place in zip(rows, got.source, strict=True)]
+    named = [
+        (name if name.strip() else place, *rest)
+        for (name, *rest), place in zip(rows, got.source, strict=True)
+    ]
     assert list(zip(got.ids, got.meta.get("note", []), got.texts)) == named
 
 
@@ -214,7 +261,9 @@ def test_parquet(tmp_path: Path) -> None:
     table = pa.table(
         {
             "n": pa.array(range(3000), pa.int32()),
-            "body": pa.array([None if i == 5 else f"text {i} é" for i in range(3000)]).dictionary_encode(),
+            "body": pa.array(
+                [None if i == 5 else f"text {i} é" for i in range(3000)]
+            ).dictionary_encode(),
             "by": pa.array([[f"A{i}", None, "B"] if i % 2 else None for i in range(3000)]),
         }
     )
@@ -228,7 +277,10 @@ def test_parquet(tmp_path: Path) -> None:
     assert got.source[10].endswith("a.parquet#11")
     write(tmp_path / "b.parquet.gz", gzip.compress((tmp_path / "a.parquet").read_bytes()))
     assert Read(tmp_path / "b.parquet.gz", **options).texts == got.texts
-    assert Read(tmp_path / "a.parquet", text_field="by").texts[:2] == ["", "A1\nB"]  # a list's strings are its lines
+    assert Read(tmp_path / "a.parquet", text_field="by").texts[:2] == [
+        "",
+        "A1\nB",
+    ]  # a list's strings are its lines
     with pytest.raises(InputError, match="no column 'text'"):
         Read(tmp_path / "a.parquet")
     with pytest.raises(InputError, match="another --text-field"):
@@ -237,11 +289,21 @@ def test_parquet(tmp_path: Path) -> None:
 
 def test_mallet_lines(tmp_path: Path) -> None:
     got = Read(write(tmp_path / "a.mallet", "d1\tx  some text \n\nd2 y\n"))
-    assert got.ids == ["d1", "d2"] and got.texts == ["some text ", ""] and got.meta["labels"] == [["x"], ["y"]]
+    assert (
+        got.ids == ["d1", "d2"]
+        and got.texts == ["some text ", ""]
+        and got.meta["labels"] == [["x"], ["y"]]
+    )
 
 
 def test_folder_of_files(tmp_path: Path) -> None:
-    for name, text in {"b/x.txt": "bx", "a/y": "ay", "a.txt": "a", ".hidden/z.txt": "no", "a/.z": "no"}.items():
+    for name, text in {
+        "b/x.txt": "bx",
+        "a/y": "ay",
+        "a.txt": "a",
+        ".hidden/z.txt": "no",
+        "a/.z": "no",
+    }.items():
         write(tmp_path / "tree" / name, text)
     write(tmp_path / "tree" / "c.txt.gz", gzip.compress(b"packed"))
     write(tmp_path / "tree" / "empty.txt", "")
@@ -260,7 +322,10 @@ def test_two_folders_keep_their_ids_apart(tmp_path: Path) -> None:
     write(tmp_path / "p" / "x.txt", "1")
     write(tmp_path / "q" / "x.txt", "2")
     assert Read([tmp_path / "p", tmp_path / "q"]).ids == ["p/x.txt", "q/x.txt"]
-    assert Read([tmp_path / "p" / "x.txt", tmp_path / "q" / "x.txt"]).ids == ["p/x.txt:1", "q/x.txt:1"]
+    assert Read([tmp_path / "p" / "x.txt", tmp_path / "q" / "x.txt"]).ids == [
+        "p/x.txt:1",
+        "q/x.txt:1",
+    ]
 
 
 def test_tar_archive(tmp_path: Path) -> None:
@@ -289,7 +354,9 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes],
     data = b"".join(b'{"id": %d, "text": "t%d"}\n' % (i, i) for i in range(9000))
     monkeypatch.setattr(sys, "stdin", _Stdin(pack(data)))
     got = Read("-", piece_bytes=10_000)
-    assert got.texts == [f"t{i}" for i in range(9000)] and got.tasks > 5 and got.source[0] == "stdin:1"
+    assert (
+        got.texts == [f"t{i}" for i in range(9000)] and got.tasks > 5 and got.source[0] == "stdin:1"
+    )
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be"])
@@ -297,9 +364,14 @@ def test_byte_order_marks(tmp_path: Path, encoding: str) -> None:
     bare = encoding in ("utf-16-le", "utf-16-be")
     texts = [f"zwölf {i} 😀" for i in range(5000)]
     path = write(tmp_path / "a.txt", "\n".join(texts).encode(encoding))
-    assert Read(path, encoding=encoding if bare else None, format="lines", piece_bytes=999).texts == texts
+    assert (
+        Read(path, encoding=encoding if bare else None, format="lines", piece_bytes=999).texts
+        == texts
+    )
     whole = write(tmp_path / "tree" / "a.txt", "zwölf".encode(encoding))
-    assert Read(whole.parent, encoding=encoding if bare else None, format="files").texts == ["zwölf"]
+    assert Read(whole.parent, encoding=encoding if bare else None, format="files").texts == [
+        "zwölf"
+    ]
 
 
 def test_encoding(tmp_path: Path) -> None:
@@ -311,7 +383,9 @@ def test_encoding(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"byte 0xd0\), though most of it is: mend the file"):
         Read(damaged)
     for encoding in ("cp1251", "koi8-r"):
-        with pytest.raises(InputError, match="give --encoding, such as cp1252, cp1251, cp932 or gb18030"):
+        with pytest.raises(
+            InputError, match="give --encoding, such as cp1252, cp1251, cp932 or gb18030"
+        ):
             Read(write(tmp_path / "c.txt", "Мастер и Маргарита, роман".encode(encoding)))
     with pytest.raises(InputError, match="--encoding klingon"):
         Read(path, encoding="klingon")

@@ -32,8 +32,13 @@ from topicstream.errors import InputError, UsageError
 from topicstream.files import remote
 from topicstream.ingestion.opening.source import Source
 
-TEXTS = [f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}" for n in range(300)]
-JSONL = "".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(TEXTS)).encode()
+TEXTS = [
+    f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}"
+    for n in range(300)
+]
+JSONL = "".join(
+    json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(TEXTS)
+).encode()
 
 
 @dataclass
@@ -61,7 +66,9 @@ def test_an_object_gives_the_store_that_its_file_gives(put: Put, tmp_path: Path)
     again = run("ingest", address, "--out", tmp_path / "there.zarr")
     assert "finished before" in again.output
     put("raw/docs.jsonl", JSONL + b'{"id": "more", "text": "stars"}\n')
-    assert "exists" in run("ingest", address, "--out", tmp_path / "there.zarr").output, "another version of the object"
+    assert "exists" in run("ingest", address, "--out", tmp_path / "there.zarr").output, (
+        "another version of the object"
+    )
 
 
 def test_parts_are_read_in_order_and_ahead(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +86,10 @@ def test_parts_are_read_in_order_and_ahead(put: Put, monkeypatch: pytest.MonkeyP
 
 
 def test_a_list_of_addresses_is_not_taken_for_texts(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is a file, and a str in a list a document: give Path\('s3://b/a.jsonl'\)"):
+    with pytest.raises(
+        InputError,
+        match=r"is a file, and a str in a list a document: give Path\('s3://b/a.jsonl'\)",
+    ):
         ingest(["s3://b/a.jsonl", "s3://b/b.jsonl"], tmp_path / "c.zarr")
 
 
@@ -89,7 +99,10 @@ def test_a_resumed_ingest_reads_no_finished_input_again(
 ) -> None:
     places: list[Path] = []
     for n in range(3):
-        lines = b"".join(b'{"id": "%d-%d", "text": "%s"}\n' % (n, i, b"stars galaxy bread flour " * 40) for i in range(300))
+        lines = b"".join(
+            b'{"id": "%d-%d", "text": "%s"}\n' % (n, i, b"stars galaxy bread flour " * 40)
+            for i in range(300)
+        )
         (tmp_path / f"{n}.jsonl").write_bytes(lines)
         places.append(Path(put(f"raw/{n}.jsonl", lines)) if remotely else tmp_path / f"{n}.jsonl")
     reads: Counter[str] = Counter()
@@ -102,7 +115,12 @@ def test_a_resumed_ingest_reads_no_finished_input_again(
         return more(self)
 
     monkeypatch.setattr(Source, "_more", counted)
-    options: dict[str, Any] = {"checkpoint_bytes": 1, "piece_bytes": 1 << 16, "min_df": 1, "max_df": 1.0}
+    options: dict[str, Any] = {
+        "checkpoint_bytes": 1,
+        "piece_bytes": 1 << 16,
+        "min_df": 1,
+        "max_df": 1.0,
+    }
     with pytest.raises(InputError, match="the line is down"):
         ingest(places, tmp_path / "c.zarr", **options)
     whole, broken = reads["0.jsonl"], False
@@ -110,7 +128,10 @@ def test_a_resumed_ingest_reads_no_finished_input_again(
     assert ingest(places, tmp_path / "c.zarr", **options)["documents"] == 900
     assert reads["0.jsonl"] == reads["1.jsonl"] < whole / 2, "only the head, which tells the format"
     assert ingest(places, tmp_path / "whole.zarr", **options)["documents"] == 900
-    assert Corpus.open(tmp_path / "c.zarr").fingerprint == Corpus.open(tmp_path / "whole.zarr").fingerprint
+    assert (
+        Corpus.open(tmp_path / "c.zarr").fingerprint
+        == Corpus.open(tmp_path / "whole.zarr").fingerprint
+    )
 
 
 def test_a_folder_of_a_bucket_in_partitions(put: Put, tmp_path: Path) -> None:
@@ -120,24 +141,42 @@ def test_a_folder_of_a_bucket_in_partitions(put: Put, tmp_path: Path) -> None:
         put(f"dataset/year={year}/part-0.parquet", sink.getvalue().to_pybytes())
     put("dataset/_SUCCESS", b" ")
     options = ["--text-field", "body", "--meta", "year"]
-    result = run("ingest", "s3://corpora/dataset/", *options, "--out", tmp_path / "c.zarr", "--heldout", "0")
+    result = run(
+        "ingest", "s3://corpora/dataset/", *options, "--out", tmp_path / "c.zarr", "--heldout", "0"
+    )
     assert result.exit_code == 0, result.output
     store = Corpus.open(tmp_path / "c.zarr")
-    assert store.n_docs == 600 and [store[0].metadata["year"], store[599].metadata["year"]] == ["2020", "2021"]
-    result = run("ingest", "s3://corpora/dataset/", "--text-field", "body", "--out", tmp_path / "d.zarr")
-    assert result.exit_code == 0 and "2 files with year= in their path (--meta year keeps it)" in result.output
+    assert store.n_docs == 600 and [store[0].metadata["year"], store[599].metadata["year"]] == [
+        "2020",
+        "2021",
+    ]
+    result = run(
+        "ingest", "s3://corpora/dataset/", "--text-field", "body", "--out", tmp_path / "d.zarr"
+    )
+    assert (
+        result.exit_code == 0
+        and "2 files with year= in their path (--meta year keeps it)" in result.output
+    )
 
 
 @pytest.mark.parametrize("name", ["cells.h5ad", "matrix.npz", "vectors.npz", "vectors.parquet"])
 def test_files_that_are_read_to_and_fro(put: Put, tmp_path: Path, name: str) -> None:
     """From a bucket, and packed as a whole, as from disk."""
-    matrix = sp.random_array((80, 30), density=0.3, rng=np.random.default_rng(2), format="csr", data_sampler=lambda size: np.arange(size) % 5 + 1)
+    matrix = sp.random_array(
+        (80, 30),
+        density=0.3,
+        rng=np.random.default_rng(2),
+        format="csr",
+        data_sampler=lambda size: np.arange(size) % 5 + 1,
+    )
     path, options = tmp_path / name, ["--heldout", "0"]
     if name == "cells.h5ad":
         with h5py.File(path, "w") as file:
             file.create_dataset("X", data=matrix.toarray())
             for side, size in (("obs", 80), ("var", 30)):
-                file.create_dataset(f"{side}/_index", data=np.array([f"{side}{i}" for i in range(size)], "S"))
+                file.create_dataset(
+                    f"{side}/_index", data=np.array([f"{side}{i}" for i in range(size)], "S")
+                )
     elif name == "matrix.npz":
         sp.save_npz(path, matrix)
     elif name == "vectors.npz":
@@ -157,7 +196,8 @@ def test_files_that_are_read_to_and_fro(put: Put, tmp_path: Path, name: str) -> 
 
 def test_a_matrix_of_10x_from_a_bucket(put: Put, tmp_path: Path) -> None:
     parts = {
-        "matrix.mtx.gz": b"%%MatrixMarket matrix coordinate integer general\n3 2 4\n1 1 5\n2 1 1\n2 2 4\n3 2 1\n",
+        "matrix.mtx.gz": b"%%MatrixMarket matrix coordinate integer general\n3 2 4\n1 1 5\n2 1 1\n2 2 4\n3 2 "
+        b"1\n",
         "barcodes.tsv.gz": b"AAA-1\nBBB-1\n",
         "features.tsv.gz": b"g1\tG1\tGene Expression\ng2\tG2\tGene Expression\ng3\tG3\tGene Expression\n",
     }
@@ -168,19 +208,32 @@ def test_a_matrix_of_10x_from_a_bucket(put: Put, tmp_path: Path) -> None:
         put(f"geo/GSM1_{name}", gzip.compress(text))
         put(f"geo/GSM2_{name}", gzip.compress(text.replace(b"AAA", b"CCC").replace(b"BBB", b"DDD")))
     stores = []
-    for place in (tmp_path / "cells", "s3://corpora/cells/", "s3://corpora/cells/matrix.mtx.gz", "s3://corpora/geo/"):
+    for place in (
+        tmp_path / "cells",
+        "s3://corpora/cells/",
+        "s3://corpora/cells/matrix.mtx.gz",
+        "s3://corpora/geo/",
+    ):
         out = tmp_path / f"{len(stores)}.zarr"
         result = run("ingest", place, "--out", out, "--heldout", "0", "--min-df", "1")
         assert result.exit_code == 0, result.output
         stores.append(Corpus.open(out))
     assert len({store.fingerprint for store in stores[:3]}) == 1
-    assert [d.id for d in stores[3]] == [f"GSM{n}_matrix.mtx.gz:{cell}-1" for n, cell in ((1, "AAA"), (1, "BBB"), (2, "CCC"), (2, "DDD"))] and stores[3].words.to_pylist() == ["G1", "G2", "G3"]
+    assert [d.id for d in stores[3]] == [
+        f"GSM{n}_matrix.mtx.gz:{cell}-1"
+        for n, cell in ((1, "AAA"), (1, "BBB"), (2, "CCC"), (2, "DDD"))
+    ] and stores[3].words.to_pylist() == ["G1", "G2", "G3"]
     put("cells.zarr/obs/zarr.json", b"{}")
     result = run("ingest", "s3://corpora/cells.zarr", "--out", tmp_path / "z.zarr")
-    assert result.exit_code == 3 and "AnnData in Zarr is read from a folder of this machine" in result.output
+    assert (
+        result.exit_code == 3
+        and "AnnData in Zarr is read from a folder of this machine" in result.output
+    )
 
 
-def test_who_may_read_an_object_need_not_list_its_folder(put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_may_read_an_object_need_not_list_its_folder(
+    put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address = put("raw/docs.jsonl", JSONL)
 
     def denied(address: str) -> list[str]:
@@ -201,13 +254,27 @@ def test_side_files_come_from_a_bucket(put: Put, tmp_path: Path) -> None:
     assert Corpus.open(tmp_path / "c.zarr").axes["authors"].size == 3
 
 
-def test_what_fails_is_one_line_without_a_secret(put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_is_one_line_without_a_secret(
+    put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result = run("ingest", "s3://corpora/none.jsonl", "--out", tmp_path / "c.zarr")
     assert result.exit_code == 3 and "s3://corpora/none.jsonl: no such object" in result.output
     assert result.output.count("\n") == 1 and SECRET not in result.output
-    result = run("ingest", "https://host/a.jsonl?X-Amz-Signature=very-secret-key", "--out", tmp_path / "c.zarr")
+    result = run(
+        "ingest",
+        "https://host/a.jsonl?X-Amz-Signature=very-secret-key",
+        "--out",
+        tmp_path / "c.zarr",
+    )
     assert result.exit_code == 3 and "a query" in result.output and SECRET not in result.output
-    result = run("ingest", put("raw/x.npz", b"PK\3\4" + bytes(99)), "--out", tmp_path / "c.zarr", "--format", "npz")
+    result = run(
+        "ingest",
+        put("raw/x.npz", b"PK\3\4" + bytes(99)),
+        "--out",
+        tmp_path / "c.zarr",
+        "--format",
+        "npz",
+    )
     assert result.exit_code == 3 and "not an .npz that can be read" in result.output
     address = put("raw/docs.jsonl", JSONL)
     file = remote.RemoteFile(address)
@@ -248,9 +315,17 @@ def test_a_web_server_without_ranges(tmp_path: Path) -> None:
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        result = run("ingest", f"http://127.0.0.1:{server.server_address[1]}/docs.jsonl", "--out", tmp_path / "c.zarr")
+        result = run(
+            "ingest",
+            f"http://127.0.0.1:{server.server_address[1]}/docs.jsonl",
+            "--out",
+            tmp_path / "c.zarr",
+        )
         server.shutdown()
-    assert result.exit_code == 3 and "the server sends files whole, not in parts; download the file first" in result.output
+    assert (
+        result.exit_code == 3
+        and "the server sends files whole, not in parts; download the file first" in result.output
+    )
 
 
 class _Ranges(http.server.SimpleHTTPRequestHandler):
@@ -273,36 +348,70 @@ class _Ranges(http.server.SimpleHTTPRequestHandler):
 
 
 def test_arrow_files_in_partitions_from_the_command_line(put: Put, tmp_path: Path) -> None:
-    table = pa.table({"id": [str(n) for n in range(300)], "body": TEXTS, "year": [2020 + n % 2 for n in range(300)]})
-    ds.write_dataset(table, tmp_path / "d", format="arrow", partitioning=["year"], partitioning_flavor="hive")
+    table = pa.table(
+        {
+            "id": [str(n) for n in range(300)],
+            "body": TEXTS,
+            "year": [2020 + n % 2 for n in range(300)],
+        }
+    )
+    ds.write_dataset(
+        table, tmp_path / "d", format="arrow", partitioning=["year"], partitioning_flavor="hive"
+    )
     for path in sorted((tmp_path / "d").rglob("*.arrow")):
         put(f"d/{path.relative_to(tmp_path / 'd').as_posix()}", path.read_bytes())
     for place, out in ((tmp_path / "d", "here.zarr"), ("s3://corpora/d/", "there.zarr")):
-        result = run("ingest", place, "--text-field", "body", "--meta", "year", "--out", tmp_path / out)
+        result = run(
+            "ingest", place, "--text-field", "body", "--meta", "year", "--out", tmp_path / out
+        )
         assert result.exit_code == 0, result.output
         years = {document.metadata["year"] for document in Corpus.open(tmp_path / out)}
         assert years == {"2020", "2021"}
-    (tmp_path / "cut.feather").write_bytes(next((tmp_path / "d").rglob("*.arrow")).read_bytes()[:-40])
-    result = run("ingest", tmp_path / "cut.feather", "--text-field", "body", "--out", tmp_path / "cut.zarr")
-    assert result.exit_code == 3 and "not a whole Arrow file" in result.output and result.output.count("\n") == 1
+    (tmp_path / "cut.feather").write_bytes(
+        next((tmp_path / "d").rglob("*.arrow")).read_bytes()[:-40]
+    )
+    result = run(
+        "ingest", tmp_path / "cut.feather", "--text-field", "body", "--out", tmp_path / "cut.zarr"
+    )
+    assert (
+        result.exit_code == 3
+        and "not a whole Arrow file" in result.output
+        and result.output.count("\n") == 1
+    )
 
 
 @pytest.mark.parametrize("given", ["dataset", "scanner", "reader"])
 def test_a_dataset_of_arrow_with_its_partitions(tmp_path: Path, given: str) -> None:
-    table = pa.table({"id": [str(n) for n in range(300)], "body": TEXTS, "year": [2020 + n % 2 for n in range(300)]})
-    ds.write_dataset(table, tmp_path / "d", format="arrow", partitioning=["year"], partitioning_flavor="hive")
+    table = pa.table(
+        {
+            "id": [str(n) for n in range(300)],
+            "body": TEXTS,
+            "year": [2020 + n % 2 for n in range(300)],
+        }
+    )
+    ds.write_dataset(
+        table, tmp_path / "d", format="arrow", partitioning=["year"], partitioning_flavor="hive"
+    )
     dataset: Any = ds.dataset(tmp_path / "d", format="arrow", partitioning="hive")
-    documents = {"dataset": dataset, "scanner": dataset.scanner(), "reader": dataset.scanner().to_reader()}[given]
+    documents = {
+        "dataset": dataset,
+        "scanner": dataset.scanner(),
+        "reader": dataset.scanner().to_reader(),
+    }[given]
     ingest(documents, tmp_path / "c.zarr", text_field="body", meta=["year"], heldout=0)
     store = Corpus.open(tmp_path / "c.zarr")
-    assert store.n_docs == 300 and {store[0].metadata["year"], store[299].metadata["year"]} == {"2020", "2021"}
+    assert store.n_docs == 300 and {store[0].metadata["year"], store[299].metadata["year"]} == {
+        "2020",
+        "2021",
+    }
 
 
 def test_nothing_of_obstore_is_imported_without_an_address(tmp_path: Path) -> None:
     (tmp_path / "docs.jsonl").write_bytes(JSONL)
     code = (
         "import sys, topicstream\n"
-        f"topicstream.ingest(__import__('pathlib').Path({str(tmp_path / 'docs.jsonl')!r}), {str(tmp_path / 'c.zarr')!r})\n"
+        f"topicstream.ingest(__import__('pathlib').Path({str(tmp_path / 'docs.jsonl')!r}), "
+        f"{str(tmp_path / 'c.zarr')!r})\n"
         "assert 'obstore' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -36,7 +36,10 @@ def fields(store: Path, *names: str) -> dict[str, tuple[Any, ...]]:
 
 
 def texts(tmp_path: Path, n: int, **more: Any) -> Path:
-    return write_jsonl(tmp_path / "a.jsonl", [{"id": f"d{i}", "text": f"word{i % 3} other", **more} for i in range(n)])
+    return write_jsonl(
+        tmp_path / "a.jsonl",
+        [{"id": f"d{i}", "text": f"word{i % 3} other", **more} for i in range(n)],
+    )
 
 
 WANTED = {
@@ -53,7 +56,8 @@ def side_file(tmp_path: Path, form: str) -> Path:
     if form == "jsonl":
         path.write_text(
             "".join(
-                json.dumps({"doi": k, "authors": a, "title": t, "date": d, "text": "no"}) + "\n" for k, a, t, d in rows
+                json.dumps({"doi": k, "authors": a, "title": t, "date": d, "text": "no"}) + "\n"
+                for k, a, t, d in rows
             )
         )
     elif form == "parquet":
@@ -72,13 +76,24 @@ def side_file(tmp_path: Path, form: str) -> Path:
 def test_every_format(tmp_path, form, key):
     path = side_file(tmp_path, form)
     spec = str(path) if key == "doi" else f"{path}:id=doi,authors,title,date"
-    summary = topicstream.ingest(str(texts(tmp_path, 5)), tmp_path / "c.zarr", meta_files=spec, key=key, **OPTIONS)
+    summary = topicstream.ingest(
+        str(texts(tmp_path, 5)), tmp_path / "c.zarr", meta_files=spec, key=key, **OPTIONS
+    )
     found = fields(tmp_path / "c.zarr", "authors", "title", "date", "text")
     for k, (authors, title, date) in WANTED.items():
-        assert (found[k][0] or [], found[k][1], found[k][2] or None, found[k][3]) == (authors, title, date, None)
+        assert (found[k][0] or [], found[k][1], found[k][2] or None, found[k][3]) == (
+            authors,
+            title,
+            date,
+            None,
+        )
     assert not any(found["d2"]) and not any(found["d4"])
     assert summary["notes"] == {f"rows of {path.name} about no document": 1}
-    assert sorted(Corpus.open(tmp_path / "c.zarr").axes["authors"].names().to_pylist()) == ["Ann", "Zoë", "李雷"]
+    assert sorted(Corpus.open(tmp_path / "c.zarr").axes["authors"].names().to_pylist()) == [
+        "Ann",
+        "Zoë",
+        "李雷",
+    ]
 
 
 def test_a_file_without_a_header_by_row(tmp_path):
@@ -87,7 +102,12 @@ def test_a_file_without_a_header_by_row(tmp_path):
     titles = tmp_path / "titles.txt"
     titles.write_text('One "quote\n\nThree\r\n')
     options = {"meta_files": [f"{path}:row,authors", f"{titles}:title"], "key": "row", **OPTIONS}
-    topicstream.ingest(str(texts(tmp_path, 4, title="old")), tmp_path / "c.zarr", meta={"title": "title"}, **options)
+    topicstream.ingest(
+        str(texts(tmp_path, 4, title="old")),
+        tmp_path / "c.zarr",
+        meta={"title": "title"},
+        **options,
+    )
     assert fields(tmp_path / "c.zarr", "authors", "title") == {
         "d0": (["Ann", "Zoë", "Bob"], 'One "quote'),
         "d1": (["Cyd"], ""),
@@ -102,7 +122,9 @@ def test_by_file(tmp_path):
         (tmp_path / name).write_text("some words")
     side = tmp_path / "side.csv"
     side.write_text(f"file,date\na.txt,1\n{tmp_path}/t/x/b.txt,2\n,9\n")
-    topicstream.ingest(str(tmp_path / "t"), tmp_path / "c.zarr", meta_files=str(side), key="file", **OPTIONS)
+    topicstream.ingest(
+        str(tmp_path / "t"), tmp_path / "c.zarr", meta_files=str(side), key="file", **OPTIONS
+    )
     assert sorted(fields(tmp_path / "c.zarr", "date").items()) == [
         ("a.txt", ("1",)),
         ("x/b.txt", ("2",)),
@@ -111,23 +133,36 @@ def test_by_file(tmp_path):
 
 
 def test_by_file_named_without_its_ending(tmp_path):
-    """As the tables of ELTeC name novels, with a dot in one of the names; what is a base name alone has no second ending."""
+    """As the tables of ELTeC name novels, with a dot in one of the names; what is a base name alone
+    has no second ending.
+    """
     (tmp_path / "t").mkdir()
     for name in ("FRA001_Adam.txt", "a.b.txt", ".hidden.txt", "plain"):
         (tmp_path / "t" / name).write_text("some words")
     side = tmp_path / "side.tsv"
     side.write_text("file\tdate\nFRA001_Adam\t1840\na.b\t1850\nplain\t1860\n\t1870\na\t1880\n")
     side.write_text(side.read_text().replace("file", "novel"))
-    options = {"meta_files": f"{side}:file=novel", "key": "file", "format": "files", **OPTIONS}  # all other columns are kept
+    options = {
+        "meta_files": f"{side}:file=novel",
+        "key": "file",
+        "format": "files",
+        **OPTIONS,
+    }  # all other columns are kept
     topicstream.ingest(str(tmp_path / "t"), tmp_path / "c.zarr", **options)
     dates = fields(tmp_path / "c.zarr", "date")
-    assert dates["FRA001_Adam.txt"] == ("1840",) and dates["a.b.txt"] == ("1850",) and dates["plain"] == ("1860",)
+    assert (
+        dates["FRA001_Adam.txt"] == ("1840",)
+        and dates["a.b.txt"] == ("1850",)
+        and dates["plain"] == ("1860",)
+    )
 
 
 def test_by_file_all_documents_of_it(tmp_path):
     side = tmp_path / "side.csv"
     side.write_text("file,labels\na.jsonl,news;old\n")
-    topicstream.ingest(str(texts(tmp_path, 3)), tmp_path / "c.zarr", meta_files=str(side), key="file", **OPTIONS)
+    topicstream.ingest(
+        str(texts(tmp_path, 3)), tmp_path / "c.zarr", meta_files=str(side), key="file", **OPTIONS
+    )
     assert set(map(str, fields(tmp_path / "c.zarr", "labels").values())) == {"(['news', 'old'],)"}
 
 
@@ -154,7 +189,9 @@ def test_joined_in_parts_as_in_one(tmp_path_factory, seed, n, key):
         if a < n and (b < n or key == "id"):
             links[a].append(f"d{b}")
     side, cited = tmp / "side.tsv", tmp / "links.tsv"
-    side.write_text(f"{key}\tauthors\tdate\n" + "".join("\t".join(map(str, r)) + "\n" for r in rows))
+    side.write_text(
+        f"{key}\tauthors\tdate\n" + "".join("\t".join(map(str, r)) + "\n" for r in rows)
+    )
     cited.write_text("".join("\t".join(map(str, p)) + "\n" for p in pairs))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(side_join, "JOINED_AT_ONCE", 3)
@@ -199,13 +236,23 @@ def test_what_is_wrong_is_told_in_a_line(tmp_path, name, content, spec, key, tol
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError) as e:
-        topicstream.ingest(str(texts(tmp_path, 2)), tmp_path / "c.zarr", meta_files=f"{path}{spec}", key=key, **OPTIONS)
+        topicstream.ingest(
+            str(texts(tmp_path, 2)),
+            tmp_path / "c.zarr",
+            meta_files=f"{path}{spec}",
+            key=key,
+            **OPTIONS,
+        )
     assert told in str(e.value) and "\n" not in str(e.value)
     assert not (tmp_path / "c.zarr").exists()
 
 
 def test_no_such_file(tmp_path):
-    for options in ({"meta_files": "nowhere.tsv"}, {"links": "nowhere.tsv"}, {"meta_files": "nowhere.tsv:a,b"}):
+    for options in (
+        {"meta_files": "nowhere.tsv"},
+        {"links": "nowhere.tsv"},
+        {"meta_files": "nowhere.tsv:a,b"},
+    ):
         with pytest.raises(InputError, match=r"nowhere\.tsv.*no such file"):
             topicstream.ingest(str(texts(tmp_path, 2)), tmp_path / "c.zarr", **options, **OPTIONS)
     assert not list(tmp_path.glob("*.wip"))
@@ -215,21 +262,34 @@ def test_no_such_file(tmp_path):
 def test_links_with_and_without_a_header(tmp_path, head):
     path = tmp_path / "links.tsv"
     path.write_text(head + "d0\td1\nd0\td2\nd2\tgone\n")
-    summary = topicstream.ingest(str(texts(tmp_path, 3)), tmp_path / "c.zarr", links=path, heldout="0", **OPTIONS)
-    assert fields(tmp_path / "c.zarr", "links") == {"d0": (["d1", "d2"],), "d1": ([],), "d2": (["gone"],)}
+    summary = topicstream.ingest(
+        str(texts(tmp_path, 3)), tmp_path / "c.zarr", links=path, heldout="0", **OPTIONS
+    )
+    assert fields(tmp_path / "c.zarr", "links") == {
+        "d0": (["d1", "d2"],),
+        "d1": ([],),
+        "d2": (["gone"],),
+    }
     assert (summary["links"]["training"], summary["links"]["dangling"]) == (2, 1)
 
 
 def test_links_of_one_column_are_refused(tmp_path):
     (tmp_path / "links.tsv").write_text("d0\nd1\n")
     with pytest.raises(InputError, match=r"links\.tsv: expected two columns"):
-        topicstream.ingest(str(texts(tmp_path, 3)), tmp_path / "c.zarr", links=tmp_path / "links.tsv", **OPTIONS)
+        topicstream.ingest(
+            str(texts(tmp_path, 3)), tmp_path / "c.zarr", links=tmp_path / "links.tsv", **OPTIONS
+        )
 
 
 # -- who is held out
 def years(n: int, first: int = 0) -> list[dict[str, Any]]:
     return [
-        {"id": f"d{i}", "text": f"word{i % 3} other", "year": str(i % 20), "labels": ["a", "b"][: i % 3]}
+        {
+            "id": f"d{i}",
+            "text": f"word{i % 3} other",
+            "year": str(i % 20),
+            "labels": ["a", "b"][: i % 3],
+        }
         for i in range(first, first + n)
     ]
 
@@ -243,44 +303,71 @@ def held(store: Path, name: str = "year") -> dict[str, set[Any]]:
 
 def test_a_field_says_who_is_held_out(tmp_path):
     source = write_jsonl(tmp_path / "a.jsonl", years(200))
-    summary = topicstream.ingest(str(source), tmp_path / "c.zarr", heldout="year=7", meta={"year": "year"}, **OPTIONS)
-    assert held(tmp_path / "c.zarr")["heldout"] == {"7"} and "7" not in held(tmp_path / "c.zarr")["train"]
+    summary = topicstream.ingest(
+        str(source), tmp_path / "c.zarr", heldout="year=7", meta={"year": "year"}, **OPTIONS
+    )
+    assert (
+        held(tmp_path / "c.zarr")["heldout"] == {"7"}
+        and "7" not in held(tmp_path / "c.zarr")["train"]
+    )
     assert (summary["documents_heldout"], summary["heldout_asked"]) == (10, "year=7")
     more = write_jsonl(tmp_path / "b.jsonl", years(40, 200))
     topicstream.ingest(str(more), tmp_path / "c.zarr", append=True, meta={"year": "year"})
-    assert held(tmp_path / "c.zarr")["heldout"] == {"7"} and "7" not in held(tmp_path / "c.zarr")["train"]
+    assert (
+        held(tmp_path / "c.zarr")["heldout"] == {"7"}
+        and "7" not in held(tmp_path / "c.zarr")["train"]
+    )
     assert Corpus.open(tmp_path / "c.zarr").part(heldout=True).docs == 12
 
 
 def test_a_label_says_who_is_held_out(tmp_path):
     source = write_jsonl(tmp_path / "a.jsonl", years(60))
-    topicstream.ingest(str(source), tmp_path / "c.zarr", heldout="labels=b", meta={"labels": "labels"}, **OPTIONS)
-    assert held(tmp_path / "c.zarr", "labels") == {"heldout": {"['a', 'b']"}, "train": {"[]", "['a']"}}
+    topicstream.ingest(
+        str(source), tmp_path / "c.zarr", heldout="labels=b", meta={"labels": "labels"}, **OPTIONS
+    )
+    assert held(tmp_path / "c.zarr", "labels") == {
+        "heldout": {"['a', 'b']"},
+        "train": {"[]", "['a']"},
+    }
 
 
 @pytest.mark.parametrize("share", few_quick(["5%", "30%", None, "40"], ["30%", "40"]))
 def test_whole_groups_are_held_out_together(tmp_path, share):
     source = write_jsonl(tmp_path / "a.jsonl", years(400))
     summary = topicstream.ingest(
-        str(source), tmp_path / "c.zarr", heldout=share, heldout_by="year", meta={"year": "year"}, **OPTIONS
+        str(source),
+        tmp_path / "c.zarr",
+        heldout=share,
+        heldout_by="year",
+        meta={"year": "year"},
+        **OPTIONS,
     )
     groups = held(tmp_path / "c.zarr")
     assert groups["heldout"] and groups["train"] and not groups["heldout"] & groups["train"]
     wanted = {"5%": 20, "30%": 120, None: 40, "40": 40}[share]
     assert wanted <= summary["documents_heldout"] < wanted + 20
-    more = write_jsonl(tmp_path / "b.jsonl", [*years(100, 400), {"id": "new", "text": "word1 other"}])
+    more = write_jsonl(
+        tmp_path / "b.jsonl", [*years(100, 400), {"id": "new", "text": "word1 other"}]
+    )
     topicstream.ingest(str(more), tmp_path / "c.zarr", append=True, meta={"year": "year"})
     after = held(tmp_path / "c.zarr")
-    assert after["heldout"] - {"None"} == groups["heldout"] and not after["heldout"] & after["train"]
+    assert (
+        after["heldout"] - {"None"} == groups["heldout"] and not after["heldout"] & after["train"]
+    )
 
 
 def test_the_training_counts_leave_the_held_out_group_out(tmp_path):
     source = write_jsonl(
-        tmp_path / "a.jsonl", [{"id": str(i), "text": f"own{i} common", "year": str(i % 2)} for i in range(40)]
+        tmp_path / "a.jsonl",
+        [{"id": str(i), "text": f"own{i} common", "year": str(i % 2)} for i in range(40)],
     )
-    topicstream.ingest(str(source), tmp_path / "c.zarr", heldout="year=1", meta={"year": "year"}, **OPTIONS)
+    topicstream.ingest(
+        str(source), tmp_path / "c.zarr", heldout="year=1", meta={"year": "year"}, **OPTIONS
+    )
     corpus = Corpus.open(tmp_path / "c.zarr")
-    counts = dict(zip(corpus.axes["words"].names().to_pylist(), corpus.axes["words"].docs().tolist()))
+    counts = dict(
+        zip(corpus.axes["words"].names().to_pylist(), corpus.axes["words"].docs().tolist())
+    )
     assert counts["common"] == 20 and "own1" not in counts and counts["own2"] == 1
 
 
@@ -324,7 +411,10 @@ def test_nips12(tmp_path):
     )
     corpus = Corpus.open(tmp_path / "c.zarr")
     assert corpus.axes["authors"].size == 2037
-    names, block = corpus.axes["authors"].names().to_pylist(), next(corpus.blocks(axes=["authors", "links"]))
+    names, block = (
+        corpus.axes["authors"].names().to_pylist(),
+        next(corpus.blocks(axes=["authors", "links"])),
+    )
     rows = block.rows("authors")
     for line in (nips / "authors.tsv").read_text().splitlines():
         number, *authors = line.split("\t")
@@ -339,7 +429,12 @@ def test_nips12(tmp_path):
 @pytest.mark.skipif(not (DATA / "cora").exists(), reason="needs ../shared/data")
 def test_cora(tmp_path):
     cora = DATA / "cora"
-    options = {"links": cora / "links.tsv", "meta_files": f"{cora}/titles.txt:title", "key": "row", "heldout": "0"}
+    options = {
+        "links": cora / "links.tsv",
+        "meta_files": f"{cora}/titles.txt:title",
+        "key": "row",
+        "heldout": "0",
+    }
     topicstream.ingest(str(cora / "docword.txt.gz"), tmp_path / "c.zarr", **options)
     _same_links(Corpus.open(tmp_path / "c.zarr"), cora / "links.tsv")
     titles = (cora / "titles.txt").read_text().split("\n")

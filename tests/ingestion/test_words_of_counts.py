@@ -1,4 +1,6 @@
-"""Counts and the words that name them: one file does for --words and --vocab where it can mean but one thing."""
+"""Counts and the words that name them: one file does for --words and --vocab where it can mean but
+one thing.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def folder(tmp_path, monkeypatch) -> Path:
     """Six documents of four words; the file of the words lies elsewhere."""
     monkeypatch.chdir(tmp_path)
     cells = [(d + 1, w + 1, 1 + (d + w) % 3) for d in range(6) for w in range(4) if (d + w) % 2]
-    (tmp_path / "counts.txt").write_text(f"6\n4\n{len(cells)}\n" + "".join(f"{d} {w} {n}\n" for d, w, n in cells))
+    (tmp_path / "counts.txt").write_text(
+        f"6\n4\n{len(cells)}\n" + "".join(f"{d} {w} {n}\n" for d, w, n in cells)
+    )
     (tmp_path / "names").mkdir()
     (tmp_path / "names" / "v.txt").write_text("\n".join(WORDS) + "\n")
     (tmp_path / "names" / "three.txt").write_text("\n".join(WORDS[:3]) + "\n")
@@ -32,7 +36,10 @@ def words() -> list[str]:
 
 def test_a_vocab_of_a_line_for_each_word_names_them(folder, capsys):
     for option in ("--vocab", "--words"):
-        assert run(["ingest", "counts.txt", "--format", "docword", option, "names/v.txt", "--force"]) == 0
+        assert (
+            run(["ingest", "counts.txt", "--format", "docword", option, "names/v.txt", "--force"])
+            == 0
+        )
         assert words() == WORDS
     assert Corpus.open("corpus.zarr").n_cells > 0
 
@@ -43,11 +50,16 @@ def test_a_vocab_of_other_words_is_an_error_that_names_the_other_option(folder, 
     assert "--words" in said and "names/three.txt" in said
     assert not list(folder.glob("corpus.zarr*"))
     assert run(["ingest", "counts.txt", "--words", "names/three.txt"]) == 3
-    assert "3 words, but counts.txt states 4; name the right file with --words" in capsys.readouterr().err
+    assert (
+        "3 words, but counts.txt states 4; name the right file with --words"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_vocab_that_occurs_nowhere_leaves_nothing(folder, capsys):
-    Path("a.jsonl").write_text("".join(json.dumps({"text": "one two three"}) + "\n" for _ in range(20)))
+    Path("a.jsonl").write_text(
+        "".join(json.dumps({"text": "one two three"}) + "\n" for _ in range(20))
+    )
     assert run(["ingest", "a.jsonl", "--vocab", "names/v.txt"]) == 3
     assert "none of the words of --vocab occurs" in capsys.readouterr().err
     assert not list(folder.glob("corpus.zarr*"))
@@ -55,7 +67,10 @@ def test_a_vocab_that_occurs_nowhere_leaves_nothing(folder, capsys):
 
 def test_words_without_names_are_noted(folder, capsys):
     assert run(["ingest", "counts.txt"]) == 0
-    assert "4 words have no names but their numbers (--words FILE names them)" in capsys.readouterr().out
+    assert (
+        "4 words have no names but their numbers (--words FILE names them)"
+        in capsys.readouterr().out
+    )
     assert words() == ["1", "2", "3", "4"]
 
 
@@ -71,4 +86,6 @@ def test_uci_and_docword_are_one_format_for_ingest_and_export(folder):
     assert run(["ingest", "counts.txt", "--format", "uci", "--words", "names/v.txt"]) == 0
     assert run(["export", "--corpus", "corpus.zarr", "--format", "docword", "--out", "one"]) == 0
     assert run(["export", "--corpus", "corpus.zarr", "--format", "uci", "--out", "two"]) == 0
-    assert (folder / "one" / "docword.txt").read_bytes() == (folder / "two" / "docword.txt").read_bytes()
+    assert (folder / "one" / "docword.txt").read_bytes() == (
+        folder / "two" / "docword.txt"
+    ).read_bytes()

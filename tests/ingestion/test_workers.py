@@ -11,8 +11,27 @@ from tests import few_quick
 from tests.ingest_tools import digest
 from topicstream import ingest
 
-ENDINGS = ["", "s", "ing", "ed", "ly", "ness", "ation", "ational", "ful", "fulness", "ize", "izer", "ement"]
-STEMS = [a + b + c for a in ("con", "de", "pre", "sub", "trans") for b in ("ver", "for", "gres", "duc", "plan") for c in ("t", "m", "s", "n")]
+ENDINGS = [
+    "",
+    "s",
+    "ing",
+    "ed",
+    "ly",
+    "ness",
+    "ation",
+    "ational",
+    "ful",
+    "fulness",
+    "ize",
+    "izer",
+    "ement",
+]
+STEMS = [
+    a + b + c
+    for a in ("con", "de", "pre", "sub", "trans")
+    for b in ("ver", "for", "gres", "duc", "plan")
+    for c in ("t", "m", "s", "n")
+]
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +42,12 @@ def texts(tmp_path_factory) -> Path:
     for name in range(9):
         lines = []
         for _ in range(40):
-            lines.append(" ".join(draw.choice(STEMS) + draw.choice(ENDINGS) + draw.choice(ENDINGS) for _ in range(40)))
+            lines.append(
+                " ".join(
+                    draw.choice(STEMS) + draw.choice(ENDINGS) + draw.choice(ENDINGS)
+                    for _ in range(40)
+                )
+            )
         (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
     return folder
 
@@ -37,7 +61,9 @@ TOKENIZERS = [
 ]
 
 
-@pytest.mark.parametrize("options", few_quick(TOKENIZERS, TOKENIZERS[1:2]), ids=lambda options: " ".join(options))
+@pytest.mark.parametrize(
+    "options", few_quick(TOKENIZERS, TOKENIZERS[1:2]), ids=lambda options: " ".join(options)
+)
 def test_any_number_of_workers_gives_the_same_bytes(texts, tmp_path, options):
     digests = set()
     for workers in (1, 2, 4):

@@ -8,7 +8,9 @@ from scipy import special
 
 from topicstream.kernels import digamma as dg
 
-X = np.concatenate([np.logspace(-8, 15, 40001), np.linspace(0.5, 3, 20001), np.arange(1, 400) / 2.0])
+X = np.concatenate(
+    [np.logspace(-8, 15, 40001), np.linspace(0.5, 3, 20001), np.arange(1, 400) / 2.0]
+)
 
 
 def close(got: np.ndarray, want: np.ndarray) -> None:
@@ -27,7 +29,9 @@ def test_recurrences_hold(x):
     assert dg.digamma(x + 1.0) - dg.digamma(x) == pytest.approx(
         1.0 / x, rel=1e-12, abs=1e-12 * abs(dg.digamma(x)) + 1e-13
     )
-    assert dg.lgamma(x + 1.0) - dg.lgamma(x) == pytest.approx(np.log(x), abs=1e-12 * abs(dg.lgamma(x)) + 1e-12)
+    assert dg.lgamma(x + 1.0) - dg.lgamma(x) == pytest.approx(
+        np.log(x), abs=1e-12 * abs(dg.lgamma(x)) + 1e-12
+    )
 
 
 def test_exp_digamma_has_no_logarithm_and_the_same_value():

@@ -13,14 +13,25 @@ from tests.planted import draw
 from tests.planted import store as corpus_store
 from topicstream import train
 from topicstream.kernels import gather as module
-from topicstream.kernels.gather import append, gather, highest, narrow, root, scatter, squeeze, widen
+from topicstream.kernels.gather import (
+    append,
+    gather,
+    highest,
+    narrow,
+    root,
+    scatter,
+    squeeze,
+    widen,
+)
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.simd import load, splat, store
 
 
 @kernel
 def exercise(table, at, small, wide, out, topics, values):
-    """Every intrinsic once; returns the largest lane and how many entries were squeezed, and appended."""
+    """Every intrinsic once; returns the largest lane and how many entries were squeezed, and
+    appended.
+    """
     v = gather(table, 3, at, 1)
     store(out, 0, v)
     scatter(table, 3, at, 1, v + splat(np.float32(0.25)))
@@ -102,7 +113,9 @@ def test_single_loads_on_amd_and_without_avx512():
     assert not module.one_instruction("generic", "")
 
 
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="chooses among x86 processors")
+@pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="chooses among x86 processors"
+)
 def test_without_avx512_the_bits_are_the_same(tmp_path):
     env = {
         **os.environ,
@@ -111,13 +124,17 @@ def test_without_avx512_the_bits_are_the_same(tmp_path):
         "NUMBA_CACHE_DIR": str(tmp_path),
     }
     code = "import json; from tests.kernels.test_gather import digest; print(json.dumps(digest()))"
-    plain = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout
+    plain = subprocess.run(
+        [sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True
+    ).stdout
     assert json.loads(plain) == digest()
 
 
 @pytest.mark.slow
 def test_the_tiles_compile_without_avx512(tmp_path):
-    """LLVM ended the process there over a constant: svi's selection, its statistics and the scoring of the model."""
+    """LLVM ended the process there over a constant: svi's selection, its statistics and the scoring
+    of the model.
+    """
     _, *cells = draw(40, 60, 3, length=30, seed=2)
     corpus_store(tmp_path / "c.zarr", *cells, n_words=60, heldout=5)
     env = {
@@ -127,11 +144,17 @@ def test_the_tiles_compile_without_avx512(tmp_path):
         "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
     }
     code = (
-        "import sys; from topicstream import train; from topicstream.progress import Shown as Progress; "
-        "print(train(sys.argv[1], sys.argv[2], algo='svi', topics=20, passes=1, eval_every=1, threads=1, "
+        "import sys; from topicstream import train; from topicstream.progress import Shown as "
+        "Progress; "
+        "print(train(sys.argv[1], sys.argv[2], algo='svi', topics=20, passes=1, eval_every=1, "
+        "threads=1, "
         "progress=Progress(-1)).last['heldout_perplexity'])"
     )
     where = [str(tmp_path / "c.zarr"), str(tmp_path / "m")]
-    said = subprocess.run([sys.executable, "-c", code, *where], env=env, check=True, capture_output=True, text=True)
-    here = train(*where[:1], tmp_path / "here", algo="svi", topics=20, passes=1, eval_every=1, threads=1)
+    said = subprocess.run(
+        [sys.executable, "-c", code, *where], env=env, check=True, capture_output=True, text=True
+    )
+    here = train(
+        *where[:1], tmp_path / "here", algo="svi", topics=20, passes=1, eval_every=1, threads=1
+    )
     assert float(said.stdout) == pytest.approx(here.last["heldout_perplexity"], rel=1e-4)

@@ -1,4 +1,6 @@
-"""Compiled kernels on disk: found again, compiled again after any change, and never in the way of a command."""
+"""Compiled kernels on disk: found again, compiled again after any change, and never in the way of a
+command.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,14 @@ from topicstream.kernels import jit
 from kernels_of_a_test.outer import outer
 print(json.dumps([outer(3.0), jit.compiled_kernels]))
 """
-INNER = "from topicstream.kernels.jit import kernel\n\n\n@kernel\ndef inner(x):\n    return x * {factor}\n"
-OUTER = "from kernels_of_a_test.inner import inner\nfrom topicstream.kernels.jit import kernel\n\n\n@kernel\ndef outer(x):\n    return inner(x) + 1.0\n"
+INNER = (
+    "from topicstream.kernels.jit import kernel\n\n\n@kernel\ndef inner(x):\n    return x * "
+    "{factor}\n"
+)
+OUTER = (
+    "from kernels_of_a_test.inner import inner\nfrom topicstream.kernels.jit import "
+    "kernel\n\n\n@kernel\ndef outer(x):\n    return inner(x) + 1.0\n"
+)
 
 
 def package(folder: Path, factor: float = 2.0) -> Path:
@@ -35,8 +43,15 @@ def package(folder: Path, factor: float = 2.0) -> Path:
 def run(folder: Path, cache: Path) -> tuple[list[float], str]:
     """Result and number of kernels compiled, and what was said on stderr."""
     path = os.pathsep.join([str(folder), *sys.path])
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=True)
+    env = {
+        **os.environ,
+        "NUMBA_CACHE_DIR": str(cache),
+        "PYTHONPATH": path,
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=True
+    )
     return [float(x) for x in done.stdout.strip("[]\n").split(",")], done.stderr
 
 
@@ -52,7 +67,9 @@ def compiled(tmp_path_factory) -> Path:
     return folder / "cache"
 
 
-def test_a_second_process_compiles_nothing_and_another_checkout_shares_the_cache(compiled, tmp_path):
+def test_a_second_process_compiles_nothing_and_another_checkout_shares_the_cache(
+    compiled, tmp_path
+):
     shutil.copytree(compiled, tmp_path / "moved")
     assert run(package(tmp_path / "two"), tmp_path / "moved") == ([7.0, 0.0], "")
 
@@ -68,7 +85,11 @@ def test_a_change_in_another_file_compiles_the_kernels_that_call_it(tmp_path):
 def test_an_edit_elsewhere_compiles_nothing_and_one_of_a_constant_does(tmp_path):
     cache, folder = tmp_path / "cache", package(tmp_path / "one")
     home = folder / "kernels_of_a_test"
-    (home / "inner.py").write_text(INNER.format(factor="numbers.FACTOR").replace("import kernel", "import kernel\nfrom kernels_of_a_test import numbers"))
+    (home / "inner.py").write_text(
+        INNER.format(factor="numbers.FACTOR").replace(
+            "import kernel", "import kernel\nfrom kernels_of_a_test import numbers"
+        )
+    )
     (home / "numbers.py").write_text("FACTOR = 2.0\n")
     assert run(folder, cache) == ([7.0, 2.0], "")
     (home / "numbers.py").write_text("FACTOR = 2.0\nUNUSED = 5\n")
@@ -84,7 +105,11 @@ def test_a_damaged_file_is_dropped_with_one_note(compiled, tmp_path, damage):
     for path in kernel_files(cache):
         data = path.read_bytes()
         flipped = data[:-20] + bytes([data[-20] ^ 1]) + data[-19:]
-        path.write_bytes({"cut": data[: len(data) // 2], "empty": b"", "flipped": flipped, "other": b"x" * 100}[damage])
+        path.write_bytes(
+            {"cut": data[: len(data) // 2], "empty": b"", "flipped": flipped, "other": b"x" * 100}[
+                damage
+            ]
+        )
     result, said = run(tmp_path / "one", cache)
     assert result == [7.0, 2.0]
     assert said.count("topics: note:") == 1 and "is damaged" in said and said.count("\n") == 1

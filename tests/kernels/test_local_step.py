@@ -1,4 +1,6 @@
-"""The local step: against its plain twin; the same bits whatever surrounds a document; and one theta behind every command."""
+"""The local step: against its plain twin; the same bits whatever surrounds a document; and one
+theta behind every command.
+"""
 
 from __future__ import annotations
 
@@ -72,8 +74,15 @@ class Made:
             self.rows if rows is None else rows,
             self.counts if counts is None else counts,
             self.base if base is None else base,
-            self.beta, self.inverse, self.alpha, DIRICHLET if self.dirichlet else POINT, self.begin, tol, inner, out,
-        )  # fmt: skip
+            self.beta,
+            self.inverse,
+            self.alpha,
+            DIRICHLET if self.dirichlet else POINT,
+            self.begin,
+            tol,
+            inner,
+            out,
+        )
         return out
 
 
@@ -88,7 +97,10 @@ def test_equals_its_twin(topics, dirichlet, begin):
     # a fixed number of inner iterations: a rounding may not decide when one of the two stops
     for inner in (1, 2, 10):
         found = made.step(tol=0.0, inner=inner)
-        wanted = [twin(made.x(d), made.own(d), alpha, 0.0, inner, dirichlet, begin)[0] for d in range(len(LENGTHS))]
+        wanted = [
+            twin(made.x(d), made.own(d), alpha, 0.0, inner, dirichlet, begin)[0]
+            for d in range(len(LENGTHS))
+        ]
         assert np.abs(found - np.array(wanted)).max() < 2e-4 / topics**0.5
     assert np.allclose(found.sum(axis=1), 1, atol=1e-5)
     prior = alpha / alpha.sum()
@@ -103,14 +115,32 @@ def test_stops_when_little_moves():
     alpha = made.alpha[:5].astype(np.float64)
     for d in (3, 5, 6):
         cells = slice(made.indptr[d], made.indptr[d + 1])
-        own, x, z = np.empty(48 * 16, np.float32), np.empty(80, np.float32), np.empty(80, np.float32)
+        own, x, z = (
+            np.empty(48 * 16, np.float32),
+            np.empty(80, np.float32),
+            np.empty(80, np.float32),
+        )
         t, acc, n = (np.empty(16, np.float32) for _ in range(3))
         # 0.37e-3: far from where either twin's change lands
         for tol in (0.2, 0.02, 0.37e-3):
             made_iterations = fixed_point(
-                made.rows[cells], made.counts[cells], made.base, BETA, made.inverse, made.alpha, POINT, EVEN, tol, 100,
-                own, x, z, t, acc, n,
-            )  # fmt: skip
+                made.rows[cells],
+                made.counts[cells],
+                made.base,
+                BETA,
+                made.inverse,
+                made.alpha,
+                POINT,
+                EVEN,
+                tol,
+                100,
+                own,
+                x,
+                z,
+                t,
+                acc,
+                n,
+            )
             assert made_iterations == twin(made.x(d), made.own(d), alpha, tol, 100)[1]
 
 
@@ -120,7 +150,9 @@ def test_same_bits_alone_in_company_and_from_any_rows(topics, dirichlet):
     whole = made.step()
     for d in range(len(LENGTHS)):
         cells = slice(made.indptr[d], made.indptr[d + 1])
-        alone = made.step(np.array([0, LENGTHS[d]]), made.rows[cells].copy(), made.counts[cells].copy())
+        alone = made.step(
+            np.array([0, LENGTHS[d]]), made.rows[cells].copy(), made.counts[cells].copy()
+        )
         assert (alone[0] == whole[d]).all()
     padded = np.zeros((len(made.base), made.width), np.float32)
     padded[:, :topics] = made.base
@@ -138,28 +170,55 @@ def test_a_document_in_pieces_has_the_same_bits(dirichlet):
         own, x, z = (np.full(n, np.nan, np.float32) for n in (rows * 32, rows + 32, rows + 32))
         t, acc, n = (np.empty(32, np.float32) for _ in range(3))
         fixed_point(
-            made.rows[cells], made.counts[cells], made.base, made.beta, made.inverse, made.alpha, dirichlet, EVEN, 1e-3, 100,
-            own, x, z, t, acc, n,
-        )  # fmt: skip
+            made.rows[cells],
+            made.counts[cells],
+            made.base,
+            made.beta,
+            made.inverse,
+            made.alpha,
+            dirichlet,
+            EVEN,
+            1e-3,
+            100,
+            own,
+            x,
+            z,
+            t,
+            acc,
+            n,
+        )
         found.append(n)
     assert all((f == found[0]).all() for f in found)
 
 
 def test_few_words_over_many_topics_keep_their_topics():
-    """psi of a thousandth of a token is far below what float32 holds: the weights of such topics are still told apart."""
+    """psi of a thousandth of a token is far below what float32 holds: the weights of such topics
+    are still told apart.
+    """
     topics, rng = 400, np.random.default_rng(1)
     own = np.ascontiguousarray(rng.gamma(0.5, 1.0, (1, topics)).astype(np.float32))
     alpha = np.full(topics, 0.001)
     out = np.empty((1, topics), np.float32)
     local_step(
-        np.array([0, 1]), np.zeros(1, np.int64), np.array([0.02], np.float32), own, 0.0, np.ones(topics, np.float32),
-        padded_floats(alpha, topics), DIRICHLET, EVEN, 0.0, 3, out,
-    )  # fmt: skip
+        np.array([0, 1]),
+        np.zeros(1, np.int64),
+        np.array([0.02], np.float32),
+        own,
+        0.0,
+        np.ones(topics, np.float32),
+        padded_floats(alpha, topics),
+        DIRICHLET,
+        EVEN,
+        0.0,
+        3,
+        out,
+    )
     wanted, _ = twin(np.array([0.02]), own.astype(np.float64), alpha, 0.0, 3, True)
     assert np.abs(out[0] - wanted).max() < 1e-4 and out.max() > 0.01
 
 
-# -- one theta behind every command --------------------------------------------------------------------------------------
+# -- one theta behind every command
+# --------------------------------------------------------------------------------------
 
 THEMES = ("apple pear plum fig", "iron zinc lead tin", "dog cat horse cow", "red blue green pink")
 
@@ -184,13 +243,17 @@ MODELS = [("atbp", "phi float32"), ("gs", "counts"), ("sparse-bp", "packed")]
 @pytest.fixture(scope="module", params=[name for name, _ in MODELS])
 def trained(request, raw):
     folder = raw / request.param
-    topicstream.train(raw / "c.zarr", folder, algo=request.param, topics=6, passes=5, eval_every=1, threads=1)
+    topicstream.train(
+        raw / "c.zarr", folder, algo=request.param, topics=6, passes=5, eval_every=1, threads=1
+    )
     return folder
 
 
 def answers(path):
     table = pq.read_table(path)
-    return dict(zip(table["id"].to_pylist(), np.array(table["shares"].to_pylist(), np.float32), strict=True))
+    return dict(
+        zip(table["id"].to_pylist(), np.array(table["shares"].to_pylist(), np.float32), strict=True)
+    )
 
 
 def same(a, b):
@@ -208,14 +271,18 @@ def test_infer_eval_and_show_have_one_theta(raw, trained, tmp_path, monkeypatch,
     want = answers(tmp_path / "want.parquet")
     held, learned = {}, {}
     for part, into in (("heldout", held), ("train", learned)):
-        topicstream.infer(model, corpus, out=tmp_path / f"{part}.parquet", parts=(part,), threads=threads)
+        topicstream.infer(
+            model, corpus, out=tmp_path / f"{part}.parquet", parts=(part,), threads=threads
+        )
         into.update(answers(tmp_path / f"{part}.parquet"))
     assert same({**held, **learned}, want) and len(held) > 30
     # from the raw text of the same documents
     topicstream.infer(model, raw / "all.jsonl", out=tmp_path / "raw.parquet", threads=threads)
     assert same(answers(tmp_path / "raw.parquet"), want)
     # show --theta
-    topicstream.reporting.doc_topics.ThetaView(model, corpus, theta=str(tmp_path / "theta.parquet"), threads=threads).result()
+    topicstream.reporting.doc_topics.ThetaView(
+        model, corpus, theta=str(tmp_path / "theta.parquet"), threads=threads
+    ).result()
     assert same(answers(tmp_path / "theta.parquet"), learned)
     # eval, all cells observed: what it scores with
     seen = []
@@ -233,11 +300,15 @@ def test_infer_eval_and_show_have_one_theta(raw, trained, tmp_path, monkeypatch,
     seen.clear()
     halves = []
     whole = completion.split_documents
-    monkeypatch.setattr(completion, "split_documents", lambda *a: halves.append(whole(*a)) or halves[-1])
+    monkeypatch.setattr(
+        completion, "split_documents", lambda *a: halves.append(whole(*a)) or halves[-1]
+    )
     score_model(model, corpus, threads=1)
     method = make_method("bp", TopicRows(TopicModel.open(trained)))
     for (_, theta), (observed, _, _) in zip(seen, halves, strict=True):
-        assert (np.diff(observed.indptr) > 0).sum() > 10 and (method.shares(observed) == theta).all()
+        assert (np.diff(observed.indptr) > 0).sum() > 10 and (
+            method.shares(observed) == theta
+        ).all()
 
 
 @pytest.mark.parametrize(("tables", "threads"), [("memory", 2), ("disk", 1)])
@@ -253,23 +324,33 @@ def test_a_training_runs_held_out_figure_is_evals(raw, trained, tmp_path, tables
         tables=tables,
     )
     model = TopicModel.open(tmp_path / "m")
-    assert score_model(model, Corpus.open(raw / "c.zarr")).perplexity == model.history[-1]["heldout_perplexity"]
+    assert (
+        score_model(model, Corpus.open(raw / "c.zarr")).perplexity
+        == model.history[-1]["heldout_perplexity"]
+    )
 
 
 def test_eval_by_vb_scores_with_what_infer_answers_by_vb(raw, trained, tmp_path, monkeypatch):
     corpus, model, seen = Corpus.open(raw / "c.zarr"), TopicModel.open(trained), []
     topicstream.infer(model, corpus, out=tmp_path / "h.parquet", parts=("heldout",), method="vb")
     original = completion.score_cells
-    monkeypatch.setattr(completion, "score_cells", lambda *a: seen.append(a[6].copy()) or original(*a))
+    monkeypatch.setattr(
+        completion, "score_cells", lambda *a: seen.append(a[6].copy()) or original(*a)
+    )
     by_vb = score_model(model, corpus, split=None, fold_in="vb")
     score_model(TopicModel.open(trained, memory_limit=-1), corpus, split=None, fold_in="vb")
     want = np.stack(list(answers(tmp_path / "h.parquet").values()))
     assert (np.concatenate(seen) == np.concatenate([want, want])).all()
-    assert "by vb" in by_vb.measured and by_vb.perplexity != score_model(model, corpus, split=None).perplexity
+    assert (
+        "by vb" in by_vb.measured
+        and by_vb.perplexity != score_model(model, corpus, split=None).perplexity
+    )
 
 
 def test_words_of_another_vocabulary_are_summed_in_the_models_order(raw, trained, tmp_path):
-    """A model whose words stand in another order than the store's: eval still scores what infer answers."""
+    """A model whose words stand in another order than the store's: eval still scores what infer
+    answers.
+    """
     corpus, model = Corpus.open(raw / "c.zarr"), TopicModel.open(trained)
     order = np.random.default_rng(0).permutation(model.n_words)
     words = [model.words[int(i)] for i in order]
@@ -277,7 +358,9 @@ def test_words_of_another_vocabulary_are_summed_in_the_models_order(raw, trained
     topicstream.infer(other, corpus, out=tmp_path / "h.parquet", parts=("heldout",))
     held, seen, original = answers(tmp_path / "h.parquet"), [], completion.score_cells
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(completion, "score_cells", lambda *a: seen.append(a[6].copy()) or original(*a))
+        patch.setattr(
+            completion, "score_cells", lambda *a: seen.append(a[6].copy()) or original(*a)
+        )
         score_model(other, corpus, split=None)
         other.save(tmp_path / "m")
         score_model(TopicModel.open(tmp_path / "m", memory_limit=-1), corpus, split=None)

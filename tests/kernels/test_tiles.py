@@ -1,4 +1,6 @@
-"""Tiles of sixteen cells: turning, selection with ties by both ways, sums, what leaves, against plain NumPy."""
+"""Tiles of sixteen cells: turning, selection with ties by both ways, sums, what leaves, against
+plain NumPy.
+"""
 
 import numpy as np
 import pytest
@@ -15,7 +17,9 @@ def aligned(n):
 
 
 class Document:
-    """Buffers of a document of ``cells`` cells over ``topics`` topics; weights drawn from few values where ``ties``."""
+    """Buffers of a document of ``cells`` cells over ``topics`` topics; weights drawn from few
+    values where ``ties``.
+    """
 
     def __init__(self, cells, topics, ties, seed=0):
         rng = np.random.default_rng(seed)
@@ -29,7 +33,11 @@ class Document:
         self.x[:cells] = rng.integers(1, 5, cells)
         self.t = aligned(self.width + 16)
         self.t[:topics] = rng.integers(1, 3, topics) if ties else rng.gamma(0.5, 1.0, topics)
-        self.acc, self.best, self.n = aligned(35 * (self.width + 16)), aligned(256), np.zeros(self.width)
+        self.acc, self.best, self.n = (
+            aligned(35 * (self.width + 16)),
+            aligned(256),
+            np.zeros(self.width),
+        )
         self.rows, self.picks = np.zeros(16, np.int64), np.zeros(2 * self.width, np.int64)
 
     def take(self, stays):
@@ -42,7 +50,15 @@ class Document:
         sixteens = self.take(stays)
         own, rows = self.at("own", "rows")
         tiles.fill(
-            *self.at("e"), self.width, *self.at("words"), self.cells, *self.at("picks"), sixteens, len(stays), own, rows
+            *self.at("e"),
+            self.width,
+            *self.at("words"),
+            self.cells,
+            *self.at("picks"),
+            sixteens,
+            len(stays),
+            own,
+            rows,
         )
 
     def at(self, *names):
@@ -53,7 +69,11 @@ class Document:
 
     def kept_rows(self):
         flat = self.kept[: -(-self.cells // 16) * 16 * self.topics]
-        return flat.reshape(-1, self.topics, 16).transpose(0, 2, 1).reshape(-1, self.topics)[: self.cells]
+        return (
+            flat.reshape(-1, self.topics, 16)
+            .transpose(0, 2, 1)
+            .reshape(-1, self.topics)[: self.cells]
+        )
 
 
 def chosen(weights, most):
@@ -69,11 +89,24 @@ def turn_square(rows, out):
     """out = rows transposed, 16 x 16."""
     r, o = pointers.address_of(rows), pointers.address_of(out)
     lanes.transpose(
-        o, pointers.load(r, 0), pointers.load(r, 16), pointers.load(r, 32), pointers.load(r, 48), pointers.load(r, 64),
-        pointers.load(r, 80), pointers.load(r, 96), pointers.load(r, 112), pointers.load(r, 128), pointers.load(r, 144),
-        pointers.load(r, 160), pointers.load(r, 176), pointers.load(r, 192), pointers.load(r, 208), pointers.load(r, 224),
+        o,
+        pointers.load(r, 0),
+        pointers.load(r, 16),
+        pointers.load(r, 32),
+        pointers.load(r, 48),
+        pointers.load(r, 64),
+        pointers.load(r, 80),
+        pointers.load(r, 96),
+        pointers.load(r, 112),
+        pointers.load(r, 128),
+        pointers.load(r, 144),
+        pointers.load(r, 160),
+        pointers.load(r, 176),
+        pointers.load(r, 192),
+        pointers.load(r, 208),
+        pointers.load(r, 224),
         pointers.load(r, 240),
-    )  # fmt: skip
+    )
 
 
 def test_a_square_is_turned():
@@ -99,7 +132,9 @@ def test_selection_sums_and_reweighting(most, cells, ties):
     share = np.divide(d.x[:cells], z, out=np.zeros(cells), where=z > 1e-20)
     np.testing.assert_allclose(d.n[: d.topics], share @ np.where(keep, w, 0), rtol=1e-4, atol=1e-5)
     d.t[: d.topics] *= np.linspace(0.5, 2.0, d.topics, dtype=np.float32)
-    tiles.iterate(cells, d.topics, most, False, *d.at("own", "kept", "t", "x", "z", "acc", "best", "n"))
+    tiles.iterate(
+        cells, d.topics, most, False, *d.at("own", "kept", "t", "x", "z", "acc", "best", "n")
+    )
     np.testing.assert_allclose(d.z[:cells], np.where(keep, d.weights(), 0).sum(1), rtol=1e-5)
 
 
@@ -107,7 +142,12 @@ def test_selection_sums_and_reweighting(most, cells, ties):
 def test_tiles_are_filled_with_the_topics_that_stay(topics):
     d = Document(37, 70, False, 4)
     d.fill(topics)
-    rows = d.own[: 48 * len(topics)].reshape(3, len(topics), 16).transpose(0, 2, 1).reshape(48, len(topics))
+    rows = (
+        d.own[: 48 * len(topics)]
+        .reshape(3, len(topics), 16)
+        .transpose(0, 2, 1)
+        .reshape(48, len(topics))
+    )
     np.testing.assert_array_equal(rows[:37], d.e[d.words][:, topics])
     assert d.take(topics) == len(set(topics // 16))
     np.testing.assert_array_equal(d.own[48 * len(topics) : 48 * len(topics) + 256], 0)

@@ -73,7 +73,10 @@ def test_the_log_round_trips_and_undo_takes_back(home):
     with pytest.raises(InputError, match="in memory keeps no edits"):
         edit(TopicModel.from_arrays(np.eye(2), ["a", "b"], 0.1, 0.1), [drop(1)])
     before = (model / LOG).read_bytes()
-    assert edit(model, [drop(1)], dry_run=True).ids == [0, 2, 3] and (model / LOG).read_bytes() == before
+    assert (
+        edit(model, [drop(1)], dry_run=True).ids == [0, 2, 3]
+        and (model / LOG).read_bytes() == before
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +113,11 @@ def test_labels_follow_the_topic_not_the_column():
     log = [label(7, "seven"), label(3, "three"), merge(3, 4)]
     log = msgspec.convert(log, list[Label | Merge])
     view = apply(log, [4, 9, 7, 3])  # another version: the columns lie otherwise
-    assert view.ids == [9, 7, 3] and view.members == [[1], [2], [3, 0]] and view.labels == {7: "seven", 3: "three"}
+    assert (
+        view.ids == [9, 7, 3]
+        and view.members == [[1], [2], [3, 0]]
+        and view.labels == {7: "seven", 3: "three"}
+    )
     assert apply(log, [9, 7]).labels == {7: "seven"}
 
 
@@ -161,7 +168,9 @@ def test_proposals(home):
     first = propose(model)
     assert first == propose(model) and len(set(first)) == 4
     assert first[1].split(", ")[0] in "ships harbour sails"
-    phrases = TopicModel.from_arrays(np.eye(4)[:, :2] * 9 + 0.1, ["new_york", "york", "cat", "cats"], 0.1, 0.1)
+    phrases = TopicModel.from_arrays(
+        np.eye(4)[:, :2] * 9 + 0.1, ["new_york", "york", "cat", "cats"], 0.1, 0.1
+    )
     assert propose(phrases)[0].startswith("new york")
     edit(home / "model", [label(1, "mine")])
     assert set(proposals(home / "model")) == {0, 2, 3}
@@ -171,7 +180,8 @@ def test_a_program_names_topics(home, tmp_path):
     script = tmp_path / "name.py"
     script.write_text(
         "import sys\nprompt = sys.stdin.read()\nassert 'Typical documents' in prompt\n"
-        "print('\"', 'boats' if 'harbour' in prompt.split('Typical')[0].split(', ')[:12] else 'other', '\"')\n"
+        "print('\"', 'boats' if 'harbour' in prompt.split('Typical')[0].split(', ')[:12] else "
+        "'other', '\"')\n"
     )
     program = f"{sys.executable} {script}"
     args = [
@@ -185,7 +195,11 @@ def test_a_program_names_topics(home, tmp_path):
     ]
     assert run(args) == 0
     labels = view_of(TopicModel.open(home / "model")).labels
-    assert set(labels) == {0, 1, 2, 3} and labels[1].strip() == "boats" and labels[0].strip() == "other"
+    assert (
+        set(labels) == {0, 1, 2, 3}
+        and labels[1].strip() == "boats"
+        and labels[0].strip() == "other"
+    )
     edit(home / "model", undo=4)
     script.write_text("import sys\nsys.exit('no key')\n")
     with pytest.raises(TopicsError, match="no key"):
@@ -198,7 +212,11 @@ def test_the_command_line(home, capsys):
     model = str(home / "model")
     assert run(["edit", model, "--label", "1=ships = sails", "--merge", "0,2", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["topics"] == [0, 1, 3] and said["labels"] == {"1": "ships = sails"} and len(said["edits"]) == 2
+    assert (
+        said["topics"] == [0, 1, 3]
+        and said["labels"] == {"1": "ships = sails"}
+        and len(said["edits"]) == 2
+    )
     assert run(["edit", model, "--label", "ships"]) == 2
     assert run(["edit", model, "--label", "\u00b2=x"]) == 2  # a digit that is no number
     assert run(["edit", model, "--merge", "0;1"]) == 2
@@ -237,12 +255,22 @@ def test_retrain_keeps_labels(tmp_path):
 def test_exports_and_coherence_are_as_edited(home):
     model, corpus = home / "model", home / "corpus.zarr"
     before = topicstream.evaluate(model, corpus, coherent=True, diverse=True)
-    edit(model, [drop(0), merge(2, 1), {"edit": "order", "topics": [3, 2]}, label(2, "sea and sky")])
+    edit(
+        model, [drop(0), merge(2, 1), {"edit": "order", "topics": [3, 2]}, label(2, "sea and sky")]
+    )
     after = topicstream.evaluate(model, corpus, coherent=True, diverse=True)
-    assert len(before["coherence"]["npmi_by_topic"]) == 4 and len(after["coherence"]["npmi_by_topic"]) == 2
+    assert (
+        len(before["coherence"]["npmi_by_topic"]) == 4
+        and len(after["coherence"]["npmi_by_topic"]) == 2
+    )
     counts = TopicModel.open(model).rows(np.arange(TopicModel.open(model).n_words))
     wanted = np.stack([counts[:, 3], counts[:, 1] + counts[:, 2]], 1)
-    for name, place in (("parquet", "p.parquet"), ("safetensors", "st"), ("mallet", "m"), ("ldac-beta", "b")):
+    for name, place in (
+        ("parquet", "p.parquet"),
+        ("safetensors", "st"),
+        ("mallet", "m"),
+        ("ldac-beta", "b"),
+    ):
         done = topicstream.export_model(model, home / place, format=name)
         assert done["edited"]
         topicstream.import_model(home / place, home / f"{name}.model", format=name)
@@ -250,7 +278,9 @@ def test_exports_and_coherence_are_as_edited(home):
         assert back.n_topics == 2 and (name != "parquet" or back.labels == {1: "sea and sky"})
         order = [back.words.index(w) for w in TopicModel.open(model).words]
         shares = back.rows(np.array(order))
-        assert np.allclose(shares / shares.sum(axis=0), wanted / wanted.sum(axis=0), atol=1e-5), name
+        assert np.allclose(shares / shares.sum(axis=0), wanted / wanted.sum(axis=0), atol=1e-5), (
+            name
+        )
     topicstream.export_model(model, home / "t.parquet", edits=False)
     topicstream.import_model(home / "t.parquet", home / "t.model")
     assert TopicModel.open(home / "t.model").n_topics == 4
@@ -258,11 +288,20 @@ def test_exports_and_coherence_are_as_edited(home):
 
 def test_doc_topics_for_mallet_count_as_the_topics_beside_them(home):
     edit(home / "model", [drop(0), merge(1, 2), {"edit": "order", "topics": [3]}])
-    where = ["--model", str(home / "model"), "--corpus", str(home / "corpus.zarr"), "--format", "mallet-doc-topics"]
+    where = [
+        "--model",
+        str(home / "model"),
+        "--corpus",
+        str(home / "corpus.zarr"),
+        "--format",
+        "mallet-doc-topics",
+    ]
     for out, more, columns in (("d.txt", [], 2), ("t.txt", ["--trained"], 4)):
         assert run(["export", *where, *more, "--out", str(home / out)]) == 0
         assert len((home / out).read_text().splitlines()[0].split("\t")) == 2 + columns
     assert run(["export", *where, "--out", str(home / "p.txt"), "--top", "1"]) == 0
-    dense = [np.array(line.split("\t")[2:], float) for line in (home / "d.txt").read_text().splitlines()]
+    dense = [
+        np.array(line.split("\t")[2:], float) for line in (home / "d.txt").read_text().splitlines()
+    ]
     pairs = [line.split("\t")[2] for line in (home / "p.txt").read_text().splitlines()[1:]]
     assert [str(p.argmax()) for p in dense] == pairs

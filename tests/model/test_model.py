@@ -45,7 +45,9 @@ def small_chunks(monkeypatch):
 
 @pytest.fixture
 def saved(tmp_path, phi, small_chunks):
-    model = TopicModel.from_arrays(phi, NAMES, np.linspace(0.1, 0.5, K), 0.02, engine="atbp", options={"tol": 1.0})
+    model = TopicModel.from_arrays(
+        phi, NAMES, np.linspace(0.1, 0.5, K), 0.02, engine="atbp", options={"tol": 1.0}
+    )
     model.save(tmp_path / "model", seed=4)
     return tmp_path / "model"
 
@@ -90,14 +92,19 @@ def test_rows_from_disk_equal_rows_in_memory(saved, phi):
 def test_a_fresh_process_opens_it(saved):
     code = (
         "import sys; from topicstream import TopicModel; m = TopicModel.open(sys.argv[1]); "
-        "print(m.content_hash()); assert 'pickle' not in open(sys.argv[1] + '/manifest.json').read()"
+        "print(m.content_hash()); assert 'pickle' not in open(sys.argv[1] + "
+        "'/manifest.json').read()"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(saved)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(saved)], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == TopicModel.open(saved).content_hash()
 
 
 def test_arrow_reads_by_itself(saved, monkeypatch):
-    """A Python file's buffers go back under Python's lock: a process that ended just then was aborted, one in twelve."""
+    """A Python file's buffers go back under Python's lock: a process that ended just then was
+    aborted, one in twelve.
+    """
     sources = []
 
     class Watched(pq.ParquetFile):
@@ -113,7 +120,9 @@ def test_arrow_reads_by_itself(saved, monkeypatch):
 
 
 def test_the_hash_is_of_content_only(tmp_path, saved, phi):
-    again = TopicModel.from_arrays(phi, NAMES, np.linspace(0.1, 0.5, K), 0.02, engine="other", created="then")
+    again = TopicModel.from_arrays(
+        phi, NAMES, np.linspace(0.1, 0.5, K), 0.02, engine="other", created="then"
+    )
     assert again.content_hash() == TopicModel.open(saved).content_hash()
     hashes = {again.content_hash()}
     changed = phi.copy()
@@ -168,11 +177,17 @@ def test_a_full_disk_leaves_the_old_model(saved, phi, monkeypatch):
 
 def test_what_zarr_had_begun_to_write_does_not_stop_a_save(saved, phi):
     for folder in (saved / "topics", saved / "topics" / "c" / "0"):
-        (folder / f"{'zarr' if folder.name == 'topics' else 0}.1e97c455264945f288b393f22739dcd8.partial").write_bytes(b"")
+        (
+            folder
+            / f"{'zarr' if folder.name == 'topics' else 0}.1e97c455264945f288b393f22739dcd8.partial"
+        ).write_bytes(b"")
     other = TopicModel.from_arrays(phi * 2, NAMES, 0.1, 0.01)
     for _ in range(3):
         other.save(saved)
-    assert not list(saved.rglob("*.partial")) and TopicModel.open(saved).content_hash() == other.content_hash()
+    assert (
+        not list(saved.rglob("*.partial"))
+        and TopicModel.open(saved).content_hash() == other.content_hash()
+    )
     (next(p for p in saved.glob("topics*") if p.is_dir()) / "mine.partial").write_bytes(b"")
     for _ in range(3):
         other.save(saved)
@@ -191,7 +206,14 @@ def test_killed_while_saving_it_is_one_of_the_two(saved, phi, tmp_path):
     allowed = {TopicModel.open(saved).content_hash(), other.content_hash()}
     rng = np.random.default_rng(0)
     for _ in range(4):
-        args = [sys.executable, "-c", code, str(saved), str(tmp_path / "one"), str(tmp_path / "other")]
+        args = [
+            sys.executable,
+            "-c",
+            code,
+            str(saved),
+            str(tmp_path / "one"),
+            str(tmp_path / "other"),
+        ]
         process = subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
         process.stdout.readline()
         time.sleep(rng.uniform(0, 0.15))
@@ -199,7 +221,10 @@ def test_killed_while_saving_it_is_one_of_the_two(saved, phi, tmp_path):
         process.communicate()
         assert TopicModel.open(saved).content_hash() in allowed
     other.save(saved)
-    assert sorted(os.listdir(saved))[:2] == [".topicstream", "manifest.json"]  # no stray file, hidden ones come first
+    assert sorted(os.listdir(saved))[:2] == [
+        ".topicstream",
+        "manifest.json",
+    ]  # no stray file, hidden ones come first
     assert TopicModel.open(saved).content_hash() == other.content_hash()
 
 
@@ -233,7 +258,9 @@ def damage(path, at=None):
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("file", ["topics/c/3/0", "topics/zarr.json", "vocab.parquet", "manifest.json"])
+@pytest.mark.parametrize(
+    "file", ["topics/c/3/0", "topics/zarr.json", "vocab.parquet", "manifest.json"]
+)
 @pytest.mark.parametrize("how", ["flip", "cut", "remove"])
 def test_damage_is_named(saved, file, how):
     path = saved / file
@@ -288,7 +315,10 @@ def test_vocabulary_of_any_text(words):
     assert vocabulary.texts(range(len(words))) == words
     first = {w: i for i, w in reversed(list(enumerate(words)))}
     assert vocabulary.find([*words, "not\x00there"]).tolist() == [first[w] for w in words] + [-1]
-    assert vocabulary.sha256 == Vocabulary.of(pa.chunked_array([words[:1], words[1:]], pa.large_string())).sha256
+    assert (
+        vocabulary.sha256
+        == Vocabulary.of(pa.chunked_array([words[:1], words[1:]], pa.large_string())).sha256
+    )
 
 
 def test_vocabulary_hash_sees_the_borders():

@@ -17,8 +17,40 @@ def prepared(tmp_path_factory) -> Path:
     write_documents(folder)
     meta = ["--meta", "date=year", "--meta", "group", "--meta", "authors", "--meta", "labels"]
     store, model = str(folder / "c.zarr"), str(folder / "trained")
-    assert run(["ingest", str(folder / "folder"), *meta, "--links", str(folder / "links.tsv"), "--out", store, "-q"]) == 0
-    assert run(["train", "--corpus", store, "--model", model, "-K", "6", "--passes", "4", "--algo", "sparse-bp", "-q"]) == 0
+    assert (
+        run(
+            [
+                "ingest",
+                str(folder / "folder"),
+                *meta,
+                "--links",
+                str(folder / "links.tsv"),
+                "--out",
+                store,
+                "-q",
+            ]
+        )
+        == 0
+    )
+    assert (
+        run(
+            [
+                "train",
+                "--corpus",
+                store,
+                "--model",
+                model,
+                "-K",
+                "6",
+                "--passes",
+                "4",
+                "--algo",
+                "sparse-bp",
+                "-q",
+            ]
+        )
+        == 0
+    )
     return folder
 
 

@@ -1,4 +1,6 @@
-"""Documents for the tests of options, and checks that a command ends well with any options, or refuses in one line."""
+"""Documents for the tests of options, and checks that a command ends well with any options, or
+refuses in one line.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,48 @@ import pytest
 from tests.ingest_tools import digest
 from topicstream.cli.main import run
 
-ENGLISH = ["the", "and", "of", "river", "mountain", "village", "water", "stone", "walking", "walked", "walks", "tree", "forest", "forests", "night", "morning", "singing", "sang"]
-GERMAN = ["der", "und", "die", "fluss", "berg", "dorf", "wasser", "stein", "gehen", "ging", "geht", "baum", "wald", "wälder", "nacht", "morgen", "singen", "sang", "häuser", "straße"]
+ENGLISH = [
+    "the",
+    "and",
+    "of",
+    "river",
+    "mountain",
+    "village",
+    "water",
+    "stone",
+    "walking",
+    "walked",
+    "walks",
+    "tree",
+    "forest",
+    "forests",
+    "night",
+    "morning",
+    "singing",
+    "sang",
+]
+GERMAN = [
+    "der",
+    "und",
+    "die",
+    "fluss",
+    "berg",
+    "dorf",
+    "wasser",
+    "stein",
+    "gehen",
+    "ging",
+    "geht",
+    "baum",
+    "wald",
+    "wälder",
+    "nacht",
+    "morgen",
+    "singen",
+    "sang",
+    "häuser",
+    "straße",
+]
 REFUSALS = (2, 3, 5)
 
 
@@ -26,22 +68,34 @@ def write_documents(folder: Path) -> None:
         lines = []
         for _ in range(50):
             words = ENGLISH if number % 3 else GERMAN
-            parts = [" ".join(draw.choice(words) + draw.choice(["", "", "s", "en"]) for _ in range(15)) for _ in range(3)]
+            parts = [
+                " ".join(draw.choice(words) + draw.choice(["", "", "s", "en"]) for _ in range(15))
+                for _ in range(3)
+            ]
             record = {
-                "id": str(number), "key": f"k{number}", "text": "\n\n".join(parts), "title": " ".join(draw.choice(words) for _ in range(4)),
-                "year": str(1990 + number % 20), "group": draw.choice(["red", "blue"]), "authors": draw.choice(["ann;bob", "ann", "eve"]),
+                "id": str(number),
+                "key": f"k{number}",
+                "text": "\n\n".join(parts),
+                "title": " ".join(draw.choice(words) for _ in range(4)),
+                "year": str(1990 + number % 20),
+                "group": draw.choice(["red", "blue"]),
+                "authors": draw.choice(["ann;bob", "ann", "eve"]),
                 "labels": draw.choice(["nature", "people", "nature;people"]),
-            }  # fmt: skip
+            }
             lines.append(json.dumps(record, ensure_ascii=False))
             number += 1
         (folder / "folder" / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-    (folder / "side.tsv").write_text("id\tmood\n" + "".join(f"{i}\tmood{i % 3}\n" for i in range(450)))
+    (folder / "side.tsv").write_text(
+        "id\tmood\n" + "".join(f"{i}\tmood{i % 3}\n" for i in range(450))
+    )
     (folder / "rows.tsv").write_text("".join(f"{i + 1}\tmood{i % 3}\n" for i in range(450)))
     (folder / "links.tsv").write_text("".join(f"{i}\t{(7 * i) % 450}\n" for i in range(450)))
     (folder / "stop.txt").write_text("river\nfluss\n")
     (folder / "variants.tsv").write_text("walked\twalking\nging\tgehen\n")
     (folder / "words.txt").write_text("\n".join(sorted({*ENGLISH, *GERMAN})) + "\n")
-    (folder / "seeds.txt").write_text('[water]\nwords = ["river", "fluss"]\n[stone]\nwords = ["stein", "stone"]\n')
+    (folder / "seeds.txt").write_text(
+        '[water]\nwords = ["river", "fluss"]\n[stone]\nwords = ["stein", "stone"]\n'
+    )
 
 
 def ended(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> int:
@@ -56,11 +110,20 @@ def ended(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> int:
     return code
 
 
-def ingested(source: str, case: tuple[str, ...], workers: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> int:
-    """An ingest ends alike, with the same bytes, for any number of workers; refused, it leaves nothing."""
+def ingested(
+    source: str, case: tuple[str, ...], workers: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> int:
+    """An ingest ends alike, with the same bytes, for any number of workers; refused, it leaves
+    nothing.
+    """
     digests, codes = set(), set()
     for number in workers:
-        codes.add(ended(["ingest", source, "--out", "tried.zarr", "--workers", number, "--force", *case], capsys))
+        codes.add(
+            ended(
+                ["ingest", source, "--out", "tried.zarr", "--workers", number, "--force", *case],
+                capsys,
+            )
+        )
         if codes == {0}:
             digests.add(digest(Path("tried.zarr")))
     assert len(codes) == 1 and len(digests) == (codes == {0})
@@ -70,14 +133,27 @@ def ingested(source: str, case: tuple[str, ...], workers: tuple[str, ...], capsy
     return codes.pop()
 
 
-def trained(case: tuple[str, ...], threads: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> int:
+def trained(
+    case: tuple[str, ...], threads: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> int:
     """A training ends alike, with the same topics, for any number of threads."""
     topics = [] if "--topics" in case else ["--topics", "5"]
     passes = [] if "--passes" in case else ["--passes", "4"]
     codes, contents = set(), set()
     for number in threads:
         shutil.rmtree("tried", ignore_errors=True)
-        command = ["train", "--corpus", "c.zarr", "--model", "tried", "--threads", number, *topics, *passes, *case]
+        command = [
+            "train",
+            "--corpus",
+            "c.zarr",
+            "--model",
+            "tried",
+            "--threads",
+            number,
+            *topics,
+            *passes,
+            *case,
+        ]
         codes.add(code := ended(command, capsys))
         if not code:
             chunks = sorted(p for p in Path("tried").glob("topics*/c/**/*") if p.is_file())
@@ -86,13 +162,30 @@ def trained(case: tuple[str, ...], threads: tuple[str, ...], capsys: pytest.Capt
     return codes.pop()
 
 
-def inferred(raw: str, case: tuple[str, ...], threads: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> int:
+def inferred(
+    raw: str, case: tuple[str, ...], threads: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> int:
     """An inference ends alike, with the same answers, for any number of threads."""
     source = "c.zarr" if {"--part", "--with", "--trained-on", "gibbs1"} & set(case) else raw
-    case = (*case, "--trained-on", "c.zarr") if "gibbs1" in case and "--trained-on" not in case else case
+    case = (
+        (*case, "--trained-on", "c.zarr")
+        if "gibbs1" in case and "--trained-on" not in case
+        else case
+    )
     answers, codes = set(), set()
     for number in threads:
-        command = ["infer", source, "--model", "trained", "--out", "o.jsonl", "--force", "--threads", number, *case]
+        command = [
+            "infer",
+            source,
+            "--model",
+            "trained",
+            "--out",
+            "o.jsonl",
+            "--force",
+            "--threads",
+            number,
+            *case,
+        ]
         codes.add(code := ended(command, capsys))
         if not code:
             answers.add(Path("o.jsonl").read_bytes())
@@ -103,7 +196,15 @@ def inferred(raw: str, case: tuple[str, ...], threads: tuple[str, ...], capsys: 
 def read(command: str, case: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> int:
     """The exit code of a command that reads a model."""
     model = ["trained"] if command == "report" else ["--model", "trained"]
-    extra = ["--out", "r.html", "--force"] if command == "report" else ["--force"] if "--per-document" in case else []
-    written = [argument for argument in case if argument.endswith((".csv", ".html", ".png", ".tex"))]
+    extra = (
+        ["--out", "r.html", "--force"]
+        if command == "report"
+        else ["--force"]
+        if "--per-document" in case
+        else []
+    )
+    written = [
+        argument for argument in case if argument.endswith((".csv", ".html", ".png", ".tex"))
+    ]
     extra += ["--force"] if command == "show" and written else []
     return ended([command, *model, "--corpus", "c.zarr", *extra, *case], capsys)

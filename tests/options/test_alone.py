@@ -1,6 +1,8 @@
-"""The values of options that no line of test_pairs tries, on documents of several files and two languages.
+"""The values of options that no line of test_pairs tries, on documents of several files and two
+languages.
 
-A command ends well or refuses in the documented way (one line; exit code 2, 3 or 5).  Stores are the same bytes, and models
+A command ends well or refuses in the documented way (one line; exit code 2, 3 or 5).  Stores are
+the same bytes, and models
 the same content, for any number of workers and threads.
 """
 
@@ -19,20 +21,43 @@ def others(command: str) -> list[Case]:
 
 
 QUICK = {
-    ("--text-field", "title,text"), ("--meta", "labels=labels"), ("--meta-file", "side.tsv:mood", "--key", "id"), ("--layer", "counts"),
-    ("--vector-field", "text"), ("--patches", "8"), ("--on-error", "skip"), ("--stopwords", "none"), ("--segmenter", "jieba"),
-    ("--min-df", "1%"), ("--heldout", "group=red"), ("--on-duplicate", "fail"), ("--split", "20 words"),
-    ("--aim", "reading"), ("--tol", "0.01"), ("--weighting", "tfidf"), ("--tables", "disk"),
-}  # fmt: skip
-"""One value of each kind; the others are tried by the slow tests, and algorithms and starts by tests of their own."""
+    ("--text-field", "title,text"),
+    ("--meta", "labels=labels"),
+    ("--meta-file", "side.tsv:mood", "--key", "id"),
+    ("--layer", "counts"),
+    ("--vector-field", "text"),
+    ("--patches", "8"),
+    ("--on-error", "skip"),
+    ("--stopwords", "none"),
+    ("--segmenter", "jieba"),
+    ("--min-df", "1%"),
+    ("--heldout", "group=red"),
+    ("--on-duplicate", "fail"),
+    ("--split", "20 words"),
+    ("--aim", "reading"),
+    ("--tol", "0.01"),
+    ("--weighting", "tfidf"),
+    ("--tables", "disk"),
+}
+"""One value of each kind; the others are tried by the slow tests, and algorithms and starts by
+tests of their own.
+"""
 
 
-@pytest.mark.parametrize(("case",), few_quick([(case,) for case in others("ingest")], [(case,) for case in QUICK]), ids=" ".join)
+@pytest.mark.parametrize(
+    ("case",),
+    few_quick([(case,) for case in others("ingest")], [(case,) for case in QUICK]),
+    ids=" ".join,
+)
 def test_ingest(here, case, capsys):
     running.ingested("folder", case, ("1", "4"), capsys)
 
 
-@pytest.mark.parametrize(("case",), few_quick([(case,) for case in others("train")], [(case,) for case in QUICK]), ids=" ".join)
+@pytest.mark.parametrize(
+    ("case",),
+    few_quick([(case,) for case in others("train")], [(case,) for case in QUICK]),
+    ids=" ".join,
+)
 def test_train(here, case, capsys):
     running.trained(case, ("1", "2"), capsys)
 

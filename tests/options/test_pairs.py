@@ -1,6 +1,7 @@
 """Every two options of a command together.
 
-On made documents, with several workers (quick: one part of several).  Slow, too: on real corpora where they are there.
+On made documents, with several workers (quick: one part of several).  Slow, too: on real corpora
+where they are there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ Try = Callable[[Case], int]
 
 
 def tried_together(command_lines: list[list[Case]], code_of: Try) -> None:
-    """Lines of several options; where one is refused, without each of two that do not go together, else two by two."""
+    """Lines of several options; where one is refused, without each of two that do not go together,
+    else two by two.
+    """
 
     def tried(line: list[Case]) -> bool:
         return not code_of(tuple(chain(*line)))
@@ -66,11 +69,17 @@ def test_options_that_exclude_each_other_are_refused(here, command, capsys):
     pairs = [(a, b) for a, b in combinations(first, 2) if excluding(command, a, b)]
     assert len(pairs) >= len(EXCLUDING.get(command, ())) and pairs
     for a, b in pairs:
-        start = ["ingest", "folder", "--out", "tried.zarr"] if command == "ingest" else [command, "--model", "trained", "--corpus", "c.zarr"]
+        start = (
+            ["ingest", "folder", "--out", "tried.zarr"]
+            if command == "ingest"
+            else [command, "--model", "trained", "--corpus", "c.zarr"]
+        )
         assert running.ended([*start, *a, *b], capsys) in running.REFUSALS, (a, b)
 
 
-@pytest.mark.parametrize("command", few_quick(["infer", "eval", "report", "show"], ["eval", "report", "show"]))
+@pytest.mark.parametrize(
+    "command", few_quick(["infer", "eval", "report", "show"], ["eval", "report", "show"])
+)
 def test_reading_commands(here, command, capsys):
     def code_of(case: Case) -> int:
         if command == "infer":
@@ -84,7 +93,9 @@ def test_reading_commands(here, command, capsys):
 
 @pytest.fixture(scope="module", params=["acl", "reuters21578", "20news"])
 def real(request, tmp_path_factory) -> Path:
-    """Documents of a real corpus in several files beside the made ones, a store and a model of them, and files for options."""
+    """Documents of a real corpus in several files beside the made ones, a store and a model of
+    them, and files for options.
+    """
     source = DATA / request.param / "docs.jsonl.gz"
     if not source.exists():
         pytest.skip(f"{source} is not there")
@@ -93,19 +104,60 @@ def real(request, tmp_path_factory) -> Path:
     with gzip.open(source, "rt", encoding="utf-8") as stream:
         records = [json.loads(line) for line in islice(stream, DOCUMENTS)]
     for number, record in enumerate(records):
-        several = {name: ";".join(v) if isinstance(v := record.get(name, ""), list) else str(v) for name in ("authors", "labels")}
+        several = {
+            name: ";".join(v) if isinstance(v := record.get(name, ""), list) else str(v)
+            for name in ("authors", "labels")
+        }
         record |= {
-            "id": f"r{number}", "key": f"k{number}", "title": record.get("title") or " ".join(record["text"].split()[:4]),
-            "year": str(record.get("date") or 1990 + number % 20)[:4], "group": ("red", "blue")[number % 2],
-            "authors": several["authors"] or "ann;bob", "labels": several["labels"] or "nature",
-        }  # fmt: skip
+            "id": f"r{number}",
+            "key": f"k{number}",
+            "title": record.get("title") or " ".join(record["text"].split()[:4]),
+            "year": str(record.get("date") or 1990 + number % 20)[:4],
+            "group": ("red", "blue")[number % 2],
+            "authors": several["authors"] or "ann;bob",
+            "labels": several["labels"] or "nature",
+        }
     for piece in range(PIECES):
         some = records[piece::PIECES]
-        (folder / "folder" / f"real-{piece}.jsonl").write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in some))
+        (folder / "folder" / f"real-{piece}.jsonl").write_text(
+            "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in some)
+        )
     meta = ["--meta", "date=year", "--meta", "group", "--meta", "authors", "--meta", "labels"]
     store, model = str(folder / "c.zarr"), str(folder / "trained")
-    assert run(["ingest", str(folder / "folder"), *meta, "--links", str(folder / "links.tsv"), "--out", store, "-q"]) == 0
-    assert run(["train", "--corpus", store, "--model", model, "-K", "6", "--passes", "4", "--algo", "sparse-bp", "-q"]) == 0
+    assert (
+        run(
+            [
+                "ingest",
+                str(folder / "folder"),
+                *meta,
+                "--links",
+                str(folder / "links.tsv"),
+                "--out",
+                store,
+                "-q",
+            ]
+        )
+        == 0
+    )
+    assert (
+        run(
+            [
+                "train",
+                "--corpus",
+                store,
+                "--model",
+                model,
+                "-K",
+                "6",
+                "--passes",
+                "4",
+                "--algo",
+                "sparse-bp",
+                "-q",
+            ]
+        )
+        == 0
+    )
     return folder
 
 
@@ -124,16 +176,38 @@ def test_on_real_documents(real, monkeypatch, command, capsys):
         return running.read(command, case, capsys)
 
     refused = [case for case in cases(command) if code_of(case, ("4",))]
-    tried_together(lines(command, refused, size=16 if command in ("ingest", "train") else 8), code_of)
+    tried_together(
+        lines(command, refused, size=16 if command in ("ingest", "train") else 8), code_of
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algo", ["atm", "llda", "rtm", "fdm", "mixture", "gs"])
 def test_models_of_other_kinds(prepared, tmp_path, monkeypatch, algo, capsys):
-    """Every option of the commands that read a model, on models with tables that ``sparse-bp`` lacks."""
+    """Every option of the commands that read a model, on models with tables that ``sparse-bp``
+    lacks.
+    """
     monkeypatch.chdir(shutil.copytree(prepared, tmp_path / "copy"))
     topics = [] if algo == "llda" else ["-K", "6"]
-    assert run(["train", "--corpus", "c.zarr", "--model", "trained", "--algo", algo, *topics, "--passes", "4", "--force", "-q"]) == 0
+    assert (
+        run(
+            [
+                "train",
+                "--corpus",
+                "c.zarr",
+                "--model",
+                "trained",
+                "--algo",
+                algo,
+                *topics,
+                "--passes",
+                "4",
+                "--force",
+                "-q",
+            ]
+        )
+        == 0
+    )
     for case in cases("infer"):
         running.inferred("folder/0.jsonl", case, ("1", "2"), capsys)
     for command in ("eval", "report", "show"):

@@ -1,7 +1,9 @@
 """Values to try for every option of the commands that people use most.
 
-Options with choices, flags and pairs of flags need no entry: their values follow from their declaration.  Every other option
-needs one, so a new option fails the tests until somebody says what a user would give it.  An entry is a list of arguments to
+Options with choices, flags and pairs of flags need no entry: their values follow from their
+declaration.  Every other option
+needs one, so a new option fails the tests until somebody says what a user would give it.  An entry
+is a list of arguments to
 try; where an option means something only beside others, these stand in the same list.
 """
 
@@ -19,8 +21,24 @@ from topicstream.options import flags, ordered
 from topicstream.reporting.config import ShowConfig
 from topicstream.reporting.view import ModelView
 
-SKIPPED = {"--quiet", "--verbose", "--force", "--append", "--grow-vocab", "--out", "--model", "--corpus", "--workers", "--threads",
-           "--resume", "--follow", "--dry-run", "--scheduler", "--help", "--help-all"}  # fmt: skip
+SKIPPED = {
+    "--quiet",
+    "--verbose",
+    "--force",
+    "--append",
+    "--grow-vocab",
+    "--out",
+    "--model",
+    "--corpus",
+    "--workers",
+    "--threads",
+    "--resume",
+    "--follow",
+    "--dry-run",
+    "--scheduler",
+    "--help",
+    "--help-all",
+}
 """Tried by every case, or by tests of their own: what they do depends on the run before."""
 
 ALONE = {"--patches", "--stride", "--vector-field", "--layer"}
@@ -39,7 +57,10 @@ EXCLUDING = {
         ("--text-field", "--min-tokens"),
     ]
 }
-"""Options that are refused together, with the first values below.  All others must be accepted together."""
+"""Options that are refused together, with the first values below.
+
+All others must be accepted together.
+"""
 
 VALUES: dict[str, dict[str, list[list[str]]]] = {
     "ingest": {
@@ -85,7 +106,23 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--min-tokens": [["10"]],
     },
     "train": {
-        "--algo": [[name] for name in ("sparse-bp", "atbp", "bp", "cvb0", "gs", "sparselda", "vb", "ovb", "mvi", "svi", "mixture", "anchors")],
+        "--algo": [
+            [name]
+            for name in (
+                "sparse-bp",
+                "atbp",
+                "bp",
+                "cvb0",
+                "gs",
+                "sparselda",
+                "vb",
+                "ovb",
+                "mvi",
+                "svi",
+                "mixture",
+                "anchors",
+            )
+        ],
         "--topics": [["7"]],
         "--alpha": [["0.1"]],
         "--beta": [["0.02"]],
@@ -95,7 +132,12 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--max-time": [["60s"]],
         "--eval-every": [["2"]],
         "--seed": [["3"]],
-        "--start": [["random", "--algo", "bp"], ["documents", "--algo", "bp"], ["best", "--algo", "bp"], ["anchors", "--algo", "bp"]],
+        "--start": [
+            ["random", "--algo", "bp"],
+            ["documents", "--algo", "bp"],
+            ["best", "--algo", "bp"],
+            ["anchors", "--algo", "bp"],
+        ],
         "--warm": [["trained", "--start", "warm", "--algo", "sparse-bp", "--topics", "6"]],
         "--seed-words": [["seeds.txt", "--algo", "sparse-bp"]],
         "--sample": [["50%"]],
@@ -181,7 +223,7 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--period": [[period, "--over-time"] for period in ("year", "decade", "month")],
         "--reduce-to": [["3"]],
     },
-}  # fmt: skip
+}
 
 
 Case = tuple[str, ...]
@@ -197,7 +239,9 @@ def cases(command: str) -> list[Case]:
     params = declared.params if command == "infer" else declared.get_params(click.Context(declared))
     offered = [(p, ()) for p in params if isinstance(p, click.Option)]
     if command == "infer":  # methods share names of options
-        offered += [(click_option(f), ("--method", m.name)) for m in methods() for f in ordered(m.Options)]
+        offered += [
+            (click_option(f), ("--method", m.name)) for m in methods() for f in ordered(m.Options)
+        ]
     for option, beside in offered:
         name = max(option.opts, key=len)
         if name in SKIPPED:
@@ -211,7 +255,9 @@ def cases(command: str) -> list[Case]:
         else:
             missing.append(name)
     if missing:
-        raise ValueError(f"{command}: say in tests/options/values.py what users give {', '.join(missing)}")
+        raise ValueError(
+            f"{command}: say in tests/options/values.py what users give {', '.join(missing)}"
+        )
     return tried
 
 
@@ -225,9 +271,11 @@ def first_values(command: str, refused: Collection[Case] = ()) -> dict[str, Case
 
 
 def lines(command: str, refused: Collection[Case] = (), size: int = 8) -> list[list[Case]]:
-    """Command lines on which every two options stand together once, ``size`` options a line, each with its first value.
+    """Command lines on which every two options stand together once, ``size`` options a line, each
+    with its first value.
 
-    Cases that are ``refused`` by themselves are left out.  Options that stand on the line of another already (``--meta`` of another
+    Cases that are ``refused`` by themselves are left out.  Options that stand on the line of
+    another already (``--meta`` of another
     option's values), that name different methods or that exclude each other are not combined.
     """
     tried = list(first_values(command, refused).values())
@@ -235,7 +283,9 @@ def lines(command: str, refused: Collection[Case] = (), size: int = 8) -> list[l
     def together(a: Case, b: Case) -> bool:
         return _compatible(a, b) and not excluding(command, a, b)
 
-    open_pairs = {(i, j) for i in range(len(tried)) for j in range(i) if together(tried[i], tried[j])}
+    open_pairs = {
+        (i, j) for i in range(len(tried)) for j in range(i) if together(tried[i], tried[j])
+    }
     chosen_lines = []
     while open_pairs:
         chosen = list(max(open_pairs))
@@ -255,11 +305,15 @@ def lines(command: str, refused: Collection[Case] = (), size: int = 8) -> list[l
 
 
 def excluding(command: str, a: Case, b: Case) -> bool:
-    """Whether a command refuses two options together; ``topics show`` prints one view at a time, and refuses what that ignores."""
+    """Whether a command refuses two options together; ``topics show`` prints one view at a time,
+    and refuses what that ignores.
+    """
     if command == "show":
         views, given = [section.config for section in views_on([*a, *b]).values()], {*a, *b}
         ignored = set(ModelView.heeds) - set(views[0].heeds) if views else ()
-        return len(views) > 1 or any(given & set(flags(ShowConfig.__dataclass_fields__[name])) for name in ignored)
+        return len(views) > 1 or any(
+            given & set(flags(ShowConfig.__dataclass_fields__[name])) for name in ignored
+        )
     return {a[0], b[0]} in map(set, EXCLUDING.get(command, ()))
 
 

@@ -11,6 +11,12 @@ import pytest
 def cluster() -> Iterator[str]:
     """The address of a scheduler with two workers in processes of their own."""
     distributed = pytest.importorskip("distributed")
-    options = {"processes": True, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
+    options = {
+        "processes": True,
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "dashboard_address": ":0",
+        "memory_limit": 0,
+    }
     with distributed.LocalCluster(**options) as made:
         yield made.scheduler_address

@@ -1,4 +1,6 @@
-"""A training on the workers of a Dask cluster ends in the bits of one machine, whoever is lost on the way."""
+"""A training on the workers of a Dask cluster ends in the bits of one machine, whoever is lost on
+the way.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,15 @@ from topicstream.training.loop import train
 distributed = pytest.importorskip("distributed")
 cluster_module = pytest.importorskip("topicstream.training.cluster")
 
-GIVEN = {"topics": 5, "passes": 3, "tol": 0, "block_cells": 1000, "round_blocks": 3, "threads": 1, "seed": 1}
+GIVEN = {
+    "topics": 5,
+    "passes": 3,
+    "tol": 0,
+    "block_cells": 1000,
+    "round_blocks": 3,
+    "threads": 1,
+    "seed": 1,
+}
 OPTIONS = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
 
 
@@ -85,7 +95,10 @@ def test_every_engine_on_two_members(corpus, client, tmp_path, algo):
 @pytest.mark.slow
 @pytest.mark.parametrize("members", [1, 3, 5])
 def test_any_number_of_members(corpus, tmp_path, members):
-    with distributed.LocalCluster(**OPTIONS, n_workers=members) as made, distributed.Client(made) as client:
+    with (
+        distributed.LocalCluster(**OPTIONS, n_workers=members) as made,
+        distributed.Client(made) as client,
+    ):
         for algo in ("atbp", "sparse-bp", "gs", "ovb"):
             here, there = both(corpus, tmp_path / algo, client, algo)
             assert here == there, algo
@@ -96,7 +109,11 @@ def test_any_number_of_members(corpus, tmp_path, members):
     [
         {"algo": "atbp", "tables": "disk"},
         {"algo": "sparse-bp", "start": "anchors", "eval_every": 1},
-        {"algo": "gs", "passes": 12, "seed_words": {"x": {"words": ["word3", "word7"], "strength": 30}}},
+        {
+            "algo": "gs",
+            "passes": 12,
+            "seed_words": {"x": {"words": ["word3", "word7"], "strength": 30}},
+        },
     ],
     ids=["tables on disk", "start by anchors", "seed words"],
 )
@@ -124,10 +141,15 @@ def stop():
 
 
 @pytest.mark.parametrize("algo", ["sparse-bp", "gs"])
-def test_a_run_moves_between_one_machine_and_a_cluster_inside_a_pass(corpus, client, tmp_path, algo):
+def test_a_run_moves_between_one_machine_and_a_cluster_inside_a_pass(
+    corpus, client, tmp_path, algo
+):
     given = {**GIVEN, "algo": algo}
     train(corpus, tmp_path / "whole", **given, progress=Shown(-1))
-    for name, first, then in (("out", {}, {"scheduler": client}), ("back", {"scheduler": client}, {})):
+    for name, first, then in (
+        ("out", {}, {"scheduler": client}),
+        ("back", {"scheduler": client}, {}),
+    ):
         with pytest.raises(Exception, match="stopped by a signal after 1 pass;"):
             train(corpus, tmp_path / name, **given, **first, progress=At("pass 2/3", 1, stop))
         told = Listening()
@@ -141,11 +163,16 @@ def test_a_run_moves_between_one_machine_and_a_cluster_inside_a_pass(corpus, cli
 def test_a_run_goes_on_without_a_worker_that_is_lost(corpus, tmp_path, monkeypatch, how):
     monkeypatch.setattr(cluster_module, "SILENCE", 40.0)
     train(corpus, tmp_path / "whole", algo="sparse-bp", **GIVEN, progress=Shown(-1))
-    with distributed.LocalCluster(**OPTIONS, n_workers=2) as made, distributed.Client(made) as client:
+    with (
+        distributed.LocalCluster(**OPTIONS, n_workers=2) as made,
+        distributed.Client(made) as client,
+    ):
         address, pid = min(client.run(os.getpid).items())
         told = At("pass 2/3", 1, lambda: os.kill(pid, how))
         try:
-            train(corpus, tmp_path / "m", algo="sparse-bp", **GIVEN, scheduler=client, progress=told)
+            train(
+                corpus, tmp_path / "m", algo="sparse-bp", **GIVEN, scheduler=client, progress=told
+            )
         finally:
             if how == signal.SIGSTOP:
                 os.kill(pid, signal.SIGCONT)
@@ -168,7 +195,10 @@ train(sys.argv[1], sys.argv[2], algo=sys.argv[4], **GIVEN, scheduler=sys.argv[3]
 def test_a_driver_that_was_killed_is_started_again(corpus, client, tmp_path, algo):
     train(corpus, tmp_path / "whole", algo=algo, **GIVEN, progress=Shown(-1))
     given = [corpus, tmp_path / "m", client.scheduler.address, algo]
-    assert subprocess.run([sys.executable, "-c", DRIVER, *map(str, given)], cwd=ROOT).returncode == -signal.SIGKILL
+    assert (
+        subprocess.run([sys.executable, "-c", DRIVER, *map(str, given)], cwd=ROOT).returncode
+        == -signal.SIGKILL
+    )
     train(corpus, tmp_path / "m", algo=algo, **GIVEN, scheduler=client, progress=Shown(-1))
     assert content_hash(tmp_path / "m") == content_hash(tmp_path / "whole")
 
@@ -178,7 +208,10 @@ def spoil():
     from topicstream.training.tables import RunTables
 
     def settle(self, phase):
-        return {name: found._replace(totals=found.totals + 1.0) for name, found in before(self, phase).items()}
+        return {
+            name: found._replace(totals=found.totals + 1.0)
+            for name, found in before(self, phase).items()
+        }
 
     before, RunTables.settle = RunTables.settle, settle
 
@@ -186,10 +219,19 @@ def spoil():
 @pytest.mark.slow
 def test_members_whose_tables_differ_end_the_run(corpus, tmp_path):
     train(corpus, tmp_path / "whole", algo="sparse-bp", **GIVEN, progress=Shown(-1))
-    with distributed.LocalCluster(**OPTIONS, n_workers=2) as made, distributed.Client(made) as client:
-        spoils = At("pass 2/3", 1, lambda: client.run(spoil, workers=[min(client.scheduler_info()["workers"])]))
+    with (
+        distributed.LocalCluster(**OPTIONS, n_workers=2) as made,
+        distributed.Client(made) as client,
+    ):
+        spoils = At(
+            "pass 2/3",
+            1,
+            lambda: client.run(spoil, workers=[min(client.scheduler_info()["workers"])]),
+        )
         with pytest.raises(TopicsError, match="made different topics from"):
-            train(corpus, tmp_path / "m", algo="sparse-bp", **GIVEN, scheduler=client, progress=spoils)
+            train(
+                corpus, tmp_path / "m", algo="sparse-bp", **GIVEN, scheduler=client, progress=spoils
+            )
     train(corpus, tmp_path / "m", algo="sparse-bp", **GIVEN, progress=Shown(-1))
     assert content_hash(tmp_path / "m") == content_hash(tmp_path / "whole")
 
@@ -198,12 +240,17 @@ def test_members_whose_tables_differ_end_the_run(corpus, tmp_path):
 def test_a_run_without_workers_ends_and_is_finished_by_one_machine(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster_module, "SILENCE", 40.0)
     train(corpus, tmp_path / "whole", algo="gs", **GIVEN, progress=Shown(-1))
-    with distributed.LocalCluster(**OPTIONS, n_workers=1) as made, distributed.Client(made) as client:
+    with (
+        distributed.LocalCluster(**OPTIONS, n_workers=1) as made,
+        distributed.Client(made) as client,
+    ):
         (pid,) = client.run(os.getpid).values()
         try:
             with pytest.raises(WorkersLost, match="0 workers are left") as lost:
                 stopping = At("pass 2/3", 1, lambda: os.kill(pid, signal.SIGSTOP))
-                train(corpus, tmp_path / "m", algo="gs", **GIVEN, scheduler=client, progress=stopping)
+                train(
+                    corpus, tmp_path / "m", algo="gs", **GIVEN, scheduler=client, progress=stopping
+                )
         finally:
             os.kill(pid, signal.SIGCONT)
         assert lost.value.exit_code == 7
@@ -232,12 +279,22 @@ def test_retrain_publishes_the_models_of_one_machine(client, tmp_path):
 
 def test_too_few_workers_are_refused(corpus, client, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(scheduler, "PATIENCE", 1.0)
-    command = ["train", "--corpus", str(corpus), "--model", str(tmp_path / "m"), "--scheduler", client.scheduler.address]
+    command = [
+        "train",
+        "--corpus",
+        str(corpus),
+        "--model",
+        str(tmp_path / "m"),
+        "--scheduler",
+        client.scheduler.address,
+    ]
     assert run([*command, "--workers-min", "3", "--algo", "atbp"]) == 1
     assert "2 of 3 workers after 1 s" in capsys.readouterr().err
 
 
-def test_a_pass_and_a_dry_run_tell_what_the_cluster_does(corpus, client, tmp_path, monkeypatch, capsys):
+def test_a_pass_and_a_dry_run_tell_what_the_cluster_does(
+    corpus, client, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr("topicstream.training.rehearsal.SECONDS", 0.1)
     given = {**GIVEN, "algo": "atbp", "scheduler": client, "progress": Shown(-1)}
     told = train(corpus, tmp_path / "m", **given).last["cluster"]
@@ -245,7 +302,15 @@ def test_a_pass_and_a_dry_run_tell_what_the_cluster_does(corpus, client, tmp_pat
     assert told["slowest"] in client.scheduler_info()["workers"]
     found = train(corpus, tmp_path / "none", **given, dry_run=True)
     assert found.last["workers"] == 2 and found.last["speedup"] > 0
-    command = ["train", "--corpus", str(corpus), "--model", str(tmp_path / "none"), "--scheduler", client.scheduler.address]
+    command = [
+        "train",
+        "--corpus",
+        str(corpus),
+        "--model",
+        str(tmp_path / "none"),
+        "--scheduler",
+        client.scheduler.address,
+    ]
     monkeypatch.setattr("topicstream.cli.train.PAYS", 0.0)  # says how fast it is also where it pays
     assert run([*command, "--algo", "atbp", "--passes", "2", "--dry-run"]) == 0
     assert "; 2 workers are " in capsys.readouterr().out

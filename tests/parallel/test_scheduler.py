@@ -1,4 +1,6 @@
-"""Verbs on a Dask cluster (``ingest``, ``infer``, ``eval``, ``compare``, ``sweep``): the bytes of one machine, or a line that says why not."""
+"""Verbs on a Dask cluster (``ingest``, ``infer``, ``eval``, ``compare``, ``sweep``): the bytes of
+one machine, or a line that says why not.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,20 @@ from topicstream.parallel.scheduler import Cluster
 
 distributed = pytest.importorskip("distributed")
 
-WORDS = ["river", "water", "stone", "forest", "night", "music", "song", "piano", "market", "price", "bank", "trade"]
+WORDS = [
+    "river",
+    "water",
+    "stone",
+    "forest",
+    "night",
+    "music",
+    "song",
+    "piano",
+    "market",
+    "price",
+    "bank",
+    "trade",
+]
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +52,27 @@ def here(tmp_path_factory):
     """A store of 9,000 documents (two batches) and a model of it."""
     folder = tmp_path_factory.mktemp("cluster")
     draw = random.Random(1)
-    texts = (" ".join(draw.choices(WORDS[4 * (n % 3) : 4 * (n % 3) + 4] + WORDS[:2], k=8)) for n in range(9000))
+    texts = (
+        " ".join(draw.choices(WORDS[4 * (n % 3) : 4 * (n % 3) + 4] + WORDS[:2], k=8))
+        for n in range(9000)
+    )
     (folder / "d.jsonl").write_text(
         "".join(json.dumps({"id": f"d{n}", "text": text}) + "\n" for n, text in enumerate(texts))
     )
-    assert run(["ingest", str(folder / "d.jsonl"), "--out", str(folder / "c.zarr"), "--heldout", "5%", "-q"]) == 0
+    assert (
+        run(
+            [
+                "ingest",
+                str(folder / "d.jsonl"),
+                "--out",
+                str(folder / "c.zarr"),
+                "--heldout",
+                "5%",
+                "-q",
+            ]
+        )
+        == 0
+    )
     command = [
         "train",
         "--corpus",
@@ -73,14 +104,21 @@ def test_eval_gives_the_same_figures(here, cluster, monkeypatch, capsys):
     monkeypatch.setattr(visiting, "CELLS_OF_TASK", 1)
     monkeypatch.setattr(memory, "BLOCK_CELLS", 1 << 12)
     command = ["eval", "--model", str(here / "m"), "--corpus", str(here / "c.zarr"), "--json"]
-    for what in ([], ["--training", "--whole"], ["--heldout", str(here / "c.zarr"), "--fold-in", "vb"]):
+    for what in (
+        [],
+        ["--training", "--whole"],
+        ["--heldout", str(here / "c.zarr"), "--fold-in", "vb"],
+    ):
         results = []
         for extra in ([], ["--scheduler", cluster]):
             assert run([*command, *what, *extra]) == 0
             results.append(capsys.readouterr().out)
         assert results[0] == results[1] and "perplexity" in results[0]
     for name, extra in (("one", []), ("two", ["--scheduler", cluster])):
-        assert run([*command, "--heldout", "--per-document", str(here / f"{name}.docs.csv"), *extra]) == 0
+        assert (
+            run([*command, "--heldout", "--per-document", str(here / f"{name}.docs.csv"), *extra])
+            == 0
+        )
     assert (here / "one.docs.csv").read_bytes() == (here / "two.docs.csv").read_bytes()
     capsys.readouterr()
 
@@ -90,7 +128,16 @@ def test_eval_of_clusters_and_of_a_sample_gives_the_same_figures(here, cluster, 
     for name, more in (("clusters", ["--algo", "mixture"]), ("sample", ["--sample", "50%"])):
         assert run([*train, "--model", str(tmp_path / name), *more]) == 0
         capsys.readouterr()
-        command = ["eval", "--model", str(tmp_path / name), "--corpus", str(here / "c.zarr"), "--training", "--heldout", "--json"]
+        command = [
+            "eval",
+            "--model",
+            str(tmp_path / name),
+            "--corpus",
+            str(here / "c.zarr"),
+            "--training",
+            "--heldout",
+            "--json",
+        ]
         results = []
         for extra in ([], ["--scheduler", cluster]):
             assert run([*command, *extra]) == 0
@@ -101,7 +148,18 @@ def test_eval_of_clusters_and_of_a_sample_gives_the_same_figures(here, cluster, 
 def test_compare_gives_the_same_figures(here, cluster, tmp_path, capsys):
     train = ["train", "--corpus", str(here / "c.zarr"), "-K", "4", "--passes", "2", "-q"]
     assert run([*train, "--model", str(tmp_path / "other")]) == 0
-    methods = ["--corpus", str(here / "c.zarr"), "--methods", "all", "--burn", "3", "--sweeps", "3", "--documents", "50"]
+    methods = [
+        "--corpus",
+        str(here / "c.zarr"),
+        "--methods",
+        "all",
+        "--burn",
+        "3",
+        "--sweeps",
+        "3",
+        "--documents",
+        "50",
+    ]
     for command in ([str(here / "m"), str(tmp_path / "other")], [str(here / "m"), *methods]):
         results = []
         for extra in ([], ["--scheduler", cluster]):
@@ -128,7 +186,10 @@ def files(tmp_path, monkeypatch):
     Path("in").mkdir()
     for n in range(9):
         texts = [" ".join(draw.choices(WORDS[n % 3 :], k=9)) for _ in range(300)]
-        lines = "".join(json.dumps({"id": f"{n}-{i}", "text": text, "day": str(n)}) + "\n" for i, text in enumerate(texts))
+        lines = "".join(
+            json.dumps({"id": f"{n}-{i}", "text": text, "day": str(n)}) + "\n"
+            for i, text in enumerate(texts)
+        )
         with gzip.open("in/4.jsonl.gz", "wt") if n == 4 else open(f"in/{n}.jsonl", "w") as file:
             file.write(lines)
     return Path("in")
@@ -136,7 +197,11 @@ def files(tmp_path, monkeypatch):
 
 def contents(store):
     """Every file of a store, but for where its input lay."""
-    return {p.relative_to(store): p.read_bytes() for p in store.rglob("*") if p.is_file() and p.name != ".inputs.json"}
+    return {
+        p.relative_to(store): p.read_bytes()
+        for p in store.rglob("*")
+        if p.is_file() and p.name != ".inputs.json"
+    }
 
 
 class StopAfter(Listening):
@@ -155,20 +220,31 @@ def test_ingest_makes_the_same_store(files, cluster, capsys):
     command = ["ingest", "in", "--meta", "day", "--heldout", "5%"]
     assert run([*command, "--out", "one.zarr"]) == 0
     assert run([*command, "--out", "two.zarr", "--scheduler", cluster]) == 0
-    one, two = (text.split("MB/s")[0].rsplit(";", 1)[0] for text in capsys.readouterr().out.split("two.zarr"))
+    one, two = (
+        text.split("MB/s")[0].rsplit(";", 1)[0]
+        for text in capsys.readouterr().out.split("two.zarr")
+    )
     assert one.replace("one.zarr", "") == two
     assert contents(Path("one.zarr")) == contents(Path("two.zarr"))
     assert not [p for p in Path().iterdir() if ".wip" in p.name]
 
 
-@pytest.mark.parametrize("there", [(True, False), (False, True), (True, True)], ids=["out", "back", "stays"])
+@pytest.mark.parametrize(
+    "there", [(True, False), (False, True), (True, True)], ids=["out", "back", "stays"]
+)
 def test_an_ingest_moves_between_one_machine_and_a_cluster(files, cluster, there):
     given = {"min_df": 1, "heldout": 0, "progress": False, "piece_bytes": 1 << 13}
     ingest(files, "whole.zarr", **given)
     first, then = ({"scheduler": cluster} if is_there else {} for is_there in there)
     size = sum(p.stat().st_size for p in files.iterdir())
     with pytest.raises(KeyboardInterrupt):
-        ingest(files, "c.zarr", **{**given, "progress": StopAfter(size // 2)}, **first, checkpoint_bytes=1)
+        ingest(
+            files,
+            "c.zarr",
+            **{**given, "progress": StopAfter(size // 2)},
+            **first,
+            checkpoint_bytes=1,
+        )
     told = Listening()
     ingest(files, "c.zarr", **{**given, "progress": told}, **then)
     assert any("resuming after" in line for line in told.said)
@@ -194,16 +270,32 @@ def when(seconds):
 
 
 def test_a_worker_does_one_task_at_a_time():
-    options = {"n_workers": 1, "threads_per_worker": 3, "dashboard_address": ":0", "memory_limit": 0}
-    with distributed.LocalCluster(**options, processes=False) as made, distributed.Client(made) as client:
+    options = {
+        "n_workers": 1,
+        "threads_per_worker": 3,
+        "dashboard_address": ":0",
+        "memory_limit": 0,
+    }
+    with (
+        distributed.LocalCluster(**options, processes=False) as made,
+        distributed.Client(made) as client,
+    ):
         ran = sorted(Cluster(client).map(when, [0.02] * 6))
     assert all(end <= begin for (_, end), (begin, _) in pairwise(ran))
 
 
 def test_tasks_without_a_worker_end_in_a_line(monkeypatch):
     monkeypatch.setattr(scheduler, "LOOK", 0.2)
-    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
-    with distributed.LocalCluster(**options, processes=False) as made, distributed.Client(made) as client:
+    options = {
+        "n_workers": 1,
+        "threads_per_worker": 1,
+        "dashboard_address": ":0",
+        "memory_limit": 0,
+    }
+    with (
+        distributed.LocalCluster(**options, processes=False) as made,
+        distributed.Client(made) as client,
+    ):
         cluster = Cluster(client)
         client.retire_workers(list(cluster.machines), close_workers=True, remove=True)
         with pytest.raises(TopicsError, match="no worker is left"):
@@ -211,7 +303,18 @@ def test_tasks_without_a_worker_end_in_a_line(monkeypatch):
 
 
 def test_sweep_trains_the_same_models(here, cluster, tmp_path, capsys):
-    command = ["sweep", "--corpus", str(here / "c.zarr"), "-K", "2,3", "--seeds", "2", "--passes", "3", "--json"]
+    command = [
+        "sweep",
+        "--corpus",
+        str(here / "c.zarr"),
+        "-K",
+        "2,3",
+        "--seeds",
+        "2",
+        "--passes",
+        "3",
+        "--json",
+    ]
     results = []
     for name, extra in (("one", []), ("two", ["--scheduler", cluster])):
         assert run([*command, "--out", str(tmp_path / name), *extra]) == 0
@@ -233,7 +336,18 @@ def test_a_scheduler_that_is_none_is_refused(here, given, code, message, monkeyp
     monkeypatch.setattr(scheduler, "PATIENCE", 1.0)
     out = here / "refused.csv"
     assert (
-        run(["infer", str(here / "c.zarr"), "--model", str(here / "m"), "--out", str(out), "--scheduler", given])
+        run(
+            [
+                "infer",
+                str(here / "c.zarr"),
+                "--model",
+                str(here / "m"),
+                "--out",
+                str(out),
+                "--scheduler",
+                given,
+            ]
+        )
         == code
     )
     assert message in capsys.readouterr().err and not out.exists()
@@ -251,7 +365,9 @@ def test_documents_that_workers_cannot_read_are_refused(here, cluster, capsys):
 
 
 def fake(raises=None, limit=0, paths=(), **given):
-    """A cluster of one worker, which is asked with this version and arithmetic, or raises an error; another one does not answer."""
+    """A cluster of one worker, which is asked with this version and arithmetic, or raises an error;
+    another one does not answer.
+    """
 
     async def set_resources(**resources):
         assert resources == scheduler.ONE
@@ -263,15 +379,24 @@ def fake(raises=None, limit=0, paths=(), **given):
             pass
 
         def scheduler_info(self, n_workers):
-            return {} if self.gone else {"workers": {"tcp://10.0.0.1:1": {}, "tcp://10.0.0.2:1": {}}}
+            return (
+                {} if self.gone else {"workers": {"tcp://10.0.0.1:1": {}, "tcp://10.0.0.2:1": {}}}
+            )
 
         async def run(self, function, version, arithmetic, paths, workers):
             if workers == ["tcp://10.0.0.2:1"]:
                 raise TimeoutError
             if raises is not None:
                 raise raises
-            worker = SimpleNamespace(contact_address=workers[0], set_resources=set_resources, status=distributed.Status.running)
-            worker.state, worker.memory_manager = SimpleNamespace(nthreads=1, total_resources={}), SimpleNamespace(memory_limit=limit)
+            worker = SimpleNamespace(
+                contact_address=workers[0],
+                set_resources=set_resources,
+                status=distributed.Status.running,
+            )
+            worker.state, worker.memory_manager = (
+                SimpleNamespace(nthreads=1, total_resources={}),
+                SimpleNamespace(memory_limit=limit),
+            )
             asked = {"version": version, "arithmetic": arithmetic, "paths": paths, **given}
             return {workers[0]: await function(**asked, dask_worker=worker)}
 
@@ -282,11 +407,18 @@ def fake(raises=None, limit=0, paths=(), **given):
 
 
 def test_a_worker_that_does_not_suit_is_refused():
-    with pytest.raises(UsageError, match=rf"10\.0\.0\.1:1 has topicstream {re.escape(scheduler.__version__)}, the command 0\.0\.9"):
+    with pytest.raises(
+        UsageError,
+        match=rf"10\.0\.0\.1:1 has topicstream {re.escape(scheduler.__version__)}, the command "
+        rf"0\.0\.9",
+    ):
         fake(version="0.0.9")
     missing = "ModuleNotFoundError(\"No module named 'topicstream'\")"
     for error in (ImportError(missing), Exception(missing)):  # Dask says it so or so
-        with pytest.raises(UsageError, match=r"10\.0\.0\.1:1 cannot run topicstream.*No module named.*install it there"):
+        with pytest.raises(
+            UsageError,
+            match=r"10\.0\.0\.1:1 cannot run topicstream.*No module named.*install it there",
+        ):
             fake(raises=error)
     with pytest.raises(UsageError, match="another instruction set"):
         fake(arithmetic="0" * 16)
@@ -314,9 +446,13 @@ def doubled(number):
 
 
 def test_tasks_go_on_when_every_worker_has_been_replaced(monkeypatch):
-    """Dask gives tasks that no worker could take to one that comes, but not to one that is found fit later."""
+    """Dask gives tasks that no worker could take to one that comes, but not to one that is found
+    fit later.
+    """
     monkeypatch.setattr(scheduler, "LOOK", 8.0)  # twice, and no worker has come: that is told
-    started = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0")
+    started = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+    )
     with started as local, distributed.Client(local) as client:
         cluster = Cluster(client)
         local.scale(0)
@@ -331,14 +467,32 @@ def test_a_worker_that_ends_while_it_is_started_is_a_line(here, monkeypatch, cap
         raise RuntimeError("Nanny failed to start.")
 
     monkeypatch.setattr(distributed, "LocalCluster", fails)
-    assert run(["infer", str(here / "c.zarr"), "--model", str(here / "m"), "--out", str(here / "x.csv"), "--scheduler", "local:2"]) == 7
-    assert "a worker ended while it was started (RuntimeError); run the same command again" in capsys.readouterr().err
+    assert (
+        run(
+            [
+                "infer",
+                str(here / "c.zarr"),
+                "--model",
+                str(here / "m"),
+                "--out",
+                str(here / "x.csv"),
+                "--scheduler",
+                "local:2",
+            ]
+        )
+        == 7
+    )
+    assert (
+        "a worker ended while it was started (RuntimeError); run the same command again"
+        in capsys.readouterr().err
+    )
 
 
 def test_dask_is_not_imported_without_a_scheduler(here):
     code = (
         "import sys; from topicstream.cli.main import run; "
-        f"run(['infer', {str(here / 'c.zarr')!r}, '--model', {str(here / 'm')!r}, '--out', {os.devnull!r}]); "
+        f"run(['infer', {str(here / 'c.zarr')!r}, '--model', {str(here / 'm')!r}, '--out', "
+        f"{os.devnull!r}]); "
         "assert not {'dask', 'distributed'} & {name.split('.')[0] for name in sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
@@ -349,9 +503,12 @@ def test_a_script_without_a_guard_runs_once(here, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import pathlib, topicstream; print('begins'); "
-        f"topicstream.infer({str(here / 'm')!r}, pathlib.Path({str(here / 'c.zarr')!r}), out='out.csv', scheduler='local:2'); "
+        f"topicstream.infer({str(here / 'm')!r}, pathlib.Path({str(here / 'c.zarr')!r}), "
+        f"out='out.csv', scheduler='local:2'); "
         "print(__file__)"
     )
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
     assert done.stdout.split() == ["begins", str(script)] and (tmp_path / "out.csv").stat().st_size
     assert "Traceback" not in done.stderr

@@ -1,4 +1,6 @@
-"""The examples in the docstrings of everything public run, each in a folder with a small store and a model of it."""
+"""The examples in the docstrings of everything public run, each in a folder with a small store and
+a model of it.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,16 @@ def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("docstrings")
     rng = random.Random(1)
     documents = [
-        {"id": f"doc-{d}", "date": f"{2010 + d % 8}-05-01", "text": " ".join(rng.choices(THEMES[d % 4].split(), k=20))}
+        {
+            "id": f"doc-{d}",
+            "date": f"{2010 + d % 8}-05-01",
+            "text": " ".join(rng.choices(THEMES[d % 4].split(), k=20)),
+        }
         for d in range(400)
     ]
-    topicstream.ingest(documents, out=folder / "corpus.zarr", meta=["date"], heldout=40, min_df=1, progress=False)
+    topicstream.ingest(
+        documents, out=folder / "corpus.zarr", meta=["date"], heldout=40, min_df=1, progress=False
+    )
     topicstream.train(folder / "corpus.zarr", folder / "model", topics=4, passes=20, progress=False)
     return folder
 
@@ -40,7 +48,9 @@ def test_examples_run(name, prepared, tmp_path, monkeypatch):
     shutil.copytree(prepared, folder, symlinks=True)
     monkeypatch.chdir(folder)
     finder = doctest.DocTestFinder(recurse=False)
-    (test,) = finder.find(getattr(topicstream, name), name, module=False, globs={"topicstream": topicstream})
+    (test,) = finder.find(
+        getattr(topicstream, name), name, module=False, globs={"topicstream": topicstream}
+    )
     assert test.examples, f"{name} has no example"
     failures = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test)
     assert failures.failed == 0
@@ -56,4 +66,8 @@ def test_the_estimator_runs():
 @pytest.mark.parametrize("name", [name for name in PUBLIC if name[0].islower()])
 def test_functions_say_what_they_take_return_and_raise(name):
     text = inspect.getdoc(getattr(topicstream, name))
-    assert [part for part in ("Parameters", "Returns", "Raises", "Examples") if f"{part}\n---" not in text] == []
+    assert [
+        part
+        for part in ("Parameters", "Returns", "Raises", "Examples")
+        if f"{part}\n---" not in text
+    ] == []

@@ -1,4 +1,6 @@
-"""The examples of docs/library.md run as they stand, in order; every public name is documented there and has one."""
+"""The examples of docs/library.md run as they stand, in order; every public name is documented
+there and has one.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ def test_every_public_name_is_documented(name):
     assert re.search(rf"^   {name}$", (PAGE.parent / "api.rst").read_text(), re.M)
     assert any(f"topicstream.{name}" in block for block in BLOCKS)
     if inspect.isclass(thing):
-        public = [n for n, m in vars(thing).items() if not n.startswith("_") and callable(getattr(m, "fget", m))]
+        public = [
+            n
+            for n, m in vars(thing).items()
+            if not n.startswith("_") and callable(getattr(m, "fget", m))
+        ]
         assert [n for n in public if not inspect.getdoc(getattr(thing, n))] == []
     for parameter in inspect.signature(thing).parameters.values():
         assert inspect.isclass(thing) or parameter.annotation is not parameter.empty, parameter

@@ -1,4 +1,6 @@
-"""The measuring scripts' own arithmetic: the table of time to quality, and figures that are made once."""
+"""The measuring scripts' own arithmetic: the table of time to quality, and figures that are made
+once.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ def record(name: str, peer: bool, points: list[list[float]]) -> dict:
 RECORDS = [
     record("sparse-bp", False, [[1, 2.0, 6000, 3.0], [2, 4.0, 4500, 7.0], [3, 6.0, 4300, 10.0]]),
     record("vb", False, [[1, 5.0, 7000, 9.0]]),
-    record("tomotopy", True, [[20, 8.0, 6000, 15.0], [100, 40.0, 4700, 70.0], [500, 200.0, 4500, 350.0]]),
+    record(
+        "tomotopy",
+        True,
+        [[20, 8.0, 6000, 15.0], [100, 40.0, 4700, 70.0], [500, 200.0, 4500, 350.0]],
+    ),
     record("gensim", True, [[1, 11.0, 8000, 30.0]]),
 ]
 
@@ -40,7 +46,10 @@ def test_a_figure_is_made_once_and_a_cut_line_again(tmp_path):
     key = {"corpus": "kos", "K": 50, "options": {"alpha": 0.1}}
     assert Figures(file).get(key, lambda: make(3.0))["perplexity"] == 3.0
     assert Figures(file).get(key, lambda: make(4.0))["perplexity"] == 3.0
-    assert Figures(file).get({**key, "options": {"alpha": 0.2}}, lambda: make(5.0))["perplexity"] == 5.0
+    assert (
+        Figures(file).get({**key, "options": {"alpha": 0.2}}, lambda: make(5.0))["perplexity"]
+        == 5.0
+    )
     whole = file.read_bytes()
     file.write_bytes(whole[:-7])  # killed in the middle of a line
     figures = Figures(file)

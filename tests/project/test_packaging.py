@@ -1,4 +1,6 @@
-"""The recipes of packaging/ ask for what pyproject.toml asks for, and every place names one version."""
+"""The recipes of packaging/ ask for what pyproject.toml asks for, and every place names one
+version.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ def test_one_version_everywhere():
 
 def test_the_conda_recipe_asks_for_our_dependencies():
     recipe = (ROOT / "packaging/conda/meta.yaml").read_text()
-    asked = set(re.findall(r"^    - (\S+ >=\S+)$", recipe.partition("  run:")[2].partition("\ntest:")[0], re.M))
+    asked = set(
+        re.findall(
+            r"^    - (\S+ >=\S+)$", recipe.partition("  run:")[2].partition("\ntest:")[0], re.M
+        )
+    )
     wanted = {f"python {PROJECT['requires-python']}"}
     for requirement in PROJECT["dependencies"]:
         name, least = requirement.split(">=")

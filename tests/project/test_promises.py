@@ -1,4 +1,6 @@
-"""docs/promises.md: the words stand on their pages, what holds them exists, and no figure of README is without a row."""
+"""docs/promises.md: the words stand on their pages, what holds them exists, and no figure of README
+is without a row.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from topicstream.engines import engines
 TABLE = (ROOT / "docs/promises.md").read_text()
 PROMISES = re.findall(r"^\| (\S+\.md) \| (.+?) \| .+ \|$", TABLE, re.M)
 DEFECTS = (ROOT / "docs/decisions/options-table.md").read_text()
-HOLDERS = sorted(set(re.findall(r"\b(?:tests|scripts)/[\w/]+\.(?:py|md)(?:::\w+)?", TABLE + DEFECTS)))
+HOLDERS = sorted(
+    set(re.findall(r"\b(?:tests|scripts)/[\w/]+\.(?:py|md)(?:::\w+)?", TABLE + DEFECTS))
+)
 
 
 @pytest.mark.parametrize(("page", "words"), PROMISES)
@@ -32,8 +36,12 @@ FIGURE = re.compile(rf"\d|\b(?:{NUMBERS})\b", re.I)
 
 
 def statements(markdown):
-    """Sentences of the paragraphs and list items, and rows of the tables; neither headings nor code, which is run elsewhere."""
-    prose = re.sub(r"^```.*?^```|^ {4}.*?$|^#.*?$|<!--.*?-->|(?<=\])\([^)]*\)", "", markdown, flags=re.M | re.S)
+    """Sentences of the paragraphs and list items, and rows of the tables; neither headings nor
+    code, which is run elsewhere.
+    """
+    prose = re.sub(
+        r"^```.*?^```|^ {4}.*?$|^#.*?$|<!--.*?-->|(?<=\])\([^)]*\)", "", markdown, flags=re.M | re.S
+    )
     for block in re.split(r"\n\s*\n|\n(?=- |\|)", prose):
         yield from re.split(r"(?<=\.)\s+", " ".join(block.split()))
 
@@ -55,8 +63,14 @@ def test_every_item_of_the_performance_page_has_a_row():
 
 
 def test_a_new_figure_without_a_row_is_found():
-    text = "It is fast.\n\n- Opens stores. It reads 7 GB a second.\n\n```\n99\n```\n\n| a | twelve engines |\n"
-    assert unheld("README.md", statements(text)) == ["It reads 7 GB a second.", "| a | twelve engines |"]
+    text = (
+        "It is fast.\n\n- Opens stores. It reads 7 GB a second.\n\n```\n99\n```\n\n| a | twelve "
+        "engines |\n"
+    )
+    assert unheld("README.md", statements(text)) == [
+        "It reads 7 GB a second.",
+        "| a | twelve engines |",
+    ]
 
 
 def test_there_are_as_many_engines_as_README_says():
@@ -66,7 +80,13 @@ def test_there_are_as_many_engines_as_README_says():
 def test_pages_name_tables_and_options_that_papers_py_has():
     script = (ROOT / "scripts/benchmarks/papers.py").read_text()
     tables = re.search(r"^TABLES = \((.*)\)$", script, re.M)[1].split(", ")
-    pages = " ".join(" ".join(page.read_text().split()) for page in (ROOT / "docs/reproduce").glob("*.md"))
+    pages = " ".join(
+        " ".join(page.read_text().split()) for page in (ROOT / "docs/reproduce").glob("*.md")
+    )
     calls = re.findall(r"papers\.py (\w+)([^`]*)`", pages)
     assert len(calls) > 10 and {table for table, _ in calls} <= set(tables)
-    assert all(f'"{option}"' in script for _, options in calls for option in re.findall(r"--[a-z]+", options))
+    assert all(
+        f'"{option}"' in script
+        for _, options in calls
+        for option in re.findall(r"--[a-z]+", options)
+    )

@@ -1,4 +1,6 @@
-"""The house: which room may import which, read from the code's own imports; and that nothing dangerous is imported."""
+"""The house: which room may import which, read from the code's own imports; and that nothing
+dangerous is imported.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,21 @@ from tests import ROOT
 
 PACKAGE = ROOT / "topicstream"
 GROUND = {
-    "dates", "errors", "metrics", "options", "plugins", "progress", "machine", "memory", "files", "records", "chunks", "relations", "text",
+    "dates",
+    "errors",
+    "metrics",
+    "options",
+    "plugins",
+    "progress",
+    "machine",
+    "memory",
+    "files",
+    "records",
+    "chunks",
+    "relations",
+    "text",
     "vocabulary",
-}  # fmt: skip
+}
 # room -> rooms it may import (beside itself and the ground)
 ALLOWED = {
     "files": set(),
@@ -38,7 +52,16 @@ ALLOWED = {
         "kernels",
         "parallel",
     },
-    "reporting": {"model", "corpus", "tokens", "ingestion", "evaluation", "inference", "kernels", "parallel"},
+    "reporting": {
+        "model",
+        "corpus",
+        "tokens",
+        "ingestion",
+        "evaluation",
+        "inference",
+        "kernels",
+        "parallel",
+    },
     "training": {"engines", "corpus", "model", "evaluation", "parallel", "kernels", "tables"},
     "integrations": {"exchange", "ingestion", "training", "corpus", "model"},
     "exchange": {
@@ -86,11 +109,19 @@ def imports(path: Path) -> set[str]:
     """Modules of the package that a file imports, without the leading ``topicstream.``."""
     found: set[str] = set()
     for node in ast.walk(tree(path)):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "topicstream":
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.split(".")[0] == "topicstream"
+        ):
             rest = node.module.split(".")[1:]
             found |= {".".join(rest)} if rest else {a.name for a in node.names}
         elif isinstance(node, ast.Import):
-            found |= {a.name.removeprefix("topicstream.") for a in node.names if a.name.split(".")[0] == "topicstream"}
+            found |= {
+                a.name.removeprefix("topicstream.")
+                for a in node.names
+                if a.name.split(".")[0] == "topicstream"
+            }
     return found
 
 
@@ -131,14 +162,23 @@ def test_no_pickle_no_eval():
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.Import):
-                dangerous = {a.name.split(".")[0] for a in node.names} & {"pickle", "marshal", "shelve"}
-                assert not dangerous or path == PACKAGE / "kernels" / "jit.py", path  # numba's own cache files
+                dangerous = {a.name.split(".")[0] for a in node.names} & {
+                    "pickle",
+                    "marshal",
+                    "shelve",
+                }
+                assert not dangerous or path == PACKAGE / "kernels" / "jit.py", (
+                    path
+                )  # numba's own cache files
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in ("eval", "exec"), path
 
 
 def test_no_fast_loop_sums_and_stores():
-    """Why: kernels/jit.py, fast_kernel.  Innermost loops of fast kernels that store into an array and add to a scalar."""
+    """Why: kernels/jit.py, fast_kernel.
+
+    Innermost loops of fast kernels that store into an array and add to a scalar.
+    """
     found, seen = set(), 0
     for path in PACKAGE.rglob("*.py"):
         for function in ast.walk(tree(path)):
@@ -153,10 +193,18 @@ def test_no_fast_loop_sums_and_stores():
                 inside = [node for statement in loop.body for node in ast.walk(statement)]
                 if any(isinstance(node, ast.For | ast.While) for node in inside):
                     continue
-                targets = [t for node in inside if isinstance(node, ast.Assign) for t in node.targets]
+                targets = [
+                    t for node in inside if isinstance(node, ast.Assign) for t in node.targets
+                ]
                 added = [node for node in inside if isinstance(node, ast.AugAssign)]
-                stores = any(isinstance(t, ast.Subscript) for t in [*targets, *(node.target for node in added)])
-                sums = any(isinstance(n.target, ast.Name) and not isinstance(n.value, ast.Constant) for n in added)
+                stores = any(
+                    isinstance(t, ast.Subscript)
+                    for t in [*targets, *(node.target for node in added)]
+                )
+                sums = any(
+                    isinstance(n.target, ast.Name) and not isinstance(n.value, ast.Constant)
+                    for n in added
+                )
                 if stores and sums:
                     found.add((path.name, function.name))
     assert seen > 10
@@ -170,19 +218,26 @@ def test_papers_are_cited_by_author_and_year():
 
 
 def module_of(path: Path) -> str:
-    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
 
 
 MODULES = {module_of(path): path for path in PACKAGE.rglob("*.py")}
 
 
 def imported(node: ast.AST, when_called: bool) -> set[str]:
-    """Full names of our modules that a file imports when it is loaded, or also when its functions are called."""
+    """Full names of our modules that a file imports when it is loaded, or also when its functions
+    are called.
+    """
     found: set[str] = set()
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
             continue
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not when_called:
+        if (
+            isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            and not when_called
+        ):
             continue
         if isinstance(child, ast.ImportFrom) and child.module is not None:
             names = [f"{child.module}.{a.name}" for a in child.names]
@@ -199,8 +254,12 @@ def graph(when_called: bool) -> dict[str, set[str]]:
 
 
 def test_no_module_imports_itself_by_way_of_others():
-    order = list(TopologicalSorter(graph(when_called=False)).static_order())  # CycleError names the circle
-    assert order.index("topicstream.training.plan") < order.index("topicstream.training.loop")  # who is imported comes first
+    order = list(
+        TopologicalSorter(graph(when_called=False)).static_order()
+    )  # CycleError names the circle
+    assert order.index("topicstream.training.plan") < order.index(
+        "topicstream.training.loop"
+    )  # who is imported comes first
     TopologicalSorter(graph(when_called=True)).prepare()
 
 
@@ -208,9 +267,13 @@ def test_rooms_form_no_circle():
     rooms: dict[str, set[str]] = {}
     for name, found in graph(when_called=False).items():
         room = name.split(".")[1:2]
-        rooms.setdefault("".join(room), set()).update(n.split(".")[1] for n in found if n.split(".")[1:2] != room)
+        rooms.setdefault("".join(room), set()).update(
+            n.split(".")[1] for n in found if n.split(".")[1:2] != room
+        )
     order = list(TopologicalSorter({k: v for k, v in rooms.items() if k}).static_order())
-    assert order.index("files") < order.index("corpus") < order.index("training") < order.index("cli")
+    assert (
+        order.index("files") < order.index("corpus") < order.index("training") < order.index("cli")
+    )
 
 
 def public(kind: type[ast.stmt]) -> dict[str, list[str]]:
@@ -223,42 +286,68 @@ def public(kind: type[ast.stmt]) -> dict[str, list[str]]:
     return found
 
 
-# a model as data, with its verbs for users (verbs.py), and the estimator that stands beside scikit-learn's
+# a model as data, with its verbs for users (verbs.py), and the estimator that stands beside
+# scikit-learn's
 SAME_CLASS = {"TopicModel"}
 
 
 def test_no_two_public_classes_share_a_name():
     """Except named tuples of arguments of one engine's kernels: they stay in their file."""
-    classes = {name: [m for m in where if ".engines." not in m] for name, where in public(ast.ClassDef).items()}
+    classes = {
+        name: [m for m in where if ".engines." not in m]
+        for name, where in public(ast.ClassDef).items()
+    }
     assert {name for name, where in classes.items() if len(where) > 1} <= SAME_CLASS
 
 
 def test_a_function_imported_by_its_name_is_the_only_one_of_it():
-    """Whoever reads a call finds one function, wherever it was imported.  ``lines``: what a view says to people."""
+    """Whoever reads a call finds one function, wherever it was imported.
+
+    ``lines``: what a view says to people.
+    """
     taken: dict[str, set[str]] = {}
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.ImportFrom):
                 for alias in node.names:
                     if alias.asname is None:
-                        taken.setdefault(alias.name, set()).add(str(node.module).removeprefix("topicstream."))
+                        taken.setdefault(alias.name, set()).add(
+                            str(node.module).removeprefix("topicstream.")
+                        )
     doubles = {}
     for name, modules in public(ast.FunctionDef).items():
-        if len(found := taken.get(name, set()) & {m.removeprefix("topicstream.") for m in modules}) > 1:
+        if (
+            len(found := taken.get(name, set()) & {m.removeprefix("topicstream.") for m in modules})
+            > 1
+        ):
             doubles[name] = found
     assert set(doubles) <= {"lines"}, doubles
 
 
 def test_parts_of_arrow_are_imported_where_they_are_used():
-    """``pa.compute`` is there only once somebody has imported it: in a test's process, not in a user's."""
+    """``pa.compute`` is there only once somebody has imported it: in a test's process, not in a
+    user's.
+    """
     wrong = []
     for path in sorted(PACKAGE.rglob("*.py")):
         parsed = tree(path)
-        imported = {alias.name for node in ast.walk(parsed) if isinstance(node, ast.Import) for alias in node.names}
+        imported = {
+            alias.name
+            for node in ast.walk(parsed)
+            if isinstance(node, ast.Import)
+            for alias in node.names
+        }
         for node in ast.walk(parsed):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pa":
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "pa"
+            ):
                 name = f"pyarrow.{node.attr}"
-                if node.attr in ("compute", "csv", "parquet", "json", "dataset", "fs") and name not in imported:
+                if (
+                    node.attr in ("compute", "csv", "parquet", "json", "dataset", "fs")
+                    and name not in imported
+                ):
                     wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno}: {name}")
     assert wrong == []
 

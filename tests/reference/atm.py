@@ -1,6 +1,8 @@
-"""The author-topic model by belief propagation, dense, float64, straight from Zeng, Cheung & Liu 2013, eq. 24-27.
+"""The author-topic model by belief propagation, dense, float64, straight from Zeng, Cheung & Liu
+2013, eq. 24-27.
 
-x: [D, W] counts; authors: [D, A] of bool; mu: [D, W, A, K], zero where x is 0 or the author did not write the document.  kept: [D, A, K], the pairs that may have a share.
+x: [D, W] counts; authors: [D, A] of bool; mu: [D, W, A, K], zero where x is 0 or the author did not
+write the document.  kept: [D, A, K], the pairs that may have a share.
 """
 
 import numpy as np
@@ -13,7 +15,8 @@ def sums(x, mu):
 
 
 def message(table, phi, lam, own, wrote, alpha, beta, words):
-    """Eq. 24-26 for one cell: table, own [A, K]; phi, lam [K]; wrote: bool [A], or [A, K] where only some pairs may have a
+    """Eq. 24-26 for one cell: table, own [A, K]; phi, lam [K]; wrote: bool [A], or [A, K] where
+    only some pairs may have a
     share.  Returns (mu [A, K], its normaliser)."""
     rest = table - own
     author = (rest + alpha) / (rest.sum(1, keepdims=True) + table.shape[1] * alpha)
@@ -24,12 +27,21 @@ def message(table, phi, lam, own, wrote, alpha, beta, words):
 
 
 def synchronous(x, authors, mu, alpha, beta, kept=None):
-    """Every message from the sums of the old ones; returns (messages, sum of x log p under a uniform author)."""
+    """Every message from the sums of the old ones; returns (messages, sum of x log p under a
+    uniform author).
+    """
     table, phi, lam = sums(x, mu)
     new, loglik = np.zeros_like(mu), 0.0
     for d, w in zip(*np.nonzero(x)):
         new[d, w], s = message(
-            table, phi[w], lam, x[d, w] * mu[d, w], (authors if kept is None else kept)[d], alpha, beta, x.shape[1]
+            table,
+            phi[w],
+            lam,
+            x[d, w] * mu[d, w],
+            (authors if kept is None else kept)[d],
+            alpha,
+            beta,
+            x.shape[1],
         )
         loglik += x[d, w] * np.log(s / authors[d].sum())
     return new, loglik
@@ -41,7 +53,9 @@ def asynchronous(x, authors, mu, alpha, beta, kept=None):
     table, phi, lam = sums(x, mu)
     for d, w in zip(*np.nonzero(x)):
         own = x[d, w] * mu[d, w]
-        new, s = message(table, phi[w], lam, own, (authors if kept is None else kept)[d], alpha, beta, x.shape[1])
+        new, s = message(
+            table, phi[w], lam, own, (authors if kept is None else kept)[d], alpha, beta, x.shape[1]
+        )
         loglik += x[d, w] * np.log(s / authors[d].sum())
         change = x[d, w] * new - own
         table = table + change

@@ -1,6 +1,8 @@
-"""Belief propagation, siBP and CVB0 straight from Zeng, Cheung & Liu 2013, dense, float64, one message an entry of x.
+"""Belief propagation, siBP and CVB0 straight from Zeng, Cheung & Liu 2013, dense, float64, one
+message an entry of x.
 
-x: [D, W] counts; mu: [D, W, K], zero rows where x is 0.  ``exclude`` (x, i) -> how much of mu a cell leaves out.
+x: [D, W] counts; mu: [D, W, K], zero rows where x is 0.  ``exclude`` (x, i) -> how much of mu a
+cell leaves out.
 beta: a number, or [W, K] where words have priors of their own in some topics (seed words).
 """
 
@@ -18,7 +20,9 @@ def own_share(rule, x):
 
 
 def message(theta, phi, lam, own, alpha, beta, words):
-    """Eq. (7) for one cell: theta, phi, lam, own are [K]; beta: a number, or (the word's [K], sums over all words [K])."""
+    """Eq. (7) for one cell: theta, phi, lam, own are [K]; beta: a number, or (the word's [K], sums
+    over all words [K]).
+    """
     row, total = beta if isinstance(beta, tuple) else (beta, words * beta)
     p = (theta - own + alpha) * (phi - own + row) / (lam - own + total)
     return p / p.sum()
@@ -39,11 +43,17 @@ def synchronous(x, mu, alpha, beta, rule):
 
 
 def asynchronous(x, mu, alpha, beta, rule, order="documents", lam_by="cell"):
-    """Messages in turn, sums moving at once.  order ``documents``: cell after cell of a document; ``words``: the cells
-    of word 0 over the documents, then word 1 ...; lam_by: lam moves after each ``cell``, after each ``word`` or after the ``pass``."""
+    """Messages in turn, sums moving at once.  order ``documents``: cell after cell of a document;
+    ``words``: the cells
+    of word 0 over the documents, then word 1 ...; lam_by: lam moves after each ``cell``, after each
+    ``word`` or after the ``pass``."""
     mu = mu.copy()
     theta, phi, lam = sums(x, mu)
-    cells = list(zip(*np.nonzero(x))) if order == "documents" else [(d, w) for w, d in zip(*np.nonzero(x.T))]
+    cells = (
+        list(zip(*np.nonzero(x)))
+        if order == "documents"
+        else [(d, w) for w, d in zip(*np.nonzero(x.T))]
+    )
     waiting, last = np.zeros_like(lam), None
     for d, w in cells:
         if lam_by == "cell" or (lam_by == "word" and w != last):
@@ -59,7 +69,9 @@ def asynchronous(x, mu, alpha, beta, rule, order="documents", lam_by="cell"):
 
 
 def figure4(x, mu, alpha, beta, passes):
-    """The paper's siBP listing: x is [W, D] there; returns mu [D, W, K] after that many turns of its loop."""
+    """The paper's siBP listing: x is [W, D] there; returns mu [D, W, K] after that many turns of
+    its loop.
+    """
 
     def normalise(a, axis):
         return a / a.sum(axis=axis, keepdims=True)

@@ -1,4 +1,6 @@
-"""Document completion from its statement, dense and in float64: the twin of evaluation/completion.py."""
+"""Document completion from its statement, dense and in float64: the twin of
+evaluation/completion.py.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def completion(matrix, doc_keys, word_keys, phi, alpha, beta, split, tol=1e-3, i
     for d in range(len(matrix)):
         words = np.flatnonzero(matrix[d])
         place = np.array([split_of(int(doc_keys[d]), int(word_keys[w])) for w in words])
-        seen, rest = (words, words) if split is None else (words[place < split], words[place >= split])
+        seen, rest = (
+            (words, words) if split is None else (words[place < split], words[place >= split])
+        )
         if len(seen) == 0 or len(rest) == 0:
             skipped += 1
             continue

@@ -1,4 +1,6 @@
-"""Anchor words on the whole co-occurrence matrix, from the paper's equations: the twin of ``anchors``."""
+"""Anchor words on the whole co-occurrence matrix, from the paper's equations: the twin of
+``anchors``.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,15 @@ from scipy.sparse import csr_matrix, diags
 
 
 def cooccurrence(x: np.ndarray, by_length: bool = False, least: float = 2.0) -> np.ndarray:
-    """M [W, W] of counts [D, W]: Fisher, Kozdoba & Mannor, eq. 9 and 10, over documents of ``least`` tokens or more; with
-    ``by_length`` a document weighs as much as it has tokens."""
+    """M [W, W] of counts [D, W]: Fisher, Kozdoba & Mannor, eq. 9 and 10, over documents of
+    ``least`` tokens or more; with ``by_length`` a document weighs as much as it has tokens."""
     lengths = x.sum(1)
     there = csr_matrix(x[lengths >= least].astype(np.float64))
     length = lengths[lengths >= least]
     weights = (length if by_length else 1.0) / (length * (length - 1.0))
-    return ((there.T @ diags(weights) @ there).toarray() - np.diag(there.T @ weights)) / len(weights)
+    return ((there.T @ diags(weights) @ there).toarray() - np.diag(there.T @ weights)) / len(
+        weights
+    )
 
 
 def anchors_of(rows: np.ndarray, candidates: np.ndarray, topics: int) -> np.ndarray:
@@ -33,8 +37,9 @@ def anchors_of(rows: np.ndarray, candidates: np.ndarray, topics: int) -> np.ndar
 
 
 def topics_of(m: np.ndarray, anchors: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Convex weights [len(words), K] of those words' rows on the anchors' rows: non-negative least squares with the sum held
-    to one by a heavy row (Lawson & Hanson 1974, chapter 23); zero for a word that stands with no other."""
+    """Convex weights [len(words), K] of those words' rows on the anchors' rows: non-negative least
+    squares with the sum held to one by a heavy row (Lawson & Hanson 1974, chapter 23); zero for a
+    word that stands with no other."""
     p = m.sum(1)
     rows = np.divide(m, p[:, None], out=np.zeros_like(m), where=p[:, None] > 0)
     q, r = np.linalg.qr(rows[anchors].T)

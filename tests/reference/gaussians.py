@@ -1,4 +1,6 @@
-"""A mixture of Gaussians under a normal-Wishart prior, point by point in float64 (Hughes & Sudderth 2016, B.1; Bishop 2006, 10.2)."""
+"""A mixture of Gaussians under a normal-Wishart prior, point by point in float64 (Hughes & Sudderth
+2016, B.1; Bishop 2006, 10.2).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from tests.reference.mixture import entropy, log_beta
 class Prior:
     def __init__(self, mean, covariance, kappa):
         self.mean, self.kappa, self.diagonal, self.n = mean, kappa, covariance.ndim == 1, len(mean)
-        self.nu, self.scale = (3.0 if self.diagonal else self.n + 2.0), covariance  # B = E[Sigma] (nu - n - 1)
+        self.nu, self.scale = (
+            (3.0 if self.diagonal else self.n + 2.0),
+            covariance,
+        )  # B = E[Sigma] (nu - n - 1)
 
 
 def posterior(x, r, prior):
@@ -23,7 +28,9 @@ def posterior(x, r, prior):
     for point, weight in zip(x, r):
         scale += weight * (point**2 if prior.diagonal else np.outer(point, point))
     if prior.kappa:
-        scale += prior.kappa * (prior.mean**2 if prior.diagonal else np.outer(prior.mean, prior.mean))
+        scale += prior.kappa * (
+            prior.mean**2 if prior.diagonal else np.outer(prior.mean, prior.mean)
+        )
         scale -= kappa * (mean**2 if prior.diagonal else np.outer(mean, mean))
     return prior.nu + n_k, kappa, mean, scale
 
@@ -36,7 +43,11 @@ def expected(x, post, prior):
         logdet = sum(digamma(nu / 2) + np.log(2) - np.log(b) for b in scale)
         square = nu * (d**2 / scale).sum(1)
     else:
-        logdet = sum(digamma((nu + 1 - i) / 2) for i in range(1, n + 1)) + n * np.log(2) - np.linalg.slogdet(scale)[1]
+        logdet = (
+            sum(digamma((nu + 1 - i) / 2) for i in range(1, n + 1))
+            + n * np.log(2)
+            - np.linalg.slogdet(scale)[1]
+        )
         square = nu * np.einsum("ij,jk,ik->i", d, np.linalg.inv(scale), d)
     return 0.5 * (logdet - square - (n / kappa if prior.kappa else 0.0) - n * np.log(2 * np.pi))
 
@@ -60,7 +71,9 @@ def bound(x, r, alpha, prior):
     value, k = -len(x) * prior.n / 2 * np.log(2 * np.pi), r.shape[1]
     for column in r.T:
         nu, kappa, _, scale = posterior(x, column, prior)
-        value += normaliser(prior.nu, prior.scale, prior.diagonal) - normaliser(nu, scale, prior.diagonal)
+        value += normaliser(prior.nu, prior.scale, prior.diagonal) - normaliser(
+            nu, scale, prior.diagonal
+        )
         if prior.kappa:
             value += prior.n / 2 * np.log(prior.kappa / kappa)
     return value + log_beta(r.sum(0) + alpha) - log_beta(np.full(k, alpha)) + entropy(r)

@@ -1,8 +1,9 @@
-"""The Gibbs conditional of Yao, Mimno & McCallum 2009, densely and slowly: every topic weighed for every token, from plain count arrays.
+"""The Gibbs conditional of Yao, Mimno & McCallum 2009, densely and slowly: every topic weighed for
+every token, from plain count arrays.
 
-``sweep`` draws in SparseLDA's order of search (the word's topics by its list, then the document's, then all), so with the
-same uniforms it must give the same topics; the lists are kept as the sampler keeps them.
-"""
+``sweep`` draws in SparseLDA's order of search (the word's topics by its list, then the document's,
+then all), so with the same uniforms it must give the same topics; the lists are kept as the sampler
+keeps them."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def buckets(
 
 
 def leave(row: list[list[int]], topic: int) -> None:
-    """Take one from a row [[count, topic], ...]: exchange with the last entry of equal count, then count down."""
+    """Take one from a row [[count, topic], ...]: exchange with the last entry of equal count, then
+    count down.
+    """
     p = next(i for i, e in enumerate(row) if e[1] == topic)
     count = row[p][0]
     last = max(i for i, e in enumerate(row) if e[0] == count and i >= p)
@@ -54,7 +57,9 @@ def join(row: list[list[int]], topic: int) -> None:
 
 
 class Swept(NamedTuple):
-    """Topics after the sweep, the draws by bucket, and how near a draw came to a boundary (as a share of its total)."""
+    """Topics after the sweep, the draws by bucket, and how near a draw came to a boundary (as a
+    share of its total).
+    """
 
     z: np.ndarray
     draws: np.ndarray
@@ -101,7 +106,9 @@ def sweep(
                 state = np.uint64(step(state))
                 x = uniform(np.uint64(bits(state))) * full.sum()
                 steps = (
-                    [(0, t, q[t]) for t in order] + [(1, t, r[t]) for t in doc_list] + [(2, t, s[t]) for t in range(k)]
+                    [(0, t, q[t]) for t in order]
+                    + [(1, t, r[t]) for t in doc_list]
+                    + [(2, t, s[t]) for t in range(k)]
                 )
                 ends = np.cumsum([w for _, _, w in steps])
                 at = min(int(np.searchsorted(ends, x, side="right")), len(steps) - 1)
@@ -124,14 +131,23 @@ def sweep(
     return Swept(z, draws, nearest)
 
 
-def joint_loglik(z_docs: list[np.ndarray], n_wt: np.ndarray, alpha: np.ndarray, beta: float) -> float:
-    """log p(w, z) from scratch (Griffiths & Steyvers 2004, eq. 2 and 3, with an asymmetric alpha)."""
+def joint_loglik(
+    z_docs: list[np.ndarray], n_wt: np.ndarray, alpha: np.ndarray, beta: float
+) -> float:
+    """log p(w, z) from scratch (Griffiths & Steyvers 2004, eq.
+
+    2 and 3, with an asymmetric alpha).
+    """
     from scipy.special import gammaln
 
     words = n_wt.shape[0]
     total = 0.0
     for z in z_docs:
         n = np.bincount(z, minlength=len(alpha))
-        total += gammaln(alpha.sum()) - gammaln(alpha.sum() + n.sum()) + (gammaln(alpha + n) - gammaln(alpha)).sum()
+        total += (
+            gammaln(alpha.sum())
+            - gammaln(alpha.sum() + n.sum())
+            + (gammaln(alpha + n) - gammaln(alpha)).sum()
+        )
     total += (gammaln(words * beta) - gammaln(words * beta + n_wt.sum(0))).sum()
     return float(total + (gammaln(beta + n_wt) - gammaln(beta)).sum())

@@ -1,4 +1,6 @@
-"""Inference with the topics fixed, plainly: a document is a row of counts x: [W]; p: [W, K] the topics' word probabilities."""
+"""Inference with the topics fixed, plainly: a document is a row of counts x: [W]; p: [W, K] the
+topics' word probabilities.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ def bp(x, p, alpha, tol, inner):
 
 
 def vb(x, counts, alpha, beta, tol, inner, most=None, point=False, from_prior=False):
-    """Blei et al. 2003 with Dirichlet topics counts + beta: [W, K] (``point``: their mean); most: responsibilities kept a
-    word, L."""
+    """Blei et al. 2003 with Dirichlet topics counts + beta: [W, K] (``point``: their mean); most:
+    responsibilities kept a word, L."""
     seen, smoothed = x > 0, counts + beta
     own = smoothed / smoothed.sum(axis=0)
     if not point:
@@ -45,14 +47,18 @@ def exact_alone(words, p, alpha):
     topics, total, mean = p.shape[1], 0.0, np.zeros(p.shape[1])
     for z in product(range(topics), repeat=len(words)):
         n = np.bincount(z, minlength=topics)
-        weight = np.prod(p[words, list(z)]) * np.exp(gammaln(n + alpha).sum() - gammaln(alpha).sum())
+        weight = np.prod(p[words, list(z)]) * np.exp(
+            gammaln(n + alpha).sum() - gammaln(alpha).sum()
+        )
         total += weight
         mean += weight * n
     return (mean / total + alpha) / (len(words) + alpha.sum())
 
 
 def exact_together(documents, counts, alpha, beta):
-    """Mean shares [D, K] of documents (lists of words) over all assignments of all their tokens; counts: [W, K], fixed."""
+    """Mean shares [D, K] of documents (lists of words) over all assignments of all their tokens;
+    counts: [W, K], fixed.
+    """
     topics, tokens = counts.shape[1], [(d, w) for d, words in enumerate(documents) for w in words]
     total, mean = 0.0, np.zeros((len(documents), topics))
     for z in product(range(topics), repeat=len(tokens)):
@@ -60,7 +66,9 @@ def exact_together(documents, counts, alpha, beta):
         for (d, w), k in zip(tokens, z, strict=True):
             n[d, k] += 1
             m[w, k] += 1
-        weight = gammaln(n + alpha).sum() + (gammaln(counts + m + beta) - gammaln(counts + beta)).sum()
+        weight = (
+            gammaln(n + alpha).sum() + (gammaln(counts + m + beta) - gammaln(counts + beta)).sum()
+        )
         weight -= gammaln((counts + m + beta).sum(axis=0)).sum()
         weight = np.exp(weight + gammaln((counts + beta).sum(axis=0)).sum())
         total += weight

@@ -1,4 +1,6 @@
-"""A mixture of multinomials, dense NumPy in float64 (Hughes & Sudderth 2016, sections 2 and 3, appendix B.2)."""
+"""A mixture of multinomials, dense NumPy in float64 (Hughes & Sudderth 2016, sections 2 and 3,
+appendix B.2).
+"""
 
 from __future__ import annotations
 

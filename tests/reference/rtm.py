@@ -1,7 +1,8 @@
-"""The relational topic model by belief propagation, straight from Zeng, Cheung & Liu 2013, section 4: dense, float64.
+"""The relational topic model by belief propagation, straight from Zeng, Cheung & Liu 2013, section
+4: dense, float64.
 
-x: [D, W] counts; mu: [D, W, K]; linked: for each document the documents that it is linked with (both directions, no self-links).
-"""
+x: [D, W] counts; mu: [D, W, K]; linked: for each document the documents that it is linked with
+(both directions, no self-links)."""
 
 import numpy as np
 
@@ -31,7 +32,9 @@ def link_message(theta, linked, eta, renormalise=False):
 
 
 def message(theta, n, phi, lam, own, x, link, alpha, beta, words, xi):
-    """Eq. (30) for one cell: (message, p(w)); theta, phi, lam, own, link are [K], n the document's tokens."""
+    """Eq. (30) for one cell: (message, p(w)); theta, phi, lam, own, link are [K], n the document's
+    tokens.
+    """
     from_words = (theta - own + alpha) / (n - x + len(theta) * alpha)
     from_topics = (phi - own + beta) / (lam - own + words * beta)
     if not link.any():
@@ -42,14 +45,17 @@ def message(theta, n, phi, lam, own, x, link, alpha, beta, words, xi):
 
 
 def one_pass(x, mu, linked, eta, alpha, beta, xi, asynchronous, renormalise=False):
-    """(new messages, sum of x log p(w), share of the linked documents' tokens that links explain).  Links see the theta of
+    """(new messages, sum of x log p(w), share of the linked documents' tokens that links explain).
+    Links see the theta of
     the old messages."""
     theta, phi, lam = sums(x, mu)
     link = link_message(theta, linked, eta, renormalise)
     new, loglik, told = mu.copy(), 0.0, np.zeros(2)
     for d, w in zip(*np.nonzero(x)):
         c = x[d, w]
-        m, p, share = message(theta[d], x[d].sum(), phi[w], lam, c * mu[d, w], c, link[d], alpha, beta, x.shape[1], xi)
+        m, p, share = message(
+            theta[d], x[d].sum(), phi[w], lam, c * mu[d, w], c, link[d], alpha, beta, x.shape[1], xi
+        )
         loglik += c * np.log(p)
         told += (c * link[d].any(), c * share)
         new[d, w] = m
@@ -62,8 +68,8 @@ def one_pass(x, mu, linked, eta, alpha, beta, xi, asynchronous, renormalise=Fals
 
 
 def passes(x, mu, linked, n, alpha, beta, xi, asynchronous, eta_form="rows", renormalise=False):
-    """n passes from mu, as the engine makes them: eta is of the theta that the pass before began with, none in the first.
-    Returns messages, eta, log-likelihood of the last pass."""
+    """n passes from mu, as the engine makes them: eta is of the theta that the pass before began
+    with, none in the first. Returns messages, eta, log-likelihood of the last pass."""
     topics = mu.shape[2]
     eta, loglik = np.zeros((topics, topics)), 0.0
     for _ in range(n):

@@ -1,12 +1,34 @@
-"""One visit of sparse-L belief propagation in scalar float64 NumPy, from its description in ``engines.message.sparse_messages``."""
+"""One visit of sparse-L belief propagation in scalar float64 NumPy, from its description in
+``engines.message.sparse_messages``.
+"""
 
 import numpy as np
 
 
 def sweep(
-    ptr, doc, x, base, index, topics, before, theta, lam, old, alpha, beta, top, band, step, first, chosen, reach, k_all
+    ptr,
+    doc,
+    x,
+    base,
+    index,
+    topics,
+    before,
+    theta,
+    lam,
+    old,
+    alpha,
+    beta,
+    top,
+    band,
+    step,
+    first,
+    chosen,
+    reach,
+    k_all,
 ):
-    """Returns the new integers, the change of the table, theta + alpha, normalisers s and bids of outside topics."""
+    """Returns the new integers, the change of the table, theta + alpha, normalisers s and bids of
+    outside topics.
+    """
     phi, theta = base.astype(np.float64), theta.astype(np.float64)
     new, s_all, delta = np.zeros(old.shape, int), np.zeros(len(doc)), np.zeros(base.shape)
     scores = np.zeros((max(chosen.max() + 1, 0), base.shape[1]))
@@ -23,7 +45,11 @@ def sweep(
             change[was[was != a]] -= own[was != a]
             own = own * (was == a)
             f = row + delta[index[u]] * (0 if first else 1) + change
-            p = np.maximum(theta[d] - own, alpha) * np.maximum(f[a] - own + beta, beta) / (lam[a] - own)
+            p = (
+                np.maximum(theta[d] - own, alpha)
+                * np.maximum(f[a] - own + beta, beta)
+                / (lam[a] - own)
+            )
             s_all[i], highest = p.sum(), p.max()
             if not first and (was == a).all():
                 p = np.maximum(p - p.sum() * (step - 1) / step * own / x[i], 0)

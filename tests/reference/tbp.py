@@ -1,4 +1,6 @@
-"""Dense NumPy twins of tiny belief propagation, float64, in document order, straight from the paper's figures."""
+"""Dense NumPy twins of tiny belief propagation, float64, in document order, straight from the
+paper's figures.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ import numpy as np
 def atbp_pass(indptr, words, counts, phi, theta, lam, alpha, beta):
     """Paper 000, Fig. 3, lines 12-21, in place on phi[W, K], theta[D, K], lam[K].
 
-    Returns sum x log p, p = sum_k (phi + beta)(theta + alpha) / (lam + W beta) / (n_d - x + sum alpha) after the shrink.
-    """
+    Returns sum x log p, p = sum_k (phi + beta)(theta + alpha) / (lam + W beta) / (n_d - x + sum
+    alpha) after the shrink."""
     n_w = np.bincount(words, counts, len(phi))
     n = counts.sum()
     beta = np.broadcast_to(beta, phi.shape)  # a number, or [W, K]: seed words' own
@@ -48,7 +50,9 @@ def stbp_pass(indptr, words, counts, phi, theta, alpha, beta):
 
 
 def fold_in(words, counts, phi, alpha, beta, inner, tol=0.0):
-    """theta of one document against topics that stand still, from the even spread, at most ``inner`` sweeps."""
+    """theta of one document against topics that stand still, from the even spread, at most
+    ``inner`` sweeps.
+    """
     p = (phi + beta) / (phi.sum(0) + len(phi) * beta)
     theta = np.full(phi.shape[1], counts.sum() / phi.shape[1])
     for _ in range(inner):

@@ -1,5 +1,5 @@
-"""The tokenizer said in plain Python, character by character from ``unicodedata``: slow, and what the kernels are tested
-against."""
+"""The tokenizer said in plain Python, character by character from ``unicodedata``: slow, and what
+the kernels are tested against."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ from topicstream.tokens.recipe import Recipe
 def plain_tokens(
     text: str, recipe: Recipe, stop: Container[str], stem: Callable[[str], str] | None, joiner: str
 ) -> list[str]:
-    """The words of ``text``; ``stop`` are the stop words as compared.  Phrases and n-grams follow the word they end in."""
+    """The words of ``text``; ``stop`` are the stop words as compared.
+
+    Phrases and n-grams follow the word they end in.
+    """
     sequence = [
-        None if word is None or word in stop else (stem(word) if stem else word) for word in _words(text, recipe)
+        None if word is None or word in stop else (stem(word) if stem else word)
+        for word in _words(text, recipe)
     ]
-    sequence = _with_phrases(sequence, {tuple(phrase.split(" ")) for phrase in recipe.phrases}, joiner)
+    sequence = _with_phrases(
+        sequence, {tuple(phrase.split(" ")) for phrase in recipe.phrases}, joiner
+    )
     found: list[str] = []
     for i, word in enumerate(sequence):
         if word is None:
@@ -33,7 +39,9 @@ def plain_tokens(
     return found
 
 
-def _with_phrases(words: list[str | None], phrases: set[tuple[str, ...]], joiner: str) -> list[str | None]:
+def _with_phrases(
+    words: list[str | None], phrases: set[tuple[str, ...]], joiner: str
+) -> list[str | None]:
     joined: list[str | None] = []
     i = 0
     while i < len(words):
@@ -50,7 +58,9 @@ def _with_phrases(words: list[str | None], phrases: set[tuple[str, ...]], joiner
 def _words(text: str, recipe: Recipe) -> Iterator[str | None]:
     """Words in order, None where one was left out as too short or a number."""
     if recipe.pattern is not None:
-        yield from filter(None, re.findall(recipe.pattern, lower(text) if recipe.lowercase else text))
+        yield from filter(
+            None, re.findall(recipe.pattern, lower(text) if recipe.lowercase else text)
+        )
     elif recipe.tokenized:
         yield from (lower(text) if recipe.lowercase else text).replace("\0", " ").split()
     else:
@@ -62,7 +72,9 @@ def _within(c: str, ranges: tuple[tuple[int, int], ...]) -> bool:
 
 
 def _kind(c: str, recipe: Recipe) -> str:
-    """letter, mark, digit, unspaced, emoji, flag (half of one), ignored or other (white space included)."""
+    """letter, mark, digit, unspaced, emoji, flag (half of one), ignored or other (white space
+    included).
+    """
     if c in "\u00ad\ufeff\u2060":
         return "ignored"
     if c in "\u200c\u200d":
@@ -70,10 +82,19 @@ def _kind(c: str, recipe: Recipe) -> str:
     if "\U0001f1e6" <= c <= "\U0001f1ff":
         return "flag" if "emoji" in recipe.keep else "other"
     category = unicodedata.category(c)
-    if recipe.unspaced == "bigrams" and (category[0] == "L" or c == "\u3007") and _within(c, characters._UNSPACED):
+    if (
+        recipe.unspaced == "bigrams"
+        and (category[0] == "L" or c == "\u3007")
+        and _within(c, characters._UNSPACED)
+    ):
         return "unspaced"
     kind = {"L": "letter", "M": "mark", "N": "digit"}.get(category[0], "other")
-    if kind == "other" and category[0] != "Z" and category != "Cc" and _within(c, characters._EMOJI):
+    if (
+        kind == "other"
+        and category[0] != "Z"
+        and category != "Cc"
+        and _within(c, characters._EMOJI)
+    ):
         return "emoji" if "emoji" in recipe.keep else "other"
     return kind
 

@@ -1,4 +1,7 @@
-"""Plain NumPy twins of Hughes & Sudderth 2016's Alg. 2, in float64: one document at a time, logarithms everywhere."""
+"""Plain NumPy twins of Hughes & Sudderth 2016's Alg.
+
+2, in float64: one document at a time, logarithms everywhere.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ def resp(weights: np.ndarray, most: int) -> np.ndarray:
     return np.exp(cut - logsumexp(cut, axis=1, keepdims=True))
 
 
-def dense_document(log_phi: np.ndarray, x: np.ndarray, alpha: np.ndarray, inner: int) -> tuple[np.ndarray, np.ndarray]:
+def dense_document(
+    log_phi: np.ndarray, x: np.ndarray, alpha: np.ndarray, inner: int
+) -> tuple[np.ndarray, np.ndarray]:
     """(r, N_dk) after ``inner`` inner iterations; log_phi [n, K]: the document's words."""
     r = resp(log_phi, log_phi.shape[1])
     n = x @ r
@@ -32,7 +37,9 @@ def dense_document(log_phi: np.ndarray, x: np.ndarray, alpha: np.ndarray, inner:
 
 
 def least_weight(log_largest: float, leave: float) -> float:
-    """N_dk + alpha_k below which a topic leaves: psi of it is ``leave`` of the largest, by the two branches of Minka 2000."""
+    """N_dk + alpha_k below which a topic leaves: psi of it is ``leave`` of the largest, by the two
+    branches of Minka 2000.
+    """
     if leave == 0:
         return 0.0
     y = min(log_largest + np.log(leave), 0.5)
@@ -42,9 +49,9 @@ def least_weight(log_largest: float, leave: float) -> float:
 def sparse_document(
     log_phi: np.ndarray, x: np.ndarray, alpha: np.ndarray, most: int, inner: int, leave: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same with L topics a word, chosen in inner iterations 1-5 and every 10th, and active topics that only leave:
-    by ``leave`` (engines/variational/sparse.py), where it is not zero also those with less than two tokens and than an even share at first.
-    """
+    """The same with L topics a word, chosen in inner iterations 1-5 and every 10th, and active
+    topics that only leave: by ``leave`` (engines/variational/sparse.py), where it is not zero also
+    those with less than two tokens and than an even share at first."""
     r = resp(log_phi, most)
     n = x @ r
     if leave > 0:
@@ -75,9 +82,15 @@ def bound(log_phi: np.ndarray, x: np.ndarray, alpha: np.ndarray, r: np.ndarray) 
 
 
 def evidence(
-    phi: np.ndarray, beta: float, docs: list[tuple[np.ndarray, np.ndarray, np.ndarray]], alpha: np.ndarray
+    phi: np.ndarray,
+    beta: float,
+    docs: list[tuple[np.ndarray, np.ndarray, np.ndarray]],
+    alpha: np.ndarray,
 ) -> float:
-    """The evidence lower bound by eq. 42-49: docs are (words, x, r); phi [W, K] counts of q(phi)."""
+    """The evidence lower bound by eq.
+
+    42-49: docs are (words, x, r); phi [W, K] counts of q(phi).
+    """
     log_phi = expected_log(phi, beta)
     hat = phi + beta
     total = sum(bound(log_phi[w], x, alpha, r) for w, x, r in docs)

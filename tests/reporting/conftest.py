@@ -19,5 +19,11 @@ def stored(tmp_path_factory):
 @pytest.fixture(scope="module")
 def written(stored):
     folder, _, _ = stored
-    done = report(folder / "model", folder / "corpus.zarr", out=folder / "r.html", title="<b>A & B</b>", threads=2)
+    done = report(
+        folder / "model",
+        folder / "corpus.zarr",
+        out=folder / "r.html",
+        title="<b>A & B</b>",
+        threads=2,
+    )
     return folder / "r.html", done, *unpack(data_of((folder / "r.html").read_text()))

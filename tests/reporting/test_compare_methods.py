@@ -15,15 +15,27 @@ from topicstream.errors import InputError, NotOurs, TopicsError
 from topicstream.evaluation.completion import score_model
 from topicstream.inference.classifier import train_classifier
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.comparing import cosine, divergence, envelope, f1, plot_methods, topic_sets
+from topicstream.reporting.comparing import (
+    cosine,
+    divergence,
+    envelope,
+    f1,
+    plot_methods,
+    topic_sets,
+)
 from topicstream.reporting.figures import Figure
 
 
 def test_the_measures_by_hand():
-    p, q = np.array([[0.5, 0.3, 0.2], [0.9, 0.1, 0.0]]), np.array([[0.3, 0.5, 0.2], [0.2, 0.3, 0.5]])
+    p, q = (
+        np.array([[0.5, 0.3, 0.2], [0.9, 0.1, 0.0]]),
+        np.array([[0.3, 0.5, 0.2], [0.2, 0.3, 0.5]]),
+    )
     assert cosine(p, q) == pytest.approx([0.34 / 0.38, 0.21 / np.sqrt(0.82 * 0.38)])
     wanted = 0.5 * np.log(0.5 / 0.3) + 0.3 * np.log(0.3 / 0.5)
-    assert divergence(p, q)[0] == pytest.approx(wanted) and divergence(p, p) == pytest.approx([0, 0])
+    assert divergence(p, q)[0] == pytest.approx(wanted) and divergence(p, p) == pytest.approx(
+        [0, 0]
+    )
     # while the sum stays within 0.8: {0, 1}; the first alone exceeds it: {0}
     assert topic_sets(p).tolist() == [[True, True, False], [True, False, False]]
     assert topic_sets(q).tolist() == [[True, True, False], [False, True, True]]
@@ -35,7 +47,9 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compare")
     matrix, phi = planted(3, 300, 80, 5)
     corpus = store(folder / "c.zarr", matrix[:250], matrix[250:], ids=True)
-    TopicModel.from_arrays(np.floor(phi * 3000), [f"word{i}" for i in range(80)], 0.2, 0.01).save(folder / "m")
+    TopicModel.from_arrays(np.floor(phi * 3000), [f"word{i}" for i in range(80)], 0.2, 0.01).save(
+        folder / "m"
+    )
     return folder, corpus
 
 
@@ -57,10 +71,18 @@ def test_every_method_has_its_row(made):
     assert rows["bp"]["perplexity"] == pytest.approx(score.perplexity, rel=1e-5)
     for what in ("cosine", "f1"):
         names = found["envelope"][what]  # each is nearer than all that are faster
-        assert rows[names[0]]["seconds"] == min(r["seconds"] for n, r in rows.items() if n != "gibbs2")
-        assert sorted(names, key=lambda n: rows[n]["seconds"]) == sorted(names, key=lambda n: rows[n][what]) == names
+        assert rows[names[0]]["seconds"] == min(
+            r["seconds"] for n, r in rows.items() if n != "gibbs2"
+        )
+        assert (
+            sorted(names, key=lambda n: rows[n]["seconds"])
+            == sorted(names, key=lambda n: rows[n][what])
+            == names
+        )
     assert all(r["seconds"] > 0 and r["perplexity"] > 1 for r in rows.values())
-    again = topicstream.compare_methods(folder / "m", corpus, methods="hybrid,bp", burn=40, sweeps=40)
+    again = topicstream.compare_methods(
+        folder / "m", corpus, methods="hybrid,bp", burn=40, sweeps=40
+    )
     assert [r["name"] for r in again["methods"]] == ["hybrid", "bp", "gibbs2"]
     assert again["methods"][0]["cosine"] == rows["hybrid"]["cosine"]
 
@@ -80,7 +102,17 @@ def test_what_cannot_be_meant(made, tmp_path):
 def test_the_command_and_its_plot(made, tmp_path, capsys):
     folder, corpus = made
     words = tmp_path / "new.txt"
-    common = ["compare", str(folder / "m"), "--corpus", str(corpus.path), "--burn", "2", "--sweeps", "2", "-q"]
+    common = [
+        "compare",
+        str(folder / "m"),
+        "--corpus",
+        str(corpus.path),
+        "--burn",
+        "2",
+        "--sweeps",
+        "2",
+        "-q",
+    ]
     picture = tmp_path / "p.svg"
     assert run([*common, "--methods", "bp,naive-bayes", "--svg", str(picture), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
@@ -106,11 +138,18 @@ def test_the_command_and_its_plot(made, tmp_path, capsys):
 
 def test_names_in_the_plot_are_escaped(tmp_path):
     row = {"name": "<b>", "seconds": 1.0, "f1": 0.5}
-    result = {"methods": [row], "reference": "a&b", "documents": 3, "ceiling": None, "envelope": {"f1": ["<b>"]}}
+    result = {
+        "methods": [row],
+        "reference": "a&b",
+        "documents": 3,
+        "ceiling": None,
+        "envelope": {"f1": ["<b>"]},
+    }
     plot_methods(result, Figure(tmp_path / "p.svg", "--svg", force=False))
     drawn = (tmp_path / "p.svg").read_text()
     assert "&lt;b&gt;" in drawn and "a&amp;b" in drawn and ET.fromstring(drawn) is not None
     records = [
-        {"name": n, "seconds": s, "f1": f} for n, s, f in (("a", 1, 0.5), ("b", 2, 0.9), ("c", 3, 0.8), ("d", 2, 0.4))
+        {"name": n, "seconds": s, "f1": f}
+        for n, s, f in (("a", 1, 0.5), ("b", 2, 0.9), ("c", 3, 0.8), ("d", 2, 0.4))
     ]
     assert envelope(records) == ["a", "b"] and envelope(records[::-1]) == ["a", "b"]

@@ -1,4 +1,6 @@
-"""Effects of covariates on topics: formulas, the regression against a plain one and against known effects, the command."""
+"""Effects of covariates on topics: formulas, the regression against a plain one and against known
+effects, the command.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ from tests import few_quick
 from topicstream.cli.main import run
 from topicstream.errors import InputError, UsageError
 from topicstream.reporting.covariates import PREDICTED, Effects
-from topicstream.reporting.formula import Covariate, Design, Factor, as_days, as_number, parse_formula
+from topicstream.reporting.formula import (
+    Covariate,
+    Design,
+    Factor,
+    as_days,
+    as_number,
+    parse_formula,
+)
 from topicstream.reporting.over_time import OverTimeView
 from topicstream.reporting.regression import Coefficients, Regression, independent
 
@@ -40,7 +49,9 @@ def test_formulas(formula, terms):
     assert terms_of(formula) == terms
 
 
-@pytest.mark.parametrize("formula", ["", "a +", "a - b", "s(a", "s(date, 1)", "__import__('os')", "a * b : c", "a b"])
+@pytest.mark.parametrize(
+    "formula", ["", "a +", "a - b", "s(a", "s(date, 1)", "__import__('os')", "a * b : c", "a b"]
+)
 def test_what_is_no_formula_is_refused(formula):
     with pytest.raises(UsageError, match="formula"):
         parse_formula(formula)
@@ -48,8 +59,14 @@ def test_what_is_no_formula_is_refused(formula):
 
 def test_dates_are_years():
     assert as_number("1999-07-02", "date") == pytest.approx(1999.5, abs=0.01)
-    assert as_number("2001", "x") == as_number("2001", "date") == 2001 and as_number("-3.5", "x") == -3.5 and as_number("red", "x") is None
-    assert as_number("19990702", "x") == 19990702 and as_number("19990702", "date") == as_number("36343", "date") == as_number("1999-07-02", "x")
+    assert (
+        as_number("2001", "x") == as_number("2001", "date") == 2001
+        and as_number("-3.5", "x") == -3.5
+        and as_number("red", "x") is None
+    )
+    assert as_number("19990702", "x") == 19990702 and as_number("19990702", "date") == as_number(
+        "36343", "date"
+    ) == as_number("1999-07-02", "x")
 
 
 def covariate(column: str, values: list[str], df: int = 0) -> Covariate:
@@ -100,7 +117,9 @@ def test_it_is_the_plain_regression_where_nothing_is_uncertain():
 
 
 def test_parts_of_one_document_count_as_one():
-    """Errors of parts are the jackknife over whole documents: fits without each of them, wherever a block cuts one."""
+    """Errors of parts are the jackknife over whole documents: fits without each of them, wherever a
+    block cuts one.
+    """
     rng = np.random.default_rng(0)
     of = np.repeat(np.arange(40), rng.integers(1, 20, 40))
     n = len(of)
@@ -110,19 +129,45 @@ def test_parts_of_one_document_count_as_one():
     for part in np.split(np.arange(n), [7, 8, 150]):
         regression.add(x[part], y[part], np.full(len(part), 1e12), [str(d) for d in of[part]])
     fitted = regression.fit()
-    changes = np.array([np.linalg.lstsq(x[of != d], y[of != d])[0] - fitted.estimates for d in range(40)])
+    changes = np.array(
+        [np.linalg.lstsq(x[of != d], y[of != d])[0] - fitted.estimates for d in range(40)]
+    )
     for k in range(3):
-        assert np.allclose(fitted.covariances[k], 39 / 40 * changes[:, :, k].T @ changes[:, :, k], rtol=1e-4, atol=1e-12)
+        assert np.allclose(
+            fitted.covariances[k],
+            39 / 40 * changes[:, :, k].T @ changes[:, :, k],
+            rtol=1e-4,
+            atol=1e-12,
+        )
     assert (fitted.documents, fitted.clusters) == (n, 40)
 
 
 def test_the_printed_interval_is_the_table_s():
-    """Of ten books it is 2.26 errors wide (Student's), and excludes zero, or not, as the table's does."""
+    """Of ten books it is 2.26 errors wide (Student's), and excludes zero, or not, as the table's
+    does.
+    """
     estimates, covariances = np.array([[0.3], [0.2]]), np.diag([0.01, 0.01])[None]
-    fitted = Coefficients(["(intercept)", "party=red"], np.arange(2), estimates, covariances, 90, 10)
-    shown = Effects("party", 90, 0, np.array([3]), ["war"], fitted, {"party": "blue"}, {"party": "category"}, pa.Table.from_pylist([], PREDICTED))
+    fitted = Coefficients(
+        ["(intercept)", "party=red"], np.arange(2), estimates, covariances, 90, 10
+    )
+    shown = Effects(
+        "party",
+        90,
+        0,
+        np.array([3]),
+        ["war"],
+        fitted,
+        {"party": "blue"},
+        {"party": "category"},
+        pa.Table.from_pylist([], PREDICTED),
+    )
     (row,) = (row for row in shown.table().to_pylist() if row["term"] == "party=red")
-    assert shown.lines()[-1].split() == ["party=red", "+20.00", f"[{100 * row['low']:+.2f},", f"{100 * row['high']:+.2f}]"]
+    assert shown.lines()[-1].split() == [
+        "party=red",
+        "+20.00",
+        f"[{100 * row['low']:+.2f},",
+        f"{100 * row['high']:+.2f}]",
+    ]
     assert row["low"] < 0 < 0.2 - 1.96 * row["se"]
 
 
@@ -131,7 +176,9 @@ GROUPS = [((10, 40), 0.5), ((80, 300), 0.5), ((30, 60), 0.15)]
 
 @pytest.mark.parametrize(("tokens", "share_of_group"), few_quick(GROUPS, GROUPS[:1]))
 def test_intervals_cover_known_effects(tokens, share_of_group):
-    """95 % intervals hold the true difference of two groups in 92 to 98 % of simulated corpora, short documents too."""
+    """95 % intervals hold the true difference of two groups in 92 to 98 % of simulated corpora,
+    short documents too.
+    """
     rng = np.random.default_rng(4)
     alpha, effect, covered, estimates, repetitions = np.full(5, 0.8), 0.2, 0, [], 1000
     for _ in range(repetitions):
@@ -163,23 +210,48 @@ def test_columns_that_others_determine_are_left_out():
 def place(tmp_path_factory):
     """A corpus in which red documents are of cats, more so from year to year, and a model of it."""
     folder, rng = tmp_path_factory.mktemp("effects"), np.random.default_rng(2)
-    themes = [["cat", "fur", "paw", "tail", "claw"], ["ship", "sail", "deck", "sea", "tide"], ["star", "moon", "orbit", "sun", "comet"]]
+    themes = [
+        ["cat", "fur", "paw", "tail", "claw"],
+        ["ship", "sail", "deck", "sea", "tide"],
+        ["star", "moon", "orbit", "sun", "comet"],
+    ]
     with open(folder / "docs.jsonl", "w") as file:
         for d in range(900):
             red, year = d % 2, 2000 + d % 9
             share = 0.2 + 0.05 * (year - 2000) * red
             p = [share, (1 - share) / 2, (1 - share) / 2]
             words = [str(rng.choice(themes[t])) for t in rng.choice(3, 60, p=rng.dirichlet(p))]
-            record = {"id": d, "text": " ".join(words), "date": f"{year}-03-01", "party": "red" if red else "blue"}
+            record = {
+                "id": d,
+                "text": " ".join(words),
+                "date": f"{year}-03-01",
+                "party": "red" if red else "blue",
+            }
             record |= {"labels": ["a", "b"], "odd": None if d < 890 else "x"}
             record |= {"clicks": str(1_000_000 * year), "rare": str(2000 + d / 1e6 + 9 * (d == 0))}
-            record |= {"seats": "NA" if d % 5 == 0 else str(year - 2000), "wing": ("NaN", None, "")[d % 3] if d < 60 else record["party"]}
+            record |= {
+                "seats": "NA" if d % 5 == 0 else str(year - 2000),
+                "wing": ("NaN", None, "")[d % 3] if d < 60 else record["party"],
+            }
             record |= {"day": f"{1 + d % 28}/{1 + d % 12}/{year}"}
             file.write(json.dumps(record) + "\n")
     topicstream.ingest(
-        folder / "docs.jsonl", folder / "corpus.zarr", meta=("party", "date", "labels", "odd", "clicks", "rare", "day", "seats", "wing"), min_df=1, max_df=1.0, heldout=0
+        folder / "docs.jsonl",
+        folder / "corpus.zarr",
+        meta=("party", "date", "labels", "odd", "clicks", "rare", "day", "seats", "wing"),
+        min_df=1,
+        max_df=1.0,
+        heldout=0,
     )
-    topicstream.train(folder / "corpus.zarr", folder / "model", topics=3, algo="bp", passes=30, seed=1, progress=False)
+    topicstream.train(
+        folder / "corpus.zarr",
+        folder / "model",
+        topics=3,
+        algo="bp",
+        passes=30,
+        seed=1,
+        progress=False,
+    )
     return folder
 
 
@@ -190,27 +262,43 @@ def test_effects_find_what_was_planted(place):
     slopes = {row["topic"]: row for row in table if row["term"] == "party=red:date"}
     cats = max(slopes, key=lambda k: slopes[k]["estimate"])
     assert slopes[cats]["low"] < 0.05 < slopes[cats]["high"] and slopes[cats]["z"] > 5
-    red = [r for r in found.predictions.to_pylist() if r["topic"] == cats and r["group"] == "party=red"]
-    assert red[0]["share"] == pytest.approx(0.2, abs=0.05) and red[-1]["share"] == pytest.approx(0.6, abs=0.05)
+    red = [
+        r for r in found.predictions.to_pylist() if r["topic"] == cats and r["group"] == "party=red"
+    ]
+    assert red[0]["share"] == pytest.approx(0.2, abs=0.05) and red[-1]["share"] == pytest.approx(
+        0.6, abs=0.05
+    )
 
 
 def test_a_dropped_topic_takes_its_words_along(place, tmp_path):
-    """Shares are of the words of the topics shown: they add up to 1, and the one of 0.2 is one of 0.2 / (0.2 + 0.4)."""
+    """Shares are of the words of the topics shown: they add up to 1, and the one of 0.2 is one of
+    0.2 / (0.2 + 0.4).
+    """
     whole = topicstream.effects("party", place / "model", place / "corpus.zarr")
     cats = int(whole.topics[whole.coefficients.estimates[1].argmax()])
     model = shutil.copytree(place / "model", tmp_path / "model")
     topicstream.edit(model, [{"edit": "drop", "topics": [(cats + 1) % 3]}])
     found = topicstream.effects("party", model, place / "corpus.zarr")
     assert found.coefficients.estimates.sum(1) == pytest.approx([1, 0], abs=1e-6)
-    assert found.coefficients.estimates[0, found.topics.tolist().index(cats)] == pytest.approx(1 / 3, abs=0.05)
+    assert found.coefficients.estimates[0, found.topics.tolist().index(cats)] == pytest.approx(
+        1 / 3, abs=0.05
+    )
 
 
 def test_a_missing_value_as_r_and_pandas_write_it_is_no_group(place):
     """A column of numbers stays one; the documents without a value are left out."""
     numbers = topicstream.effects("seats", place / "model", place / "corpus.zarr")
-    assert (numbers.documents, numbers.left_out, numbers.coefficients.names) == (720, 180, ["(intercept)", "seats"])
+    assert (numbers.documents, numbers.left_out, numbers.coefficients.names) == (
+        720,
+        180,
+        ["(intercept)", "seats"],
+    )
     groups = topicstream.effects("wing", place / "model", place / "corpus.zarr")
-    assert (groups.documents, groups.left_out, groups.coefficients.names) == (840, 60, ["(intercept)", "wing=red"])
+    assert (groups.documents, groups.left_out, groups.coefficients.names) == (
+        840,
+        60,
+        ["(intercept)", "wing=red"],
+    )
     same = topicstream.effects("party", place / "model", place / "corpus.zarr")
     assert groups.coefficients.estimates == pytest.approx(same.coefficients.estimates, abs=0.03)
     shown = OverTimeView(place / "model", place / "corpus.zarr", by="wing").result()
@@ -220,28 +308,56 @@ def test_a_missing_value_as_r_and_pandas_write_it_is_no_group(place):
 def test_an_append_without_the_column_is_left_out(place, tmp_path):
     """Its blocks hold no document to use."""
     store = shutil.copytree(place / "corpus.zarr", tmp_path / "corpus.zarr")
-    (tmp_path / "more.jsonl").write_text((place / "docs.jsonl").read_text().replace('"id": ', '"id": 1000'))
+    (tmp_path / "more.jsonl").write_text(
+        (place / "docs.jsonl").read_text().replace('"id": ', '"id": 1000')
+    )
     assert topicstream.ingest(tmp_path / "more.jsonl", store, append=True)["documents_added"] == 900
     for formula in ("party * date", "s(date)"):
-        before, after = (topicstream.effects(formula, place / "model", corpus) for corpus in (place / "corpus.zarr", store))
+        before, after = (
+            topicstream.effects(formula, place / "model", corpus)
+            for corpus in (place / "corpus.zarr", store)
+        )
         assert (after.documents, after.left_out) == (900, 900)
         assert np.array_equal(after.coefficients.estimates, before.coefficients.estimates)
 
 
 def test_the_category_that_others_are_measured_from_can_be_chosen(place, capsys, monkeypatch):
     """What R calls relevel: the same model, the same predictions, differences of the other sign."""
-    usual, chosen = (topicstream.effects("party * date", place / "model", place / "corpus.zarr", reference=r, progress=False) for r in ((), "party=red"))
+    usual, chosen = (
+        topicstream.effects(
+            "party * date", place / "model", place / "corpus.zarr", reference=r, progress=False
+        )
+        for r in ((), "party=red")
+    )
     assert chosen.references["party"] == "red" and "party=blue:date" in chosen.coefficients.names
-    at = [fitted.coefficients.names.index(f"party={level}") for fitted, level in ((usual, "red"), (chosen, "blue"))]
-    assert chosen.coefficients.estimates[at[1]] == pytest.approx(-usual.coefficients.estimates[at[0]], abs=1e-7)
-    assert chosen.coefficients.errors[at[1]] == pytest.approx(usual.coefficients.errors[at[0]], rel=1e-4)
-    shares = [{(r["value"], r["topic"]): r["share"] for r in fitted.predictions.to_pylist() if r["variable"] == "party"} for fitted in (usual, chosen)]
+    at = [
+        fitted.coefficients.names.index(f"party={level}")
+        for fitted, level in ((usual, "red"), (chosen, "blue"))
+    ]
+    assert chosen.coefficients.estimates[at[1]] == pytest.approx(
+        -usual.coefficients.estimates[at[0]], abs=1e-7
+    )
+    assert chosen.coefficients.errors[at[1]] == pytest.approx(
+        usual.coefficients.errors[at[0]], rel=1e-4
+    )
+    shares = [
+        {
+            (r["value"], r["topic"]): r["share"]
+            for r in fitted.predictions.to_pylist()
+            if r["variable"] == "party"
+        }
+        for fitted in (usual, chosen)
+    ]
     assert shares[0] == pytest.approx(shares[1], abs=1e-6)
     monkeypatch.chdir(place)
     assert run(["effects", "party", "--reference", "party=red", "-k", "0,2", "--json"]) == 0
     assert {row["topic"] for row in json.loads(capsys.readouterr().out)["coefficients"]} == {0, 2}
     for line, code, said in (
-        ("party --reference party=green", 3, "--reference party=green: no document has this value; it has blue, red"),
+        (
+            "party --reference party=green",
+            3,
+            "--reference party=green: no document has this value; it has blue, red",
+        ),
         ("date --reference party=red", 2, "--reference party=red: the formula has no party"),
         ("date --reference date=2004", 3, "date holds numbers, which are measured from their mean"),
         ("party --reference red", 2, "red: write COLUMN=VALUE"),
@@ -255,7 +371,9 @@ def test_the_command_prints_writes_and_draws(place, capsys, monkeypatch):
     assert run(["effects", "party * s(date)", "--out", "e.tex", "--plot", "e.svg"]) == 0
     said = capsys.readouterr().out
     assert "party: measured from blue" in said and "party=red" in said and "*" in said
-    assert (place / "e.tex").read_text().startswith("% made by topicstream") and "toprule" in (place / "e.tex").read_text()
+    assert (place / "e.tex").read_text().startswith("% made by topicstream") and "toprule" in (
+        place / "e.tex"
+    ).read_text()
     assert run(["effects", "party", "-k", "1", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert [row["term"] for row in printed["coefficients"]] == ["(intercept)", "party=red"]
@@ -268,16 +386,27 @@ def test_a_curve_is_tested_as_a_whole_and_drawn(place, capsys, monkeypatch):
     monkeypatch.chdir(place)
     found = topicstream.effects("party * s(date, 4)", progress=False)
     slopes = topicstream.effects("party * date", progress=False).table().to_pylist()
-    cats = max((row for row in slopes if row["term"] == "party=red:date"), key=lambda row: row["estimate"])["topic"]
+    cats = max(
+        (row for row in slopes if row["term"] == "party=red:date"), key=lambda row: row["estimate"]
+    )["topic"]
     assert run(["effects", "party * s(date, 4)", "-k", str(cats)]) == 0
     said = capsys.readouterr().out
-    assert said.rstrip("\n") == repr(topicstream.effects("party * s(date, 4)", topics=[cats], progress=False))
+    assert said.rstrip("\n") == repr(
+        topicstream.effects("party * s(date, 4)", topics=[cats], progress=False)
+    )
     assert "date: a curve from 2000.16 to 2008.16" in said
     for term in ("s(date)", "party=red:s(date)"):
-        places = [i for i, name in enumerate(found.coefficients.names) if re.sub(r"\.\d$", "", name) == term]
+        places = [
+            i
+            for i, name in enumerate(found.coefficients.names)
+            if re.sub(r"\.\d$", "", name) == term
+        ]
         estimates = found.coefficients.estimates[places, cats]
         covariance = found.coefficients.covariances[cats][places][:, places]
-        statistic, freedom = estimates @ np.linalg.solve(covariance, estimates) / 4, found.coefficients.clusters - 1
+        statistic, freedom = (
+            estimates @ np.linalg.solve(covariance, estimates) / 4,
+            found.coefficients.clusters - 1,
+        )
         assert len(places) == 4
         assert f"F(4, {freedom}) {statistic:.2f}, p {f.sf(statistic, 4, freedom):.2g}" in said, said
     [bars] = re.findall(r"date, party=red +(\S+)", said)
@@ -288,10 +417,14 @@ def test_ticks_of_a_plot_are_whole_years_and_numbers(place, monkeypatch):
     monkeypatch.chdir(place)
     found = topicstream.effects("date + seats + party", place / "model", place / "corpus.zarr")
     assert found.kinds == {"date": "date", "seats": "whole", "party": "category"}
-    assert as_days(np.array([as_number("2004-02-29", "date"), as_number("1968-12-31", "date")])).astype(str).tolist() == ["2004-02-29", "1968-12-31"]
+    assert as_days(
+        np.array([as_number("2004-02-29", "date"), as_number("1968-12-31", "date")])
+    ).astype(str).tolist() == ["2004-02-29", "1968-12-31"]
     assert run(["effects", "date + seats", "-k", "0", "--plot", "ticks.svg"]) == 0
     ticks = re.findall(r"<text[^>]*>([^<]*)</text>", (place / "ticks.svg").read_text())
-    assert {"2002", "2004"} <= set(ticks) and not [t for t in ticks if re.fullmatch(r"20\d\d\..*", t)]
+    assert {"2002", "2004"} <= set(ticks) and not [
+        t for t in ticks if re.fullmatch(r"20\d\d\..*", t)
+    ]
 
 
 def test_a_small_effect_has_digits_and_a_useless_term_is_told(place, capsys, monkeypatch):
@@ -301,12 +434,19 @@ def test_a_small_effect_has_digits_and_a_useless_term_is_told(place, capsys, mon
     assert re.search(r"clicks +[+-]0\.00000[0-9]*[1-9]", said) and "warning" not in said
     assert run(["effects", "party * s(rare)"]) == 0
     said = capsys.readouterr().out
-    assert "warning: too few documents tell apart" in said and "these have no estimates here" in said
+    assert (
+        "warning: too few documents tell apart" in said and "these have no estimates here" in said
+    )
     unknown = re.search(r"tell apart (.*): these", said)[1].split(", ")
     assert unknown and not [line for line in said.splitlines() if line.split()[0] in unknown]
-    assert not re.search(r"\d{4}\.\d\d to|to \d{4}\.\d\d", said.partition("\n   0 ")[2])  # nor do curves go where no document is
+    assert not re.search(
+        r"\d{4}\.\d\d to|to \d{4}\.\d\d", said.partition("\n   0 ")[2]
+    )  # nor do curves go where no document is
     assert run(["effects", "party + date", "-k", "0"]) == 0
-    assert "date: measured from 2004.16, for one more (of a date: one more year)" in capsys.readouterr().out
+    assert (
+        "date: measured from 2004.16, for one more (of a date: one more year)"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -328,7 +468,9 @@ def test_what_cannot_be_estimated_is_one_line(place, capsys, monkeypatch, formul
 
 @pytest.mark.parametrize("noise", [1e-1, 1e-3, 1e-4, 1e-5])
 def test_columns_that_are_nearly_the_same_keep_their_errors(noise):
-    """The standard errors of predictions agree with those of an orthogonal design, or the column is left out."""
+    """The standard errors of predictions agree with those of an orthogonal design, or the column is
+    left out.
+    """
     rng, n = np.random.default_rng(4), 4000
     x, z = rng.normal(size=n), rng.normal(size=n)
     design = np.column_stack((np.ones(n), x, x + noise * z))

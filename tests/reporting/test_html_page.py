@@ -1,4 +1,6 @@
-"""The page of a report in a browser: search, sliders, map, keyboard, phone; hostile text stays text."""
+"""The page of a report in a browser: search, sliders, map, keyboard, phone; hostile text stays
+text.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from topicstream.reporting.intrusion import IntrusionView
 pytestmark = pytest.mark.slow
 
 
-# -- the browser -------------------------------------------------------------------------------------------------------
+# -- the browser
+# -------------------------------------------------------------------------------------------------------
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -35,7 +38,9 @@ CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 
 @pytest.fixture(scope="module")
 def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed (pip install playwright)"
+    )
     if not Path(CHROMIUM).exists():
         pytest.skip(f"no {CHROMIUM} (apt-get install chromium; or name one in CHROMIUM)")
     api.expect.set_options(timeout=60_000)
@@ -54,10 +59,11 @@ def expect(browser):
 
 @pytest.fixture
 def visit(browser):
-    """Open a page; afterwards anything asked for but that file, and anything on the console, fails the test.
+    """Open a page; afterwards anything asked for but that file, and anything on the console, fails
+    the test.
 
-    What a test then asks of the page it asks through ``expect``, which waits: events reach the page when they reach it.
-    """
+    What a test then asks of the page it asks through ``expect``, which waits: events reach the page
+    when they reach it."""
     wrong: list[str] = []
     contexts = []
 
@@ -66,11 +72,19 @@ def visit(browser):
         context.set_default_timeout(120_000)
         contexts.append(context)
         tab = context.new_page()
-        tab.on("console", lambda m: wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
+        tab.on(
+            "console",
+            lambda m: (
+                wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None
+            ),
+        )
         tab.on("pageerror", lambda e: wrong.append(f"error: {e}"))
         tab.on("dialog", lambda d: (wrong.append(f"dialog: {d.message}"), d.dismiss()))
         allowed = ("file://", "data:", "blob:")
-        tab.on("request", lambda r: wrong.append(f"request: {r.url}") if not r.url.startswith(allowed) else None)
+        tab.on(
+            "request",
+            lambda r: wrong.append(f"request: {r.url}") if not r.url.startswith(allowed) else None,
+        )
         tab.goto(path.as_uri() + anchor)
         tab.wait_for_selector("html[data-ready]")
         return tab
@@ -119,7 +133,9 @@ def test_page_search_sort_slider_map_and_anchor(written, visit, expect):
     expect(tab.locator("#view-time")).to_be_visible()
     assert values["heldout"]["perplexity"] > 1
     expect(visit(path, "#topic-3").locator("#topic h2")).to_have_text(re.compile("^3 "))
-    expect(visit(path, "#topic-4").locator("#topic .note")).to_have_text(re.compile("^This topic is empty"))
+    expect(visit(path, "#topic-4").locator("#topic .note")).to_have_text(
+        re.compile("^This topic is empty")
+    )
 
 
 def test_page_by_keyboard_and_on_a_phone(written, visit, expect):
@@ -138,7 +154,9 @@ def test_page_by_keyboard_and_on_a_phone(written, visit, expect):
         phone.wait_for_selector(f"#view-{view}", state="visible")
         phone.wait_for_function(narrow)
         if view == "map":  # its labels can be read
-            phone.wait_for_function("document.querySelector('#view-map text').getBoundingClientRect().height > 9")
+            phone.wait_for_function(
+                "document.querySelector('#view-map text').getBoundingClientRect().height > 9"
+            )
     phone.evaluate("location.hash = 'topic-1'")
     expect(phone.locator("#topic h2")).to_have_text(re.compile("^1 "))
     phone.wait_for_function(narrow)
@@ -170,19 +188,27 @@ ACCESSIBLE = """() => {
 def test_everything_has_a_name_and_can_be_read(written, visit, dark):
     tab = visit(written[0])
     tab.emulate_media(color_scheme="dark" if dark else "light")
-    tab.evaluate("dark => { document.documentElement.dataset.theme = dark ? 'dark' : 'light'; }", dark)
+    tab.evaluate(
+        "dark => { document.documentElement.dataset.theme = dark ? 'dark' : 'light'; }", dark
+    )
     for anchor in ("topics", "map", "heat", "time", "model", "topic-1"):
         tab.evaluate(f"location.hash = '{anchor}'")
-        tab.wait_for_selector("body.reading" if anchor == "topic-1" else f"#view-{anchor}", state="visible")
+        tab.wait_for_selector(
+            "body.reading" if anchor == "topic-1" else f"#view-{anchor}", state="visible"
+        )
         assert tab.evaluate(ACCESSIBLE) == [], anchor
 
 
 @pytest.mark.parametrize("kind", ["words", "topics"])
-def test_a_sheet_of_intruders_is_filled_in_and_saved(stored, visit, expect, tmp_path, kind, monkeypatch):
+def test_a_sheet_of_intruders_is_filled_in_and_saved(
+    stored, visit, expect, tmp_path, kind, monkeypatch
+):
     folder, corpus, _ = stored
     monkeypatch.setattr("topicstream.reporting.intrusion.QUESTIONS", 6)
     monkeypatch.setattr("topicstream.reporting.intrusion.TOPICS", 2)
-    sheet = IntrusionView(folder / "model", corpus, intrusion=kind, out=str(tmp_path / "sheet.html"), progress=False)
+    sheet = IntrusionView(
+        folder / "model", corpus, intrusion=kind, out=str(tmp_path / "sheet.html"), progress=False
+    )
     sheet.result()
     table = sheet.table
     tab = visit(tmp_path / "sheet.html")
@@ -194,7 +220,10 @@ def test_a_sheet_of_intruders_is_filled_in_and_saved(stored, visit, expect, tmp_
     with tab.expect_download() as saving:
         tab.locator("#save").click()
     lines = Path(saving.value.path()).read_text().splitlines()
-    assert lines[:3] == ["question,answer", f"1,{first['place']}", "2,"] and len(lines) == len(table) + 1
+    assert (
+        lines[:3] == ["question,answer", f"1,{first['place']}", "2,"]
+        and len(lines) == len(table) + 1
+    )
 
 
 def test_hostile_words_titles_and_labels_stay_text(written, visit, tmp_path):
@@ -228,7 +257,9 @@ def test_page_with_few_and_many_topics(topics, visit, tmp_path):
         tab.evaluate(f"location.hash = '{view}'")
         tab.wait_for_selector(f"#view-{view}", state="visible")
     tab.evaluate(f"location.hash = 'topic-{topics // 2}'")
-    tab.wait_for_function(f"document.querySelector('#topic h2').textContent.startsWith('{topics // 2} ')")
+    tab.wait_for_function(
+        f"document.querySelector('#topic h2').textContent.startsWith('{topics // 2} ')"
+    )
 
 
 OVERLAPS = """selector => {
@@ -242,20 +273,29 @@ OVERLAPS = """selector => {
 def test_the_first_screen(written, visit, expect, width):
     """Before a topic is chosen: the map, topics by groups, lines of groups over time."""
     path, done, values, _ = written
-    assert done["columns"] == ["labels", "party"], "a title of its own for every document is no group"
+    assert done["columns"] == ["labels", "party"], (
+        "a title of its own for every document is no group"
+    )
     tab = visit(path, "", width)
     overview = tab.locator("#topic")
     expect(overview.locator("h2")).to_have_text("Overview")
-    assert overview.locator(".map text").count() >= 3 and tab.evaluate(OVERLAPS, "#topic .map text") == []
+    assert (
+        overview.locator(".map text").count() >= 3
+        and tab.evaluate(OVERLAPS, "#topic .map text") == []
+    )
     rows = overview.locator(".grid tbody tr")
     expect(rows).to_have_count(5)
-    expect(rows.first.locator("th")).to_have_text(values["names"][int(np.argmax(unpack(data_of(path.read_text()))[1]["tokens"]))])
+    expect(rows.first.locator("th")).to_have_text(
+        values["names"][int(np.argmax(unpack(data_of(path.read_text()))[1]["tokens"]))]
+    )
     expect(overview.locator(".grid thead th")).to_have_count(3)
     expect(overview.locator(".chart .curve")).to_have_count(2)
     for anchor in ("overview", "topic-1", "time"):
         tab.evaluate(f"location.hash = '{anchor}'")
         assert tab.evaluate(OVERLAPS, ".chart text") == [], anchor
-    assert not re.search(r"-0(\.0*)?(?![\d.])", re.sub(r"\d{4}-\d\d(-\d\d)?", "", tab.locator("body").inner_text()))
+    assert not re.search(
+        r"-0(\.0*)?(?![\d.])", re.sub(r"\d{4}-\d\d(-\d\d)?", "", tab.locator("body").inner_text())
+    )
     tab.evaluate("location.hash = 'topic-1'")
     expect(overview).to_contain_text("percentage points a year")
     expect(overview).to_contain_text("Share by labels over time")

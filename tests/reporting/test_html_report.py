@@ -1,4 +1,6 @@
-"""``topics report``: the numbers in the page, and the page in a browser (where Playwright and Chromium are installed)."""
+"""``topics report``: the numbers in the page, and the page in a browser (where Playwright and
+Chromium are installed).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from topicstream.reporting.payload import pack, page
 pytestmark = pytest.mark.slow
 
 
-# -- numbers -----------------------------------------------------------------------------------------------------------
+# -- numbers
+# -----------------------------------------------------------------------------------------------------------
 def test_shares_in_the_page_are_those_of_the_documents(stored, written):
     _folder, corpus, rows = stored
     _path, done, values, arrays = written
@@ -52,7 +55,9 @@ def test_shares_in_the_page_are_those_of_the_documents(stored, written):
     assert first["id"] == names[int(theta[:, 1].argmax())]
     assert first["meta"]["title"] == by_id[first["id"]]["title"].replace("\n", " ")
     passage = values["passages"][1][0][0].strip("… ")
-    assert passage in " ".join(by_id[first["id"]]["text"].split()) and first["source"].startswith("docs.jsonl:")
+    assert passage in " ".join(by_id[first["id"]]["text"].split()) and first["source"].startswith(
+        "docs.jsonl:"
+    )
     product = np.corrcoef(theta.T)
     assert np.allclose(arrays["linkValue"][0, 0], np.sort(product[0][1:])[-1], atol=1e-4)
 
@@ -95,12 +100,18 @@ def test_gram_layout_and_tree(stored):
 
 
 def test_pack_round_trip_and_same_bytes():
-    arrays = {"a": np.arange(5, dtype=np.uint16), "b": np.ones((2, 3), np.float32), "c": np.zeros(0, np.uint8)}
+    arrays = {
+        "a": np.arange(5, dtype=np.uint16),
+        "b": np.ones((2, 3), np.float32),
+        "c": np.zeros(0, np.uint8),
+    }
     values = {"text": "</script>\u202e", "n": 1}
     data = pack(values, arrays)
     assert data == pack(values, arrays)
     back, found = unpack(data)
-    assert back == values and all((found[n] == arrays[n]).all() and found[n].shape == arrays[n].shape for n in arrays)
+    assert back == values and all(
+        (found[n] == arrays[n]).all() and found[n].shape == arrays[n].shape for n in arrays
+    )
     text = page("t </title><script>", data)
     assert data_of(text) == data and text.count("</script>") == 2 and "t </title>" not in text
 
@@ -116,7 +127,19 @@ def test_refusals(stored, tmp_path):
         report(folder / "model", folder / "corpus.zarr", out=tmp_path / "b.html", by=["venue"])
     with pytest.raises(InputError, match=r"\.html"):
         report(folder / "model", folder / "corpus.zarr", out=tmp_path / "b.txt")
-    assert run(["report", str(folder / "model"), "--corpus", str(folder / "corpus.zarr"), "--out", str(out)]) == 1
+    assert (
+        run(
+            [
+                "report",
+                str(folder / "model"),
+                "--corpus",
+                str(folder / "corpus.zarr"),
+                "--out",
+                str(out),
+            ]
+        )
+        == 1
+    )
 
 
 def test_edits_show_in_the_report(stored, tmp_path):
@@ -132,8 +155,14 @@ def test_edits_show_in_the_report(stored, tmp_path):
     )
     report(tmp_path / "model", corpus, out=tmp_path / "r.html", scores=False)
     values, arrays = unpack(data_of((tmp_path / "r.html").read_text()))
-    assert values["ids"] == [0, 1, 3] and values["names"][2] == "Baking <b>" and values["members"] == [2, 1, 1]
-    theta = np.concatenate([t for _, t, _ in document_shares(TopicModel.open(folder / "model"), corpus)]).astype(np.float64)
+    assert (
+        values["ids"] == [0, 1, 3]
+        and values["names"][2] == "Baking <b>"
+        and values["members"] == [2, 1, 1]
+    )
+    theta = np.concatenate(
+        [t for _, t, _ in document_shares(TopicModel.open(folder / "model"), corpus)]
+    ).astype(np.float64)
     merged = np.stack([theta[:, 0] + theta[:, 2], theta[:, 1], theta[:, 3]], 1)
     merged /= merged.sum(axis=1, keepdims=True)
     assert np.allclose(arrays["share"], merged.mean(axis=0), atol=1e-6)
@@ -144,13 +173,20 @@ def test_a_model_alone(tmp_path):
     model = TopicModel.from_arrays(rng.random((40, 1)), [f"w{i}" for i in range(40)], 0.1, 0.01)
     done = report(model, None, out=tmp_path / "r.html")
     values, arrays = unpack(data_of((tmp_path / "r.html").read_text()))
-    assert done["documents"] == 0 and values["periods"] == [] and "over" not in arrays and len(arrays["order"]) == 1
+    assert (
+        done["documents"] == 0
+        and values["periods"] == []
+        and "over" not in arrays
+        and len(arrays["order"]) == 1
+    )
 
 
 def test_the_page_is_called_as_the_corpus(stored, tmp_path):
     folder, _, _ = stored
     report(folder / "model", folder / "corpus.zarr", out=tmp_path / "r.html", scores=False)
-    assert unpack(data_of((tmp_path / "r.html").read_text()))[0]["title"] == "docs"  # the file that corpus.zarr was read from
+    assert (
+        unpack(data_of((tmp_path / "r.html").read_text()))[0]["title"] == "docs"
+    )  # the file that corpus.zarr was read from
     shutil.copytree(folder / "corpus.zarr", tmp_path / "tweets.zarr")
     report(folder / "model", tmp_path / "tweets.zarr", out=tmp_path / "t.html", scores=False)
     assert unpack(data_of((tmp_path / "t.html").read_text()))[0]["title"] == "tweets"

@@ -1,4 +1,6 @@
-"""Titles, dates and other columns in show, theta and infer; scores of single documents; intrusion sheets."""
+"""Titles, dates and other columns in show, theta and infer; scores of single documents; intrusion
+sheets.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def test_theta_with_columns_of_all_documents(home, tmp_path, capsys):
     assert run([*args, "--theta", str(out), "--part", "all"]) == 0
     table = pq.read_table(out).to_pylist()
     assert {r["id"] for r in table} == set(rows)
-    assert all(r["title"] == rows[r["id"]]["title"] and r["labels"] == rows[r["id"]]["labels"] for r in table)
+    assert all(
+        r["title"] == rows[r["id"]]["title"] and r["labels"] == rows[r["id"]]["labels"]
+        for r in table
+    )
     assert all(r["party"] == rows[r["id"]]["party"] for r in table)
     assert run([*args, "--theta", str(tmp_path / "t.csv"), "--top", "1"]) == 0
     assert "held-out documents are left out" in capsys.readouterr().err
@@ -49,7 +54,8 @@ def test_theta_with_columns_of_all_documents(home, tmp_path, capsys):
         listed = list(csv.DictReader(f))
     assert len(listed) == Corpus.open(folder / "corpus.zarr").n_docs
     assert all(
-        r["title"] == rows[r["id"]]["title"] and r["labels"] == ";".join(rows[r["id"]]["labels"]) for r in listed
+        r["title"] == rows[r["id"]]["title"] and r["labels"] == ";".join(rows[r["id"]]["labels"])
+        for r in listed
     )
     assert run([*args, "--theta", str(tmp_path / "t.jsonl")]) == 0
     first = json.loads((tmp_path / "t.jsonl").read_text().splitlines()[0])
@@ -68,14 +74,23 @@ def test_theta_with_columns_of_all_documents(home, tmp_path, capsys):
 def test_infer_with_columns_from_store_and_raw_text(home, tmp_path):
     folder, rows = home
     plain = topicstream.infer(folder / "model", folder / "corpus.zarr")
-    table = topicstream.infer(folder / "model", folder / "corpus.zarr", with_columns=["date", "labels"])
+    table = topicstream.infer(
+        folder / "model", folder / "corpus.zarr", with_columns=["date", "labels"]
+    )
     assert table.drop_columns(["date", "labels"]).equals(plain)
-    assert all(r["date"] == rows[r["id"]]["date"] and r["labels"] == rows[r["id"]]["labels"] for r in table.to_pylist())
+    assert all(
+        r["date"] == rows[r["id"]]["date"] and r["labels"] == rows[r["id"]]["labels"]
+        for r in table.to_pylist()
+    )
     lines = tmp_path / "lines.txt"
     lines.write_text("some text\n")
-    without = topicstream.infer(folder / "model", lines, with_columns=["title", "labels"]).to_pylist()
+    without = topicstream.infer(
+        folder / "model", lines, with_columns=["title", "labels"]
+    ).to_pylist()
     assert [(r["title"], r["labels"]) for r in without] == [(None, None)]
-    raw = topicstream.infer(folder / "model", folder / "docs.jsonl", with_columns=["title", "party"])
+    raw = topicstream.infer(
+        folder / "model", folder / "docs.jsonl", with_columns=["title", "party"]
+    )
     assert [r["title"] for r in raw.to_pylist()] == [r["title"] for r in rows.values()]
     assert [r["party"] for r in raw.to_pylist()] == [r["party"] for r in rows.values()]
     out = tmp_path / "o.jsonl"
@@ -95,7 +110,8 @@ def test_infer_with_columns_from_store_and_raw_text(home, tmp_path):
         == 0
     )
     assert all(
-        json.loads(line)["title"] == rows[json.loads(line)["id"]]["title"] for line in out.read_text().splitlines()
+        json.loads(line)["title"] == rows[json.loads(line)["id"]]["title"]
+        for line in out.read_text().splitlines()
     )
     with pytest.raises(InputError, match="no such column"):
         topicstream.infer(folder / "model", folder / "corpus.zarr", with_columns=["row"])
@@ -103,7 +119,9 @@ def test_infer_with_columns_from_store_and_raw_text(home, tmp_path):
 
 def test_show_documents_with_titles(home):
     folder, rows = home
-    for topic in show(folder / "model", folder / "corpus.zarr", docs=3, with_columns=["date", "party"])["topics"]:
+    for topic in show(
+        folder / "model", folder / "corpus.zarr", docs=3, with_columns=["date", "party"]
+    )["topics"]:
         for d in topic["documents"]:
             assert d["date"] == rows[d["id"]]["date"] and d.get("party") == rows[d["id"]]["party"]
 
@@ -116,9 +134,13 @@ def test_scores_of_documents_add_up(home, tmp_path, capsys):
     table = pc.read_csv(out)
     score = score_model(TopicModel.open(folder / "model"), Corpus.open(folder / "corpus.zarr"))
     tokens, loglik = np.array(table["tokens"]), np.array(table["loglik"])
-    assert tokens.sum() == score.tokens and np.exp(-np.nansum(loglik) / tokens.sum()) == pytest.approx(score.perplexity)
+    assert tokens.sum() == score.tokens and np.exp(
+        -np.nansum(loglik) / tokens.sum()
+    ) == pytest.approx(score.perplexity)
     assert np.allclose(np.array(table["perplexity"]), np.exp(-loglik / tokens), equal_nan=True)
-    assert run(["eval", *paths(folder), "--coherence", "--per-document", str(tmp_path / "e.csv")]) == 2
+    assert (
+        run(["eval", *paths(folder), "--coherence", "--per-document", str(tmp_path / "e.csv")]) == 2
+    )
 
 
 def test_intrusion_sheets(home, tmp_path, monkeypatch):
@@ -135,11 +157,26 @@ def test_intrusion_sheets(home, tmp_path, monkeypatch):
         assert p.argmin() == row["place"] - 1
     monkeypatch.setattr("topicstream.reporting.intrusion.QUESTIONS", 5)
     monkeypatch.setattr("topicstream.reporting.intrusion.TOPICS", 2)
-    topics = IntrusionView(TopicModel.open(folder / "model"), folder / "corpus.zarr", intrusion="topics").table
+    topics = IntrusionView(
+        TopicModel.open(folder / "model"), folder / "corpus.zarr", intrusion="topics"
+    ).table
     assert len(topics) == 5 and all(r["document"] in rows and r["text"] for r in topics.to_pylist())
     sheet, key = sheet_and_key(topics)
-    assert "intruder" not in sheet.column_names and "place" in key.column_names and sheet["answer"].null_count == 5
-    assert run(["show", *paths(folder), "--intrusion", "words", "--out", str(tmp_path / "w.csv")]) == 0
-    assert run(["show", *paths(folder), "--intrusion", "words", "--out", str(tmp_path / "h.html")]) == 0
-    assert (tmp_path / "h.html").read_text().count("<fieldset") == 4 and (tmp_path / "h.key.csv").exists()
-    assert (tmp_path / "w.key.csv").exists() and run(["show", *paths(folder), "--intrusion", "words"]) == 2
+    assert (
+        "intruder" not in sheet.column_names
+        and "place" in key.column_names
+        and sheet["answer"].null_count == 5
+    )
+    assert (
+        run(["show", *paths(folder), "--intrusion", "words", "--out", str(tmp_path / "w.csv")]) == 0
+    )
+    assert (
+        run(["show", *paths(folder), "--intrusion", "words", "--out", str(tmp_path / "h.html")])
+        == 0
+    )
+    assert (tmp_path / "h.html").read_text().count("<fieldset") == 4 and (
+        tmp_path / "h.key.csv"
+    ).exists()
+    assert (tmp_path / "w.key.csv").exists() and run(
+        ["show", *paths(folder), "--intrusion", "words"]
+    ) == 2

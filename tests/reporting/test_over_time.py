@@ -1,4 +1,6 @@
-"""Shares over time and by group with their standard errors; likeness of documents; the topics' tree."""
+"""Shares over time and by group with their standard errors; likeness of documents; the topics'
+tree.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def stored(tmp_path_factory):
 
 
 def drawn(theta, concentration, design, draws, rng):
-    """Roberts et al.'s method of composition: coefficients and pooled standard errors over draws of theta."""
+    """Roberts et al.'s method of composition: coefficients and pooled standard errors over draws of
+    theta.
+    """
     inverse = np.linalg.inv(design.T @ design)
     free = len(design) - design.shape[1]
     betas, within = [], []
@@ -99,7 +103,11 @@ def test_standard_errors_on_acl_are_those_of_25_draws(tmp_path):
         decade[numbers] = [f"{d[:3]}0s" for d in batch.column("date").to_pylist()]
     names = sorted(set(decade))
     b, se = drawn(
-        theta, concentration, np.stack([decade == n for n in names], 1).astype(float), 25, np.random.default_rng(0)
+        theta,
+        concentration,
+        np.stack([decade == n for n in names], 1).astype(float),
+        25,
+        np.random.default_rng(0),
     )
     assert list(dict.fromkeys(table["period"].to_pylist())) == names
     share = np.array(table["share"]).reshape(len(names), 10)
@@ -121,7 +129,9 @@ def test_over_time_and_by(stored):
         )
     most = max(table["documents"].to_pylist())
     for least in (most, most + 1):
-        larger = OverTimeView(folder / "model", corpus, over_time=True, by="party", period="year", min_docs=least).table
+        larger = OverTimeView(
+            folder / "model", corpus, over_time=True, by="party", period="year", min_docs=least
+        ).table
         assert larger.to_pylist() == [r for r in table.to_pylist() if r["documents"] >= least]
     table = OverTimeView(folder / "model", corpus, by="labels", topics=[3]).table
     share = dict(zip(table["group"].to_pylist(), table["share"].to_pylist(), strict=True))
@@ -135,7 +145,11 @@ def test_the_command_and_its_plot(stored, tmp_path, capsys):
     args = ["show", "--model", str(folder / "model"), "--corpus", str(folder / "corpus.zarr")]
     assert run([*args, "--over-time"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert len(said) == 5 and "rising" in next(line for line in said if "ships" in line) and max(map(len, said)) <= 80
+    assert (
+        len(said) == 5
+        and "rising" in next(line for line in said if "ships" in line)
+        and max(map(len, said)) <= 80
+    )
     out, plot = tmp_path / "t.parquet", tmp_path / "p.svg"
     assert run([*args, "--by", "party", "--out", str(tmp_path / "t.tex")]) == 0
     assert r"\toprule" in (tmp_path / "t.tex").read_text()
@@ -146,7 +160,10 @@ def test_the_command_and_its_plot(stored, tmp_path, capsys):
     assert run([*args, "--over-time", "--by", "party", "--plot", str(plot), "--force"]) == 0
     assert plot.read_bytes() == first
     plot.write_text("<svg>mine</svg>")
-    assert run([*args, "--over-time", "--plot", str(plot), "--force"]) != 0 and "mine" in plot.read_text()
+    assert (
+        run([*args, "--over-time", "--plot", str(plot), "--force"]) != 0
+        and "mine" in plot.read_text()
+    )
     (tmp_path / "mine.csv").write_text("a,b\n")
     assert run([*args, "--over-time", "--out", str(tmp_path / "mine.csv"), "--force"]) != 0
     assert (tmp_path / "mine.csv").read_text() == "a,b\n"
@@ -158,10 +175,18 @@ def test_the_command_and_its_plot(stored, tmp_path, capsys):
     head, _, first, *_ = capsys.readouterr().out.splitlines()
     row = max((r for r in rows if r["topic"] == rows[0]["topic"]), key=lambda r: r["share"])
     assert head == "mean shares of documents by party, ± two standard errors"
-    assert first.split()[:5] == [row["group"], f"{100 * row['share']:.2f}", "%", "±", f"{200 * row['se']:.2f}"]
+    assert first.split()[:5] == [
+        row["group"],
+        f"{100 * row['share']:.2f}",
+        "%",
+        "±",
+        f"{200 * row['se']:.2f}",
+    ]
 
 
-def test_what_cannot_be_shown_is_said_before_the_documents_are_read(stored, tmp_path, monkeypatch, capsys):
+def test_what_cannot_be_shown_is_said_before_the_documents_are_read(
+    stored, tmp_path, monkeypatch, capsys
+):
     folder, corpus, _, rows = stored
     base = ["show", "--model", str(folder / "model"), "--corpus", str(corpus.path)]
     assert run([*base, "--by", "date"]) == 2 and "--over-time" in capsys.readouterr().err
@@ -175,20 +200,50 @@ def test_what_cannot_be_shown_is_said_before_the_documents_are_read(stored, tmp_
     )
     empty = ["show", "--model", str(folder / "model"), "--corpus", str(bare), "--by", "mood"]
     for more in ([], ["--over-time", "--plot", str(tmp_path / "a.svg")]):
-        assert run([*empty, *more]) == 3 and "no document has a value of mood" in capsys.readouterr().err
+        assert (
+            run([*empty, *more]) == 3
+            and "no document has a value of mood" in capsys.readouterr().err
+        )
     assert not list(tmp_path.glob("a.*"))
     monkeypatch.setattr("topicstream.reporting.over_time.gather_report", None)
-    for option, name in (("--out", "x.txt"), ("--plot", "x.txt"), ("--out", "none/x.csv"), ("--plot", "none/x.svg")):
+    for option, name in (
+        ("--out", "x.txt"),
+        ("--plot", "x.txt"),
+        ("--out", "none/x.csv"),
+        ("--plot", "none/x.svg"),
+    ):
         assert run([*base, "--over-time", option, str(tmp_path / name)]) == 2
-    assert run(["update", "new.jsonl"]) == 2 and "`topics ingest FILE --append`" in capsys.readouterr().err
+    assert (
+        run(["update", "new.jsonl"]) == 2
+        and "`topics ingest FILE --append`" in capsys.readouterr().err
+    )
 
 
 def test_the_period_is_that_of_all_groups(stored, tmp_path, capsys):
     folder, _, _, rows = stored
     dates = ["2006", "2012", "2006", "2007"]  # of red, red, red, blue
-    documents = [{"text": r["text"], "date": dates[i % 4], "party": "blue" if i % 4 == 3 else "red"} for i, r in enumerate(rows)]
-    topicstream.ingest(documents, out=tmp_path / "c.zarr", meta=["party", "date"], min_df=1, heldout=0, progress=False)
-    given = ["show", "--model", str(folder / "model"), "--corpus", str(tmp_path / "c.zarr"), "--over-time", "--by", "party"]
+    documents = [
+        {"text": r["text"], "date": dates[i % 4], "party": "blue" if i % 4 == 3 else "red"}
+        for i, r in enumerate(rows)
+    ]
+    topicstream.ingest(
+        documents,
+        out=tmp_path / "c.zarr",
+        meta=["party", "date"],
+        min_df=1,
+        heldout=0,
+        progress=False,
+    )
+    given = [
+        "show",
+        "--model",
+        str(folder / "model"),
+        "--corpus",
+        str(tmp_path / "c.zarr"),
+        "--over-time",
+        "--by",
+        "party",
+    ]
     assert run([*given, "--period", "year"]) == 0
     assert capsys.readouterr().out.startswith("2006 to 2012, mean shares of documents by year")
 
@@ -197,9 +252,22 @@ def test_years_without_documents_are_blank_and_groups_lie_over_the_same_years():
     years = [str(year) for year in range(2006, 2013)]
 
     def row(period, group, share):
-        return {"topic": 0, "label": "ships", "group": group, "period": period, "share": share, "slope": 0.0, "slope_se": 0.0}
+        return {
+            "topic": 0,
+            "label": "ships",
+            "group": group,
+            "period": period,
+            "share": share,
+            "slope": 0.0,
+            "slope_se": 0.0,
+        }
 
-    rows = [row("2006", "red", 0.1), row("2012", "red", 0.3), row("2007", "blue", 0.3), row("2008", "blue", 0.1)]
+    rows = [
+        row("2006", "red", 0.1),
+        row("2012", "red", 0.3),
+        row("2007", "blue", 0.3),
+        row("2008", "blue", 0.1),
+    ]
     red, blue = curves(rows, years, 120)
     assert "10.0 %  ▁     █  30.0 %" in red and "30.0 %   █▁      10.0 %" in blue
 
@@ -214,12 +282,21 @@ def test_no_dates_say_what_to_do(tmp_path):
 def test_similar_documents(stored):
     folder, corpus, model, _ = stored
     theta = np.concatenate([t for _, t, _ in document_shares(model, corpus)]).astype(np.float64)
-    held = np.concatenate([t for _, t, _ in document_shares(model, corpus, heldout=True)]).astype(np.float64)
+    held = np.concatenate([t for _, t, _ in document_shares(model, corpus, heldout=True)]).astype(
+        np.float64
+    )
     ids = {}
     for heldout in (False, True):
         for numbers, batch in documents(corpus, heldout, ["id"]):
-            ids.update({(heldout, int(d)): i for d, i in zip(numbers, batch.column("id").to_pylist(), strict=True)})
-    found = SimilarView(model=folder / "model", corpus=corpus, similar=ids[False, 5], words=8).result()
+            ids.update(
+                {
+                    (heldout, int(d)): i
+                    for d, i in zip(numbers, batch.column("id").to_pylist(), strict=True)
+                }
+            )
+    found = SimilarView(
+        model=folder / "model", corpus=corpus, similar=ids[False, 5], words=8
+    ).result()
     every = [
         (-np.sqrt(t) @ np.sqrt(theta[5]), h, d)
         for h, part in ((False, theta), (True, held))
@@ -229,9 +306,14 @@ def test_similar_documents(stored):
     likeness = [d["likeness"] for d in found["similar"]]
     assert likeness == sorted(likeness, reverse=True)
     assert np.allclose(
-        likeness, [min(1, np.sqrt(theta[5]) @ np.sqrt((held if h else theta)[d])) for h, d in wanted], atol=1e-5
+        likeness,
+        [min(1, np.sqrt(theta[5]) @ np.sqrt((held if h else theta)[d])) for h, d in wanted],
+        atol=1e-5,
     )
-    assert len({d["id"] for d in found["similar"]} & {ids[w] for w in wanted}) >= 4 and "title" in found["similar"][0]
+    assert (
+        len({d["id"] for d in found["similar"]} & {ids[w] for w in wanted}) >= 4
+        and "title" in found["similar"][0]
+    )
     with pytest.raises(InputError, match="no document"):
         SimilarView(model=folder / "model", corpus=corpus, similar="nobody").result()
 
@@ -239,7 +321,10 @@ def test_similar_documents(stored):
 def test_the_tree_in_words(stored, capsys):
     folder, _, _, _ = stored
     result = TreeView(folder / "model", reduce_to=2).result()
-    assert sorted(i for c in result["clusters"] for i in c) == [0, 1, 2, 3] and len(result["clusters"]) == 2
+    assert (
+        sorted(i for c in result["clusters"] for i in c) == [0, 1, 2, 3]
+        and len(result["clusters"]) == 2
+    )
     args = ["show", "--model", str(folder / "model")]
     assert run([*args, "--tree"]) == 0 and len(capsys.readouterr().out.splitlines()) == 7
     assert run([*args, "--reduce-to", "9"]) == 2
@@ -311,19 +396,35 @@ def test_a_few_mistyped_dates_do_not_stretch_the_axis(tmp_path, capsys, monkeypa
     wrong = Counter({(201, 0, 0): 1, (2109, 5, 1): 2})
     grain, numbers, strays = periods.axis(years | wrong)
     assert (grain.key, numbers, strays) == ("year", range(2000, 2020), wrong)
-    few = Counter({(1990, 0, 0): 1})  # no matter for an axis of years, nor are the tenth part of all mistyped
+    few = Counter(
+        {(1990, 0, 0): 1}
+    )  # no matter for an axis of years, nor are the tenth part of all mistyped
     assert periods.axis(years | few)[1:] == (range(1990, 2020), Counter())
     assert periods.axis(years | Counter({(1500, 0, 0): 200}))[2] == Counter()
-    rows = [{"text": f"ship sail {'sea' if d % 2 else 'star moon'}", "date": str(2000 + d % 20), "author": f"a{d % 40}", "wing": f"w{d % 2}"} for d in range(600)]
+    rows = [
+        {
+            "text": f"ship sail {'sea' if d % 2 else 'star moon'}",
+            "date": str(2000 + d % 20),
+            "author": f"a{d % 40}",
+            "wing": f"w{d % 2}",
+        }
+        for d in range(600)
+    ]
     rows[7]["date"] = "0201"
-    topicstream.ingest(rows, "corpus.zarr", meta="date,author,wing", heldout=0, min_df=1, progress=False)
+    topicstream.ingest(
+        rows, "corpus.zarr", meta="date,author,wing", heldout=0, min_df=1, progress=False
+    )
     topicstream.train("corpus.zarr", "model", topics=2, passes=2, progress=False)
     assert run(["show", "--over-time"]) == 0
     shown = capsys.readouterr()
     assert "2000 to 2019, mean shares of documents by year" in shown.out
     note = "Left out of the periods: 1 document dated far from all others (201)"
     page = topicstream.report("model", "corpus.zarr", progress=False)
-    assert f"note: {note}" in shown.err and f"{note}." in page["notes"] and page["columns"] == ["wing", "author"]  # few groups first
+    assert (
+        f"note: {note}" in shown.err
+        and f"{note}." in page["notes"]
+        and page["columns"] == ["wing", "author"]
+    )  # few groups first
 
 
 def of_parts(theta, codes, wholes, groups):
@@ -331,22 +432,38 @@ def of_parts(theta, codes, wholes, groups):
     for first in range(0, len(theta), 70):
         m = theta[first : first + 70]
         given = np.full(len(m), 1e9)  # the topics are known
-        by.add(np.arange(len(m)), codes[first : first + 70], m, m**2, given, wholes[first : first + 70])
+        by.add(
+            np.arange(len(m)), codes[first : first + 70], m, m**2, given, wholes[first : first + 70]
+        )
     return by
 
 
 def test_parts_of_a_document_are_no_independent_documents():
-    """Errors are as large as means and slopes scatter when documents are drawn again, of one part or of twenty."""
+    """Errors are as large as means and slopes scatter when documents are drawn again, of one part
+    or of twenty.
+    """
     rng = np.random.default_rng(8)
     sizes, at = rng.integers(1, 21, 60), np.array([0.0, 3.0, 4.0])
     wholes, group = np.repeat(np.arange(60), sizes), np.arange(60) % 3
     codes, found = group[wholes], []
     for _ in range(400):
-        theta = 0.5 + 0.02 * at[codes] + rng.normal(0, 0.1, 60)[wholes] + rng.normal(0, 0.02, len(wholes))
+        theta = (
+            0.5
+            + 0.02 * at[codes]
+            + rng.normal(0, 0.1, 60)[wholes]
+            + rng.normal(0, 0.02, len(wholes))
+        )
         by = of_parts(theta[:, None], codes, wholes, 3)
-        found.append([np.append(*(pair[:, 0] for pair in by.shares())), np.concatenate([*by.slope(at), *by.slope(at)])[[0, 1, 0, 1, 0, 1]]])
+        found.append(
+            [
+                np.append(*(pair[:, 0] for pair in by.shares())),
+                np.concatenate([*by.slope(at), *by.slope(at)])[[0, 1, 0, 1, 0, 1]],
+            ]
+        )
     shares, slopes = np.array(found)[:, 0], np.array(found)[:, 1]
-    assert np.allclose(shares[:, :3].std(axis=0), np.sqrt((shares[:, 3:] ** 2).mean(axis=0)), rtol=0.12)
+    assert np.allclose(
+        shares[:, :3].std(axis=0), np.sqrt((shares[:, 3:] ** 2).mean(axis=0)), rtol=0.12
+    )
     assert np.isclose(slopes[:, 0].std(), np.sqrt((slopes[:, 1] ** 2).mean()), rtol=0.12)
 
 
@@ -355,23 +472,35 @@ def test_whole_documents_as_parts_of_themselves_change_nothing():
     theta, codes, at = rng.dirichlet(np.ones(3), 150), rng.integers(0, 4, 150), np.arange(4.0)
     parts = of_parts(theta, codes, np.arange(150), 4)
     whole = sums(theta, np.full(150, 1e9), codes, 4)
-    for one, other in zip((*parts.shares(), *parts.slope(at)), (*whole.shares(), *whole.slope(at)), strict=True):
+    for one, other in zip(
+        (*parts.shares(), *parts.slope(at)), (*whole.shares(), *whole.slope(at)), strict=True
+    ):
         assert np.allclose(one, other, rtol=1e-9)
 
 
 def test_errors_of_a_store_of_parts(tmp_path, monkeypatch):
-    """Documents of four equal parts: as sure as the documents, not as if there were four times as many."""
+    """Documents of four equal parts: as sure as the documents, not as if there were four times as
+    many.
+    """
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(3)
     words = np.array(["ship", "sail", "sea", "star", "moon", "night"])
-    texts = [" ".join(rng.choice(words, 6, p=rng.permutation([0.3, 0.3, 0.3, 0.04, 0.03, 0.03]))) for _ in range(40)]
-    rows = [{"id": str(d), "text": f"{text} " * 4, "date": str(2000 + d % 4), "side": "ab"[d % 2]} for d, text in enumerate(texts)]
+    texts = [
+        " ".join(rng.choice(words, 6, p=rng.permutation([0.3, 0.3, 0.3, 0.04, 0.03, 0.03])))
+        for _ in range(40)
+    ]
+    rows = [
+        {"id": str(d), "text": f"{text} " * 4, "date": str(2000 + d % 4), "side": "ab"[d % 2]}
+        for d, text in enumerate(texts)
+    ]
     given = {"meta": ["date", "side"], "heldout": 0, "min_df": 1, "max_df": 1.0, "progress": False}
     topicstream.ingest(rows, "corpus.zarr", split="6 words", **given)
     topicstream.train("corpus.zarr", "model", topics=2, passes=5, progress=False)
     corpus, model = Corpus.open("corpus.zarr"), TopicModel.open("model")
     assert corpus.n_docs == 160
-    theta = np.concatenate([t for _, t, _ in document_shares(model, corpus)]).astype(np.float64)[:, 0]
+    theta = np.concatenate([t for _, t, _ in document_shares(model, corpus)]).astype(np.float64)[
+        :, 0
+    ]
     side = np.empty(160, object)
     for numbers, batch in documents(corpus, False, ["side"]):
         side[numbers] = batch.column("side").to_pylist()
@@ -380,5 +509,6 @@ def test_errors_of_a_store_of_parts(tmp_path, monkeypatch):
     alone = np.sqrt((residuals**2).sum() / 38 / 20)  # of 40 documents in two groups of 20
     for row in table:
         assert row["documents"] == 80 and row["se"] == pytest.approx(alone, rel=0.15)
-    assert len(topicstream.report("model", "corpus.zarr", progress=False)["notes"]) == 1  # no text snippets
-
+    assert (
+        len(topicstream.report("model", "corpus.zarr", progress=False)["notes"]) == 1
+    )  # no text snippets

@@ -22,22 +22,39 @@ from topicstream.reporting import passages
 from topicstream.reporting.passages import best_passage
 from topicstream.reporting.show import marked_lines
 
-SUBJECTS = {"travel": ["airports", "luggage", "flights", "delayed", "passengers"], "music": ["violin", "orchestra", "concerts", "melody", "pianist"]}
+SUBJECTS = {
+    "travel": ["airports", "luggage", "flights", "delayed", "passengers"],
+    "music": ["violin", "orchestra", "concerts", "melody", "pianist"],
+}
 FILLER = "Nothing of note was ever said there. " * 60
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two subjects; the first 40 documents of travel are nearly the same; the words stand behind a long beginning."""
+    """Two subjects; the first 40 documents of travel are nearly the same; the words stand behind a
+    long beginning.
+    """
     folder, rng = tmp_path_factory.mktemp("passages"), np.random.default_rng(1)
     with (folder / "docs.jsonl").open("w") as file:
         for i in range(240):
             words = SUBJECTS["travel" if i < 120 else "music"]
             said = " ".join(words * 4) if i < 40 else " ".join(rng.choice(words, 20))
-            own = " ".join("".join(rng.choice(list("bcdfgk"), 8)) for _ in range(20)) if i >= 40 else "x" * (1 + i % 3)
+            own = (
+                " ".join("".join(rng.choice(list("bcdfgk"), 8)) for _ in range(20))
+                if i >= 40
+                else "x" * (1 + i % 3)
+            )
             text = f"{FILLER}Here it is: {said} {own}." if i >= 40 else f"{said} {own}"
             file.write(json.dumps({"id": f"d{i}", "title": f"T{i}", "text": text}) + "\n")
-    topicstream.ingest(folder / "docs.jsonl", folder / "corpus.zarr", stem="english", heldout=0, min_df=20, meta="title", progress=False)
+    topicstream.ingest(
+        folder / "docs.jsonl",
+        folder / "corpus.zarr",
+        stem="english",
+        heldout=0,
+        min_df=20,
+        meta="title",
+        progress=False,
+    )
     topicstream.train(folder / "corpus.zarr", folder / "model", topics=2, passes=30, progress=False)
     return folder
 
@@ -52,7 +69,9 @@ def test_typical_documents_with_their_passages(folder, monkeypatch, capsys):
     assert sum(int(d["id"][1:]) < 40 for d in documents) <= 1  # near-duplicates
     for d in documents:
         marked = {d["text"][a:b] for a, b in d["marks"]}
-        assert marked and marked <= set(SUBJECTS["travel"]), "stemmed words are marked as they are written"
+        assert marked and marked <= set(SUBJECTS["travel"]), (
+            "stemmed words are marked as they are written"
+        )
         assert len(d["text"]) < 500
     assert run(["show", "--docs", "1", "--text"]) == 0
     assert "*luggage*" in capsys.readouterr().out
@@ -65,7 +84,9 @@ def test_typical_documents_with_their_passages(folder, monkeypatch, capsys):
 
 def test_find_ranks_topics_and_documents(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    assert run(["show", "--find", "Orchestras and a pianist", "--docs", "3", "--text", "--json"]) == 0
+    assert (
+        run(["show", "--find", "Orchestras and a pianist", "--docs", "3", "--text", "--json"]) == 0
+    )
     result = json.loads(capsys.readouterr().out)
     assert sorted(result["words"]) == ["orchestra", "pianist"]
     assert result["topics"][0]["p"] > 0.9 and "violin" in result["topics"][0]["words"]
@@ -83,7 +104,11 @@ def test_a_passage_of_a_script_without_spaces_is_where_the_words_are(space):
     """Cut at a sentence, a space, or, where none is near, at the words themselves."""
     text = "山水" * 600 + "。" + space + "海山" * 10 + "月亮升起，星星出来" + "海" * 900
     found = best_passage(text, re.compile("月亮|星星"), 400)
-    assert [found.text[a:b] for a, b in found.marks] == ["月亮", "星星"] and found.text.startswith("… 海山") and len(found.text) < 410
+    assert (
+        [found.text[a:b] for a, b in found.marks] == ["月亮", "星星"]
+        and found.text.startswith("… 海山")
+        and len(found.text) < 410
+    )
     far = best_passage(text.replace("。", "水"), re.compile("月亮|星星"), 400)
     assert [far.text[a:b] for a, b in far.marks] == ["月亮", "星星"]
 
@@ -92,37 +117,66 @@ def test_marked_words_that_touch_are_marked_as_one():
     """As pairs of characters do in scripts without spaces."""
     document = {"text": "山水*海山 luggage", "marks": [(0, 1), (1, 2), (3, 5), (6, 13)]}
     assert marked_lines(document, "", None) == ["*山水***海山* *luggage*"]
-    assert marked_lines(document, "", 80) == ["\x1b[1m山水\x1b[0m*\x1b[1m海山\x1b[0m \x1b[1mluggage\x1b[0m"]
+    assert marked_lines(document, "", 80) == [
+        "\x1b[1m山水\x1b[0m*\x1b[1m海山\x1b[0m \x1b[1mluggage\x1b[0m"
+    ]
 
 
 @pytest.mark.parametrize("name", ["books.tar", "books.tgz", "books.tar.zst"])
 def test_members_of_an_archive_are_read_again(tmp_path, name):
     for i in range(8):
-        (tmp_path / f"{i}.txt").write_text(f"ship sail harbour{i}" if i % 2 else f"bread flour oven{i}")
+        (tmp_path / f"{i}.txt").write_text(
+            f"ship sail harbour{i}" if i % 2 else f"bread flour oven{i}"
+        )
     with tarfile.open(tmp_path / "books.tar", "w") as archive:
         for i in range(8):
             archive.add(tmp_path / f"{i}.txt", f"box/{i}.txt")
-    packed = {"tar": lambda raw: raw, "tgz": gzip.compress, "zst": lambda raw: pa.compress(raw, "zstd", asbytes=True)}[name.rpartition(".")[2]]
+    packed = {
+        "tar": lambda raw: raw,
+        "tgz": gzip.compress,
+        "zst": lambda raw: pa.compress(raw, "zstd", asbytes=True),
+    }[name.rpartition(".")[2]]
     (tmp_path / name).write_bytes(packed((tmp_path / "books.tar").read_bytes()))
     topicstream.ingest(tmp_path / name, tmp_path / "c", heldout=0, min_df=1, progress=False)
     topicstream.train(tmp_path / "c", tmp_path / "m", topics=2, passes=5, progress=False)
-    rows = topicstream.TopicModel.open(tmp_path / "m").typical_documents(0, 8, corpus=tmp_path / "c", text=True).to_pylist()
-    assert len(rows) == 8 and all(row["text"] == (tmp_path / row["id"].removeprefix("box/")).read_text() for row in rows)
+    rows = (
+        topicstream.TopicModel.open(tmp_path / "m")
+        .typical_documents(0, 8, corpus=tmp_path / "c", text=True)
+        .to_pylist()
+    )
+    assert len(rows) == 8 and all(
+        row["text"] == (tmp_path / row["id"].removeprefix("box/")).read_text() for row in rows
+    )
 
 
 def test_files_are_read_again_in_their_encoding_and_format(tmp_path):
     rows = "".join(f"{i};{'月が明るい夜' if i % 2 else '船が港に入る'}\n" for i in range(40))
     (tmp_path / "posts.dat").write_bytes(("id;text\n" + rows).encode("cp932"))
-    topicstream.ingest(tmp_path / "posts.dat", tmp_path / "c", format="csv", encoding="cp932", heldout=0, min_df=1, progress=False)
+    topicstream.ingest(
+        tmp_path / "posts.dat",
+        tmp_path / "c",
+        format="csv",
+        encoding="cp932",
+        heldout=0,
+        min_df=1,
+        progress=False,
+    )
     topicstream.train(tmp_path / "c", tmp_path / "m", topics=2, passes=5, progress=False)
-    found = topicstream.TopicModel.open(tmp_path / "m").typical_documents(0, 3, corpus=tmp_path / "c", text=True)
+    found = topicstream.TopicModel.open(tmp_path / "m").typical_documents(
+        0, 3, corpus=tmp_path / "c", text=True
+    )
     assert set(found["text"].to_pylist()) == {"月が明るい夜", "船が港に入る"}
 
 
 def test_what_cannot_be_shown_is_said(folder, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(folder)
-    for line, said in (("--text", "--text requires --docs"), ("--with title", "--with requires --docs"), ("--by title --docs 2", "--docs does not apply to: Shares"),
-                       ("--find violin -k 0", "--topic does not apply"), ("-k 0,x", "expected numbers separated by commas")):  # fmt: skip
+    for line, said in (
+        ("--text", "--text requires --docs"),
+        ("--with title", "--with requires --docs"),
+        ("--by title --docs 2", "--docs does not apply to: Shares"),
+        ("--find violin -k 0", "--topic does not apply"),
+        ("-k 0,x", "expected numbers separated by commas"),
+    ):
         assert run(["show", *line.split()]) == 2
         assert said in capsys.readouterr().err
     with pytest.raises(UsageError, match="--relevance does not apply to: Similar documents"):
@@ -147,7 +201,20 @@ def test_documents_from_memory_have_no_passages(tmp_path):
 
 def test_tables_for_papers(folder, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(folder)
-    assert run(["show", "--table", f"{tmp_path}/w.csv", "-n", "5", "--correlations", f"{tmp_path}/c.csv"]) == 0
+    assert (
+        run(
+            [
+                "show",
+                "--table",
+                f"{tmp_path}/w.csv",
+                "-n",
+                "5",
+                "--correlations",
+                f"{tmp_path}/c.csv",
+            ]
+        )
+        == 0
+    )
     rows = list(csv.DictReader((tmp_path / "w.csv").open()))
     assert len(rows) == 2 * 4 * 5
     model = topicstream.TopicModel.open("model")
@@ -161,7 +228,11 @@ def test_tables_for_papers(folder, monkeypatch, capsys, tmp_path):
         }
         if row["measure"] == "frex":
             shares = p / p.sum(axis=0)
-            ranks = [(values[k] < values[k, w]).mean() + ((values[k] == values[k, w]).mean() + 1 / len(words)) / 2 for values in (shares, p)]
+            ranks = [
+                (values[k] < values[k, w]).mean()
+                + ((values[k] == values[k, w]).mean() + 1 / len(words)) / 2
+                for values in (shares, p)
+            ]
             assert value == pytest.approx(2 / sum(1 / r for r in ranks))
         else:
             assert value == pytest.approx(expected[row["measure"]], rel=1e-5)
@@ -191,7 +262,12 @@ def test_theta_with_a_column_for_each_topic(folder, monkeypatch, capsys, tmp_pat
 def test_topics_as_a_data_frame(folder):
     pandas = pytest.importorskip("pandas")
     frame = topicstream.TopicModel.open(folder / "model").to_pandas(3)
-    assert isinstance(frame, pandas.DataFrame) and list(frame.columns) == ["label", "share", "words", "p"]
+    assert isinstance(frame, pandas.DataFrame) and list(frame.columns) == [
+        "label",
+        "share",
+        "words",
+        "p",
+    ]
     assert len(frame) == 2 and len(frame.words[0]) == 3
 
 
@@ -200,15 +276,26 @@ def test_passages_of_parquet_and_of_pubmed(tmp_path, monkeypatch, capsys):
     texts = [" ".join(SUBJECTS["travel" if i % 2 else "music"]) + f" ending{i}" for i in range(60)]
     for year in (2001, 2002):
         (tmp_path / "days" / f"year={year}").mkdir(parents=True)
-        rows = [{"id": f"{year}-{i}", "text": text} for i, text in enumerate(texts[30 * (year - 2001) : 30 * (year - 2000)])]
+        rows = [
+            {"id": f"{year}-{i}", "text": text}
+            for i, text in enumerate(texts[30 * (year - 2001) : 30 * (year - 2000)])
+        ]
         pq.write_table(pa.Table.from_pylist(rows), f"days/year={year}/part-0.parquet")
     article = "<PubmedArticle><MedlineCitation><PMID>{}</PMID><Article><Abstract><AbstractText>{}</AbstractText></Abstract></Article></MedlineCitation></PubmedArticle>"
     articles = "".join(article.format(i + 1, text) for i, text in enumerate(texts))
-    (tmp_path / "a.xml").write_text(f"<?xml version='1.0'?><PubmedArticleSet>{articles}</PubmedArticleSet>")
+    (tmp_path / "a.xml").write_text(
+        f"<?xml version='1.0'?><PubmedArticleSet>{articles}</PubmedArticleSet>"
+    )
     for name in ("days", "days/year=2001/part-0.parquet", "a.xml"):
-        topicstream.ingest(Path(name), "c.zarr", heldout=0, min_df=5, max_df=1.0, force=True, progress=False)
+        topicstream.ingest(
+            Path(name), "c.zarr", heldout=0, min_df=5, max_df=1.0, force=True, progress=False
+        )
         topicstream.train("c.zarr", "m", topics=2, passes=10, force=True, progress=False)
-        found = topicstream.TopicModel.open("m").typical_documents(0, 1, corpus="c.zarr", text=True).to_pylist()
+        found = (
+            topicstream.TopicModel.open("m")
+            .typical_documents(0, 1, corpus="c.zarr", text=True)
+            .to_pylist()
+        )
         assert found[0]["marks"] and "ending" in found[0]["text"], name
     topicstream.report("m", "c.zarr", progress=False)
     values, _ = unpack(data_of((tmp_path / "report.html").read_text()))
@@ -217,7 +304,10 @@ def test_passages_of_parquet_and_of_pubmed(tmp_path, monkeypatch, capsys):
 
 def test_a_table_for_print_has_the_labels_that_people_gave(folder, monkeypatch, tmp_path):
     monkeypatch.chdir(folder)
-    assert run(["show", "--table", f"{tmp_path}/w.md"]) == 0 and "| topic | share |" in (tmp_path / "w.md").read_text()
+    assert (
+        run(["show", "--table", f"{tmp_path}/w.md"]) == 0
+        and "| topic | share |" in (tmp_path / "w.md").read_text()
+    )
     model = topicstream.TopicModel.open("model")
     model.save(tmp_path / "model")
     topicstream.edit(tmp_path / "model", [{"edit": "label", "topic": 0, "label": "Journeys"}])
@@ -229,12 +319,31 @@ def test_a_table_for_print_has_the_labels_that_people_gave(folder, monkeypatch, 
 @pytest.mark.parametrize("at_once", [7, 1000])
 def test_passages_of_html_have_no_tags(tmp_path, monkeypatch, at_once):
     monkeypatch.setattr(passages, "AT_ONCE", at_once)
-    texts = [f'<p class="lead">{" ".join(SUBJECTS["travel" if i % 2 else "music"])}</p> &amp; <b>more</b> {i}' for i in range(60)]
+    texts = [
+        f'<p class="lead">{" ".join(SUBJECTS["travel" if i % 2 else "music"])}</p> &amp; '
+        f"<b>more</b> {i}"
+        for i in range(60)
+    ]
     rows = [{"id": str(i), "text": text} for i, text in enumerate(texts)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    given = {"heldout": 0, "min_df": 5, "max_df": 1.0, "drop_tags": True, "entities": True, "progress": False}
+    given = {
+        "heldout": 0,
+        "min_df": 5,
+        "max_df": 1.0,
+        "drop_tags": True,
+        "entities": True,
+        "progress": False,
+    }
     topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c.zarr", **given)
     topicstream.train(tmp_path / "c.zarr", tmp_path / "m", topics=2, passes=10, progress=False)
-    [found] = topicstream.TopicModel.open(tmp_path / "m").typical_documents(0, 1, corpus=tmp_path / "c.zarr", text=True).to_pylist()
+    [found] = (
+        topicstream.TopicModel.open(tmp_path / "m")
+        .typical_documents(0, 1, corpus=tmp_path / "c.zarr", text=True)
+        .to_pylist()
+    )
     assert "& more" in found["text"] and not set("<>") & set(found["text"])
-    assert {found["text"][a:b] for a, b in found["marks"]} <= {*SUBJECTS["travel"], *SUBJECTS["music"], "more"} and found["marks"]
+    assert {found["text"][a:b] for a, b in found["marks"]} <= {
+        *SUBJECTS["travel"],
+        *SUBJECTS["music"],
+        "more",
+    } and found["marks"]

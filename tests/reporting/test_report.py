@@ -29,9 +29,15 @@ W, K, D = 60, 4, 200
 def made(tmp_path_factory):
     counts, phi = planted(8, D, W, K, length=30)
     counts[17] = 0
-    corpus = store(tmp_path_factory.mktemp("c") / "corpus.zarr", counts, counts[:9], blocks=3, ids=True)
+    corpus = store(
+        tmp_path_factory.mktemp("c") / "corpus.zarr", counts, counts[:9], blocks=3, ids=True
+    )
     sizes = np.array([400.0, 900.0, 100.0, 600.0])
-    return counts, corpus, TopicModel.from_arrays(phi * sizes, [f"word{i}" for i in range(W)], 0.25, 0.01)
+    return (
+        counts,
+        corpus,
+        TopicModel.from_arrays(phi * sizes, [f"word{i}" for i in range(W)], 0.25, 0.01),
+    )
 
 
 def em(counts, model):
@@ -53,7 +59,9 @@ def test_shares_are_the_fixed_point(made, monkeypatch):
     monkeypatch.setattr("topicstream.evaluation.visiting.block_cells", lambda topics: 100)
     pieces = list(document_shares(model, corpus, threads=3))
     assert len(pieces) > 10 and (np.concatenate([theta for _, theta, _ in pieces]) == whole).all()
-    assert [first for first, _, _ in pieces] == np.cumsum([0, *(len(t) for _, t, _ in pieces[:-1])]).tolist()
+    assert [first for first, _, _ in pieces] == np.cumsum(
+        [0, *(len(t) for _, t, _ in pieces[:-1])]
+    ).tolist()
 
 
 def test_typical_documents(made):
@@ -76,7 +84,11 @@ def test_show(made):
     assert top["words"][0] == {"word": f"word{p.argmax()}", "p": pytest.approx(p.max())}
     assert len(top["documents"]) == 2 and top["documents"][0]["id"].startswith("train-")
     text = topic_lines(result["topics"], None)
-    assert len(text) == 4 * 3 and text[0].startswith("1  45.0 %  ") and text[0].endswith(top["words"][2]["word"])
+    assert (
+        len(text) == 4 * 3
+        and text[0].startswith("1  45.0 %  ")
+        and text[0].endswith(top["words"][2]["word"])
+    )
     assert json.loads(json.dumps(result)) == result
     assert [t["topic"] for t in show(model, topics=[2, 0])["topics"]] == [2, 0]
     assert show(model, relevance=0.0)["topics"][0]["words"] != show(model)["topics"][0]["words"]
@@ -110,11 +122,18 @@ def test_theta_files(made, tmp_path, suffix, top):
         seen.append(said)
 
     path = tmp_path / f"theta{suffix}"
-    assert ThetaView(model, corpus, theta=str(path), top=top, threads=2, progress=progress).result()["documents"] == D
+    assert (
+        ThetaView(model, corpus, theta=str(path), top=top, threads=2, progress=progress).result()[
+            "documents"
+        ]
+        == D
+    )
     assert seen[-1] == ("topics of documents", D, D)
     rows = read(path)
     assert [r["id"] for r in rows] == [f"train-{d}" for d in range(D)]
-    order = np.argsort(-whole, axis=1, kind="stable")[:, :top] if top else np.tile(np.arange(K), (D, 1))
+    order = (
+        np.argsort(-whole, axis=1, kind="stable")[:, :top] if top else np.tile(np.arange(K), (D, 1))
+    )
     assert [r["topics"] for r in rows] == order.tolist()
     values = np.array([r["shares"] for r in rows], np.float32)
     assert (values == np.take_along_axis(whole, order, axis=1)).all()
@@ -131,7 +150,9 @@ def test_theta_of_a_store_without_documents_and_of_replaced_ones(made, tmp_path)
     keep = [i for i in range(len(table)) if i not in (5, 120)]
     part = with_documents(part, table.take(keep))
     assert ThetaView(model, part, theta=str(tmp_path / "u.jsonl")).result()["documents"] == D - 2
-    assert [r["id"] for r in read(tmp_path / "u.jsonl")] == [f"train-{d}" for d in range(D) if d not in (5, 120)]
+    assert [r["id"] for r in read(tmp_path / "u.jsonl")] == [
+        f"train-{d}" for d in range(D) if d not in (5, 120)
+    ]
 
 
 def test_a_damaged_documents_table_leaves_no_file(made, tmp_path):
@@ -139,7 +160,9 @@ def test_a_damaged_documents_table_leaves_no_file(made, tmp_path):
     corpus = store(tmp_path / "c.zarr", counts, counts[:3], ids=True)
     path = corpus.path / "docs" / "part-00000.parquet"
     table = pq.read_table(path)
-    table = table.set_column(table.column_names.index("row"), "row", pa.array([10**6] * len(table), pa.int32()))
+    table = table.set_column(
+        table.column_names.index("row"), "row", pa.array([10**6] * len(table), pa.int32())
+    )
     corpus = with_documents(corpus, table)
     with pytest.raises(StoreError, match="past its block"):
         ThetaView(model, corpus, theta=str(tmp_path / "t.csv")).result()
@@ -154,7 +177,12 @@ def test_a_damaged_documents_table_leaves_no_file(made, tmp_path):
 def test_describe(made, tmp_path):
     _, _, model = made
     history = [
-        {"pass": i + 1, "seconds": 2.0, "running_perplexity": 900.0 / (i + 1), "rss_peak_bytes": 3 << 20}
+        {
+            "pass": i + 1,
+            "seconds": 2.0,
+            "running_perplexity": 900.0 / (i + 1),
+            "rss_peak_bytes": 3 << 20,
+        }
         for i in range(5)
     ]
     TopicModel.from_arrays(
@@ -171,12 +199,17 @@ def test_describe(made, tmp_path):
     (tmp_path / "m" / "history.jsonl").write_text("".join(json.dumps(r) + "\n" for r in history))
     kept = (tmp_path / "m" / "history.jsonl").read_text()
     (tmp_path / "m" / "history.jsonl").write_text(kept[: kept.rindex("\n", 0, -1) + 1])
-    with pytest.raises(StoreError, match=r"history\.jsonl: cut short: its last pass is 4, the model made 5"):
+    with pytest.raises(
+        StoreError, match=r"history\.jsonl: cut short: its last pass is 4, the model made 5"
+    ):
         describe(tmp_path / "m", verify=True)
     (tmp_path / "m" / "history.jsonl").write_text(kept)
     info = describe(tmp_path / "m", verify=True)
     assert info["engine"] == "atbp" and info["passes"] == 5 and info["history"] == history
-    assert info["empty_topics"] == [3] and info["content_hash"] == TopicModel.open(tmp_path / "m").content_hash()
+    assert (
+        info["empty_topics"] == [3]
+        and info["content_hash"] == TopicModel.open(tmp_path / "m").content_hash()
+    )
     text = "\n".join(info_lines(info))
     for part in (
         "atbp (paper, Fig. 3)",
@@ -197,20 +230,33 @@ def test_describe(made, tmp_path):
 
 def test_history_of_nothing_and_of_one_pass():
     assert history_lines([]) == []
-    assert history_lines([{"pass": 1, "running_perplexity": None, "seconds": 1.0}]) == ["  1 pass in 1.0 s"]
+    assert history_lines([{"pass": 1, "running_perplexity": None, "seconds": 1.0}]) == [
+        "  1 pass in 1.0 s"
+    ]
     assert history_lines([{"running_perplexity": 5.0}]) == ["  running perplexity   5.0"]
 
 
 def test_history_of_an_engine_with_another_objective():
-    passes = [{"pass": n, "running_perplexity": None, "objective": {"nats a point": -14.0 + n / 2}} for n in (1, 2)]
+    passes = [
+        {"pass": n, "running_perplexity": None, "objective": {"nats a point": -14.0 + n / 2}}
+        for n in (1, 2)
+    ]
     passes[1]["heldout"] = {"nats a point": -13.25}
     lines = history_lines(passes)
-    assert lines[0].split()[:3] == ["nats", "a", "point"] and lines[0].endswith("-13.5000 -> -13.0000")
+    assert lines[0].split()[:3] == ["nats", "a", "point"] and lines[0].endswith(
+        "-13.5000 -> -13.0000"
+    )
     assert lines[1].split() == ["held-out", "nats", "a", "point", "-13.2500"]
 
 
 def test_sparkline():
     assert sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
-    assert sparkline([3, 3]) == "▁▁" and sparkline([]) == "" and sparkline([1, float("nan"), 2]) == "▁ █"
+    assert (
+        sparkline([3, 3]) == "▁▁"
+        and sparkline([]) == ""
+        and sparkline([1, float("nan"), 2]) == "▁ █"
+    )
     assert len(sparkline(list(range(1000)), 40)) == 40
-    assert sparkline(list(range(1000)), 40)[0] == "▁" and sparkline(list(range(1000)), 40)[-1] == "█"
+    assert (
+        sparkline(list(range(1000)), 40)[0] == "▁" and sparkline(list(range(1000)), 40)[-1] == "█"
+    )

@@ -29,7 +29,9 @@ def raw(folder: Path, form: str) -> Path:
         path.write_text("".join(json.dumps({"body": text}) + "\n" for text in texts))
     else:
         with path.open("w", newline="") as f:
-            csv.writer(f).writerows([["key", "body"], *([f"k{i}", text] for i, text in enumerate(texts))])
+            csv.writer(f).writerows(
+                [["key", "body"], *([f"k{i}", text] for i, text in enumerate(texts))]
+            )
     return path
 
 
@@ -37,7 +39,15 @@ def raw(folder: Path, form: str) -> Path:
 def test_the_passage_is_that_of_the_part(tmp_path, form):
     fields = {} if form == "folder" else {"text_field": "body"}
     fields |= {"id_field": "key"} if form == "csv" else {}
-    ingest(raw(tmp_path, form), tmp_path / "c.zarr", split="paragraph", min_df=1, heldout=0, progress=False, **fields)
+    ingest(
+        raw(tmp_path, form),
+        tmp_path / "c.zarr",
+        split="paragraph",
+        min_df=1,
+        heldout=0,
+        progress=False,
+        **fields,
+    )
     corpus = Corpus.open(tmp_path / "c.zarr")
     assert corpus.n_docs == 40
     rows = describe_documents(corpus, np.arange(40), ["source", "document"])
@@ -48,14 +58,27 @@ def test_the_passage_is_that_of_the_part(tmp_path, form):
     assert documents[0] == first
     for row in rows.values():
         document, _, part = row["id"].rpartition("#")
-        assert texts[passage_of(corpus, row)] == PARTS[10 * documents.index(document) + int(part) - 1]
+        assert (
+            texts[passage_of(corpus, row)] == PARTS[10 * documents.index(document) + int(part) - 1]
+        )
 
 
 def test_of_a_whole_document_the_beginning(tmp_path):
-    ingest(raw(tmp_path, "jsonl"), tmp_path / "c.zarr", text_field="body", min_df=1, heldout=0, progress=False)
+    ingest(
+        raw(tmp_path, "jsonl"),
+        tmp_path / "c.zarr",
+        text_field="body",
+        min_df=1,
+        heldout=0,
+        progress=False,
+    )
     corpus = Corpus.open(tmp_path / "c.zarr")
     rows = describe_documents(corpus, np.arange(4), ["source"])
     texts, _ = snippets(corpus, [passage_of(corpus, row) for row in rows.values()], characters=60)
     for n in range(4):
         text = texts[(f"books.jsonl:{n + 1}", 0)]
-        assert text.startswith(f"{PARTS[10 * n]} chapter {10 * n + 1} tells") and text.endswith(" …") and len(text) <= 62
+        assert (
+            text.startswith(f"{PARTS[10 * n]} chapter {10 * n + 1} tells")
+            and text.endswith(" …")
+            and len(text) <= 62
+        )

@@ -1,4 +1,6 @@
-"""``topics forget``: nothing of a document is left in what this program keeps, wherever it is killed."""
+"""``topics forget``: nothing of a document is left in what this program keeps, wherever it is
+killed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ META = {"authors": "authors", "labels": "labels", "links": "links"}
 
 
 def corpus(n: int = 240, seed: int = 1, prefix: str = "doc-number-") -> list[dict]:
-    """Documents with authors, one label each and links to the next three; the secret ones have a word and an author alone."""
+    """Documents with authors, one label each and links to the next three; the secret ones have a
+    word and an author alone.
+    """
     made_ = documents(n, seed=seed, prefix=prefix)
     for i, d in enumerate(made_):
         d["labels"] = ["red", "green"][i % 2]
@@ -42,12 +46,21 @@ def corpus(n: int = 240, seed: int = 1, prefix: str = "doc-number-") -> list[dic
 
 def store_of(place: Path, nights: int = 2) -> Path:
     store, source = place / "c.zarr", place / "in.jsonl"
-    topicstream.ingest(write_jsonl(source, corpus()), store, stopwords="none", min_df=2, heldout="10%", meta=META)
+    topicstream.ingest(
+        write_jsonl(source, corpus()), store, stopwords="none", min_df=2, heldout="10%", meta=META
+    )
     for night in range(nights):
-        changed = [{**d, "text": "changed " + d["text"]} for d in corpus()[night * 10 : night * 10 + 5]]
+        changed = [
+            {**d, "text": "changed " + d["text"]} for d in corpus()[night * 10 : night * 10 + 5]
+        ]
         more = corpus(60, seed=night + 9, prefix=f"night-{night}-doc-") + changed
         topicstream.ingest(
-            write_jsonl(source, more), store, append=True, grow_vocab=True, on_duplicate="replace", meta=META
+            write_jsonl(source, more),
+            store,
+            append=True,
+            grow_vocab=True,
+            on_duplicate="replace",
+            meta=META,
         )
     source.unlink()
     return store
@@ -72,7 +85,9 @@ def names_of(store: Path, axis: str) -> dict[str, set[str]]:
                 at += n
     gone, number, found = set(opened.removed()[:, 0].tolist()), 0, {}
     for entry in opened.manifest.docs:
-        for d in pq.read_table(store / entry.file, columns=["id", "part", "block", "row"]).to_pylist():
+        for d in pq.read_table(
+            store / entry.file, columns=["id", "part", "block", "row"]
+        ).to_pylist():
             if number not in gone:
                 found[d["id"]] = rows[d["part"], d["block"], d["row"]]
             number += 1
@@ -83,7 +98,11 @@ def everything(store: Path) -> bytes:
     """What the tables say, decompressed, and all other files as they are."""
     out = b""
     for path in sorted(p for p in store.rglob("*") if p.is_file()):
-        out += repr(pq.read_table(path).to_pydict()).encode() if path.suffix == ".parquet" else path.read_bytes()
+        out += (
+            repr(pq.read_table(path).to_pydict()).encode()
+            if path.suffix == ".parquet"
+            else path.read_bytes()
+        )
     return out
 
 
@@ -101,11 +120,20 @@ def test_nothing_is_left(stored, tmp_path):
     store = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
     before, links = cells_by_id(store), names_of(store, "links")
     heldout = next(i for i, (part, _) in before.items() if part == "heldout")
-    ids = ["doc-number-3", "doc-number-7", "night-1-doc-5", heldout]  # 3 is there twice: it was replaced
+    ids = [
+        "doc-number-3",
+        "doc-number-7",
+        "night-1-doc-5",
+        heldout,
+    ]  # 3 is there twice: it was replaced
     assert b"'doc-number-7'" in everything(store) and ONLY.encode() in everything(store)
     told = topicstream.forget([*ids, "nobody-at-all"], store)
     assert told["left"] == [] and told["not_found"] == ["nobody-at-all"]
-    assert told["documents"] == 4 and told["rows"] == 5 and told["cells"] == sum(len(before[i][1]) for i in ids)
+    assert (
+        told["documents"] == 4
+        and told["rows"] == 5
+        and told["cells"] == sum(len(before[i][1]) for i in ids)
+    )
     rest = {k: v for k, v in before.items() if k not in ids}
     assert cells_by_id(store) == rest and not list(verify(Corpus.open(store)))
     said = everything(store)
@@ -119,13 +147,27 @@ def test_nothing_is_left(stored, tmp_path):
     vocabulary = TokenVocabulary.read(Corpus.open(store).file("vocab"))
     counts, df = training_counts(store)
     first = TokenVocabulary.read(Corpus.open(stored).file("vocab"))
-    changed = [a for a, b in zip(first.words.to_pylist(), vocabulary.words.to_pylist(), strict=True) if a != b]
-    assert f"{ONLY}3x" in changed and all(not any(w in cells for _, cells in rest.values()) for w in changed)
+    changed = [
+        a
+        for a, b in zip(first.words.to_pylist(), vocabulary.words.to_pylist(), strict=True)
+        if a != b
+    ]
+    assert f"{ONLY}3x" in changed and all(
+        not any(w in cells for _, cells in rest.values()) for w in changed
+    )
     had, had_df = training_counts(stored)
     for word, n, m, a, b in zip(
-        first.words.to_pylist(), vocabulary.counts, vocabulary.df, first.counts, first.df, strict=True
+        first.words.to_pylist(),
+        vocabulary.counts,
+        vocabulary.df,
+        first.counts,
+        first.df,
+        strict=True,
     ):
-        assert word in changed or (a - n, b - m) == (had[word] - counts[word], had_df[word] - df[word])
+        assert word in changed or (a - n, b - m) == (
+            had[word] - counts[word],
+            had_df[word] - df[word],
+        )
     # and an append goes on, without a memory of them
     source = write_jsonl(tmp_path / "more.jsonl", corpus(20, seed=77, prefix="more-"))
     topicstream.ingest(source, store, append=True, grow_vocab=True, meta=META)
@@ -158,25 +200,40 @@ def test_the_state_of_runs_goes_and_the_model_stays(stored, tmp_path):
     assert any(str(model) in text and "train again" in text for text in told["elsewhere"])
     done = topicstream.update(store, model, passes=1)
     assert done.how == "warm"
-    assert topicstream.forget("doc-number-3", store, models=[model])["runs"] == []  # it has not seen the document
+    assert (
+        topicstream.forget("doc-number-3", store, models=[model])["runs"] == []
+    )  # it has not seen the document
     topicstream.train(store, model, algo="sparse-bp", topics=3, passes=2, force=True)
 
 
 def test_vectors(tmp_path):
-    x, store = np.random.default_rng(1).normal(size=(200, 6)).astype(np.float32), tmp_path / "v.zarr"
-    topicstream.ingest(x, store, ids=[f"point-{i}-" for i in range(200)], heldout="0", progress=False)
+    x, store = (
+        np.random.default_rng(1).normal(size=(200, 6)).astype(np.float32),
+        tmp_path / "v.zarr",
+    )
+    topicstream.ingest(
+        x, store, ids=[f"point-{i}-" for i in range(200)], heldout="0", progress=False
+    )
     topicstream.train(store, tmp_path / "m", algo="gmm", topics=3, passes=2)
     told = forget(["point-7-", "point-9-"], store, models=[tmp_path / "m"])
     assert told["left"] == [] and told["documents"] == 2 and told["runs"] == [str(tmp_path / "m")]
     opened = Corpus.open(store, dense=True)
-    left = np.concatenate([opened.decode(b).counts.reshape(-1, 6) for b in range(len(opened.part().blocks))])
+    left = np.concatenate(
+        [opened.decode(b).counts.reshape(-1, 6) for b in range(len(opened.part().blocks))]
+    )
     np.testing.assert_array_equal(left, np.delete(x, [7, 9], axis=0))
     assert not list(verify(opened))
 
 
 def test_a_model_of_another_corpus_keeps_its_state(stored, tmp_path, monkeypatch):
-    store, other, model = Path(shutil.copytree(stored, tmp_path / "c.zarr")), tmp_path / "o.zarr", tmp_path / "model"
-    topicstream.ingest([" ".join(f"alien{(7 * i + j) % 30}" for j in range(9)) for i in range(60)], other, min_df=1)
+    store, other, model = (
+        Path(shutil.copytree(stored, tmp_path / "c.zarr")),
+        tmp_path / "o.zarr",
+        tmp_path / "model",
+    )
+    topicstream.ingest(
+        [" ".join(f"alien{(7 * i + j) % 30}" for j in range(9)) for i in range(60)], other, min_df=1
+    )
     topicstream.train(other, model, algo="bp", topics=2, passes=1)
     before = digest(model)
     with pytest.raises(InputError, match="has another vocabulary than"):
@@ -192,7 +249,9 @@ def test_rows_that_are_left_end_the_command_with_1(stored, tmp_path, monkeypatch
     manifest = Corpus.open(store).manifest
     monkeypatch.setattr("topicstream.retraining.forget._rewrite", lambda *_: (manifest, 0))
     done = CliRunner().invoke(topics, ["forget", "doc-number-3", "--corpus", str(store), "--json"])
-    assert [entry["what"] for entry in json.loads(done.stdout.splitlines()[0])["left"]] == ["2 rows"]
+    assert [entry["what"] for entry in json.loads(done.stdout.splitlines()[0])["left"]] == [
+        "2 rows"
+    ]
     assert done.exit_code == 1 or isinstance(done.exception, TopicsError)
 
 
@@ -226,12 +285,18 @@ def test_the_command_with_a_file_of_ids(stored, tmp_path):
     (tmp_path / "ids.txt").write_text("doc-number-10\n\ndoc-number-11\n")
     given = ["forget", "--ids", str(tmp_path / "ids.txt"), "doc-number-12", "--corpus", str(store)]
     done = CliRunner().invoke(topics, given)
-    assert done.exit_code == 0 and "3 documents forgotten" in done.output and "none of these ids is left" in done.output
+    assert (
+        done.exit_code == 0
+        and "3 documents forgotten" in done.output
+        and "none of these ids is left" in done.output
+    )
     assert "not reached:" in done.output
 
 
 def test_a_retrain_folder(tmp_path):
-    """Versions, runs, state and store of a nightly folder; the next night trains without the document."""
+    """Versions, runs, state and store of a nightly folder; the next night trains without the
+    document.
+    """
     config = folder(tmp_path)
     topicstream.retrain(config, stream=io.StringIO())
     write(tmp_path / "raw" / "b.jsonl", made(60, seed=2, prefix="evening-"))
@@ -299,4 +364,6 @@ def test_killed_at_random_instants(stored, tmp_path):
             assert work(**given)[2] == []
             assert digest(store) == expected and not (Path(given["models"][0]) / "work").exists()
             shutil.rmtree(tmp_path / str(k))
-        assert seen == {True, False} and kills > 8  # the last instants of a run may be fewer in the next one
+        assert (
+            seen == {True, False} and kills > 8
+        )  # the last instants of a run may be fewer in the next one

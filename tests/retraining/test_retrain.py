@@ -29,7 +29,14 @@ from topicstream.retraining.gate import judge
 
 def test_a_first_cycle_publishes_a_bare_copy(home):
     names = {p.name for p in (home / "versions" / "0001").iterdir()}
-    assert names == {".topicstream", "manifest.json", "vocab.parquet", "topics", "history.jsonl", "topics.json"}
+    assert names == {
+        ".topicstream",
+        "manifest.json",
+        "vocab.parquet",
+        "topics",
+        "history.jsonl",
+        "topics.json",
+    }
     assert os.readlink(home / "current") == "versions/0001"
     assert TopicModel.open(home / "current").path == home / "versions" / "0001"
     assert not (home / "journal.json").exists() and not (home / "incoming").exists()
@@ -57,7 +64,12 @@ def test_new_documents_are_an_update_that_keeps_the_topics(home):
     assert after.words[: before.n_words] == before.words
     corpus = Corpus.open(home / "corpus.zarr")
     assert after.totals.sum() == pytest.approx(corpus.n_tokens, rel=1e-6)
-    assert json.loads((home / "versions" / "0002" / "topics.json").read_text())["ids"] == [0, 1, 2, 3]
+    assert json.loads((home / "versions" / "0002" / "topics.json").read_text())["ids"] == [
+        0,
+        1,
+        2,
+        3,
+    ]
     assert not (home / "runs").exists()
 
 
@@ -106,7 +118,11 @@ def test_a_dry_run_says_why_and_changes_nothing(home):
     write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
     before = state_of(home)
     said = cycle(home / "retrain.toml", dry_run=True)
-    assert said["decision"] == "update" and said["why"] == ["1 new file"] and said["drift"]["documents"] == 30
+    assert (
+        said["decision"] == "update"
+        and said["why"] == ["1 new file"]
+        and said["drift"]["documents"] == 30
+    )
     assert state_of(home) == before
 
 
@@ -129,12 +145,25 @@ def test_the_gate_refuses_and_the_old_model_stays(home, capsys):
     text = (home / "retrain.toml").read_text().replace("tolerance = 0.5", "tolerance = -0.9")
     (home / "retrain.toml").write_text(text)
     write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
-    assert run(["retrain", "--config", str(home / "retrain.toml"), "--metrics", str(home / "m.prom")]) == 6
-    found = {line.split("{")[0]: line.split()[-1] for line in (home / "m.prom").read_text().splitlines() if line[0] != "#"}
-    assert [found[f"topicstream_{name}"] for name in ("exit_code", "success", "refused", "version")] == ["6", "0", "1", "1"]
+    assert (
+        run(["retrain", "--config", str(home / "retrain.toml"), "--metrics", str(home / "m.prom")])
+        == 6
+    )
+    found = {
+        line.split("{")[0]: line.split()[-1]
+        for line in (home / "m.prom").read_text().splitlines()
+        if line[0] != "#"
+    }
+    assert [
+        found[f"topicstream_{name}"] for name in ("exit_code", "success", "refused", "version")
+    ] == ["6", "0", "1", "1"]
     out, err = capsys.readouterr()
     summary = json.loads(out)
-    assert out.count("\n") == 1 and summary["published"] is None and "perplexity" in summary["refused"][0]
+    assert (
+        out.count("\n") == 1
+        and summary["published"] is None
+        and "perplexity" in summary["refused"][0]
+    )
     assert err.rstrip().splitlines()[-1].startswith("topics: the gate refused")
     assert publish.current(home) == 1 and publish.published_versions(home) == [1]
     assert not (home / "journal.json").exists()
@@ -165,14 +194,18 @@ def test_the_gate_knows_a_bad_model(home):
     for model, into in zip((good, other(mixed)), logliks, strict=True):
         score_model(model, corpus, each=lambda some, _, into=into: into.append(some))
     one, two = map(np.concatenate, logliks)
-    ratios = [rng.choice(two - one, len(one)).sum() / bad.tokens for _ in range(400)]  # bootstrap of the log of the ratio
+    ratios = [
+        rng.choice(two - one, len(one)).sum() / bad.tokens for _ in range(400)
+    ]  # bootstrap of the log of the ratio
     assert 0.8 < bad.error / np.std(ratios) < 1.25
     same = good.phi.copy()
     same[:, 0] = same[:, 1] = (same[:, 0] + same[:, 1]) / 2
     assert "same" in " ".join(judge(other(same), good, corpus, Gate(tolerance=9.0), 1).refused)
     first = judge(other(same), None, corpus, gate, 1)
     assert first.refused == [] and "same" in first.warnings[0]
-    assert judge(other(same), other(same), corpus, gate, 1).refused == []  # no worse than what is there
+    assert (
+        judge(other(same), other(same), corpus, gate, 1).refused == []
+    )  # no worse than what is there
     broken = other(good.phi.copy())
     broken.phi[3, 2] = np.nan
     assert judge(broken, good, corpus, gate, 1).refused
@@ -180,27 +213,50 @@ def test_the_gate_knows_a_bad_model(home):
 
 @pytest.mark.parametrize("weights", [None, "tfidf"])
 def test_words_that_one_model_alone_has_cost_it_nothing(home, weights):
-    """A model of more words gives less to each; the gate judges both by what they say of the words that both have."""
+    """A model of more words gives less to each; the gate judges both by what they say of the words
+    that both have.
+    """
     old, corpus = TopicModel.open(home / "current"), Corpus.open(home / "corpus.zarr")
     if weights:
-        topicstream.train(home / "corpus.zarr", home / "weighted", topics=4, passes=5, weighting=weights, progress=False)
+        topicstream.train(
+            home / "corpus.zarr",
+            home / "weighted",
+            topics=4,
+            passes=5,
+            weighting=weights,
+            progress=False,
+        )
         old = TopicModel.open(home / "weighted")
-    more = np.concatenate([old.phi, np.full_like(old.phi, old.phi.mean() / 2)])  # a third of each topic goes to new words
+    more = np.concatenate(
+        [old.phi, np.full_like(old.phi, old.phi.mean() / 2)]
+    )  # a third of each topic goes to new words
     words = old.words + [f"new{i}" for i in range(len(old.words))]
     counts, df = (np.concatenate([of, of]) for of in (old.vocabulary.counts, old.vocabulary.df))
     new = TopicModel.from_arrays(more, words, old.alpha, old.beta, counts=counts, df=df)
     if weights:
         new.weights = replace(old.weights, per_word=np.concatenate([old.weights.per_word] * 2))
     found = judge(new, old, corpus, Gate(tolerance=0.02), 1)
-    assert found.refused == [] and found.perplexity == pytest.approx(found.perplexity_before, rel=1e-5)
+    assert found.refused == [] and found.perplexity == pytest.approx(
+        found.perplexity_before, rel=1e-5
+    )
 
 
 def test_a_published_model_is_known_by_its_path(home, capsys, monkeypatch):
-    """The link and the folder that it points to are models for every command, and a store may stand behind them."""
+    """The link and the folder that it points to are models for every command, and a store may stand
+    behind them.
+    """
     monkeypatch.chdir(home)
-    for line in ("show current", "show versions/0001 corpus.zarr --docs 1", "eval corpus.zarr current --diversity", "infer current corpus.zarr --top 1"):
+    for line in (
+        "show current",
+        "show versions/0001 corpus.zarr --docs 1",
+        "eval corpus.zarr current --diversity",
+        "infer current corpus.zarr --top 1",
+    ):
         assert run(line.split()) == 0, line
-    assert run(["report", "current", "corpus.zarr", "--out", "page.html"]) == 0 and (home / "page.html").exists()
+    assert (
+        run(["report", "current", "corpus.zarr", "--out", "page.html"]) == 0
+        and (home / "page.html").exists()
+    )
     assert "page.html: 4 topics" in capsys.readouterr().out
 
 
@@ -209,7 +265,10 @@ def test_rollback_and_forward(home, capsys):
     cycle(home / "retrain.toml")
     two = TopicModel.open(home / "current").content_hash()
     assert run(["rollback", str(home)]) == 0
-    assert "current is version 1 (was 2); it holds until `topics retrain --release`" in capsys.readouterr().out
+    assert (
+        "current is version 1 (was 2); it holds until `topics retrain --release`"
+        in capsys.readouterr().out
+    )
     assert publish.current(home) == 1
     assert run(["rollback", str(home)]) == 1
     assert "no version before 1" in capsys.readouterr().err
@@ -220,7 +279,10 @@ def test_rollback_and_forward(home, capsys):
         assert topicstream.rollback(home, to=1) == (2, 1)
     (home / "current").unlink()
     (home / "current").symlink_to(home.parent / "elsewhere")
-    assert run(["retrain", "--config", str(home / "retrain.toml")]) == 1 and "remove the link" in capsys.readouterr().err
+    assert (
+        run(["retrain", "--config", str(home / "retrain.toml")]) == 1
+        and "remove the link" in capsys.readouterr().err
+    )
     (home / "current").unlink()
     topicstream.rollback(home, to=1)
     assert topicstream.rollback(home, to=2) == (1, 2)
@@ -229,14 +291,20 @@ def test_rollback_and_forward(home, capsys):
     write(home / "raw" / "c.jsonl", made(30, seed=6, prefix="g"))
     for _ in range(2):
         held = cycle(home / "retrain.toml")
-        assert (held["decision"], held["current"], held["held"]) == ("nothing", 1, 1) and "--release" in held["why"][0]
+        assert (held["decision"], held["current"], held["held"]) == (
+            "nothing",
+            1,
+            1,
+        ) and "--release" in held["why"][0]
     after = cycle(home / "retrain.toml", release=True)
     assert after["published"] == 3 and after["training"] == "warm"
 
 
 def test_a_rollback_holds_until_new_documents_where_the_config_says_so(home):
     config = home / "retrain.toml"
-    config.write_text(config.read_text().replace("[when]\n", '[when]\nafter_rollback = "new_docs"\n'))
+    config.write_text(
+        config.read_text().replace("[when]\n", '[when]\nafter_rollback = "new_docs"\n')
+    )
     write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
     assert cycle(config)["published"] == 2
     topicstream.rollback(home)
@@ -269,22 +337,37 @@ def test_decisions():
     plain = settings.Train(topics=4)
 
     def kind(**given):
-        facts = {"model": manifest, "new": "1 new file", "drifted": [], "age": 10.0, "when": When(), "train": plain}
+        facts = {
+            "model": manifest,
+            "new": "1 new file",
+            "drifted": [],
+            "age": 10.0,
+            "when": When(),
+            "train": plain,
+        }
         return decide.decide(**{**facts, **given})[0]
 
     assert kind() == "update" and kind(new="") == "nothing" and kind(model=None) == "full"
-    assert kind(drifted=["it has"]) == "full" and kind(drifted=["it has"], when=When(drift=False)) == "update"
+    assert (
+        kind(drifted=["it has"]) == "full"
+        and kind(drifted=["it has"], when=When(drift=False)) == "update"
+    )
     assert (
         kind(new="", when=When(at_least_every=9.0)) == "full"
         and kind(new="", when=When(at_least_every=11.0)) == "nothing"
     )
     assert kind(when=When(new_docs=False)) == "nothing" and kind(new="", forced=True) == "full"
-    assert kind(train=settings.Train(topics=5)) == "full" and kind(train=settings.Train(topics=4, algo="vb")) == "full"
+    assert (
+        kind(train=settings.Train(topics=5)) == "full"
+        and kind(train=settings.Train(topics=4, algo="vb")) == "full"
+    )
 
 
 @pytest.mark.slow
 def test_a_cycle_compacts_when_it_pays(tmp_path, monkeypatch):
-    """``always``, ``never``; and ``auto`` before a full training, or where half of the blocks are to spare."""
+    """``always``, ``never``; and ``auto`` before a full training, or where half of the blocks are
+    to spare.
+    """
     config = folder(tmp_path)
     cycle(config)
     plain = config.read_text()
@@ -315,15 +398,25 @@ def test_records_left_out_are_counted_and_passages_are_those_of_the_raw_files(tm
         file.write("{bad\n{worse\n")
     assert run(["retrain", "--config", str(config), "--metrics", f"{tmp_path}/m.prom"]) == 0
     out, err = capsys.readouterr()
-    assert json.loads(out)["records_rejected"] == 2 and "warning: 2 records left out, the first a.jsonl:301: " in err
+    assert (
+        json.loads(out)["records_rejected"] == 2
+        and "warning: 2 records left out, the first a.jsonl:301: " in err
+    )
     assert 'topicstream_records_rejected{command="retrain"' in (tmp_path / "m.prom").read_text()
     write(tmp_path / "raw" / "new" / "b.jsonl", made(30, seed=2, prefix="e"))
     assert cycle(config)["records_rejected"] == 0
     model = topicstream.TopicModel.open(tmp_path / "current")
-    for document in model.typical_documents(0, 3, corpus=tmp_path / "corpus.zarr", text=True).to_pylist():
+    for document in model.typical_documents(
+        0, 3, corpus=tmp_path / "corpus.zarr", text=True
+    ).to_pylist():
         assert document["text"] and document["marks"]
-    topicstream.report(tmp_path / "current", tmp_path / "corpus.zarr", out=tmp_path / "r.html", progress=False)
+    topicstream.report(
+        tmp_path / "current", tmp_path / "corpus.zarr", out=tmp_path / "r.html", progress=False
+    )
     values, _ = unpack(data_of((tmp_path / "r.html").read_text()))
     assert all(passage for listed in values["passages"] for passage in listed), values["notes"]
     left = topicstream.forget(["e3", "d3"], tmp_path / "corpus.zarr", progress=False)["elsewhere"]
-    assert [any(text.startswith(f"{tmp_path}/{name}:") for text in left) for name in ("raw/a.jsonl", "raw/new/b.jsonl")] == [True, True], left
+    assert [
+        any(text.startswith(f"{tmp_path}/{name}:") for text in left)
+        for name in ("raw/a.jsonl", "raw/new/b.jsonl")
+    ] == [True, True], left

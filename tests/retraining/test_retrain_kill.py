@@ -1,5 +1,7 @@
-"""kill -9 at random instants (of what is done to the disk) of a retrain cycle, then again: the same published model, and
-``current`` is whole at every moment in between.  TOPICS_KILLS sets how many instants (default 8)."""
+"""kill -9 at random instants (of what is done to the disk) of a retrain cycle, then again: the same
+published model, and
+``current`` is whole at every moment in between.  TOPICS_KILLS sets how many instants (default
+8)."""
 
 from __future__ import annotations
 
@@ -77,7 +79,16 @@ def result(place: Path):
 
 
 def left_over(place: Path) -> list[str]:
-    names = {"retrain.toml", "raw", "corpus.zarr", "versions", "current", "state.json", ".lock", ".topicstream"}
+    names = {
+        "retrain.toml",
+        "raw",
+        "corpus.zarr",
+        "versions",
+        "current",
+        "state.json",
+        ".lock",
+        ".topicstream",
+    }
     return sorted({p.name for p in place.iterdir()} - names)
 
 
@@ -98,7 +109,9 @@ def test_killed_at_random_instants_of_an_update(before, tmp_path):
         reader.start()
         try:
             for k in range(2):
-                killed, _, _ = cycle(home / "retrain.toml", kill_at=rng.randint(1, count if k == 0 else count // 2))
+                killed, _, _ = cycle(
+                    home / "retrain.toml", kill_at=rng.randint(1, count if k == 0 else count // 2)
+                )
                 if not killed:
                     break
                 kills += 1
@@ -111,7 +124,11 @@ def test_killed_at_random_instants_of_an_update(before, tmp_path):
         assert reader.reads > 0 and reader.hashes <= {old, expected[0]}
         assert result(home) == expected
         assert left_over(home) == []
-        assert sorted(p.name for p in (home / "versions").iterdir()) == [".topicstream", "0001", "0002"]
+        assert sorted(p.name for p in (home / "versions").iterdir()) == [
+            ".topicstream",
+            "0001",
+            "0002",
+        ]
         assert cycle(home / "retrain.toml")[2]["decision"] == "nothing"
         shutil.rmtree(home)
 

@@ -26,11 +26,20 @@ from topicstream.retraining import decide, publish, raw_files
 
 
 @pytest.mark.parametrize(
-    "members", [{"files": {"a.jsonl": 5}}, {"last_trained": 5}, {"version": [1]}, {"files": []}, {"refused": 1}]
+    "members",
+    [
+        {"files": {"a.jsonl": 5}},
+        {"last_trained": 5},
+        {"version": [1]},
+        {"files": []},
+        {"refused": 1},
+    ],
 )
 def test_a_state_that_no_cycle_wrote_is_refused_in_a_line(home, members):
     state = durable.read_json(home / "state.json")
-    durable.write_json(home / "state.json", {k: v for k, v in state.items() if k != "checksum"} | members)
+    durable.write_json(
+        home / "state.json", {k: v for k, v in state.items() if k != "checksum"} | members
+    )
     with pytest.raises(StoreError, match=r"state\.json: `\$"):
         cycle(home / "retrain.toml", dry_run=True)
 
@@ -38,13 +47,21 @@ def test_a_state_that_no_cycle_wrote_is_refused_in_a_line(home, members):
 def test_what_is_no_plain_file_among_the_raw_ones_is_left_alone(home):
     os.mkfifo(home / "raw" / "pipe.jsonl")  # would be waited for without end
     (home / "raw" / "gone.jsonl").symlink_to("nowhere")
-    assert [*raw_files.raw_files(home / "raw", ("*",))] == [*raw_files.raw_files(home / "raw", ("[!pg]*",))]
+    assert [*raw_files.raw_files(home / "raw", ("*",))] == [
+        *raw_files.raw_files(home / "raw", ("[!pg]*",))
+    ]
 
 
 JOURNAL = {
-    "stage": "append", "began": "2026-11-23", "decision": "full", "files": {}, "base": None, "version": 2, "summary": {},
+    "stage": "append",
+    "began": "2026-11-23",
+    "decision": "full",
+    "files": {},
+    "base": None,
+    "version": 2,
+    "summary": {},
     "groups": [{"name": "new", "rule": "skip"}],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -81,16 +98,30 @@ def test_a_journal_that_no_cycle_wrote_is_told(home, journal):
 
 
 def test_a_file_that_fails_three_nights_is_set_aside(home):
-    bad, config, metrics = home / "raw" / "bad.jsonl", home / "retrain.toml", home.parent / "retrain.prom"
+    bad, config, metrics = (
+        home / "raw" / "bad.jsonl",
+        home / "retrain.toml",
+        home.parent / "retrain.prom",
+    )
     write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
     bad.write_text("garbage {\n")
     for _ in range(2):
-        with pytest.raises(InputError, match=r"raw/bad\.jsonl:1: .*\(ingest with on_error = .skip. under \[ingest\] leaves"):
+        with pytest.raises(
+            InputError,
+            match=r"raw/bad\.jsonl:1: .*\(ingest with on_error = .skip. under \[ingest\] leaves",
+        ):
             cycle(config, metrics=metrics)
         assert "files_set_aside" not in metrics.read_text() and publish.current(home) == 1
     third = cycle(config, metrics=metrics)
-    assert (third["published"], third["documents_added"], list(third["set_aside"])) == (2, 30, ["bad.jsonl"])
-    assert "topicstream_files_set_aside{" in metrics.read_text() and metrics.read_text().split("files_set_aside{")[1].split()[1] == "1"
+    assert (third["published"], third["documents_added"], list(third["set_aside"])) == (
+        2,
+        30,
+        ["bad.jsonl"],
+    )
+    assert (
+        "topicstream_files_set_aside{" in metrics.read_text()
+        and metrics.read_text().split("files_set_aside{")[1].split()[1] == "1"
+    )
     log = io.StringIO()
     assert topicstream.retrain(config, stream=log)["decision"] == "nothing"
     assert "raw/bad.jsonl:1" in log.getvalue() and "set aside until it changes" in log.getvalue()
@@ -112,7 +143,9 @@ def test_a_store_that_changed_since_the_training_was_cut_short(home, monkeypatch
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(cycle_module, "train_on", cut_short)
         cycle(home / "retrain.toml")
-    topicstream.ingest(made(20, seed=3, prefix="f"), home / "corpus.zarr", append=True, progress=False)
+    topicstream.ingest(
+        made(20, seed=3, prefix="f"), home / "corpus.zarr", append=True, progress=False
+    )
     log = io.StringIO()
     assert topicstream.retrain(home / "retrain.toml", stream=log)["published"] == 2
     assert "the settings or the corpus have changed" in log.getvalue()
@@ -128,7 +161,9 @@ def test_two_at_once(home, capsys):
         assert "another process is retraining" in capsys.readouterr().err
         assert run(["rollback", str(home)]) == 4
         done: list[dict] = []
-        waiting = threading.Thread(target=lambda: done.append(cycle(home / "retrain.toml", wait=True)))
+        waiting = threading.Thread(
+            target=lambda: done.append(cycle(home / "retrain.toml", wait=True))
+        )
         waiting.start()
         waiting.join(0.3)
         assert not done
@@ -202,7 +237,9 @@ def test_a_file_that_changes_while_it_is_read(home, monkeypatch):
 
 
 def test_words_of_a_night_that_fails(home, capsys, monkeypatch):
-    """Options are those of the config; a full disk has code 5 wherever it was noticed; a file without a word is no failure."""
+    """Options are those of the config; a full disk has code 5 wherever it was noticed; a file
+    without a word is no failure.
+    """
     config, raw = home / "retrain.toml", home / "raw"
     config.write_text(config.read_text().replace("drift = false", "drift = true"))
     (raw / "silent.jsonl").write_text('{"id": "s", "text": "... !"}\n')
@@ -210,7 +247,10 @@ def test_words_of_a_night_that_fails(home, capsys, monkeypatch):
     (raw / "notes.txt").write_text("axko bxko")
     write(raw / "b.jsonl", made(20, seed=2, prefix="e"))
     assert run(["retrain", "--config", str(config)]) == 3
-    assert "give format under [ingest] (each: every file by its own), or name the files" in capsys.readouterr().err
+    assert (
+        "give format under [ingest] (each: every file by its own), or name the files"
+        in capsys.readouterr().err
+    )
     (raw / "notes.txt").unlink()
 
     def full(*given, **options):
@@ -220,7 +260,9 @@ def test_words_of_a_night_that_fails(home, capsys, monkeypatch):
     assert run(["retrain", "--config", str(config), "--metrics", str(home / "m.prom")]) == 5
     out, err = capsys.readouterr()
     assert json.loads(out)["exit_code"] == 5 and "make room" in err
-    assert 'exit_code{command="retrain",config="' + f'{config}"}} 5\n' in (home / "m.prom").read_text()
+    assert (
+        'exit_code{command="retrain",config="' + f'{config}"}} 5\n' in (home / "m.prom").read_text()
+    )
 
 
 def test_a_bad_file_is_named_and_changes_nothing(home):
@@ -240,7 +282,8 @@ def test_a_corpus_that_is_gone_is_not_begun_anew(home, gone, full):
     missing.rename(away)
     before = state_of(home)
     with pytest.raises(
-        StoreError, match=r"corpus\.zarr: no corpus store is there, though 1 raw files were taken into it"
+        StoreError,
+        match=r"corpus\.zarr: no corpus store is there, though 1 raw files were taken into it",
     ):
         cycle(home / "retrain.toml", full=full)
     assert state_of(home) == before
@@ -262,7 +305,9 @@ def test_init_writes_a_config_that_says_the_defaults(tmp_path, capsys):
     config = tmp_path / "r.toml"
     assert run(["retrain", "--init", "--config", str(config)]) == 0
     read = settings.load_config(config)
-    assert read == settings.Config(folder=tmp_path, raw=tmp_path / "raw", ingest={"grow_vocab": True}, patterns=["*"])
+    assert read == settings.Config(
+        folder=tmp_path, raw=tmp_path / "raw", ingest={"grow_vocab": True}, patterns=["*"]
+    )
     assert run(["retrain", "--init", "--config", str(config)]) == 1
     capsys.readouterr()
     for text, word in (

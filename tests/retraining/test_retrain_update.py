@@ -31,8 +31,12 @@ def trained(tmp_path_factory):
     """(folder with c.zarr and m): 400 documents, four topics."""
     place = tmp_path_factory.mktemp("trained")
     write(place / "a.jsonl", made(400, seed=1))
-    topicstream.ingest(place / "a.jsonl", place / "c.zarr", stopwords="none", heldout="10%", min_df=2)
-    topicstream.train(place / "c.zarr", place / "m", algo="atbp", topics=4, passes=15, tol=0.0, progress=QUIET)
+    topicstream.ingest(
+        place / "a.jsonl", place / "c.zarr", stopwords="none", heldout="10%", min_df=2
+    )
+    topicstream.train(
+        place / "c.zarr", place / "m", algo="atbp", topics=4, passes=15, tol=0.0, progress=QUIET
+    )
     return place
 
 
@@ -51,10 +55,14 @@ def update(home, **options):
     return topicstream.update(home / "c.zarr", home / "m", progress=QUIET, **options)
 
 
-@pytest.mark.parametrize("algo", few_quick(["atbp", "stbp", "vb", "sparse-bp", "mvi"], ["atbp", "sparse-bp"]))
+@pytest.mark.parametrize(
+    "algo", few_quick(["atbp", "stbp", "vb", "sparse-bp", "mvi"], ["atbp", "sparse-bp"])
+)
 def test_every_block_starts_from_the_model(trained, tmp_path, algo):
     shutil.copytree(trained / "c.zarr", tmp_path / "c.zarr")
-    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", algo=algo, topics=4, passes=5, tol=0.0, progress=QUIET)
+    topicstream.train(
+        tmp_path / "c.zarr", tmp_path / "m", algo=algo, topics=4, passes=5, tol=0.0, progress=QUIET
+    )
     append(tmp_path, made(100, seed=2, prefix="e"))
     done = update(tmp_path, out=tmp_path / "u", passes=3)
     assert (done.how, done.passes) == ("warm", 3)
@@ -70,12 +78,16 @@ def test_an_update_is_near_a_full_training_and_takes_the_old_ones_place(home, ca
     assert not (home / "m.update").exists()
     corpus = Corpus.open(home / "c.zarr")
     topicstream.train(home / "c.zarr", home / "full", algo="atbp", topics=4, progress=QUIET)
-    updated, full = (score_model(TopicModel.open(home / m), corpus).perplexity for m in ("m", "full"))
+    updated, full = (
+        score_model(TopicModel.open(home / m), corpus).perplexity for m in ("m", "full")
+    )
     assert updated < 1.01 * full
     again = update(home)
     assert again.how == "nothing"
     before = content_hash(home / "m")
-    assert run(["train", "--corpus", str(home / "c.zarr"), "--model", str(home / "m"), "-q"]) == 1  # other settings
+    assert (
+        run(["train", "--corpus", str(home / "c.zarr"), "--model", str(home / "m"), "-q"]) == 1
+    )  # other settings
     assert content_hash(home / "m") == before
 
 
@@ -97,7 +109,10 @@ def test_an_unfinished_update_of_another_corpus_is_forgotten(home):
     append(home, made(30, seed=3, prefix="f"))
     done = update(home, passes=2)
     assert done.how == "warm"
-    assert TopicModel.open(home / "m").manifest.corpus.fingerprint == Corpus.open(home / "c.zarr").fingerprint
+    assert (
+        TopicModel.open(home / "m").manifest.corpus.fingerprint
+        == Corpus.open(home / "c.zarr").fingerprint
+    )
 
 
 def test_an_update_from_another_corpus_says_so(home, tmp_path, capsys):
@@ -105,12 +120,24 @@ def test_an_update_from_another_corpus_says_so(home, tmp_path, capsys):
     others = [{**d, "text": f"{d['text']} cat dog cow"} for d in made(100, seed=5)]
     topicstream.ingest(others, tmp_path / "other.zarr", stopwords="none", min_df=2, progress=False)
     for corpus, warned in ((home / "c.zarr", False), (tmp_path / "other.zarr", True)):
-        given = ["update", "--corpus", str(corpus), "--model", str(home / "m"), "--passes", "1", "--out", str(tmp_path / f"u{warned}")]
+        given = [
+            "update",
+            "--corpus",
+            str(corpus),
+            "--model",
+            str(home / "m"),
+            "--passes",
+            "1",
+            "--out",
+            str(tmp_path / f"u{warned}"),
+        ]
         assert run(given) == 0
         assert ("was trained on another corpus than" in capsys.readouterr().err) is warned
     strange = [{"text": " ".join(f"w{d * i % 40}" for i in range(20))} for d in range(60)]
     topicstream.ingest(strange, tmp_path / "strange.zarr", min_df=1, progress=False)
-    assert run(["update", "--corpus", str(tmp_path / "strange.zarr"), "--model", str(home / "m")]) == 2
+    assert (
+        run(["update", "--corpus", str(tmp_path / "strange.zarr"), "--model", str(home / "m")]) == 2
+    )
     assert "do not match" in capsys.readouterr().err
 
 
@@ -128,7 +155,9 @@ def test_drift_figures_on_a_made_shift(home):
 
     def figures(documents):
         write(home / "new.jsonl", documents)
-        staged = stage([home / "new.jsonl"], home / "new.zarr", corpus, {"min_df": 2, "grow_vocab": True})
+        staged = stage(
+            [home / "new.jsonl"], home / "new.zarr", corpus, {"min_df": 2, "grow_vocab": True}
+        )
         return measure(model, corpus, staged, 1)
 
     same = figures(made(150, seed=9, prefix="s"))
@@ -147,8 +176,12 @@ def test_drift_figures_on_a_made_shift(home):
 
 def test_words_that_were_pruned_count_as_seen(tmp_path):
     write(tmp_path / "a.jsonl", [*made(100, seed=1), {"id": "rare", "text": "axko onlyhere"}])
-    topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c.zarr", stopwords="none", heldout="0", min_df=2)
-    topicstream.train(tmp_path / "c.zarr", tmp_path / "m", algo="atbp", topics=2, passes=2, progress=QUIET)
+    topicstream.ingest(
+        tmp_path / "a.jsonl", tmp_path / "c.zarr", stopwords="none", heldout="0", min_df=2
+    )
+    topicstream.train(
+        tmp_path / "c.zarr", tmp_path / "m", algo="atbp", topics=2, passes=2, progress=QUIET
+    )
     model, corpus = TopicModel.open(tmp_path / "m"), Corpus.open(tmp_path / "c.zarr")
     assert "onlyhere" not in model.words
     write(tmp_path / "n.jsonl", [{"id": "n", "text": "onlyhere never axko aylo"}])
@@ -162,7 +195,8 @@ def test_jensen_shannon():
     half = np.array([0.25, 0.25, 0.5])
     m = (p + half) / 2
     by_hand = (
-        sum(x * np.log2(x / y) for x, y in zip(p, m) if x) + sum(x * np.log2(x / y) for x, y in zip(half, m))
+        sum(x * np.log2(x / y) for x, y in zip(p, m) if x)
+        + sum(x * np.log2(x / y) for x, y in zip(half, m))
     ) / 2
     assert jensen_shannon(p, half) == pytest.approx(np.sqrt(by_hand))
 
@@ -183,7 +217,9 @@ def test_ids_follow_their_topics():
     assert fresh.ids == [0, 1, 3] and fresh.born == [3] and fresh.died == [2]
     assert fresh.split == [] and fresh.merged == [] and fresh.next == 4
     near = align(model((10, 20), (21, 31)), model((15, 25), (4, 14)), first_ids(2), 1.1)
-    assert near.kept == [0] and near.ids[0] == 0  # 1.0 away; the two far pairs are nearer than a near and a farther one together
+    assert (
+        near.kept == [0] and near.ids[0] == 0
+    )  # 1.0 away; the two far pairs are nearer than a near and a farther one together
     split = align(old, model((0, 6), (10, 20), (20, 30), (4, 10)), first_ids(3), 1.2)
     assert split.born == [3] and split.split == [(0, 3)]
     merged = align(model((0, 10), (2, 12), (20, 30)), model((1, 11), (20, 30)), first_ids(3), 1.0)

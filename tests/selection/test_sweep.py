@@ -20,7 +20,15 @@ from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.files.durable import read_json, write_json
 from topicstream.files.ownership import mark_of
 from topicstream.selection import sweep as work
-from topicstream.selection.judging import Estimate, HalfScores, Run, Scores, choose, of_seeds, with_ties
+from topicstream.selection.judging import (
+    Estimate,
+    HalfScores,
+    Run,
+    Scores,
+    choose,
+    of_seeds,
+    with_ties,
+)
 from topicstream.selection.picture import lines
 from topicstream.selection.stability import SeedAgreement
 from topicstream.selection.sweep import grid, sweep
@@ -33,18 +41,29 @@ pytestmark = pytest.mark.slow
 def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep")
     retrain_tools.write(folder / "a.jsonl", retrain_tools.made(300, seed=1))
-    topicstream.ingest(folder / "a.jsonl", folder / "c.zarr", stopwords="none", heldout="10%", min_df=2)
+    topicstream.ingest(
+        folder / "a.jsonl", folder / "c.zarr", stopwords="none", heldout="10%", min_df=2
+    )
     return folder / "c.zarr"
 
 
 def test_it_chooses_the_planted_number(corpus, tmp_path, monkeypatch):
     given = dict(topics=[2, 4], seeds=2, algo=["atbp"], passes=20, options={"alpha": [0.1]})
     result = sweep(corpus, tmp_path / "s", **given)
-    assert result["chosen"]["topics"] == 4 and "4 topics" in result["why"] and "other half" in result["why"]
+    assert (
+        result["chosen"]["topics"] == 4
+        and "4 topics" in result["why"]
+        and "other half" in result["why"]
+    )
     rows = pq.read_table(tmp_path / "s" / "sweep.parquet").to_pylist()
-    assert [(r["topics"], r["seed"]) for r in rows] == [(2, 0), (2, 1), (4, 0), (4, 1)] and rows[0]["alpha"] == 0.1
+    assert [(r["topics"], r["seed"]) for r in rows] == [(2, 0), (2, 1), (4, 0), (4, 1)] and rows[0][
+        "alpha"
+    ] == 0.1
     for k in (2, 4):
-        assert len({r["stability"] for r in rows if r["topics"] == k}) == 1 and 0 < rows[0]["stability"] <= 1
+        assert (
+            len({r["stability"] for r in rows if r["topics"] == k}) == 1
+            and 0 < rows[0]["stability"] <= 1
+        )
     monkeypatch.setattr(work, "train", lambda *a, **o: pytest.fail("a finished run was made again"))
     again = sweep(corpus, tmp_path / "s", **given)
     assert again == result
@@ -52,7 +71,10 @@ def test_it_chooses_the_planted_number(corpus, tmp_path, monkeypatch):
         sweep(corpus, corpus.parent, **given)
 
 
-@pytest.mark.parametrize("members", [{"keys": ["x"]}, {"loglik": [0.5, [1]]}, {"diversity": None}, {"tokens": []}, {"passes": -1}])
+@pytest.mark.parametrize(
+    "members",
+    [{"keys": ["x"]}, {"loglik": [0.5, [1]]}, {"diversity": None}, {"tokens": []}, {"passes": -1}],
+)
 def test_a_result_that_no_sweep_wrote_is_refused_in_a_line(corpus, tmp_path, members):
     given = dict(topics=[2, 3], seeds=1, algo=["atbp"], passes=1)
     sweep(corpus, tmp_path / "s", **given)
@@ -69,7 +91,9 @@ def test_both_halves_make_the_whole(corpus, tmp_path):
     whole = topicstream.evaluate(model, corpus, heldout=True)["heldout"]["perplexity"]
     low, high = sorted((row["perplexity_choosing"], row["perplexity_reported"]))
     assert row["stability"] is None and result["consensus"] is None
-    assert whole / low > 0.9 and whole / high < 1.1  # those set aside at ingest are a part of those that judge
+    assert (
+        whole / low > 0.9 and whole / high < 1.1
+    )  # those set aside at ingest are a part of those that judge
 
 
 def test_fewer_topics_within_an_error_are_taken():
@@ -87,7 +111,11 @@ def test_fewer_topics_within_an_error_are_taken():
     scores = {r: Scores(keys, level[r.topics] + noise + own(), tokens) for r in runs}
     rows = [{"perplexity_choosing": float(i)} for i in range(6)]
     _, chosen, why = choose(runs, scores, rows)
-    assert chosen["perplexity_choosing"] == 2.0 and why.startswith("20 topics") and "standard error" in why
+    assert (
+        chosen["perplexity_choosing"] == 2.0
+        and why.startswith("20 topics")
+        and "standard error" in why
+    )
 
 
 def test_grid_and_refusals(corpus, tmp_path):
@@ -99,11 +127,25 @@ def test_grid_and_refusals(corpus, tmp_path):
         grid([5], range(10**11), ["vb"], {})
     retrain_tools.write(tmp_path / "a.jsonl", retrain_tools.made(60, seed=1))
     topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c", stopwords="none", heldout=0, min_df=2)
-    assert len(sweep(tmp_path / "c", tmp_path / "s", topics=[2], seeds=1, passes=2)["runs"]) == 1  # the rest judges
+    assert (
+        len(sweep(tmp_path / "c", tmp_path / "s", topics=[2], seeds=1, passes=2)["runs"]) == 1
+    )  # the rest judges
 
 
 def test_the_command(corpus, tmp_path, capsys):
-    args = ["sweep", "--corpus", str(corpus), "-K", "2,3", "--seeds", "1", "--algo", "atbp", "--passes", "2"]
+    args = [
+        "sweep",
+        "--corpus",
+        str(corpus),
+        "-K",
+        "2,3",
+        "--seeds",
+        "1",
+        "--algo",
+        "atbp",
+        "--passes",
+        "2",
+    ]
     args += ["--out", str(tmp_path / "s"), "--plot", str(tmp_path / "p.svg")]
     assert run([*args, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 2 and (tmp_path / "p.svg").exists()
@@ -127,7 +169,11 @@ def test_the_command(corpus, tmp_path, capsys):
     args[args.index("--out") + 1] = str(tmp_path / "seeds")
     assert run([*args, "--force", "-q", "--seeds", "0,4", "--json"]) == 0
     assert {row["seed"] for row in json.loads(capsys.readouterr().out)["runs"]} == {0, 4}
-    assert run([*args, "--force", "--seeds", "0"]) == run(["sweep", "--corpus", str(corpus), "-K", "0"]) == 2
+    assert (
+        run([*args, "--force", "--seeds", "0"])
+        == run(["sweep", "--corpus", str(corpus), "-K", "0"])
+        == 2
+    )
     assert run(["sweep", "--corpus", str(corpus), "-K", "two"]) == 2
     assert run(["sweep", "--corpus", str(corpus), "-K", "2", "--option", "alpha"]) == 2
 
@@ -135,10 +181,24 @@ def test_the_command(corpus, tmp_path, capsys):
 def test_a_sweep_keeps_to_its_own_folder(corpus, tmp_path, monkeypatch):
     """In processes of their own: what another process wrote is ours by its mark, not by memory."""
     monkeypatch.chdir(tmp_path)
-    line = ["sweep", "--corpus", str(corpus), "-K", "2", "--seeds", "1", "--algo", "atbp", "--passes", "2"]
+    line = [
+        "sweep",
+        "--corpus",
+        str(corpus),
+        "-K",
+        "2",
+        "--seeds",
+        "1",
+        "--algo",
+        "atbp",
+        "--passes",
+        "2",
+    ]
 
     def swept(*more: str) -> tuple[int, str]:
-        done = subprocess.run([sys.executable, "-m", "topicstream", *line, *more], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "topicstream", *line, *more], capture_output=True, text=True
+        )
         return done.returncode, done.stderr
 
     assert swept("--out", "s")[0] == swept("--out", "s")[0] == 0
@@ -149,7 +209,9 @@ def test_a_sweep_keeps_to_its_own_folder(corpus, tmp_path, monkeypatch):
     os.symlink("s", "link")
     for out in ("theirs", "link", "."):
         assert swept("--out", out)[0] in (2, 3), out
-    (tmp_path / "s" / "results" / ".bp.json.0123456789abcdef.tmp").write_text("of one that was killed")
+    (tmp_path / "s" / "results" / ".bp.json.0123456789abcdef.tmp").write_text(
+        "of one that was killed"
+    )
     (tmp_path / "s" / "results" / "notes.txt").write_text("mine")
     assert swept("--out", "s")[0] == 0
     assert sorted(p.suffix for p in (tmp_path / "s" / "results").iterdir()) == [".json", ".txt"]
@@ -169,16 +231,32 @@ def test_seed_words_go_into_every_training(corpus, tmp_path):
 def test_seeds_are_matched_and_what_they_have_in_common_is_a_model(corpus, tmp_path):
     result = sweep(corpus, tmp_path / "s", topics=[4, 9], seeds=4, algo=["atbp"], passes=25)
     four, nine = result["settings"]
-    assert four["stability"]["value"] > 0.9 > nine["stability"]["value"] and four["stability"]["tie"] and not nine["stability"]["tie"]
-    assert four["perplexity"]["error"] > 0 and all(nine[name]["error"] > 0 for name in ("perplexity", "npmi", "exclusivity", "stability"))
+    assert (
+        four["stability"]["value"] > 0.9 > nine["stability"]["value"]
+        and four["stability"]["tie"]
+        and not nine["stability"]["tie"]
+    )
+    assert four["perplexity"]["error"] > 0 and all(
+        nine[name]["error"] > 0 for name in ("perplexity", "npmi", "exclusivity", "stability")
+    )
     assert result["chosen"]["topics"] == 4 and result["consensus"]["stable"] == 4
     model = topicstream.TopicModel.open(tmp_path / "s" / "consensus")
-    assert model.manifest.stopped == "consensus of 4 seeds" and model.n_topics == 4 and np.allclose(model.topic_word.sum(axis=1), 1, atol=1e-4)
-    runs = [topicstream.TopicModel.open(tmp_path / "s" / "runs" / f"atbp-k4-s{s}") for s in range(4)]
+    assert (
+        model.manifest.stopped == "consensus of 4 seeds"
+        and model.n_topics == 4
+        and np.allclose(model.topic_word.sum(axis=1), 1, atol=1e-4)
+    )
+    runs = [
+        topicstream.TopicModel.open(tmp_path / "s" / "runs" / f"atbp-k4-s{s}") for s in range(4)
+    ]
     for k in range(4):  # each topic of the consensus is near one of every seed
-        assert all(np.abs(model.topic_word[k] - run.topic_word).sum(axis=1).min() < 0.3 for run in runs)
+        assert all(
+            np.abs(model.topic_word[k] - run.topic_word).sum(axis=1).min() < 0.3 for run in runs
+        )
     table = pq.read_table(tmp_path / "s" / "topics.parquet").to_pylist()
-    assert [row["seeds"] for row in table] == [4] * 4 and all(row["low"] <= row["stability"] <= row["high"] for row in table)
+    assert [row["seeds"] for row in table] == [4] * 4 and all(
+        row["low"] <= row["stability"] <= row["high"] for row in table
+    )
     again = sweep(corpus, tmp_path / "s", topics=[4, 9], seeds=4, algo=["atbp"], passes=25)
     assert again == result
     shown = lines(result)
@@ -194,11 +272,15 @@ def test_agreement_by_hand():
     assert found.error == pytest.approx(np.sqrt(2 / 3 * ((without - 0.7) ** 2).sum()))
     mean, low, high = found.by_topic()
     half = 12.706 * np.std([0.9, 0.5], ddof=1) / np.sqrt(2)
-    np.testing.assert_allclose((mean, low, high), ([0.7, 0.8], [0, 0], [min(1, 0.7 + half), 1]), atol=1e-3)
+    np.testing.assert_allclose(
+        (mean, low, high), ([0.7, 0.8], [0, 0], [min(1, 0.7 + half), 1]), atol=1e-3
+    )
 
 
 def test_errors_are_those_of_many_drawings():
-    """Documents, seeds and what differs by both vary; the standard errors say how much figures and differences do."""
+    """Documents, seeds and what differs by both vary; the standard errors say how much figures and
+    differences do.
+    """
     rng, n, seeds = np.random.default_rng(1), 80, 4
     keys, tokens = np.arange(2 * n, dtype=np.uint64), np.full(2 * n, 10.0)
     runs = [Run(k, s, "a") for k in (10, 20) for s in range(seeds)]
@@ -206,10 +288,19 @@ def test_errors_are_those_of_many_drawings():
     found = []
     for _ in range(400):
         shared, own = rng.normal(-70, 5, 2 * n), {k: rng.normal(0, 1.0, 2 * n) for k in (10, 20)}
-        scores = {r: Scores(keys, shared + own[r.topics] + rng.normal(0, 0.3) + rng.normal(0, 2.0, 2 * n), tokens) for r in runs}
+        scores = {
+            r: Scores(
+                keys,
+                shared + own[r.topics] + rng.normal(0, 0.3) + rng.normal(0, 2.0, 2 * n),
+                tokens,
+            )
+            for r in runs
+        }
         d = HalfScores(runs, scores, scores[runs[0]].choosing)
         estimate = d.perplexity(ten, True)
-        found.append((d.nats(ten) - d.nats(twenty), d.error(ten, twenty), estimate.value, estimate.error))
+        found.append(
+            (d.nats(ten) - d.nats(twenty), d.error(ten, twenty), estimate.value, estimate.error)
+        )
     difference, error, value, own_error = np.array(found).T
     assert np.sqrt(np.mean(error**2)) == pytest.approx(difference.std(), rel=0.15)
     assert np.sqrt(np.mean(own_error**2)) == pytest.approx(value.std(), rel=0.15)
@@ -220,11 +311,19 @@ def test_ties():
     keys, base = np.arange(800, dtype=np.uint64), rng.normal(-70, 5, 800)
     runs = [Run(k, s, "a") for k in (10, 20, 40) for s in range(5)]
     level = {10: -0.5, 20: -0.02, 40: 0.0}
-    scores = {r: Scores(keys, base + level[r.topics] + rng.normal(0, 1.0, 800), tokens) for r in runs}
+    scores = {
+        r: Scores(keys, base + level[r.topics] + rng.normal(0, 1.0, 800), tokens) for r in runs
+    }
     _, near = HalfScores(runs, scores, scores[runs[0]].choosing).tied()
     assert {s[1] for s in near} == {20, 40}
     assert of_seeds([1.0, 2.0, 3.0]) == Estimate(2.0, pytest.approx(1 / np.sqrt(3)))
-    told = with_ties({("a", 1, ()): Estimate(1.0, 0.1), ("a", 2, ()): Estimate(1.25, 0.1), ("a", 3, ()): Estimate(0.5, 0.1)})
+    told = with_ties(
+        {
+            ("a", 1, ()): Estimate(1.0, 0.1),
+            ("a", 2, ()): Estimate(1.25, 0.1),
+            ("a", 3, ()): Estimate(0.5, 0.1),
+        }
+    )
     assert [e.tie for e in told.values()] == [True, True, False]
 
 

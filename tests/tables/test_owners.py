@@ -1,4 +1,6 @@
-"""A round that several members add up, each its own ranges of rows, comes out as that of one machine."""
+"""A round that several members add up, each its own ranges of rows, comes out as that of one
+machine.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def blocks(spec):
 
 
 def table_and_round(spec, folder):
-    table = LAYOUTS[spec.layout](spec, ROWS, COLUMNS, np.full(ROWS, 30.0), folder, Workers(1).run_ranges)
+    table = LAYOUTS[spec.layout](
+        spec, ROWS, COLUMNS, np.full(ROWS, 30.0), folder, Workers(1).run_ranges
+    )
     start = np.zeros((ROWS, padded(COLUMNS)), np.float32)
     start[:, :COLUMNS] = np.random.default_rng(0).random((ROWS, COLUMNS), np.float32) * 3
     table.fill(lambda a, b: start[a:b])
@@ -107,12 +111,20 @@ def test_entries_that_changed_are_those_that_numpy_finds_and_put_them_there(bits
     after, before = numbers.view(bits).copy(), numbers.view(bits)[rows]
     after[3, [4, 9]] = (-numbers[3, [4, 9]]).view(bits)  # -0.0 is another number
     after[5, :COLUMNS], after[17, :10], after[39, :11] = 1, 2, 3
-    lengths, columns, values = np.empty(5, np.int32), np.empty(before.size, np.uint16), np.empty(before.size, bits)
+    lengths, columns, values = (
+        np.empty(5, np.int32),
+        np.empty(before.size, np.uint16),
+        np.empty(before.size, bits),
+    )
     n, m = changed_entries(before, after, rows, COLUMNS, lengths, columns, values)
 
     moved = before[:, :COLUMNS] != after[rows, :COLUMNS]
     whole = moved.sum(axis=1) > COLUMNS / 2
-    assert lengths.tolist() == np.where(whole, COLUMNS, moved.sum(axis=1)).tolist() == [0, 2, COLUMNS, 10, COLUMNS]
+    assert (
+        lengths.tolist()
+        == np.where(whole, COLUMNS, moved.sum(axis=1)).tolist()
+        == [0, 2, COLUMNS, 10, COLUMNS]
+    )
     assert columns[:n].tolist() == np.nonzero(moved[~whole])[1].tolist()
     assert values[:m].tolist() == after[rows, :COLUMNS][moved | whole[:, np.newaxis]].tolist()
 

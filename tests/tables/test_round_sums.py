@@ -1,4 +1,6 @@
-"""The sum of a round's deltas: one hash for every order of arrival and every number of threads, and exact where it says so."""
+"""The sum of a round's deltas: one hash for every order of arrival and every number of threads, and
+exact where it says so.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,17 @@ def table(kind, mass=None, folder=None, rule=Rule.ADD):
 
 @functools.cache
 def delta_of(kind, seed):
-    """(ids, delta) of a block, which nobody changes; values of widely different sizes, so that plain sums depend on their order."""
+    """(ids, delta) of a block, which nobody changes; values of widely different sizes, so that
+    plain sums depend on their order.
+    """
     rng = np.random.default_rng(seed)
     ids = np.sort(rng.choice(ROWS, rng.integers(0, 300), replace=False)).astype(np.int32)
     if kind == "sparse":
         ptr = np.concatenate(([0], np.cumsum(rng.integers(0, 5, len(ids))))).astype(np.int64)
         topic = rng.integers(0, COLUMNS, ptr[-1]).astype(np.uint16)
-        return ids, SparseDelta(ptr, topic, (10.0 ** rng.uniform(-9, 4, ptr[-1]) - 50).astype(np.float32))
+        return ids, SparseDelta(
+            ptr, topic, (10.0 ** rng.uniform(-9, 4, ptr[-1]) - 50).astype(np.float32)
+        )
     rows = np.zeros((len(ids), padded(COLUMNS)), np.float32)
     rows[:, :COLUMNS] = 10.0 ** rng.uniform(-9, 4, (len(ids), COLUMNS)) - 50
     return ids, rows
@@ -77,7 +83,11 @@ def test_any_order_and_one_to_eight_threads_give_one_hash(kind, held, turns):
         deltas = target.new_round(RoundSpace(BLOCKS), 300, TOKENS)
         order = rng.permutation(BLOCKS)  # block order[i] arrives in slot i: merged in another order
         with ThreadPoolExecutor(1 + turn % 8) as pool:
-            list(pool.map(lambda pair, d=deltas: enter(d, pair[0], kind, int(pair[1])), enumerate(order)))
+            list(
+                pool.map(
+                    lambda pair, d=deltas: enter(d, pair[0], kind, int(pair[1])), enumerate(order)
+                )
+            )
         target.apply(deltas)
         hashes.add(digest(target))
     assert len(hashes) == 1
@@ -85,7 +95,9 @@ def test_any_order_and_one_to_eight_threads_give_one_hash(kind, held, turns):
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("factor", [1.0, 0.3])
-def test_rows_in_ram_and_on_disk_and_spilled_deltas_have_the_same_bits(kind, factor, tmp_path, monkeypatch):
+def test_rows_in_ram_and_on_disk_and_spilled_deltas_have_the_same_bits(
+    kind, factor, tmp_path, monkeypatch
+):
     rule = Rule.ADD if factor == 1.0 else Rule.BLEND
     hashes = set()
     monkeypatch.setattr(rounds, "WINDOW_BYTES", 1 << 14)
@@ -110,13 +122,17 @@ def test_the_sum_is_that_of_the_deltas_within_the_quantum():
         enter(deltas, block, "dense", block)
     target.apply(deltas)
     after = np.concatenate([rows.copy() for _, rows in target.pieces()])
-    np.testing.assert_allclose(after, before.astype(np.float32), rtol=2e-7, atol=BLOCKS * quantum_of(2 * TOKENS))
+    np.testing.assert_allclose(
+        after, before.astype(np.float32), rtol=2e-7, atol=BLOCKS * quantum_of(2 * TOKENS)
+    )
 
 
 @given(st.floats(1e-3, 1e18), st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=30))
 def test_sums_of_multiples_of_the_quantum_are_exact(bound, shares):
     quantum = quantum_of(bound)
-    assert np.log2(quantum) == int(np.log2(quantum)) and bound <= quantum * 2.0**53 < 2 * bound * (1 + 1e-12)
+    assert np.log2(quantum) == int(np.log2(quantum)) and bound <= quantum * 2.0**53 < 2 * bound * (
+        1 + 1e-12
+    )
     values = [round(share * bound / len(shares) / quantum) for share in shares]
     total = 0.0
     for value in values:
@@ -127,4 +143,7 @@ def test_sums_of_multiples_of_the_quantum_are_exact(bound, shares):
 def test_a_bound_of_nothing_rounds_nothing():
     assert quantum_of(0.0) == 0.0
     assert TableSpec(rows=3).quantum(1e9) == 0.0 and TableSpec(rows="documents").quantum(1e9) == 0.0
-    assert TableSpec().quantum(2.0**29) == 2.0**-23 and TableSpec(bound=2.0**30).quantum(7.0) == 2.0**-23
+    assert (
+        TableSpec().quantum(2.0**29) == 2.0**-23
+        and TableSpec(bound=2.0**30).quantum(7.0) == 2.0**-23
+    )

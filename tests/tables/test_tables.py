@@ -1,4 +1,6 @@
-"""The big tables on disk: the same bits as in memory, and no more of them in memory than is worked on."""
+"""The big tables on disk: the same bits as in memory, and no more of them in memory than is worked
+on.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ def one_after_another(work, n):
 def pair(tmp_path, **spec):
     """The same table in memory and on disk."""
     made = [
-        DenseTable(TableSpec(**spec), WORDS, TOPICS, None, folder, one_after_another) for folder in (None, tmp_path)
+        DenseTable(TableSpec(**spec), WORDS, TOPICS, None, folder, one_after_another)
+        for folder in (None, tmp_path)
     ]
     start = np.random.default_rng(0).random((WORDS, padded(TOPICS)), np.float32)
     for t in made:

@@ -1,4 +1,6 @@
-"""Stop words by language, added up; words dropped; a corpus in another language than its stop words."""
+"""Stop words by language, added up; words dropped; a corpus in another language than its stop
+words.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.pipeline import ingest
-from topicstream.tokens.stopwords import ENGLISH, LANGUAGES, language_named, read_stopwords, stop_list
+from topicstream.tokens.stopwords import (
+    ENGLISH,
+    LANGUAGES,
+    language_named,
+    read_stopwords,
+    stop_list,
+)
 from topicstream.tokens.vocabulary import TokenVocabulary
 
 FUNCTION_WORDS = {
@@ -29,10 +37,18 @@ FUNCTION_WORDS = {
 def texts(language: str, n: int = 120) -> list[dict[str, str]]:
     """Documents in which two of five words are function words of a language."""
     rng = random.Random(language)
-    own = [f"{a}{b}{c}us" for a in ("xor", "plim", "gra") for b in ("ta", "quo", "zi") for c in ("n", "bre", "dul")]
+    own = [
+        f"{a}{b}{c}us"
+        for a in ("xor", "plim", "gra")
+        for b in ("ta", "quo", "zi")
+        for c in ("n", "bre", "dul")
+    ]
     joints = FUNCTION_WORDS[language].split()
     return [
-        {"id": str(i), "text": " ".join(rng.choice(joints if rng.random() < 0.4 else own) for _ in range(60))}
+        {
+            "id": str(i),
+            "text": " ".join(rng.choice(joints if rng.random() < 0.4 else own) for _ in range(60)),
+        }
         for i in range(n)
     ]
 
@@ -53,7 +69,11 @@ def test_choices_add_up(tmp_path):
     mine.write_text("# my own\nfoo\n", encoding="utf-8")
     name, words = read_stopwords("english", str(mine))
     assert name == "english+file" and set(words) == set(ENGLISH) | {"foo"}
-    assert read_stopwords("english", "de") == read_stopwords("english+german") == read_stopwords("en+de")
+    assert (
+        read_stopwords("english", "de")
+        == read_stopwords("english+german")
+        == read_stopwords("en+de")
+    )
     assert read_stopwords(f"german+{mine}")[0] == "german+file"
     odd = tmp_path / "a+b.txt"
     odd.write_text("bar")
@@ -71,7 +91,10 @@ def test_stop_words_on_the_command_line(tmp_path, capsys):
     args = ["ingest", str(raw), "--out", str(tmp_path / "c.zarr"), "--force", "--max-df", "1.0"]
     assert run(args) == 0
     said = capsys.readouterr().out
-    assert "% of the words are stop words of german, but those of english were left out; --stopwords german" in said
+    assert (
+        "% of the words are stop words of german, but those of english were left out; "
+        "--stopwords german" in said
+    )
     assert run([*args, "--stopwords", "german", "--stopwords", str(mine)]) == 0
     said = capsys.readouterr().out
     assert "warning" not in said and "stop words german+file" in said
@@ -86,7 +109,9 @@ def test_a_corpus_in_another_language_is_told(tmp_path, language):
     raw = texts(language)
     fits = ingest(raw, tmp_path / "fits", stopwords=language, min_df=1, max_df=1.0)
     assert fits["language"] is None
-    assert ingest(raw, tmp_path / "none", stopwords="none", min_df=1, max_df=1.0)["language"] is None
+    assert (
+        ingest(raw, tmp_path / "none", stopwords="none", min_df=1, max_df=1.0)["language"] is None
+    )
     other = "english" if language != "english" else "german"
     found = ingest(raw, tmp_path / "other", stopwords=other, min_df=1, max_df=1.0)["language"]
     assert found["language"] == language and 0.15 < found["share"] < 0.5
@@ -100,15 +125,23 @@ def test_words_dropped_at_ingest_stay_out(tmp_path):
     ingest(raw, store, drop_words=drop, min_df=1, max_df=1.0)
     plain = tmp_path / "plain.zarr"
     ingest(raw, plain, min_df=1, max_df=1.0)
-    have, all_ = (TokenVocabulary.read(s / "vocab.parquet").words.to_pylist() for s in (store, plain))
+    have, all_ = (
+        TokenVocabulary.read(s / "vocab.parquet").words.to_pylist() for s in (store, plain)
+    )
     gone = {"xortanus", "plimquodulus"}
-    assert set(all_) - set(have) == gone and set(Corpus.open(store).manifest.vocabulary["dropped"]) > gone
+    assert (
+        set(all_) - set(have) == gone
+        and set(Corpus.open(store).manifest.vocabulary["dropped"]) > gone
+    )
     want = {
-        k: (part, {w: n for w, n in cells.items() if w not in gone}) for k, (part, cells) in cells_by_id(plain).items()
+        k: (part, {w: n for w, n in cells.items() if w not in gone})
+        for k, (part, cells) in cells_by_id(plain).items()
     }
     assert cells_by_id(store) == want
     more = [{"id": f"n{d['id']}", "text": d["text"] + " freshword"} for d in texts("english")]
-    ingest(more, store, append=True, grow_vocab=True, max_df=1.0)  # the words are as frequent as can be, and stay out
+    ingest(
+        more, store, append=True, grow_vocab=True, max_df=1.0
+    )  # the words are as frequent as can be, and stay out
     have = TokenVocabulary.read(Corpus.open(store).file("vocab")).words.to_pylist()
     assert "freshword" in have and not gone & set(have)
     with pytest.raises(UsageError, match=r"--drop-words .*no such file"):
@@ -120,7 +153,10 @@ def test_the_most_frequent_words_dropped_at_ingest_stay_out(tmp_path):
     options = {"min_df": 1, "max_df": 1.0}
     ingest(raw, tmp_path / "plain.zarr", **options)
     ingest(raw, tmp_path / "c.zarr", drop_top=3, **options)
-    have, all_ = (TokenVocabulary.read(tmp_path / n / "vocab.parquet").words.to_pylist() for n in ("c.zarr", "plain.zarr"))
+    have, all_ = (
+        TokenVocabulary.read(tmp_path / n / "vocab.parquet").words.to_pylist()
+        for n in ("c.zarr", "plain.zarr")
+    )
     assert have == all_[3:]  # ids go by count
     want = {
         k: (part, {w: n for w, n in cells.items() if w not in all_[:3]})
@@ -141,19 +177,43 @@ def test_words_are_dropped_from_counts_too(tmp_path):
     (tmp_path / "docword.txt").write_text("3\n3\n4\n1 1 2\n1 2 1\n2 2 5\n3 3 1\n")
     (tmp_path / "vocab.txt").write_text("one\ntwo\nthree\n")
     (tmp_path / "drop.txt").write_text("two\n")
-    ingest(tmp_path / "docword.txt", tmp_path / "c.zarr", drop_words=str(tmp_path / "drop.txt"), heldout=0)
-    assert [c for _, c in cells_by_id(tmp_path / "c.zarr").values()] == [{"one": 2.0}, {}, {"three": 1.0}]
+    ingest(
+        tmp_path / "docword.txt",
+        tmp_path / "c.zarr",
+        drop_words=str(tmp_path / "drop.txt"),
+        heldout=0,
+    )
+    assert [c for _, c in cells_by_id(tmp_path / "c.zarr").values()] == [
+        {"one": 2.0},
+        {},
+        {"three": 1.0},
+    ]
     with pytest.raises(InputError):
-        ingest(tmp_path / "docword.txt", tmp_path / "d.zarr", drop_words=str(tmp_path / "vocab.txt"), heldout=0)
+        ingest(
+            tmp_path / "docword.txt",
+            tmp_path / "d.zarr",
+            drop_words=str(tmp_path / "vocab.txt"),
+            heldout=0,
+        )
 
 
 def test_a_list_of_languages_is_their_lists_and_an_append_says_what_differs(tmp_path):
-    raw, store = [{"text": "der Hund und the dog"}, {"text": "die Katze and a cat"}], tmp_path / "c.zarr"
+    raw, store = (
+        [{"text": "der Hund und the dog"}, {"text": "die Katze and a cat"}],
+        tmp_path / "c.zarr",
+    )
     ingest(raw, store, stopwords=["german", "english"], min_df=1, heldout=0)
     stored = Corpus.open(store)
-    assert {word for _, cells in cells_by_id(store).values() for word in cells} == {"cat", "dog", "hund", "katze"}
+    assert {word for _, cells in cells_by_id(store).values() for word in cells} == {
+        "cat",
+        "dog",
+        "hund",
+        "katze",
+    }
     assert stored.manifest.tokenizer["stopwords_from"] == "german+english"
-    with pytest.raises(InputError, match=r"another tokenizer \(stopwords, stopwords_from\); leave out"):
+    with pytest.raises(
+        InputError, match=r"another tokenizer \(stopwords, stopwords_from\); leave out"
+    ):
         ingest(raw, store, append=True, stopwords=["der", "und"])
     words = ingest(raw, tmp_path / "d.zarr", stopwords=["no", "german", "it"], min_df=1, heldout=0)
     assert words["tokenizer"]["stopwords"] == "list"
@@ -167,28 +227,40 @@ def test_words_are_dropped_from_a_store_without_a_new_ingest(tmp_path, capsys):
     store, want = tmp_path / "c.zarr", tmp_path / "want.zarr"
     ingest(raw[:200], store, **options)
     ingest(
-        [*raw[200:], {**raw[3], "text": "xortanus xortanus xorquobreus"}], store, append=True, on_duplicate="replace"
+        [*raw[200:], {**raw[3], "text": "xortanus xortanus xorquobreus"}],
+        store,
+        append=True,
+        on_duplicate="replace",
     )
     args = ["edit", str(store), "--drop-words", str(drop)]
     before = Corpus.open(store).fingerprint
     assert run([*args, "--dry-run", "--json"]) == 0
     asked = json.loads(capsys.readouterr().out)
-    assert Corpus.open(store).fingerprint == before and asked["dropped"] == 2 and asked["not_found"] == 2
+    assert (
+        Corpus.open(store).fingerprint == before
+        and asked["dropped"] == 2
+        and asked["not_found"] == 2
+    )
     everything = cells_by_id(store)
     assert run(args) == 0
-    assert "2 words dropped" in capsys.readouterr().out and run(["info", str(store), "--verify"]) == 0
+    assert (
+        "2 words dropped" in capsys.readouterr().out and run(["info", str(store), "--verify"]) == 0
+    )
     gone = {"xortanus", "plimquodulus"}
     assert cells_by_id(store) == {
-        k: (part, {w: n for w, n in cells.items() if w not in gone}) for k, (part, cells) in everything.items()
+        k: (part, {w: n for w, n in cells.items() if w not in gone})
+        for k, (part, cells) in everything.items()
     }
     assert run(args) == 0 and "0 words dropped" in capsys.readouterr().out  # once more does no harm
     ingest(raw, want, drop_words=drop, **options)
-    have, fresh = (TokenVocabulary.read(Corpus.open(s).file("vocab")).words.to_pylist() for s in (store, want))
+    have, fresh = (
+        TokenVocabulary.read(Corpus.open(s).file("vocab")).words.to_pylist() for s in (store, want)
+    )
     assert set(have) == set(fresh)
     pruned = pq.read_table(Corpus.open(store).file("pruned"))
-    assert pruned["word"].to_pylist() == sorted(pruned["word"].to_pylist(), key=str.encode) and gone <= set(
-        pruned["word"].to_pylist()
-    )
+    assert pruned["word"].to_pylist() == sorted(
+        pruned["word"].to_pylist(), key=str.encode
+    ) and gone <= set(pruned["word"].to_pylist())
     more = [{"id": f"n{d['id']}", "text": d["text"] + " freshword"} for d in raw]
     ingest(more, store, append=True, grow_vocab=True, max_df=1.0)
     have = TokenVocabulary.read(Corpus.open(store).file("vocab")).words.to_pylist()
@@ -199,7 +271,10 @@ def test_words_are_dropped_from_a_store_without_a_new_ingest(tmp_path, capsys):
 
 
 def test_two_short_documents_are_of_no_language(tmp_path):
-    """"come" and "in" are Italian, too."""
+    """ "come" and "in" are Italian, too."""
     path = tmp_path / "two.txt"
     path.write_text("come in pale moon\nno one come non stop in\n")
-    assert ingest(path, tmp_path / "c.zarr", min_df=1, heldout=0, progress=False).get("language") is None
+    assert (
+        ingest(path, tmp_path / "c.zarr", min_df=1, heldout=0, progress=False).get("language")
+        is None
+    )

@@ -1,4 +1,6 @@
-"""Text as it is: addresses, mentions, entities, spelling variants, lemmas, words of unspaced scripts."""
+"""Text as it is: addresses, mentions, entities, spelling variants, lemmas, words of unspaced
+scripts.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,30 @@ TEXTS = [
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    lines = [json.dumps({"id": f"{d}-{i}", "text": text}) + "\n" for i in range(40) for d, text in enumerate(TEXTS)]
+    lines = [
+        json.dumps({"id": f"{d}-{i}", "text": text}) + "\n"
+        for i in range(40)
+        for d, text in enumerate(TEXTS)
+    ]
     Path("docs.jsonl").write_text("".join(lines))
     return tmp_path
 
 
 def vocabulary(*options: str) -> set[str]:
-    line = ["ingest", "docs.jsonl", "--out", "c.zarr", "--min-df", "1", "--max-df", "1.0", "--heldout", "0", "--force", "-q"]
+    line = [
+        "ingest",
+        "docs.jsonl",
+        "--out",
+        "c.zarr",
+        "--min-df",
+        "1",
+        "--max-df",
+        "1.0",
+        "--heldout",
+        "0",
+        "--force",
+        "-q",
+    ]
     assert run([*line, *options]) == 0
     return set(topicstream.Corpus.open("c.zarr").words.to_pylist())
 
@@ -43,11 +62,24 @@ def test_addresses_mentions_and_entities_go(place):
 
 
 def test_tags_go_and_what_they_mark_stays(place):
-    text = '<p class="lead">Trains &amp; ships<br/>if 3 < 4 and b<5</p><!-- hidden\nnote --><SCRIPT type="x">var code;</Script > &lt;em&gt;late'
+    text = (
+        '<p class="lead">Trains &amp; ships<br/>if 3 < 4 and b<5</p><!-- hidden\nnote '
+        '--><SCRIPT type="x">var code;</Script > &lt;em&gt;late'
+    )
     Path("docs.jsonl").write_text(json.dumps({"text": text}) + "\n")
     assert {"class", "br", "hidden", "code", "amp"} <= vocabulary("--stopwords", "none")
-    assert vocabulary("--stopwords", "none", "--drop-tags", "--html-entities") == {"trains", "ships", "if", "and", "late"}
-    assert vocabulary("--drop-tags", "--html-entities") == {"trains", "ships", "late"}  # and so "none" took none
+    assert vocabulary("--stopwords", "none", "--drop-tags", "--html-entities") == {
+        "trains",
+        "ships",
+        "if",
+        "and",
+        "late",
+    }
+    assert vocabulary("--drop-tags", "--html-entities") == {
+        "trains",
+        "ships",
+        "late",
+    }  # and so "none" took none
 
 
 def test_spelling_variants_count_as_one_and_may_be_stop_words(place, capsys):
@@ -66,7 +98,10 @@ def tools(monkeypatch):
     lemma = ModuleType("simplemma")
     lemma.lemmatize = lambda word, lang: {"children": "Child", "bags": "bag"}.get(word, word)
     jieba = ModuleType("jieba")
-    jieba.setLogLevel, jieba.lcut = (lambda level: None), (lambda text: text.replace("清华大学", " 清华大学 ").split(" "))
+    jieba.setLogLevel, jieba.lcut = (
+        (lambda level: None),
+        (lambda text: text.replace("清华大学", " 清华大学 ").split(" ")),
+    )
     monkeypatch.setitem(sys.modules, "simplemma", lemma)
     monkeypatch.setitem(sys.modules, "jieba", jieba)
     return SimpleNamespace(lemma=lemma, jieba=jieba)
@@ -83,7 +118,9 @@ def test_lemmas_are_counted_in_the_store_and_at_inference(place, tools, capsys):
 
 
 def test_words_of_unspaced_scripts_are_parted(place, tools):
-    Path("docs.jsonl").write_text("".join(f'{{"id": "{i}", "text": "我在清华大学"}}\n' for i in range(40)))
+    Path("docs.jsonl").write_text(
+        "".join(f'{{"id": "{i}", "text": "我在清华大学"}}\n' for i in range(40))
+    )
     assert "清华大学" in vocabulary("--segmenter", "jieba") and "清华" in vocabulary()
 
 
@@ -105,7 +142,10 @@ def test_recipes_of_older_stores_keep_their_hash():
     recipe = Recipe()
     assert not {"drop", "lemmas", "tools"} & set(recipe.to_json())
     assert Recipe.from_json(recipe.to_json()) == recipe
-    assert Recipe(lemmas="simplemma:en", tools=("simplemma 2.0",)).hash() == Recipe(lemmas="simplemma:en").hash()
+    assert (
+        Recipe(lemmas="simplemma:en", tools=("simplemma 2.0",)).hash()
+        == Recipe(lemmas="simplemma:en").hash()
+    )
     with pytest.raises(StoreError):
         Recipe.from_json({**recipe.to_json(), "newer": 1})
 

@@ -53,7 +53,9 @@ def reference(tokenizer: Tokenizer, text: str) -> list[str]:
 
 
 def words(text: str, **options) -> list[str]:
-    """The words of one text by the kernel, in the order of the plain statement, which it must equal."""
+    """The words of one text by the kernel, in the order of the plain statement, which it must
+    equal.
+    """
     tokenizer = Tokenizer(Recipe(**{"stopwords": (), "stopwords_from": "none", **options}))
     plain = reference(tokenizer, text)
     assert counters(tokenizer.count(array_of(text))) == [Counter(plain)]
@@ -61,7 +63,8 @@ def words(text: str, **options) -> list[str]:
 
 
 ALPHABET = (
-    "abcdefgh ABCDEZz  01789 \n\t'’-_.,;!?@#\0\u00ad\ufeff\u200c\u200d\u0301\u0308äÄßéÉñΣσςİıДдאبषि가힣"
+    "abcdefgh ABCDEZz  01789 "
+    "\n\t'’-_.,;!?@#\0\u00ad\ufeff\u200c\u200d\u0301\u0308äÄßéÉñΣσςİıДдאبषि가힣"
     "的国語ひカーｱไทยะ่ကខ្មែ〇々😀❤\ufe0f👩🏽💻🇩🇪⚽²½Ⅷ①Ⓐ\u00a0\u3000\u2028ȺⱥK𐐀𐐨𠀀\U000e0020\U0001faff"
 )
 TEXT = st.one_of(
@@ -83,14 +86,21 @@ RECIPES = [
     {"pattern": r"\b([a-f])\w*", "ngrams": 2},
     {"ngrams": 2, "min_length": 1},
     {"ngrams": 3, "min_length": 2, "numbers": True},
-    {"stopwords": ("ab", "Ba", "的国", "a"), "stopwords_from": "file", "ngrams": 2, "min_length": 1},
+    {
+        "stopwords": ("ab", "Ba", "的国", "a"),
+        "stopwords_from": "file",
+        "ngrams": 2,
+        "min_length": 1,
+    },
     {"stopwords": ("ab", "ba", "a"), "stopwords_from": "file", "lowercase": False, "min_length": 1},
     {"phrases": ("a b", "b a", "ab b"), "phrase_threshold": 0.5, "min_length": 1, "ngrams": 2},
     {"stem": "english", "min_length": 1, "ngrams": 2},
 ]
 
 
-@pytest.mark.parametrize("options", RECIPES, ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()) or "default")
+@pytest.mark.parametrize(
+    "options", RECIPES, ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()) or "default"
+)
 def test_kernel_equals_plain_python(options):
     tokenizer = Tokenizer(Recipe(**{"stopwords": (), "stopwords_from": "none", **options}))
 
@@ -107,8 +117,15 @@ def test_kernel_equals_plain_python(options):
 
 def test_words_and_what_parts_them():
     assert words("The dog's state-owned, snake_case H2O; don't!") == [
-        "the", "dog", "state", "owned", "snake", "case", "h2o", "don",
-    ]  # fmt: skip
+        "the",
+        "dog",
+        "state",
+        "owned",
+        "snake",
+        "case",
+        "h2o",
+        "don",
+    ]
     assert words("co\u00adoperate Ｆｕｌｌ naïve cafe\u0301 ΟΔΟΣ") == [
         "cooperate",
         "ｆｕｌｌ",
@@ -153,7 +170,13 @@ def test_scripts_without_spaces_give_overlapping_pairs():
 
 
 def test_tokenized_text_is_taken_as_it_is():
-    assert words("New_York 3.14 -- :)\u3000Ünder", tokenized=True) == ["new_york", "3.14", "--", ":)", "ünder"]
+    assert words("New_York 3.14 -- :)\u3000Ünder", tokenized=True) == [
+        "new_york",
+        "3.14",
+        "--",
+        ":)",
+        "ünder",
+    ]
     assert words("A a", tokenized=True, lowercase=False) == ["A", "a"]
 
 
@@ -167,10 +190,19 @@ def test_discarded_characters_are_counted():
 def test_stop_words_go_and_part_ngrams():
     options = {"stopwords": ("of", "the"), "stopwords_from": "file", "ngrams": 3}
     assert words("house of Lords sat down", **options) == [
-        "house", "lords", "sat", "lords_sat", "down", "sat_down", "lords_sat_down",
-    ]  # fmt: skip
+        "house",
+        "lords",
+        "sat",
+        "lords_sat",
+        "down",
+        "sat_down",
+        "lords_sat_down",
+    ]
     assert words("The THE the of Of", stopwords=("the", "of"), lowercase=False) == []
-    assert "the" not in reference(Tokenizer(Recipe()), "The house") and Recipe().stopwords_from == "english"
+    assert (
+        "the" not in reference(Tokenizer(Recipe()), "The house")
+        and Recipe().stopwords_from == "english"
+    )
 
 
 def test_phrases_are_joined_from_the_left():
@@ -180,8 +212,12 @@ def test_phrases_are_joined_from_the_left():
 
 
 def test_ngrams_of_equal_bytes_are_one_word():
-    counted = Tokenizer(Recipe(stopwords=(), tokenized=True, ngrams=2)).count(array_of("a_b c a b_c"))
-    assert counters(counted) == [Counter({"a_b": 1, "c": 1, "a": 1, "b_c": 1, "a_b_c": 2, "c_a": 1})]
+    counted = Tokenizer(Recipe(stopwords=(), tokenized=True, ngrams=2)).count(
+        array_of("a_b c a b_c")
+    )
+    assert counters(counted) == [
+        Counter({"a_b": 1, "c": 1, "a": 1, "b_c": 1, "a_b_c": 2, "c_a": 1})
+    ]
 
 
 def test_stems_are_merged():
@@ -208,7 +244,10 @@ def test_scikit_learns_pattern_on_real_text_against_plain_re():
     if not source.exists():
         pytest.skip("the corpora are not here")
     with gzip.open(source, "rt", encoding="utf-8") as file:
-        texts = [json.loads(line)["text"].encode("ascii", "ignore").decode() for line in islice(file, 300)]
+        texts = [
+            json.loads(line)["text"].encode("ascii", "ignore").decode()
+            for line in islice(file, 300)
+        ]
     tokenizer = Tokenizer(Recipe(pattern=SCIKIT_LEARN_PATTERN, stopwords=()))
     wanted = [Counter(re.findall(SCIKIT_LEARN_PATTERN, text.lower())) for text in texts]
     assert sum(map(len, wanted)) > 100_000
@@ -220,13 +259,22 @@ def test_words_of_every_length_and_at_every_place():
     tokenizer = Tokenizer(Recipe(stopwords=(), min_length=1))
     for length in range(1, 34):
         word = ("abcdefghij" * 4)[:length]
-        for texts in ([word], [word, word], [f" {word}", f"{word} "], [f"{word}-{word}x", ""], [word.upper() + "é"]):
-            assert counters(tokenizer.count(array_of(*texts))) == [Counter(reference(tokenizer, t)) for t in texts]
+        for texts in (
+            [word],
+            [word, word],
+            [f" {word}", f"{word} "],
+            [f"{word}-{word}x", ""],
+            [word.upper() + "é"],
+        ):
+            assert counters(tokenizer.count(array_of(*texts))) == [
+                Counter(reference(tokenizer, t)) for t in texts
+            ]
 
 
 def test_many_words_make_the_table_grow():
     texts = [
-        " ".join(f"w{i * 7919 % 100_003}x" for i in range(start, start + 9000)) for start in range(0, 40_000, 8000)
+        " ".join(f"w{i * 7919 % 100_003}x" for i in range(start, start + 9000))
+        for start in range(0, 40_000, 8000)
     ]
     tokenizer = Tokenizer(PLAIN)
     assert counters(tokenizer.count(array_of(*texts))) == [Counter(text.split()) for text in texts]
@@ -236,7 +284,10 @@ def test_a_table_that_grows_foretells_what_it_will_have_taken(monkeypatch):
     monkeypatch.setattr(scan, "_LARGE_TABLE", 1 << 20)
     for most in (150_000, 200_000, 290_000):
         asked = []
-        Tokenizer(PLAIN).count(array_of(" ".join(f"q{i:x}" for i in range(most))), lambda *both, asked=asked: asked.append(both))
+        Tokenizer(PLAIN).count(
+            array_of(" ".join(f"q{i:x}" for i in range(most))),
+            lambda *both, asked=asked: asked.append(both),
+        )
         assert len(asked) > 1 and asked[-1][0] == max(now for now, _ in asked)
         assert all(asked[-1][0] <= whole < 1.1 * asked[-1][0] for _, whole in asked), asked
 
@@ -272,7 +323,14 @@ def test_recipe_goes_through_json_and_refuses_nonsense():
     for options, said in wrong:
         with pytest.raises(InputError, match=re.escape(said)):
             Recipe(**options)
-    stored: dict[str, Any] = {"ngrams": 4, "min_length": 0, "keep": ["smileys"], "unspaced": "trigrams", "drop": ["verbs"], "later": 1}
+    stored: dict[str, Any] = {
+        "ngrams": 4,
+        "min_length": 0,
+        "keep": ["smileys"],
+        "unspaced": "trigrams",
+        "drop": ["verbs"],
+        "later": 1,
+    }
     for name, value in stored.items():
         with pytest.raises(InputError, match=name):
             Recipe.from_json({**recipe.to_json(), name: value})
@@ -297,7 +355,12 @@ def test_phrases_are_learned_by_npmi(tmp_path):
     ] * 9
     recipe = Recipe(stopwords=("the", "and"), stopwords_from="file")
     learned = learn_phrases(
-        [array_of(*texts[:20]), array_of(*texts[20:])], recipe, tmp_path, memory_bytes=4096, min_count=9, threshold=0.4
+        [array_of(*texts[:20]), array_of(*texts[20:])],
+        recipe,
+        tmp_path,
+        memory_bytes=4096,
+        min_count=9,
+        threshold=0.4,
     )
     sequences = [[w for w in t.split()] for t in texts]
     single = Counter(w for s in sequences for w in s if w not in recipe.stopwords)
@@ -320,16 +383,31 @@ def test_phrases_are_learned_by_npmi(tmp_path):
 
 def test_threads_may_share_a_tokenizer():
     tokenizer = Tokenizer(Recipe(ngrams=2, stem="english"))
-    runs = [array_of(*(f"word{i} running words {j}th" for i in range(j, j + 40))) for j in range(16)]
+    runs = [
+        array_of(*(f"word{i} running words {j}th" for i in range(j, j + 40))) for j in range(16)
+    ]
     alone = [tokenizer.count(run) for run in runs]
     with ThreadPoolExecutor(4) as pool:
         for one, other in zip(alone, pool.map(tokenizer.count, runs)):
             assert one.types.equals(other.types) and one.counts.tobytes() == other.counts.tobytes()
-            assert one.words.tobytes() == other.words.tobytes() and one.indptr.tobytes() == other.indptr.tobytes()
+            assert (
+                one.words.tobytes() == other.words.tobytes()
+                and one.indptr.tobytes() == other.indptr.tobytes()
+            )
 
 
-@pytest.mark.parametrize("odd", [{"pattern": ["a"]}, {"min_length": []}, {"min_length": 2**70}, {"stopwords": [1]}, {"ngrams": True},
-                                 {"stem": 5}, {"lowercase": "yes"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"pattern": ["a"]},
+        {"min_length": []},
+        {"min_length": 2**70},
+        {"stopwords": [1]},
+        {"ngrams": True},
+        {"stem": 5},
+        {"lowercase": "yes"},
+    ],
+)
 def test_a_recipe_of_a_stranger_is_of_the_kinds_it_has(odd):
     assert Recipe.from_json(Recipe().to_json()) == Recipe()
     with pytest.raises(InputError, match=f"recipe: `\\$.{next(iter(odd))}.*`: expected"):

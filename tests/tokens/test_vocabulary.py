@@ -36,7 +36,9 @@ RUNS = st.lists(st.lists(DOCUMENT, max_size=6), max_size=8)
 def table(count: dict[str, int], df: dict[str, int] | None = None) -> pa.Table:
     df = df or dict.fromkeys(count, 1)
     words = pa.array(count, pa.large_string())
-    return word_table(words, np.array([*count.values()], np.int64), np.array([df[w] for w in count], np.int64))
+    return word_table(
+        words, np.array([*count.values()], np.int64), np.array([df[w] for w in count], np.int64)
+    )
 
 
 def counted(documents: list[list[str]]) -> pa.Table:
@@ -45,8 +47,16 @@ def counted(documents: list[list[str]]) -> pa.Table:
     return table(count, Counter(word for document in documents for word in set(document)))
 
 
-def choose(folder: Path, pieces: Sequence[pa.Table], pruned: Path | None = None, documents: int = 1, **options) -> ChosenWords:
-    limits = {k: options.pop(k) for k in ("min_df", "max_df", "min_count", "max_vocab") if k in options}
+def choose(
+    folder: Path,
+    pieces: Sequence[pa.Table],
+    pruned: Path | None = None,
+    documents: int = 1,
+    **options,
+) -> ChosenWords:
+    limits = {
+        k: options.pop(k) for k in ("min_df", "max_df", "min_count", "max_vocab") if k in options
+    }
     with Relations(folder, MEMORY) as relations:
         words = WordCounts(relations)
         for piece in pieces:
@@ -68,15 +78,30 @@ def expected(runs, *, min_df=1, max_df=10**9, min_count=1, max_vocab=None):
 
 
 def listed(vocabulary: TokenVocabulary) -> list[tuple[str, int, int]]:
-    return list(zip(vocabulary.words.to_pylist(), vocabulary.counts.tolist(), vocabulary.df.tolist()))
+    return list(
+        zip(vocabulary.words.to_pylist(), vocabulary.counts.tolist(), vocabulary.df.tolist())
+    )
 
 
 @settings(max_examples=25, deadline=None)
-@given(RUNS, st.integers(1, 3), st.integers(1, 3), st.sampled_from([None, 1, 5, 40]), st.sampled_from([1, 1 << 22]))
-def test_summed_words_equal_a_counter(tmp_path_factory, runs, min_df, min_count, max_vocab, waiting):
+@given(
+    RUNS,
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.sampled_from([None, 1, 5, 40]),
+    st.sampled_from([1, 1 << 22]),
+)
+def test_summed_words_equal_a_counter(
+    tmp_path_factory, runs, min_df, min_count, max_vocab, waiting
+):
     folder = tmp_path_factory.mktemp("vocabulary")
     wanted, count, df = expected(runs, min_df=min_df, min_count=min_count, max_vocab=max_vocab)
-    options = {"documents": sum(map(len, runs)), "min_df": min_df, "min_count": min_count, "max_vocab": max_vocab}
+    options = {
+        "documents": sum(map(len, runs)),
+        "min_df": min_df,
+        "min_count": min_count,
+        "max_vocab": max_vocab,
+    }
     pruned = folder / "pruned.parquet"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(word_counts, "SUMMED_ROWS", waiting)
@@ -88,7 +113,11 @@ def test_summed_words_equal_a_counter(tmp_path_factory, runs, min_df, min_count,
     assert listed(chosen.vocabulary) == wanted
     assert (chosen.distinct, chosen.tokens) == (len(count), sum(count.values()))
     left = sorted(set(count) - {w for w, _, _ in wanted}, key=str.encode)
-    assert pq.read_table(pruned).to_pydict() == {"word": left, "count": [count[w] for w in left], "df": [df[w] for w in left]}
+    assert pq.read_table(pruned).to_pydict() == {
+        "word": left,
+        "count": [count[w] for w in left],
+        "df": [df[w] for w in left],
+    }
     assert (chosen.pruned, chosen.pruned_tokens) == (len(left), sum(count[w] for w in left))
 
 
@@ -108,10 +137,17 @@ def test_many_words_by_any_number_of_pieces_give_one_file(tmp_path, monkeypatch)
 
 
 def test_limits(tmp_path):
-    documents = [["all", "half", "once"], ["all", "half"], ["all", "other"], ["all", "other", "other"]]
+    documents = [
+        ["all", "half", "once"],
+        ["all", "half"],
+        ["all", "other"],
+        ["all", "other", "other"],
+    ]
 
     def kept(**options):
-        return choose(tmp_path, [counted(documents)], documents=4, **options).vocabulary.words.to_pylist()
+        return choose(
+            tmp_path, [counted(documents)], documents=4, **options
+        ).vocabulary.words.to_pylist()
 
     assert kept() == ["all", "other", "half", "once"]
     assert kept(max_df=2) == ["other", "half", "once"]
@@ -133,18 +169,30 @@ def test_equal_counts_go_by_bytes(tmp_path):
 
 def test_large_counts_are_ordered(tmp_path):
     counts = {"p": 3 << 40, "q": 7, "r": 2 << 20, "s": 3 << 40, "t": (1 << 20) - 1}
-    assert choose(tmp_path, [table(counts)]).vocabulary.words.to_pylist() == ["p", "s", "r", "t", "q"]
+    assert choose(tmp_path, [table(counts)]).vocabulary.words.to_pylist() == [
+        "p",
+        "s",
+        "r",
+        "t",
+        "q",
+    ]
 
 
 def test_words_of_heldout_documents_only_are_forgotten(tmp_path):
-    chosen = choose(tmp_path, [table({"train": 2, "heldout": 0}, {"train": 1, "heldout": 0})], tmp_path / "pruned.parquet")
+    chosen = choose(
+        tmp_path,
+        [table({"train": 2, "heldout": 0}, {"train": 1, "heldout": 0})],
+        tmp_path / "pruned.parquet",
+    )
     assert chosen.vocabulary.words.to_pylist() == ["train"] and chosen.distinct == 1
     assert pq.read_metadata(tmp_path / "pruned.parquet").num_rows == 0
 
 
 def test_fixed_vocabulary_keeps_its_order(tmp_path):
     fixed = TokenVocabulary.of(["absent", "a", "b"])
-    chosen = choose(tmp_path, [counted([["b", "b", "a", "c"]])], tmp_path / "p", fixed=fixed, min_df=5)
+    chosen = choose(
+        tmp_path, [counted([["b", "b", "a", "c"]])], tmp_path / "p", fixed=fixed, min_df=5
+    )
     assert listed(chosen.vocabulary) == [("absent", 0, 0), ("a", 1, 1), ("b", 2, 1)]
     assert pq.read_table(tmp_path / "p").to_pydict() == {"word": ["c"], "count": [1], "df": [1]}
 
@@ -193,6 +241,12 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
 
 def test_words_that_do_not_fit_are_refused_with_a_number(tmp_path):
     words, room = table({f"w{i}": 1 for i in range(1000)}), Room(MemoryLimit(512 << 20), 60_000)
-    with pytest.raises(DoesNotFit, match=r"1,000 words .*--max-vocab.* takes about 117 kB of memory, 59 kB are left.*513M would do"):
+    with pytest.raises(
+        DoesNotFit,
+        match=r"1,000 words .*--max-vocab.* takes about 117 kB of memory, 59 kB are left.*513M "
+        r"would do",
+    ):
         choose(tmp_path, [words], documents=1000, room=room)
-    assert len(choose(tmp_path, [words], documents=1000, max_vocab=500, room=room).vocabulary) == 500
+    assert (
+        len(choose(tmp_path, [words], documents=1000, max_vocab=500, room=room).vocabulary) == 500
+    )

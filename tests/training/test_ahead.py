@@ -49,4 +49,12 @@ def test_damage_ends_the_pass(corpus, tmp_path, monkeypatch, threads):
 
     monkeypatch.setattr(Corpus, "decode", broken)
     with pytest.raises(StoreError, match="is damaged"):
-        train(corpus.path, tmp_path / "m", algo="atbp", topics=3, start="random", threads=threads, progress=False)
+        train(
+            corpus.path,
+            tmp_path / "m",
+            algo="atbp",
+            topics=3,
+            start="random",
+            threads=threads,
+            progress=False,
+        )

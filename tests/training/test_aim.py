@@ -1,4 +1,6 @@
-"""``--aim reading``: a background topic that keeps its alpha and takes the words which all documents share."""
+"""``--aim reading``: a background topic that keeps its alpha and takes the words which all
+documents share.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ SHARED, OWN, TOPICS = 30, 60, 5
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Documents of one of five subjects each, 60 words a subject, two fifths of every one from 30 words that all share."""
+    """Documents of one of five subjects each, 60 words a subject, two fifths of every one from 30
+    words that all share.
+    """
     rng = np.random.default_rng(0)
     words, indptr, ids, counts = SHARED + TOPICS * OWN, [0], [], []
     for d in range(400):
@@ -43,7 +47,9 @@ def corpus(tmp_path_factory):
         counts.append(n[n > 0])
         indptr.append(indptr[-1] + len(ids[-1]))
     place = tmp_path_factory.mktemp("aim") / "corpus.zarr"
-    return store(place, np.array(indptr), np.concatenate(ids).astype(np.int32), np.concatenate(counts), words)
+    return store(
+        place, np.array(indptr), np.concatenate(ids).astype(np.int32), np.concatenate(counts), words
+    )
 
 
 def test_the_others_are_learned_beside_an_alpha_that_stays():
@@ -53,7 +59,9 @@ def test_the_others_are_learned_beside_an_alpha_that_stays():
     theta = np.array([rng.multinomial(n, rng.dirichlet(alpha)) for n in lengths])
     wide = np.zeros((len(theta), padded(5)), np.float32)
     wide[:, :5] = theta
-    options = SparseOptions(learn_priors=True, alpha=0.1, beta=0.01, prior_reach=100.0, background=3.0)
+    options = SparseOptions(
+        learn_priors=True, alpha=0.1, beta=0.01, prior_reach=100.0, background=3.0
+    )
     engine = SparseBeliefPropagation(Shape(len(theta), 100, 1000, float(lengths.sum()), 5), options)
     stats, params = new_stats(engine), engine.initial_params()
     count_documents(wide, 5, None, stats["topic_bins"], stats["length_bins"])
@@ -64,7 +72,9 @@ def test_the_others_are_learned_beside_an_alpha_that_stays():
     # the gradient of the likelihood of the others, from the counts themselves
     below = sum(sum(1 / (params["alpha"].sum() + i) for i in range(n)) for n in lengths)
     for a, column in zip(params["alpha"][:-1], theta.T):
-        assert sum(sum(1 / (a + i) for i in range(n)) for n in column) == pytest.approx(below, rel=0.05)
+        assert sum(sum(1 / (a + i) for i in range(n)) for n in column) == pytest.approx(
+            below, rel=0.05
+        )
 
 
 def test_the_last_seed_topic_is_the_mean(tmp_path):
@@ -78,7 +88,16 @@ def test_the_last_seed_topic_is_the_mean(tmp_path):
 
 @pytest.mark.parametrize("start", few_quick(["documents", "random", "best"], ["best"]))
 def test_it_takes_the_words_that_all_documents_share(corpus, tmp_path, start):
-    done = train(corpus, tmp_path / "m", aim="reading", topics=12, start=start, passes=40, tol=0.0, progress=QUIET)
+    done = train(
+        corpus,
+        tmp_path / "m",
+        aim="reading",
+        topics=12,
+        start=start,
+        passes=40,
+        tol=0.0,
+        progress=QUIET,
+    )
     model = TopicModel.open(done.model)
     shared = model.probabilities(np.arange(model.n_words))[:SHARED].sum(0)
     assert shared[-1] > 0.9 and model.sizes[-1] > 0.1 * model.sizes.sum()
@@ -89,9 +108,14 @@ def test_what_is_chosen():
     long, titles = Shape(1000, 5000, 100_000, 2e5, 100), Shape(1000, 5000, 7000, 8e3, 100)
     plain, found = choose(long, {}), choose(long, {}, "reading")
     assert "background" not in plain.options and "a background topic (alpha 10)" in found.why
-    assert {**found.options, "background": None, "sparsity": 32} == {**plain.options, "background": None}
+    assert {**found.options, "background": None, "sparsity": 32} == {
+        **plain.options,
+        "background": None,
+    }
     assert found.options["sparsity"] == 48
-    assert choose(titles, {}, "reading").options["background"] == 0.4  # not most of a document of eight words
+    assert (
+        choose(titles, {}, "reading").options["background"] == 0.4
+    )  # not most of a document of eight words
     own = {"background": 2.0, "sparsity": 16}
     assert own.items() <= choose(long, own, "reading").options.items()
     with pytest.raises(UsageError, match="two topics"):
@@ -99,15 +123,36 @@ def test_what_is_chosen():
 
 
 def test_it_is_the_runs_own_and_needs_its_engine(corpus, tmp_path, capsys, monkeypatch):
-    line = ["train", "--corpus", str(corpus), "--model", str(tmp_path / "m"), "-K", "6", "--tol", "0", "--passes"]
+    line = [
+        "train",
+        "--corpus",
+        str(corpus),
+        "--model",
+        str(tmp_path / "m"),
+        "-K",
+        "6",
+        "--tol",
+        "0",
+        "--passes",
+    ]
     assert run([*line, "1", "--aim", "reading"]) == 0 == run([*line, "2", "--aim", "reading"])
     record = json.loads((tmp_path / "m/training.json").read_text())
     assert record["aim"] == "reading" and record["options"]["background"] == 5.0
     assert run([*line, "3"]) == 1 and "--aim reading -> prediction" in capsys.readouterr().err
     for algo in ("sparse-bp", "gs"):
-        assert run([*line, "1", "--aim", "reading", "--algo", algo]) == 2 and "--background" in capsys.readouterr().err
+        assert (
+            run([*line, "1", "--aim", "reading", "--algo", algo]) == 2
+            and "--background" in capsys.readouterr().err
+        )
     with pytest.raises(UsageError, match="two topics"):
-        train(corpus, tmp_path / "one", algo="sparse-bp", topics=1, options={"background": 1.0}, progress=QUIET)
+        train(
+            corpus,
+            tmp_path / "one",
+            algo="sparse-bp",
+            topics=1,
+            options={"background": 1.0},
+            progress=QUIET,
+        )
 
     def plan(*args, **named):
         raise DoesNotFit("too large")
@@ -125,6 +170,12 @@ def test_a_cycle_trains_for_it_and_an_update_keeps_it(tmp_path):
     for name, seed in (("a2", 2), ("a3", 3)):
         done = topicstream.retrain(config, stream=io.StringIO())
         model = TopicModel.open(tmp_path / "current")
-        kept.append((done["training"], model.manifest.options["background"], float(model.alpha[-1])))
+        kept.append(
+            (done["training"], model.manifest.options["background"], float(model.alpha[-1]))
+        )
         write(tmp_path / "raw" / f"{name}.jsonl", made(80, seed=seed, prefix=name))
-    assert [k[0] for k in kept] == ["fresh", "warm"] and kept[0][1:] == kept[1][1:] and kept[0][1] == kept[0][2] > 0
+    assert (
+        [k[0] for k in kept] == ["fresh", "warm"]
+        and kept[0][1:] == kept[1][1:]
+        and kept[0][1] == kept[0][2] > 0
+    )

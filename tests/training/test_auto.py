@@ -1,4 +1,6 @@
-"""`--algo auto`: what it chooses, that a run goes on with what was chosen for it, and what it falls back to."""
+"""`--algo auto`: what it chooses, that a run goes on with what was chosen for it, and what it falls
+back to.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +49,22 @@ def test_short_documents_get_fewer_active_topics_and_priors_are_learned():
         ("few documents", (350, 2_100, 15_000, 2.1e4, 100), ("sparse-bp", 32, "documents")),
         ("planted", (400, 300, 20_000, 2.4e4, 20), ("sparse-bp", 32, "documents")),
         ("short, few", (20_000, 8_000, 160_000, 1.7e5, 100), ("sparse-bp", 32, "documents")),
-        ("very short, many", (10_000_000, 80_000, 80_000_000, 8.5e7, 500), ("sparse-bp", 16, "documents")),
-        ("very short, many, few topics", (4_000_000, 2_000, 32_000_000, 3.5e7, 16), ("sparse-bp", 16, "best")),
+        (
+            "very short, many",
+            (10_000_000, 80_000, 80_000_000, 8.5e7, 500),
+            ("sparse-bp", 16, "documents"),
+        ),
+        (
+            "very short, many, few topics",
+            (4_000_000, 2_000, 32_000_000, 3.5e7, 16),
+            ("sparse-bp", 16, "best"),
+        ),
         ("very long", (500, 60_000, 2_500_000, 1e7, 100), ("sparse-bp", 32, "documents")),
-        ("long, many", (1_000_000, 100_000, 200_000_000, 5e8, 1000), ("sparse-bp", 32, "documents")),
+        (
+            "long, many",
+            (1_000_000, 100_000, 200_000_000, 5e8, 1000),
+            ("sparse-bp", 32, "documents"),
+        ),
     ],
 )
 def test_what_is_chosen_for_a_shape(what, numbers, chosen):
@@ -59,13 +73,23 @@ def test_what_is_chosen_for_a_shape(what, numbers, chosen):
     choice = choose(shape, {})
     engine = find(choice.algo)(shape, setup.make_options(find(choice.algo), choice.options))
     assert (choice.algo, choice.options["sparsity"], default_start(engine)) == chosen, what
-    assert choice.options["learn_priors"] and choice.options["learn_after"] == 20 and choice.options["prior_pull"] == 3
+    assert (
+        choice.options["learn_priors"]
+        and choice.options["learn_after"] == 20
+        and choice.options["prior_pull"] == 3
+    )
 
 
 @pytest.mark.parametrize("algo", ["vb", "mvi"])
 @pytest.mark.parametrize(
     ("tokens", "topics", "start"),
-    [(57, 20, "best"), (20, 64, "best"), (57, 65, "documents"), (19, 20, "documents"), (6, 20, "documents")],
+    [
+        (57, 20, "best"),
+        (20, 64, "best"),
+        (57, 65, "documents"),
+        (19, 20, "documents"),
+        (6, 20, "documents"),
+    ],
 )
 def test_variational_engines_begin_with_the_best_of_tries_unless_documents_are_short_or_topics_many(
     algo, tokens, topics, start
@@ -77,7 +101,9 @@ def test_variational_engines_begin_with_the_best_of_tries_unless_documents_are_s
 
 
 @pytest.mark.parametrize("algo", ["gs", "sparselda"])
-@pytest.mark.parametrize(("topics", "start"), [(100, "random"), (499, "random"), (500, "documents"), (1000, "documents")])
+@pytest.mark.parametrize(
+    ("topics", "start"), [(100, "random"), (499, "random"), (500, "documents"), (1000, "documents")]
+)
 def test_the_samplers_begin_at_random_with_few_topics(algo, topics, start):
     shape = Shape(1000, 5000, 100_000, 2e5, topics)
     assert default_start(find(algo)(shape, find(algo).Options())) == start
@@ -90,12 +116,19 @@ def test_real_valued_cells_take_the_engine_that_keeps_least_only_where_the_best_
 
 @pytest.mark.parametrize(
     ("given", "learned"),
-    [({"alpha": 0.1}, False), ({"beta": 0.01}, False), ({"alpha": 0.1, "learn_priors": True}, True),
-     ({"alpha": None, "beta": None, "learn_priors": None}, True), ({"learn_priors": False}, False)],
-)  # fmt: skip
+    [
+        ({"alpha": 0.1}, False),
+        ({"beta": 0.01}, False),
+        ({"alpha": 0.1, "learn_priors": True}, True),
+        ({"alpha": None, "beta": None, "learn_priors": None}, True),
+        ({"learn_priors": False}, False),
+    ],
+)
 def test_priors_that_are_given_stay(given, learned):
     choice = choose(LONG, given)
-    assert choice.options["learn_priors"] is learned and choice.options.get("alpha") == given.get("alpha")
+    assert choice.options["learn_priors"] is learned and choice.options.get("alpha") == given.get(
+        "alpha"
+    )
     assert ("learning" in choice.why) is learned
 
 
@@ -103,7 +136,9 @@ def test_no_dead_topics_where_fewer_are_planted(tmp_path):
     _, indptr, words, counts = draw(docs=400, words=300, topics=5, length=60, seed=3)
     place = store(tmp_path / "corpus.zarr", indptr, words, counts, 300)
     for topics in (20, 100):
-        done = train(place, tmp_path / f"m{topics}", topics=topics, passes=80, tol=0.0, progress=QUIET)
+        done = train(
+            place, tmp_path / f"m{topics}", topics=topics, passes=80, tol=0.0, progress=QUIET
+        )
         model = TopicModel.open(done.model)
         shares, alpha = model.sizes / model.sizes.sum(), np.asarray(model.alpha)
         assert shares.min() > 0.001 / topics and shares.max() < 0.25  # a planted topic has a fifth
@@ -113,22 +148,38 @@ def test_no_dead_topics_where_fewer_are_planted(tmp_path):
 def test_no_dead_topics_where_documents_are_hardly_more_than_topics(tmp_path):
     _, indptr, words, counts = draw(docs=100, words=900, topics=15, length=150, seed=4)
     place = store(tmp_path / "corpus.zarr", indptr, words, counts, 900)
-    done = train(place, tmp_path / "m", topics=100, passes=60, tol=0.0, progress=QUIET)  # 35 are dead with the pull of others
+    done = train(
+        place, tmp_path / "m", topics=100, passes=60, tol=0.0, progress=QUIET
+    )  # 35 are dead with the pull of others
     sizes = TopicModel.open(done.model).sizes
     assert (sizes / sizes.sum()).min() > 0.001 / 100
-    assert choose(Shape(100, 400, 9_000, 1.2e4, 90), {"prior_pull": 1.0}).options["prior_pull"] == 1  # as it is given
+    assert (
+        choose(Shape(100, 400, 9_000, 1.2e4, 90), {"prior_pull": 1.0}).options["prior_pull"] == 1
+    )  # as it is given
 
 
 def test_priors_are_learned_late_and_a_run_does_not_end_before(corpus, tmp_path):
     done = train(corpus, tmp_path / "m", topics=4, tol="50%", progress=QUIET)
     history = [json.loads(line) for line in (done.model / "history.jsonl").read_text().splitlines()]
-    assert [r["pass"] for r in history if "alpha_sum" in r] == list(range(21, 41)) and done.passes == 40
+    assert [r["pass"] for r in history if "alpha_sum" in r] == list(
+        range(21, 41)
+    ) and done.passes == 40
     assert done.reason == "perplexity changed by less than 50% over 10 passes"
-    assert train(corpus, tmp_path / "d", topics=4, progress=QUIET).passes >= 100  # while passes are cheap
-    plain = train(corpus, tmp_path / "p", algo="sparse-bp", topics=4, passes=1, options={"learn_priors": True})
+    assert (
+        train(corpus, tmp_path / "d", topics=4, progress=QUIET).passes >= 100
+    )  # while passes are cheap
+    plain = train(
+        corpus, tmp_path / "p", algo="sparse-bp", topics=4, passes=1, options={"learn_priors": True}
+    )
     assert "alpha_sum" in plain.last  # who names the engine says what it does
-    for name, meant in (("n_topics", "topics"), ("K", "topics"), ("alfa", "alpha")):  # of the run or of its engine
-        with pytest.raises(UsageError, match=f"sparse-bp has no option '{name}'; did you mean '{meant}'"):
+    for name, meant in (
+        ("n_topics", "topics"),
+        ("K", "topics"),
+        ("alfa", "alpha"),
+    ):  # of the run or of its engine
+        with pytest.raises(
+            UsageError, match=f"sparse-bp has no option '{name}'; did you mean '{meant}'"
+        ):
             train(corpus, tmp_path / "p", **{name: 4})
 
 
@@ -139,12 +190,24 @@ def test_the_smallest_engine_keeps_what_was_said():
 
 def test_free_disk_does_not_decide(corpus, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(loop, "free_disk", lambda folder: 1000)
-    line = ["train", "--corpus", str(corpus), "--model", str(tmp_path / "model"), "-K", "4", "--passes", "1"]
+    line = [
+        "train",
+        "--corpus",
+        str(corpus),
+        "--model",
+        str(tmp_path / "model"),
+        "-K",
+        "4",
+        "--passes",
+        "1",
+    ]
     assert run(line) == 5
     said = capsys.readouterr().err
     assert "--algo atbp" in said and "--allow-smaller" in said and not (tmp_path / "model").exists()
     with pytest.raises(DoesNotFit, match="atbp"):
-        train(corpus, tmp_path / "model", topics=4, allow_smaller=True, progress=QUIET)  # tried, and too large as well
+        train(
+            corpus, tmp_path / "model", topics=4, allow_smaller=True, progress=QUIET
+        )  # tried, and too large as well
 
 
 def test_a_run_goes_on_with_what_was_chosen_for_it(corpus, tmp_path):
@@ -158,7 +221,10 @@ def test_a_run_goes_on_with_what_was_chosen_for_it(corpus, tmp_path):
 
 
 def test_a_run_from_before_priors_were_learned_goes_on_without(corpus, tmp_path):
-    model, same = tmp_path / "model", {"algo": "sparse-bp", "topics": 4, "tol": 0.0, "progress": QUIET}
+    model, same = (
+        tmp_path / "model",
+        {"algo": "sparse-bp", "topics": 4, "tol": 0.0, "progress": QUIET},
+    )
     train(corpus, model, passes=2, learn_priors=False, **same)
     for given in ({}, {"learn_priors": None}):
         train(corpus, model, passes=3, options=given, **same)
@@ -174,7 +240,11 @@ def test_a_run_from_before_priors_were_learned_goes_on_without(corpus, tmp_path)
 def test_from_the_command_line(corpus, tmp_path, capsys):
     model = tmp_path / "model"
     line = ["train", "--corpus", str(corpus), "--model", str(model), "-K", "4", "--tol", "0"]
-    for passes, more, learned in (("2", [], True), ("3", [], True), ("2", ["--force", "--alpha", "0.1"], False)):
+    for passes, more, learned in (
+        ("2", [], True),
+        ("3", [], True),
+        ("2", ["--force", "--alpha", "0.1"], False),
+    ):
         assert run([*line, "--passes", passes, *more]) == 0
         assert f"{passes} passes" in capsys.readouterr().out
         assert run_of(model)["options"]["learn_priors"] is learned

@@ -1,4 +1,6 @@
-"""With ``--eval-every`` the pass of the lowest held-out perplexity is what is kept, whatever comes between."""
+"""With ``--eval-every`` the pass of the lowest held-out perplexity is what is kept, whatever comes
+between.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,26 @@ from topicstream.training.session import Session
 from topicstream.training.state import checkpoint
 from topicstream.training.state.checkpoint import checkpoints
 
-MADE = {2: 900.0, 4: 800.0, 6: 780.0, 8: 790.0, 10: 795.0, 12: 799.0, 14: 798.0, 16: 785.0, 18: 781.0, 20: 770.0}
+MADE = {
+    2: 900.0,
+    4: 800.0,
+    6: 780.0,
+    8: 790.0,
+    10: 795.0,
+    12: 799.0,
+    14: 798.0,
+    16: 785.0,
+    18: 781.0,
+    20: 770.0,
+}
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     _, indptr, words, counts = draw(docs=200, words=150, topics=4, length=40, seed=5)
-    return store(tmp_path_factory.mktemp("best") / "corpus.zarr", indptr, words, counts, 150, heldout=20)
+    return store(
+        tmp_path_factory.mktemp("best") / "corpus.zarr", indptr, words, counts, 150, heldout=20
+    )
 
 
 @pytest.fixture
@@ -55,14 +70,25 @@ class Said(Progress):
 
 def go(corpus, model, passes=16, tol=0.0, **more):
     return train(
-        corpus, model, algo="sparse-bp", topics=8, passes=passes, tol=tol, threads=1, progress=False, **{"eval_every": 2} | more
+        corpus,
+        model,
+        algo="sparse-bp",
+        topics=8,
+        passes=passes,
+        tol=tol,
+        threads=1,
+        progress=False,
+        **{"eval_every": 2} | more,
     )
 
 
 def test_the_best_pass_is_kept_as_if_no_other_had_followed(corpus, tmp_path, made):
     done = go(corpus, tmp_path / "best")
     plain = go(corpus, tmp_path / "plain", passes=6, eval_every=0)
-    assert done.passes == plain.passes == 6 and done.reason == "the best of 16 by held-out perplexity; all passes done"
+    assert (
+        done.passes == plain.passes == 6
+        and done.reason == "the best of 16 by held-out perplexity; all passes done"
+    )
     assert [p.name for p in checkpoints(done.model / "checkpoints")] == ["000006-000000"]
     assert len(list((done.model / "work").glob("memory-*.bin"))) == 1
     one, other = TopicModel.open(done.model), TopicModel.open(plain.model)
@@ -78,9 +104,12 @@ def test_the_same_command_does_nothing_and_more_passes_go_on(corpus, tmp_path, m
     assert go(corpus, model, passes=18).passes == 6  # goes back to pass 6 once more
     done = go(corpus, model, passes=20)
     assert done.passes == 20 and done.reason == "all passes done"
-    assert TopicModel.open(model).content_hash() == TopicModel.open(
-        go(corpus, tmp_path / "plain", passes=20, eval_every=0).model
-    ).content_hash()
+    assert (
+        TopicModel.open(model).content_hash()
+        == TopicModel.open(
+            go(corpus, tmp_path / "plain", passes=20, eval_every=0).model
+        ).content_hash()
+    )
 
 
 def test_a_run_that_was_stopped_finds_its_best_pass_again(corpus, tmp_path, made, monkeypatch):
@@ -103,13 +132,18 @@ def test_a_run_that_was_stopped_finds_its_best_pass_again(corpus, tmp_path, made
 def test_it_says_when_to_stop(corpus, tmp_path, made):
     done = go(corpus, tmp_path / "model", passes=20, tol="0.1%", start="documents")
     assert done.passes == 6 and json.loads((done.model / "finished.json").read_text())["made"] == 16
-    assert done.reason.startswith("the best of 16 by held-out perplexity; no new low of held-out perplexity by 0.1%")
+    assert done.reason.startswith(
+        "the best of 16 by held-out perplexity; no new low of held-out perplexity by 0.1%"
+    )
 
 
 def test_a_stop_by_the_topics_own_change_keeps_the_best_pass_too(corpus, tmp_path, made):
     done = go(corpus, tmp_path / "model", tol_params=1.0)
     assert done.passes == 4  # stops after 5, the least
-    assert done.reason == "the best of 5 by held-out perplexity; no probability of a word moved by more than 1"
+    assert (
+        done.reason
+        == "the best of 5 by held-out perplexity; no probability of a word moved by more than 1"
+    )
     later = go(corpus, tmp_path / "later", passes=20, tol_params=1e-9)
     assert later.passes == 20 and later.last["heldout_perplexity"] == MADE[20]
 
@@ -123,14 +157,31 @@ def test_a_damaged_best_pass_is_told_and_the_last_one_kept(corpus, tmp_path, mad
 
     monkeypatch.setattr(Session, "finish", finish)
     done = train(
-        corpus, tmp_path / "m", algo="sparse-bp", topics=8, passes=16, tol=0.0, eval_every=2, threads=1, progress=said
+        corpus,
+        tmp_path / "m",
+        algo="sparse-bp",
+        topics=8,
+        passes=16,
+        tol=0.0,
+        eval_every=2,
+        threads=1,
+        progress=said,
     )
-    assert done.passes == 16 and any("the last pass is kept, not pass 6" in line for line in said.lines)
+    assert done.passes == 16 and any(
+        "the last pass is kept, not pass 6" in line for line in said.lines
+    )
 
 
-@pytest.mark.parametrize(("saves", "said"), [(0, "no checkpoint yet); the same `topics train` command starts"), (3, "2 passes); the same")])
-def test_an_unfinished_run_says_what_is_there_and_what_to_do(corpus, tmp_path, monkeypatch, capsys, saves, said):
-    """As a run that a kill ended: before its first checkpoint, and after those of the start and two passes."""
+@pytest.mark.parametrize(
+    ("saves", "said"),
+    [(0, "no checkpoint yet); the same `topics train` command starts"), (3, "2 passes); the same")],
+)
+def test_an_unfinished_run_says_what_is_there_and_what_to_do(
+    corpus, tmp_path, monkeypatch, capsys, saves, said
+):
+    """As a run that a kill ended: before its first checkpoint, and after those of the start and two
+    passes.
+    """
     model, real, written = tmp_path / "m", checkpoint.write_checkpoint, []
 
     def writes(*given):
@@ -147,7 +198,9 @@ def test_an_unfinished_run_says_what_is_there_and_what_to_do(corpus, tmp_path, m
         line = capsys.readouterr().err
         assert "no model yet" in line and said in line and line.count("\n") == 1
     monkeypatch.undo()
-    train(corpus, model, algo="bp", topics=4 if saves else 5, passes=6, progress=Said())  # other settings lose nothing before one
+    train(
+        corpus, model, algo="bp", topics=4 if saves else 5, passes=6, progress=Said()
+    )  # other settings lose nothing before one
     assert run(["info", str(model)]) == 0
     lines = (model / "history.jsonl").read_text().splitlines()
     assert [json.loads(line)["pass"] for line in lines] == list(range(7))

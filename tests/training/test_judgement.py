@@ -1,4 +1,6 @@
-"""Warnings at the end of training: worse than the words' frequencies, alpha at its bound, topics that are alike."""
+"""Warnings at the end of training: worse than the words' frequencies, alpha at its bound, topics
+that are alike.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ from tests.planted import draw, store
 from topicstream.engines import engines
 from topicstream.engines.base import Shape
 from topicstream.engines.moments.anchors import AnchorOptions, Anchors, dirichlet_of
-from topicstream.training.course import alpha_at_bound, topic_diversity, unigram_perplexity, worse_than_unigram
+from topicstream.training.course import (
+    alpha_at_bound,
+    topic_diversity,
+    unigram_perplexity,
+    worse_than_unigram,
+)
 from topicstream.training.loop import train
 
 
@@ -51,7 +58,9 @@ def few_topics(tmp_path_factory):
 
 
 ON_WORDS = sorted(
-    name for name, kind in engines().items() if kind.about.completion and not kind.about.dense and not kind.about.axes
+    name
+    for name, kind in engines().items()
+    if kind.about.completion and not kind.about.dense and not kind.about.axes
 )
 FEW = ("sparse-bp", "gs", "ovb", "fdm")
 """One of each way to judge: messages, a sampler, a bound, moments."""
@@ -59,9 +68,15 @@ FEW = ("sparse-bp", "gs", "ovb", "fdm")
 
 @pytest.mark.parametrize("name", few_quick(ON_WORDS, FEW))
 def test_every_engine_tells_that_words_alone_predict_better(name, few_topics, tmp_path):
-    """A prior of a hundred tokens a word drowns what the documents say: all topics are nearly uniform."""
-    topics = 20 if name == "fdm" else 3  # judged on documents set aside, beside frequencies that are smoothed as much
-    said = warnings_of(few_topics, tmp_path / "m", name, topics=topics, passes=25, tol=0.0, options={"beta": 100.0})
+    """A prior of a hundred tokens a word drowns what the documents say: all topics are nearly
+    uniform.
+    """
+    topics = (
+        20 if name == "fdm" else 3
+    )  # judged on documents set aside, beside frequencies that are smoothed as much
+    said = warnings_of(
+        few_topics, tmp_path / "m", name, topics=topics, passes=25, tol=0.0, options={"beta": 100.0}
+    )
     assert any("is worse than that of the words' frequencies alone" in line for line in said)
 
 
@@ -82,15 +97,24 @@ def test_alpha_at_its_bound():
     for alpha, warned in ((25.0, 1), (0.02, 1), (0.3, 0)):
         engine = Anchors(shape, AnchorOptions())
         assert len(alpha_at_bound(engine, {"alpha": np.full(4, alpha)})) == warned
-    assert alpha_at_bound(Anchors(shape, AnchorOptions(alpha=25.0)), {"alpha": np.full(4, 25.0)}) == []
+    assert (
+        alpha_at_bound(Anchors(shape, AnchorOptions(alpha=25.0)), {"alpha": np.full(4, 25.0)}) == []
+    )
 
 
 @pytest.mark.parametrize("topics", [20, 100, 500])
 def test_alpha_of_a_healthy_corpus_is_at_no_bound_however_many_topics_there_are(topics):
-    """Tokens of a document that are of one topic half of the time, as on 3,000 articles of Wikipedia at K = 20 to 100."""
+    """Tokens of a document that are of one topic half of the time, as on 3,000 articles of
+    Wikipedia at K = 20 to 100.
+    """
     alpha = dirichlet_of(0.49, np.full(topics, 1.0 / topics))
     assert 0.9 < alpha.sum() < 1.1
-    assert alpha_at_bound(Anchors(Shape(1000, 5000, 20_000, 30_000.0, topics), AnchorOptions()), {"alpha": alpha}) == []
+    assert (
+        alpha_at_bound(
+            Anchors(Shape(1000, 5000, 20_000, 30_000.0, topics), AnchorOptions()), {"alpha": alpha}
+        )
+        == []
+    )
 
 
 def test_diversity_is_the_share_of_distinct_top_words():

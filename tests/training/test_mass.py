@@ -53,7 +53,9 @@ def test_mass_that_is_lost_does_not_pass():
     worst = table.settle()
     for lost in (1e-7, 1e-3):
         with pytest.raises(TopicsError, match="sums to the tokens only within"):
-            check_pass(engine(n_w.sum()), {"phi": table.totals * (1 - lost)}, {"phi": worst}, 1, n_w.sum())
+            check_pass(
+                engine(n_w.sum()), {"phi": table.totals * (1 - lost)}, {"phi": worst}, 1, n_w.sum()
+            )
 
 
 @pytest.mark.parametrize("algo", ["sparse-bp", "atbp"])
@@ -66,32 +68,54 @@ def test_hashed_ids_train(algo, tmp_path):
     indptr = np.concatenate(([0], np.cumsum([len(d) for d in docs])))
     cells = np.concatenate(words)
     corpus = store(tmp_path / "c.zarr", indptr, cells, np.ones(len(cells), np.int32), len(used))
-    made = train(corpus, tmp_path / "m", algo=algo, topics=10, passes=2, tol=0.0, progress=Progress(-1))
+    made = train(
+        corpus, tmp_path / "m", algo=algo, topics=10, passes=2, tol=0.0, progress=Progress(-1)
+    )
     assert made.passes == 2
 
 
-@pytest.mark.parametrize("algo", few_quick(["sparse-bp", "bp", "mvi", "cvb0"], ["sparse-bp", "mvi"]))
+@pytest.mark.parametrize(
+    "algo", few_quick(["sparse-bp", "bp", "mvi", "cvb0"], ["sparse-bp", "mvi"])
+)
 @pytest.mark.parametrize("topics", few_quick([3, 50], [50]))
 def test_equal_documents_whose_sums_all_round_one_way_train(algo, topics, tmp_path):
-    """40,000 documents of the same four words, 40 times each: machine-made lines, heartbeats, templates."""
+    """40,000 documents of the same four words, 40 times each: machine-made lines, heartbeats,
+    templates.
+    """
     n = 40_000
     indptr, cells = np.arange(0, 4 * n + 1, 4), np.tile(np.arange(4, dtype=np.int32), n)
     corpus = store(tmp_path / "c.zarr", indptr, cells, np.full(4 * n, 40, np.int32), 4)
-    made = train(corpus, tmp_path / "m", algo=algo, topics=topics, passes=2, tol=0.0, progress=Progress(-1))
+    made = train(
+        corpus, tmp_path / "m", algo=algo, topics=topics, passes=2, tol=0.0, progress=Progress(-1)
+    )
     assert made.passes == 2
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(0.01, 1e6), (1e-8, 1e3), (1e6, 1e6)])
-@pytest.mark.parametrize("algo", few_quick(["sparse-bp", "atbp", "bp", "sibp", "cvb0", "mvi"], ["sparse-bp", "bp", "mvi"]))
+@pytest.mark.parametrize(
+    "algo",
+    few_quick(["sparse-bp", "atbp", "bp", "sibp", "cvb0", "mvi"], ["sparse-bp", "bp", "mvi"]),
+)
 def test_extreme_priors_lose_no_mass(algo, alpha, beta, tmp_path):
-    """Words that stand once or twice, beside pseudo-counts of which a float32 step is as large as they are."""
+    """Words that stand once or twice, beside pseudo-counts of which a float32 step is as large as
+    they are.
+    """
     rng = np.random.default_rng(0)
     docs = [np.unique(rng.integers(0, 3000, 60)).astype(np.int32) for _ in range(150)]
     indptr = np.cumsum([0] + [len(d) for d in docs])
     cells = np.concatenate(docs)
     corpus = store(tmp_path / "c.zarr", indptr, cells, np.ones(len(cells), np.int32), 3000)
     options = {"alpha": alpha, "beta": beta}
-    made = train(corpus, tmp_path / "m", algo=algo, topics=20, passes=3, tol=0.0, options=options, progress=Progress(-1))
+    made = train(
+        corpus,
+        tmp_path / "m",
+        algo=algo,
+        topics=20,
+        passes=3,
+        tol=0.0,
+        options=options,
+        progress=Progress(-1),
+    )
     assert made.passes == 3
 
 
@@ -102,7 +126,9 @@ def test_a_row_that_is_off_by_more_than_rounding_does_not_pass():
     kind, totals = engine(n_w.sum()), {"phi": table.totals}
     for additions in (0, 40_000):
         allowed = 1e-5 + additions * 2.0**-24
-        check_pass(kind, totals, {"phi": np.array([0.99 * allowed, 0.0, 0.0])}, 1, n_w.sum(), additions)
+        check_pass(
+            kind, totals, {"phi": np.array([0.99 * allowed, 0.0, 0.0])}, 1, n_w.sum(), additions
+        )
         for worst in ([1.01 * allowed, 0.0, 0.0], [0.0, -1.01 * allowed, 0.0]):
             with pytest.raises(TopicsError, match="does not conserve"):
                 check_pass(kind, totals, {"phi": np.array(worst)}, 1, n_w.sum(), additions)

@@ -1,4 +1,6 @@
-"""The memory plan on the shape of a large corpus: what has to fit does, what does not is refused in words."""
+"""The memory plan on the shape of a large corpus: what has to fit does, what does not is refused in
+words.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from topicstream.training.plan import Allowance, Work, make_plan, state_bytes, w
 from topicstream.training.setup import make_options, start_named
 from topicstream.training.starts.warm import WarmStart
 
-# measured on 787,244 made documents of 51,859,491 cells (scripts/tools/make_corpus.py --cells 52e6): cells of a block -> its words
+# measured on 787,244 made documents of 51,859,491 cells (scripts/tools/make_corpus.py --cells
+# 52e6): cells of a block -> its words
 WORDS_OF = {
     5488: 3481,
     16777: 8278,
@@ -37,21 +40,46 @@ WORDS_OF = {
 }
 DOCS, WORDS, CELLS, TOKENS, HEAVIEST = 787_244, 141_043, 51_859_491, 70_400_000, 2_933_060
 TABLE_ENTRIES = {10: 1_405_374, 100: 9_290_866, 1000: 21_366_914}
-ALL = sorted(name for name, kind in engines().items() if not kind.about.dense)  # tests/engines/test_gmm.py has those
+ALL = sorted(
+    name for name, kind in engines().items() if not kind.about.dense
+)  # tests/engines/test_gmm.py has those
 
 
-def plan_for(name: str, topics: int, limit: str, start: str = "random", keeps_best: bool = False, **room):
+def plan_for(
+    name: str, topics: int, limit: str, start: str = "random", keeps_best: bool = False, **room
+):
     kind = find(name)
-    shape = Shape(DOCS, WORDS, CELLS, float(TOKENS), topics, axes={"authors": 800_000, "labels": 1000, "links": DOCS})
+    shape = Shape(
+        DOCS,
+        WORDS,
+        CELLS,
+        float(TOKENS),
+        topics,
+        axes={"authors": 800_000, "labels": 1000, "links": DOCS},
+    )
     engine = kind(shape, make_options(kind, {}))
     cells = min(engine.layout.block_cells, engine.layout.block_docs * 86)
     docs = min(-(-cells * DOCS // CELLS), engine.layout.block_docs) + 60
     words = int(np.interp(cells, list(WORDS_OF), list(WORDS_OF.values())))
-    axes = {"authors": AxisShape(4 * docs, 5 * docs, 60), "labels": AxisShape(1000, 3 * docs, 20), "links": AxisShape(9 * docs, 10 * docs, 500)}
-    block = BlockShape(docs, cells, int(cells * 1.37), words, 466, TABLE_ENTRIES[topics], HEAVIEST, axes)
+    axes = {
+        "authors": AxisShape(4 * docs, 5 * docs, 60),
+        "labels": AxisShape(1000, 3 * docs, 20),
+        "links": AxisShape(9 * docs, 10 * docs, 500),
+    }
+    block = BlockShape(
+        docs, cells, int(cells * 1.37), words, 466, TABLE_ENTRIES[topics], HEAVIEST, axes
+    )
     kept = state_bytes(engine, BlockShape(DOCS, CELLS, TOKENS, WORDS)) if engine.state else 0
     begin = start_named(start, engine)
-    work = Work(engine, engine.layout, block, kept, begin.memory(engine, block), begin.has_seeds(engine), keeps_best)
+    work = Work(
+        engine,
+        engine.layout,
+        block,
+        kept,
+        begin.memory(engine, block),
+        begin.has_seeds(engine),
+        keeps_best,
+    )
     return engine, make_plan(work, Allowance(MemoryLimit.parse(limit), **{"threads": 2, **room}))
 
 
@@ -65,7 +93,8 @@ def test_members_of_a_cluster_have_room_for_what_they_exchange():
         parts.append(make_plan(work, Allowance(MemoryLimit.parse("8G"), 1, "memory")).memory.parts)
     alone, two, five = parts
     assert "exchange" not in alone and two["tables"] == five["tables"] == alone["tables"]
-    # two members hold a quarter of a round's deltas less than one, and one and a half times what changed: all rows
+    # two members hold a quarter of a round's deltas less than one, and one and a half times what
+    # changed: all rows
     assert two["exchange"] >= 1.5 * two["tables"] - two["deltas"] / 4 > five["exchange"]
 
 
@@ -76,7 +105,9 @@ def dense_messages(name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize(("topics", "limit"), [(10, "512M"), (100, "512M"), (1000, "800M"), (1000, "2G")])
+@pytest.mark.parametrize(
+    ("topics", "limit"), [(10, "512M"), (100, "512M"), (1000, "800M"), (1000, "2G")]
+)
 def test_what_has_to_fit_does(name, topics, limit):
     small = limit != "2G"
     if small and dense_messages(name):
@@ -104,7 +135,9 @@ def test_more_memory_is_never_planned_worse(name):
             assert last == 0.0
             continue
         disk = 1.2 if name in ("gs", "sparselda") else 4
-        speed = plan.threads / ((disk if plan.place.tables_on_disk else 1) * (1.5 if plan.place.deltas_on_disk else 1))
+        speed = plan.threads / (
+            (disk if plan.place.tables_on_disk else 1) * (1.5 if plan.place.deltas_on_disk else 1)
+        )
         assert speed >= last
         last = speed
     assert (plan.threads, plan.place) == (2, (False, False, 2))
@@ -114,15 +147,24 @@ def test_packed_tables_go_to_disk_where_memory_has_no_room():
     name = "gs"
     _, plan = plan_for(name, 1000, "512M")
     assert plan.place.tables_on_disk and plan.disk["tables"] >= 4 * TABLE_ENTRIES[1000]
-    with pytest.raises(DoesNotFit, match=r"and --tables memory does not fit .*: the smallest limit"):
+    with pytest.raises(
+        DoesNotFit, match=r"and --tables memory does not fit .*: the smallest limit"
+    ):
         plan_for(name, 1000, "512M", tables="memory")
 
 
 def test_a_refusal_names_a_limit_that_is_enough():
-    with pytest.raises(DoesNotFit, match=r"smallest limit that would do is \d+M; raise --mem-limit, lower -K") as refused:
+    with pytest.raises(
+        DoesNotFit, match=r"smallest limit that would do is \d+M; raise --mem-limit, lower -K"
+    ) as refused:
         plan_for("bp", 1000, "512M")
     _, plan = plan_for("bp", 1000, f"{refused.value.least}M")
-    assert plan.threads == 1 and plan.place.tables_on_disk and plan.place.deltas_on_disk and plan.place.prefetch == 0
+    assert (
+        plan.threads == 1
+        and plan.place.tables_on_disk
+        and plan.place.deltas_on_disk
+        and plan.place.prefetch == 0
+    )
     with pytest.raises(DoesNotFit):
         plan_for("bp", 1000, f"{refused.value.least - 1}M")
 
@@ -140,7 +182,9 @@ def test_what_a_start_holds_is_counted(start):
     assert ("start" in plan.memory.parts) == (start in ("best", "anchors"))
 
 
-@pytest.mark.parametrize("name", few_quick(["sparse-bp", "mvi", "gs", "sparselda", "atbp"], ["sparse-bp", "gs"]))
+@pytest.mark.parametrize(
+    "name", few_quick(["sparse-bp", "mvi", "gs", "sparselda", "atbp"], ["sparse-bp", "gs"])
+)
 def test_deltas_on_disk_give_the_same_bits(name, tmp_path, monkeypatch):
     _, indptr, words, counts = draw(docs=300, words=100, topics=5, length=60, seed=3)
     corpus = store(tmp_path / "corpus.zarr", indptr, words, counts, 100)
@@ -162,24 +206,37 @@ def test_a_model_to_start_from_is_counted(tmp_path):
     assert 16 << 20 < memory.fixed < 32 << 20
 
 
-@pytest.mark.parametrize(("threads", "blocks", "said"), [(16, 128, "--round-blocks 16 "), (64, 128, "--round-blocks 16 "), (4, 128, ""), (16, 32, "")])
+@pytest.mark.parametrize(
+    ("threads", "blocks", "said"),
+    [(16, 128, "--round-blocks 16 "), (64, 128, "--round-blocks 16 "), (4, 128, ""), (16, 32, "")],
+)
 def test_more_threads_than_a_round_has_blocks_are_told_of_wider_rounds(threads, blocks, said):
     engine, _ = plan_for("sparse-bp", 100, "2G")
     found = wider_rounds(engine, engine.layout.round_blocks, threads, blocks)
     assert said in found if said else not found
     stepping, _ = plan_for("ovb", 100, "2G")
-    assert not wider_rounds(stepping, stepping.layout.round_blocks, 64, 10_000)  # there a round is a step
+    assert not wider_rounds(
+        stepping, stepping.layout.round_blocks, 64, 10_000
+    )  # there a round is a step
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("sparse-bp", "--sparsity 16 halves it"), ("bp", "--algo sparse-bp keeps 32 bytes a cell"), ("rtm", "")],
+    [
+        ("sparse-bp", "--sparsity 16 halves it"),
+        ("bp", "--algo sparse-bp keeps 32 bytes a cell"),
+        ("rtm", ""),
+    ],
 )
 def test_a_run_that_keeps_much_on_disk_says_what_keeps_less(name, said, monkeypatch):
-    """52 million cells; of links no other engine learns the same, and whoever keeps less is told nothing."""
+    """52 million cells; of links no other engine learns the same, and whoever keeps less is told
+    nothing.
+    """
     _, plan = plan_for(name, 100, "4G")
     assert plan.disk["block state"] > 1 << 30
     last = plan.lines()[-1]
-    assert last.startswith(f"  less block state: {said}") if said else "less block state" not in last
+    assert (
+        last.startswith(f"  less block state: {said}") if said else "less block state" not in last
+    )
     monkeypatch.setattr(planning, "MUCH_STATE", plan.disk["block state"] + 1)
     assert "less block state" not in plan_for(name, 100, "4G")[1].lines()[-1]

@@ -35,7 +35,15 @@ def test_only_visits_grow_with_the_corpus(tmp_path, monkeypatch, algo, seconds):
     monkeypatch.setattr(rehearsal, "SECONDS", seconds)
     monkeypatch.setattr(Threads, "visit", slow_visit)
     monkeypatch.setattr(DocumentStart, "seeds", slow_seeds)
-    given = {"algo": algo, "topics": 4, "start": "documents", "passes": 7, "round_blocks": 1, "threads": 1, "progress": False}
+    given = {
+        "algo": algo,
+        "topics": 4,
+        "start": "documents",
+        "passes": 7,
+        "round_blocks": 1,
+        "threads": 1,
+        "progress": False,
+    }
     last = train(corpus.path, tmp_path / "m", dry_run=True, **given).last
     rounds = len(corpus.part().blocks)
     assert (last["start_seconds"], last["pass_seconds"]) == (LEARNED + 3 * rounds, rounds)

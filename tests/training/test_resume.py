@@ -28,19 +28,40 @@ from topicstream.training.state.memory import BlockMemory, Memories
 pytestmark = pytest.mark.slow
 
 
-
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     _, indptr, words, counts = draw(docs=3000, words=800, topics=8, length=120, seed=11)
-    return store(tmp_path_factory.mktemp("kill") / "corpus.zarr", indptr, words, counts, 800, heldout=100)
+    return store(
+        tmp_path_factory.mktemp("kill") / "corpus.zarr", indptr, words, counts, 800, heldout=100
+    )
 
 
 def command(corpus: Path, model: Path, *more: str) -> list[str]:
     return [
-        sys.executable, "-m", "topicstream.cli.main", "train", "--corpus", str(corpus), "--model", str(model),
-        "-K", "40", "--passes", "12", "--tol", "0", "--threads", "2", "--block-cells", "9000", "--seed", "4",
-        "--checkpoint-minutes", "0.001", *more,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "topicstream.cli.main",
+        "train",
+        "--corpus",
+        str(corpus),
+        "--model",
+        str(model),
+        "-K",
+        "40",
+        "--passes",
+        "12",
+        "--tol",
+        "0",
+        "--threads",
+        "2",
+        "--block-cells",
+        "9000",
+        "--seed",
+        "4",
+        "--checkpoint-minutes",
+        "0.001",
+        *more,
+    ]
 
 
 def wait_for(path: Path, seconds: float) -> None:
@@ -64,7 +85,8 @@ def test_kill_9_at_twenty_instants(corpus, tmp_path):
     whole = tmp_path / "whole"
     subprocess.run(command(corpus, whole), check=True, capture_output=True)
     expected = content_hash(whole)
-    # the instants lie between the record (written before the start) and the end, as the undisturbed run's clock had them
+    # the instants lie between the record (written before the start) and the end, as the undisturbed
+    # run's clock had them
     length = (whole / "finished.json").stat().st_mtime - (whole / "training.json").stat().st_mtime
     rng = random.Random(5)
     model = tmp_path / "model"
@@ -72,7 +94,9 @@ def test_kill_9_at_twenty_instants(corpus, tmp_path):
     for _ in range(100):
         if kills == 20:
             break
-        process = subprocess.Popen(command(corpus, model), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command(corpus, model), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         wait_for_run(process, model)
         try:
             process.wait(rng.uniform(0.0, 0.6) * length)
@@ -96,11 +120,15 @@ def test_kill_9_with_packed_tables_on_disk(corpus, tmp_path, name):
     """Killed in the middle of writing rows in place: nothing of that is taken up again."""
     more = ["--algo", name, "--tables", "disk", "--passes", "8", "--round-blocks", "2"]
     whole, model = tmp_path / "whole", tmp_path / "model"
-    subprocess.run(command(corpus, whole, *more, "--tables", "memory"), check=True, capture_output=True)
+    subprocess.run(
+        command(corpus, whole, *more, "--tables", "memory"), check=True, capture_output=True
+    )
     length = (whole / "finished.json").stat().st_mtime - (whole / "training.json").stat().st_mtime
     rng = random.Random(7)
     for _ in range(5):
-        process = subprocess.Popen(command(corpus, model, *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command(corpus, model, *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         wait_for_run(process, model)
         try:
             process.wait(rng.uniform(0.1, 0.6) * length)
@@ -141,7 +169,9 @@ def test_block_memory_that_was_altered_is_named(corpus, tmp_path):
 def test_a_second_training_on_one_model_exits_4(corpus, tmp_path):
     model = tmp_path / "model"
     first = subprocess.Popen(
-        command(corpus, model, "--passes", "1000000"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command(corpus, model, "--passes", "1000000"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
         wait_for(model / "history.jsonl", 600)
@@ -156,21 +186,35 @@ def test_a_second_training_on_one_model_exits_4(corpus, tmp_path):
 def test_a_full_disk_leaves_the_last_checkpoint(corpus, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(small)], capture_output=True)
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(small)], capture_output=True
+    )
     if made.returncode:
         pytest.skip("cannot mount a small tmpfs here")
     try:
         model = small / "model"
-        subprocess.run(command(corpus, model, "--algo", "atbp", "--passes", "2"), check=True, capture_output=True)
+        subprocess.run(
+            command(corpus, model, "--algo", "atbp", "--passes", "2"),
+            check=True,
+            capture_output=True,
+        )
         expected = content_hash(model)
         free = os.statvfs(small)
         (small / "ballast").write_bytes(bytes(max(0, free.f_bavail * free.f_bsize - 20000)))
-        done = subprocess.run(command(corpus, model, "--algo", "atbp", "--passes", "6"), capture_output=True, text=True)
+        done = subprocess.run(
+            command(corpus, model, "--algo", "atbp", "--passes", "6"),
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode in (1, 5), done.stderr
         assert done.stderr.strip().splitlines()[-1].startswith("topics: ")
         assert content_hash(model) == expected
         (small / "ballast").unlink()
-        done = subprocess.run(command(corpus, model, "--algo", "atbp", "--passes", "3"), capture_output=True, text=True)
+        done = subprocess.run(
+            command(corpus, model, "--algo", "atbp", "--passes", "3"),
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
     finally:
         subprocess.run(["umount", str(small)], check=False)
@@ -198,7 +242,14 @@ def test_block_memory_is_written_over_a_file_that_nothing_needs(corpus, tmp_path
 
     monkeypatch.setattr(BlockMemory, "__init__", counted)
     monkeypatch.setattr(saving, "SHARE", 1e9)
-    given = {"algo": "sparse-bp", "topics": 20, "tol": 0.0, "block_cells": 9000, "threads": 2, "passes": 12}
+    given = {
+        "algo": "sparse-bp",
+        "topics": 20,
+        "tol": 0.0,
+        "block_cells": 9000,
+        "threads": 2,
+        "passes": 12,
+    }
     train(corpus, tmp_path / "over", **given, progress=Progress(-1))
     assert created.count(False) >= 3
     assert len(list((tmp_path / "over" / "work").glob("memory-*.bin"))) == 1

@@ -1,4 +1,6 @@
-"""Starts: seed tables made of documents, the same for any grid, bigger than memory, and worth having."""
+"""Starts: seed tables made of documents, the same for any grid, bigger than memory, and worth
+having.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,14 @@ def write_store(path, documents, words=WORDS):
     writer.add(indptr, ids, counts)
     writer.close()
     n_w = word_counts(documents, words).astype(np.int64)
-    table = {"word": pa.array([f"w{i}" for i in range(words)], pa.large_string()), "count": n_w, "df": n_w}
-    return commit(path, {"train": writer.entries}, table, [str(d) for d in range(len(documents))], "made")
+    table = {
+        "word": pa.array([f"w{i}" for i in range(words)], pa.large_string()),
+        "count": n_w,
+        "df": n_w,
+    }
+    return commit(
+        path, {"train": writer.entries}, table, [str(d) for d in range(len(documents))], "made"
+    )
 
 
 def word_counts(documents, words=WORDS):
@@ -112,7 +120,9 @@ def test_a_seed_topic_is_half_the_mean_and_half_its_document(made):
 
 def test_of_short_documents_the_mean_is_split_over_the_topics(tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
-    documents = [{0: 1, **{int(w): 1 for w in rng.integers(1, WORDS, 3)}} for _ in range(400)]  # one word is in all
+    documents = [
+        {0: 1, **{int(w): 1 for w in rng.integers(1, WORDS, 3)}} for _ in range(400)
+    ]  # one word is in all
     corpus, n_w = write_store(tmp_path / "short.zarr", documents), word_counts(documents)
     seeds = seeds_of(corpus, corpus.grid(), "documents", TOPICS, 0, n_w)
     table = seed_table(seeds, WORDS)
@@ -120,8 +130,13 @@ def test_of_short_documents_the_mean_is_split_over_the_topics(tmp_path, monkeypa
     monkeypatch.setattr(starts, "FEW_TOKENS", 0)
     even = seed_table(seeds_of(corpus, corpus.grid(), "documents", TOPICS, 0, n_w), WORDS)
     np.testing.assert_allclose(table.sum(1), even.sum(1), rtol=1e-5)
-    unseen = even[:, :TOPICS].std(1) < 1e-6 * even[:, 0]  # words of no seed document: all topics were equal
-    assert unseen.sum() > 200 and (table[unseen, :TOPICS].std(1) > 0.1 * table[unseen, :TOPICS].mean(1)).all()
+    unseen = (
+        even[:, :TOPICS].std(1) < 1e-6 * even[:, 0]
+    )  # words of no seed document: all topics were equal
+    assert (
+        unseen.sum() > 200
+        and (table[unseen, :TOPICS].std(1) > 0.1 * table[unseen, :TOPICS].mean(1)).all()
+    )
     some = np.array([250, 3, 77], np.int32)
     np.testing.assert_array_equal(seeds.rows(some), table[some])
     monkeypatch.undo()
@@ -191,16 +206,23 @@ def test_warm_start_maps_by_word(made, tmp_path):
     _, documents = made
     n_w = word_counts(documents)
     rng = np.random.default_rng(0)
-    theirs = [f"w{i}" for i in range(WORDS - 1, 99, -1)] + ["elsewhere"]  # other order, 100 words missing, one more
+    theirs = [f"w{i}" for i in range(WORDS - 1, 99, -1)] + [
+        "elsewhere"
+    ]  # other order, 100 words missing, one more
     phi = rng.random((len(theirs), TOPICS)).astype(np.float32) * 100
     model = TopicModel.from_arrays(phi, theirs, np.full(TOPICS, 0.1), 0.5)
     model.save(tmp_path / "model")
-    model, words = TopicModel.open(tmp_path / "model"), pa.array([f"w{i}" for i in range(WORDS)], pa.large_string())
+    model, words = (
+        TopicModel.open(tmp_path / "model"),
+        pa.array([f"w{i}" for i in range(WORDS)], pa.large_string()),
+    )
     seeds = ModelSeeds(model, words, n_w, TOPICS)
     table = seed_table(seeds, WORDS)
     p = (phi + 0.5) / (phi.sum(0, dtype=np.float64) + len(theirs) * 0.5)
     for word in (100, 177, 299):
-        np.testing.assert_allclose(table[word, :TOPICS], 1e6 * p[theirs.index(f"w{word}")], rtol=1e-4)
+        np.testing.assert_allclose(
+            table[word, :TOPICS], 1e6 * p[theirs.index(f"w{word}")], rtol=1e-4
+        )
     np.testing.assert_allclose(table[5, :TOPICS], 1e6 * n_w[5] / n_w.sum(), rtol=1e-5)
     np.testing.assert_allclose(table.sum(0, dtype=np.float64), seeds.totals, rtol=1e-5)
     assert seeds.unknown == pytest.approx(n_w[:100].sum() / n_w.sum())
@@ -220,7 +242,13 @@ def test_a_run_goes_on_from_the_start_that_it_has(tmp_path):
     assert read_json(tmp_path / "m" / "training.json")["start"] != "random"
 
 
-@pytest.mark.parametrize(("algo", "where"), few_quick([("fdm", "choosing anchors"), ("fdm", "anchor weights"), ("anchors", "anchor weights")], [("fdm", "anchor weights")]))
+@pytest.mark.parametrize(
+    ("algo", "where"),
+    few_quick(
+        [("fdm", "choosing anchors"), ("fdm", "anchor weights"), ("anchors", "anchor weights")],
+        [("fdm", "anchor weights")],
+    ),
+)
 def test_a_signal_stops_long_work_at_once(algo, where, tmp_path):
     """The first Ctrl-C, inside a start and at the end of a phase: not after what may take minutes."""
     rng = np.random.default_rng(1)
@@ -238,4 +266,6 @@ def test_a_signal_stops_long_work_at_once(algo, where, tmp_path):
     with pytest.raises(Interrupted) as stopped:
         train(corpus, tmp_path / "m", algo=algo, topics=4, passes=9, threads=1, progress=told)
     assert stopped.value.exit_code == 130 and len(told.done) == 1 and told.done[0] < WORDS
-    assert train(corpus, tmp_path / "m", algo=algo, topics=4, passes=9, threads=1, progress=Silent()).passes
+    assert train(
+        corpus, tmp_path / "m", algo=algo, topics=4, passes=9, threads=1, progress=Silent()
+    ).passes

@@ -18,13 +18,18 @@ from topicstream.training.stopping import SPAN, Share, converged, risen, toleran
 
 
 def falling(floor: float, height: float, passes: int = 200, pace: float = 0.9) -> list[float]:
-    """A perplexity that falls to ``floor`` from ``height`` times it, a share of what is left each pass."""
+    """A perplexity that falls to ``floor`` from ``height`` times it, a share of what is left each
+    pass.
+    """
     return [floor * (1 + (height - 1) * pace**n) for n in range(passes)]
 
 
 def stop(history: list[float], tol: float, least: int = 5) -> int:
     """Passes after which the run ends."""
-    return next((n for n in range(1, len(history) + 1) if converged(history[:n], tol, n, least)), len(history))
+    return next(
+        (n for n in range(1, len(history) + 1) if converged(history[:n], tol, n, least)),
+        len(history),
+    )
 
 
 def test_a_share_means_the_same_on_every_corpus():
@@ -41,13 +46,18 @@ def test_what_is_left_is_below_the_aim(pace):
 
 
 def test_steps_every_fourth_pass_do_not_look_settled():
-    steps = [1000.0 * 0.99 ** (n // 4) for n in range(80)]  # flat for three passes, then 1 % at once
+    steps = [
+        1000.0 * 0.99 ** (n // 4) for n in range(80)
+    ]  # flat for three passes, then 1 % at once
     assert stop(steps, Share(0.001)) == 80 and stop(steps, 1.0) < 10
 
 
 def test_a_rising_perplexity_has_not_settled_and_a_flat_one_has():
     assert stop([1000.0 * 1.01**n for n in range(50)], Share(0.001)) == 50
-    assert stop([1000.0] * 50, Share(0.001)) == SPAN + 1 and stop([1000.0] * 50, Share(0.001), least=20) == 20
+    assert (
+        stop([1000.0] * 50, Share(0.001)) == SPAN + 1
+        and stop([1000.0] * 50, Share(0.001), least=20) == 20
+    )
 
 
 def test_a_number_is_as_it_was():
@@ -64,7 +74,9 @@ def least(cells: int, algo: str = "", **said: object) -> int:
     return stopping_of(TrainConfig(algo=algo or "auto", **said), engine, Progress(-1)).least  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("cells", "passes"), [(8_000, 100), (200_000, 100), (250_000, 80), (2_000_000, 10), (10**8, 0)])
+@pytest.mark.parametrize(
+    ("cells", "passes"), [(8_000, 100), (200_000, 100), (250_000, 80), (2_000_000, 10), (10**8, 0)]
+)
 def test_a_small_corpus_is_not_left_while_passes_are_cheap(cells, passes):
     assert least(cells) == passes
 
@@ -78,7 +90,12 @@ def test_how_it_is_spelt_and_told():
     assert isinstance(tolerance("0.1%"), Share) and tolerance(" 0.1% ") == 0.001
     assert tolerance("1.0") == 1.0 and not isinstance(tolerance("1.0"), Share) and tolerance(2) == 2
     about = SimpleNamespace(objective=SimpleNamespace(name="perplexity"))
-    course = Course(SimpleNamespace(phases=[SimpleNamespace(settles_after=0)], about=about), None, 1, "documents")
+    course = Course(
+        SimpleNamespace(phases=[SimpleNamespace(settles_after=0)], about=about),
+        None,
+        1,
+        "documents",
+    )
     assert course.settled(Share(0.001)) == "perplexity changed by less than 0.1% over 10 passes"
     assert course.settled(1.0) == "perplexity changed by less than 1"
     course.measured.append((1, 2.0))
@@ -96,8 +113,14 @@ def ended(values: list[float], tol: float, every: int = 5) -> int:
 
 def test_held_out_perplexity_that_finds_no_new_low_ends_a_run():
     turning = [1000.0, 950.0, 920.0, 921.0, 930.0, 940.0, 900.0]
-    assert ended(turning, Share(0.001)) == 25  # the low is at 15; ten passes and two measurements later
-    assert ended(turning, Share(0.001), every=1) == 0 and ended(turning, Share(0.001), every=20) == 100
-    assert ended([950.0 - 2 * n for n in range(40)], Share(0.001)) == 0  # 0.2 % each five passes: still falling
+    assert (
+        ended(turning, Share(0.001)) == 25
+    )  # the low is at 15; ten passes and two measurements later
+    assert (
+        ended(turning, Share(0.001), every=1) == 0 and ended(turning, Share(0.001), every=20) == 100
+    )
+    assert (
+        ended([950.0 - 2 * n for n in range(40)], Share(0.001)) == 0
+    )  # 0.2 % each five passes: still falling
     assert ended([950.0 - 0.1 * n for n in range(40)], Share(0.001)) == 15
     assert ended(turning, 0.0) == 0 and ended([1000.0, 999.5, 999.2, 999.0], 5.0) == 15

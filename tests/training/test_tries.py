@@ -22,7 +22,9 @@ TOPICS, WORDS = 6, 300
 
 
 def planted(seed: int, documents: int = 500) -> tuple[list[dict[int, int]], np.ndarray]:
-    """Documents of one to three of six topics that share their frequent words, and the topics [K, W]."""
+    """Documents of one to three of six topics that share their frequent words, and the topics [K,
+    W].
+    """
     rng = np.random.default_rng(seed)
     base = 1 / (np.arange(WORDS) + 3.0)
     phi = base * rng.gamma(0.15, 1.0, (TOPICS, WORDS))
@@ -57,7 +59,12 @@ def twin(documents, phi, alpha, beta, sweeps):
     theta = np.array([np.full(topics, sum(d.values()) / topics) for d in documents])
     perplexity = 0.0
     for _ in range(sweeps):
-        p, after, loglik, tokens = (phi + beta) / (phi.sum(0) + words * beta), np.zeros_like(phi), 0.0, 0
+        p, after, loglik, tokens = (
+            (phi + beta) / (phi.sum(0) + words * beta),
+            np.zeros_like(phi),
+            0.0,
+            0,
+        )
         for d, document in enumerate(documents):
             w, x = np.array(list(document)), np.array(list(document.values()))
             for visit in range(2):
@@ -91,7 +98,14 @@ def test_a_short_training_equals_its_plain_twin():
 
 def best_seeds(corpus, grid, topics, seed, n_w, threads):
     shape, workers = SimpleNamespace(topics=topics), SimpleNamespace(threads=threads)
-    ground = SimpleNamespace(corpus=corpus, grid=grid, engine=SimpleNamespace(shape=shape), seed=seed, n_w=n_w, workers=workers)
+    ground = SimpleNamespace(
+        corpus=corpus,
+        grid=grid,
+        engine=SimpleNamespace(shape=shape),
+        seed=seed,
+        n_w=n_w,
+        workers=workers,
+    )
     return tries.BestStart().seeds(ground)
 
 
@@ -124,7 +138,9 @@ def test_a_word_that_the_sample_does_not_have_gets_the_corpus_mean(monkeypatch, 
     unseen = np.setdiff1d(np.arange(WORDS), [w for d in chosen for w in documents[d]])
     assert len(unseen)
     np.testing.assert_allclose(
-        rows[unseen], np.tile((1 - tries.SHARE) / WORDS * seeds.totals[:TOPICS], (len(unseen), 1)), rtol=1e-5
+        rows[unseen],
+        np.tile((1 - tries.SHARE) / WORDS * seeds.totals[:TOPICS], (len(unseen), 1)),
+        rtol=1e-5,
     )
 
 
@@ -143,7 +159,14 @@ def test_best_finds_planted_topics_that_single_seeds_lose(tmp_path):
         for how in missed:
             model = tmp_path / f"{how}-{number}"
             topicstream.train(
-                corpus.path, model, algo="atbp", topics=TOPICS, passes=25, tol=0, start=how, options={"alpha": 0.1}
+                corpus.path,
+                model,
+                algo="atbp",
+                topics=TOPICS,
+                passes=25,
+                tol=0,
+                start=how,
+                options={"alpha": 0.1},
             )
             missed[how] += lost(model, phi)
     assert missed["best"] < missed["kmeans"], missed
@@ -155,9 +178,14 @@ def test_topics_that_recur_are_those_that_each_try_would_have_without_its_mistak
     shares = rng.dirichlet(np.full(TOPICS, 0.2), 400).T
     tried = []
     for _ in range(tries.TRIES):
-        order, mixed = rng.permutation(TOPICS), shares[rng.permutation(TOPICS)] + rng.uniform(0, 0.05, (TOPICS, 400))
+        order, mixed = (
+            rng.permutation(TOPICS),
+            shares[rng.permutation(TOPICS)] + rng.uniform(0, 0.05, (TOPICS, 400)),
+        )
         one, two = order[:2]
-        mixed[one] += mixed[two]  # two topics in one, and a topic of noise in the place of the other
+        mixed[one] += mixed[
+            two
+        ]  # two topics in one, and a topic of noise in the place of the other
         mixed[two] = rng.uniform(0, 0.2, 400)
         tried.append(mixed / mixed.sum(axis=0))
     chosen = tries.recurring(np.array(tried, np.float32))
@@ -179,16 +207,31 @@ def test_of_long_documents_the_sample_has_some_words_each(tmp_path):
     words, held = np.unique(sample.words, return_counts=True)
     assert size.share * 1000 < len(words) <= size.words and len(sample.words) <= size.cells
     every = Sample.read(corpus, corpus.grid(), draw_documents(corpus, 40, 0))
-    np.testing.assert_array_equal(held, np.bincount(every.words)[words])  # a word is there in all documents or in none
+    np.testing.assert_array_equal(
+        held, np.bincount(every.words)[words]
+    )  # a word is there in all documents or in none
 
 
 def test_best_is_the_default_only_where_it_pays():
     def shape(cells, topics):
-        return Shape(docs=10**7, words=1000, cells=cells, tokens=float(cells), topics=topics, weighted=False)
+        return Shape(
+            docs=10**7, words=1000, cells=cells, tokens=float(cells), topics=topics, weighted=False
+        )
 
     assert tries.pays(shape(tries.LEAST_CELLS, tries.MOST_TOPICS))
-    wide = Shape(docs=10**7, words=141_043, cells=5 * 10**8, tokens=6e8, topics=tries.MOST_TOPICS, weighted=False)
-    assert not tries.pays(wide)  # 200 MB for one try: a limit of 300 MB would refuse what it holds without
+    wide = Shape(
+        docs=10**7,
+        words=141_043,
+        cells=5 * 10**8,
+        tokens=6e8,
+        topics=tries.MOST_TOPICS,
+        weighted=False,
+    )
+    assert not tries.pays(
+        wide
+    )  # 200 MB for one try: a limit of 300 MB would refuse what it holds without
     assert tries.pays(replace(wide, topics=10))
-    assert not tries.pays(shape(tries.LEAST_CELLS - 1, 10)) and not tries.pays(shape(10**9, tries.MOST_TOPICS + 1))
+    assert not tries.pays(shape(tries.LEAST_CELLS - 1, 10)) and not tries.pays(
+        shape(10**9, tries.MOST_TOPICS + 1)
+    )
     assert sum(tries.tries_memory(shape(10**9, 64))) < 200 << 20

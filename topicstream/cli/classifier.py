@@ -11,18 +11,23 @@ from topicstream.inference.config import ClassifierConfig
 from topicstream.text import render
 
 SUMMARY = (
-    "{model}: classifier of {documents:document} by {features} in {passes:pass}[{more:?} (not converged: more --passes"
-    " would help)], temperature {temperature:.3g}, {divergence:.3f} nats from theta on documents set aside, {seconds:.1f} s"
+    "{model}: classifier of {documents:document} by {features} in {passes:pass}[{more:?} (not "
+    "converged: more --passes"
+    " would help)], temperature {temperature:.3g}, {divergence:.3f} nats from theta on "
+    "documents set aside, {seconds:.1f} s"
 )
 
 
 @topics_command("classifier")
 @options_of(ClassifierConfig)
 def command(**values: Any) -> Printed:
-    """Train a fast classifier that predicts topics of new documents, for `topics infer --method maxent` and `hybrid`.
+    """Train a fast classifier that predicts topics of new documents, for `topics infer --method
+    maxent` and `hybrid`.
 
-    Multinomial logistic regression on a document's words (Yao, Mimno and McCallum 2009), trained on the topics that `infer`
-    finds for the training documents.  It is stored in the model, and must be trained again once the topics have
+    Multinomial logistic regression on a document's words (Yao, Mimno and McCallum 2009), trained on
+    the topics that `infer`
+    finds for the training documents.  It is stored in the model, and must be trained again once the
+                                       topics have
     changed.
     """
     with showing() as progress:

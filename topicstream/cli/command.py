@@ -1,4 +1,6 @@
-"""What all commands share: -q, -v and --json, options that the line itself asks for, and one way to print a result."""
+"""What all commands share: -q, -v and --json, options that the line itself asks for, and one way to
+print a result.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from topicstream.progress import Shown
 
 @contextmanager
 def showing() -> Iterator[Shown]:
-    """What a command tells on stderr while it runs, as -q and -v ask; a bar is gone before the result is printed."""
+    """What a command tells on stderr while it runs, as -q and -v ask; a bar is gone before the
+    result is printed.
+    """
     with closing(Shown(verbosity())) as progress:
         yield progress
 
@@ -35,17 +39,31 @@ def _set_verbosity(ctx: click.Context, param: click.Parameter, value: int) -> No
 def _common_options() -> list[click.Parameter]:
     return [
         click.Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."),
-        click.Option(["-q", "--quiet"], is_flag=True, callback=_set_verbosity, expose_value=False, is_eager=True, help="Print no progress on stderr."),
         click.Option(
-            ["-v", "--verbose"], count=True, callback=_set_verbosity, expose_value=False, is_eager=True,
+            ["-q", "--quiet"],
+            is_flag=True,
+            callback=_set_verbosity,
+            expose_value=False,
+            is_eager=True,
+            help="Print no progress on stderr.",
+        ),
+        click.Option(
+            ["-v", "--verbose"],
+            count=True,
+            callback=_set_verbosity,
+            expose_value=False,
+            is_eager=True,
             help="Print more on stderr; -vv also prints tracebacks.",
         ),
-    ]  # fmt: skip
+    ]
 
 
 @dataclass(frozen=True)
 class Section:
-    """Further options of a command: those of an engine, a method or a view.  option_of: makes one of a field."""
+    """Further options of a command: those of an engine, a method or a view.
+
+    option_of: makes one of a field.
+    """
 
     config: type
     option_of: Callable[[Field[Any]], click.Option] = click_option
@@ -64,10 +82,11 @@ class Command(click.Command):
     Parameters
     ----------
     asked_by
-        The sections of options, by their titles, that a line asks for which is not parsed yet; None: all that there are.
+        The sections of options, by their titles, that a line asks for which is not parsed yet;
+        None: all that there are.
     groups
-        Names of options by the title of their section, of a command with many: ``--help-all`` shows all sections, ``--help``
-        the options that no group names, which matter first.
+        Names of options by the title of their section, of a command with many: ``--help-all`` shows
+        all sections, ``--help`` the options that no group names, which matter first.
     """
 
     def __init__(
@@ -84,7 +103,12 @@ class Command(click.Command):
             text = f"Show all {len(self.params)} options."
             self.params.append(
                 click.Option(
-                    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_help_all, help=text
+                    ["--help-all"],
+                    is_flag=True,
+                    is_eager=True,
+                    expose_value=False,
+                    callback=_help_all,
+                    help=text,
                 )
             )
 
@@ -101,7 +125,11 @@ class Command(click.Command):
             names = {param.name for param in self.params}
             asked: dict[str, list[click.Option]] = {}
             for title, section in self.sections(ctx).items():
-                fields = [f for f in ordered(section.config) if f.name not in names and f.metadata.get("cli", True)]
+                fields = [
+                    f
+                    for f in ordered(section.config)
+                    if f.name not in names and f.metadata.get("cli", True)
+                ]
                 asked[title] = [section.option_of(field) for field in fields]
                 names |= {field.name for field in fields}
             ctx.meta["asked"] = asked
@@ -109,13 +137,18 @@ class Command(click.Command):
         return options
 
     def invoke(self, ctx: click.Context) -> Any:
-        if not gc.isenabled():  # see cli/entry.py: what the command needs is imported now, and stays
+        if (
+            not gc.isenabled()
+        ):  # see cli/entry.py: what the command needs is imported now, and stays
             gc.freeze()
             gc.enable()
         return super().invoke(ctx)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        return [*super().get_params(ctx), *(option for options in self.asked(ctx).values() for option in options)]
+        return [
+            *super().get_params(ctx),
+            *(option for options in self.asked(ctx).values() for option in options),
+        ]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta["line"] = tuple(args)
@@ -124,13 +157,27 @@ class Command(click.Command):
         return super().parse_args(ctx, self._with_places(ctx, args))
 
     def _with_places(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """A line on which a store and a model stand as this command takes them, whether given as ``--corpus`` and ``--model`` or
-        by their paths alone."""
-        named = {f"--{p.name}" for p in self.params if isinstance(p, click.Argument)} & {"--corpus", "--model"}
-        args = [a.partition("=")[2] if a.partition("=")[0] in named else a for a in args if a not in named]
-        kinds = {word: kind_of(os.path.realpath(word)) for word in self.make_parser(ctx).parse_args(list(args))[1]}
-        alone = {"--model" if kind == "version" else f"--{kind}": word for word, kind in kinds.items()}
-        places = {name: word for name, word in alone.items() if any(name in p.opts for p in self.params)}
+        """A line on which a store and a model stand as this command takes them, whether given as
+        ``--corpus`` and ``--model`` or by their paths alone."""
+        named = {f"--{p.name}" for p in self.params if isinstance(p, click.Argument)} & {
+            "--corpus",
+            "--model",
+        }
+        args = [
+            a.partition("=")[2] if a.partition("=")[0] in named else a
+            for a in args
+            if a not in named
+        ]
+        kinds = {
+            word: kind_of(os.path.realpath(word))
+            for word in self.make_parser(ctx).parse_args(list(args))[1]
+        }
+        alone = {
+            "--model" if kind == "version" else f"--{kind}": word for word, kind in kinds.items()
+        }
+        places = {
+            name: word for name, word in alone.items() if any(name in p.opts for p in self.params)
+        }
         args = [word for word in args if word not in places.values()]
         args += [word for place in places.items() for word in place]
         if places:  # the sections may depend on what lies there
@@ -140,19 +187,33 @@ class Command(click.Command):
         return args
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        common, grouped = super().get_params(ctx), {name for names in self._groups.values() for name in names}
-        sections: dict[str, Sequence[click.Parameter]] = {"Options": [p for p in common if p.name not in grouped]}
+        common, grouped = (
+            super().get_params(ctx),
+            {name for names in self._groups.values() for name in names},
+        )
+        sections: dict[str, Sequence[click.Parameter]] = {
+            "Options": [p for p in common if p.name not in grouped]
+        }
         if "all options" in ctx.meta:
-            sections |= {title: [p for p in common if p.name in names] for title, names in self._groups.items()}
+            sections |= {
+                title: [p for p in common if p.name in names]
+                for title, names in self._groups.items()
+            }
         for title, options in (sections | self.asked(ctx)).items():
-            records = [option.get_help_record(ctx) for option in options if isinstance(option, click.Option)]
+            records = [
+                option.get_help_record(ctx)
+                for option in options
+                if isinstance(option, click.Option)
+            ]
             if rows := [record for record in records if record is not None]:
                 with formatter.section(title):
                     formatter.write_dl(rows)
 
 
 def asked_values(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
-    """Take the values of the options that the line itself asked for, checked, out of those of a command."""
+    """Take the values of the options that the line itself asked for, checked, out of those of a
+    command.
+    """
     section_values: dict[str, Any] = {}
     for section in ctx.meta["sections"].values():
         names = [f.name for f in ordered(section.config) if f.name in values]
@@ -162,7 +223,8 @@ def asked_values(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
 
 
 Printed = tuple[Any, list[str]] | None
-"""The result of a command, for JSON, and its lines for people; None where nothing is left to print."""
+"""The result of a command, for JSON, and its lines for people; None where nothing is left to print.
+"""
 
 
 def topics_command(
@@ -187,7 +249,10 @@ def topics_command(
         def call(*args: Any, as_json: bool, **values: Any) -> None:
             if (printed := function(*args, **values)) is not None:
                 result, lines = printed
-                click.echo(json_line(result, indent) if as_json else "\n".join(lines), nl=as_json or bool(lines))
+                click.echo(
+                    json_line(result, indent) if as_json else "\n".join(lines),
+                    nl=as_json or bool(lines),
+                )
 
         return click.command(name, cls=kind, **about)(call)
 

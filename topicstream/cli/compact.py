@@ -13,23 +13,34 @@ MERGED = """{store}: {before} -> {after} storage blocks, {bytes_before:size} -> 
 models of this corpus keep their topics; an unfinished training of one cannot be resumed"""
 NOTHING = "{store}: nothing to merge and nothing to purge ({before} storage blocks)"
 WAITING = (
-    "\n[{waiting:?}old files stay while somebody reads them; the next command that writes to the store removes them]"
+    "\n[{waiting:?}old files stay while somebody reads them; the next command that writes to "
+    "the store removes them]"
 )
 
 
 @topics_command("compact", indent=None)
-@click.argument("corpus", metavar="[STORE]", default="corpus.zarr", envvar="TOPICS_CORPUS", type=click.Path())
+@click.argument(
+    "corpus", metavar="[STORE]", default="corpus.zarr", envvar="TOPICS_CORPUS", type=click.Path()
+)
 def command(corpus: str) -> Printed:
-    """Merge the small storage blocks of past appends in STORE (default: corpus.zarr), and purge the cells of removed or
-    replaced documents.
+    """Merge the small storage blocks of past appends in STORE (default: corpus.zarr), and purge the
+    cells of removed or replaced documents.
 
-    Documents, vocabulary and the held-out split do not change. Processes that have the store open, such as a training,
-    keep reading the old files, which are deleted when they end. A model keeps its topics, but an unfinished training
-    cannot be resumed (start again from its topics with --start warm --warm MODEL). If the command is interrupted, the
-    store is either the old one or the new one; run it again to finish.
-    """
+    Documents, vocabulary and the held-out split do not change. Processes that have the store open,
+    such as a training, keep reading the old files, which are deleted when they end. A model keeps
+    its topics, but an unfinished training cannot be resumed (start again from its topics with
+    --start warm --warm MODEL). If the command is interrupted, the store is either the old one or
+    the new one; run it again to finish."""
     with showing() as progress:
         result = compact(corpus, progress=progress)
     (before, after), sizes = result["blocks"], result["bytes"]
-    about = {"store": corpus, "before": before, "after": after, "bytes_before": sizes[0], "bytes_after": sizes[1]}
-    return result, render((MERGED if result["compacted"] else NOTHING) + WAITING, {**result, **about})
+    about = {
+        "store": corpus,
+        "before": before,
+        "after": after,
+        "bytes_before": sizes[0],
+        "bytes_after": sizes[1],
+    }
+    return result, render(
+        (MERGED if result["compacted"] else NOTHING) + WAITING, {**result, **about}
+    )

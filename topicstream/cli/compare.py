@@ -1,4 +1,6 @@
-"""``topics compare``: the topics of two models, matched; or with ``--methods`` the ways to infer topics with one model."""
+"""``topics compare``: the topics of two models, matched; or with ``--methods`` the ways to infer
+topics with one model.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,23 @@ MATCHED = "{a:>4} -> {b:<4} l1 {distance:.3f}  {size:16} {kept: }[ {changes: }]"
 @options_of(CompareConfig)
 @options_of(MethodsConfig)
 @click.option(
-    "--svg", type=click.Path(dir_okay=False), metavar="FILE", help="With --methods: draw quality against time."
+    "--svg",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="With --methods: draw quality against time.",
 )
 @click.option("--force", is_flag=True, help="With --svg: replace the file.")
 @click.pass_context
-def command(ctx: click.Context, /, a: str, b: str | None, svg: str | None, force: bool, **values: Any) -> Printed:
-    """Match the topics of models A and B and print what changed. With --methods and without B, compare the inference
-    methods of model A: closeness to a reference, time and held-out perplexity.
+def command(
+    ctx: click.Context, /, a: str, b: str | None, svg: str | None, force: bool, **values: Any
+) -> Printed:
+    """Match the topics of models A and B and print what changed. With --methods and without B,
+    compare the inference methods of model A: closeness to a reference, time and held-out
+    perplexity.
 
-    Words are matched by text, so vocabularies may differ. Topics are matched one to one with the smallest total
-    distance. Time grows with words x topics of A x topics of B; memory grows with the vocabulary only by its words.
-    """
+    Words are matched by text, so vocabularies may differ. Topics are matched one to one with the
+    smallest total distance. Time grows with words x topics of A x topics of B; memory grows with
+    the vocabulary only by its words."""
     named = {p for p in ctx.params if ctx.get_parameter_source(p) == ParameterSource.COMMANDLINE}
     of_two, of_methods = (
         {k: v for k, v in values.items() if k in config.__dataclass_fields__}
@@ -45,15 +53,22 @@ def command(ctx: click.Context, /, a: str, b: str | None, svg: str | None, force
     with showing() as progress:
         if b is not None:
             if wrong := sorted((named & {*of_methods, "svg"}) - set(of_two)):
-                raise click.UsageError(f"--{wrong[0].replace('_', '-')} applies to inference methods of one model, not to two models; leave out {b}")
-            result = compare(config_of(CompareConfig, {"a": a, "b": b, **of_two}, progress=progress))
+                raise click.UsageError(
+                    f"--{wrong[0].replace('_', '-')} applies to inference methods of one model, "
+                    f"not to two models; leave out {b}"
+                )
+            result = compare(
+                config_of(CompareConfig, {"a": a, "b": b, **of_two}, progress=progress)
+            )
             return result, lines(result)
         if "methods" not in named:
             raise click.UsageError("give a second model, or --methods all")
         figure = Figure(svg, "--svg", force=force) if svg is not None else None
         if of_methods["on"] not in ("heldout", "rest"):
             of_methods["on"] = Path(of_methods["on"])
-        result = compare_methods(config_of(MethodsConfig, {"model": a, **of_methods}, progress=progress))
+        result = compare_methods(
+            config_of(MethodsConfig, {"model": a, **of_methods}, progress=progress)
+        )
     if figure is not None:
         plot_methods(result, figure)
     return result, method_lines(result)
@@ -61,9 +76,14 @@ def command(ctx: click.Context, /, a: str, b: str | None, svg: str | None, force
 
 def lines(result: dict[str, Any]) -> list[str]:
     """Two models for people."""
-    out = render("{a} -> {b}: {vocabulary.a:,} and {vocabulary.b:word}, {vocabulary.common:,} in common", result)
+    out = render(
+        "{a} -> {b}: {vocabulary.a:,} and {vocabulary.b:word}, {vocabulary.common:,} in common",
+        result,
+    )
     for m in result["matched"]:
-        changes = [sign + word for sign, name in (("+", "gained"), ("-", "lost")) for word in m[name]]
+        changes = [
+            sign + word for sign, name in (("+", "gained"), ("-", "lost")) for word in m[name]
+        ]
         kept = [word for word in m["words"] if word not in m["gained"]]
         size = f"{100 * m['share_a']:.1f} -> {100 * m['share_b']:.1f} %"
         out += render(MATCHED, {**m, "size": size, "kept": kept, "changes": changes})
@@ -73,5 +93,6 @@ def lines(result: dict[str, Any]) -> list[str]:
     if result["mean_distance"] is None:
         return out + render("no topics matched within an l1 distance of {far}", result)
     return out + render(
-        "{n} topics matched, mean l1 distance {mean_distance:.3f}", {**result, "n": len(result["matched"])}
+        "{n} topics matched, mean l1 distance {mean_distance:.3f}",
+        {**result, "n": len(result["matched"])},
     )

@@ -15,37 +15,63 @@ from topicstream.records import Json, plain
 from topicstream.reporting.naming import proposals
 from topicstream.text import each, render
 
-DROPPED = "{corpus}: {dropped:word} {would}dropped, with {tokens:,.0f} tokens; {words:,} left[; {not_found:,} of the list were not there]"
+DROPPED = (
+    "{corpus}: {dropped:word} {would}dropped, with {tokens:,.0f} tokens; {words:,} left[; "
+    "{not_found:,} of the list were not there]"
+)
 
 
 def _label(text: str) -> dict[str, Json]:
     number, sign, label = text.partition("=")
     if not sign or not number.strip().isdecimal():
-        raise click.UsageError(f'--label {text}: expected TOPIC=LABEL, such as 3="machine translation"')
+        raise click.UsageError(
+            f'--label {text}: expected TOPIC=LABEL, such as 3="machine translation"'
+        )
     return {"edit": "label", "topic": int(number), "label": label}
 
 
 def _drop_words(words: str, place: str, corpus: str, dry_run: bool) -> Printed:
     with showing() as progress:
-        summary = drop_words_of(words, place if kind_of(place) == "corpus" else corpus, dry_run=dry_run, progress=progress)
+        summary = drop_words_of(
+            words,
+            place if kind_of(place) == "corpus" else corpus,
+            dry_run=dry_run,
+            progress=progress,
+        )
     if summary["dropped"] and not dry_run:
-        click.echo("models trained before still have these words: train again (topics train --force)", err=True)
-    return {**summary, "dry_run": dry_run}, render(DROPPED, {**summary, "would": "would be " if dry_run else ""})
+        click.echo(
+            "models trained before still have these words: train again (topics train --force)",
+            err=True,
+        )
+    return {**summary, "dry_run": dry_run}, render(
+        DROPPED, {**summary, "would": "would be " if dry_run else ""}
+    )
 
 
 @topics_command("edit", short_help="Label, merge, drop and order topics; propose labels.")
 @click.argument("model", required=False, envvar="TOPICS_MODEL", default="model")
-@click.option("--label", multiple=True, metavar="N=TEXT", help="Name a topic; an empty text removes the name.")
 @click.option(
-    "--merge", multiple=True, metavar="N,M,...", help="Show several topics as one, under the number of the first."
+    "--label", multiple=True, metavar="N=TEXT", help="Name a topic; an empty text removes the name."
 )
-@click.option("--drop", multiple=True, metavar="N,...", help="Leave topics out; their share goes to the others.")
+@click.option(
+    "--merge",
+    multiple=True,
+    metavar="N,M,...",
+    help="Show several topics as one, under the number of the first.",
+)
+@click.option(
+    "--drop",
+    multiple=True,
+    metavar="N,...",
+    help="Leave topics out; their share goes to the others.",
+)
 @click.option("--order", metavar="N,...", help="Show these first, in this order.")
 @click.option(
     "--drop-words",
     type=click.Path(),
     metavar="FILE",
-    help="Remove the words in FILE (one per line) from a corpus store, given as MODEL or --corpus, without a new ingest.",
+    help="Remove the words in FILE (one per line) from a corpus store, given as MODEL or "
+    "--corpus, without a new ingest.",
 )
 @click.option(
     "--undo",
@@ -55,15 +81,24 @@ def _drop_words(words: str, place: str, corpus: str, dry_run: bool) -> Printed:
     metavar="[N]",
     help="Undo the last edit, or the last N.",
 )
-@click.option("--propose-labels", is_flag=True, help="Propose labels for unnamed topics from their words and phrases.")
+@click.option(
+    "--propose-labels",
+    is_flag=True,
+    help="Propose labels for unnamed topics from their words and phrases.",
+)
 @click.option(
     "--command",
     "program",
     metavar="CMD",
-    help="With --propose-labels: a program that reads a prompt (words, documents) and prints a label.",
+    help="With --propose-labels: a program that reads a prompt (words, documents) and prints a "
+    "label.",
 )
 @click.option(
-    "--corpus", envvar="TOPICS_CORPUS", default="corpus.zarr", show_default=True, help="Corpus store ($TOPICS_CORPUS)."
+    "--corpus",
+    envvar="TOPICS_CORPUS",
+    default="corpus.zarr",
+    show_default=True,
+    help="Corpus store ($TOPICS_CORPUS).",
 )
 @click.option(
     "--docs",
@@ -76,15 +111,20 @@ def _drop_words(words: str, place: str, corpus: str, dry_run: bool) -> Printed:
 def command(model: str, corpus: str, docs: int, dry_run: bool, **options: Any) -> Printed:
     """Label, merge, drop and order the topics of a model.
 
-    Edits are a log next to the model; the trained table does not change. `show`, `infer`, `report`, `export` and the
-    coherence of `eval` apply them, `update` and `retrain` keep them, and --undo removes them. Perplexity always scores
-    the trained table. --drop-words is different: it changes a corpus store permanently. Without options, the current
-    edits are listed.
-    """
-    drop_words, undo, program = options.pop("drop_words"), options.pop("undo"), options.pop("program")
+    Edits are a log next to the model; the trained table does not change. `show`, `infer`, `report`,
+    `export` and the coherence of `eval` apply them, `update` and `retrain` keep them, and --undo
+    removes them. Perplexity always scores the trained table. --drop-words is different: it changes
+    a corpus store permanently. Without options, the current edits are listed."""
+    drop_words, undo, program = (
+        options.pop("drop_words"),
+        options.pop("undo"),
+        options.pop("program"),
+    )
     if drop_words is not None:
         if any(options.values()) or undo or program:
-            raise click.UsageError("--drop-words changes a corpus store and cannot be combined with other edits")
+            raise click.UsageError(
+                "--drop-words changes a corpus store and cannot be combined with other edits"
+            )
         return _drop_words(drop_words, model, corpus, dry_run)
     if program and not options["propose_labels"]:
         raise click.UsageError("--command requires --propose-labels")
@@ -97,17 +137,26 @@ def command(model: str, corpus: str, docs: int, dry_run: bool, **options: Any) -
         if edits or undo:
             raise click.UsageError("--propose-labels cannot be combined with other edits")
         labels = proposals(model, corpus, program=program, docs=docs)
-        edits = [{"edit": "label", "topic": k, "label": text, "by": program or "words"} for k, text in labels.items()]
+        edits = [
+            {"edit": "label", "topic": k, "label": text, "by": program or "words"}
+            for k, text in labels.items()
+        ]
         proposed = each("{topic:>5}  {label}", edits)
     view = edit(model, edits, undo=undo or 0, dry_run=dry_run)
     log = read_log(model)
     click.echo(
-        f"{model}: {len(view)} topics {'would be' if dry_run else 'are'} shown, {len(view.labels)} with a label,"
+        f"{model}: {len(view)} topics {'would be' if dry_run else 'are'} shown, "
+        f"{len(view.labels)} with a label,"
         f" {sum(len(m) > 1 for m in view.members)} merged, {len(view.dropped)} dropped",
         err=True,
     )
     listed = log if not edits and not undo else []
     names = {str(k): label for k, label in view.labels.items()}
     result = {"topics": view.ids, "labels": names, "edits": plain(log), "dry_run": dry_run}
-    whats = [f"{r.topic}={r.label}" if isinstance(r, Label) else ",".join(map(str, r.topics)) for r in listed]
-    return result, proposed + [f"{r.at or '':26} {type(r).__name__.lower()} {what}" for r, what in zip(listed, whats)]
+    whats = [
+        f"{r.topic}={r.label}" if isinstance(r, Label) else ",".join(map(str, r.topics))
+        for r in listed
+    ]
+    return result, proposed + [
+        f"{r.at or '':26} {type(r).__name__.lower()} {what}" for r, what in zip(listed, whats)
+    ]

@@ -24,14 +24,19 @@ from topicstream.text import counted
     help="Write the coefficients as .csv, .parquet, .jsonl, .tex or .md.",
 )
 @click.option(
-    "--plot", type=click.Path(dir_okay=False), metavar="FILE", help="Draw predicted shares as .svg, .png or .pdf."
+    "--plot",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Draw predicted shares as .svg, .png or .pdf.",
 )
 @click.option("--force", is_flag=True, help="Replace existing output files.")
 def command(formula: str, out: str | None, plot: str | None, force: bool, **values: Any) -> Printed:
     """Regress the shares of topics on covariates of the training documents.
 
-    FORMULA is a sum of columns of the store: 'party', 'party + s(date)', 'party * s(date)' (with the interaction); s() is a
-    smooth curve.  Estimates are differences in the share of a document; standard errors include the uncertainty of the
+    FORMULA is a sum of columns of the store: 'party', 'party + s(date)', 'party * s(date)' (with
+    the interaction); s() is a
+    smooth curve.  Estimates are differences in the share of a document; standard errors include the
+                   uncertainty of the
     documents' topics. Documents without a value (none, NA or NaN) are left out.
 
     \b
@@ -41,9 +46,13 @@ def command(formula: str, out: str | None, plot: str | None, force: bool, **valu
         check_table_file(out, "--out", force=force, text=True)
     figure = Figure(plot, "--plot", force=force) if plot is not None else None
     with showing() as progress:
-        fitted = effects(config_of(EffectsConfig, {"formula": formula, **values}, progress=progress))
+        fitted = effects(
+            config_of(EffectsConfig, {"formula": formula, **values}, progress=progress)
+        )
     if out is not None:
-        write_table(fitted.table(), out, force=force, caption=f"Effects on the shares of topics: {formula}")
+        write_table(
+            fitted.table(), out, force=force, caption=f"Effects on the shares of topics: {formula}"
+        )
     if figure is not None:
         click.echo(f"{plot}: {counted(fitted.plot(figure), 'topic')}", err=True)
     return fitted.plain(), fitted.lines()

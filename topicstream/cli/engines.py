@@ -16,7 +16,9 @@ ROW = """{name:<11} {rule:<8} {cites}
 
 
 def describe() -> list[dict[str, Any]]:
-    """One entry an engine: name, source, rule, block memory a document, cell or token at K = 100, starts, options."""
+    """One entry an engine: name, source, rule, block memory a document, cell or token at K = 100,
+    starts, options.
+    """
     shape = Shape(docs=10_000, words=50_000, cells=1_000_000, tokens=2_000_000.0, topics=100)
     rows = []
     for name, kind in engines().items():
@@ -25,12 +27,20 @@ def describe() -> list[dict[str, Any]]:
             {
                 "name": name,
                 "cites": kind.cites,
-                "rule": ", ".join(dict.fromkeys(spec.rule.value for spec in engine.tables.values())),
-                "memory": {n: {"per": a.per, "dtype": a.dtype, "width": max(a.width, 1)} for n, a in engine.state.items()},
+                "rule": ", ".join(
+                    dict.fromkeys(spec.rule.value for spec in engine.tables.values())
+                ),
+                "memory": {
+                    n: {"per": a.per, "dtype": a.dtype, "width": max(a.width, 1)}
+                    for n, a in engine.state.items()
+                },
                 "starts": list(kind.about.starts),
                 "weighted": kind.about.real_cells,
                 "options": {
-                    f.name: {"default": None if f.default is MISSING else f.default, "help": f.metadata.get("help", "")}
+                    f.name: {
+                        "default": None if f.default is MISSING else f.default,
+                        "help": f.metadata.get("help", ""),
+                    }
                     for f in kind.Options.__dataclass_fields__.values()
                 },
             }

@@ -1,4 +1,6 @@
-"""The script ``topics``: Ctrl-C ends it in one line also while the commands are still being imported."""
+"""The script ``topics``: Ctrl-C ends it in one line also while the commands are still being
+imported.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ import sys
 
 def main() -> None:
     """Entry point."""
-    gc.disable()  # modules are not garbage: searching them while they are imported takes a sixth of a short command
+    # modules are not garbage: searching them while they are imported takes a sixth of a short
+    # command
+    gc.disable()
     try:
         from topicstream.cli.main import main as begin  # it takes a while
 

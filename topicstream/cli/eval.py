@@ -16,7 +16,9 @@ from topicstream.evaluation.scoring import figure_lines, scorers
 from topicstream.evaluation.scoring import options_of as scorer_options
 from topicstream.text import render
 
-HEAD = "{model}: [{topics} topics over {words:word}][{components} components over {numbers} numbers]"
+HEAD = (
+    "{model}: [{topics} topics over {words:word}][{components} components over {numbers} numbers]"
+)
 
 
 def options_of_scorers(line: Sequence[str]) -> Mapping[str, Section]:

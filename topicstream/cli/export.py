@@ -11,7 +11,11 @@ from topicstream.exchange.exchanging import export_model
 from topicstream.exchange.formats import formats_listed
 from topicstream.text import counted, render
 
-SUMMARY = "{out}: {format}, {what}[ ({unknown_cells:,} cells without a known feature hold NaN)][{edited:?} as edited][{renumbered:?}, topics counted from 0], {bytes:size}, {seconds:.1f} s"
+SUMMARY = (
+    "{out}: {format}, {what}[ ({unknown_cells:,} cells without a known feature hold "
+    "NaN)][{edited:?} as edited][{renumbered:?}, topics counted from 0], {bytes:size}, "
+    "{seconds:.1f} s"
+)
 COUNTED = ("documents", "topics", "words", "tokens", "cells")
 
 
@@ -19,12 +23,16 @@ COUNTED = ("documents", "topics", "words", "tokens", "cells")
     "export",
     short_help="Write a model, the topics of its documents or its corpus for other programs.",
     help="Write a model, the topics of its documents or its corpus in another program's format."
-    f"\n\n{formats_listed('write')}\n\nFormats of several files need a folder. Pickles (for gensim and scikit-learn use"
-    " to_gensim() and to_sklearn() in Python) and serialised Java (MALLET's own model) are not supported.",
+    f"\n\n{formats_listed('write')}\n\nFormats of several files need a folder. Pickles (for "
+    f"gensim and scikit-learn use"
+    " to_gensim() and to_sklearn() in Python) and serialised Java (MALLET's own model) are not "
+    "supported.",
 )
 @options_of(ExportConfig)
 def command(**values: Any) -> Printed:
     """Write a model, the topics of its documents or its corpus; the help above lists the formats."""
     summary = export_model(config_of(ExportConfig, values))
-    contents = [counted(summary[name], name.removesuffix("s")) for name in COUNTED if name in summary]
+    contents = [
+        counted(summary[name], name.removesuffix("s")) for name in COUNTED if name in summary
+    ]
     return summary, render(SUMMARY, {**summary, "what": contents})

@@ -20,36 +20,50 @@ SUMMARY = """{corpus}: {documents:document} forgotten, {cells:,} cells
 @topics_command("forget", indent=None)
 @click.argument("ids", nargs=-1, metavar="ID...")
 @click.option(
-    "--ids", "file", type=click.File("r", encoding="utf-8"), help="File with one id per line (-: standard input)."
+    "--ids",
+    "file",
+    type=click.File("r", encoding="utf-8"),
+    help="File with one id per line (-: standard input).",
 )
-@click.option("--corpus", envvar="TOPICS_CORPUS", default="corpus.zarr", show_default=True, help="Corpus store.")
+@click.option(
+    "--corpus",
+    envvar="TOPICS_CORPUS",
+    default="corpus.zarr",
+    show_default=True,
+    help="Corpus store.",
+)
 @click.option(
     "--model",
     "models",
     multiple=True,
-    help="A model trained on the corpus (repeatable; default: $TOPICS_MODEL or `model`, if it was trained on this corpus).",
+    help="A model trained on the corpus (repeatable; default: $TOPICS_MODEL or `model`, if it "
+    "was trained on this corpus).",
 )
 def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...]) -> Printed:
     """Remove documents permanently, by id: text, id, topics and source.
 
-    The store is rewritten without them. The state that training runs keep of each document is deleted entirely, so a run
-    that is continued starts every block again. If the store lies in a folder of `topics retrain`, the runs, versions and
-    state there are cleaned as well. Finally the store's table of documents is read again: exit 0 if no id
-    is left, 1 if one is, 4 if a process that reads the store still holds old files (run the command again when it has
-    ended).
+    The store is rewritten without them. The state that training runs keep of each document is
+    deleted entirely, so a run that is continued starts every block again. If the store lies in a
+    folder of `topics retrain`, the runs, versions and state there are cleaned as well. Finally the
+    store's table of documents is read again: exit 0 if no id is left, 1 if one is, 4 if a process
+    that reads the store still holds old files (run the command again when it has ended).
 
-    The command lists what it cannot change: raw files, exports, and the topics themselves, which were learned from the
-    documents.
-    """
+    The command lists what it cannot change: raw files, exports, and the topics themselves, which
+    were learned from the documents."""
     try:
-        wanted = [*ids, *([line.rstrip("\r\n") for line in file if line.strip()] if file is not None else [])]
+        wanted = [
+            *ids,
+            *([line.rstrip("\r\n") for line in file if line.strip()] if file is not None else []),
+        ]
     except UnicodeDecodeError:
         raise InputError(f"{file.name}: is not a list of ids in UTF-8, one a line") from None
     if not wanted or not all(wanted):
         raise click.UsageError("give document ids, or a file of ids with --ids FILE")
     if not models:
         default = Path(os.environ.get("TOPICS_MODEL", "model"))
-        default_model_exists = any((default / name).exists() for name in ("manifest.json", "training.json"))
+        default_model_exists = any(
+            (default / name).exists() for name in ("manifest.json", "training.json")
+        )
         models = (str(default),) if default_model_exists and trained_on(default, corpus) else ()
     with showing() as progress:
         forgotten = forget(wanted, corpus, models=models, progress=progress)
@@ -59,15 +73,31 @@ def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...
     click.echo(json_line(forgotten) if as_json else "\n".join(lines(forgotten)))
     if forgotten["waiting"]:  # then what is left may be in these alone
         raise Busy(
-            f"{corpus}: a process that reads the store still holds old files; run this command again when it has ended"
+            f"{corpus}: a process that reads the store still holds old files; run this command "
+            f"again when it has ended"
         )
-    raise TopicsError("{file}: still contains what was to be removed ({what})".format(**forgotten["left"][0]))
+    raise TopicsError(
+        "{file}: still contains what was to be removed ({what})".format(**forgotten["left"][0])
+    )
 
 
 def lines(forgotten: Forgotten) -> list[str]:
     """The result for people."""
     missing = [repr(id) for id in forgotten["not_found"]]
-    out = render(SUMMARY, {**forgotten, "first_not_found": missing[:10] + (["..."] if len(missing) > 10 else [])})
-    out += [f"{run}: block state and checkpoints removed; its next pass starts every block" for run in forgotten["runs"]]
-    out.append("none of these ids is left in the store" if not forgotten["left"] else "ids are left:")
-    return [*out, *each("  {file}: {what}", forgotten["left"]), "not reached:", *(f"  {text}" for text in forgotten["elsewhere"])]
+    out = render(
+        SUMMARY,
+        {**forgotten, "first_not_found": missing[:10] + (["..."] if len(missing) > 10 else [])},
+    )
+    out += [
+        f"{run}: block state and checkpoints removed; its next pass starts every block"
+        for run in forgotten["runs"]
+    ]
+    out.append(
+        "none of these ids is left in the store" if not forgotten["left"] else "ids are left:"
+    )
+    return [
+        *out,
+        *each("  {file}: {what}", forgotten["left"]),
+        "not reached:",
+        *(f"  {text}" for text in forgotten["elsewhere"]),
+    ]

@@ -19,9 +19,12 @@ SUMMARY = """[{model}: {topics:topic}, {words:word}, from {format}]
 
 @topics_command(
     "import",
-    short_help="Import another program's model to show, score, compare, use for inference or start from.",
-    help="Import another program's model. All commands can show, score and compare it and use it for inference, and a training"
-    f" can start from it (--start warm --warm MODEL).\n\n{formats_listed('read')}\n\nmallet-doc-topics is imported as a table, not"
+    short_help="Import another program's model to show, score, compare, use for inference or start "
+    "from.",
+    help="Import another program's model. All commands can show, score and compare it and use it "
+    "for inference, and a training"
+    f" can start from it (--start warm --warm "
+    f"MODEL).\n\n{formats_listed('read')}\n\nmallet-doc-topics is imported as a table, not"
     " as a model (--model x.parquet). Import gensim, scikit-learn and tomotopy models in Python:"
     " TopicModel.from_gensim(m).save('model').",
 )

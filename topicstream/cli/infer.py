@@ -24,7 +24,8 @@ from topicstream.inference.methods import DEFAULT, find_method, methods
 from topicstream.text import render
 
 SUMMARY = (
-    "[{out}: ]{documents:document}[, {empty:,} empty][, {unknown:,} without a known word][, {rejected:,} records rejected],"
+    "[{out}: ]{documents:document}[, {empty:,} empty][, {unknown:,} without a known word][, "
+    "{rejected:,} records rejected],"
     "[ {oov_rate:.2p} % of {tokens:,.0f} tokens unknown,] {seconds:.1f} s, {rate} documents/s"
 )
 
@@ -43,32 +44,50 @@ class InferCommand(Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(ctx, formatter)
         with formatter.section("Methods (--method NAME --help shows the options of another)"):
-            formatter.write_dl([(m.name, " ".join((m.__doc__ or "").split("\n\n")[0].split())) for m in methods()])
+            formatter.write_dl(
+                [(m.name, " ".join((m.__doc__ or "").split("\n\n")[0].split())) for m in methods()]
+            )
 
 
-@topics_command("infer", InferCommand, short_help="Infer the topics of new documents.", asked_by=options_of_method)
+@topics_command(
+    "infer",
+    InferCommand,
+    short_help="Infer the topics of new documents.",
+    asked_by=options_of_method,
+)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
-    "--model", envvar="TOPICS_MODEL", default="model", show_default=True, help="Folder of the model ($TOPICS_MODEL)."
+    "--model",
+    envvar="TOPICS_MODEL",
+    default="model",
+    show_default=True,
+    help="Folder of the model ($TOPICS_MODEL).",
 )
 @options_of(InferConfig, "infer")
 @click.pass_context
 def command(ctx: click.Context, /, paths: Sequence[str], **values: Any) -> None:
     """Write the topics of documents, in input order, in constant memory.
 
-    PATH is a corpus store, or raw documents: files, folders or - for standard input, in any format that `topics ingest`
-    reads. They are tokenised like the model's corpus. A model may stand before them.
+    PATH is a corpus store, or raw documents: files, folders or - for standard input, in any format
+    that `topics ingest` reads. They are tokenised like the model's corpus. A model may stand before
+    them.
 
-    Each document has id, topics, shares, tokens (including unknown words), oov_rate (share of tokens that the model
-    does not know; in a store, among the store's own words) and flag: empty, unknown (no known word; both get the
-    prior), or null.
-    """
-    if ctx.get_parameter_source("model") == ParameterSource.DEFAULT and len(paths) > 1 and kind_of(os.path.realpath(paths[0])) in ("model", "version"):
+    Each document has id, topics, shares, tokens (including unknown words), oov_rate (share of
+    tokens that the model does not know; in a store, among the store's own words) and flag: empty,
+    unknown (no known word; both get the prior), or null."""
+    if (
+        ctx.get_parameter_source("model") == ParameterSource.DEFAULT
+        and len(paths) > 1
+        and kind_of(os.path.realpath(paths[0])) in ("model", "version")
+    ):
         values["model"], *paths = paths
     named = {name for name in values if ctx.get_parameter_source(name) != ParameterSource.DEFAULT}
     of_method = {name: value for name, value in asked_values(ctx, values).items() if name in named}
     out = values.pop("out", None)
-    signal.signal(signal.SIGTERM, stopping("stopped; nothing was written to --out, the same command starts over"))
+    signal.signal(
+        signal.SIGTERM,
+        stopping("stopped; nothing was written to --out, the same command starts over"),
+    )
     with showing() as progress:
         config = config_of(
             InferConfig,

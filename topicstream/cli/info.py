@@ -37,18 +37,26 @@ WORDS = """  distinct words a document, 1 to {lengths.longest:,} by powers of tw
 
 @topics_command("info", short_help="Describe a corpus store or a model; verify its files.")
 @click.argument("path", default="corpus.zarr", envvar="TOPICS_CORPUS")
-@click.option("--verify", is_flag=True, help="Verify every checksum; exit 3 and name the files if any is damaged.")
 @click.option(
-    "--top", type=click.IntRange(1), default=20, show_default=True, help="Number of most frequent words to list."
+    "--verify",
+    is_flag=True,
+    help="Verify every checksum; exit 3 and name the files if any is damaged.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Number of most frequent words to list.",
 )
 @options_of(DriftConfig)
 def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
     """Describe the corpus store or model at PATH (default: corpus.zarr).
 
-    With --drift or --by, report period by period how well a model still fits: the share of distinct words seen in
-    training, cosine and F1 of the fast method against the reference, and held-out perplexity. A period with less than
-    70 % of its words seen calls for a new training ([drift] seen_words in the configuration of `topics retrain`).
-    """
+    With --drift or --by, report period by period how well a model still fits: the share of distinct
+    words seen in training, cosine and F1 of the fast method against the reference, and held-out
+    perplexity. A period with less than 70 % of its words seen calls for a new training ([drift]
+    seen_words in the configuration of `topics retrain`)."""
     place, path = path, str(mirrored(path))
     kind = _kind(Path(path))
     if options["documents"] is not None or options["by"] is not None:
@@ -71,12 +79,15 @@ def _kind(path: Path) -> str:
     if not manifest.exists():
         raise StoreError(
             unfinished_run(path)
-            or f"{path}: neither a corpus store nor a model (no manifest.json); create a store with `topics ingest`"
+            or f"{path}: neither a corpus store nor a model (no manifest.json); create a store "
+            f"with `topics ingest`"
         )
     record = read_json(manifest)
     kind = record.get("kind") if isinstance(record, dict) else None
     if kind not in ("corpus", "model"):
-        raise StoreError(f"{manifest}: is the manifest of neither a corpus store nor a model; restore the file")
+        raise StoreError(
+            f"{manifest}: is the manifest of neither a corpus store nor a model; restore the file"
+        )
     return str(kind)
 
 
@@ -102,8 +113,12 @@ def lines(f: dict[str, Any], verified: bool) -> list[str]:
         "train": train,
         "aside": aside,
         "heldout_asked": (f["heldout"] or {}).get("asked", "?"),
-        "none_or_removed": f"{empty:,} without a word, {removed:,} removed" if empty or removed else "",
-        "columns": [f"{name} (list)" if kind == "list" else name for name, kind in f["columns"].items()],
+        "none_or_removed": f"{empty:,} without a word, {removed:,} removed"
+        if empty or removed
+        else "",
+        "columns": [
+            f"{name} (list)" if kind == "list" else name for name, kind in f["columns"].items()
+        ],
         "cells": cells,
         "cell": "cells" if summary.get("tokenizer", True) else "values",
         "bytes": size,
@@ -113,11 +128,22 @@ def lines(f: dict[str, Any], verified: bool) -> list[str]:
     out = render(CORPUS, about)
     for axis in f["axes"]:
         if axis["name"] == LINKS:
-            out.append(f"  {LINKS:9} {linked_text(axis)}; {axis['longest']:,} at most of one document")
+            out.append(
+                f"  {LINKS:9} {linked_text(axis)}; {axis['longest']:,} at most of one document"
+            )
         elif axis["name"] != "words":
             out += render(AXIS, axis)
-    out += ["  words most frequent (count, documents):", *each("    {word}  {count:,}  {df:,}", f["top_words"])]
+    out += [
+        "  words most frequent (count, documents):",
+        *each("    {word}  {count:,}  {df:,}", f["top_words"]),
+    ]
     curve = [f"{c['words']:,}: {100 * c['share']:.1f} %" for c in f["vocabulary_curve"]]
     return out + render(
-        WORDS, {**f, "histogram": histogram_line(f["lengths"]["documents"]), "curve": curve, "verified": verified}
+        WORDS,
+        {
+            **f,
+            "histogram": histogram_line(f["lengths"]["documents"]),
+            "curve": curve,
+            "verified": verified,
+        },
     )

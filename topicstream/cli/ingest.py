@@ -48,48 +48,93 @@ COUNTED = {
 }
 
 
-_SEVERAL = re.compile(r"(?<=^CSV file)s|(?<=^file)s|(?<=^record)s|(?<=^value)s|(?<=^document)s|(?<=^duplicate)s|(?<=^line)s")
+_SEVERAL = re.compile(
+    r"(?<=^CSV "
+    r"file)s|(?<=^file)s|(?<=^record)s|(?<=^value)s|(?<=^document)s|(?<=^duplicate)s|(?<=^line)s"
+)
 
 GROUPS = {
     "Input": (
-        "id_field", "date_format", "encoding", "delimiter", "quotechar", "header", "list_separator", "weighted", "first_id", "words", "meta_files",
-        "links", "key", "vector_field", "patches", "stride", "min_tokens", "transpose", "layer", "binarize",
+        "id_field",
+        "date_format",
+        "encoding",
+        "delimiter",
+        "quotechar",
+        "header",
+        "list_separator",
+        "weighted",
+        "first_id",
+        "words",
+        "meta_files",
+        "links",
+        "key",
+        "vector_field",
+        "patches",
+        "stride",
+        "min_tokens",
+        "transpose",
+        "layer",
+        "binarize",
     ),
     "Text": (
-        "lowercase", "min_length", "numbers", "pattern", "keep", "ngrams", "phrase_threshold", "stem", "tokenized",
-        "unspaced", "drop_tags", "drop_urls", "drop_mentions", "entities", "segmenter", "replace", "lemmas",
+        "lowercase",
+        "min_length",
+        "numbers",
+        "pattern",
+        "keep",
+        "ngrams",
+        "phrase_threshold",
+        "stem",
+        "tokenized",
+        "unspaced",
+        "drop_tags",
+        "drop_urls",
+        "drop_mentions",
+        "entities",
+        "segmenter",
+        "replace",
+        "lemmas",
     ),
     "Vocabulary": ("min_count", "max_vocab", "drop_top", "drop_words", "vocab", "grow_vocab"),
     "Store": ("heldout_by", "append", "on_duplicate"),
     "Advanced": ("on_error", "workers"),
-}  # fmt: skip
+}
 """Options that --help-all shows."""
 
 
-@topics_command("ingest", short_help="Turn raw text or counts of any size into a corpus store.", groups=GROUPS)
+@topics_command(
+    "ingest", short_help="Turn raw text or counts of any size into a corpus store.", groups=GROUPS
+)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @options_of(IngestConfig, "ingest")
 def command(paths: tuple[str, ...], **values: Any) -> Printed:
     """Read raw text or counts of any size into a corpus store.
 
-    PATH is a file, a folder (read recursively), or - for standard input; gz, bz2, xz and zst files are decompressed.  Formats: text,
-    JSON lines, CSV, Parquet, Arrow, PubMed XML, TEI, HTML, UCI docword, LDA-C, Matrix Market, svmlight, MALLET, SciPy .npz, AnnData
-    (.h5ad, Zarr), 10x (folder, .h5).
+    PATH is a file, a folder (read recursively), or - for standard input; gz, bz2, xz and zst files
+    are decompressed.  Formats: text,
+    JSON lines, CSV, Parquet, Arrow, PubMed XML, TEI, HTML, UCI docword, LDA-C, Matrix Market,
+    svmlight, MALLET, SciPy .npz, AnnData (.h5ad, Zarr), 10x (folder, .h5).
 
-    Each text file in a folder is a document. A text file given by itself holds one document per line, unless --split
-    cuts it; --format files and --format lines choose explicitly.
+    Each text file in a folder is a document. A text file given by itself holds one document per
+    line, unless --split cuts it; --format files and --format lines choose explicitly.
 
     After an interruption, run the same command again to resume. A finished ingest is not repeated.
     """
     options = options_given(values)
     chosen = options.pop("stopwords", ())
-    stops = dict(zip(("stopwords_from", "stopwords"), read_stopwords(*chosen))) if chosen else {}  # of "none" empty, yet given
+    stops = (
+        dict(zip(("stopwords_from", "stopwords"), read_stopwords(*chosen))) if chosen else {}
+    )  # of "none" empty, yet given
     stop = Stop()
     before = [(s, signal.signal(s, stop)) for s in (signal.SIGTERM, signal.SIGINT)]
     try:
         with showing() as progress:
             config = config_of(
-                IngestConfig, {"documents": [Path(p) for p in paths], **options}, progress=progress, stop=stop, **stops
+                IngestConfig,
+                {"documents": [Path(p) for p in paths], **options},
+                progress=progress,
+                stop=stop,
+                **stops,
             )
             summary = ingest(config)
     finally:
@@ -106,9 +151,14 @@ def columns_told(s: dict[str, Any]) -> str:
         share = "" if filled == every else f" ({filled:,})"
         if name == "date" and filled:
             read, unread = s["dates"]["read"], s["dates"]["unread"]
-            share = f" ({read:,} of {filled:,} read" + f", {' to '.join(dict.fromkeys(s['dates']['ends']))}" * bool(read)
+            share = (
+                f" ({read:,} of {filled:,} read"
+                + f", {' to '.join(dict.fromkeys(s['dates']['ends']))}" * bool(read)
+            )
             share += f"; not {unread[:40]!r}: give {advice(unread)})" if unread else ")"
-        told["columns" if filled else "columns that no document has"].append(name + share * bool(filled))
+        told["columns" if filled else "columns that no document has"].append(
+            name + share * bool(filled)
+        )
     return "; ".join(f"{what}: {', '.join(names)}" for what, names in told.items() if names)
 
 
@@ -118,7 +168,11 @@ def lines(s: dict[str, Any], closed: bool) -> list[str]:
         return render(AGAIN, s)
     if s.get("vectors"):
         return render(VECTORS, s)
-    counts = {noun: s[name] for name, noun in COUNTED.items() if name != "documents_added" or s[name] != s["documents"]} | s["notes"]
+    counts = {
+        noun: s[name]
+        for name, noun in COUNTED.items()
+        if name != "documents_added" or s[name] != s["documents"]
+    } | s["notes"]
     tokenizer, unspaced, pruning = s["tokenizer"] or {}, s["unspaced_share"] or 0, s["pruning"]
     most = "off" if pruning["max_df"] is None else f"{pruning['max_df']:,}"
     share = s["tokens"] / max(1, s["tokens"] + s["tokens_pruned"])
@@ -128,9 +182,15 @@ def lines(s: dict[str, Any], closed: bool) -> list[str]:
         **s,
         "columns": columns_told(s),
         "cell": "cell" if tokenizer else "value",  # of a matrix of cells, those are the documents
-        "heldout_missed": "" if s["documents_heldout"] or "=" not in s["heldout_asked"] else s["heldout_asked"],
-        "told": [f"{n:,} {noun if n > 1 else _SEVERAL.sub('', noun)}" for noun, n in counts.items() if n],
-        "rule": "the store's; --grow-vocab adds new ones" if closed and s["documents_added"] < s["documents"] else rule,
+        "heldout_missed": ""
+        if s["documents_heldout"] or "=" not in s["heldout_asked"]
+        else s["heldout_asked"],
+        "told": [
+            f"{n:,} {noun if n > 1 else _SEVERAL.sub('', noun)}" for noun, n in counts.items() if n
+        ],
+        "rule": "the store's; --grow-vocab adds new ones"
+        if closed and s["documents_added"] < s["documents"]
+        else rule,
         "kept_share": share if share < 0.5 else None,
         "axis_sizes": [f"{size:,} {name}" for name, size in (s.get("axes") or {}).items()],
         "links_told": linked_text(s[LINKS]) if s.get(LINKS) else "",
@@ -138,7 +198,9 @@ def lines(s: dict[str, Any], closed: bool) -> list[str]:
         "numbers": "on" if tokenizer.get("numbers") else "off",
         "discarded": f"{100 * (s['discarded_share'] or 0):.1f}",
         "stopword_options": "".join(
-            f" --stopwords {name}" for name in chosen.split("+") if chosen != "english" and name != "file"
+            f" --stopwords {name}"
+            for name in chosen.split("+")
+            if chosen != "english" and name != "file"
         ),
         "unspaced": 100 * unspaced if unspaced > 0.01 else None,
     }

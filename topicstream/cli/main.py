@@ -1,4 +1,6 @@
-"""``topics``: one file a command, loaded only when it is called, so that ``topics --help`` answers at once."""
+"""``topics``: one file a command, loaded only when it is called, so that ``topics --help`` answers
+at once.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ SUMMARIES = {  # in the order of the flow; known without importing the command
 
 
 class Commands(click.Group):
-    """The group that imports ``topicstream.cli.NAME`` when NAME is asked for and takes its ``command``."""
+    """The group that imports ``topicstream.cli.NAME`` when NAME is asked for and takes its
+    ``command``.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Commands in the order of the flow."""
@@ -78,7 +82,9 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, prog_name="topics")
 def topics() -> None:
     """Topic models of corpora bigger than RAM, from raw text to a model that stays up to date.
@@ -111,15 +117,23 @@ ELSEWHERE = {
 
 
 def explained(error: click.ClickException) -> click.ClickException:
-    """A usage error with what the user may have meant: another program's name of an option, where a model or a corpus is
-    given, or the view that an option belongs to."""
+    """A usage error with what the user may have meant: another program's name of an option, where a
+    model or a corpus is given, or the view that an option belongs to."""
     ctx = getattr(error, "ctx", None)
     if ctx is None:
         return error
     params = ctx.command.params
     if error.message.startswith("Got unexpected extra argument"):
-        taken = [f"--{p.name}" for p in params if p.name in ("model", "corpus") and isinstance(p, click.Option)]
-        more = f"; here {' and '.join(taken)} say{'s' if len(taken) == 1 else ''} where it is" if taken else ""
+        taken = [
+            f"--{p.name}"
+            for p in params
+            if p.name in ("model", "corpus") and isinstance(p, click.Option)
+        ]
+        more = (
+            f"; here {' and '.join(taken)} say{'s' if len(taken) == 1 else ''} where it is"
+            if taken
+            else ""
+        )
         if ctx.command.name == "update":
             more = "; new documents come in by `topics ingest FILE --append`"
         elif ctx.command.name == "effects":
@@ -131,24 +145,39 @@ def explained(error: click.ClickException) -> click.ClickException:
         return error
     name, hint = error.option_name, ELSEWHERE.get(error.option_name)
     if "--out" in (name, hint) and not any("--out" in p.opts for p in params):
-        hint = "--model" if ctx.command.name == "train" else "> FILE (results go to standard output)"
+        hint = (
+            "--model" if ctx.command.name == "train" else "> FILE (results go to standard output)"
+        )
     if name == "--model":
         hint = next(
-            (f"{p.name.upper()}, without a name," for p in params if isinstance(p, click.Argument) and p.name), hint
+            (
+                f"{p.name.upper()}, without a name,"
+                for p in params
+                if isinstance(p, click.Argument) and p.name
+            ),
+            hint,
         )
     if hint is not None:
         return click.NoSuchOption(name, f"No such option: {name}; it is {hint} here", ctx=ctx)
     help_context = click.Context(ctx.command, info_name=ctx.info_name, parent=click.Context(topics))
-    asked: dict[str, list[click.Option]] = getattr(ctx.command, "asked", lambda ctx: {})(help_context)
-    titles = [title for title, options in asked.items() if any(name in option.opts for option in options)]
+    asked: dict[str, list[click.Option]] = getattr(ctx.command, "asked", lambda ctx: {})(
+        help_context
+    )
+    titles = [
+        title for title, options in asked.items() if any(name in option.opts for option in options)
+    ]
     return click.UsageError(f"{name} belongs to: {titles[0]}", ctx) if titles else error
 
 
 def fullest(args: Sequence[str]) -> str | None:
-    """Of the paths on a command line (and the working folder) the one whose disk has least room: a write that fails in
-    midstream does not say where."""
+    """Of the paths on a command line (and the working folder) the one whose disk has least room: a
+    write that fails in midstream does not say where."""
     room: dict[str, int] = {}
-    cache = [os.environ.get("TOPICS_CACHE") or os.path.expanduser("~/.cache")] if any("://" in path for path in args) else []
+    cache = (
+        [os.environ.get("TOPICS_CACHE") or os.path.expanduser("~/.cache")]
+        if any("://" in path for path in args)
+        else []
+    )
     for path in [*args, *cache, "."]:
         place = Path(path)
         with suppress(OSError, ValueError):
@@ -160,7 +189,9 @@ def fullest(args: Sequence[str]) -> str | None:
 
 
 def _output_full() -> bool:
-    """Whether it is standard output that takes no more: a file on a full disk, or a device that is always full."""
+    """Whether it is standard output that takes no more: a file on a full disk, or a device that is
+    always full.
+    """
     with suppress(OSError):
         about = os.fstat(1)
         if stat.S_ISCHR(about.st_mode):
@@ -177,11 +208,13 @@ def _fail(error: BaseException, message: str, code: int) -> int:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run one command line (default: the process's) and give its exit code; errors are one line on stderr, with a
-    traceback under ``-vv``."""
+    """Run one command line (default: the process's) and give its exit code; errors are one line on
+    stderr, with a traceback under ``-vv``."""
     set_verbosity(0)
     try:
-        outcome = topics.main(args=None if args is None else list(args), prog_name="topics", standalone_mode=False)
+        outcome = topics.main(
+            args=None if args is None else list(args), prog_name="topics", standalone_mode=False
+        )
         return outcome if isinstance(outcome, int) else 0
     except click.exceptions.Exit as e:
         return e.exit_code
@@ -196,21 +229,33 @@ def run(args: Sequence[str] | None = None) -> int:
         sys.stderr.close()  # the reader of our output has gone; nothing more to say to it
         return 1
     except MemoryError as e:
-        return _fail(e, f"out of memory ({e}); a smaller --mem-limit or fewer --workers needs less", 5)
+        return _fail(
+            e, f"out of memory ({e}); a smaller --mem-limit or fewer --workers needs less", 5
+        )
     except OSError as e:
         if e.errno == errno.EBADF and e.filename is None:
             return _fail(e, "standard input or output is closed", 1)
         full = e.errno in (errno.ENOSPC, errno.EDQUOT)
         named = e.filename
         if full and named is None:
-            named = "standard output" if _output_full() else fullest(sys.argv[1:] if args is None else args)
+            named = (
+                "standard output"
+                if _output_full()
+                else fullest(sys.argv[1:] if args is None else args)
+            )
         where = f"{named}: " if named else ""
         rest = "; make room and run the same command again" if full else ""
         if e.errno == errno.EFBIG:
-            full, rest = True, "; files may not be larger here (ulimit -f): raise that and run the same command again"
+            full, rest = (
+                True,
+                "; files may not be larger here (ulimit -f): raise that and run the same "
+                "command again",
+            )
         return _fail(e, f"{where}{e.strerror or e}{rest}", 5 if full else 1)
     except Exception as e:
-        if isinstance(e, UnicodeEncodeError) and e.reason == "surrogates not allowed":  # a name that the system gave us
+        if (
+            isinstance(e, UnicodeEncodeError) and e.reason == "surrogates not allowed"
+        ):  # a name that the system gave us
             name = ascii(e.object[max(0, e.start - 40) : e.end + 40])
             return _fail(e, f"a name that is not UTF-8 ({name}); rename the file or the folder", 2)
         return _fail(e, f"internal error: {type(e).__name__}: {e} (-vv shows where)", 1)
@@ -223,9 +268,12 @@ def main() -> None:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else nohup: it is to go on
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     hold_streams()
-    # a product of matrices runs in the thread that asks for it; OpenBLAS would start threads of its own that wait busily
+    # a product of matrices runs in the thread that asks for it; OpenBLAS would start threads of its
+    # own that wait busily
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Parquet takes no other (machine.return_freed_memory)
+    os.environ.setdefault(
+        "ARROW_DEFAULT_MEMORY_POOL", "system"
+    )  # Parquet takes no other (machine.return_freed_memory)
     code = run()
     for number in (
         signal.SIGINT,
@@ -239,7 +287,8 @@ def main() -> None:
     except (OSError, ValueError):
         code = code or _fail(OSError(), "standard output: what was printed could not be written", 1)
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    gc.freeze()  # the end of the process frees all memory at once; Python would search it three times before
+    # the end of the process frees all memory at once; Python would search it three times before
+    gc.freeze()
     sys.exit(code)
 
 

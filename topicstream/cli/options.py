@@ -1,4 +1,6 @@
-"""click's options made from a config dataclass: the one list of a command's options is the library's."""
+"""click's options made from a config dataclass: the one list of a command's options is the
+library's.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,14 @@ C = TypeVar("C")
 def click_option(field: dataclasses.Field[Any], command: str = "", **changes: Any) -> click.Option:
     """The option of a field, with changes of its metadata.
 
-    Values are checked when the config is made (``config_of``); click reads numbers and shows choices.  The default is None, not
+    Values are checked when the config is made (``config_of``); click reads numbers and shows
+    choices.  The default is None, not
     given, unless it is shown.
     """
     about: dict[str, Any] = {"default": field.default, **field.metadata, **changes}
-    type_name = field.type.__name__ if isinstance(field.type, type) else str(field.type)  # annotations may be text or not
+    type_name = (
+        field.type.__name__ if isinstance(field.type, type) else str(field.type)
+    )  # annotations may be text or not
     kind, names = type_name.split(" |")[0], list(flags(field))
     more: dict[str, Any] = {k: about[k] for k in ("metavar", "is_flag", "flag_value") if k in about}
     if kind == "bool" and about.get("pair"):
@@ -31,7 +36,9 @@ def click_option(field: dataclasses.Field[Any], command: str = "", **changes: An
         more["type"] = _click_type(about, kind)
     if about.get("choices") and "more" in about:
         more["metavar"] = f"[{'|'.join(map(str, about['choices']))}]"
-    required = about.get("required", about["default"] is field.default_factory is dataclasses.MISSING)
+    required = about.get(
+        "required", about["default"] is field.default_factory is dataclasses.MISSING
+    )
     if not required:  # for click 8.5 a default of None is one
         more["default"] = about["default"] if about.get("show") else None
     return click.Option(
@@ -50,7 +57,11 @@ def _click_type(about: Mapping[str, Any], kind: str) -> Any:
         return click.Choice([str(choice) for choice in about["choices"]])
     if path := about.get("path"):
         return click.Path(exists=path == "exists", dir_okay=path != "file")
-    return str if "parse" in about else {"int": int, "float": float, "Sequence[int]": int}.get(kind, str)
+    return (
+        str
+        if "parse" in about
+        else {"int": int, "float": float, "Sequence[int]": int}.get(kind, str)
+    )
 
 
 def shown(field: dataclasses.Field[Any], command: str) -> bool:
@@ -68,7 +79,11 @@ def options_of(config: type, command: str = "") -> Callable[[Any], Any]:
     def add(function: Any) -> Any:
         params = getattr(function, "__click_params__", [])
         names = {param.name for param in params}
-        ours = [click_option(f, command) for f in ordered(config) if shown(f, command) and f.name not in names]
+        ours = [
+            click_option(f, command)
+            for f in ordered(config)
+            if shown(f, command) and f.name not in names
+        ]
         function.__click_params__ = [*params, *reversed(ours)]
         return function
 
@@ -83,7 +98,9 @@ def options_given(values: Mapping[str, Any]) -> dict[str, Any]:
 def config_of(config: Callable[..., C], values: Mapping[str, Any], **more: Any) -> C:
     """The config of a command line, checked as the library checks its arguments."""
     kind: Any = config
-    return config(**checked(kind, options_given(values), "topics", lambda field: flags(field)[-1]), **more)
+    return config(
+        **checked(kind, options_given(values), "topics", lambda field: flags(field)[-1]), **more
+    )
 
 
 def value_on_line(line: Sequence[str] | None, flag: str, default: str) -> str:
@@ -100,7 +117,10 @@ def value_on_line(line: Sequence[str] | None, flag: str, default: str) -> str:
 def spelt_now(args: Sequence[str], config: type) -> list[str]:
     """A command line with earlier spellings of options replaced, each with a note on stderr."""
     fields = config.__dataclass_fields__  # type: ignore[attr-defined]
-    now = {"--" + old.replace("_", "-"): flags(fields[name])[-1] for old, name in renamed(fields).items()}
+    now = {
+        "--" + old.replace("_", "-"): flags(fields[name])[-1]
+        for old, name in renamed(fields).items()
+    }
     out = list(args)
     for i, arg in enumerate(out[: out.index("--")] if "--" in out else out):
         old, sign, value = arg.partition("=")

@@ -24,7 +24,9 @@ def set_verbosity(level: int) -> None:
 
 
 def stopping(message: str) -> Callable[[int, object], None]:
-    """A handler of signals that ends the command, so that temporary files go; another signal does not cut that short."""
+    """A handler of signals that ends the command, so that temporary files go; another signal does
+    not cut that short.
+    """
 
     def handle(signum: int, frame: object) -> None:
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -41,9 +43,13 @@ def stop_with(message: str) -> None:
 
 
 def hold_streams() -> None:
-    """Take the descriptors 0 to 2 where the caller closed them, so that no file of ours gets such a number: input and
-    output fail when they are used, what goes to stderr is lost."""
-    for fd, name, mode in ((0, "stdin", os.O_WRONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_RDWR)):
+    """Take the descriptors 0 to 2 where the caller closed them, so that no file of ours gets such a
+    number: input and output fail when they are used, what goes to stderr is lost."""
+    for fd, name, mode in (
+        (0, "stdin", os.O_WRONLY),
+        (1, "stdout", os.O_RDONLY),
+        (2, "stderr", os.O_RDWR),
+    ):
         try:
             os.fstat(fd)
         except OSError:

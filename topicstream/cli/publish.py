@@ -9,7 +9,9 @@ from topicstream.cli.process import stop_with
 from topicstream.files.publication import publish
 from topicstream.text import render
 
-SUMMARY = "{address}: {kind}, version {version}, {files:file}, {bytes:size}; {uploaded:file} uploaded"
+SUMMARY = (
+    "{address}: {kind}, version {version}, {files:file}, {bytes:size}; {uploaded:file} uploaded"
+)
 
 
 @topics_command("publish")
@@ -18,10 +20,13 @@ SUMMARY = "{address}: {kind}, version {version}, {files:file}, {bytes:size}; {up
 def command(folder: str, address: str) -> Printed:
     """Upload a corpus store or a model, and make it the current version at ADDRESS.
 
-    FOLDER is a store, a model, or the link `current` of `topics retrain`; ADDRESS is s3://BUCKET/NAME, gs:// or az://. Readers
-    see the version before until everything is uploaded. Of several publishers one wins, and the others exit with 4.
-    """
-    stop_with("stopped; readers still see the version before, and the same command uploads what is missing")
+    FOLDER is a store, a model, or the link `current` of `topics retrain`; ADDRESS is
+    s3://BUCKET/NAME, gs:// or az://. Readers see the version before until everything is uploaded.
+    Of several publishers one wins, and the others exit with 4."""
+    stop_with(
+        "stopped; readers still see the version before, and the same command uploads what is "
+        "missing"
+    )
     with showing() as progress:
         result = publish(folder, address, progress=progress)
     return result, render(SUMMARY, result)

@@ -12,19 +12,21 @@ from topicstream.reporting.config import ReportConfig
 from topicstream.reporting.html import report
 from topicstream.text import render
 
-SUMMARY = "{out}: {topics:topic}, {documents:document}[, {periods:period}][, by {columns}]; {megabytes:.2f} MB"
+SUMMARY = (
+    "{out}: {topics:topic}, {documents:document}[, {periods:period}][, by {columns}]; "
+    "{megabytes:.2f} MB"
+)
 
 
 @topics_command("report")
 @click.argument("model", required=False, envvar="TOPICS_MODEL", default="model")
 @options_of(ReportConfig)
 def command(model: str, **values: Any) -> Printed:
-    """Write one self-contained HTML file: the topics in a table, a map and a heat map, their words by relevance, typical
-    documents, shares over time and by metadata, scores and settings.
+    """Write one self-contained HTML file: the topics in a table, a map and a heat map, their words
+    by relevance, typical documents, shares over time and by metadata, scores and settings.
 
-    The file works offline and loads nothing else. It holds summary statistics and a few documents, whatever the size of
-    the corpus.
-    """
+    The file works offline and loads nothing else. It holds summary statistics and a few documents,
+    whatever the size of the corpus."""
     with showing() as progress:
         result = report(config_of(ReportConfig, {"model": model, **values}, progress=progress))
         for note in result["notes"]:

@@ -18,14 +18,13 @@ from topicstream.retraining.retrain import RetrainConfig, retrain
 def command(as_json: bool, **values: Any) -> None:
     """Ingest new raw files, train, judge the result, and publish it: one cycle.
 
-    Prints one line of JSON, with "failed" and the reason if it fails; the log goes to stderr. Conditions come from the
-    command line, else from [when] in the configuration; new files wait until a condition holds. Readers use the link
-    `current`. It changes in one rename, once the new model has passed the gate; otherwise the old model stays and the
-    command exits 6.
+    Prints one line of JSON, with "failed" and the reason if it fails; the log goes to stderr.
+    Conditions come from the command line, else from [when] in the configuration; new files wait
+    until a condition holds. Readers use the link `current`. It changes in one rename, once the new
+    model has passed the gate; otherwise the old model stays and the command exits 6.
 
-    A changed file is read again (`changed` in the configuration says how). The documents of a deleted file stay. After
-    an interruption, the next run resumes.
-    """
+    A changed file is read again (`changed` in the configuration says how). The documents of a
+    deleted file stay. After an interruption, the next run resumes."""
     config = config_of(RetrainConfig, values, quiet=verbosity() < 0)
     if config.init:
         paths = retrain(config)
@@ -34,9 +33,19 @@ def command(as_json: bool, **values: Any) -> None:
     stop_with("stopped; the same command resumes this cycle")
     try:
         summary = retrain(config)
-    except (Exception, Stopped) as e:  # whoever reads the line of every night gets one of a failed night too
-        click.echo(json_line({"failed": str(e), "exit_code": exit_code_of(e), "config": str(config.config)}))
+    except (
+        Exception,
+        Stopped,
+    ) as e:  # whoever reads the line of every night gets one of a failed night too
+        click.echo(
+            json_line(
+                {"failed": str(e), "exit_code": exit_code_of(e), "config": str(config.config)}
+            )
+        )
         raise
     click.echo(json_line(summary))
     if summary["refused"]:
-        raise GateRefused(f"the gate refused the new model: {'; '.join(summary['refused'])}; the present one stays")
+        raise GateRefused(
+            f"the gate refused the new model: {'; '.join(summary['refused'])}; the present one "
+            f"stays"
+        )

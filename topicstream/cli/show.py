@@ -1,4 +1,6 @@
-"""``topics show``: the topics of a model, or the view that an option asks for (``topicstream.plugins``, VIEWS)."""
+"""``topics show``: the topics of a model, or the view that an option asks for
+(``topicstream.plugins``, VIEWS).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ def views_on(line: Sequence[str] | None) -> Mapping[str, Section]:
     else:
         names = [name for name in plugins.entries(plugins.VIEWS) if f"--{name}" in words]
     views = [plugins.load(plugins.VIEWS, name) for name in names]
-    if line is not None and not views and is_of_vectors(value_on_line(line, "--model", os.environ.get("TOPICS_MODEL", "model"))):
+    if (
+        line is not None
+        and not views
+        and is_of_vectors(value_on_line(line, "--model", os.environ.get("TOPICS_MODEL", "model")))
+    ):
         views = [ComponentsView]
     return {view.title: Section(view) for view in views}
 
@@ -42,7 +48,9 @@ def command(**values: Any) -> Printed:
     """
     views = [section.config for section in click.get_current_context().meta["sections"].values()]
     if len(views) > 1:
-        raise click.UsageError(f"give one view at a time: {' or '.join(view.title for view in views)}")
+        raise click.UsageError(
+            f"give one view at a time: {' or '.join(view.title for view in views)}"
+        )
     with showing() as progress:
         view: ModelView = config_of(next(iter(views), TopicsView), values, progress=progress)
         result = view.result()

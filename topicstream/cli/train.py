@@ -25,14 +25,17 @@ from topicstream.training.loop import train
 ABOUT = {"classifier", "model", "corpus", "threads", "mem_limit", "as_json"}
 """With these alone ``--classifier`` trains nothing where there is a model."""
 DRY_RUN = (
-    "dry run: {memory_bytes:size} of memory, {disk_bytes:size} of disk, about {expected_seconds:.0f} s: a start of"
-    " {start_seconds:.1f} s and at most {passes} passes of {pass_seconds:.2f} s (a run often stops sooner)"
+    "dry run: {memory_bytes:size} of memory, {disk_bytes:size} of disk, about "
+    "{expected_seconds:.0f} s: a start of"
+    " {start_seconds:.1f} s and at most {passes} passes of {pass_seconds:.2f} s (a run often "
+    "stops sooner)"
     "[; {workers} workers are {speedup:.1f} times as fast as one of them[{advice}]]"
 )
 PAYS = 0.5
 """Of the number of workers: a smaller gain is not worth them."""
 SUMMARY = (
-    "{model}: {topics:topic}, {passes:pass} ({stopped})[, running perplexity {last.running_perplexity:.1f}]"
+    "{model}: {topics:topic}, {passes:pass} ({stopped})[, running perplexity "
+    "{last.running_perplexity:.1f}]"
     "[, held-out perplexity {last.heldout_perplexity:.1f}], peak memory {peak:.0f} MB"
 )
 
@@ -49,9 +52,15 @@ def engine_options(line: Sequence[str] | None) -> Mapping[str, Section]:
 
 
 def engine_option(options: type, about: About | None, field: Field[Any]) -> click.Option:
-    """An option of an engine, which shows its default; about: the engine's own priors (None: any engine's)."""
+    """An option of an engine, which shows its default; about: the engine's own priors (None: any
+    engine's).
+    """
     default = field.default
-    rule = about.priors.texts[field.name == "beta"] if about is not None and field.name in ("alpha", "beta") else ""
+    rule = (
+        about.priors.texts[field.name == "beta"]
+        if about is not None and field.name in ("alpha", "beta")
+        else ""
+    )
     if "bool" in str(field.type) and (default is None or options is Options):
         default, rule = None, "if neither alpha nor beta is given"
     text = (
@@ -59,8 +68,12 @@ def engine_option(options: type, about: About | None, field: Field[Any]) -> clic
         if rule
         else field.metadata["help"]
     )
-    shown_option = click_option(field, pair=True, default=default, show=default is not None, help=text)
-    shown_option.hidden = field.name == "learn_priors" and about is not None and not about.learns_priors
+    shown_option = click_option(
+        field, pair=True, default=default, show=default is not None, help=text
+    )
+    shown_option.hidden = (
+        field.name == "learn_priors" and about is not None and not about.learns_priors
+    )
     return shown_option
 
 
@@ -69,33 +82,52 @@ def engine_option(options: type, about: About | None, field: Field[Any]) -> clic
 @click.option(
     "--classifier",
     is_flag=True,
-    help="After training, train the classifier of `infer --method maxent` as well; with only --model and "
+    help="After training, train the classifier of `infer --method maxent` as well; with only "
+    "--model and "
     "--corpus, train nothing else.",
 )
 @click.pass_context
 def command(ctx: click.Context, /, classifier: bool, **values: Any) -> Printed:
     """Learn topics from a corpus store, pass by pass, within the memory limit.
 
-    After an interruption, run the same command again to resume from the last checkpoint. A finished run continues with
-    a higher --passes. Results go to the folder --model; read them with `topics show` and `topics eval`.
+    After an interruption, run the same command again to resume from the last checkpoint. A finished
+    run continues with a higher --passes. Results go to the folder --model; read them with `topics
+    show` and `topics eval`.
 
-    "Running perplexity" is measured during a pass, before each update and in the engine's own terms. It decides when to
-    stop. It is not comparable between engines, and differs from the exact figure of `topics eval --training`.
-    """
+    "Running perplexity" is measured during a pass, before each update and in the engine's own
+    terms. It decides when to stop. It is not comparable between engines, and differs from the exact
+    figure of `topics eval --training`."""
     options = asked_values(ctx, values)
-    given_options = {p for p in ctx.params if ctx.get_parameter_source(p) != ParameterSource.DEFAULT}
+    given_options = {
+        p for p in ctx.params if ctx.get_parameter_source(p) != ParameterSource.DEFAULT
+    }
     with showing() as progress:
         config = config_of(TrainConfig, values, options=options, progress=progress)
-        if classifier and given_options <= ABOUT and (Path(config.model) / "manifest.json").exists():
+        if (
+            classifier
+            and given_options <= ABOUT
+            and (Path(config.model) / "manifest.json").exists()
+        ):
             alone = learn(config)
             return {"model": alone["model"], "classifier": alone}, classifier_lines(alone)
         trained = train(config)
         learned = learn(config) if classifier and not config.dry_run else None
-    result = {"model": str(trained.model), "passes": trained.passes, "stopped": trained.reason, "last": dict(trained.last)}
+    result = {
+        "model": str(trained.model),
+        "passes": trained.passes,
+        "stopped": trained.reason,
+        "last": dict(trained.last),
+    }
     if config.dry_run:
         poor = trained.last.get("speedup", 1.0) < PAYS * trained.last.get("workers", 1)
-        return result, render(DRY_RUN, {**trained.last, "advice": ": this cluster does not pay" if poor else ""})
-    about = {**result, "topics": trained.topics, "peak": trained.last.get("rss_peak_bytes", 0) / 2**20}
+        return result, render(
+            DRY_RUN, {**trained.last, "advice": ": this cluster does not pay" if poor else ""}
+        )
+    about = {
+        **result,
+        "topics": trained.topics,
+        "peak": trained.last.get("rss_peak_bytes", 0) / 2**20,
+    }
     if learned is None:
         return result, render(SUMMARY, about)
     return {**result, "classifier": learned}, render(SUMMARY, about) + classifier_lines(learned)

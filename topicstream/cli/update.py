@@ -19,15 +19,21 @@ def command(**values: Any) -> Printed:
         topics ingest new/ --out corpus.zarr --append --grow-vocab
         topics update
 
-    Training continues from the model, and topics keep their numbers. The finished model replaces the old one in one
-    rename. After an interruption, run the same command again to resume.
-    """
+    Training continues from the model, and topics keep their numbers. The finished model replaces
+    the old one in one rename. After an interruption, run the same command again to resume."""
     with showing() as progress:
         updated = update(config_of(UpdateConfig, values, progress=progress))
-    result = {"model": str(updated.model), "how": updated.how, "passes": updated.passes, "stopped": updated.reason,
-              "last": dict(updated.last)}  # fmt: skip
+    result = {
+        "model": str(updated.model),
+        "how": updated.how,
+        "passes": updated.passes,
+        "stopped": updated.reason,
+        "last": dict(updated.last),
+    }
     if updated.how == "nothing":
         return result, [f"{updated.model}: is up to date with the corpus"]
     return result, render(
-        "{model}: {passes:pass} ({stopped}), {how}[, running perplexity {last.running_perplexity:.1f}]", result
+        "{model}: {passes:pass} ({stopped}), {how}[, running perplexity "
+        "{last.running_perplexity:.1f}]",
+        result,
     )

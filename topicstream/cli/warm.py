@@ -27,13 +27,17 @@ DOCUMENTS = 400
 
 @topics_command("warm", indent=None)
 @click.option(
-    "--all", "every", is_flag=True, help="Compile every algorithm and inference method, not only the common ones."
+    "--all",
+    "every",
+    is_flag=True,
+    help="Compile every algorithm and inference method, not only the common ones.",
 )
 def command(every: bool) -> Printed:
-    """Compile the kernels of ingest, train, infer and eval for this machine, so that later commands start at once.
+    """Compile the kernels of ingest, train, infer and eval for this machine, so that later commands
+    start at once.
 
-    Compiled kernels are kept in ~/.cache/topicstream/kernels, or in topicstream/kernels under $NUMBA_CACHE_DIR.
-    """
+    Compiled kernels are kept in ~/.cache/topicstream/kernels, or in topicstream/kernels under
+    $NUMBA_CACHE_DIR."""
     began = time.monotonic()
     click.echo("compiling for this machine (about a minute; with --all several)", err=True)
     with tempfile.TemporaryDirectory(prefix="topics-warm-") as folder:
@@ -41,15 +45,22 @@ def command(every: bool) -> Printed:
     kernels = list(jit.cache_folder().glob("*.nbc"))
     if not kernels:
         raise TopicsError(
-            f"{jit.cache_folder()}: cannot write compiled kernels here; set NUMBA_CACHE_DIR to another folder"
+            f"{jit.cache_folder()}: cannot write compiled kernels here; set NUMBA_CACHE_DIR to "
+            f"another folder"
         )
-    result = {"folder": str(jit.cache_folder()), "files": len(kernels), "seconds": time.monotonic() - began}
+    result = {
+        "folder": str(jit.cache_folder()),
+        "files": len(kernels),
+        "seconds": time.monotonic() - began,
+    }
     warmed = "every algorithm and method" if every else f"ingest, train ({USUAL}), infer and eval"
     return result, [f"{warmed}: ready in {result['folder']}, {result['files']} files"]
 
 
 def run_small_jobs(folder: Path, every: bool) -> None:
-    """Ingest, train, infer and score a few hundred made documents, with the usual engine and method or with every one."""
+    """Ingest, train, infer and score a few hundred made documents, with the usual engine and method
+    or with every one.
+    """
     docs = folder / "docs.jsonl"
     with docs.open("w") as out:
         for i in range(DOCUMENTS):
@@ -60,7 +71,9 @@ def run_small_jobs(folder: Path, every: bool) -> None:
     common: dict[str, Any] = {"topics": 10, "passes": 30, "progress": False}
     for name in engines() if every else [USUAL]:
         model = folder / f"{name}.model"
-        with suppress(TopicsError):  # an engine for what these documents lack compiles when it is first used
+        with suppress(
+            TopicsError
+        ):  # an engine for what these documents lack compiles when it is first used
             train(store, model, algo=name, **common)
             evaluate(model, store, heldout=True, coherent=True, progress=False)
     for method in METHOD_NAMES if every else ["bp"]:

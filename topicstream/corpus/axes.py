@@ -1,10 +1,14 @@
 """The axes of a corpus: kinds of rows that its documents point to.
 
-``words`` always; those of the list columns (corpus/format.py) where the input had them: names, or training documents.
+``words`` always; those of the list columns (corpus/format.py) where the input had them: names, or
+training documents.
 
-On disk an axis is lists of ids, one a document, in Zarr: ``axes/<name>/<part>/`` holds ``lengths`` uint32[rows, DOCS] (ids of
-each document) and ``ids`` uint32[rows, CELLS] (ascending within a document).  A storage block of the part is one row here too,
-or several rows where it has more than CELLS ids.  Codecs, padding and the rule that only the manifest says what is there: as
+On disk an axis is lists of ids, one a document, in Zarr: ``axes/<name>/<part>/`` holds ``lengths``
+uint32[rows, DOCS] (ids of
+each document) and ``ids`` uint32[rows, CELLS] (ascending within a document).  A storage block of
+the part is one row here too,
+or several rows where it has more than CELLS ids.  Codecs, padding and the rule that only the
+manifest says what is there: as
 in corpus/format.py.
 """
 
@@ -26,14 +30,16 @@ from topicstream.files.durable import sync_all
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a corpus.  Ids are 0 .. size - 1; those that there are stay as they are when documents are appended.
+    """One axis of a corpus.  Ids are 0 .. size - 1; those that there are stay as they are when
+                              documents are appended.
 
     name     ``words``, or that of a list column
     size     number of ids; of linked documents those of the training part (ids are their numbers)
     entries  ids that all training documents have together (cells, of words)
     longest  most ids of one training document (0: not known, of words)
     column   streams the ids' ``name`` or ``docs``, in order
-    figures  what became of linked documents of the input: given, training, heldout (pairs), dangling, self, repeats,
+    figures  what became of linked documents of the input: given, training, heldout (pairs),
+             dangling, self, repeats,
              between_heldout; empty for other axes
     """
 
@@ -45,27 +51,38 @@ class Axis:
     figures: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def names(self, first: int = 0, stop: int | None = None) -> pa.LargeStringArray:
-        """The names of ids first .. stop - 1, as a slice (of linked documents their ids); reads no more of the file than
-        it must."""
+        """The names of ids first .. stop - 1, as a slice (of linked documents their ids); reads no
+        more of the file than it must."""
         first, stop, _ = slice(first, stop).indices(self.size)
         pieces, start = [pa.array([], pa.large_string())], 0
         for piece in self.column("name"):
             if start >= stop:
                 break
             low = max(first - start, 0)
-            pieces.append(piece.slice(low, max(min(stop - start, len(piece)) - low, 0)).cast(pa.large_string()))
+            pieces.append(
+                piece.slice(low, max(min(stop - start, len(piece)) - low, 0)).cast(
+                    pa.large_string()
+                )
+            )
             start += len(piece)
         names = pa.concat_arrays(pieces)
         if len(names) != max(stop - first, 0):
-            raise StoreError(f"the axis {self.name}: {len(names)} names for {stop - first} ids; ingest again")
+            raise StoreError(
+                f"the axis {self.name}: {len(names)} names for {stop - first} ids; ingest again"
+            )
         return names
 
     def docs(self) -> np.ndarray:
         """int64[size]: training documents that have each id (or is linked with)."""
-        return np.concatenate([np.zeros(0, np.int64), *(c.to_numpy() for c in self.column("docs"))]).astype(np.int64)
+        return np.concatenate(
+            [np.zeros(0, np.int64), *(c.to_numpy() for c in self.column("docs"))]
+        ).astype(np.int64)
 
     def find(self, names: pa.Array) -> np.ndarray:
-        """int64[]: the id of each name, -1 where there is none.  names: large_string without nulls; memory: one row group."""
+        """int64[]: the id of each name, -1 where there is none.
+
+        names: large_string without nulls; memory: one row group.
+        """
         wanted = names.cast(pa.large_string())
         ids, start = np.full(len(wanted), -1, np.int64), 0
         for piece in self.column("name"):
@@ -80,11 +97,18 @@ class Axes(dict[str, Axis]):
     """name -> Axis, ``words`` first."""
 
     def __missing__(self, name: str) -> Axis:
-        raise StoreError(f"no axis {name!r} in this corpus, it has {', '.join(self)}; ingest with --meta {name}")
+        raise StoreError(
+            f"no axis {name!r} in this corpus, it has {', '.join(self)}; ingest with --meta {name}"
+        )
 
 
-def lists_of_blocks(rows: Iterable[pa.RecordBatch], docs: list[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(lengths int64[docs], ids int64[]) of each storage block.  rows: (document, id), ascending; docs: of each block."""
+def lists_of_blocks(
+    rows: Iterable[pa.RecordBatch], docs: list[int]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(lengths int64[docs], ids int64[]) of each storage block.
+
+    rows: (document, id), ascending; docs: of each block.
+    """
     batches, owners, ids = iter(rows), np.zeros(0, np.int64), np.zeros(0, np.int64)
     first = 0
     for count in docs:
@@ -93,40 +117,65 @@ def lists_of_blocks(rows: Iterable[pa.RecordBatch], docs: list[int]) -> Iterator
             batch = next(batches, None)
             if batch is None:
                 break
-            owners, ids = (np.concatenate(pair) for pair in zip((owners, ids), (c.to_numpy() for c in batch.columns)))
+            owners, ids = (
+                np.concatenate(pair)
+                for pair in zip((owners, ids), (c.to_numpy() for c in batch.columns))
+            )
         cut = int(np.searchsorted(owners, stop))
         yield np.bincount(owners[:cut] - first, minlength=count), ids[:cut]
         owners, ids, first = owners[cut:], ids[cut:], stop
 
 
-def write_lists(folder: Path, part: str, rows: Iterable[pa.RecordBatch], blocks: list[BlockEntry]) -> AxisPart:
-    """Write and sync the lists of one part; its entry.  rows: (document, id), ascending; blocks: the part's."""
+def write_lists(
+    folder: Path, part: str, rows: Iterable[pa.RecordBatch], blocks: list[BlockEntry]
+) -> AxisPart:
+    """Write and sync the lists of one part; its entry.
+
+    rows: (document, id), ascending; blocks: the part's.
+    """
     written: list[Path] = []
     entries: list[AxisBlock] = []
     row = 0
     for block, (lengths, ids) in zip(blocks, lists_of_blocks(rows, [b.docs for b in blocks])):
-        files = write_rows(folder, part, row, {"lengths": lengths.astype(np.uint32), "ids": ids.astype(np.uint32)})
+        files = write_rows(
+            folder, part, row, {"lengths": lengths.astype(np.uint32), "ids": ids.astype(np.uint32)}
+        )
         place = (row, row + len(files["ids"]))
         written += [chunk_path(folder, part, kind, r) for kind in LISTS for r in range(*place)]
         longest, tie = int(lengths.max(initial=0)), block.files["lengths"][0][1]
-        entries.append(AxisBlock(rows=place, entries=len(ids), longest=longest, of=tie, files=files))
+        entries.append(
+            AxisBlock(rows=place, entries=len(ids), longest=longest, of=tie, files=files)
+        )
         row = place[1]
     sync_all(written, levels=7)  # up to the store
     return AxisPart(blocks=entries, rows=row, entries=sum(e.entries for e in entries))
 
 
-def read_lists(folder: Path, part: str, entry: AxisBlock, docs: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+def read_lists(
+    folder: Path, part: str, entry: AxisBlock, docs: int, size: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Read, verify and decode one storage block: lengths uint32[docs], ids int32[entries].
 
     size: ids must lie below it.  StoreError."""
     first, stop = entry.rows
-    lengths, ids = (read_rows(folder, part, kind, first, entry.files[kind], np.uint32) for kind in LISTS)
+    lengths, ids = (
+        read_rows(folder, part, kind, first, entry.files[kind], np.uint32) for kind in LISTS
+    )
     lengths, ids = lengths[:docs], ids[: entry.entries]
     starts = np.cumsum(lengths, dtype=np.int64)
     whole = len(lengths) == docs and int(lengths.sum(dtype=np.int64)) == len(ids)
-    if not whole or int(lengths.max(initial=0)) != entry.longest or int(ids.max(initial=0)) >= max(size, 1):
-        raise StoreError(f"{folder}/{part}: rows {first} to {stop - 1} disagree with the manifest; ingest again")
+    if (
+        not whole
+        or int(lengths.max(initial=0)) != entry.longest
+        or int(ids.max(initial=0)) >= max(size, 1)
+    ):
+        raise StoreError(
+            f"{folder}/{part}: rows {first} to {stop - 1} disagree with the manifest; ingest again"
+        )
     falls = np.flatnonzero(ids[1:] <= ids[:-1]) + 1
     if len(falls) and not np.isin(falls, starts).all():
-        raise StoreError(f"{folder}/{part}: rows {first} to {stop - 1}: ids do not ascend in a document; ingest again")
+        raise StoreError(
+            f"{folder}/{part}: rows {first} to {stop - 1}: ids do not ascend in a document; "
+            f"ingest again"
+        )
     return lengths, ids.view(np.int32)

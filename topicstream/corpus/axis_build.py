@@ -1,14 +1,17 @@
-"""The axes of a store out of its documents' table: written by an ingest, or on first need for a store made before.
+"""The axes of a store out of its documents' table: written by an ingest, or on first need for a
+store made before.
 
-``NAMED`` columns: names get ids once and for all (the most frequent first; an append's new names follow behind),
-``axes/<name>.parquet`` lists them in the order of the ids: name, docs (training documents), heldout (held-out documents).
+``NAMED`` columns: names get ids once and for all (the most frequent first; an append's new names
+follow behind), ``axes/<name>.parquet`` lists them in the order of the ids: name, docs (training
+documents), heldout (held-out documents).
 
-``links``: ids are training documents by their number (row of the training part).  The arrays hold, for every document of both
-parts, the training documents that it is linked with in either direction; a link to a document that is held out or gone is
-never among them.
+``links``: ids are training documents by their number (row of the training part).  The arrays hold,
+for every document of both
+parts, the training documents that it is linked with in either direction; a link to a document that
+is held out or gone is never among them.
 
-What is there is never changed: each build writes a folder and a file of its own, which the manifest then names.
-"""
+What is there is never changed: each build writes a folder and a file of its own, which the manifest
+then names."""
 
 from __future__ import annotations
 
@@ -46,7 +49,9 @@ _LIST = pa.list_(pa.large_string())
 
 @dataclass(frozen=True)
 class Contents:
-    """What a store holds, as its manifest says (``axes`` aside); removed: int64[n, 4] as of ``Corpus.removed``."""
+    """What a store holds, as its manifest says (``axes`` aside); removed: int64[n, 4] as of
+    ``Corpus.removed``.
+    """
 
     path: Path
     manifest: StoreManifest
@@ -59,14 +64,23 @@ class Contents:
 
     def is_fresh(self, name: str, entry: AxisEntry | None) -> bool:
         """Whether an axis' entry stands for the documents of the store as they are."""
-        if entry is None or entry.gone != len(self.removed) or entry.fingerprint not in (None, self.manifest.fingerprint):
+        if (
+            entry is None
+            or entry.gone != len(self.removed)
+            or entry.fingerprint not in (None, self.manifest.fingerprint)
+        ):
             return False
         ties = {p: [b.files["lengths"][0][1] for b in self.manifest.parts[p].blocks] for p in PARTS}
-        return all(p in entry.parts and [b.of for b in entry.parts[p].blocks] == ties[p] for p in PARTS)
+        return all(
+            p in entry.parts and [b.of for b in entry.parts[p].blocks] == ties[p] for p in PARTS
+        )
 
 
 def stored_axes(path: Path, manifest: StoreManifest, removed: np.ndarray) -> dict[str, AxisEntry]:
-    """The manifest's axes, made now under the writer's lock where the store has none.  StoreError, Busy."""
+    """The manifest's axes, made now under the writer's lock where the store has none.
+
+    StoreError, Busy.
+    """
     contents = Contents(path, manifest, removed)
     if all(contents.is_fresh(name, manifest.axes.get(name)) for name in contents.names):
         return {name: manifest.axes[name] for name in contents.names}
@@ -81,7 +95,8 @@ def stored_axes(path: Path, manifest: StoreManifest, removed: np.ndarray) -> dic
                 now.write(path)
     except OSError as e:
         raise StoreError(
-            f"{path}: has no index of its {', '.join(contents.names)} yet and cannot be written to ({e.strerror}); "
+            f"{path}: has no index of its {', '.join(contents.names)} yet and cannot be written "
+            f"to ({e.strerror}); "
             "run `topics info` on it once where it can be"
         ) from None
     return now.axes
@@ -90,12 +105,18 @@ def stored_axes(path: Path, manifest: StoreManifest, removed: np.ndarray) -> dic
 def derive(
     contents: Contents, old: Mapping[str, AxisEntry], memory: int, room: Room | None = None
 ) -> dict[str, AxisEntry]:
-    """Write what the axes lack; the manifest's ``axes``.  Nothing that ``old`` names is changed; the caller commits.
+    """Write what the axes lack; the manifest's ``axes``.  Nothing that ``old`` names is changed;
+    the caller commits.
 
-    old: the axes of an earlier manifest of this store; memory: bytes for sorting; room: for the names of an
+    old: the axes of an earlier manifest of this store; memory: bytes for sorting; room: for the
+    names of an
     axis.  DoesNotFit.
     """
-    axes = {name: old[name] for name in contents.names if name in old and contents.is_fresh(name, old[name])}
+    axes = {
+        name: old[name]
+        for name in contents.names
+        if name in old and contents.is_fresh(name, old[name])
+    }
     if len(axes) == len(contents.names):
         return axes
     (contents.path / "axes").mkdir(exist_ok=True)
@@ -118,19 +139,25 @@ def load_names(path: Path) -> pa.Table:
 
 
 def blank_names(store: Path, file: str) -> StoreFile:
-    """Put something without meaning in the place of the names that no document has (the ids stay); the file's new entry.
-    The file must not be named by a manifest yet."""
+    """Put something without meaning in the place of the names that no document has (the ids stay);
+    the file's new entry. The file must not be named by a manifest yet."""
     table = load_names(store / file)
     unused = np.flatnonzero((table["docs"].to_numpy() == 0) & (table["heldout"].to_numpy() == 0))
     if len(unused):
         names = np.array(table["name"].to_pylist(), object)
         names[unused] = [f"(no name {n})" for n in unused.tolist()]
-        _write_names(store / file, pa.table([pa.array(names, pa.large_string()), *table.columns[1:]], schema=NAMES))
+        _write_names(
+            store / file,
+            pa.table([pa.array(names, pa.large_string()), *table.columns[1:]], schema=NAMES),
+        )
     return store_file(store, file)
 
 
 def _write_names(path: Path, table: pa.Table) -> None:
-    with replacing(path) as beside, pq.ParquetWriter(beside, NAMES, compression="zstd", use_dictionary=False) as writer:
+    with (
+        replacing(path) as beside,
+        pq.ParquetWriter(beside, NAMES, compression="zstd", use_dictionary=False) as writer,
+    ):
         writer.write_table(table, row_group_size=ROWS_OF_NAMES)
 
 
@@ -139,32 +166,53 @@ def _named(
 ) -> AxisEntry:
     """An axis of names; those that ``before`` lists keep their ids."""
     old_file = before.names.file if before is not None and before.names is not None else None
-    stored_names = load_names(contents.path / old_file)["name"] if old_file is not None else pa.chunked_array([], pa.large_string())
+    stored_names = (
+        load_names(contents.path / old_file)["name"]
+        if old_file is not None
+        else pa.chunked_array([], pa.large_string())
+    )
     relations.insert("names", pa.table({"name": stored_names, "id": np.arange(len(stored_names))}))
     _insert_mentions(contents, name, relations)
     relations.execute(
-        "create table added as select name, count(*) as times from mentions anti join names using (name) group by name"
+        "create table added as select name, count(*) as times from mentions anti join names "
+        "using (name) group by name"
     )
     size = len(stored_names) + relations.number("select count(*) from added")
     if size > len(stored_names) and room is not None:
         room.ask(size * NAME_BYTES, f"a list of {size:,} {name}")
     relations.execute(
-        f"insert into names select name, {len(stored_names)} + row_number() over (order by times desc, name) - 1 from added"
+        f"insert into names select name, {len(stored_names)} + row_number() over (order by "
+        f"times desc, name) - 1 from added"
     )
-    relations.execute("create table lists as select distinct part, document, id from mentions join names using (name)")
+    relations.execute(
+        "create table lists as select distinct part, document, id from mentions join names "
+        "using (name)"
+    )
     folder = _new_folder(contents, name, before)
-    parts = _write_parts(contents, folder, relations, "select document, id from lists where part = {} order by document, id")
+    parts = _write_parts(
+        contents,
+        folder,
+        relations,
+        "select document, id from lists where part = {} order by document, id",
+    )
     counts = np.zeros((2, size), np.int64)
     for p in (0, 1):
-        for batch in relations.stream(f"select id, count(*) from lists where part = {p} group by id"):
+        for batch in relations.stream(
+            f"select id, count(*) from lists where part = {p} group by id"
+        ):
             ids, times = (column.to_numpy() for column in batch.columns)
             counts[p, ids] += times
     columns = [batch.column(0) for batch in relations.stream("select name from names order by id")]
     texts = pa.concat_arrays([pa.array([], pa.large_string()), *columns])
-    plain, *numbered = (f"axes/{name}.parquet", *(f"axes/{name}-{contents.manifest.generation + n:04d}.parquet" for n in (0, 1)))
+    plain, *numbered = (
+        f"axes/{name}.parquet",
+        *(f"axes/{name}-{contents.manifest.generation + n:04d}.parquet" for n in (0, 1)),
+    )
     # the plain name may be a second name of another generation's file
     file = plain if old_file is None else next(f for f in numbered if f != old_file)
-    _write_names(contents.path / file, pa.table([texts, *(pa.array(c) for c in counts)], schema=NAMES))
+    _write_names(
+        contents.path / file, pa.table([texts, *(pa.array(c) for c in counts)], schema=NAMES)
+    )
     names = store_file(contents.path, file)
     return AxisEntry(folder=folder, size=size, parts=parts, gone=len(contents.removed), names=names)
 
@@ -175,7 +223,10 @@ def _links(
     """The axis of links; targets are found by the hashes of their ids."""
     _insert_mentions(contents, name, relations)
     run, count = relations.execute, relations.number
-    run("create table links as select distinct 2 * document + part as source, high, low from mentions")
+    run(
+        "create table links as select distinct 2 * document + part as source, high, low from "
+        "mentions"
+    )
     # a window takes less memory than a join: it sorts and holds one id at a time
     run("""create table resolved as select source, target from (
            select source, max(document) over (partition by high, low) as target
@@ -190,11 +241,14 @@ def _links(
         "self": count("select count(*) from resolved where source = target"),
         "dangling": count("select count(*) from resolved where target is null"),
         "between_heldout": count(
-            "select count(*) from resolved where source <> target and source % 2 = 1 and target % 2 = 1"
+            "select count(*) from resolved where source <> target and source % 2 = 1 and target "
+            "% 2 = 1"
         ),
     }
     folder = _new_folder(contents, name, before)
-    query = "select source // 2, target // 2 from pairs where source % 2 = {} order by source, target"
+    query = (
+        "select source // 2, target // 2 from pairs where source % 2 = {} order by source, target"
+    )
     parts = _write_parts(contents, folder, relations, query)
     figures |= {"training": parts["train"].entries // 2, "heldout": parts["heldout"].entries}
     return AxisEntry(
@@ -208,9 +262,15 @@ def _links(
 
 
 def _insert_mentions(contents: Contents, name: str, relations: Relations) -> None:
-    """The tables ``mentions`` (part, document, name; of links: high and low, the hash of it) and, of links, ``documents``
-    (part, document, high, low) of the documents that are there.  part: 0 train, 1 heldout; document: number in the part."""
-    hashed = [("high", pa.uint64()), ("low", pa.uint64())] if name == LINKS else [("name", pa.large_string())]
+    """The tables ``mentions`` (part, document, name; of links: high and low, the hash of it) and,
+    of links, ``documents``
+    (part, document, high, low) of the documents that are there.  part: 0 train, 1 heldout;
+    document: number in the part."""
+    hashed = (
+        [("high", pa.uint64()), ("low", pa.uint64())]
+        if name == LINKS
+        else [("name", pa.large_string())]
+    )
     schema = pa.schema([("part", pa.uint8()), ("document", pa.int64()), *hashed])
     relations.insert("mentions", schema.empty_table())
     if name == LINKS:
@@ -218,22 +278,44 @@ def _insert_mentions(contents: Contents, name: str, relations: Relations) -> Non
     edges = [np.cumsum([0, *(b.docs for b in contents.manifest.parts[p].blocks)]) for p in PARTS]
     store, gone = contents.path, contents.removed[:, 0]
     for batch, part, block, row in placed_documents(store, contents.manifest, gone, [name], BATCH):
-        document = np.where(part == 0, edges[0][np.where(part == 0, block, 0)], edges[1][np.where(part == 1, block, 0)]) + row
+        document = (
+            np.where(
+                part == 0,
+                edges[0][np.where(part == 0, block, 0)],
+                edges[1][np.where(part == 1, block, 0)],
+            )
+            + row
+        )
         try:
-            lists = batch[name].cast(_LIST) if name in batch.schema.names else pa.nulls(len(batch), _LIST)
+            lists = (
+                batch[name].cast(_LIST)
+                if name in batch.schema.names
+                else pa.nulls(len(batch), _LIST)
+            )
         except pa.ArrowException as e:
-            raise StoreError(f"{store}/docs: {e}; the documents' table is damaged, ingest again") from None
+            raise StoreError(
+                f"{store}/docs: {e}; the documents' table is damaged, ingest again"
+            ) from None
         lists = without_empty(lists)
         owner, values = lists.value_parent_indices().to_numpy(), lists.flatten()
         if name == LINKS:
-            relations.insert("documents", pa.table([part, document, *hash_ids(batch["id"])], schema=schema))
+            relations.insert(
+                "documents", pa.table([part, document, *hash_ids(batch["id"])], schema=schema)
+            )
         columns = hash_ids(values) if name == LINKS else (values,)
-        relations.insert("mentions", pa.table([part[owner], document[owner], *columns], schema=schema))
+        relations.insert(
+            "mentions", pa.table([part[owner], document[owner], *columns], schema=schema)
+        )
 
 
 def _new_folder(contents: Contents, name: str, before: AxisEntry | None) -> str:
-    """A folder for an axis' arrays that is not the one in use; what a killed writer left there is removed."""
-    numbered = [f"axes/{name}-{n:04d}" for n in (contents.manifest.generation, contents.manifest.generation + 1)]
+    """A folder for an axis' arrays that is not the one in use; what a killed writer left there is
+    removed.
+    """
+    numbered = [
+        f"axes/{name}-{n:04d}"
+        for n in (contents.manifest.generation, contents.manifest.generation + 1)
+    ]
     used = before.folder if before is not None else None
     folder = f"axes/{name}" if used is None else next(f for f in numbered if f != used)
     if (contents.path / folder).exists():
@@ -241,11 +323,18 @@ def _new_folder(contents: Contents, name: str, before: AxisEntry | None) -> str:
     return folder
 
 
-def _write_parts(contents: Contents, folder: str, relations: Relations, query: str) -> dict[str, AxisPart]:
-    """Write the arrays of both parts; their entries.  query: (document, id), ascending, of the part {} (0 train, 1 heldout)."""
+def _write_parts(
+    contents: Contents, folder: str, relations: Relations, query: str
+) -> dict[str, AxisPart]:
+    """Write the arrays of both parts; their entries.
+
+    query: (document, id), ascending, of the part {} (0 train, 1 heldout).
+    """
     path = contents.path / folder
     parts = {
-        part: write_lists(path, part, relations.stream(query.format(p)), contents.manifest.parts[part].blocks)
+        part: write_lists(
+            path, part, relations.stream(query.format(p)), contents.manifest.parts[part].blocks
+        )
         for p, part in enumerate(PARTS)
     }
     settle_arrays(path, {part: entry.rows for part, entry in parts.items()}, kinds=LISTS)

@@ -25,8 +25,8 @@ class AxisRows(NamedTuple):
 
 
 class AxisShape(NamedTuple):
-    """The largest of each over the blocks of a grid, of one axis: rows that a block touches, its entries, the entries of
-    one document."""
+    """The largest of each over the blocks of a grid, of one axis: rows that a block touches, its
+    entries, the entries of one document."""
 
     rows: int
     entries: int
@@ -35,7 +35,8 @@ class AxisShape(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Documents ``first_doc .. first_doc + D - 1`` of one part of a corpus as cells over U local words.
+    """Documents ``first_doc .. first_doc + D - 1`` of one part of a corpus as cells over U local
+    words.
 
     index      number of the block in its grid (the order of a sequential pass)
     first_doc  global number of row 0 within the part (empty and removed documents keep their row)
@@ -59,13 +60,16 @@ class Block:
     axes: Mapping[str, AxisRows] = field(default_factory=dict)
 
     def rows(self, axis: str) -> AxisRows:
-        """The block's rows on ``words`` (an entry a cell), ``documents`` (each its own) or another axis (of ``LINKS``: training
-        documents linked with each); KeyError: the reader was not asked for that one."""
+        """The block's rows on ``words`` (an entry a cell), ``documents`` (each its own) or another
+        axis (of ``LINKS``: training documents linked with each); KeyError: the reader was not asked
+        for that one."""
         if axis == "words":
             return AxisRows(self.vocab, self.indptr, self.words)
         if axis == "documents":
             each = np.arange(self.n_docs + 1)
-            return AxisRows((self.first_doc + each[:-1]).astype(np.int32), each, each[:-1].astype(np.int32))
+            return AxisRows(
+                (self.first_doc + each[:-1]).astype(np.int32), each, each[:-1].astype(np.int32)
+            )
         return self.axes[axis]
 
     @property

@@ -1,10 +1,13 @@
-"""The documents' table of a store: ``docs/part-*.parquet``, one row a document, in the order of the ingest.
+"""The documents' table of a store: ``docs/part-*.parquet``, one row a document, in the order of the
+ingest.
 
     id, source        as the reader gave them
-    part, block, row  where its cells lie: ``train`` or ``heldout``, the storage block of that part, the row within it
+    part, block, row  where its cells lie: ``train`` or ``heldout``, the storage block of that part,
+                      the row within it
     the list columns (corpus/format.py), date and the user's own columns, where the input had them
 
-Documents without any word of the vocabulary keep their row (of no cells).  Streamed, never loaded whole.
+Documents without any word of the vocabulary keep their row (of no cells).  Streamed, never loaded
+whole.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ BYTES_OF_GROUP = 16 << 20
 
 
 def typed_ids(ids: Any, whole: bool) -> Any:
-    """Ids as they were in the input: whole numbers (int64) again where they all were, else the strings they are stored as."""
+    """Ids as they were in the input: whole numbers (int64) again where they all were, else the
+    strings they are stored as.
+    """
     if not whole:
         return ids
     try:
@@ -53,26 +58,36 @@ def schema_of(columns: Mapping[str, str]) -> pa.Schema:
     kinds = {"list": pa.list_(pa.large_string()), "string": pa.large_string()}
     extra = [(name, kinds[columns[name]]) for name in sorted(columns) if name not in OWN]
     own_fields = [("id", pa.large_string()), ("source", pa.large_string())]
-    place = [("part", pa.dictionary(pa.int8(), pa.string())), ("block", pa.int32()), ("row", pa.int32())]
+    place = [
+        ("part", pa.dictionary(pa.int8(), pa.string())),
+        ("block", pa.int32()),
+        ("row", pa.int32()),
+    ]
     return pa.schema([*own_fields, *place, *extra])
 
 
 def fill(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table with all columns of the schema, nulls where it had none."""
     columns = [
-        table[field.name].cast(field.type) if field.name in table.column_names else pa.nulls(len(table), field.type)
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(len(table), field.type)
         for field in schema
     ]
     return pa.table(columns, schema=schema)
 
 
 def without(lists: pa.Array, gone: pa.Array) -> pa.Array:
-    """Lists of strings without those values that are ``gone`` (bool of each value); an empty list stays one, a null a null."""
+    """Lists of strings without those values that are ``gone`` (bool of each value); an empty list
+    stays one, a null a null.
+    """
     stays = pc.invert(gone).to_numpy(zero_copy_only=False)
     ends = np.cumsum(pc.fill_null(lists.value_lengths(), 0).to_numpy())
     offsets = np.concatenate(([0], np.cumsum(stays)))[np.concatenate(([0], ends))].astype(np.int32)
     null = np.append(lists.is_null().to_numpy(zero_copy_only=False), False)
-    return pa.ListArray.from_arrays(pa.array(offsets, mask=null), lists.flatten().filter(pa.array(stays)))
+    return pa.ListArray.from_arrays(
+        pa.array(offsets, mask=null), lists.flatten().filter(pa.array(stays))
+    )
 
 
 def without_empty(lists: pa.Array) -> pa.Array:
@@ -94,12 +109,16 @@ def row_bytes(table: pa.Table) -> np.ndarray:
 
 
 def _lengths(strings: pa.Array) -> np.ndarray:
-    return np.asarray(pc.fill_null(pc.binary_length(strings), 0).to_numpy(zero_copy_only=False).astype(np.int64))
+    return np.asarray(
+        pc.fill_null(pc.binary_length(strings), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    )
 
 
 class DocumentsWriter:
-    """Writes part files of at most ROWS_OF_PART documents in row groups of ROWS_OF_GROUP, fewer where they hold
-    BYTES_OF_GROUP: the same files however the documents were handed over.  ``files`` lists what was written."""
+    """Writes part files of at most ROWS_OF_PART documents in row groups of ROWS_OF_GROUP, fewer
+    where they hold
+    BYTES_OF_GROUP: the same files however the documents were handed over.  ``files`` lists what was
+    written."""
 
     def __init__(self, folder: Path, schema: pa.Schema, first: int) -> None:
         self._folder, self._schema, self._number = folder, schema, first
@@ -148,14 +167,17 @@ class DocumentsWriter:
     def close(self) -> None:
         """Write what is left; a store has at least one part, even of no documents."""
         if len(self._sizes) or not self.files:
-            self._waiting = self._waiting or [fill(pa.table({"id": pa.array([], pa.large_string())}), self._schema)]
+            self._waiting = self._waiting or [
+                fill(pa.table({"id": pa.array([], pa.large_string())}), self._schema)
+            ]
             self._group(len(self._sizes))
         self._finish_part()
         sync(self._folder)
 
 
 class PlacedDocuments(DocumentsWriter):
-    """Writes documents with the places of their cells: those of each part lie in its blocks in the order that they come in.
+    """Writes documents with the places of their cells: those of each part lie in its blocks in the
+    order that they come in.
 
     Parameters
     ----------
@@ -190,9 +212,17 @@ class PlacedDocuments(DocumentsWriter):
             self._seen[p] += len(mine)
             number = np.searchsorted(edges, numbers, "right") - 1
             block[mine], row[mine] = self._first_blocks[p] + number, numbers - edges[number]
-        names = pa.DictionaryArray.from_arrays(pa.array(part.astype(np.int8)), pa.array(PARTS, pa.string()))
-        rest = table.drop_columns([name for name in ("part", "block", "row") if name in table.column_names])
-        self.add(rest.append_column("part", names).append_column("block", pa.array(block)).append_column("row", pa.array(row)))
+        names = pa.DictionaryArray.from_arrays(
+            pa.array(part.astype(np.int8)), pa.array(PARTS, pa.string())
+        )
+        rest = table.drop_columns(
+            [name for name in ("part", "block", "row") if name in table.column_names]
+        )
+        self.add(
+            rest.append_column("part", names)
+            .append_column("block", pa.array(block))
+            .append_column("row", pa.array(row))
+        )
 
     def finish(self) -> list[StoreFile]:
         """Write what is left; the manifest's entries of the files."""
@@ -201,9 +231,13 @@ class PlacedDocuments(DocumentsWriter):
 
 
 def read_documents(
-    folder: Path, files: Iterable[StoreFile], columns: list[str] | None = None, rows: int = ROWS_OF_GROUP
+    folder: Path,
+    files: Iterable[StoreFile],
+    columns: list[str] | None = None,
+    rows: int = ROWS_OF_GROUP,
 ) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-    """The documents of a store, in order: their numbers int64[], and record batches of at most ``rows`` and of one row group,
+    """The documents of a store, in order: their numbers int64[], and record batches of at most
+    ``rows`` and of one row group,
     whose bytes are bounded; files: the manifest's entries.  StoreError."""
     first = 0
     for entry in files:
@@ -214,7 +248,8 @@ def read_documents(
 
 
 Placed = tuple[pa.RecordBatch, np.ndarray, np.ndarray, np.ndarray]
-"""Some documents, and where they lie: part (0 train, 1 heldout), storage block and row, int64 each."""
+"""Some documents, and where they lie: part (0 train, 1 heldout), storage block and row, int64 each.
+"""
 
 
 def placed_documents(
@@ -234,18 +269,31 @@ def placed_documents(
     StoreError
         Where a document lies past the blocks.
     """
-    wanted = None if columns is None else list(dict.fromkeys(["id", *columns, "part", "block", "row"]))
-    docs = [np.array([block.docs for block in manifest.parts[part].blocks], np.int64) for part in PARTS]
+    wanted = (
+        None if columns is None else list(dict.fromkeys(["id", *columns, "part", "block", "row"]))
+    )
+    docs = [
+        np.array([block.docs for block in manifest.parts[part].blocks], np.int64) for part in PARTS
+    ]
     for numbers, batch in read_documents(store, manifest.docs, wanted, rows):
         present = batch.filter(pa.array(np.isin(numbers, gone, invert=True)))
         try:
-            part = pc.equal(present["part"].cast(pa.string()), "heldout").to_numpy(zero_copy_only=False).astype(np.int64)
-            block, row = (present[name].to_numpy(zero_copy_only=False).astype(np.int64) for name in ("block", "row"))
+            part = (
+                pc.equal(present["part"].cast(pa.string()), "heldout")
+                .to_numpy(zero_copy_only=False)
+                .astype(np.int64)
+            )
+            block, row = (
+                present[name].to_numpy(zero_copy_only=False).astype(np.int64)
+                for name in ("block", "row")
+            )
             room = [docs[p][b] for p, b in zip(part, block)]
             if len(row) and (min(block.min(), row.min()) < 0 or (row >= room).any()):
                 raise ValueError
         except (ValueError, KeyError, IndexError, pa.ArrowException):
-            raise StoreError(f"{store}/docs: a document lies past its block; ingest again") from None
+            raise StoreError(
+                f"{store}/docs: a document lies past its block; ingest again"
+            ) from None
         yield present, part, block, row
 
 
@@ -278,7 +326,8 @@ def _hash(data: Bytes, offsets: Longs, high: Words, low: Words) -> None:
 def hash_ids(ids: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """A 128-bit hash of each id: large_string[D] -> (high, low), uint64[D] each.
 
-    The hash never changes between versions: the held-out split of a store rests on it.  It mixes 8 bytes at a time into two
+    The hash never changes between versions: the held-out split of a store rests on it.  It mixes 8
+    bytes at a time into two
     64-bit lanes and finishes both with SplitMix64 (kernels/rng.py).
     """
     high, low = np.empty(len(ids), np.uint64), np.empty(len(ids), np.uint64)

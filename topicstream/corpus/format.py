@@ -1,16 +1,19 @@
 """How cells lie on disk (everything opens with stock zarr and pyarrow).
 
-``corpus.zarr`` is a Zarr v3 group.  ``train/`` and ``heldout/`` hold three arrays each, one chunk a *row*:
+``corpus.zarr`` is a Zarr v3 group.  ``train/`` and ``heldout/`` hold three arrays each, one chunk a
+                                     *row*:
 
     words    uint32[rows, CELLS]  per document: first word id, then gaps to the next (ids ascend)
     counts   uint32[rows, CELLS]  (float32 in a weighted corpus)
     lengths  uint32[rows, DOCS]   cells of each document
 
-A storage block is one row; only a document with more than CELLS distinct words makes a block of several rows.  Rows are
-padded with zeros, which cost nothing once compressed.  Codecs: little-endian bytes, Blosc (lz4, shuffle), crc32c.
-Stock zarr reads a missing chunk as zeros and ignores what a manifest says, so readers of ours take the number of
-blocks, documents and cells, and each chunk's size and checksum, from ``manifest.json``, which is written last.
-"""
+A storage block is one row; only a document with more than CELLS distinct words makes a block of
+several rows.  Rows are
+padded with zeros, which cost nothing once compressed.  Codecs: little-endian bytes, Blosc (lz4,
+shuffle), crc32c.
+Stock zarr reads a missing chunk as zeros and ignores what a manifest says, so readers of ours take
+the number of blocks, documents and cells, and each chunk's size and checksum, from
+``manifest.json``, which is written last."""
 
 from __future__ import annotations
 
@@ -20,7 +23,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import DTypeLike
 
-from topicstream.chunks import array_problem, create_array, create_group, group_problem, read_chunk, write_chunk
+from topicstream.chunks import (
+    array_problem,
+    create_array,
+    create_group,
+    group_problem,
+    read_chunk,
+    write_chunk,
+)
 from topicstream.files.durable import sync
 
 CELLS = 1 << 20
@@ -34,7 +44,9 @@ PARTS = ("train", "heldout")
 AUTHORS, LABELS, LINKS = "authors", "labels", "links"
 NAMED = (AUTHORS, LABELS)
 LIST_COLUMNS = (*NAMED, LINKS)
-"""Metadata that are lists of strings, an axis each: of names, and of the documents that a document is linked with."""
+"""Metadata that are lists of strings, an axis each: of names, and of the documents that a document
+is linked with.
+"""
 
 
 def chunk_path(folder: Path, part: str, kind: str, row: int) -> Path:
@@ -55,32 +67,45 @@ def type_of(kind: str, weighted: bool) -> str:
 def settle_arrays(
     folder: Path, rows: Mapping[str, int], *, weighted: bool = False, kinds: Iterable[str] = KINDS
 ) -> None:
-    """Make a folder a Zarr group, and say in the metadata of its arrays how many rows each part has.
+    """Make a folder a Zarr group, and say in the metadata of its arrays how many rows each part
+    has.
 
     rows: by the folder of the part; kinds: the arrays of each.
     """
     for part, count in rows.items():
         for kind in kinds:
             width = width_of(kind)
-            create_array(folder / part / kind, (count, width), (1, width), type_of(kind, weighted), level=LEVEL)
+            create_array(
+                folder / part / kind,
+                (count, width),
+                (1, width),
+                type_of(kind, weighted),
+                level=LEVEL,
+            )
             sync(folder / part / kind / "zarr.json")
         create_group(folder / part)
     create_group(folder)
 
 
 def metadata_problems(folder: Path, weighted: bool, rows: Mapping[str, int]) -> Iterator[str]:
-    """A sentence for each group and array that stock zarr would read otherwise than it was written.  rows: of each part, by its
-    folder; the arrays may have more: those of an append that was killed, which the next one removes."""
+    """A sentence for each group and array that stock zarr would read otherwise than it was written.
+    rows: of each part, by its
+    folder; the arrays may have more: those of an append that was killed, which the next one
+    removes."""
     yield from filter(None, [group_problem(folder / name) for name in ("", *rows)])
     for part, count in rows.items():
         for kind in KINDS:
             width = width_of(kind)
-            problem = array_problem(folder / part / kind, (count, width), (1, width), type_of(kind, weighted))
+            problem = array_problem(
+                folder / part / kind, (count, width), (1, width), type_of(kind, weighted)
+            )
             yield from filter(None, [problem])
 
 
 def write_row(path: Path, values: np.ndarray, width: int) -> tuple[int, int]:
-    """Write values (uint32 or float32[n <= width]) as the chunk of one row: size and crc32c of its file."""
+    """Write values (uint32 or float32[n <= width]) as the chunk of one row: size and crc32c of its
+    file.
+    """
     padded = values
     if len(values) != width:
         padded = np.zeros(width, values.dtype)
@@ -88,10 +113,14 @@ def write_row(path: Path, values: np.ndarray, width: int) -> tuple[int, int]:
     return write_chunk(path, padded, LEVEL)
 
 
-def write_rows(folder: Path, part: str, first: int, arrays: Mapping[str, np.ndarray]) -> dict[str, list[tuple[int, int]]]:
-    """Write the arrays of one storage block, by kind, as rows from number ``first`` on: size and crc32c of the chunk files.
+def write_rows(
+    folder: Path, part: str, first: int, arrays: Mapping[str, np.ndarray]
+) -> dict[str, list[tuple[int, int]]]:
+    """Write the arrays of one storage block, by kind, as rows from number ``first`` on: size and
+    crc32c of the chunk files.
 
-    Each row has a chunk of every array, ``lengths`` zeros behind the first, so that all arrays have one number of rows."""
+    Each row has a chunk of every array, ``lengths`` zeros behind the first, so that all arrays have
+    one number of rows."""
     rows = max(1, *(-(-len(values) // width_of(kind)) for kind, values in arrays.items()))
     files: dict[str, list[tuple[int, int]]] = {kind: [] for kind in arrays}
     for kind, values in arrays.items():
@@ -102,10 +131,24 @@ def write_rows(folder: Path, part: str, first: int, arrays: Mapping[str, np.ndar
     return files
 
 
-def read_rows(folder: Path, part: str, kind: str, first: int, files: Sequence[tuple[int, int]], dtype: DTypeLike) -> np.ndarray:
-    """The chunks of one array of a storage block, verified and decoded, dtype[rows * width].  StoreError."""
+def read_rows(
+    folder: Path,
+    part: str,
+    kind: str,
+    first: int,
+    files: Sequence[tuple[int, int]],
+    dtype: DTypeLike,
+) -> np.ndarray:
+    """The chunks of one array of a storage block, verified and decoded, dtype[rows * width].
+    StoreError.
+    """
     width = width_of(kind)
     out = np.empty(len(files) * width, dtype)
     for row, (size, crc) in enumerate(files):
-        read_chunk(chunk_path(folder, part, kind, first + row), size, crc, out[row * width : (row + 1) * width])
+        read_chunk(
+            chunk_path(folder, part, kind, first + row),
+            size,
+            crc,
+            out[row * width : (row + 1) * width],
+        )
     return out

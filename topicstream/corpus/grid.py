@@ -1,4 +1,6 @@
-"""How a corpus is cut into engine blocks: storage blocks as they are decoded, the grid over them, the blocks cut out."""
+"""How a corpus is cut into engine blocks: storage blocks as they are decoded, the grid over them,
+the blocks cut out.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Grid:
-    """The engine blocks of one part of a corpus, in the order of a sequential pass: runs of documents of about so many
-    cells, never across a storage block.
+    """The engine blocks of one part of a corpus, in the order of a sequential pass: runs of
+    documents of about so many cells, never across a storage block.
 
-    All arrays have one entry a block: storage (storage block), row_start, row_stop (its documents within that block),
-    cell_start (first cell within that block), cells, first_doc (global), tokens (float64).  ``max_words`` bounds a block's
-    local words, ``longest`` is the cells of the longest document.  axes: the sizes of the axes that were asked for.
+    All arrays have one entry a block: storage (storage block), row_start, row_stop (its documents
+    within that block),
+    cell_start (first cell within that block), cells, first_doc (global), tokens (float64).
+    ``max_words`` bounds a block's
+    local words, ``longest`` is the cells of the longest document.  axes: the sizes of the axes that
+    were asked for.
     """
 
     heldout: bool
@@ -52,22 +57,30 @@ class Grid:
         return replace(self, **{name: getattr(self, name)[first:last] for name in columns})
 
     def order(self, how: str, seed: int, pass_number: int) -> np.ndarray:
-        """Block numbers in visiting order: ``sequential``, or ``shuffled`` (storage blocks are shuffled, then the blocks
-        within each, so that a shuffled pass still reads every chunk once)."""
+        """Block numbers in visiting order: ``sequential``, or ``shuffled`` (storage blocks are
+        shuffled, then the blocks within each, so that a shuffled pass still reads every chunk
+        once)."""
         n = len(self)
         if how == "sequential":
             return np.arange(n)
         if how != "shuffled":
             raise ValueError(f"order must be 'sequential' or 'shuffled', not {how!r}")
         rng = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), pass_number]))
-        by_storage = [np.flatnonzero(self.storage == s) for s in rng.permutation(np.unique(self.storage))]
-        return np.concatenate([rng.permutation(group) for group in by_storage]) if by_storage else np.arange(0)
+        by_storage = [
+            np.flatnonzero(self.storage == s) for s in rng.permutation(np.unique(self.storage))
+        ]
+        return (
+            np.concatenate([rng.permutation(group) for group in by_storage])
+            if by_storage
+            else np.arange(0)
+        )
 
 
 @dataclass
 class Decoded:
-    """One storage block: words int32[cells] (global ids, ascending within a document), counts[cells], lengths uint32[docs];
-    axes: name -> (indptr int64[docs + 1], ids int32[entries])."""
+    """One storage block: words int32[cells] (global ids, ascending within a document),
+    counts[cells], lengths uint32[docs]; axes: name -> (indptr int64[docs + 1], ids
+    int32[entries])."""
 
     words: np.ndarray
     counts: np.ndarray
@@ -83,7 +96,9 @@ class Decoded:
         """Counts [docs, n_words]; shares memory with this."""
         from scipy.sparse import csr_array  # a tenth of a second, which passes need not spend
 
-        return csr_array((self.counts, self.words, self.indptr.astype(np.int32)), (len(self.lengths), n_words))
+        return csr_array(
+            (self.counts, self.words, self.indptr.astype(np.int32)), (len(self.lengths), n_words)
+        )
 
     def drop(self, rows: np.ndarray) -> None:
         """Make the documents in these rows (int64, ascending) empty."""
@@ -99,11 +114,14 @@ def cut_axis(raw: Decoded, name: str, first: int, last: int) -> AxisRows:
     indptr, ids = raw.axes[name]
     mine = indptr[first : last + 1]
     unique, local = np.unique(ids[mine[0] : mine[-1]], return_inverse=True)
-    return AxisRows(unique.astype(np.int32, copy=False), mine - mine[0], local.astype(np.int32).reshape(-1))
+    return AxisRows(
+        unique.astype(np.int32, copy=False), mine - mine[0], local.astype(np.int32).reshape(-1)
+    )
 
 
 class Cutter:
-    """Cuts decoded storage blocks into blocks with local ids through W-sized marker arrays (no sort).  One thread at a
+    """Cuts decoded storage blocks into blocks with local ids through W-sized marker arrays (no
+    sort).  One thread at a
     time may use it; it takes 5 bytes a vocabulary word.  weights: as of ``Corpus.weights``."""
 
     def __init__(self, n_words: int, weights: Any = None) -> None:
@@ -113,8 +131,13 @@ class Cutter:
         self._lock = threading.Lock()
 
     def local(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """int32[nnz] global ids -> (int32[U] the distinct ones, ascending; int32[nnz] local numbers)."""
-        vocab, numbers = np.empty(min(len(ids), len(self._marker)) + 1, np.int32), np.empty(len(ids), np.int32)
+        """int32[nnz] global ids -> (int32[U] the distinct ones, ascending; int32[nnz] local
+        numbers).
+        """
+        vocab, numbers = (
+            np.empty(min(len(ids), len(self._marker)) + 1, np.int32),
+            np.empty(len(ids), np.int32),
+        )
         with self._lock:
             u = to_local(ids, self._marker, self._local, vocab, numbers)
         return vocab[:u].copy(), numbers
@@ -122,19 +145,36 @@ class Cutter:
     def block(self, grid: Grid, number: int, raw: Decoded) -> Block:
         """Block ``number`` of ``grid`` out of its decoded storage block; it owns its arrays."""
         first, last = int(grid.row_start[number]), int(grid.row_stop[number])
-        cells = slice(int(grid.cell_start[number]), int(grid.cell_start[number] + grid.cells[number]))
+        cells = slice(
+            int(grid.cell_start[number]), int(grid.cell_start[number] + grid.cells[number])
+        )
         vocab, words = self.local(raw.words[cells])
         indptr = np.zeros(last - first + 1, np.int64)
         np.cumsum(raw.lengths[first:last], out=indptr[1:])
         counts = raw.counts[cells].copy()  # the block outlives what it is cut from
         axes = {name: cut_axis(raw, name, first, last) for name in raw.axes}
-        block = Block(number, int(grid.first_doc[number]), indptr, words, counts, vocab, float(grid.tokens[number]), axes)
+        block = Block(
+            number,
+            int(grid.first_doc[number]),
+            indptr,
+            words,
+            counts,
+            vocab,
+            float(grid.tokens[number]),
+            axes,
+        )
         weighted: Block = block if self._weights is None else self._weights.block(block)
         return weighted
 
 
 def cut_grid(
-    blocks: Iterable[Decoded], n_words: int, cells: int, docs: int, *, heldout: bool, axes: Sequence[str]
+    blocks: Iterable[Decoded],
+    n_words: int,
+    cells: int,
+    docs: int,
+    *,
+    heldout: bool,
+    axes: Sequence[str],
 ) -> Grid:
     """See ``Corpus.grid``.  blocks: the storage blocks of the part, in order, with the axes."""
     cutter, columns, tokens = Cutter(n_words), list[np.ndarray](), list[float]()
@@ -145,7 +185,14 @@ def cut_grid(
         n = cut_lengths(raw.lengths, cells, docs, starts)
         edges = np.append(starts[:n], len(raw.lengths))
         cell_edges = raw.indptr[edges]
-        rows = np.full(n, storage), edges[:-1], edges[1:], cell_edges[:-1], np.diff(cell_edges), first_doc + edges[:-1]
+        rows = (
+            np.full(n, storage),
+            edges[:-1],
+            edges[1:],
+            cell_edges[:-1],
+            np.diff(cell_edges),
+            first_doc + edges[:-1],
+        )
         columns.append(np.stack(rows).astype(np.int64))
         for i in range(n):
             part = slice(cell_edges[i], cell_edges[i + 1])
@@ -161,12 +208,26 @@ def cut_grid(
         [np.zeros((6, 0), np.int64), *columns], axis=1
     )
     return Grid(
-        heldout, storages, row_start, row_stop, cell_start, cell_counts, first_docs, np.array(tokens), widest, longest, shapes
+        heldout,
+        storages,
+        row_start,
+        row_stop,
+        cell_start,
+        cell_counts,
+        first_docs,
+        np.array(tokens),
+        widest,
+        longest,
+        shapes,
     )
 
 
 def _axis_shape(raw: Decoded, name: str, first: int, last: int, words: int) -> AxisShape:
     """What documents first .. last - 1 of a storage block have; words: their distinct words."""
-    lengths = raw.lengths[first:last] if name == "words" else np.diff(raw.axes[name][0][first : last + 1])
+    lengths = (
+        raw.lengths[first:last] if name == "words" else np.diff(raw.axes[name][0][first : last + 1])
+    )
     entries, longest = int(lengths.sum(dtype=np.int64)), int(lengths.max(initial=0))
-    return AxisShape(words if name == "words" else len(cut_axis(raw, name, first, last).ids), entries, longest)
+    return AxisShape(
+        words if name == "words" else len(cut_axis(raw, name, first, last).ids), entries, longest
+    )

@@ -25,12 +25,16 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 
 def length_histogram(corpus: Corpus) -> dict[str, Json]:
-    """Documents of the training part by number of distinct words: edges (powers of two from 1), documents, and of none."""
+    """Documents of the training part by number of distinct words: edges (powers of two from 1),
+    documents, and of none.
+    """
     counts = np.zeros(34, np.int64)
     longest = 0
     for b in range(len(corpus.part().blocks)):
         lengths = corpus.lengths(b).astype(np.int64)
-        bits = np.where(lengths > 0, np.floor(np.log2(np.maximum(lengths, 1))).astype(np.int64) + 1, 0)
+        bits = np.where(
+            lengths > 0, np.floor(np.log2(np.maximum(lengths, 1))).astype(np.int64) + 1, 0
+        )
         counts += np.bincount(bits, minlength=len(counts))
         longest = max(longest, int(lengths.max(initial=0)))
     last = int(np.flatnonzero(counts).max(initial=0))
@@ -52,13 +56,16 @@ def vocabulary_curve(counts: np.ndarray) -> list[dict[str, Json]]:
 
 
 def figures(corpus: Corpus, top: int = 20) -> dict[str, Json]:
-    """Summary, most frequent words, lengths of the documents, share of the tokens by vocabulary size."""
+    """Summary, most frequent words, lengths of the documents, share of the tokens by vocabulary
+    size.
+    """
     table = corpus.word_table("word", "count", "df")
     counts = table["count"].to_numpy()
     first = np.argsort(-counts, kind="stable")[:top]
     words = [{name: table[name][int(i)].as_py() for name in table.column_names} for i in first]
     parts = {
-        name: {k: getattr(entry, k) for k in ("docs", "cells", "tokens", "bytes")} | {"blocks": len(entry.blocks)}
+        name: {k: getattr(entry, k) for k in ("docs", "cells", "tokens", "bytes")}
+        | {"blocks": len(entry.blocks)}
         for name, entry in corpus.manifest.parts.items()
     }
     manifest = corpus.manifest
@@ -70,7 +77,13 @@ def figures(corpus: Corpus, top: int = 20) -> dict[str, Json]:
         "weighted": corpus.weighted,
         "words": corpus.n_words,
         "axes": [
-            {"name": a.name, "size": a.size, "entries": a.entries, "longest": a.longest, **a.figures}
+            {
+                "name": a.name,
+                "size": a.size,
+                "entries": a.entries,
+                "longest": a.longest,
+                **a.figures,
+            }
             for a in corpus.axes.values()
         ],
         "columns": manifest.columns,
@@ -92,7 +105,8 @@ def histogram_line(values: list[int]) -> str:
 
 
 def verify(corpus: Corpus, report: Callable[[int, int], None] | None = None) -> Iterator[str]:
-    """Read all chunks and files of a store; a line for each that is missing, altered or inconsistent (none: all is well).
+    """Read all chunks and files of a store; a line for each that is missing, altered or
+    inconsistent (none: all is well).
 
     report: called with (blocks done, blocks) after each block.
     """
@@ -118,7 +132,9 @@ def _problems(corpus: Corpus, report: Callable[[int, int], None] | None) -> Iter
         yield str(e)
     rows = {part_folder(entry, part): entry.rows for part, entry in manifest.parts.items()}
     yield from metadata_problems(path, corpus.weighted, rows)
-    blocks = [(b, heldout) for heldout in (False, True) for b in range(len(corpus.part(heldout).blocks))]
+    blocks = [
+        (b, heldout) for heldout in (False, True) for b in range(len(corpus.part(heldout).blocks))
+    ]
     for done, (block, heldout) in enumerate(blocks, 1):
         for axis in (None, *manifest.axes):  # the axes that there are: none is made for this
             try:

@@ -1,7 +1,9 @@
 """Readers of a store hold a shared flock on the folder of its training blocks.
 
-A compaction writes new folders, replaces the manifest, and removes the old ones under an exclusive flock, or leaves them to
-the next writer while a reader is there.  Without flock support, active readers cannot be detected, and compaction may
+A compaction writes new folders, replaces the manifest, and removes the old ones under an exclusive
+flock, or leaves them to
+the next writer while a reader is there.  Without flock support, active readers cannot be detected,
+                                          and compaction may
 delete files that are still in use.
 """
 
@@ -25,7 +27,9 @@ class Lease:
 
     def __init__(self, folder: Path | None) -> None:
         self._fd, self.given = -1, True
-        with contextlib.suppress(OSError):  # a damaged store, or no flock there: reading says what is wrong
+        with contextlib.suppress(
+            OSError
+        ):  # a damaged store, or no flock there: reading says what is wrong
             if folder is not None:
                 self._fd = os.open(folder, _FLAGS)
                 self.given = _locked(self._fd, fcntl.LOCK_SH)
@@ -51,13 +55,16 @@ def _locked(fd: int, how: int) -> bool:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[bool]:
-    """Gives True while no other process reads from the folder (none can begin to, either), else False; no folder: True."""
+    """Gives True while no other process reads from the folder (none can begin to, either), else
+    False; no folder: True.
+    """
     fd, free = -1, True
     with contextlib.suppress(OSError):
         fd = os.open(folder, _FLAGS)
         free = _locked(fd, fcntl.LOCK_EX)
         if not free:
-            gc.collect()  # perhaps only a store that this process has dropped, but not collected yet
+            # perhaps only a store that this process has dropped, but not collected yet
+            gc.collect()
             free = _locked(fd, fcntl.LOCK_EX)
     try:
         yield free

@@ -1,7 +1,7 @@
 """What ``manifest.json`` of a store says, as types (docs/formats.md).
 
-Every list of blocks, files and sizes that readers go by is here; what stock zarr reads is only metadata.
-"""
+Every list of blocks, files and sizes that readers go by is here; what stock zarr reads is only
+metadata."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class Removed(Record):
 
 
 class BlockEntry(Record, omit_defaults=True):
-    """A storage block: its rows of the arrays [first, past the last), what it holds, and its chunk files.
+    """A storage block: its rows of the arrays [first, past the last), what it holds, and its chunk
+    files.
 
     changed: the generation that last removed documents from it
     """
@@ -77,17 +78,26 @@ class BlockEntry(Record, omit_defaults=True):
         if rows < 1 or any(len(self.files.get(kind, ())) != rows for kind in KINDS):
             raise ValueError(f"block of rows {list(self.rows)}: not as many chunks")
         if self.docs > rows * DOCS or self.cells > rows * CELLS:
-            raise ValueError(f"block of rows {list(self.rows)}: more documents or cells than it has room for")
+            raise ValueError(
+                f"block of rows {list(self.rows)}: more documents or cells than it has room for"
+            )
 
     @property
     def left(self) -> Removed:
         """Documents, cells and tokens without what was removed."""
         gone = self.removed
-        return Removed(docs=self.docs - gone.docs, cells=self.cells - gone.cells, tokens=self.tokens - gone.tokens)
+        return Removed(
+            docs=self.docs - gone.docs,
+            cells=self.cells - gone.cells,
+            tokens=self.tokens - gone.tokens,
+        )
 
 
 class PartEntry(Record, omit_defaults=True):
-    """The training or the held-out part.  docs: rows of documents, removed ones included; cells, tokens: without theirs."""
+    """The training or the held-out part.
+
+    docs: rows of documents, removed ones included; cells, tokens: without theirs.
+    """
 
     blocks: list[BlockEntry]
     docs: Count
@@ -120,7 +130,9 @@ def part_of(blocks: Sequence[BlockEntry], folder: str | None = None) -> PartEntr
 
 
 class AxisBlock(Record):
-    """A storage block of an axis; of: the checksum of the documents' lengths, which ties it to its block."""
+    """A storage block of an axis; of: the checksum of the documents' lengths, which ties it to its
+    block.
+    """
 
     rows: tuple[Count, Count]
     entries: Count
@@ -130,7 +142,10 @@ class AxisBlock(Record):
 
     def __post_init__(self) -> None:
         rows = self.rows[1] - self.rows[0]
-        if any(len(self.files.get(kind, ())) != rows for kind in ("lengths", "ids")) or self.entries > rows * CELLS:
+        if (
+            any(len(self.files.get(kind, ())) != rows for kind in ("lengths", "ids"))
+            or self.entries > rows * CELLS
+        ):
             raise ValueError(f"block of rows {list(self.rows)}: not as many chunks")
 
 
@@ -147,10 +162,13 @@ class AxisEntry(Record, omit_defaults=True):
 
     names        the file of the names (of ``NAMED`` columns)
     gone         removed documents that are left out of the counts: the first so many of the list
-    figures      what became of linked documents of the input;  fingerprint: of the store they were resolved for
+    figures      what became of linked documents of the input;  fingerprint: of the store they were
+                 resolved for
     """
 
-    folder: Annotated[str, msgspec.Meta(pattern=rf"^axes/({'|'.join(LIST_COLUMNS)})(-[0-9]{{4,10}})?$")]
+    folder: Annotated[
+        str, msgspec.Meta(pattern=rf"^axes/({'|'.join(LIST_COLUMNS)})(-[0-9]{{4,10}})?$")
+    ]
     size: Ids
     parts: dict[str, AxisPart]
     gone: Count
@@ -160,7 +178,9 @@ class AxisEntry(Record, omit_defaults=True):
 
 
 class HeldoutRule(Record, omit_defaults=True):
-    """How documents are set aside: what was asked, the threshold of their hashes, and the field that decides."""
+    """How documents are set aside: what was asked, the threshold of their hashes, and the field
+    that decides.
+    """
 
     asked: str
     threshold: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-f]{16}$")]
@@ -178,8 +198,10 @@ class Sources(Record):
 class StoreManifest(Record, omit_defaults=True, kw_only=True):
     """The manifest of a store.
 
-    generation   1 after the ingest, one more after each change;  compacted: that of the last compaction
-    n_words      words of the vocabulary;  width, ``vectors`` in the file: numbers of a dense row, 0: a store of documents
+    generation   1 after the ingest, one more after each change;  compacted: that of the last
+                 compaction
+    n_words      words of the vocabulary;  width, ``vectors`` in the file: numbers of a dense row,
+                 0: a store of documents
     vocabulary   hash, and how words were chosen;  summary: what the ingest found, in figures
     columns      metadata of the documents, by name: ``list`` or ``string``
     ids          ``integer`` where all ids of the input were whole numbers
@@ -231,9 +253,14 @@ class StoreManifest(Record, omit_defaults=True, kw_only=True):
             )
         value = read_json(path)
         if not isinstance(value, dict) or value.get("kind") != "corpus":
-            raise StoreError(f"{path}: not a corpus manifest; name a store that `topics ingest` made")
+            raise StoreError(
+                f"{path}: not a corpus manifest; name a store that `topics ingest` made"
+            )
         if value.get("schema") != SCHEMA:
-            raise StoreError(f"{folder}: store has schema {value.get('schema')}, this version reads {SCHEMA}; ingest again")
+            raise StoreError(
+                f"{folder}: store has schema {value.get('schema')}, this version reads "
+                f"{SCHEMA}; ingest again"
+            )
         return decode_record(value, cls, path)
 
     def write(self, folder: Path) -> None:

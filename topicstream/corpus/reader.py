@@ -1,6 +1,7 @@
 """``Corpus``: a store opened for reading, its blocks decoded and cut, its files and axes.
 
-A *grid* cuts the storage blocks into engine blocks: runs of documents of about ``cells`` cells (or ``docs`` documents),
+A *grid* cuts the storage blocks into engine blocks: runs of documents of about ``cells`` cells (or
+``docs`` documents),
 never across a storage block.  It is a function of the corpus and of those two numbers alone.
 """
 
@@ -28,7 +29,14 @@ from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import CELLS, DOCS, KINDS, PARTS, read_rows
 from topicstream.corpus.grid import Cutter, Decoded, Grid, cut_grid
 from topicstream.corpus.lease import Lease
-from topicstream.corpus.manifest import AxisEntry, BlockEntry, PartEntry, StoreFile, StoreManifest, part_folder
+from topicstream.corpus.manifest import (
+    AxisEntry,
+    BlockEntry,
+    PartEntry,
+    StoreFile,
+    StoreManifest,
+    part_folder,
+)
 from topicstream.corpus.views import Views
 from topicstream.errors import StoreError, TopicsError, UsageError
 from topicstream.files.mirror import mirrored
@@ -40,7 +48,8 @@ from topicstream.text import noun_of
 class Corpus(Views):
     """A corpus store, opened for reading: a sequence of its documents, and its blocks.
 
-    ``Corpus.open`` reads the manifest only.  Readers never block a writer and never write.  Counts of documents, cells and
+    ``Corpus.open`` reads the manifest only.  Readers never block a writer and never write.  Counts
+    of documents, cells and
     tokens are those of the training part unless ``heldout`` is asked for.
 
     Examples
@@ -54,10 +63,16 @@ class Corpus(Views):
 
     def __init__(self, path: Path, manifest: StoreManifest) -> None:
         self.path, self.manifest = path, manifest
-        self.weighted, self.n_words, self.fingerprint = manifest.weighted, manifest.n_words, manifest.fingerprint
+        self.weighted, self.n_words, self.fingerprint = (
+            manifest.weighted,
+            manifest.n_words,
+            manifest.fingerprint,
+        )
         self.width = manifest.width  # numbers of a dense row; 0: a store of documents
         self.sample: dict[str, Any] | None = None  # of a view of some of the documents (sample.py)
-        self.weights: Any = None  # what turns the counts of its blocks into weights (model/weighting.py)
+        self.weights: Any = (
+            None  # what turns the counts of its blocks into weights (model/weighting.py)
+        )
         self._verified: set[str] = set()
         self._gone: dict[tuple[int, int], np.ndarray] | None = None
         self._axes: dict[str, AxisEntry] | None = None
@@ -66,7 +81,8 @@ class Corpus(Views):
 
     @classmethod
     def open(cls, path: str | Path, *, dense: bool = False) -> Corpus:
-        """Open a store: a folder, or an address such as ``s3://bucket/corpus.zarr`` (docs/storage.md).
+        """Open a store: a folder, or an address such as ``s3://bucket/corpus.zarr``
+        (docs/storage.md).
 
         Raises
         ------
@@ -79,9 +95,17 @@ class Corpus(Views):
         while True:
             corpus = cls(folder, StoreManifest.read(folder))
             if corpus.width and not dense:
-                raise UsageError(f"{folder}: holds {noun_of(corpus.width)}, not words: `topics train --algo gmm` takes it, and `show`, `infer` and `eval` of such a model")
+                raise UsageError(
+                    f"{folder}: holds {noun_of(corpus.width)}, not words: `topics train --algo "
+                    f"gmm` takes it, and `show`, `infer` and `eval` of such a model"
+                )
             parts = [corpus._folder(heldout) for heldout in (False, True)]
-            inner = [f"{part}{below}" for part in parts for kind in KINDS for below in ("", f"/{kind}", f"/{kind}/c")]
+            inner = [
+                f"{part}{below}"
+                for part in parts
+                for kind in KINDS
+                for below in ("", f"/{kind}", f"/{kind}/c")
+            ]
             refuse_linked_folders(folder, [*inner, "docs"])
             corpus._lease = Lease(folder / parts[0])
             if corpus._lease.given and StoreManifest.read(folder).fingerprint == corpus.fingerprint:
@@ -89,7 +113,9 @@ class Corpus(Views):
             corpus.let_go()  # compacted just now
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a process elsewhere reads the same documents with, for as long as this one keeps its lease."""
+        """What a process elsewhere reads the same documents with, for as long as this one keeps its
+        lease.
+        """
         own = {name: value for name, value in vars(self).items() if name not in ("_lock", "_lease")}
         return own | {"path": self.path.absolute()}
 
@@ -97,11 +123,15 @@ class Corpus(Views):
         vars(self).update(state, _lock=threading.RLock(), _lease=Lease(None))
 
     def let_go(self) -> None:
-        """Say that no block will be read any more: the files may go if the store has been compacted since."""
+        """Say that no block will be read any more: the files may go if the store has been compacted
+        since.
+        """
         self._lease.close()
 
     def is_of(self, fingerprint: str | None) -> bool:
-        """Whether a fingerprint is that of this store, or of one that was compacted to it: the same documents."""
+        """Whether a fingerprint is that of this store, or of one that was compacted to it: the same
+        documents.
+        """
         return fingerprint == self.fingerprint or fingerprint in (self.manifest.same_as or ())
 
     @property
@@ -110,7 +140,9 @@ class Corpus(Views):
         return self
 
     def part(self, heldout: bool = False) -> PartEntry:
-        """The manifest's entry of the training or held-out part: blocks, docs, cells, tokens, rows, bytes."""
+        """The manifest's entry of the training or held-out part: blocks, docs, cells, tokens, rows,
+        bytes.
+        """
         return self.manifest.parts[PARTS[heldout]]
 
     @property
@@ -128,16 +160,21 @@ class Corpus(Views):
         """Words of the training documents, or the sum of their weights."""
         return float(self.part().tokens)
 
-    # -- files -------------------------------------------------------------------------------------------------------
+    # -- files
+    # -------------------------------------------------------------------------------------------------------
     def file(self, kind: str) -> Path:
-        """A file by its role: ``vocab``, ``pruned``, ``removed``, ``rejects``; its checksum is verified the first time it
+        """A file by its role: ``vocab``, ``pruned``, ``removed``, ``rejects``; its checksum is
+        verified the first time it
         is asked for.  StoreError when the store has none, or it is damaged."""
         entry = self.manifest.files.get(kind)
         if entry is None:
             raise StoreError(f"{self.path}: has no file of its {kind}")
         new, path = entry.file not in self._verified, self._checked(entry)
         if new and kind == "vocab" and (n := pq.read_metadata(path).num_rows) != self.n_words:
-            raise StoreError(f"{path}: {n} words where the manifest says {self.n_words}; restore it or ingest again")
+            raise StoreError(
+                f"{path}: {n} words where the manifest says {self.n_words}; restore it or "
+                f"ingest again"
+            )
         return path
 
     def _checked(self, entry: StoreFile) -> Path:
@@ -153,8 +190,10 @@ class Corpus(Views):
             return file.read(columns=list(columns))
 
     def word_counts(self) -> np.ndarray:
-        """n_w float64[W]: each word's total count over the training cells.  The vocabulary knows it; only where it counts
-        something else (real-valued cells, words that came back from those left out) are the blocks read.  Of dense rows: how
+        """n_w float64[W]: each word's total count over the training cells.  The vocabulary knows
+        it; only where it counts
+        something else (real-valued cells, words that came back from those left out) are the blocks
+        read.  Of dense rows: how
         many there are."""
         if self.width:
             return np.full(self.n_words, float(self.n_docs))
@@ -173,15 +212,20 @@ class Corpus(Views):
         return np.asarray(self.word_table("df")["df"].to_numpy().astype(np.int64))
 
     def removed(self) -> np.ndarray:
-        """Documents withdrawn or replaced since their block was written, int64[n, 4]: document number (row of the
-        documents' table), part (0 train, 1 heldout), storage block, row.  They keep their row and have no cells."""
+        """Documents withdrawn or replaced since their block was written, int64[n, 4]: document
+        number (row of the
+        documents' table), part (0 train, 1 heldout), storage block, row.  They keep their row and
+        have no cells."""
         if "removed" not in self.manifest.files:
             return np.zeros((0, 4), np.int64)
         path = self.file("removed")
         listed = load_arrays(path).get("array", np.zeros(0))
         try:
             number, part, block, row = np.asarray(listed, np.int64).T
-            docs = [np.array([b.docs for b in self.part(heldout).blocks], np.int64) for heldout in (False, True)]
+            docs = [
+                np.array([b.docs for b in self.part(heldout).blocks], np.int64)
+                for heldout in (False, True)
+            ]
             room = np.array([docs[p][b] for p, b in zip(part, block, strict=True)], np.int64)
             good = min(number.min(), block.min(), row.min()) >= 0 and (row < room).all()
         except (ValueError, IndexError, TypeError):
@@ -194,20 +238,32 @@ class Corpus(Views):
         if self._gone is None:
             listed = self.removed()
             pairs = {(int(p), int(b)) for p, b in listed[:, 1:3]}
-            self._gone = {(p, b): np.sort(listed[(listed[:, 1] == p) & (listed[:, 2] == b), 3]) for p, b in pairs}
+            self._gone = {
+                (p, b): np.sort(listed[(listed[:, 1] == p) & (listed[:, 2] == b), 3])
+                for p, b in pairs
+            }
         return self._gone.get((int(heldout), storage), np.zeros(0, np.int64))
 
-    # -- axes --------------------------------------------------------------------------------------------------------
+    # -- axes
+    # --------------------------------------------------------------------------------------------------------
     @property
     def axes(self) -> Axes:
-        """name -> Axis: ``words``, and the list columns that the input had (corpus/format.py).  A store made by an
+        """name -> Axis: ``words``, and the list columns that the input had (corpus/format.py).  A
+        store made by an
         earlier version gets its axes now, under the writer's lock.  StoreError."""
         words = Axis("words", self.n_words, self.n_cells, 0, partial(self._axis_column, "words"))
         axes = Axes(words=words)
         for name, entry in self.axis_entries().items():
             train = entry.parts["train"]
             longest = max((b.longest for b in train.blocks), default=0)
-            axes[name] = Axis(name, entry.size, train.entries, longest, partial(self._axis_column, name), entry.figures)
+            axes[name] = Axis(
+                name,
+                entry.size,
+                train.entries,
+                longest,
+                partial(self._axis_column, name),
+                entry.figures,
+            )
         return axes
 
     def axis_entries(self) -> dict[str, AxisEntry]:
@@ -234,36 +290,49 @@ class Corpus(Views):
         with open_table(path) as file:
             yield from (batch.column(0) for batch in batches(file, [column], 1 << 16))
 
-    def lists(self, name: str, storage: int, heldout: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Read, verify and decode one storage block of an axis: lengths uint32[docs], ids int32[entries], ascending within
-        a document; documents that are gone have none."""
+    def lists(
+        self, name: str, storage: int, heldout: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Read, verify and decode one storage block of an axis: lengths uint32[docs], ids
+        int32[entries], ascending within a document; documents that are gone have none."""
         entry, part = self.axis_entries()[name], PARTS[heldout]
         docs, block = self.part(heldout).blocks[storage].docs, entry.parts[part].blocks[storage]
         return read_lists(self.path / entry.folder, part, block, docs, entry.size)
 
-    # -- blocks ------------------------------------------------------------------------------------------------------
+    # -- blocks
+    # ------------------------------------------------------------------------------------------------------
     def _folder(self, heldout: bool) -> str:
         return part_folder(self.part(heldout), PARTS[heldout])
 
     def _read(self, heldout: bool, entry: BlockEntry, kind: str, dtype: DTypeLike) -> np.ndarray:
-        return read_rows(self.path, self._folder(heldout), kind, entry.rows[0], entry.files[kind], dtype)
+        return read_rows(
+            self.path, self._folder(heldout), kind, entry.rows[0], entry.files[kind], dtype
+        )
 
     def lengths(self, storage: int, heldout: bool = False) -> np.ndarray:
-        """Cells on disk of each document of one storage block (removed ones included), uint32[docs]."""
+        """Cells on disk of each document of one storage block (removed ones included),
+        uint32[docs].
+        """
         entry = self.part(heldout).blocks[storage]
         lengths = self._read(heldout, entry, "lengths", np.uint32)[: entry.docs]
         if int(lengths.sum(dtype=np.int64)) != entry.cells:
-            raise StoreError(f"{self.path}: block {storage}: documents and cells disagree with the manifest; ingest again")
+            raise StoreError(
+                f"{self.path}: block {storage}: documents and cells disagree with the manifest; "
+                f"ingest again"
+            )
         return lengths
 
     def decode(self, storage: int, heldout: bool = False, axes: Sequence[str] = ()) -> Decoded:
-        """Read, verify and decode one storage block, with the ids of the axes asked for (``words`` always)."""
+        """Read, verify and decode one storage block, with the ids of the axes asked for (``words``
+        always).
+        """
         try:
             return self._decode(storage, heldout, axes)
         except (StoreError, OSError):
             if self._was_replaced():
                 raise TopicsError(
-                    f"{self.path}: another store replaced it while it was being read; run the command again"
+                    f"{self.path}: another store replaced it while it was being read; run the "
+                    f"command again"
                 ) from None
             raise
 
@@ -278,11 +347,16 @@ class Corpus(Views):
     def _decode(self, storage: int, heldout: bool, axes: Sequence[str]) -> Decoded:
         entry = self.part(heldout).blocks[storage]
         gaps = self._read(heldout, entry, "words", np.uint32)[: entry.cells]
-        counts = self._read(heldout, entry, "counts", np.float32 if self.weighted else np.int32)[: entry.cells]
+        counts = self._read(heldout, entry, "counts", np.float32 if self.weighted else np.int32)[
+            : entry.cells
+        ]
         lengths = self.lengths(storage, heldout)
         where = f"{self.path}: block {storage}{' of heldout' * heldout}"
         if (document := from_gaps(gaps, lengths, self.n_words)) >= 0:
-            raise StoreError(f"{where}, document {document}: word ids past the vocabulary or out of order; ingest again")
+            raise StoreError(
+                f"{where}, document {document}: word ids past the vocabulary or out of order; "
+                f"ingest again"
+            )
         self._check_counts(counts, lengths, float(entry.tokens), where)
         decoded = Decoded(gaps.view(np.int32), counts, lengths)
         if len(gone := self._rows_gone(heldout, storage)):
@@ -290,22 +364,40 @@ class Corpus(Views):
         for name in axes:
             if name != "words":
                 of_documents, ids = self.lists(self.axes[name].name, storage, heldout)
-                decoded.axes[name] = np.concatenate((np.zeros(1, np.int64), np.cumsum(of_documents, dtype=np.int64))), ids
+                decoded.axes[name] = (
+                    np.concatenate(
+                        (np.zeros(1, np.int64), np.cumsum(of_documents, dtype=np.int64))
+                    ),
+                    ids,
+                )
         return decoded
 
-    def _check_counts(self, counts: np.ndarray, lengths: np.ndarray, tokens: float, where: str) -> None:
-        """Counts are above 0 and finite and add up to the manifest's; dense rows are whole and finite."""
+    def _check_counts(
+        self, counts: np.ndarray, lengths: np.ndarray, tokens: float, where: str
+    ) -> None:
+        """Counts are above 0 and finite and add up to the manifest's; dense rows are whole and
+        finite.
+        """
         if self.width:
             if not np.isfinite(counts).all() or (lengths % self.width).any():
                 raise StoreError(f"{where}: a vector is truncated or not finite; ingest again")
             return
         total = counts.sum(dtype=np.float64 if self.weighted else np.int64)
-        if not (counts.min(initial=1) > 0 and np.isclose(total, tokens, rtol=1e-9 * self.weighted, atol=0.0)):
-            raise StoreError(f"{where}: counts that are not above 0 or do not add up to the manifest's; ingest again")
+        if not (
+            counts.min(initial=1) > 0
+            and np.isclose(total, tokens, rtol=1e-9 * self.weighted, atol=0.0)
+        ):
+            raise StoreError(
+                f"{where}: counts that are not above 0 or do not add up to the manifest's; "
+                f"ingest again"
+            )
 
-    def grid(self, cells: int = CELLS, docs: int = DOCS, heldout: bool = False, axes: Sequence[str] = ()) -> Grid:
-        """Cut the part into blocks of at most ``cells`` cells and ``docs`` documents (a longer document is a block alone).
-        Decodes the part once, for the widest local vocabulary and the sizes of the axes asked for."""
+    def grid(
+        self, cells: int = CELLS, docs: int = DOCS, heldout: bool = False, axes: Sequence[str] = ()
+    ) -> Grid:
+        """Cut the part into blocks of at most ``cells`` cells and ``docs`` documents (a longer
+        document is a block alone). Decodes the part once, for the widest local vocabulary and the
+        sizes of the axes asked for."""
         blocks = (self.decode(s, heldout, axes) for s in range(len(self.part(heldout).blocks)))
         return cut_grid(blocks, self.n_words, cells, docs, heldout=heldout, axes=axes)
 
@@ -320,13 +412,19 @@ class Corpus(Views):
         heldout: bool = False,
         axes: Sequence[str] = (),
     ) -> Iterator[Block]:
-        """Decoded blocks in the given order; ``prefetch`` storage blocks are read and decoded ahead.
+        """Decoded blocks in the given order; ``prefetch`` storage blocks are read and decoded
+        ahead.
 
-        order: ``sequential``, ``shuffled``, or block numbers of ``grid`` (default grid: the storage blocks).
+        order: ``sequential``, ``shuffled``, or block numbers of ``grid`` (default grid: the storage
+        blocks).
         Each block owns its arrays.  axes: what ``Block.rows`` shall know besides ``words``.
         """
         grid = grid if grid is not None else self.grid(heldout=heldout)
-        numbers = grid.order(order, seed, pass_number) if isinstance(order, str) else np.asarray(order, np.int64)
+        numbers = (
+            grid.order(order, seed, pass_number)
+            if isinstance(order, str)
+            else np.asarray(order, np.int64)
+        )
         cutter = Cutter(self.n_words, self.weights)
         for raw, number in zip(self.decoded(numbers, grid, prefetch, axes), numbers.tolist()):
             yield cutter.block(grid, number, raw)
@@ -334,9 +432,14 @@ class Corpus(Views):
     def decoded(
         self, numbers: np.ndarray, grid: Grid, prefetch: int = 2, axes: Sequence[str] = ()
     ) -> Generator[Decoded, None, None]:
-        """The storage block of each of these blocks of ``grid``, decoded once for neighbours from the same one, ``prefetch``
-        ahead in as many threads: a million cells take some 3 ms, but they may lie in a bucket."""
-        groups = np.split(numbers, np.flatnonzero(np.diff(grid.storage[numbers])) + 1) if len(numbers) else []
+        """The storage block of each of these blocks of ``grid``, decoded once for neighbours from
+        the same one, ``prefetch`` ahead in as many threads: a million cells take some 3 ms, but
+        they may lie in a bucket."""
+        groups = (
+            np.split(numbers, np.flatnonzero(np.diff(grid.storage[numbers])) + 1)
+            if len(numbers)
+            else []
+        )
         decode = partial(self.decode, heldout=grid.heldout, axes=axes)
         with ThreadPoolExecutor(max(1, prefetch), thread_name_prefix="prefetch") as pool:
             storages = (int(grid.storage[group[0]]) for group in groups)

@@ -1,7 +1,10 @@
-"""A share of the training documents, seen as a corpus of its own: what ``train --sample`` learns from, and the rest.
+"""A share of the training documents, seen as a corpus of its own: what ``train --sample`` learns
+from, and the rest.
 
-A document is in a sample by a hash of its id: the same ones whatever the seed, the order or the length of the store, and those
-of 10 % are among those of 20 %.  To whoever reads blocks it is a store that has these training documents alone; the
+A document is in a sample by a hash of its id: the same ones whatever the seed, the order or the
+length of the store, and those
+of 10 % are among those of 20 %.  To whoever reads blocks it is a store that has these training
+                                  documents alone; the
 vocabulary and the documents set aside stay the whole store's.
 """
 
@@ -22,7 +25,10 @@ from topicstream.errors import InputError, UsageError
 
 
 class SampledCorpus(Corpus):
-    """``share`` of the training documents of ``whole``, or, with ``rest``, the others.  All of it is read once for its counts."""
+    """``share`` of the training documents of ``whole``, or, with ``rest``, the others.
+
+    All of it is read once for its counts.
+    """
 
     def __init__(self, whole: Corpus, share: float, rest: bool = False) -> None:
         super().__init__(whole.path, whole.manifest)
@@ -32,12 +38,18 @@ class SampledCorpus(Corpus):
         self._kept = np.zeros(self._first[-1], bool)
         threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
         for batch, _, block, row in whole.placed(["id"], ("train",)):
-            inside = hash_ids(batch.column("id"))[1] < threshold  # the first half sets documents aside (`ingest --heldout`)
+            inside = (
+                hash_ids(batch.column("id"))[1] < threshold
+            )  # the first half sets documents aside (`ingest --heldout`)
             self._kept[self._first[block] + row] = inside ^ rest
         self._n_w, self._df = np.zeros(whole.n_words), np.zeros(whole.n_words, np.int64)
         counted = [self._count(s, entry) for s, entry in enumerate(blocks)]
-        train = msgspec.structs.replace(part_of(counted, whole.part().folder), bytes=whole.part().bytes)
-        self.manifest = msgspec.structs.replace(whole.manifest, parts={**whole.manifest.parts, "train": train})
+        train = msgspec.structs.replace(
+            part_of(counted, whole.part().folder), bytes=whole.part().bytes
+        )
+        self.manifest = msgspec.structs.replace(
+            whole.manifest, parts={**whole.manifest.parts, "train": train}
+        )
         self.sample = {"share": share, "rest": rest, "of": whole.n_docs}
 
     @property
@@ -49,12 +61,19 @@ class SampledCorpus(Corpus):
         self._n_w += np.bincount(raw.words, weights=raw.counts, minlength=self.n_words)
         self._df += np.bincount(raw.words, minlength=self.n_words)
         tokens = raw.counts.sum(dtype=np.float64 if self.weighted else np.int64).item()
-        return BlockEntry(rows=entry.rows, docs=len(raw.lengths), cells=len(raw.words), tokens=tokens, files=entry.files)
+        return BlockEntry(
+            rows=entry.rows,
+            docs=len(raw.lengths),
+            cells=len(raw.words),
+            tokens=tokens,
+            files=entry.files,
+        )
 
     def _of(self, storage: int) -> np.ndarray:
         return np.asarray(self._kept[self._first[storage] : self._first[storage + 1]])
 
-    # -- what readers of blocks see ----------------------------------------------------------------------------------
+    # -- what readers of blocks see
+    # ----------------------------------------------------------------------------------
     def decode(self, storage: int, heldout: bool = False, axes: Sequence[str] = ()) -> Decoded:
         raw = self.whole.decode(storage, heldout, axes if heldout else ())
         if not heldout:
@@ -78,8 +97,11 @@ class SampledCorpus(Corpus):
     def document_counts(self) -> np.ndarray:
         return self._df.copy()
 
-    # -- what readers of documents see -------------------------------------------------------------------------------
-    def within(self, part: np.ndarray, block: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # -- what readers of documents see
+    # -------------------------------------------------------------------------------
+    def within(
+        self, part: np.ndarray, block: np.ndarray, row: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         in_sample, rows = part == 1, row.copy()
         for s in np.unique(block[~in_sample]).tolist():
             here, kept = np.flatnonzero((part == 0) & (block == s)), self._of(s)
@@ -105,17 +127,25 @@ def sampled(corpus: Corpus, share: float) -> Corpus:
         raise UsageError(f"--sample {share:g}: expected a share above 0, such as 0.1 or 10%")
     sample = corpus if share == 1 else SampledCorpus(corpus, share)
     if sample.n_cells == 0:
-        raise InputError(f"--sample {share:.3g}: the sample of {corpus.n_docs:,} training documents contains none with a word; use a larger share")
+        raise InputError(
+            f"--sample {share:.3g}: the sample of {corpus.n_docs:,} training documents contains "
+            f"none with a word; use a larger share"
+        )
     return sample
 
 
 def learned_from(corpus: Corpus, share: float | None) -> Corpus:
-    """The corpus with the training documents that a model or run learned from; share: its ``sample``, None: all."""
+    """The corpus with the training documents that a model or run learned from; share: its
+    ``sample``, None: all.
+    """
     return corpus if share is None else sampled(corpus, share)
 
 
 def rest_of(corpus: Corpus, share: float | None) -> Corpus:
     """The corpus with the other training documents; UsageError where there are none."""
     if share is None or share == 1:
-        raise UsageError("the model was trained on all documents, so there are no others; only `topics train --sample 10%` leaves some out")
+        raise UsageError(
+            "the model was trained on all documents, so there are no others; only `topics train "
+            "--sample 10%` leaves some out"
+        )
     return SampledCorpus(corpus, share, rest=True)

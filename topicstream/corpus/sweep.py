@@ -1,6 +1,7 @@
 """What lies in a store beside what its manifest names, and its removal.
 
-A killed writer leaves files that no manifest has come to name, and each change files of the state before it.  They go with the
+A killed writer leaves files that no manifest has come to name, and each change files of the state
+before it.  They go with the
 next writer, unless somebody reads the store, who may have opened it as it was then.
 """
 
@@ -18,16 +19,22 @@ from topicstream.files.ownership import owns, seal, temporary
 
 
 def folder_number(folder: str) -> int:
-    """Of the folder of a part: ``train`` -> 1, ``train-7`` -> 7.  A compaction writes the next one."""
+    """Of the folder of a part: ``train`` -> 1, ``train-7`` -> 7.
+
+    A compaction writes the next one.
+    """
     last = folder.rpartition("-")[2]
     return int(last) if last.isdecimal() else 1
 
 
 def settle(store: Path, manifest: StoreManifest) -> None:
-    """Give the latest files their plain names, and remove what the manifest does not name.  The caller holds the writer's
+    """Give the latest files their plain names, and remove what the manifest does not name.  The
+    caller holds the writer's
     lock."""
     for name, file in _plain_names(manifest).items():
-        if name != file and not ((store / name).exists() and os.path.samefile(store / file, store / name)):
+        if name != file and not (
+            (store / name).exists() and os.path.samefile(store / file, store / name)
+        ):
             beside = temporary(store / name)
             owned.link_file(store / file, beside)
             owned.replace(beside, store / name)
@@ -47,9 +54,19 @@ def waits_for_readers(store: Path, manifest: StoreManifest) -> bool:
 
 
 def _plain_names(manifest: StoreManifest) -> dict[str, str]:
-    """Plain name -> file of the words and the names of axes, which stock readers open by their plain names."""
-    names = {f"axes/{axis}.parquet": entry.names.file for axis, entry in manifest.axes.items() if entry.names is not None}
-    words = {f"{kind}.parquet": manifest.files[kind].file for kind in ("vocab", "pruned") if kind in manifest.files}
+    """Plain name -> file of the words and the names of axes, which stock readers open by their
+    plain names.
+    """
+    names = {
+        f"axes/{axis}.parquet": entry.names.file
+        for axis, entry in manifest.axes.items()
+        if entry.names is not None
+    }
+    words = {
+        f"{kind}.parquet": manifest.files[kind].file
+        for kind in ("vocab", "pruned")
+        if kind in manifest.files
+    }
     return words | names
 
 
@@ -57,12 +74,19 @@ def _unnamed(store: Path, manifest: StoreManifest) -> Iterator[Path]:
     """The files that a writer made and the manifest does not name."""
     parts = {part_folder(entry, part): entry.rows for part, entry in manifest.parts.items()}
     folders = {entry.folder for entry in manifest.axes.values()}
-    named = {entry.file for entry in (*manifest.files.values(), *manifest.docs)} | {"manifest.json", "zarr.json"}
+    named = {entry.file for entry in (*manifest.files.values(), *manifest.docs)} | {
+        "manifest.json",
+        "zarr.json",
+    }
     named |= {*_plain_names(manifest), *_plain_names(manifest).values()}
     for path in store.rglob("*"):
         name = path.relative_to(store).as_posix()
         first, *below = name.split("/")
-        if name in named or "/".join([first, *below[:1]]) in folders or (first[0] == "." and not below and path.suffix != ".tmp"):
+        if (
+            name in named
+            or "/".join([first, *below[:1]]) in folders
+            or (first[0] == "." and not below and path.suffix != ".tmp")
+        ):
             continue
         rows = below[2:] and below[2].isdecimal() and int(below[2]) < parts.get(first, 0)
         if not rows and not (first in parts and path.name == "zarr.json") and owns(path):

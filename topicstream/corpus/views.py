@@ -1,4 +1,6 @@
-"""A corpus as people look at it: its documents with their words and metadata, as Arrow, NumPy and SciPy."""
+"""A corpus as people look at it: its documents with their words and metadata, as Arrow, NumPy and
+SciPy.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ BATCH = 1 << 13
 
 @dataclass(frozen=True)
 class Document:
-    """One document: its words with their counts (int32[n], float32 in a weighted corpus), and what else is known of it.  Two are
+    """One document: its words with their counts (int32[n], float32 in a weighted corpus), and what
+    else is known of it.  Two are
     equal if their ids are."""
 
     id: str
@@ -44,7 +47,8 @@ class Document:
 
 
 class Views(Sequence["Document"]):
-    """What ``Corpus`` shows of itself.  Documents come in the order of the ingest, training and held-out ones together;
+    """What ``Corpus`` shows of itself.  Documents come in the order of the ingest, training and
+                                         held-out ones together;
     those that were withdrawn or replaced since are left out."""
 
     path: Path
@@ -67,7 +71,10 @@ class Views(Sequence["Document"]):
         n_heldout = parts["heldout"].docs
         cells = sum(p.cells for p in parts.values())
         aside = f" ({n_heldout:,} held out)" if n_heldout else ""
-        return f"Corpus({str(self.path)!r}: {counted(len(self), 'document')}{aside}, {counted(self.n_words, 'word')}, {counted(cells, 'cell')})"
+        return (
+            f"Corpus({str(self.path)!r}: {counted(len(self), 'document')}{aside}, "
+            f"{counted(self.n_words, 'word')}, {counted(cells, 'cell')})"
+        )
 
     def _repr_html_(self) -> str:
         """What the corpus holds, as a table of its parts."""
@@ -101,15 +108,19 @@ class Views(Sequence["Document"]):
         first: int = 0,
         batches: tuple[int, int | None] = (0, None),
     ) -> Iterator[pa.RecordBatch]:
-        """Record batches of some thousand documents, streamed: id, part, the metadata (``columns``: only these), then
-        ``words`` list<int32>, ids of ``self.words``, ascending, and ``counts`` list<int32> (list<float>).
+        """Record batches of some thousand documents, streamed: id, part, the metadata (``columns``:
+        only these), then ``words`` list<int32>, ids of ``self.words``, ascending, and ``counts``
+        list<int32> (list<float>).
 
-        parts   of the store, ``train`` and ``heldout``;  first: documents passed over at the start;  batches: the first
+        parts   of the store, ``train`` and ``heldout``;  first: documents passed over at the start;
+                batches: the first
                 batch that is wanted, and the first behind that is not
         """
         for batch, cells in self._cells(columns, parts, first, batches):
             offsets = pa.array(cells.indptr, pa.int32())
-            lists = [pa.ListArray.from_arrays(offsets, pa.array(v)) for v in (cells.indices, cells.data)]
+            lists = [
+                pa.ListArray.from_arrays(offsets, pa.array(v)) for v in (cells.indices, cells.data)
+            ]
             names = [n for n in batch.schema.names if n not in ("block", "row")]
             columns_ = [*(batch.column(n) for n in names), *lists]
             yield pa.RecordBatch.from_arrays(columns_, names=[*names, "words", "counts"])
@@ -139,13 +150,18 @@ class Views(Sequence["Document"]):
         if isinstance(numbers, int):
             return next(self._documents(numbers))
         wanted, low, stop = set(numbers), min(numbers, default=0), max(numbers, default=-1) + 1
-        kept = {n: document for n, document in zip(range(low, stop), self._documents(low)) if n in wanted}
+        kept = {
+            n: document
+            for n, document in zip(range(low, stop), self._documents(low))
+            if n in wanted
+        }
         return [kept[n] for n in numbers]
 
     def to_scipy(self, *, parts: str | Sequence[str] = PARTS) -> csr_array:
         """Counts as a ``scipy.sparse.csr_array`` [documents, W], in memory.
 
-        Rows are in the order of ``documents()``: as the documents were ingested, training and held-out ones mixed.  Indices
+        Rows are in the order of ``documents()``: as the documents were ingested, training and
+        held-out ones mixed.  Indices
         are int32 wherever they fit, which some of scikit-learn's estimators ask for.
         """
         from scipy.sparse import csr_array, vstack
@@ -153,11 +169,14 @@ class Views(Sequence["Document"]):
         empty = csr_array((0, self.n_words), dtype=np.float32 if self.weighted else np.int32)
         return vstack([empty, *(cells for _, cells in self._cells([], parts))], format="csr")
 
-    def within(self, part: np.ndarray, block: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def within(
+        self, part: np.ndarray, block: np.ndarray, row: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Which of some documents of the store are in this view of it, and their rows here."""
         return np.arange(len(row)), row
 
-    # -- where they lie ----------------------------------------------------------------------------------------------
+    # -- where they lie
+    # ----------------------------------------------------------------------------------------------
     @cached_property
     def _gone_numbers(self) -> np.ndarray:
         return np.unique(self.removed()[:, 0])
@@ -183,17 +202,27 @@ class Views(Sequence["Document"]):
                     decoded[p] = storage, raw.matrix(self.n_words)
                 pieces.append(decoded[p][1][row[positions]])
                 slots.append(positions)
-            cells = pieces[0] if len(pieces) == 1 else vstack(pieces, format="csr")[np.argsort(np.concatenate(slots))]
+            cells = (
+                pieces[0]
+                if len(pieces) == 1
+                else vstack(pieces, format="csr")[np.argsort(np.concatenate(slots))]
+            )
             yield batch, cells
 
     def placed(
         self, columns: list[str] | None, parts: str | Sequence[str] = PARTS, first: int = 0
     ) -> Iterator[Placed]:
-        """The documents that there are, BATCH at a time, with their places; first: documents passed over.  UsageError."""
+        """The documents that there are, BATCH at a time, with their places; first: documents passed
+        over.  UsageError.
+        """
         wanted = [parts] if isinstance(parts, str) else list(parts)
         if not set(wanted) <= set(PARTS):
-            raise UsageError(f"parts must be of {', '.join(PARTS)}, not {', '.join(map(str, wanted))}")
-        for batch, part, block, row in placed_documents(self.path, self.manifest, self._gone_numbers, columns, BATCH):
+            raise UsageError(
+                f"parts must be of {', '.join(PARTS)}, not {', '.join(map(str, wanted))}"
+            )
+        for batch, part, block, row in placed_documents(
+            self.path, self.manifest, self._gone_numbers, columns, BATCH
+        ):
             kept = np.flatnonzero(np.isin(part, [PARTS.index(p) for p in wanted]))
             passed = min(first, len(kept))
             first, kept = first - passed, kept[passed:]

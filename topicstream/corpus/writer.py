@@ -1,4 +1,7 @@
-"""Word counts -> storage blocks on disk.  Writes chunks only; what is committed is the manifest's business."""
+"""Word counts -> storage blocks on disk.
+
+Writes chunks only; what is committed is the manifest's business.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,13 @@ IN_FLIGHT = 3
 
 
 class BlockWriter:
-    """Gathers documents into storage blocks of at most CELLS cells and DOCS documents, never splitting a document.
+    """Gathers documents into storage blocks of at most CELLS cells and DOCS documents, never
+    splitting a document.
 
-    ``entries`` has the blocks for the manifest, in order.  With a ``pool`` blocks are encoded there (a few in flight); the bytes are
-    the same.  Chunks are written without fsync; ``close`` flushes the last block and fsyncs every file written (``finish`` and
+    ``entries`` has the blocks for the manifest, in order.  With a ``pool`` blocks are encoded there
+    (a few in flight); the bytes are
+    the same.  Chunks are written without fsync; ``close`` flushes the last block and fsyncs every
+               file written (``finish`` and
     ``sync``: the same in two steps).
     """
 
@@ -49,7 +55,10 @@ class BlockWriter:
         self._cells = self._docs = 0
 
     def add(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> None:
-        """Append documents.  indptr: int64[D+1]; words: int32[nnz] ascending within a document; counts: [nnz] > 0."""
+        """Append documents.
+
+        indptr: int64[D+1]; words: int32[nnz] ascending within a document; counts: [nnz] > 0.
+        """
         d, n = 0, len(indptr) - 1
         while d < n:
             room_cells, room_docs = CELLS - self._cells, DOCS - self._docs
@@ -89,18 +98,26 @@ class BlockWriter:
                 self.entries.append(self._encoding.popleft().result())
         self._fresh()
 
-    def _encode(self, first: int, lengths: np.ndarray, words: np.ndarray, counts: np.ndarray) -> BlockEntry:
+    def _encode(
+        self, first: int, lengths: np.ndarray, words: np.ndarray, counts: np.ndarray
+    ) -> BlockEntry:
         """Encode and write one block: its manifest entry.  Pure but for the files it writes."""
         indptr = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=indptr[1:])
         arrays = {"words": to_gaps(indptr, words), "counts": counts, "lengths": lengths}
         files = write_rows(self._folder, self._part, first, arrays)
         rows = first, first + len(files["words"])
-        self._written.extend(chunk_path(self._folder, self._part, kind, row) for kind in KINDS for row in range(*rows))
+        self._written.extend(
+            chunk_path(self._folder, self._part, kind, row)
+            for kind in KINDS
+            for row in range(*rows)
+        )
         real = self._dtype.kind == "f"
         total = len(lengths) if self._dense else counts.sum(dtype=np.float64 if real else np.int64)
         tokens = float(total) if real else int(total)
-        return BlockEntry(rows=rows, docs=len(lengths), cells=len(words), tokens=tokens, files=files)
+        return BlockEntry(
+            rows=rows, docs=len(lengths), cells=len(words), tokens=tokens, files=files
+        )
 
     def close(self) -> None:
         """Write the last, partial block; fsync what was written and the folders it lies in."""

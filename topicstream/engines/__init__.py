@@ -1,4 +1,8 @@
-"""block -> delta.  One algorithm, one file, in message/, gibbs/, variational/, moments/ or mixtures/; listed in ``topicstream.plugins``."""
+"""block -> delta.
+
+One algorithm, one file, in message/, gibbs/, variational/, moments/ or mixtures/; listed in
+``topicstream.plugins``.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ def engines() -> dict[str, type[Engine]]:
 
 
 def find(name: str) -> type[Engine]:
-    """The engine of that name, the only one that is loaded; UsageError with the nearest name where there is none."""
+    """The engine of that name, the only one that is loaded; UsageError with the nearest name where
+    there is none.
+    """
     kind: type[Engine] = plugins.find(plugins.ENGINES, name, "--algo")
     return kind

@@ -13,7 +13,8 @@ TOPICS = 100  # the default number of topics
 
 
 class Objective(NamedTuple):
-    """What a pass reports and what stops a run: the statistic ``total`` divided by the statistic ``weight``.
+    """What a pass reports and what stops a run: the statistic ``total`` divided by the statistic
+    ``weight``.
 
     ``perplexity`` is exp(-total / weight), anything else total / weight.
     """
@@ -51,9 +52,11 @@ def as_asked(axes: Mapping[str, int], options: Any, topics_asked: int | None) ->
     """The number of topics of an engine that takes any."""
     return TOPICS if topics_asked is None else topics_asked
 
+
 LONG_ENOUGH = 20.0
-"""``best_from`` of engines that keep to their seeds: held-out perplexity is up to 13 % lower then, but on titles and subject lines,
-where a sample's topics are poor, up to twice as high (docs/decisions/defaults.md)."""
+"""``best_from`` of engines that keep to their seeds: held-out perplexity is up to 13 % lower then,
+but on titles and subject lines, where a sample's topics are poor, up to twice as high
+(docs/decisions/defaults.md)."""
 
 
 @dataclass(frozen=True)
@@ -65,19 +68,22 @@ class About:
     priors
         Default priors.
     starts
-        Starts that it can make, the default first: ``random`` (a random topic for each cell or token), ``documents``,
-        ``kmeans``, ``best``, ``anchors``, ``warm``.
+        Starts that it can make, the default first: ``random`` (a random topic for each cell or
+        token), ``documents``, ``kmeans``, ``best``, ``anchors``, ``warm``.
     documents_from
         Number of topics from which on it starts from ``documents`` by default.
     best_from
-        Tokens of a mean document from which on ``best`` replaces ``documents`` as the default where topics are few.
+        Tokens of a mean document from which on ``best`` replaces ``documents`` as the default where
+        topics are few.
     random_seeds
-        Whether its ``random`` start takes random topics as a seed table; otherwise ``start`` draws topics itself.
+        Whether its ``random`` start takes random topics as a seed table; otherwise ``start`` draws
+        topics itself.
     real_cells, constants, dense, learns_priors
-        Whether it takes real-valued cells; pseudo-counts of words beside ``phi``; a store of dense rows (and nothing else); and
-        ``learn_priors``.
+        Whether it takes real-valued cells; pseudo-counts of words beside ``phi``; a store of dense
+        rows (and nothing else); and ``learn_priors``.
     products
-        Whether its visits leave products of matrices to NumPy's BLAS, which then runs them in one thread.
+        Whether its visits leave products of matrices to NumPy's BLAS, which then runs them in one
+        thread.
     axes
         Axes that it reads beside words and documents: list columns (corpus/format.py).
     topics_axis
@@ -85,13 +91,16 @@ class About:
     topics
         (ids of each axis, options, topics asked for or None) -> number of topics.
     stored_tables, stored_params
-        Tables that a model stores (``phi`` holds the topics), and params, of one or two dimensions, beside alpha and beta.
+        Tables that a model stores (``phi`` holds the topics), and params, of one or two dimensions,
+        beside alpha and beta.
     objective
         What a pass reports and what stops a run.
     passes, tol
-        Default stopping rule: most passes, and the change of the objective below which a run stops (0: never).
+        Default stopping rule: most passes, and the change of the objective below which a run stops
+        (0: never).
     alpha_sum_bounds
-        Least and largest sum of alpha over all topics where alpha comes from moments; a run that ends there warns.
+        Least and largest sum of alpha over all topics where alpha comes from moments; a run that
+        ends there warns.
     completion
         Whether held-out documents are judged by completion; otherwise as whole points.
     """

@@ -1,13 +1,18 @@
 """The engine protocol: one training algorithm, what it declares and what it does.
 
-A pass goes over the corpus block by block.  For each block the driver (training/) gathers the rows of the tables that the
-block touches, hands them with the block's own state to ``process``, and adds the deltas that come back to the tables at the
-end of a round.  An engine opens no file, prints nothing, never loops over blocks and starts no thread.
+A pass goes over the corpus block by block.  For each block the driver (training/) gathers the rows
+of the tables that the
+block touches, hands them with the block's own state to ``process``, and adds the deltas that come
+back to the tables at the
+end of a round.  An engine opens no file, prints nothing, never loops over blocks and starts no
+                 thread.
 
-A visit is pure: ``process`` is called from several threads, processes or machines at once on one engine object.  It stores
+A visit is pure: ``process`` is called from several threads, processes or machines at once on one
+engine object.  It stores
 nothing on ``self``, writes only to its ``Out``, and draws random numbers only from its ``Key``.
 
-Tables and their rules are described in tables/spec.py.  Rows and totals are padded with zeros to ``padded(columns)``, a
+Tables and their rules are described in tables/spec.py.  Rows and totals are padded with zeros to
+``padded(columns)``, a
 multiple of 16 numbers; padding stays zero.
 """
 
@@ -41,14 +46,46 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "LANES", "TOPICS", "About", "ArraySpec", "BlockShape", "Buffer", "Engine", "Key", "Layout", "Objective", "Options", "Out",
-    "PackedRows", "PassEnd", "Phase", "Priors", "Rows", "Rule", "Scratch", "Shape", "SparseDelta", "TableSpec", "VectorEngine", "Visit",
-    "learns_priors", "new_stats", "option", "option_fields", "padded", "passes_needed", "phase_of", "workspace_bytes",
-]  # fmt: skip
+    "LANES",
+    "TOPICS",
+    "About",
+    "ArraySpec",
+    "BlockShape",
+    "Buffer",
+    "Engine",
+    "Key",
+    "Layout",
+    "Objective",
+    "Options",
+    "Out",
+    "PackedRows",
+    "PassEnd",
+    "Phase",
+    "Priors",
+    "Rows",
+    "Rule",
+    "Scratch",
+    "Shape",
+    "SparseDelta",
+    "TableSpec",
+    "VectorEngine",
+    "Visit",
+    "learns_priors",
+    "new_stats",
+    "option",
+    "option_fields",
+    "padded",
+    "passes_needed",
+    "phase_of",
+    "workspace_bytes",
+]
 
 
 class Key(NamedTuple):
-    """The source of random numbers: ``rng.stream(seed, pass_number, block.first_doc + row)``.  The start is pass 0."""
+    """The source of random numbers: ``rng.stream(seed, pass_number, block.first_doc + row)``.
+
+    The start is pass 0.
+    """
 
     seed: int
     pass_number: int
@@ -63,14 +100,17 @@ class Visit(NamedTuple):
     block
         The documents, as cells over the block's own words.
     rows
-        Name of a table -> the rows that the block touches: ``Rows``, or ``PackedRows`` of a packed table.  In ``start``
-        only ``phi``, rows of the seed topics, float32, unnormalised; nothing when the start is random.
+        Name of a table -> the rows that the block touches: ``Rows``, or ``PackedRows`` of a packed
+        table.  In ``start``
+        only ``phi``, rows of the seed topics, float32, unnormalised; nothing when the start is
+        random.
     totals
         Name of a table -> float64[padded(columns)], its column sums.
     state
         Name -> what the last visit of this block left in ``Out.state``.  Empty in ``start``.
     params
-        Small arrays by name: ``alpha`` float64[K], ``beta`` float64[1], and those of ``Engine.initial_params``.
+        Small arrays by name: ``alpha`` float64[K], ``beta`` float64[1], and those of
+        ``Engine.initial_params``.
     key
         Seed, number and phase of the pass.
     """
@@ -90,10 +130,12 @@ class Out:
     Attributes
     ----------
     delta
-        Name of a table -> float32[U, padded(columns)], uninitialised: write all of it.  For tables with sparse deltas the
+        Name of a table -> float32[U, padded(columns)], uninitialised: write all of it.  For tables
+        with sparse deltas the
         engine assigns a ``SparseDelta``.
     state
-        Name -> an uninitialised array of the shape that ``Engine.state`` declares.  Arrays per ``block`` have the length of
+        Name -> an uninitialised array of the shape that ``Engine.state`` declares.  Arrays per
+        ``block`` have the length of
         their limit: assign ``out.state[name] = out.state[name][:n]`` to keep n entries.
     stats
         Name -> float64 array of zeros; summed over blocks in block order.
@@ -111,17 +153,26 @@ class Out:
     def _workspace(self) -> Mapping[str, Buffer]:
         return self.engine.workspace(self.block)
 
-    def array(self, name: str, shape: int | tuple[int, ...] | None = None, dtype: Any = None) -> np.ndarray:
-        """An uninitialised array of the workspace, valid until the visit or (``keep``) the round ends.
+    def array(
+        self, name: str, shape: int | tuple[int, ...] | None = None, dtype: Any = None
+    ) -> np.ndarray:
+        """An uninitialised array of the workspace, valid until the visit or (``keep``) the round
+        ends.
 
-        ``shape`` and ``dtype`` may ask for less than ``Engine.workspace`` declares; asking for more is an error, because
-        the memory plan counts what is declared.
-        """
+        ``shape`` and ``dtype`` may ask for less than ``Engine.workspace`` declares; asking for more
+        is an error, because the memory plan counts what is declared."""
         spec = buffer = self._workspace[name]
         if shape is not None or dtype is not None:
-            spec = Buffer(buffer.shape if shape is None else shape, buffer.dtype if dtype is None else dtype, buffer.keep)
+            spec = Buffer(
+                buffer.shape if shape is None else shape,
+                buffer.dtype if dtype is None else dtype,
+                buffer.keep,
+            )
         if spec is not buffer and spec.nbytes > buffer.nbytes:
-            raise ValueError(f"{self.engine.name}: {name} takes {spec.nbytes} bytes, its workspace declares {buffer.nbytes}")
+            raise ValueError(
+                f"{self.engine.name}: {name} takes {spec.nbytes} bytes, its workspace declares "
+                f"{buffer.nbytes}"
+            )
         return (self.kept if buffer.keep else self.scratch).array(name, spec.shape, spec.dtype)
 
 
@@ -142,10 +193,12 @@ class Phase:
     order
         Order of the blocks of a pass: ``sequential`` or ``shuffled``.
     start
-        Of the first phase, how the tables begin: ``visit``: pass 0 calls ``start`` on every block;  ``table``: ``phi`` is
+        Of the first phase, how the tables begin: ``visit``: pass 0 calls ``start`` on every block;
+        ``table``: ``phi`` is
         the seed topics themselves, scaled to the corpus;  ``empty``: all zeros.
     settles_after
-        Passes before which the run has not settled, whatever perplexity does (priors are not learned yet, for example).
+        Passes before which the run has not settled, whatever perplexity does (priors are not
+        learned yet, for example).
     """
 
     name: str = "train"
@@ -169,7 +222,8 @@ class PassEnd:
     params
         May be changed in place.
     stats
-        Sums over the pass.  For each packed table also ``NAME.counts`` and ``NAME.times``, the histogram of its non-zero
+        Sums over the pass.  For each packed table also ``NAME.counts`` and ``NAME.times``, the
+                             histogram of its non-zero
         entries, ``NAME.bytes``, and ``NAME.constants``, its counts where it has constants.
     totals
         Name of a table -> its column sums, without constants.
@@ -178,7 +232,8 @@ class PassEnd:
     say
         Shows the user a line.
     step
-        ``step(what, done, total, unit)`` shows how far long work is; it raises Interrupted where a signal asked to stop.
+        ``step(what, done, total, unit)`` shows how far long work is; it raises Interrupted where a
+        signal asked to stop.
     """
 
     key: Key
@@ -195,7 +250,8 @@ class PassEnd:
 class Layout:
     """How a pass is cut: most cells and documents of a block, and blocks of a round.
 
-    A function of the corpus, K and the options, never of the machine: it decides the bits of a result.  It is recorded
+    A function of the corpus, K and the options, never of the machine: it decides the bits of a
+    result.  It is recorded
     before pass 1 and kept when a run is resumed.
     """
 
@@ -206,16 +262,23 @@ class Layout:
 
 @dataclass(frozen=True)
 class Options:
-    """Options that every engine has.  None means the engine's own default, a function of K and the corpus.
+    """Options that every engine has.  None means the engine's own default, a function of K and the
+                                       corpus.
 
     ``withdrawn`` names options of earlier versions: records of runs and models may still hold them.
     """
 
     withdrawn = ()  # type: tuple[str, ...]  # without an annotation, lest it be a field
 
-    alpha: float | None = option(None, "Document-topic Dirichlet prior, per topic (default: the engine's).", min=0.0)
-    beta: float | None = option(None, "Topic-word Dirichlet prior, per word (default: the engine's).", min=0.0)
-    learn_priors: bool | None = option(False, "Learn an asymmetric alpha and a symmetric beta during training.", decided=True)
+    alpha: float | None = option(
+        None, "Document-topic Dirichlet prior, per topic (default: the engine's).", min=0.0
+    )
+    beta: float | None = option(
+        None, "Topic-word Dirichlet prior, per word (default: the engine's).", min=0.0
+    )
+    learn_priors: bool | None = option(
+        False, "Learn an asymmetric alpha and a symmetric beta during training.", decided=True
+    )
 
 
 def learns_priors(alpha: float | None, beta: float | None, learn: bool | None) -> bool:
@@ -224,7 +287,8 @@ def learns_priors(alpha: float | None, beta: float | None, learn: bool | None) -
 
 
 class Engine:
-    """Base of all engines: thirteen methods, of which ``process`` (and usually ``start``) have to be defined.
+    """Base of all engines: thirteen methods, of which ``process`` (and usually ``start``) have to
+    be defined.
 
     Parameters
     ----------
@@ -233,9 +297,8 @@ class Engine:
     options
         An instance of the class's ``Options``.
 
-    Class attributes: ``name`` (of ``--algo``), ``cites`` (paper, equation or figure), ``Options`` (a frozen
-    dataclass derived from ``Options``) and ``about``.
-    """
+    Class attributes: ``name`` (of ``--algo``), ``cites`` (paper, equation or figure), ``Options``
+    (a frozen dataclass derived from ``Options``) and ``about``."""
 
     name: ClassVar[str] = ""
     cites: ClassVar[str] = ""
@@ -248,10 +311,14 @@ class Engine:
         if options.learn_priors and not self.about.learns_priors:
             raise UsageError(f"{self.name} does not learn its priors; leave --learn-priors out")
 
-    # -- what it declares ------------------------------------------------------------------------------------------
+    # -- what it declares
+    # ------------------------------------------------------------------------------------------
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        """Tables by name.  ``phi`` (unnormalised topic-word counts, without the prior) is what a model stores."""
+        """Tables by name.
+
+        ``phi`` (unnormalised topic-word counts, without the prior) is what a model stores.
+        """
         return {"phi": TableSpec(mass="row")}
 
     @property
@@ -261,44 +328,57 @@ class Engine:
 
     @property
     def smaller_state(self) -> str:
-        """What keeps less of each block on disk, and its cost in quality, for people; "" where nothing does."""
+        """What keeps less of each block on disk, and its cost in quality, for people; "" where
+        nothing does.
+        """
         return ""
 
     @property
     def stats(self) -> Mapping[str, int]:
-        """Statistics by name -> length.  ``loglik`` (sum over cells of x log p, nats) and ``tokens`` are expected:
+        """Statistics by name -> length.  ``loglik`` (sum over cells of x log p, nats) and
+                                          ``tokens`` are expected:
         running perplexity is exp(-loglik / tokens)."""
         return {"loglik": 1, "tokens": 1}
 
     def workspace(self, block: BlockShape) -> Mapping[str, Buffer]:
-        """Arrays that a visit of a block of that shape works on, by name: ``Out.array`` gives them out, and the memory
-        plan adds up their bytes.  A buffer with ``keep`` stays as it is until the round ends, as sparse deltas must.
-        Temporary arrays of NumPy belong here too, under any name: they are counted, never given out."""
+        """Arrays that a visit of a block of that shape works on, by name: ``Out.array`` gives them
+        out, and the memory
+        plan adds up their bytes.  A buffer with ``keep`` stays as it is until the round ends, as
+                                   sparse deltas must.
+        Temporary arrays of NumPy belong here too, under any name: they are counted, never given
+        out."""
         return {}
 
     @property
     def layout(self) -> Layout:
-        """How a pass is cut.  Blocks of 2^16 to 2^20 cells, at least 64 of them a pass where possible, and no more than
-        2^26 / K cells, so that the rows of a block do not grow with K without bound; rounds of 8 blocks."""
+        """How a pass is cut.  Blocks of 2^16 to 2^20 cells, at least 64 of them a pass where
+                               possible, and no more than
+        2^26 / K cells, so that the rows of a block do not grow with K without bound; rounds of 8
+        blocks."""
         cells = min(max(self.shape.cells // 64, 1 << 16), 1 << 20)
         return Layout(max(min(cells, (1 << 26) // padded(self.shape.topics)), 1 << 12), 1 << 16, 8)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """In their order.  Where the last one has a number of passes, a run makes exactly those of all phases."""
+        """In their order.
+
+        Where the last one has a number of passes, a run makes exactly those of all phases.
+        """
         return (Phase(),)
 
     def initial_params(self) -> dict[str, np.ndarray]:
-        """Small named arrays that visits read and only ``end_round``, ``end_pass`` and ``end_phase`` change.
+        """Small named arrays that visits read and only ``end_round``, ``end_pass`` and
+        ``end_phase`` change.
 
-        ``alpha`` float64[K] (per topic) and ``beta`` float64[1] (per word) are always there: the model's priors.
-        """
+        ``alpha`` float64[K] (per topic) and ``beta`` float64[1] (per word) are always there: the
+        model's priors."""
         topics, priors, options = self.shape.topics, self.about.priors, self.options
         alpha = priors.alpha_of(topics) if options.alpha is None else options.alpha
         beta = priors.beta if options.beta is None else options.beta
         return {"alpha": np.full(topics, alpha, np.float64), "beta": np.array([beta], np.float64)}
 
-    # -- what it does ----------------------------------------------------------------------------------------------
+    # -- what it does
+    # ----------------------------------------------------------------------------------------------
     def start(self, visit: Visit, out: Out) -> None:
         """The first visit of a block: write its contribution to ``out.delta``, and its state."""
         raise NotImplementedError(f"{type(self).__name__}.start")
@@ -307,7 +387,9 @@ class Engine:
         """One visit of a block: write its deltas, its new state and its statistics."""
         raise NotImplementedError(f"{type(self).__name__}.process")
 
-    def end_round(self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], docs: int) -> tuple[float, float]:
+    def end_round(
+        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], docs: int
+    ) -> tuple[float, float]:
         """After the visits of a round, before its deltas enter.
 
         Parameters
@@ -330,7 +412,9 @@ class Engine:
         return {}
 
     def end_phase(self, end: PassEnd) -> None:
-        """Work on whole tables: after the last pass of a phase, or in the place of each pass of a phase of ``steps``."""
+        """Work on whole tables: after the last pass of a phase, or in the place of each pass of a
+        phase of ``steps``.
+        """
 
 
 def workspace_bytes(engine: Engine, block: BlockShape) -> tuple[int, int]:
@@ -355,7 +439,9 @@ def phase_of(phases: Sequence[Phase], pass_number: int) -> tuple[Phase, bool]:
 
 
 def passes_needed(phases: Sequence[Phase]) -> int | None:
-    """How many passes make a model where the last phase has a number of them; None: as many as are asked for."""
+    """How many passes make a model where the last phase has a number of them; None: as many as are
+    asked for.
+    """
     return None if phases[-1].passes is None else sum(phase.passes or 0 for phase in phases)
 
 
@@ -365,12 +451,16 @@ def option_fields(options: type[Options]) -> dict[str, Field[Any]]:
 
 
 class SteppingEngine(Engine):
-    """Base of engines that blend each round into their tables: rho_t = (tau + t)^-kappa at step t = 0, 1, ..."""
+    """Base of engines that blend each round into their tables: rho_t = (tau + t)^-kappa at step t =
+    0, 1, ...
+    """
 
     def _rho(self, params: Mapping[str, np.ndarray]) -> float:
         return float((self.options.tau + params["step"][0]) ** -self.options.kappa)
 
-    def end_round(self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], docs: int) -> tuple[float, float]:
+    def end_round(
+        self, params: dict[str, np.ndarray], stats: Mapping[str, np.ndarray], docs: int
+    ) -> tuple[float, float]:
         rho = self._rho(params)
         params["step"][0] += 1.0
         return rho, self.shape.docs / max(docs, 1)
@@ -380,7 +470,10 @@ class VectorEngine(Engine):
     """Base of engines whose ``about.dense`` is True: their first parameters come from points."""
 
     def begin(self, sample: np.ndarray, seed: int, params: dict[str, np.ndarray]) -> None:
-        """Before pass 0: put into params what the start needs.  sample: float64[S, n], some points of the store."""
+        """Before pass 0: put into params what the start needs.
+
+        sample: float64[S, n], some points of the store.
+        """
         raise NotImplementedError(f"{type(self).__name__}.begin")
 
     def start_rows(self, table: str, params: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""The shapes that an engine works with: the problem, a block, the state kept of a block, and buffers of a visit."""
+"""The shapes that an engine works with: the problem, a block, the state kept of a block, and
+buffers of a visit.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,16 @@ from topicstream.tables.spec import DOCUMENTS, WORDS, bytes_of
 
 @dataclass(frozen=True)
 class Shape:
-    """The training problem: sizes of the training part, number of topics K, whether cells are real-valued.
+    """The training problem: sizes of the training part, number of topics K, whether cells are
+    real-valued.
 
-    axes   ids of the other axes of the corpus; ``bare``: of an axis that topics are named after, the
-           cells of documents that have no id (not there: not counted); ``rows`` documents with a row in a table over
-           documents (removed and empty ones keep theirs; 0: as many as ``docs``)
-    seeds  pseudo-counts of seed words: constants of the table ``phi``, which rows and totals of a visit have in them
+    axes   ids of the other axes of the corpus; ``bare``: of an axis that topics are named after,
+           the
+           cells of documents that have no id (not there: not counted); ``rows`` documents with a
+           row in a table over documents (removed and empty ones keep theirs; 0: as many as
+           ``docs``)
+    seeds  pseudo-counts of seed words: constants of the table ``phi``, which rows and totals of a
+           visit have in them
     """
 
     docs: int
@@ -48,9 +54,11 @@ class Shape:
 class BlockShape:
     """The largest of each over the blocks of a grid: what buffers must hold.
 
-    axes           of each other axis (``Corpus.grid(axes=...).axes``): most rows of a block, most entries, of a document
+    axes           of each other axis (``Corpus.grid(axes=...).axes``): most rows of a block, most
+                   entries, of a document
     longest        cells of the longest document; 0: not known
-    table_entries  most non-zero entries that a packed table of the whole corpus can have; 0: not known
+    table_entries  most non-zero entries that a packed table of the whole corpus can have; 0: not
+                   known
     heaviest       tokens of the most frequent word; 0: not known
     """
 
@@ -67,11 +75,15 @@ class BlockShape:
     def of(cls, block: Block) -> BlockShape:
         """The shape of one block."""
         axes = {
-            name: AxisShape(len(rows.ids), len(rows.local), int(np.diff(rows.indptr).max(initial=0)))
+            name: AxisShape(
+                len(rows.ids), len(rows.local), int(np.diff(rows.indptr).max(initial=0))
+            )
             for name, rows in block.axes.items()
         }
         longest = int(np.diff(block.indptr).max(initial=0))
-        return cls(block.n_docs, block.n_cells, int(block.tokens), block.n_words, longest, axes=axes)
+        return cls(
+            block.n_docs, block.n_cells, int(block.tokens), block.n_words, longest, axes=axes
+        )
 
     def most_rows(self, axis: str | int | None) -> int:
         """Rows of a table over ``axis`` (or of a fixed number) that a block touches at most."""
@@ -91,13 +103,17 @@ class BlockShape:
 class ArraySpec:
     """Block state: an array that an engine keeps of each block, on disk, between its visits.
 
-    per     ``document`` [D, width], ``cell`` [nnz, width] or ``token`` [tokens, width] (width 0: one-dimensional); or
-            ``block``: one-dimensional, of any length up to ``limit`` entries for a block of that shape (ragged state, such as
-            a message over the names of each cell's document).
+    per     ``document`` [D, width], ``cell`` [nnz, width] or ``token`` [tokens, width] (width 0:
+            one-dimensional); or
+            ``block``: one-dimensional, of any length up to ``limit`` entries for a block of that
+            shape (ragged state, such as a message over the names of each cell's document).
     dtype   of an entry
-    below   of numbers that a kernel indexes by: each is less; looked at when they are read back (0: any value will do)
-    ends    the numbers are ends of rows: from 0, ascending, to the length of the arrays of the same block that follow
-    total   per ``block``: most entries of all blocks together, where that is less than the sum of their limits: a callable
+    below   of numbers that a kernel indexes by: each is less; looked at when they are read back (0:
+            any value will do)
+    ends    the numbers are ends of rows: from 0, ascending, to the length of the arrays of the same
+            block that follow
+    total   per ``block``: most entries of all blocks together, where that is less than the sum of
+            their limits: a callable
             of a BlockShape whose cells and documents are those of the corpus
     """
 
@@ -110,7 +126,9 @@ class ArraySpec:
     total: Any = None
 
     def holds(self, array: np.ndarray, before: Mapping[str, np.ndarray]) -> bool:
-        """Whether what was read back may be indexed by; ``before``: the arrays of the block already read."""
+        """Whether what was read back may be indexed by; ``before``: the arrays of the block already
+        read.
+        """
         if not len(array):
             return not self.ends
         if self.below and int(array.max()) >= self.below:

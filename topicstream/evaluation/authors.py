@@ -1,13 +1,18 @@
-"""Perplexity of an author-topic model: the words of held-out documents from the topics of their authors.
+"""Perplexity of an author-topic model: the words of held-out documents from the topics of their
+authors.
 
-Some of each document's words are observed, the others scored (the split of ``completion.py``).  The mixtures theta_a of the
+Some of each document's words are observed, the others scored (the split of ``completion.py``).  The
+mixtures theta_a of the
 test documents' authors are found from the observed words of all of them, the topics held still:
 
-    p(a, k | cell)  ~  theta_a[k] phi_k[w]          theta_a[k] = (sum x p + alpha_k) / (sum over k + sum alpha)
+    p(a, k | cell)  ~  theta_a[k] phi_k[w]          theta_a[k] = (sum x p + alpha_k) / (sum over k +
+                    sum alpha)
 
-the fixed point that ``infer`` finds of a document, of authors instead (the document's own word is not taken out of the sums).
-Then p(w|d) = sum_a p(a|d) sum_k theta_a[k] phi_k[w], p(a|d) being the share of the observed words that a explains (Zeng, Cheung
-& Liu 2013, eq. 31, for the author-topic model).  ``known``: authors whom the model knows keep the mixtures of the training.
+the fixed point that ``infer`` finds of a document, of authors instead (the document's own word is
+not taken out of the sums). Then p(w|d) = sum_a p(a|d) sum_k theta_a[k] phi_k[w], p(a|d) being the
+share of the observed words that a explains (Zeng, Cheung
+& Liu 2013, eq. 31, for the author-topic model).  ``known``: authors whom the model knows keep the
+mixtures of the training.
 """
 
 from __future__ import annotations
@@ -39,13 +44,16 @@ AXIS = "authors"
 TITLES = {"authors": "author perplexity", "authors_known": "  of known authors"}
 PERPLEXITY = "{title:22}{perplexity:.1f}   ({nats_per_token:.4f} nats a token)\n  {measured}"
 KEPT_CELLS = 1 << 24
-"""Observed cells that are kept in memory between the sweeps; of more documents the blocks are read again."""
+"""Observed cells that are kept in memory between the sweeps; of more documents the blocks are read
+again.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuthorScore(Perplexity):
     """What was measured.  authors: of the test documents, private ones of documents
-    that name none included; known: those whose mixtures are the training's; sweeps: over the observed words."""
+    that name none included; known: those whose mixtures are the training's; sweeps: over the
+    observed words."""
 
     authors: int
     known: int
@@ -62,17 +70,22 @@ class AuthorScore(Perplexity):
             if self.known
             else f"all {self.authors:,} test authors"
         )
-        own = f" ({self.unnamed:,} documents without an author have a private one)" if self.unnamed else ""
+        own = (
+            f" ({self.unnamed:,} documents without an author have a private one)"
+            if self.unnamed
+            else ""
+        )
         return (
-            f"author perplexity of {rest:g} % of each document's words (by type) under its authors' topics; {how} folded in "
+            f"author perplexity of {rest:g} % of each document's words (by type) under its "
+            f"authors' topics; {how} folded in "
             f"from the other {seen:g} % of the test documents, the topics fixed{own}"
         )
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """A block of test documents: both sides of its cells, which are scored, its authors (``ids`` int64[U], rows of theta;
-    ``aptr``, ``local``)."""
+    """A block of test documents: both sides of its cells, which are scored, its authors (``ids``
+    int64[U], rows of theta; ``aptr``, ``local``)."""
 
     seen: Documents
     rest: Documents
@@ -86,30 +99,46 @@ def mixtures(model: TopicModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """theta_a float32[n, K] of rows of the model's table of authors, and their tokens float64[n]."""
     counts = np.maximum(model.table(AXIS).gather(rows), 0.0).astype(np.float64)
     tokens = counts.sum(1)
-    return ((counts + model.alpha) / np.maximum(tokens + model.alpha.sum(), 1e-300)[:, None]).astype(np.float32), tokens
+    return (
+        (counts + model.alpha) / np.maximum(tokens + model.alpha.sum(), 1e-300)[:, None]
+    ).astype(np.float32), tokens
 
 
 class _TestAuthors:
-    """The authors of the test documents: named ones by their ids, then a private one a document (used where it names none).
+    """The authors of the test documents: named ones by their ids, then a private one a document
+    (used where it names none).
 
-    used: those that occur, int64[n], ascending;  theta: float32[n, K];  fixed: bool[n], those that keep the mixtures of the training
+    used: those that occur, int64[n], ascending;  theta: float32[n, K];  fixed: bool[n], those that
+    keep the mixtures of the training
     """
 
-    def __init__(self, model: TopicModel, corpus: Corpus, split: float, known: bool, limit: MemoryLimit) -> None:
+    def __init__(
+        self, model: TopicModel, corpus: Corpus, split: float, known: bool, limit: MemoryLimit
+    ) -> None:
         self.model, self.corpus, self.split = model, corpus, split
         self.named, topics = corpus.axes[AXIS].size, model.n_topics
         self.grid = corpus.grid(block_cells(topics), block_docs(topics), True, axes=(AXIS,))
-        self._keys, self._word_keys = document_keys(corpus, True), hash_strings(model.vocabulary.words)
+        self._keys, self._word_keys = (
+            document_keys(corpus, True),
+            hash_strings(model.vocabulary.words),
+        )
         self._index = match_words(model.vocabulary, corpus)
         self._kept: list[_Piece] | None = None
         used_by_piece = [np.unique(p.ids[p.local]) for p in self.pieces()]
         self.used = used = np.unique(np.concatenate([np.zeros(0, np.int64), *used_by_piece]))
-        Room(limit, limit.bytes // 2, share=0.5).ask(20 * topics * len(used), f"a table of {len(used):,} test authors x {topics} topics")
+        Room(limit, limit.bytes // 2, share=0.5).ask(
+            20 * topics * len(used), f"a table of {len(used):,} test authors x {topics} topics"
+        )
         self.rows = TopicRows(model)
-        self.fixed, self.theta = np.zeros(len(used), bool), np.full((len(used), topics), 1.0 / topics, np.float32)
+        self.fixed, self.theta = (
+            np.zeros(len(used), bool),
+            np.full((len(used), topics), 1.0 / topics, np.float32),
+        )
         if known:
             rows = np.flatnonzero(used < self.named)
-            places = pc.index_in(corpus.axes[AXIS].names().take(used[rows]), value_set=model.table(AXIS).names)
+            places = pc.index_in(
+                corpus.axes[AXIS].names().take(used[rows]), value_set=model.table(AXIS).names
+            )
             rows = rows[places.is_valid().to_numpy(zero_copy_only=False)]
             trained, tokens = mixtures(model, places.drop_null().to_numpy())
             rows, trained = rows[tokens > 0], trained[tokens > 0]
@@ -123,11 +152,15 @@ class _TestAuthors:
         keep: list[_Piece] | None = [] if int(self.grid.cells.sum()) <= KEPT_CELLS else None
         for block in self.corpus.blocks(grid=self.grid, heldout=True, axes=(AXIS,)):
             keys = self._keys[block.first_doc : block.first_doc + block.n_docs]
-            seen, rest, scored = split_documents(known_block(block, self._index), keys, self._word_keys, self.split)
+            seen, rest, scored = split_documents(
+                known_block(block, self._index), keys, self._word_keys, self.split
+            )
             names = block.rows(AXIS)
             each = np.diff(names.indptr)
             alone = np.flatnonzero((each == 0) & scored)
-            own = np.where(scored, np.maximum(each, 1), 0)  # documents that are not scored have no part in their authors
+            own = np.where(
+                scored, np.maximum(each, 1), 0
+            )  # documents that are not scored have no part in their authors
             aptr = np.concatenate(([0], np.cumsum(own)))
             local = np.zeros(aptr[-1], np.int64)
             local[np.repeat(scored & (each > 0), own)] = names.local[np.repeat(scored, each)]
@@ -140,7 +173,9 @@ class _TestAuthors:
         self._kept = keep
 
     def spread(self, piece: _Piece) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """(row of theta of each of the piece's authors, their theta, tokens that each gains by topic, that each explains)."""
+        """(row of theta of each of the piece's authors, their theta, tokens that each gains by
+        topic, that each explains).
+        """
         used, seen = self.used, piece.seen
         mine = np.searchsorted(used, piece.ids)
         cells, base = self.rows.of(seen)
@@ -148,7 +183,9 @@ class _TestAuthors:
         # ids of documents that are not scored are in no row: whatever stands there is never read
         own = self.theta[np.minimum(mine, len(used) - 1)]
         authors = piece.aptr, piece.local, own, gained, explained
-        spread_authors(seen.indptr, cells, seen.counts, base, self.rows.beta, self.rows.inverse, *authors)
+        spread_authors(
+            seen.indptr, cells, seen.counts, base, self.rows.beta, self.rows.inverse, *authors
+        )
         return mine, own, gained, explained
 
     def fold_in(self, threads: int, tol: float, inner: int) -> int:
@@ -181,7 +218,9 @@ class _TestAuthors:
         owner = np.repeat(np.arange(len(total)), np.diff(piece.aptr))
         np.add.at(total, owner, explained)
         mixed = np.zeros((len(total), self.rows.topics), np.float64)
-        np.add.at(mixed, owner, (explained / np.maximum(total[owner], 1e-300))[:, None] * own[piece.local])
+        np.add.at(
+            mixed, owner, (explained / np.maximum(total[owner], 1e-300))[:, None] * own[piece.local]
+        )
         return piece, *log_likelihood(self.rows, piece.rest, mixed.astype(np.float32))
 
 
@@ -224,23 +263,36 @@ def author_perplexity(
         sums += loglik.sum(), tokens.sum()
         docs, skipped = docs + int(piece.scored.sum()), skipped + int((~piece.scored).sum())
     if sums[1] == 0:
-        raise InputError("no document could be scored: each needs two different known words; check that model and documents share a vocabulary")
+        raise InputError(
+            "no document could be scored: each needs two different known words; check that "
+            "model and documents share a vocabulary"
+        )
     nats, used = float(-sums[0] / sums[1]), authors.used
     alone, trained = int((used >= authors.named).sum()), int(authors.fixed.sum())
     return AuthorScore(
-        perplexity=float(np.exp(nats)), nats_per_token=nats, tokens=float(sums[1]), docs=docs, skipped=skipped, authors=len(used),
-        known=trained, unnamed=alone, sweeps=sweeps, split=split,
-    )  # fmt: skip
+        perplexity=float(np.exp(nats)),
+        nats_per_token=nats,
+        tokens=float(sums[1]),
+        docs=docs,
+        skipped=skipped,
+        authors=len(used),
+        known=trained,
+        unnamed=alone,
+        sweeps=sweeps,
+        split=split,
+    )
 
 
-# -- the scorer ------------------------------------------------------------------------------------------------------
+# -- the scorer
+# ------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class AuthorScoreOptions:
     """Options of the scorer."""
 
     authors: str | None = option(
         None,
-        "For an author-topic model, with --heldout: perplexity with the test authors' mixtures inferred from "
+        "For an author-topic model, with --heldout: perplexity with the test authors' mixtures "
+        "inferred from "
         "their documents (folded, always printed) or as learned in training (known).",
         choices=("folded", "known"),
     )
@@ -250,7 +302,9 @@ def _author_scores(run: Scoring, options: AuthorScoreOptions) -> Mapping[str, En
     """Author perplexity, folded in and, where asked for, with what training knows of the authors."""
     model, corpus = run.model, run.corpus
     if options.authors is not None and run.config.heldout is not True:
-        raise InputError("--authors requires --heldout of the corpus itself: its documents' authors are needed")
+        raise InputError(
+            "--authors requires --heldout of the corpus itself: its documents' authors are needed"
+        )
     if not (AXIS in model.manifest.tables and AXIS in corpus.axes):
         if options.authors is not None:
             model.table(AXIS)  # says what is missing
@@ -259,7 +313,9 @@ def _author_scores(run: Scoring, options: AuthorScoreOptions) -> Mapping[str, En
     scores = {}
     for name in ("authors", "authors_known") if options.authors == "known" else ("authors",):
         known, limit = name == "authors_known", run.config.memory
-        score = author_perplexity(model, corpus, split=run.split, known_only=known, threads=run.threads, limit=limit)
+        score = author_perplexity(
+            model, corpus, split=run.split, known_only=known, threads=run.threads, limit=limit
+        )
         scores[name] = Entry(score)
     return scores
 

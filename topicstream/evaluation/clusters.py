@@ -1,4 +1,6 @@
-"""How well clusters predict documents or dense rows, and how they agree with labels that these have."""
+"""How well clusters predict documents or dense rows, and how they agree with labels that these
+have.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,17 @@ AGREEMENT = """clusters and labels   NMI {nmi:.4f}, ARI {ari:.4f}, purity {purit
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterScore(Perplexity):
-    """nats_per_point: -log p(x) of a document, on average; skipped: documents without a word that the model knows."""
+    """nats_per_point: -log p(x) of a document, on average; skipped: documents without a word that
+    the model knows.
+    """
 
     nats_per_point: float
     oov_tokens: float
     oov_rate: float
-    measured: str = "log-likelihood of whole documents, each drawn from one cluster (multinomial coefficients left out)"
+    measured: str = (
+        "log-likelihood of whole documents, each drawn from one cluster (multinomial "
+        "coefficients left out)"
+    )
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,9 @@ def score_clusters(
     threads: int | Cluster,
     progress: Callable[[int, int], None] | None = None,
 ) -> ClusterScore | PointScore:
-    """Log-likelihood of the documents or rows of the parts (``train``, ``heldout``); InputError where there is none."""
+    """Log-likelihood of the documents or rows of the parts (``train``, ``heldout``); InputError
+    where there is none.
+    """
     method: Any = make_method(method_of(model), TopicRows(model))
     index = None if store.width else match_words(model.vocabulary, store)
 
@@ -69,7 +78,9 @@ def score_clusters(
     topics, sizes = model.n_topics, {part: store.part(part == "heldout").docs for part in parts}
     for part in (part for part, size in sizes.items() if size):
         grid = store.grid(block_cells(topics), block_docs(topics), heldout=part == "heldout")
-        for every, in_block, unknown, values in visited(visit, store, grid, np.zeros(sizes[part], np.bool_), threads):
+        for every, in_block, unknown, values in visited(
+            visit, store, grid, np.zeros(sizes[part], np.bool_), threads
+        ):
             fit = one_by_one(fit, values)  # the same bits for any blocks
             docs, documents_done = docs + len(values), documents_done + every
             tokens, oov = tokens + in_block - unknown, oov + unknown
@@ -77,24 +88,31 @@ def score_clusters(
                 progress(documents_done, sum(sizes.values()))
     if not docs:
         none = f"no {noun_of(store.width)} to score; set some aside at ingest (--heldout 1%)"
-        raise InputError(f"{store.path}: {none if store.width else 'no document contains a word that the model knows'}")
+        raise InputError(
+            f"{store.path}: "
+            f"{none if store.width else 'no document contains a word that the model knows'}"
+        )
     if store.width:
         return PointScore(-fit / docs, docs)
     nats = -fit / tokens
     oov_rate = oov / max(tokens + oov, 1e-300)
     return ClusterScore(
-        perplexity=float(np.exp(nats)), nats_per_token=nats, nats_per_point=-fit / docs, tokens=tokens, docs=docs,
-        skipped=documents_done - docs, oov_tokens=oov, oov_rate=oov_rate,
-    )  # fmt: skip
+        perplexity=float(np.exp(nats)),
+        nats_per_token=nats,
+        nats_per_point=-fit / docs,
+        tokens=tokens,
+        docs=docs,
+        skipped=documents_done - docs,
+        oov_tokens=oov,
+        oov_rate=oov_rate,
+    )
 
 
 def agreement(table: np.ndarray) -> tuple[float, float]:
     """How a partition agrees with another, given their contingency table (classes x clusters).
 
-    Returns
-    -------
-    Normalised mutual information (over the mean of the two entropies) and the adjusted Rand index (Hubert & Arabie 1985).
-    """
+    Returns ------- Normalised mutual information (over the mean of the two entropies) and the
+    adjusted Rand index (Hubert & Arabie 1985)."""
     n, rows, columns = float(table.sum()), table.sum(1), table.sum(0)
     h, g, both = (float(entr(counts[counts > 0] / n).sum()) for counts in (rows, columns, table))
 
@@ -109,8 +127,9 @@ def agreement(table: np.ndarray) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Agreement:
-    """nmi, ari: as of ``agreement``; purity: share of documents of the class that is largest in their cluster; left_out:
-    documents without one label; clusters: those that any document is in."""
+    """nmi, ari: as of ``agreement``; purity: share of documents of the class that is largest in
+    their cluster; left_out: documents without one label; clusters: those that any document is
+    in."""
 
     nmi: float
     ari: float
@@ -122,11 +141,16 @@ class Agreement:
     measured: str
 
 
-def score_agreement(model: TopicModel, store: Corpus, parts: tuple[str, ...], field: str, threads: int) -> Agreement:
-    """NMI and ARI of the likeliest clusters and a column of the documents; those without a value, or with several, are left
-    out."""
+def score_agreement(
+    model: TopicModel, store: Corpus, parts: tuple[str, ...], field: str, threads: int
+) -> Agreement:
+    """NMI and ARI of the likeliest clusters and a column of the documents; those without a value,
+    or with several, are left out."""
     if field not in store.manifest.columns:
-        raise UsageError(f"--label-field {field}: {store.path} has no such column; ingest with --meta {field}=FIELD")
+        raise UsageError(
+            f"--label-field {field}: {store.path} has no such column; ingest with --meta "
+            f"{field}=FIELD"
+        )
     names: list[str] = []
     clusters: list[int] = []
     left_out = 0
@@ -136,7 +160,9 @@ def score_agreement(model: TopicModel, store: Corpus, parts: tuple[str, ...], fi
         for first, shares, known in document_shares(model, store, heldout=heldout, threads=threads):
             likeliest[first : first + len(shares)] = np.where(known > 0, shares.argmax(1), -1)
         for numbers, batch in documents(store, heldout, [field]):
-            for k, value in zip(likeliest[numbers].tolist(), batch.column(field).to_pylist(), strict=True):
+            for k, value in zip(
+                likeliest[numbers].tolist(), batch.column(field).to_pylist(), strict=True
+            ):
                 one = value[0] if isinstance(value, list) and len(value) == 1 else value
                 if k < 0 or not isinstance(one, str | int) or one == "":
                     left_out += 1

@@ -1,4 +1,6 @@
-"""How well the top words of topics belong together: UMass, NPMI and c_v coherence; how much topics differ: diversity."""
+"""How well the top words of topics belong together: UMass, NPMI and c_v coherence; how much topics
+differ: diversity.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,12 @@ MEASURES = ("umass", "npmi", "c_v")
 class Coherence:
     """How well the first words of each topic belong together.
 
-    values   of each measure: for every topic and, last, for the words that are in the most documents (Fisher, Kozdoba & Mannor's
-             mean empirical topic), which says how little a high value may mean; float64[K + 1], NaN where no pair could be judged
-    top      words a topic;  docs: documents counted;  unknown: first words that the corpus does not have
+    values   of each measure: for every topic and, last, for the words that are in the most
+             documents (Fisher, Kozdoba & Mannor's
+             mean empirical topic), which says how little a high value may mean; float64[K + 1], NaN
+             where no pair could be judged
+    top      words a topic;  docs: documents counted;  unknown: first words that the corpus does not
+             have
     """
 
     values: Mapping[str, np.ndarray]
@@ -60,14 +65,17 @@ class Coherence:
     def measured(self) -> str:
         """In words."""
         return (
-            f"mean over topics and over pairs of the {self.top} most probable words, by the {self.docs:,} training "
-            "documents in which both stand: UMass log((C(u,v)+1)/C(v)), v the more probable; NPMI in -1..1; c_v in 0..1, by whole documents in the place of windows of 110 words"
+            f"mean over topics and over pairs of the {self.top} most probable words, by the "
+            f"{self.docs:,} training "
+            "documents in which both stand: UMass log((C(u,v)+1)/C(v)), v the more probable; "
+            "NPMI in -1..1; c_v in 0..1, by whole documents in the place of windows of 110 words"
         )
 
 
 def umass(pairs: np.ndarray) -> np.ndarray:
-    """pairs: int64[K, n, n] (see ``cooccurrence``) -> float64[K], mean over pairs u after v in the list of
-    log((C(u, v) + 1) / C(v)) (Fisher, Kozdoba & Mannor 2019); pairs whose C(v) is 0 are left out, NaN where none is left."""
+    """pairs: int64[K, n, n] (see ``cooccurrence``) -> float64[K], mean over pairs u after v in the
+    list of log((C(u, v) + 1) / C(v)) (Fisher, Kozdoba & Mannor 2019); pairs whose C(v) is 0 are
+    left out, NaN where none is left."""
     single = np.diagonal(pairs, axis1=1, axis2=2).astype(np.float64)
     i, j = np.tril_indices(pairs.shape[1], -1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -76,8 +84,9 @@ def umass(pairs: np.ndarray) -> np.ndarray:
 
 
 def npmi(pairs: np.ndarray, docs: int) -> np.ndarray:
-    """float64[K], mean over pairs of log(p(u,v) / (p(u) p(v))) / -log p(u,v) with p = documents / docs (Bouma 2009): -1
-    for words never together, 1 for words in every document; pairs with a word of no document are left out."""
+    """float64[K], mean over pairs of log(p(u,v) / (p(u) p(v))) / -log p(u,v) with p = documents /
+    docs (Bouma 2009): -1 for words never together, 1 for words in every document; pairs with a word
+    of no document are left out."""
     single = np.diagonal(pairs, axis1=1, axis2=2) / max(docs, 1)
     i, j = np.tril_indices(pairs.shape[1], -1)
     both = pairs[:, i, j] / max(docs, 1)
@@ -89,11 +98,12 @@ def npmi(pairs: np.ndarray, docs: int) -> np.ndarray:
 
 
 def c_v(pairs: np.ndarray, docs: int) -> np.ndarray:
-    """float64[K], C_V of Roeder, Both & Hinneburg (WSDM 2015) by documents in the place of windows of 110 words, which are the
-    same where documents are that short: mean over words of the cosine of their NPMI with all words and its sum over words.
+    """float64[K], C_V of Roeder, Both & Hinneburg (WSDM 2015) by documents in the place of windows
+    of 110 words, which are the same where documents are that short: mean over words of the cosine
+    of their NPMI with all words and its sum over words.
 
-    As gensim computes it, 1e-12 stands for a share of no documents; words of no document are left out.
-    """
+    As gensim computes it, 1e-12 stands for a share of no documents; words of no document are left
+    out."""
     share = np.diagonal(pairs, axis1=1, axis2=2) / max(docs, 1)
     both, occurs = pairs / max(docs, 1) + 1e-12, share > 0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -111,8 +121,12 @@ def _mean(values: np.ndarray) -> np.ndarray:
         return np.where(count > 0, np.nansum(values, axis=1) / count, np.nan)
 
 
-def coherence(model: TopicModel, corpus: Corpus, *, top: int = TOP, threads: int | Cluster = 1) -> Coherence:
-    """UMass, NPMI and c_v of a model (an imported one, too), counted on the training part of an open ``Corpus``, its own or another."""
+def coherence(
+    model: TopicModel, corpus: Corpus, *, top: int = TOP, threads: int | Cluster = 1
+) -> Coherence:
+    """UMass, NPMI and c_v of a model (an imported one, too), counted on the training part of an
+    open ``Corpus``, its own or another.
+    """
     ids, _ = top_words(model, top)
     vocabulary = corpus_vocabulary(corpus)
     corpus_ids = vocabulary.find(model.vocabulary.words.take(ids.ravel()))
@@ -130,8 +144,8 @@ def _plain(values: np.ndarray) -> list[float | None]:
 
 
 def exclusivity(model: TopicModel, top: int = TOP) -> np.ndarray:
-    """How much the ``top`` most probable words of each topic are its own, float64[K] in 0..1: mean of p(w|k) / sum over j of
-    p(w|j) (the exclusivity of Bischof & Airoldi, ICML 2012)."""
+    """How much the ``top`` most probable words of each topic are its own, float64[K] in 0..1: mean
+    of p(w|k) / sum over j of p(w|j) (the exclusivity of Bischof & Airoldi, ICML 2012)."""
     ids, _ = top_words(model, top)
     out = np.empty(model.n_topics)
     for k in range(model.n_topics):
@@ -141,19 +155,23 @@ def exclusivity(model: TopicModel, top: int = TOP) -> np.ndarray:
 
 
 def diversity(model: TopicModel, top: int = TOP_DIVERSITY) -> float:
-    """Share of distinct words among the ``top`` most probable words of all topics, 0..1 (Dieng et al. 2020)."""
+    """Share of distinct words among the ``top`` most probable words of all topics, 0..1 (Dieng et
+    al. 2020).
+    """
     ids, _ = top_words(model, top)
     return len(np.unique(ids)) / ids.size
 
 
-# -- the scorers -----------------------------------------------------------------------------------------------------
+# -- the scorers
+# -----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class CoherenceOptions:
     """Options of the scorer."""
 
     coherent: bool | str = option(
         False,
-        "UMass, NPMI and c_v coherence of the topics' first words in the documents of --corpus, or one of the three.",
+        "UMass, NPMI and c_v coherence of the topics' first words in the documents of --corpus, "
+        "or one of the three.",
         flags=("--coherence",),
         is_flag=False,
         flag_value="",
@@ -169,13 +187,19 @@ class DiversityOptions:
     """Options of the scorer."""
 
     diverse: bool = option(
-        False, f"Share of distinct words among the topics' first {TOP_DIVERSITY}.", flags=("--diversity",)
+        False,
+        f"Share of distinct words among the topics' first {TOP_DIVERSITY}.",
+        flags=("--diversity",),
     )
 
 
 def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, object]:
-    measures = coherence(seen(run.model, view_of(run.model)), run.corpus, top=options.top, threads=run.visitors)
-    names = [name for name in MEASURES if name == options.coherent or options.coherent not in MEASURES]
+    measures = coherence(
+        seen(run.model, view_of(run.model)), run.corpus, top=options.top, threads=run.visitors
+    )
+    names = [
+        name for name in MEASURES if name == options.coherent or options.coherent not in MEASURES
+    ]
     return {
         "coherence": {
             **{name: measures.mean(name) for name in names},
@@ -189,7 +213,9 @@ def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, o
 
 def _diversity_scores(run: Scoring, options: DiversityOptions) -> Mapping[str, object]:
     share = diversity(seen(run.model, view_of(run.model)))
-    measured = f"share of distinct words among the {TOP_DIVERSITY} most probable words of all topics"
+    measured = (
+        f"share of distinct words among the {TOP_DIVERSITY} most probable words of all topics"
+    )
     return {"diversity": {"share": share, "top": TOP_DIVERSITY, "measured": measured}}
 
 
@@ -223,7 +249,9 @@ DIVERSITY = Scorer(
 )
 
 
-def cooccurrence(corpus: Corpus, tops: np.ndarray, threads: int | Cluster = 1) -> tuple[np.ndarray, int]:
+def cooccurrence(
+    corpus: Corpus, tops: np.ndarray, threads: int | Cluster = 1
+) -> tuple[np.ndarray, int]:
     """Count documents of the training part.
 
     Parameters
@@ -233,17 +261,17 @@ def cooccurrence(corpus: Corpus, tops: np.ndarray, threads: int | Cluster = 1) -
     tops
         Words of each topic, int64[K, n] ids of the corpus, -1: unknown to it.
     threads
-        Threads of this process, or the cluster whose workers count; the counts do not depend on them.
+        Threads of this process, or the cluster whose workers count; the counts do not depend on
+        them.
 
-    Returns
-    -------
-    Documents with both words of a pair, int64[K, n, n] (the diagonal: with the word), and the number of documents that have
-    any word.
-    """
+    Returns ------- Documents with both words of a pair, int64[K, n, n] (the diagonal: with the
+    word), and the number of documents that have any word."""
     top_words = np.unique(tops[tops >= 0])
     column = np.full(corpus.n_words, -1, np.int32)
     column[top_words] = np.arange(len(top_words), dtype=np.int32)
-    columns_of_tops = np.where(tops >= 0, column[np.maximum(tops, 0)], len(top_words))  # unknown words: a column without documents
+    columns_of_tops = np.where(
+        tops >= 0, column[np.maximum(tops, 0)], len(top_words)
+    )  # unknown words: a column without documents
     first, second = np.broadcast_arrays(columns_of_tops[:, :, None], columns_of_tops[:, None, :])
 
     def visit(item: Item) -> tuple[np.ndarray, int]:
@@ -259,7 +287,9 @@ def cooccurrence(corpus: Corpus, tops: np.ndarray, threads: int | Cluster = 1) -
 
     total, docs = np.zeros(first.shape, np.int64), 0
     grid = corpus.grid(block_cells(None), block_cells(None))
-    for pairs, in_block in visited(visit, corpus, grid, np.zeros(corpus.part().docs, np.bool_), threads):
+    for pairs, in_block in visited(
+        visit, corpus, grid, np.zeros(corpus.part().docs, np.bool_), threads
+    ):
         total += pairs
         docs += in_block
     return total, docs

@@ -1,13 +1,15 @@
-"""Document completion: how well a model predicts the rest of a document of which it has seen most (Zeng et al. 2012).
+"""Document completion: how well a model predicts the rest of a document of which it has seen most
+(Zeng et al. 2012).
 
-Each document's cells are split in two by a hash of the document's id and the word's text, so the split does not depend on
-block size, order, word ids or vocabulary.  theta of the observed side is what ``infer`` answers for those cells, to the bit.
+Each document's cells are split in two by a hash of the document's id and the word's text, so the
+split does not depend on
+block size, order, word ids or vocabulary.  theta of the observed side is what ``infer`` answers for
+                                            those cells, to the bit.
 (A tolerance of 1e-6 moved the perplexity by 0.05 % on 20news.)  The other side is scored with
 p(w|d) = sum_k p(w|k) theta[k], in nats.
 
-Every document is computed alone and the logarithms are added one by one in document order in float64, so the result has
-the same bits for any block size and number of threads.
-"""
+Every document is computed alone and the logarithms are added one by one in document order in
+float64, so the result has the same bits for any block size and number of threads."""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ from topicstream.parallel.scheduler import Cluster
 
 @dataclass(frozen=True, kw_only=True)
 class Perplexity:
-    """perplexity = exp(nats_per_token), infinite where a scored word is impossible (beta = 0); tokens and docs are those scored,
-    skipped documents could not be."""
+    """perplexity = exp(nats_per_token), infinite where a scored word is impossible (beta = 0);
+    tokens and docs are those scored, skipped documents could not be."""
 
     perplexity: float
     nats_per_token: float
@@ -49,8 +51,8 @@ class Perplexity:
 
 @dataclass(frozen=True, kw_only=True)
 class Score(Perplexity):
-    """What was measured: cells scored; skipped documents have no cell on one of the two sides; out-of-vocabulary tokens are on
-    neither; inner: iterations of a document, on average."""
+    """What was measured: cells scored; skipped documents have no cell on one of the two sides;
+    out-of-vocabulary tokens are on neither; inner: iterations of a document, on average."""
 
     cells: int
     oov_tokens: float
@@ -62,12 +64,17 @@ class Score(Perplexity):
     @property
     def measured(self) -> str:
         """In words."""
-        how = "with the topics fixed" if self.fold_in == "bp" else f"by {self.fold_in} with the topics fixed"
+        how = (
+            "with the topics fixed"
+            if self.fold_in == "bp"
+            else f"by {self.fold_in} with the topics fixed"
+        )
         if self.split is None:
             return f"perplexity of all cells, theta folded in on the same cells {how}"
         seen, rest = round(100 * self.split, 6), round(100 * (1 - self.split), 6)
         return (
-            f"document completion: perplexity of {rest:g} % of each document's words (by type), theta folded in on the "
+            f"document completion: perplexity of {rest:g} % of each document's words (by type), "
+            f"theta folded in on the "
             f"other {seen:g} % {how}"
         )
 
@@ -86,11 +93,8 @@ def split_documents(
     split
         Observed share; None: all cells are both.
 
-    Returns
-    -------
-    The observed documents, the scored ones, and which of them are scored, bool[D]: a document without a cell on one of the
-    two sides is empty on both.
-    """
+    Returns ------- The observed documents, the scored ones, and which of them are scored, bool[D]:
+    a document without a cell on one of the two sides is empty on both."""
     lengths = np.diff(docs.indptr)
     if split is None:
         return docs, docs, lengths > 0
@@ -119,18 +123,22 @@ def score_cells(
     loglik: Doubles,
     tokens: Doubles,
 ) -> None:
-    """loglik[d] = sum x log p(w|d), tokens[d] = sum x over the cells of each document; 0 where there are none.
+    """loglik[d] = sum x log p(w|d), tokens[d] = sum x over the cells of each document; 0 where
+    there are none.
 
-    indptr: int64[D+1]; rows: int64[nnz] of base; counts: float32[nnz]; base: float32[R, C]; inverse: float32[KP];
-    theta: float32[D, K] -> loglik, tokens: float64[D].
-    """
+    indptr: int64[D+1]; rows: int64[nnz] of base; counts: float32[nnz]; base: float32[R, C];
+    inverse: float32[KP]; theta: float32[D, K] -> loglik, tokens: float64[D]."""
     width, topics = len(inverse), theta.shape[1]
     most = max(8, PANEL_FLOATS // width // 8 * 8)
     longest = 0
     for d in range(len(indptr) - 1):
         longest = max(longest, indptr[d + 1] - indptr[d])
     most = min(most, max(8, -(-longest // 8) * 8))
-    own, p, t = np.empty(most * width, np.float32), np.empty(most, np.float32), np.zeros(width, np.float32)
+    own, p, t = (
+        np.empty(most * width, np.float32),
+        np.empty(most, np.float32),
+        np.zeros(width, np.float32),
+    )
     for d in range(len(indptr) - 1):
         score, mass = 0.0, 0.0
         for k in range(topics):
@@ -163,21 +171,31 @@ class PreparedPart:
 
 
 def prepare_heldout(
-    corpus: Corpus, parts: Sequence[str] = ("heldout",), *, split: bool = True, topics: int | None = None
+    corpus: Corpus,
+    parts: Sequence[str] = ("heldout",),
+    *,
+    split: bool = True,
+    topics: int | None = None,
 ) -> PreparedPart:
-    """Make parts (``heldout``, ``train``) of an open ``Corpus`` ready.  InputError when they hold no documents.
+    """Make parts (``heldout``, ``train``) of an open ``Corpus`` ready.  InputError when they hold
+    no documents.
 
-    split=False leaves the keys of documents and words out: enough to score all cells.  ``topics``: keeps the blocks small
+    split=False leaves the keys of documents and words out: enough to score all cells.  ``topics``:
+    keeps the blocks small
     enough for gathered rows of so many topics (never changes a result).
     """
     flags = [part == "heldout" for part in parts]
     if not any(corpus.part(f).docs for f in flags):
         where = "set aside" if any(flags) else "in the training part"
         raise InputError(
-            f"{corpus.path}: no documents {where}; ingest again with --heldout 1%, or name a --heldout corpus"
+            f"{corpus.path}: no documents {where}; ingest again with --heldout 1%, or name a "
+            f"--heldout corpus"
         )
     grids = [corpus.grid(block_cells(topics), block_docs(topics), heldout=f) for f in flags]
-    keys = [document_keys(corpus, f) if split else np.zeros(corpus.part(f).docs, np.uint64) for f in flags]
+    keys = [
+        document_keys(corpus, f) if split else np.zeros(corpus.part(f).docs, np.uint64)
+        for f in flags
+    ]
     of_words = word_keys(corpus) if split else np.zeros(corpus.n_words, np.uint64)
     return PreparedPart(corpus, list(zip(grids, keys, strict=True)), of_words)
 
@@ -192,8 +210,10 @@ class StoredRows(Protocol):
 class TopicTable:
     """Topics that are not in a model's folder, such as those in training.
 
-    table    an array [W, >= K] of counts without the prior (padding columns zero), or ``StoredRows``
-    alpha    float64[K];  beta: per word;  totals: float64[K], column sums of the table;  n_words: W of the model
+    table    an array [W, >= K] of counts without the prior (padding columns zero), or
+             ``StoredRows``
+    alpha    float64[K];  beta: per word;  totals: float64[K], column sums of the table;  n_words: W
+             of the model
     weights  what cells weigh in it, or None
     """
 
@@ -226,9 +246,12 @@ class ScoredTopics:
     """The topics that documents are scored under.
 
     topics   a model, or topics that are in none yet
-    index    int64[W of the corpus]: the model's id of each of the corpus' words, -1 unknown; None: the same vocabulary
-    counted  of weighted cells: theta is of the weighted observed cells, p(w|k) and what is scored are of counts
-    shared   the words that ``index`` knows are those that other models know, too: p(w|k) is that of a word given that it is one of
+    index    int64[W of the corpus]: the model's id of each of the corpus' words, -1 unknown; None:
+             the same vocabulary
+    counted  of weighted cells: theta is of the weighted observed cells, p(w|k) and what is scored
+             are of counts
+    shared   the words that ``index`` knows are those that other models know, too: p(w|k) is that of
+             a word given that it is one of
              them, or a model would lose by every word that it alone has
     """
 
@@ -238,15 +261,21 @@ class ScoredTopics:
     shared: bool = False
 
     @classmethod
-    def of_model(cls, model: TopicModel, index: np.ndarray | None, shared: bool = False) -> ScoredTopics:
+    def of_model(
+        cls, model: TopicModel, index: np.ndarray | None, shared: bool = False
+    ) -> ScoredTopics:
         """Those of a model; index: as ``match_words`` finds it, or with fewer words known."""
         if model.weights is None:
             return cls(model, index, shared=shared)
-        counted = CountedWords(model.weights, model.counts(), model.vocabulary.counts, model.n_topics, model.seeds)
+        counted = CountedWords(
+            model.weights, model.counts(), model.vocabulary.counts, model.n_topics, model.seeds
+        )
         return cls(model, index, counted, shared)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """What p(w|k) of some words is of, float32[n, >= K]: counts, also of a model of weighted cells."""
+        """What p(w|k) of some words is of, float32[n, >= K]: counts, also of a model of weighted
+        cells.
+        """
         rows = self.topics.rows(ids)
         return rows if self.counted is None else self.counted.rows(ids, rows)
 
@@ -254,24 +283,38 @@ class ScoredTopics:
 class _Visit:
     """Scores a block: what is the same for all of them is computed once."""
 
-    def __init__(self, scored: ScoredTopics, prepared: PreparedPart, split: float | None, fold_in: str) -> None:
-        self.scored, self.split, self.rows = scored, split, TopicRows(cast(TopicModel, scored.topics))
+    def __init__(
+        self, scored: ScoredTopics, prepared: PreparedPart, split: float | None, fold_in: str
+    ) -> None:
+        self.scored, self.split, self.rows = (
+            scored,
+            split,
+            TopicRows(cast(TopicModel, scored.topics)),
+        )
         self.method: Any = find_method(fold_in)(self.rows)
         self.word_keys = prepared.word_keys
         if scored.index is not None:  # by the model's words
             known_words = scored.index >= 0
             self.word_keys = np.zeros(scored.topics.n_words, np.uint64)
-            self.word_keys[scored.index[known_words]] = prepared.word_keys[: len(known_words)][known_words]
+            self.word_keys[scored.index[known_words]] = prepared.word_keys[: len(known_words)][
+                known_words
+            ]
         topics, counted, words = scored.topics, scored.counted, scored.topics.n_words
         totals = [topics.totals, topics.totals if counted is None else counted.totals]
         if scored.shared and scored.index is not None:
             known = np.sort(scored.index[known_words])
-            totals, words = [_column_sums(rows, known, topics.n_topics) for rows in (topics.rows, scored.rows)], len(known)
-        self.rows.inverse, self.inverse = (inverse_norms(t, words, topics.beta, len(self.rows.inverse)) for t in totals)
+            totals, words = (
+                [_column_sums(rows, known, topics.n_topics) for rows in (topics.rows, scored.rows)],
+                len(known),
+            )
+        self.rows.inverse, self.inverse = (
+            inverse_norms(t, words, topics.beta, len(self.rows.inverse)) for t in totals
+        )
 
     def __call__(self, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(log-likelihood and tokens of the scored cells of each document, float64[D]; sums of the block: documents and cells
-        scored, iterations of the fold-in, unknown tokens, all tokens)."""
+        """(log-likelihood and tokens of the scored cells of each document, float64[D]; sums of the
+        block: documents and cells scored, iterations of the fold-in, unknown tokens, all
+        tokens)."""
         block, keys = item
         docs = known_block(block, self.scored.index)
         seen, rest, scored = split_documents(docs, keys, self.word_keys, self.split)
@@ -284,23 +327,34 @@ class _Visit:
         if self.scored.counted is None:
             return log_likelihood(self.rows, docs, theta)
         ids, cells = np.unique(docs.words, return_inverse=True)
-        return _scores_of(docs, cells.astype(np.int64), self.scored.rows(ids), self.rows.beta, self.inverse, theta)
+        return _scores_of(
+            docs, cells.astype(np.int64), self.scored.rows(ids), self.rows.beta, self.inverse, theta
+        )
 
 
-def _column_sums(rows: Callable[[np.ndarray], np.ndarray], words: np.ndarray, topics: int) -> np.ndarray:
+def _column_sums(
+    rows: Callable[[np.ndarray], np.ndarray], words: np.ndarray, topics: int
+) -> np.ndarray:
     """Sums of the rows of some words, float64[K]."""
     step = max(1, (1 << 18) // topics)
     some = (rows(words[first : first + step])[:, :topics] for first in range(0, len(words), step))
     return np.asarray(np.sum([part.sum(0, dtype=np.float64) for part in some], axis=0))
 
 
-def log_likelihood(rows: TopicRows, docs: Documents, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def log_likelihood(
+    rows: TopicRows, docs: Documents, theta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Log-likelihood and tokens of each document under its theta, float64[D]; theta: float32[D, K]."""
     return _scores_of(docs, *rows.of(docs), rows.beta, rows.inverse, theta)
 
 
 def _scores_of(
-    docs: Documents, cells: np.ndarray, base: np.ndarray, beta: float, inverse: np.ndarray, theta: np.ndarray
+    docs: Documents,
+    cells: np.ndarray,
+    base: np.ndarray,
+    beta: float,
+    inverse: np.ndarray,
+    theta: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     loglik, tokens = np.empty(len(docs)), np.empty(len(docs))
     score_cells(docs.indptr, cells, docs.counts, base, beta, inverse, theta, loglik, tokens)
@@ -331,15 +385,18 @@ def score_blocks(
     prepared
         What is predicted.
     split
-        Observed share of the cells; None: theta from all cells, all cells scored (exact training perplexity).
+        Observed share of the cells; None: theta from all cells, all cells scored (exact training
+        perplexity).
     threads
-        Threads of this process, or the cluster whose workers score; the score does not depend on them.
+        Threads of this process, or the cluster whose workers score; the score does not depend on
+        them.
     fold_in
         Method of ``infer`` that finds theta of the observed cells, ``bp`` or ``vb``.
     progress
         Called with (documents done, documents in all).
     each
-        Called with (log-likelihood, tokens scored) of the documents, float64[D] each, block by block in document order.
+        Called with (log-likelihood, tokens scored) of the documents, float64[D] each, block by
+        block in document order.
 
     Raises
     ------
@@ -358,13 +415,25 @@ def score_blocks(
         if progress is not None:
             progress(documents_done, prepared.docs)
     if tokens == 0:
-        raise InputError("no document could be scored: each needs two different known words; check that model and documents share a vocabulary")
+        raise InputError(
+            "no document could be scored: each needs two different known words; check that "
+            "model and documents share a vocabulary"
+        )
     nats = -loglik / tokens
     docs, cells, iterations, oov, every = sums.tolist()
     return Score(
-        perplexity=float(np.exp(nats)), nats_per_token=nats, tokens=tokens, cells=int(cells), docs=int(docs),
-        skipped=documents_done - int(docs), oov_tokens=oov, oov_rate=oov / every, inner=iterations / docs, split=split, fold_in=fold_in,
-    )  # fmt: skip
+        perplexity=float(np.exp(nats)),
+        nats_per_token=nats,
+        tokens=tokens,
+        cells=int(cells),
+        docs=int(docs),
+        skipped=documents_done - int(docs),
+        oov_tokens=oov,
+        oov_rate=oov / every,
+        inner=iterations / docs,
+        split=split,
+        fold_in=fold_in,
+    )
 
 
 def score_model(
@@ -378,7 +447,9 @@ def score_model(
     progress: Callable[[int, int], None] | None = None,
     each: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> Score:
-    """``score_blocks`` of a model and parts of an open ``Corpus``; words are matched by text where the vocabularies differ."""
+    """``score_blocks`` of a model and parts of an open ``Corpus``; words are matched by text where
+    the vocabularies differ.
+    """
     topics = ScoredTopics.of_model(model, match_words(model.vocabulary, corpus))
     prepared = prepare_heldout(corpus, parts, split=split is not None, topics=model.n_topics)
     more: dict[str, Any] = {"progress": progress, "each": each}

@@ -1,4 +1,6 @@
-"""Settings of an evaluation and of a comparison of two models: keywords of the library's functions and options of the commands."""
+"""Settings of an evaluation and of a comparison of two models: keywords of the library's functions
+and options of the commands.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,18 @@ class EvalConfig(SchedulerOptions, ThreadedOptions):
     """All settings of an evaluation but those of single scorers."""
 
     model: str | Path | TopicModel = option(
-        "model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=mirrored
+        "model",
+        "Folder of the model ($TOPICS_MODEL).",
+        env="TOPICS_MODEL",
+        show=True,
+        parse=mirrored,
     )
     corpus: str | Path | Corpus = option(
-        "corpus.zarr", "Corpus store ($TOPICS_CORPUS).", env="TOPICS_CORPUS", show=True, parse=mirrored
+        "corpus.zarr",
+        "Corpus store ($TOPICS_CORPUS).",
+        env="TOPICS_CORPUS",
+        show=True,
+        parse=mirrored,
     )
     _: KW_ONLY
     heldout: bool | str | Path = option(
@@ -36,11 +46,20 @@ class EvalConfig(SchedulerOptions, ThreadedOptions):
     format: str | None = option(
         None, "With --heldout FILE: format of the file (default: detected from name and content)."
     )
-    text_field: str | None = option(None, "With --heldout FILE: field with the text (default: as in the corpus).")
-    id_field: str | None = option(None, "With --heldout FILE: field with the id (default: as in the corpus).")
-    split: str | float = option("80/20", "Observed and scored shares of a document's words.", show=True)
+    text_field: str | None = option(
+        None, "With --heldout FILE: field with the text (default: as in the corpus)."
+    )
+    id_field: str | None = option(
+        None, "With --heldout FILE: field with the id (default: as in the corpus)."
+    )
+    split: str | float = option(
+        "80/20", "Observed and scored shares of a document's words.", show=True
+    )
     fold_in: str = option(
-        "bp", "Method of `infer` for the topics of the observed words.", choices=("bp", "vb"), show=True
+        "bp",
+        "Method of `infer` for the topics of the observed words.",
+        choices=("bp", "vb"),
+        show=True,
     )
     score: str | Sequence[str] = option(
         (),
@@ -62,10 +81,14 @@ class EvalConfig(SchedulerOptions, ThreadedOptions):
 class CompareConfig(SchedulerOptions, WorkOptions):
     """All settings of a comparison of two models."""
 
-    a: str | Path | TopicModel = option(MISSING, "a model, or its folder", cli=False, parse=mirrored)
+    a: str | Path | TopicModel = option(
+        MISSING, "a model, or its folder", cli=False, parse=mirrored
+    )
     b: str | Path | TopicModel = option(MISSING, "the other one", cli=False, parse=mirrored)
     _: KW_ONLY
-    words: int = option(10, "First words of a topic to compare.", flags=("-n", "--words"), min=1, show=True)
+    words: int = option(
+        10, "First words of a topic to compare.", flags=("-n", "--words"), min=1, show=True
+    )
     far: float = option(
         1.5,
         "Topics further apart than this l1 distance do not match (0: equal, 2: nothing in common).",

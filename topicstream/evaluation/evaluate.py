@@ -14,7 +14,15 @@ from topicstream.errors import UsageError, named
 from topicstream.evaluation.belonging import check_payload, other_corpus, strangers
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.memory import open_within
-from topicstream.evaluation.scoring import Chosen, Entry, Scoring, check_options, chosen_scorers, model_kind, scorers
+from topicstream.evaluation.scoring import (
+    Chosen,
+    Entry,
+    Scoring,
+    check_options,
+    chosen_scorers,
+    model_kind,
+    scorers,
+)
 from topicstream.inference.methods import find_method, method_of
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
@@ -35,23 +43,28 @@ def parse_split(text: str | float) -> float:
     except (ValueError, ZeroDivisionError):
         share = math.nan
     if not 0.0 < share < 1.0:
-        raise UsageError(f"--split {text}: expected observed and scored shares, such as 80/20 or 90/10")
+        raise UsageError(
+            f"--split {text}: expected observed and scored shares, such as 80/20 or 90/10"
+        )
     return share
 
 
 @openly_configured(EvalConfig)
 def evaluate(config: EvalConfig) -> dict[str, Any]:
-    """Score a model.  Without further options: held-out perplexity (where documents were set aside), coherence, diversity.
+    """Score a model.  Without further options: held-out perplexity (where documents were set
+                       aside), coherence, diversity.
 
-    Options of the scorers are keywords, too: ``coherent``, ``diverse``, ``training``, ... (``topics eval --help`` describes
-    them; names are those of the fields of the scorers' options).
-    Edits (``topics edit``) are honoured in coherence and diversity; perplexity is the trained table's.  The result does not
+    Options of the scorers are keywords, too: ``coherent``, ``diverse``, ``training``, ... (``topics
+    eval --help`` describes them; names are those of the fields of the scorers' options).
+    Edits (``topics edit``) are honoured in coherence and diversity; perplexity is the trained
+    table's.  The result does not
     depend on threads.
 
     Returns
     -------
     dict
-        For each score (``topicstream.plugins``, SCORERS) a dict whose ``measured`` says in words what was measured.  Perplexity
+        For each score (``topicstream.plugins``, SCORERS) a dict whose ``measured`` says in words
+        what was measured.  Perplexity
         is exp(nats_per_token).
 
     Raises
@@ -76,30 +89,55 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
         config, notes = _with_defaults(config)
         chosen, _ = chosen_scorers(config)
     check_options(config, chosen)
-    if config.scheduler is not None and config.elsewhere is not None and Path(config.elsewhere).is_file():
-        raise UsageError(f"--scheduler: workers read a corpus store; run `topics ingest` on {config.elsewhere} first")
+    if (
+        config.scheduler is not None
+        and config.elsewhere is not None
+        and Path(config.elsewhere).is_file()
+    ):
+        raise UsageError(
+            f"--scheduler: workers read a corpus store; run `topics ingest` on "
+            f"{config.elsewhere} first"
+        )
     read = (config.model, config.corpus, config.elsewhere or config.corpus)
     with workers_of(config.scheduler, config.memory, read) as (cluster, limit):
         if cluster is not None:
-            config = replace(config, mem_limit=limit.bytes, threads=config.threads or cluster.least_threads)
+            config = replace(
+                config, mem_limit=limit.bytes, threads=config.threads or cluster.least_threads
+            )
         return _judged(config, chosen, notes, cluster, split=split, reading=reading)
 
 
 def _judged(
-    config: EvalConfig, chosen: Chosen, notes: Mapping[str, Any], cluster: Cluster | None, *, split: float, reading: Mapping[str, Any]
+    config: EvalConfig,
+    chosen: Chosen,
+    notes: Mapping[str, Any],
+    cluster: Cluster | None,
+    *,
+    split: float,
+    reading: Mapping[str, Any],
 ) -> dict[str, Json]:
     """The scores, of a model and a corpus that are opened for that."""
     beside = 0 if isinstance(config.model, TopicModel) else _bytes_beside(config, chosen)
-    (model,), threads = open_within([config.model], config.memory, config.threads, beside=beside, dense=True)
+    (model,), threads = open_within(
+        [config.model], config.memory, config.threads, beside=beside, dense=True
+    )
     if cluster is not None:
         cluster.threads = threads
     _check_kind(model, chosen)
     width = model.manifest.width
-    store = _opened(config, width) if any(scorer.needs_corpus(config, options) for scorer, options in chosen) else None
+    store = (
+        _opened(config, width)
+        if any(scorer.needs_corpus(config, options) for scorer, options in chosen)
+        else None
+    )
     if store is not None:
         check_payload(store, model)
     sizes = ("components", "numbers") if width else ("topics", "words")
-    result: dict[str, Any] = {"model": model.name, sizes[0]: model.n_topics, sizes[1]: model.n_words}
+    result: dict[str, Any] = {
+        "model": model.name,
+        sizes[0]: model.n_topics,
+        sizes[1]: model.n_words,
+    }
     if store is not None and not width:
         result["corpus"] = named(str(store.path))
         if (warning := strangers(model, store)) is not None:
@@ -108,12 +146,21 @@ def _judged(
     with ExitStack() as stack:
         elsewhere = None
         if config.elsewhere is not None:
-            meta = {name: field for scorer, options in chosen for name, field in scorer.meta(options).items()}
+            meta = {
+                name: field
+                for scorer, options in chosen
+                for name, field in scorer.meta(options).items()
+            }
             elsewhere = stack.enter_context(other_corpus(config.elsewhere, model, meta, **reading))
-        run = Scoring(config, model, store, elsewhere, split, threads, listener(config.progress), cluster)
+        run = Scoring(
+            config, model, store, elsewhere, split, threads, listener(config.progress), cluster
+        )
         for scorer, options in chosen:
             entries = scorer.score(run, options)
-            result |= {name: entry.plain() if isinstance(entry, Entry) else entry for name, entry in entries.items()}
+            result |= {
+                name: entry.plain() if isinstance(entry, Entry) else entry
+                for name, entry in entries.items()
+            }
     return result
 
 
@@ -121,7 +168,9 @@ def _reading(config: EvalConfig) -> Mapping[str, Any]:
     """How raw documents are read, as far as that is said."""
     said = {name: value for name in READING if (value := getattr(config, name)) is not None}
     if said and config.elsewhere is None:
-        raise UsageError(f"--{next(iter(said)).replace('_', '-')} requires --heldout FILE, raw text")
+        raise UsageError(
+            f"--{next(iter(said)).replace('_', '-')} requires --heldout FILE, raw text"
+        )
     return said
 
 
@@ -131,7 +180,8 @@ def _check_kind(model: TopicModel, chosen: Chosen) -> None:
     for scorer, _ in chosen:
         if scorer.kinds and kind not in scorer.kinds:
             raise UsageError(
-                f"--{scorer.name}: {model.path} is a model of {kind}, which has none; --heldout, --training and --labels score it"
+                f"--{scorer.name}: {model.path} is a model of {kind}, which has none; "
+                f"--heldout, --training and --labels score it"
             )
 
 
@@ -141,7 +191,9 @@ def _with_defaults(config: EvalConfig) -> tuple[EvalConfig, dict[str, Any]]:
     corpus = _opened(config, width)
     aside = width > 0 or corpus.part(True).docs > 0
     defaults = {k: v for scorer in scorers() if not width for k, v in scorer.default.items()}
-    config = replace(config, corpus=corpus, heldout=aside, options={**(config.options or {}), **defaults})
+    config = replace(
+        config, corpus=corpus, heldout=aside, options={**(config.options or {}), **defaults}
+    )
     return config, {} if aside else {"note": NONE_ASIDE}
 
 

@@ -1,4 +1,6 @@
-"""Perplexity of the documents set aside or of others (also one row a document), of whole documents, and of the training documents."""
+"""Perplexity of the documents set aside or of others (also one row a document), of whole documents,
+and of the training documents.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,14 @@ def part_score(
     if model_kind(run.model) != "topics":
         return score_clusters(run.model, store, parts, run.visitors, run.step(name))
     return score_model(
-        run.model, store, split=split, threads=run.visitors, parts=parts, fold_in=run.config.fold_in,
+        run.model,
+        store,
+        split=split,
+        threads=run.visitors,
+        parts=parts,
+        fold_in=run.config.fold_in,
         progress=run.step(name),
-    )  # fmt: skip
+    )
 
 
 def score_documents(
@@ -57,14 +64,20 @@ def score_documents(
 ) -> tuple[Score, pa.Table]:
     """Score the documents set aside (or of another part), together and one by one.
 
-    Returns
-    -------
-    The score, and a table: id, tokens double (those scored), loglik double (their sum, natural logarithms), perplexity
-    double; null where a document was too short to be split.  The rows' loglik and tokens add up to the score's.
+    Returns ------- The score, and a table: id, tokens double (those scored), loglik double (their
+    sum, natural logarithms), perplexity
+    double; null where a document was too short to be split.  The rows' loglik and tokens add up to
+    the score's.
     """
     pieces: list[tuple[np.ndarray, np.ndarray]] = []
     score = score_model(
-        model, corpus, split=split, threads=threads, parts=(part,), progress=progress, each=lambda *piece: pieces.append(piece)
+        model,
+        corpus,
+        split=split,
+        threads=threads,
+        parts=(part,),
+        progress=progress,
+        each=lambda *piece: pieces.append(piece),
     )
     loglik, scored = (np.concatenate(listed) for listed in zip(*pieces, strict=True))
     names = np.full(len(loglik), None, object)
@@ -89,7 +102,10 @@ class HeldOutOptions:
     """Options of the scorer."""
 
     per_document: str | Path | None = option(
-        None, "With --heldout: write one row per document, as .parquet, .csv or .jsonl.", path="file", metavar="FILE"
+        None,
+        "With --heldout: write one row per document, as .parquet, .csv or .jsonl.",
+        path="file",
+        metavar="FILE",
     )
     force: bool = option(False, "With --per-document: replace the file.")
 
@@ -102,8 +118,13 @@ def _held_out(run: Scoring, options: HeldOutOptions) -> Mapping[str, Entry | str
     if run.config.heldout is not True:
         raise UsageError("--per-document requires --heldout of the corpus itself")
     if model_kind(run.model) != "topics":
-        raise UsageError(f"--per-document: {run.model.path} is a model of {model_kind(run.model)}; --heldout scores them together")
-    score, table = score_documents(run.model, store, split=run.split, threads=run.visitors, progress=run.step("held-out"))
+        raise UsageError(
+            f"--per-document: {run.model.path} is a model of {model_kind(run.model)}; --heldout "
+            f"scores them together"
+        )
+    score, table = score_documents(
+        run.model, store, split=run.split, threads=run.visitors, progress=run.step("held-out")
+    )
     write_table(table, options.per_document, option="--per-document", force=options.force)
     return {"heldout": Entry(score, documents), "per_document": str(options.per_document)}
 
@@ -113,7 +134,9 @@ class WholeOptions:
     """Options of the scorer."""
 
     whole: bool = option(
-        False, "Log-likelihood of whole held-out documents, with topics inferred from the same words that are scored."
+        False,
+        "Log-likelihood of whole held-out documents, with topics inferred from the same words "
+        "that are scored.",
     )
 
 
@@ -131,7 +154,12 @@ class TrainingOptions:
 
 def _training(run: Scoring, options: TrainingOptions) -> Mapping[str, Entry]:
     learned = learned_from(run.corpus, run.model.manifest.sample)
-    return {"training": Entry(part_score(run, "training", learned, None, ("train",)), f"training {noun_of(run.model.manifest.width)}")}
+    return {
+        "training": Entry(
+            part_score(run, "training", learned, None, ("train",)),
+            f"training {noun_of(run.model.manifest.width)}",
+        )
+    }
 
 
 def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
@@ -139,9 +167,17 @@ def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
     title = TITLES[name]
     if "points" in score:
         return render(POINTS, {**score, "title": title, "loglik": -score["nats_per_point"]})
-    value = IMPOSSIBLE if score["perplexity"] is None else f"{score['perplexity']:.1f}   ({score['nats_per_token']:.4f} nats a token)"
+    value = (
+        IMPOSSIBLE
+        if score["perplexity"] is None
+        else f"{score['perplexity']:.1f}   ({score['nats_per_token']:.4f} nats a token)"
+    )
     nats = f"{-score['nats_per_point']:.4f}" if "nats_per_point" in score else None
-    about = {"title": title if name == "whole" else f"{title} perplexity", "value": value, "nats_a_document": nats}
+    about = {
+        "title": title if name == "whole" else f"{title} perplexity",
+        "value": value,
+        "nats_a_document": nats,
+    }
     return render(PERPLEXITY, {**score, **about})
 
 
@@ -154,7 +190,14 @@ HELD_OUT = Scorer(
     kinds=(),
     text=_lines,
 )
-WHOLE = Scorer("whole", _whole, Options=WholeOptions, asked=lambda options: options.whole, text=_lines)
+WHOLE = Scorer(
+    "whole", _whole, Options=WholeOptions, asked=lambda options: options.whole, text=_lines
+)
 TRAINING = Scorer(
-    "training", _training, Options=TrainingOptions, asked=lambda options: options.training, kinds=(), text=_lines
+    "training",
+    _training,
+    Options=TrainingOptions,
+    asked=lambda options: options.training,
+    kinds=(),
+    text=_lines,
 )

@@ -30,7 +30,9 @@ def mix(keys: np.ndarray) -> np.ndarray:
 
 
 def hash_strings(strings: pa.Array | Iterable[str]) -> np.ndarray:
-    """Keys of Arrow strings (or anything that Arrow converts), uint64[n]; equal texts have equal keys."""
+    """Keys of Arrow strings (or anything that Arrow converts), uint64[n]; equal texts have equal
+    keys.
+    """
     return mix(fnv1a(strings))
 
 
@@ -44,12 +46,17 @@ def corpus_vocabulary(corpus: Corpus) -> Vocabulary:
     path = corpus.file("vocab")
     vocabulary = Vocabulary.read(path)
     if len(vocabulary) < corpus.n_words:
-        raise StoreError(f"{path}: {len(vocabulary)} words where the manifest says {corpus.n_words}; ingest again")
+        raise StoreError(
+            f"{path}: {len(vocabulary)} words where the manifest says {corpus.n_words}; ingest "
+            f"again"
+        )
     return vocabulary
 
 
 def first_documents(corpus: Corpus, heldout: bool) -> np.ndarray:
-    """The first global document number of each storage block of a part, and their end, int64[blocks + 1]."""
+    """The first global document number of each storage block of a part, and their end, int64[blocks
+    + 1].
+    """
     docs = [block.docs for block in corpus.part(heldout).blocks]
     return np.concatenate(([0], np.cumsum(np.array(docs, np.int64))))
 
@@ -62,8 +69,11 @@ def document_keys(corpus: Corpus, heldout: bool) -> np.ndarray:
     return keys
 
 
-def documents(corpus: Corpus, heldout: bool, columns: list[str]) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-    """Stream the documents' table of a part, in the table's order: (global numbers int64[n], record batch of ``columns``).
+def documents(
+    corpus: Corpus, heldout: bool, columns: list[str]
+) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
+    """Stream the documents' table of a part, in the table's order: (global numbers int64[n], record
+    batch of ``columns``).
 
     Global numbers count the rows of the part's blocks; documents that were removed are left out.
     """
@@ -76,7 +86,9 @@ def documents(corpus: Corpus, heldout: bool, columns: list[str]) -> Iterator[tup
 
 
 def met_words(words: Any, corpus: Corpus) -> np.ndarray:
-    """bool[n]: which words the training part of a corpus has, kept or pruned; the pruned ones are streamed."""
+    """bool[n]: which words the training part of a corpus has, kept or pruned; the pruned ones are
+    streamed.
+    """
     met = corpus_vocabulary(corpus).find(words) >= 0
     if "pruned" in corpus.manifest.files:
         for batch in stream_pruned(corpus.file("pruned")):
@@ -86,7 +98,9 @@ def met_words(words: Any, corpus: Corpus) -> np.ndarray:
 
 
 def match_words(vocabulary: Vocabulary, corpus: Corpus) -> np.ndarray | None:
-    """Model ids of the corpus' words, int64[W of the corpus], -1 unknown; None where both vocabularies are the same."""
+    """Model ids of the corpus' words, int64[W of the corpus], -1 unknown; None where both
+    vocabularies are the same.
+    """
     other = corpus_vocabulary(corpus)
     if len(other) == len(vocabulary) and other.sha256 == vocabulary.sha256:
         return None

@@ -1,13 +1,20 @@
-"""How well the topics that are labels predict the labels of documents: F1 of what is predicted from their words.
+"""How well the topics that are labels predict the labels of documents: F1 of what is predicted from
+their words.
 
-Theta of a document is folded in on all its words with every topic open, the prior of labels in proportion to their training
-documents (Prior-LDA of Rubin et al. 2012).  The score of a label is the likelihood that the document loses without it,
+Theta of a document is folded in on all its words with every topic open, the prior of labels in
+proportion to their training
+documents (Prior-LDA of Rubin et al. 2012).  The score of a label is the likelihood that the
+document loses without it,
 
-    sum_w x_w log [ p(w) / p(w without the label) ] + log (share of the label among those of training)
+    sum_w x_w log [ p(w) / p(w without the label) ] + log (share of the label among those of
+    training)
 
-the other topics taking its place in proportion: a share says how much of a document a label explains, this whether it applies
-(docs/decisions/labels.md compares both).  Labels whose score reaches a threshold are predicted; and, where that does better,
-the best one of a document in which none reaches it.  Both are chosen on a tenth of the training documents (by their ids), each
+the other topics taking its place in proportion: a share says how much of a document a label
+explains, this whether it applies
+(docs/decisions/labels.md compares both).  Labels whose score reaches a threshold are predicted;
+                                           and, where that does better,
+the best one of a document in which none reaches it.  Both are chosen on a tenth of the training
+documents (by their ids), each
 without its own contribution to the topics, for micro F1.  Documents without labels are left out.
 """
 
@@ -59,25 +66,37 @@ PRIOR_TOKENS = 1e-3
 
 
 def named_topics(model: TopicModel) -> dict[str, int]:
-    """Label -> topic, of a model whose topics are labels; InputError for another, StoreError where they cannot be."""
+    """Label -> topic, of a model whose topics are labels; InputError for another, StoreError where
+    they cannot be.
+    """
     names, docs = model.manifest.topic_names, model.manifest.label_docs
     if not (names and docs):
-        raise InputError(
-            f"{model.path}: its topics are not labels; train with --algo llda"
-        )
+        raise InputError(f"{model.path}: its topics are not labels; train with --algo llda")
     topics = {str(names.get(str(k))): k for k in range(model.n_topics - len(docs), model.n_topics)}
     if len(topics) != len(docs):
-        raise StoreError(f"{model.path}: the names of its topics are damaged; restore the manifest or train again")
+        raise StoreError(
+            f"{model.path}: the names of its topics are damaged; restore the manifest or train "
+            f"again"
+        )
     return topics
 
 
 @kernel
 def lost_without(
-    indptr: Longs, rows: Ints, counts: Floats, base: Floats, beta: float, inverse: Floats, theta: Floats, lost: Floats
+    indptr: Longs,
+    rows: Ints,
+    counts: Floats,
+    base: Floats,
+    beta: float,
+    inverse: Floats,
+    theta: Floats,
+    lost: Floats,
 ) -> None:
-    """lost[d, j] = nats that document d loses without the j-th of the last topics, the others in its place in proportion.
+    """lost[d, j] = nats that document d loses without the j-th of the last topics, the others in
+    its place in proportion.
 
-    indptr: int64[D+1], rows, counts: [nnz], cells;  base: float32[U, KP], rows of phi;  inverse: float32[KP], 1 / (lam + W
+    indptr: int64[D+1], rows, counts: [nnz], cells;  base: float32[U, KP], rows of phi;  inverse:
+    float32[KP], 1 / (lam + W
     beta);  theta: float32[D, K];  lost: float32[D, L]
     """
     topics, labels = theta.shape[1], lost.shape[1]
@@ -109,39 +128,53 @@ Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 class _Judge:
-    """Scores the labels of documents, block by block; tenth: of documents that the model has been trained on."""
+    """Scores the labels of documents, block by block; tenth: of documents that the model has been
+    trained on.
+    """
 
     def __init__(self, model: TopicModel, store: Corpus, tenth: bool) -> None:
         self.model, self.tenth, self.rows = model, tenth, TopicRows(model)
         names = named_topics(model)
         self.columns = np.array(sorted(names.values()), np.int64)
-        texts, place = store.axes[LABELS].names().to_pylist(), {k: i for i, k in enumerate(self.columns.tolist())}
-        self.own = np.array([place[names[text]] if text in names else -1 for text in texts], np.int64)
+        texts, place = (
+            store.axes[LABELS].names().to_pylist(),
+            {k: i for i, k in enumerate(self.columns.tolist())},
+        )
+        self.own = np.array(
+            [place[names[text]] if text in names else -1 for text in texts], np.int64
+        )
         self.index, self.width = match_words(model.vocabulary, store), len(self.rows.inverse)
         self.docs_of = np.array(model.manifest.label_docs)
         share = self.docs_of / max(self.docs_of.sum(), 1)
         alpha = model.alpha.astype(np.float64)
         alpha[self.columns] = max(alpha[self.columns].sum(), PRIOR_TOKENS) * share
         self.prior = padded_floats(alpha, self.width)
-        self.log_share = np.log(share, out=np.full(len(share), -np.inf), where=share > 0).astype(np.float32)
+        self.log_share = np.log(share, out=np.full(len(share), -np.inf), where=share > 0).astype(
+            np.float32
+        )
 
     def _fold_in(self, cells: Cells, inverse: np.ndarray) -> np.ndarray:
         theta = np.empty((len(cells[0]) - 1, self.model.n_topics), np.float32)
-        local_step(*cells, self.model.beta, inverse, self.prior, POINT, EVEN, TOLERANCE, INNER, theta)
+        local_step(
+            *cells, self.model.beta, inverse, self.prior, POINT, EVEN, TOLERANCE, INNER, theta
+        )
         return theta
 
     def _judge(self, cells: Cells, inverse: np.ndarray, scores: np.ndarray) -> None:
         lost_without(*cells, self.model.beta, inverse, self._fold_in(cells, inverse), scores)
 
     def _without_own(self, cells: Cells, own_topics: np.ndarray) -> tuple[Cells, np.ndarray]:
-        """Cells and norms without what a training document contributed to its topics ``own_topics``.
+        """Cells and norms without what a training document contributed to its topics
+        ``own_topics``.
 
         A topic that no other document has is closed to it."""
         model, inverse, (indptr, rows, counts, base) = self.model, self.rows.inverse, cells
         only, totals = np.zeros(self.width, np.float32), np.array(model.totals, np.float64)
         only[own_topics] = inverse[own_topics]
         theta = self._fold_in(cells, only)
-        contribution = theta[:, own_topics] * ((base[:, own_topics] + model.beta) * inverse[own_topics])
+        contribution = theta[:, own_topics] * (
+            (base[:, own_topics] + model.beta) * inverse[own_topics]
+        )
         contribution *= (counts / np.maximum(contribution.sum(1), 1e-30))[:, None]
         base[:, own_topics] = np.maximum(base[:, own_topics] - contribution, 0.0)
         totals[own_topics] = np.maximum(totals[own_topics] - contribution.sum(0), 0.0)
@@ -149,8 +182,12 @@ class _Judge:
         norms[np.intersect1d(own_topics, self.columns[self.docs_of < 2])] = 0.0
         return (indptr, rows, counts, base), norms
 
-    def __call__(self, item: tuple[Block, np.ndarray]) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-        """(documents of the block, scores float32[D, L] of those taken, where their labels begin, their labels)."""
+    def __call__(
+        self, item: tuple[Block, np.ndarray]
+    ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+        """(documents of the block, scores float32[D, L] of those taken, where their labels begin,
+        their labels).
+        """
         block, taken = item
         chosen, labels = np.flatnonzero(taken), block.rows(LABELS)
         docs = known_block(block, self.index).take(chosen)
@@ -188,7 +225,9 @@ def predict(
     judge = _Judge(model, store, tenth)
     predicted, documents_done = Predicted(len(judge.columns), thresholds), 0
     total = sum(store.part(part == "heldout").docs for part in parts)
-    for docs, scores, indptr, labels in in_order(judge, _blocks(store, parts, model.n_topics, tenth), threads):
+    for docs, scores, indptr, labels in in_order(
+        judge, _blocks(store, parts, model.n_topics, tenth), threads
+    ):
         predicted.add(scores, indptr, labels)
         documents_done += docs
         if progress is not None:
@@ -196,24 +235,36 @@ def predict(
     return predicted
 
 
-def _blocks(store: Corpus, parts: tuple[str, ...], topics: int, tenth: bool) -> Iterator[tuple[Block, np.ndarray]]:
+def _blocks(
+    store: Corpus, parts: tuple[str, ...], topics: int, tenth: bool
+) -> Iterator[tuple[Block, np.ndarray]]:
     """Blocks, and which of their documents are looked at."""
     for part in parts:
         heldout = part == "heldout"
-        keys = document_keys(store, heldout) if tenth else np.zeros(store.part(heldout).docs, np.uint64)
+        keys = (
+            document_keys(store, heldout)
+            if tenth
+            else np.zeros(store.part(heldout).docs, np.uint64)
+        )
         cells = block_cells(topics)
         grid = store.grid(cells, cells // 8, heldout=heldout, axes=[LABELS])
         for block in store.blocks(grid=grid, heldout=heldout, axes=[LABELS]):
-            yield block, keys[block.first_doc : block.first_doc + block.n_docs] % np.uint64(TENTH) == 0
+            yield (
+                block,
+                keys[block.first_doc : block.first_doc + block.n_docs] % np.uint64(TENTH) == 0,
+            )
 
 
 @dataclass(frozen=True)
 class LabelScore:
     """How well labels were predicted.
 
-    macro_f1    mean over the labels that these documents and those of the training have (``labels`` of them)
-    accuracy    of documents with one label, the share whose best label it is; None without such documents
-    docs, unlabelled   documents judged, and left out;  unknown_labels: of the documents, not of the model
+    macro_f1    mean over the labels that these documents and those of the training have (``labels``
+                of them)
+    accuracy    of documents with one label, the share whose best label it is; None without such
+                documents
+    docs, unlabelled   documents judged, and left out;  unknown_labels: of the documents, not of the
+                       model
     each        a record for each label: docs, predicted, right, f1
     threshold, at_least_one   the rule
     """
@@ -233,20 +284,30 @@ class LabelScore:
     measured: str
 
 
-def score_labels(run: Scoring, store: Corpus, parts: tuple[str, ...], threshold: float | None) -> LabelScore:
+def score_labels(
+    run: Scoring, store: Corpus, parts: tuple[str, ...], threshold: float | None
+) -> LabelScore:
     """Score the labels predicted for parts of ``store``.
 
-    Without a threshold it is chosen on the training documents of the corpus.  InputError: no labels here, or no threshold
+    Without a threshold it is chosen on the training documents of the corpus.  InputError: no labels
+    here, or no threshold
     and no training documents.
     """
     model, at_least_one, chosen_on = run.model, False, 0
     if threshold is None:
         if run.store is None:
-            raise InputError("the label threshold is chosen on training documents: give --corpus or --threshold")
+            raise InputError(
+                "the label threshold is chosen on training documents: give --corpus or --threshold"
+            )
         step = run.step("threshold")
-        tried = predict(model, run.store, ("train",), THRESHOLDS, threads=run.threads, tenth=True, progress=step)
+        tried = predict(
+            model, run.store, ("train",), THRESHOLDS, threads=run.threads, tenth=True, progress=step
+        )
         if not tried.docs:
-            raise InputError(f"{run.store.path}: no labelled training documents to choose a threshold; give --threshold")
+            raise InputError(
+                f"{run.store.path}: no labelled training documents to choose a threshold; give "
+                f"--threshold"
+            )
         t, at_least_one = tried.best()
         threshold, chosen_on = float(THRESHOLDS[t]), tried.docs
     rule = np.array([threshold], np.float32)
@@ -258,14 +319,21 @@ def score_labels(run: Scoring, store: Corpus, parts: tuple[str, ...], threshold:
     how += f" (chosen on {chosen_on:,} training documents)" if chosen_on else ""
     names = {k: name for name, k in named_topics(model).items()}
     right, said = predicted.counts(0, at_least_one)
-    precision, recall, micro = precision_recall_f1(right, said, int(predicted.true.sum()) + predicted.unknown)
+    precision, recall, micro = precision_recall_f1(
+        right, said, int(predicted.true.sum()) + predicted.unknown
+    )
     both = said + predicted.true
     f1 = np.divide(2.0 * right, both, out=np.zeros(len(both)), where=both > 0)
     scored = (predicted.true > 0) & (np.array(model.manifest.label_docs) > 0)
     each = [
         {"label": names[k], "docs": docs, "predicted": n, "right": hits, "f1": f}
         for k, docs, n, hits, f in zip(
-            sorted(names), predicted.true.tolist(), said.tolist(), right.tolist(), f1.tolist(), strict=True
+            sorted(names),
+            predicted.true.tolist(),
+            said.tolist(),
+            right.tolist(),
+            f1.tolist(),
+            strict=True,
         )
         if docs or n
     ]
@@ -293,7 +361,8 @@ class LabelOptions:
 
     labels: bool = option(
         False,
-        "F1 of the labels that an llda model predicts for the held-out documents or those of --heldout FILE; "
+        "F1 of the labels that an llda model predicts for the held-out documents or those of "
+        "--heldout FILE; "
         "for clusters, NMI and ARI with the labels (on training documents if none are held out).",
     )
     label_field: str = option(
@@ -303,7 +372,8 @@ class LabelOptions:
     )
     threshold: float | None = option(
         None,
-        "With --labels: predict a label if the document loses at least this many nats of likelihood without "
+        "With --labels: predict a label if the document loses at least this many nats of "
+        "likelihood without "
         "it (default: chosen on a tenth of the training documents).",
         min=0.0,
     )
@@ -314,7 +384,12 @@ def _label_scores(run: Scoring, options: LabelOptions) -> Mapping[str, Entry]:
     if model_kind(run.model) != "topics":
         if run.elsewhere is None and not store.part(True).docs:
             parts, documents = ("train",), "training documents"
-        return {"labels": Entry(score_agreement(run.model, store, parts, options.label_field, run.threads), documents)}
+        return {
+            "labels": Entry(
+                score_agreement(run.model, store, parts, options.label_field, run.threads),
+                documents,
+            )
+        }
     return {"labels": Entry(score_labels(run, store, parts, options.threshold), documents)}
 
 

@@ -1,12 +1,18 @@
-"""Link prediction: how well the topics of two documents predict whether they are linked, and what links add to words.
+"""Link prediction: how well the topics of two documents predict whether they are linked, and what
+links add to words.
 
-The protocol of Zeng, Cheung & Liu (2013, section 5.3), where they leave it open fixed as follows.  Positives are linked pairs,
-negatives as many unlinked ones, drawn evenly.  A logistic regression is fitted to pairs of training documents and judged on
-pairs with a document set aside, whose topics are folded in from its words alone.  Features of a pair are the products
+The protocol of Zeng, Cheung & Liu (2013, section 5.3), where they leave it open fixed as follows.
+Positives are linked pairs,
+negatives as many unlinked ones, drawn evenly.  A logistic regression is fitted to pairs of training
+documents and judged on
+pairs with a document set aside, whose topics are folded in from its words alone.  Features of a
+pair are the products
 theta_dk theta_d'k, each scaled by its largest value in training; ``root`` takes their square roots.
 
-It is fitted to topics of words alone: those that training gave to linked documents depend on the very link, which is unknown
-at the test.  (rtm on cora, K = 30, eta identity, xi 0.5: F of the roots 0.752 fitted to trained topics, 0.818 so;
+It is fitted to topics of words alone: those that training gave to linked documents depend on the
+very link, which is unknown
+at the test.  (rtm on cora, K = 30, eta identity, xi 0.5: F of the roots 0.752 fitted to trained
+              topics, 0.818 so;
 without links in training 0.773 and 0.771.  docs/decisions/links.md.)
 """
 
@@ -22,7 +28,13 @@ import pyarrow.compute as pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.completion import score_cells, split_documents
-from topicstream.evaluation.keys import document_keys, documents, first_documents, hash_strings, match_words
+from topicstream.evaluation.keys import (
+    document_keys,
+    documents,
+    first_documents,
+    hash_strings,
+    match_words,
+)
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring
 from topicstream.evaluation.visiting import known_block, shares_of
@@ -45,30 +57,39 @@ PENALTY = 1.0  # of the logistic regression: half its square, a weight
 FEATURES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"product": lambda x: x, "root": np.sqrt}
 
 
-# -- topics of documents -------------------------------------------------------------------------------------------------
+# -- topics of documents
+# -------------------------------------------------------------------------------------------------
 def trained_shares(model: TopicModel, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(p(k|d) float64[n, K], tokens float64[n]) of training documents, from the model's own table of them."""
+    """(p(k|d) float64[n, K], tokens float64[n]) of training documents, from the model's own table
+    of them.
+    """
     theta = model.table("theta").gather(numbers).astype(np.float64)
     return _smoothed(theta, model.alpha), theta.sum(1)
 
 
 def _smoothed(theta: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    return np.asarray((theta + alpha) / np.maximum(theta.sum(1, keepdims=True) + alpha.sum(), 1e-300))
+    return np.asarray(
+        (theta + alpha) / np.maximum(theta.sum(1, keepdims=True) + alpha.sum(), 1e-300)
+    )
 
 
 def check_model(model: TopicModel, corpus: Corpus) -> None:
     """InputError unless the model's table of documents is of this corpus."""
     if model.manifest.corpus.fingerprint != corpus.fingerprint:
         raise InputError(
-            f"{corpus.path}: has changed since {model.path} was trained on it, whose table of documents is by their "
+            f"{corpus.path}: has changed since {model.path} was trained on it, whose table of "
+            f"documents is by their "
             "number; train or update the model"
         )
 
 
 def bytes_held(corpus: Corpus, topics: int) -> int:
-    """Bytes that ``link_prediction`` holds at most beside a thread's own: the links, topics of every document of a pair, of
-    words and of training, and what the classifier makes of those of the pairs."""
-    figures = corpus.axes["links"].figures if "links" in corpus.axes else {"training": 0, "heldout": 0}
+    """Bytes that ``link_prediction`` holds at most beside a thread's own: the links, topics of
+    every document of a pair, of words and of training, and what the classifier makes of those of
+    the pairs."""
+    figures = (
+        corpus.axes["links"].figures if "links" in corpus.axes else {"training": 0, "heldout": 0}
+    )
     train, n_heldout = corpus.n_docs, corpus.part(True).docs
     training, testing = min(MOST, figures["training"]), min(MOST, n_heldout * (train + n_heldout))
     documents = min(2 * (training + testing) * (1 + DRAWS), train + n_heldout)
@@ -76,11 +97,14 @@ def bytes_held(corpus: Corpus, topics: int) -> int:
     return int(links + 8 * topics * (3 * documents + 6 * 2 * max(training, testing)))
 
 
-# -- pairs ---------------------------------------------------------------------------------------------------------------
+# -- pairs
+# ---------------------------------------------------------------------------------------------------------------
 class Pairs:
-    """Linked pairs of a corpus.  A document is its number, of one set aside plus ``train`` (the training rows there are).
+    """Linked pairs of a corpus.  A document is its number, of one set aside plus ``train`` (the
+                                  training rows there are).
 
-    training  int64[n, 2] both in training, first < second;  testing: the second of them set aside, or both; of each at most
+    training  int64[n, 2] both in training, first < second;  testing: the second of them set aside,
+              or both; of each at most
               MOST, evenly drawn
     """
 
@@ -88,8 +112,14 @@ class Pairs:
         self.corpus = corpus
         self.train, self.held = (int(first_documents(corpus, h)[-1]) for h in (False, True))
         if "links" not in corpus.axes:
-            raise InputError(f"{corpus.path}: has no links; ingest with --links FILE or --meta links")
-        training, testing, among = self._of_part(False), self._of_part(True), self._between_heldout()
+            raise InputError(
+                f"{corpus.path}: has no links; ingest with --links FILE or --meta links"
+            )
+        training, testing, among = (
+            self._of_part(False),
+            self._of_part(True),
+            self._between_heldout(),
+        )
         self._keys = self._key(training), self._key(np.concatenate((testing, among)))
         self.training = _some(training, rng)
         self.testing = _some(np.concatenate((_some(testing, rng), among)), rng)
@@ -102,7 +132,9 @@ class Pairs:
             lengths, linked = self.corpus.lists("links", b, heldout)
             document = np.repeat(np.arange(first[b], first[b + 1]), lengths)
             pairs = np.sort(np.stack((document, linked), 1), axis=1)
-            pairs_by_piece.append(pairs if heldout else pairs[document < linked])  # training pairs are listed with both documents
+            pairs_by_piece.append(
+                pairs if heldout else pairs[document < linked]
+            )  # training pairs are listed with both documents
         return np.concatenate(pairs_by_piece)
 
     def _key(self, pairs: np.ndarray) -> np.ndarray:
@@ -111,7 +143,12 @@ class Pairs:
 
     def _between_heldout(self) -> np.ndarray:
         """Pairs of documents set aside, which the axis does not hold: from the documents' table."""
-        ids, numbers, sources, targets = [pa.array([], pa.large_string())], [np.zeros(0, np.int64)], [], []
+        ids, numbers, sources, targets = (
+            [pa.array([], pa.large_string())],
+            [np.zeros(0, np.int64)],
+            [],
+            [],
+        )
         for number, batch in documents(self.corpus, True, ["id", "links"]):
             ids.append(batch.column("id"))
             numbers.append(number)
@@ -120,7 +157,9 @@ class Pairs:
             targets.append(pc.list_flatten(links))
         if not sources:
             return np.zeros((0, 2), np.int64)
-        at = pc.index_in(pa.chunked_array(targets), value_set=pa.chunked_array(ids).combine_chunks())
+        at = pc.index_in(
+            pa.chunked_array(targets), value_set=pa.chunked_array(ids).combine_chunks()
+        )
         in_part = at.is_valid().to_numpy()
         source = np.concatenate(sources)[in_part]
         target = np.concatenate(numbers)[at.drop_null().to_numpy()]
@@ -131,7 +170,9 @@ class Pairs:
         """n pairs without a link, drawn evenly among all (fewer where there are hardly any)."""
         out = np.zeros((0, 2), np.int64)
         both = self.train * self.held
-        share = both / max(both + self.held * (self.held - 1) // 2, 1)  # of the pairs to test on: one in training
+        share = both / max(
+            both + self.held * (self.held - 1) // 2, 1
+        )  # of the pairs to test on: one in training
         for _ in range(50):
             if len(out) >= n:
                 break
@@ -157,12 +198,16 @@ class Pairs:
 
 def _some(pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """At most MOST of the pairs, evenly drawn, in their order."""
-    return pairs if len(pairs) <= MOST else pairs[np.sort(rng.choice(len(pairs), MOST, replace=False))]
+    return (
+        pairs if len(pairs) <= MOST else pairs[np.sort(rng.choice(len(pairs), MOST, replace=False))]
+    )
 
 
-# -- the classifier ----------------------------------------------------------------------------------------------------
+# -- the classifier
+# ----------------------------------------------------------------------------------------------------
 def logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Weights float64[n + 1] (the last the intercept, not penalised) of an L2-penalised logistic regression, by Newton's
+    """Weights float64[n + 1] (the last the intercept, not penalised) of an L2-penalised logistic
+    regression, by Newton's
     method.  x: float64[m, n]; y: [m] of 0 and 1."""
     x = np.concatenate((x, np.ones((len(x), 1))), 1)
     w, penalty = np.zeros(x.shape[1]), np.full(x.shape[1], PENALTY)
@@ -179,8 +224,8 @@ def logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LinkScore:
-    """pairs: linked ones, of training and of testing; product, root: F, precision, recall and AUC by those features, means over
-    the draws, and ``f_sd``, the standard deviation of F."""
+    """pairs: linked ones, of training and of testing; product, root: F, precision, recall and AUC
+    by those features, means over the draws, and ``f_sd``, the standard deviation of F."""
 
     pairs: dict[str, int]
     draws: int
@@ -191,7 +236,9 @@ class LinkScore:
 
 @dataclass(frozen=True)
 class LinkedScore:
-    """perplexity, withheld: with the links given, and not, of the same tokens, those of documents with links; xi: their weight."""
+    """perplexity, withheld: with the links given, and not, of the same tokens, those of documents
+    with links; xi: their weight.
+    """
 
     perplexity: float
     withheld: float
@@ -209,7 +256,9 @@ def judge(scores: np.ndarray, y: np.ndarray) -> dict[str, float]:
     hits = float((predicted & true).sum())
     precision, recall = hits / max(predicted.sum(), 1), hits / max(true.sum(), 1)
     positives, negatives = true.sum(), (~true).sum()
-    auc = (rankdata(scores)[true].sum() - positives * (positives + 1) / 2) / max(positives * negatives, 1)
+    auc = (rankdata(scores)[true].sum() - positives * (positives + 1) / 2) / max(
+        positives * negatives, 1
+    )
     return {
         "f": 2 * precision * recall / max(precision + recall, 1e-300),
         "precision": precision,
@@ -226,31 +275,46 @@ def link_prediction(
     theta: np.ndarray | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> LinkScore:
-    """How well the links of the documents set aside are predicted, over DRAWS draws of the negatives.  Where it is judged, training documents
-    have the theta that the model was trained to (if it holds them), else that of their words; ``theta`` [train documents, K],
+    """How well the links of the documents set aside are predicted, over DRAWS draws of the
+    negatives.  Where it is judged, training documents
+    have the theta that the model was trained to (if it holds them), else that of their words;
+    ``theta`` [train documents, K],
     counts by topic, stands in for the former.  InputError where there is nothing to predict.
     """
     rng = np.random.default_rng([0, 0])
     pairs = Pairs(corpus, rng)
     if not len(pairs.training) or not len(pairs.testing):
-        where = "between training documents" if not len(pairs.training) else "of documents set aside (--heldout)"
+        where = (
+            "between training documents"
+            if not len(pairs.training)
+            else "of documents set aside (--heldout)"
+        )
         raise InputError(
-            f"{corpus.path}: has no links {where}: link prediction learns from the former, is judged on the latter"
+            f"{corpus.path}: has no links {where}: link prediction learns from the former, is "
+            f"judged on the latter"
         )
     draws = [
         (pairs.unlinked(len(pairs.training), False, r), pairs.unlinked(len(pairs.testing), True, r))
         for r in (np.random.default_rng([0, 1 + i]) for i in range(DRAWS))
     ]
-    wanted = np.unique(np.concatenate([pairs.training, pairs.testing, *(p for draw in draws for p in draw)]))
+    wanted = np.unique(
+        np.concatenate([pairs.training, pairs.testing, *(p for draw in draws for p in draw)])
+    )
     training, testing = np.split(wanted, [np.searchsorted(wanted, pairs.train)])
     parts = [
         shares_of(model, corpus, training, threads=threads, progress=progress),
-        shares_of(model, corpus, testing - pairs.train, heldout=True, threads=threads, progress=progress),
+        shares_of(
+            model, corpus, testing - pairs.train, heldout=True, threads=threads, progress=progress
+        ),
     ]
     of_words, tokens = (np.concatenate(both, dtype=np.float64) for both in zip(*parts, strict=True))
-    trained = np.concatenate((_trained(model, corpus, training, of_words, theta), of_words[len(training) :]))
+    trained = np.concatenate(
+        (_trained(model, corpus, training, of_words, theta), of_words[len(training) :])
+    )
 
-    def features(some: np.ndarray, topics: np.ndarray, root: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def features(
+        some: np.ndarray, topics: np.ndarray, root: Callable[[np.ndarray], np.ndarray]
+    ) -> np.ndarray:
         a, b = np.searchsorted(wanted, some).T
         kept = (tokens[a] > 0) & (tokens[b] > 0)
         return root(topics[a[kept]] * topics[b[kept]])
@@ -259,7 +323,9 @@ def link_prediction(
     for name, root in FEATURES.items():
         figures = []
         for learning, testing in draws:
-            x, y = _both(features(pairs.training, of_words, root), features(learning, of_words, root))
+            x, y = _both(
+                features(pairs.training, of_words, root), features(learning, of_words, root)
+            )
             scale = np.maximum(x.max(0, initial=0), 1e-12)
             weights = logistic(x / scale, y)
             x, y = _both(features(pairs.testing, trained, root), features(testing, trained, root))
@@ -267,10 +333,17 @@ def link_prediction(
         by[name] = {key: float(np.mean([f[key] for f in figures])) for key in figures[0]}
         by[name]["f_sd"] = float(np.std([f["f"] for f in figures], ddof=1))
     measured = (
-        f"links of the documents set aside, their topics from words alone, among as many unlinked pairs; logistic regression "
-        f"on theta of both documents, fitted to {len(pairs.training):,} links between training documents; {DRAWS} draws"
+        f"links of the documents set aside, their topics from words alone, among as many "
+        f"unlinked pairs; logistic regression "
+        f"on theta of both documents, fitted to {len(pairs.training):,} links between training "
+        f"documents; {DRAWS} draws"
     )
-    return LinkScore({"training": len(pairs.training), "testing": len(pairs.testing)}, DRAWS, **by, measured=measured)
+    return LinkScore(
+        {"training": len(pairs.training), "testing": len(pairs.testing)},
+        DRAWS,
+        **by,
+        measured=measured,
+    )
 
 
 def _both(linked: np.ndarray, unlinked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -278,7 +351,11 @@ def _both(linked: np.ndarray, unlinked: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _trained(
-    model: TopicModel, corpus: Corpus, numbers: np.ndarray, of_words: np.ndarray, counts: np.ndarray | None
+    model: TopicModel,
+    corpus: Corpus,
+    numbers: np.ndarray,
+    of_words: np.ndarray,
+    counts: np.ndarray | None,
 ) -> np.ndarray:
     """What training documents were trained to, where that is known, else theta of their words."""
     if counts is not None:
@@ -289,9 +366,11 @@ def _trained(
     return trained_shares(model, numbers)[0]
 
 
-# -- words with links given ----------------------------------------------------------------------------------------------
+# -- words with links given
+# ----------------------------------------------------------------------------------------------
 def link_message(model: TopicModel, theta: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """What its links say of each document, float64[D, K]: eq. (29) with the model's own eta.  theta: [E, K] of the linked
+    """What its links say of each document, float64[D, K]: eq. (29) with the model's own eta.
+    theta: [E, K] of the linked
     documents, unnormalised; lengths: [D] how many of each."""
     eta = model.table("eta").gather(np.arange(model.n_topics)).astype(np.float64)
     options = model.manifest.options
@@ -299,7 +378,10 @@ def link_message(model: TopicModel, theta: np.ndarray, lengths: np.ndarray) -> n
     mass = theta.sum(1, keepdims=True, dtype=np.float64)
     shares = np.divide(theta, mass, out=np.zeros(theta.shape), where=mass > 0)
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    out, degree = np.zeros((len(lengths), model.n_topics)), np.bincount(owner, mass[:, 0] > 0, len(lengths))
+    out, degree = (
+        np.zeros((len(lengths), model.n_topics)),
+        np.bincount(owner, mass[:, 0] > 0, len(lengths)),
+    )
     np.add.at(out, owner, shares)
     out = (out / np.maximum(degree, 1)[:, None]) @ used.T
     if options.get("renormalise"):
@@ -313,23 +395,52 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
     theta is the fixed point of eq. (30), the links' message weighing xi.
     """
     check_model(model, corpus)
-    index, rows, keys = match_words(model.vocabulary, corpus), TopicRows(model), document_keys(corpus, True)
-    word_keys, width, table = hash_strings(model.vocabulary.words), len(rows.inverse), model.table("theta")
+    index, rows, keys = (
+        match_words(model.vocabulary, corpus),
+        TopicRows(model),
+        document_keys(corpus, True),
+    )
+    word_keys, width, table = (
+        hash_strings(model.vocabulary.words),
+        len(rows.inverse),
+        model.table("theta"),
+    )
     xi = float(model.table("xi").gather(np.arange(1))[0, 0])
     weight = min(xi, 0.999) / (1 - min(xi, 0.999))
-    grid = corpus.grid(block_cells(model.n_topics), block_docs(model.n_topics), heldout=True, axes=["links"])
+    grid = corpus.grid(
+        block_cells(model.n_topics), block_docs(model.n_topics), heldout=True, axes=["links"]
+    )
     loglik, tokens, docs = np.zeros(2), 0.0, 0
     for block in corpus.blocks(grid=grid, heldout=True, axes=["links"]):
-        of_block, links = keys[block.first_doc : block.first_doc + block.n_docs], block.rows("links")
+        of_block, links = (
+            keys[block.first_doc : block.first_doc + block.n_docs],
+            block.rows("links"),
+        )
         seen, rest, scored = split_documents(known_block(block, index), of_block, word_keys, split)
-        (observed, base), (others, of_others), topics = rows.of(seen), rows.of(rest), table.gather(links.ids)
+        (observed, base), (others, of_others), topics = (
+            rows.of(seen),
+            rows.of(rest),
+            table.gather(links.ids),
+        )
         for d in np.flatnonzero(scored & (np.diff(links.indptr) > 0)).tolist():
             linked = links.local[links.indptr[d] : links.indptr[d + 1]]
             own, other = slice(*seen.indptr[d : d + 2]), slice(*rest.indptr[d : d + 2])
             message = link_message(model, topics[linked], np.array([len(linked)]))[0]
             n = float(seen.counts[own].sum()) + model.alpha.sum()
-            one = np.array([0, own.stop - own.start]), observed[own], seen.counts[own], base, rows.beta, rows.inverse
-            cut = np.array([0, other.stop - other.start]), others[other], rest.counts[other], of_others
+            one = (
+                np.array([0, own.stop - own.start]),
+                observed[own],
+                seen.counts[own],
+                base,
+                rows.beta,
+                rows.inverse,
+            )
+            cut = (
+                np.array([0, other.stop - other.start]),
+                others[other],
+                rest.counts[other],
+                of_others,
+            )
             for i, prior in enumerate((model.alpha + weight * n * message, model.alpha)):
                 theta, ll, tk = np.empty((1, model.n_topics), np.float32), np.empty(1), np.empty(1)
                 local_step(*one, padded_floats(prior, width), POINT, EVEN, TOLERANCE, INNER, theta)
@@ -343,18 +454,26 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
     return LinkedScore(with_links, without_links, float(tokens), docs, xi, split)
 
 
-# -- the scorer ----------------------------------------------------------------------------------------------------------
+# -- the scorer
+# ----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class LinkOptions:
     """Options of the scorer."""
 
-    links: bool = option(False, "Predict the links of the held-out documents: F, precision, recall and AUC.")
+    links: bool = option(
+        False, "Predict the links of the held-out documents: F, precision, recall and AUC."
+    )
 
 
 def _link_scores(run: Scoring, options: LinkOptions) -> Mapping[str, object]:
-    scores = Entry(link_prediction(run.model, run.corpus, threads=run.threads, progress=run.step("links"))).plain()
+    scores = Entry(
+        link_prediction(run.model, run.corpus, threads=run.threads, progress=run.step("links"))
+    ).plain()
     if {"eta", "theta"} <= set(run.model.manifest.tables):
-        scores = {**scores, "given": asdict(linked_completion(run.model, run.corpus, split=run.split))}
+        scores = {
+            **scores,
+            "given": asdict(linked_completion(run.model, run.corpus, split=run.split)),
+        }
     return {"links": scores}
 
 

@@ -1,5 +1,5 @@
-"""Which topic of one model is which of another: l1 distances of p(w|k), the assignment of least total distance, and ids that stay
-with a topic from version to version."""
+"""Which topic of one model is which of another: l1 distances of p(w|k), the assignment of least
+total distance, and ids that stay with a topic from version to version."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ A_PAIR = 32
 
 @fast_kernel
 def _add_distances(a: Floats, b: Floats, out: Doubles) -> None:
-    """a: float32[n, KA], b: float32[n, KB], probabilities of n words -> out: float64[KA, KB] += sum |a - b|."""
+    """a: float32[n, KA], b: float32[n, KB], probabilities of n words -> out: float64[KA, KB] += sum
+    |a - b|.
+    """
     part = np.zeros((a.shape[1], b.shape[1]), np.float32)
     for w in range(len(a)):
         for i in range(a.shape[1]):
@@ -49,17 +51,26 @@ WORD_BY_WORD = "comparing every topic of A with every topic of B, word by word"
 
 
 def l1_distances(
-    a: TopicModel, b: TopicModel, progress: Callable[[int, int], None] | None = None, cluster: Cluster | None = None
+    a: TopicModel,
+    b: TopicModel,
+    progress: Callable[[int, int], None] | None = None,
+    cluster: Cluster | None = None,
 ) -> np.ndarray:
-    """float64[KA, KB]: sum over all words of |p(w|i) - p(w|j)|, 0 (same) to 2 (no word in common); words are matched by
-    text, a word that a model does not know has probability 0 in it.  Streams both tables; each worker of a cluster does so with
+    """float64[KA, KB]: sum over all words of |p(w|i) - p(w|j)|, 0 (same) to 2 (no word in common);
+    words are matched by
+    text, a word that a model does not know has probability 0 in it.  Streams both tables; each
+    worker of a cluster does so with
     some of the words."""
     every = max(a.n_words, b.n_words)
     if cluster is None:
         return _distances((0, every), a, b, progress)
     distances = np.zeros((a.n_topics, b.n_topics))
-    words = list(pairwise(np.linspace(0, every, len(cluster.machines) + 1, dtype=np.int64).tolist()))
-    for (_, last), some in zip(words, cluster.map(partial(_distances, a=a, b=b), words), strict=True):
+    words = list(
+        pairwise(np.linspace(0, every, len(cluster.machines) + 1, dtype=np.int64).tolist())
+    )
+    for (_, last), some in zip(
+        words, cluster.map(partial(_distances, a=a, b=b), words), strict=True
+    ):
         distances += some
         if progress is not None:
             progress(last, every)
@@ -67,14 +78,21 @@ def l1_distances(
 
 
 def _distances(
-    words: tuple[int, int], a: TopicModel, b: TopicModel, progress: Callable[[int, int], None] | None = None
+    words: tuple[int, int],
+    a: TopicModel,
+    b: TopicModel,
+    progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """What spans of words of a and of b add that begin at one of these words: multiples of QUANTUM, so that their sum is exact."""
+    """What spans of words of a and of b add that begin at one of these words: multiples of QUANTUM,
+    so that their sum is exact.
+    """
     out, ids = np.zeros((a.n_topics, b.n_topics)), b.vocabulary.find(a.vocabulary.words)
     for start, rows in a.spans():
         if words[0] <= start < words[1]:
             part = np.zeros_like(out)
-            _add_distances(_probabilities(rows, a), _of_words(b, ids[start : start + len(rows)]), part)
+            _add_distances(
+                _probabilities(rows, a), _of_words(b, ids[start : start + len(rows)]), part
+            )
             out += np.rint(part / QUANTUM) * QUANTUM
         if progress is not None:
             progress(start + len(rows), a.n_words)
@@ -83,7 +101,9 @@ def _distances(
     for start, rows in b.spans():
         if words[0] <= start < words[1]:
             extra = rows[only_b[start : start + len(rows)]]
-            out += np.rint(_probabilities(extra, b).sum(axis=0, dtype=np.float64) / QUANTUM) * QUANTUM
+            out += (
+                np.rint(_probabilities(extra, b).sum(axis=0, dtype=np.float64) / QUANTUM) * QUANTUM
+            )
     return out
 
 
@@ -107,9 +127,10 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``matched``: a list of dicts with a, b, distance, share_a, share_b, words, gained and lost, the nearest pairs first;
-        ``unmatched_a``, ``unmatched_b``: topic, share, words; ``mean_distance`` over the matched (None without any);
-        ``vocabulary``: sizes and common words.
+        ``matched``: a list of dicts with a, b, distance, share_a, share_b, words, gained and lost,
+        the nearest pairs first; ``unmatched_a``, ``unmatched_b``: topic, share, words;
+        ``mean_distance`` over the matched (None without any); ``vocabulary``: sizes and common
+        words.
 
     Raises
     ------
@@ -130,14 +151,26 @@ def compare(config: CompareConfig) -> dict[str, Any]:
         (one, two), _ = open_within([a, b], limit, 1, beside=A_PAIR * topics[0] * topics[1])
         tell = partial(listener(config.progress).step, WORD_BY_WORD, unit="words")
         distances = l1_distances(one, two, tell, cluster)
-    rows, columns = linear_sum_assignment(np.minimum(distances, far))  # how far beyond is all the same
+    rows, columns = linear_sum_assignment(
+        np.minimum(distances, far)
+    )  # how far beyond is all the same
     value = distances[rows, columns]
     near = value <= far
     texts = [_texts(m, config.words) for m in (one, two)]
     sizes = [m.sizes / max(float(m.sizes.sum()), 1e-300) for m in (one, two)]
-    pairs_near = sorted(zip(rows[near].tolist(), columns[near].tolist(), value[near].tolist()), key=lambda t: (t[2], t[0]))
+    pairs_near = sorted(
+        zip(rows[near].tolist(), columns[near].tolist(), value[near].tolist()),
+        key=lambda t: (t[2], t[0]),
+    )
     matched: list[Json] = [
-        {"a": i, "b": j, "distance": d, "share_a": float(sizes[0][i]), "share_b": float(sizes[1][j]), **_changed(texts[0][i], texts[1][j])}
+        {
+            "a": i,
+            "b": j,
+            "distance": d,
+            "share_a": float(sizes[0][i]),
+            "share_b": float(sizes[1][j]),
+            **_changed(texts[0][i], texts[1][j]),
+        }
         for i, j, d in pairs_near
     ]
     left: list[list[Json]] = [
@@ -163,7 +196,10 @@ def compare(config: CompareConfig) -> dict[str, Any]:
 
 def _changed(before: list[str], after: list[str]) -> dict[str, Json]:
     """The words now, those gained and those lost."""
-    gained, lost = ([word for word in some if word not in others] for some, others in ((after, before), (before, after)))
+    gained, lost = (
+        [word for word in some if word not in others]
+        for some, others in ((after, before), (before, after))
+    )
     return {"words": after, "gained": gained, "lost": lost}
 
 
@@ -175,9 +211,12 @@ def _texts(model: TopicModel, n: int) -> list[list[str]]:
 def align(old: TopicModel, new: TopicModel, before: TopicIds, far: float) -> TopicIds:
     """The ids of the new model's topics: they stay with a topic however it moves about.
 
-    A topic of the new model inherits the id of the old topic that the assignment of least total l1 distance gives it, where
-    what is beyond ``far`` counts as ``far``, when the two are nearer than that; else it is *born* with a new id.  An old topic
-    that hands its id to none has *died*.  A born topic has *split* from the old one nearest to it, and a dead topic has
+    A topic of the new model inherits the id of the old topic that the assignment of least total l1
+    distance gives it, where
+    what is beyond ``far`` counts as ``far``, when the two are nearer than that; else it is *born*
+    with a new id.  An old topic
+    that hands its id to none has *died*.  A born topic has *split* from the old one nearest to it,
+                                           and a dead topic has
     *merged* into the new one nearest to it, where those are nearer than ``far``.
 
     Parameters
@@ -202,7 +241,15 @@ def align(old: TopicModel, new: TopicModel, before: TopicIds, far: float) -> Top
         kept=sorted(set(before.ids) & set(ids.tolist())),
         born=ids[unmatched].tolist(),
         died=[before.ids[row] for row in died],
-        split=[(before.ids[parents[j]], int(ids[j])) for j in unmatched.tolist() if distances[parents[j], j] < far],
-        merged=[(before.ids[row], int(ids[heirs[row]])) for row in died if distances[row, heirs[row]] < far],
+        split=[
+            (before.ids[parents[j]], int(ids[j]))
+            for j in unmatched.tolist()
+            if distances[parents[j], j] < far
+        ],
+        merged=[
+            (before.ids[row], int(ids[heirs[row]]))
+            for row in died
+            if distances[row, heirs[row]] < far
+        ],
         distance=float(distances[rows, columns][near].mean()) if near.any() else None,
     )

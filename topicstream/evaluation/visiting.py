@@ -1,5 +1,5 @@
-"""The blocks of a corpus, visited one by one by threads of this process or by the workers of a cluster (results in block order), and
-their documents over the words and the topics of a model."""
+"""The blocks of a corpus, visited one by one by threads of this process or by the workers of a
+cluster (results in block order), and their documents over the words and the topics of a model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ CELLS_OF_TASK = 1 << 21
 
 
 def visited(
-    visit: Callable[[Item], Result], corpus: Corpus, grid: Grid, of_documents: np.ndarray, threads: int | Cluster
+    visit: Callable[[Item], Result],
+    corpus: Corpus,
+    grid: Grid,
+    of_documents: np.ndarray,
+    threads: int | Cluster,
 ) -> Iterator[Result]:
     """What a visit of each block gives.
 
@@ -49,10 +53,15 @@ def visited(
         yield from in_order(visit, _items(corpus, grid, of_documents), threads)
         return
     spans = (
-        (grid.span(first, last), of_documents[grid.first_doc[first] : grid.first_doc[last - 1] + grid.docs[last - 1]])
+        (
+            grid.span(first, last),
+            of_documents[grid.first_doc[first] : grid.first_doc[last - 1] + grid.docs[last - 1]],
+        )
         for first, last in threads.spans(grid.cells.tolist(), CELLS_OF_TASK)
     )
-    for results in threads.map(partial(_visit_span, visit=visit, corpus=corpus, threads=threads.threads), spans):
+    for results in threads.map(
+        partial(_visit_span, visit=visit, corpus=corpus, threads=threads.threads), spans
+    ):
         yield from results
 
 
@@ -63,14 +72,19 @@ def _items(corpus: Corpus, grid: Grid, of_documents: np.ndarray) -> Iterator[Ite
 
 
 def _visit_span(
-    span: tuple[Grid, np.ndarray], visit: Callable[[Item], Result], corpus: Corpus, threads: int | None
+    span: tuple[Grid, np.ndarray],
+    visit: Callable[[Item], Result],
+    corpus: Corpus,
+    threads: int | None,
 ) -> list[Result]:
     """Visit some blocks, on a worker."""
     return list(in_order(visit, _items(corpus, *span), threads_of_worker(threads)))
 
 
 def known_block(block: Block, index: np.ndarray | None, *, dense: bool = False) -> Documents:
-    """The documents of a block over a model's words, or its dense rows; index: as ``match_words`` finds it."""
+    """The documents of a block over a model's words, or its dense rows; index: as ``match_words``
+    finds it.
+    """
     ids = pa.nulls(block.n_docs, pa.large_string())
     if dense:
         return dense_documents(ids, block.indptr, block.counts)
@@ -83,9 +97,8 @@ def document_shares(
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Shares of the topics by the model's default method.
 
-    Returns
-    -------
-    For each block, in document order: global number of its first document, p(k|d) float32[D, K], and the known tokens of its
+    Returns ------- For each block, in document order: global number of its first document, p(k|d)
+    float32[D, K], and the known tokens of its
     documents, float64[D].  A document without a known word gets the prior's mean.
     """
     index = None if corpus.width else match_words(model.vocabulary, corpus)
@@ -109,11 +122,19 @@ def shares_of(
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """p(k|d) float32[n, K] and known tokens float64[n] of some documents, by their global numbers int64[n], ascending."""
-    theta, known_tokens = np.zeros((len(numbers), model.n_topics), np.float32), np.zeros(len(numbers))
+    """p(k|d) float32[n, K] and known tokens float64[n] of some documents, by their global numbers
+    int64[n], ascending.
+    """
+    theta, known_tokens = (
+        np.zeros((len(numbers), model.n_topics), np.float32),
+        np.zeros(len(numbers)),
+    )
     for first, shares, tokens in document_shares(model, corpus, heldout=heldout, threads=threads):
         some = slice(*np.searchsorted(numbers, (first, first + len(shares))))
-        theta[some], known_tokens[some] = shares[numbers[some] - first], tokens[numbers[some] - first]
+        theta[some], known_tokens[some] = (
+            shares[numbers[some] - first],
+            tokens[numbers[some] - first],
+        )
         if progress is not None:
             progress(first + len(shares), corpus.part(heldout).docs)
         if some.stop == len(numbers):

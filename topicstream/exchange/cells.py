@@ -1,10 +1,14 @@
-"""Topics of single cells for the programs of that field: AnnData (``.h5ad``) and the files of pycisTopic's topic models.
+"""Topics of single cells for the programs of that field: AnnData (``.h5ad``) and the files of
+pycisTopic's topic models.
 
-AnnData gets shares of topics in ``obsm["X_topic"]``, p(feature | topic) in ``varm["topic"]`` and the settings in
-``uns["topicstream"]``, in a file of its own or in a copy of the one that was ingested (``--into``).  Cells and features of that
+AnnData gets shares of topics in ``obsm["X_topic"]``, p(feature | topic) in ``varm["topic"]`` and
+the settings in
+``uns["topicstream"]``, in a file of its own or in a copy of the one that was ingested (``--into``).
+Cells and features of that
 file that the model does not know (empty cells, pruned features) get NaN.
 
-pycisTopic reads ``PREFIX.K_topics.*`` (its pull request 226): cell-topic probabilities, region-topic counts, parameters and
+pycisTopic reads ``PREFIX.K_topics.*`` (its pull request 226): cell-topic probabilities,
+region-topic counts, parameters and
 statistics.  ``cell_names.txt`` and ``region_names.txt`` name their rows.
 """
 
@@ -23,7 +27,11 @@ import pyarrow.parquet as pq
 
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, TopicsError
-from topicstream.evaluation.topic_number import loglikelihood, topic_coherence, topic_number_measures
+from topicstream.evaluation.topic_number import (
+    loglikelihood,
+    topic_coherence,
+    topic_number_measures,
+)
 from topicstream.exchange.common import Export, table_of, write_word_list
 from topicstream.files.outputs import PARQUET_MARK, SIGN, written
 from topicstream.inference.answers import Answers
@@ -38,8 +46,8 @@ PREFIX = "topics"
 
 
 def cell_topics(job: Export, unknown: float | None = None) -> tuple[pa.Array, np.ndarray]:
-    """Names of all cells of the store (training, then held out), and their shares of the topics, float32[cells, K]; of cells
-    without a known feature ``unknown`` (None: the prior)."""
+    """Names of all cells of the store (training, then held out), and their shares of the topics,
+    float32[cells, K]; of cells without a known feature ``unknown`` (None: the prior)."""
     run = Answers(InferConfig(job.model, job.corpus, edits=False))
     names, pieces = [], []
     for batch in run.batches():
@@ -54,9 +62,11 @@ def cell_topics(job: Export, unknown: float | None = None) -> tuple[pa.Array, np
     return pa.chunked_array(names, pa.large_string()).combine_chunks(), np.concatenate(pieces)
 
 
-def rows_by_name(row_names: pa.Array, names: pa.Array, values: np.ndarray, unknown: float) -> tuple[np.ndarray, int]:
-    """(the rows of ``values``, which have these names, in the order of ``row_names``, ``unknown`` where there is none; how many
-    there are)."""
+def rows_by_name(
+    row_names: pa.Array, names: pa.Array, values: np.ndarray, unknown: float
+) -> tuple[np.ndarray, int]:
+    """(the rows of ``values``, which have these names, in the order of ``row_names``, ``unknown``
+    where there is none; how many there are)."""
     places = pc.index_in(row_names, value_set=names)
     rows = np.full((len(row_names), values.shape[1]), unknown, values.dtype)
     rows[places.is_valid().to_numpy(zero_copy_only=False)] = values[places.drop_null().to_numpy()]
@@ -77,7 +87,8 @@ def settings(job: Export) -> dict[str, str | float | np.ndarray]:
     }
 
 
-# -- AnnData ---------------------------------------------------------------------------------------------------------
+# -- AnnData
+# ---------------------------------------------------------------------------------------------------------
 def write_h5ad(job: Export) -> dict[str, Json]:
     """One file."""
     try:
@@ -89,7 +100,9 @@ def write_h5ad(job: Export) -> dict[str, Json]:
     inputs = () if job.into is None else (job.into,)
     with (
         written(job.path, force=job.force, inputs=inputs) as file,
-        open(os.dup(file.fileno()), "r+b") as place,  # which has no name yet, and HDF5 reads what it writes
+        open(
+            os.dup(file.fileno()), "r+b"
+        ) as place,  # which has no name yet, and HDF5 reads what it writes
     ):
         if job.into is None:
             with h5py.File(place, "w") as data:
@@ -105,29 +118,43 @@ def write_h5ad(job: Export) -> dict[str, Json]:
                 topics = _rows_for(data, "var", features, topics, job.into)
                 _write_topics(data, shares, topics, job)
     unknown = int(np.isnan(shares[:, 0]).sum())
-    return {"documents": len(shares), "topics": job.model.n_topics, **({"unknown_cells": unknown} if unknown else {})}
+    return {
+        "documents": len(shares),
+        "topics": job.model.n_topics,
+        **({"unknown_cells": unknown} if unknown else {}),
+    }
 
 
 def _opened(h5py: Any, copy: BinaryIO, place: str | Path) -> Any:
     try:
         return h5py.File(copy, "r+")
     except OSError:
-        raise InputError(f"--into {place}: not an HDF5 file; give an .h5ad, or --format h5ad without --into") from None
+        raise InputError(
+            f"--into {place}: not an HDF5 file; give an .h5ad, or --format h5ad without --into"
+        ) from None
 
 
-def _rows_for(data: Any, axis: str, names: pa.Array, values: np.ndarray, place: str | Path) -> np.ndarray:
+def _rows_for(
+    data: Any, axis: str, names: pa.Array, values: np.ndarray, place: str | Path
+) -> np.ndarray:
     """Rows in the order of the file's own names; NaN for those that the model does not know."""
     try:
         listed = index_names(data[axis])
     except DAMAGE:
-        raise InputError(f"--into {place}: names no {axis} as AnnData does; give an .h5ad, or --format h5ad without --into") from None
+        raise InputError(
+            f"--into {place}: names no {axis} as AnnData does; give an .h5ad, or --format h5ad "
+            f"without --into"
+        ) from None
     rows, n_known = rows_by_name(listed, names, values, np.nan)
     if axis == "obs" and not n_known:  # the file was one of several
         file, mark = (pa.scalar(text, names.type) for text in (Path(place).name, ":"))
-        rows, n_known = rows_by_name(pc.binary_join_element_wise(file, listed, mark), names, values, np.nan)
+        rows, n_known = rows_by_name(
+            pc.binary_join_element_wise(file, listed, mark), names, values, np.nan
+        )
     if not n_known:
         raise InputError(
-            f"--into {place}: none of its {axis} names is known to the model (it has {listed[0]}, the model {names[0]})"
+            f"--into {place}: none of its {axis} names is known to the model (it has "
+            f"{listed[0]}, the model {names[0]})"
         )
     return rows
 
@@ -137,13 +164,23 @@ def _write_topics(data: Any, shares: np.ndarray, topics: np.ndarray, job: Export
         group_items = _mapping(data, group)
         if name in group_items:
             del group_items[name]
-        _encoded(group_items.create_dataset(name, data=values, compression="lzf", chunks=True), "array", "0.2.0")
+        _encoded(
+            group_items.create_dataset(name, data=values, compression="lzf", chunks=True),
+            "array",
+            "0.2.0",
+        )
     uns = _mapping(data, "uns")
     if "topicstream" in uns:
         del uns["topicstream"]
     facts = _mapping(uns, "topicstream")
     for name, value in {**settings(job), "sign": SIGN.decode()}.items():
-        kind = "string" if isinstance(value, str) else "array" if isinstance(value, np.ndarray) else "numeric-scalar"
+        kind = (
+            "string"
+            if isinstance(value, str)
+            else "array"
+            if isinstance(value, np.ndarray)
+            else "numeric-scalar"
+        )
         _encoded(facts.create_dataset(name, data=value), kind, "0.2.0")
     data.attrs["topicstream"] = np.bytes_(SIGN)
 
@@ -167,18 +204,27 @@ def _encoded(thing: Any, kind: str, version: str) -> None:
     thing.attrs["encoding-type"], thing.attrs["encoding-version"] = kind, version
 
 
-# -- pycisTopic ------------------------------------------------------------------------------------------------------
+# -- pycisTopic
+# ------------------------------------------------------------------------------------------------------
 def write_pycistopic(job: Export) -> dict[str, float]:
     """A folder of files that begin with ``topics.K_topics``."""
     names, shares = cell_topics(job)
     write_word_list(job.path / CELLS, names, force=job.force)
     write_word_list(job.path / REGIONS, job.model.vocabulary.words, force=job.force)
     counts = table_of(job.model).T
-    return write_bundle(str(job.path / PREFIX), shares, counts, job.model, job.corpus, force=job.force)
+    return write_bundle(
+        str(job.path / PREFIX), shares, counts, job.model, job.corpus, force=job.force
+    )
 
 
 def write_bundle(
-    prefix: str, shares: np.ndarray, counts: np.ndarray, model: TopicModel, corpus: Corpus, *, force: bool
+    prefix: str,
+    shares: np.ndarray,
+    counts: np.ndarray,
+    model: TopicModel,
+    corpus: Corpus,
+    *,
+    force: bool,
 ) -> dict[str, float]:
     """The files ``PREFIX.K_topics.*`` that pycisTopic reads.
 
@@ -195,8 +241,12 @@ def write_bundle(
     """
     topics, start = model.n_topics, f"{prefix}.{model.n_topics}_topics"
     counts = np.rint(counts).astype(np.int32)
-    _write_matrix(Path(f"{start}.cell_topic_probabilities.parquet"), "cell_topic_probabilities", shares, force)
-    _write_matrix(Path(f"{start}.region_topic_counts.parquet"), "region_topic_counts", counts, force)
+    _write_matrix(
+        Path(f"{start}.cell_topic_probabilities.parquet"), "cell_topic_probabilities", shares, force
+    )
+    _write_matrix(
+        Path(f"{start}.region_topic_counts.parquet"), "region_topic_counts", counts, force
+    )
     parameters = {
         # pycisTopic knows two backends, whose files it reads alike; this says which reader to take
         "backend": "mallet",
@@ -210,7 +260,9 @@ def write_bundle(
         "random_seed": model.manifest.seed,
     }
     measures = topic_number_measures(model, corpus)
-    stats = {  # pycisTopic's plots take these seven and no other; the first three names tell a file of ours (files/outputs.py)
+    # pycisTopic's plots take these seven and no other; the first three names tell a file of ours
+    # (files/outputs.py)
+    stats = {
         "loglikelihood": loglikelihood(model, corpus, counts),
         "coherence": topic_coherence(model, corpus),
         "Arun_2010": measures["arun_2010"],
@@ -219,7 +271,10 @@ def write_bundle(
         "assignments": counts.sum(axis=1, dtype=np.int64).tolist(),
         "marg_topic": (model.totals / model.totals.sum()).tolist(),
     }
-    texts = {"parameters": json.dumps({"note": SIGN.decode(), **parameters}, indent=2), "stats": json.dumps(stats)}
+    texts = {
+        "parameters": json.dumps({"note": SIGN.decode(), **parameters}, indent=2),
+        "stats": json.dumps(stats),
+    }
     for kind, text in texts.items():
         with written(Path(f"{start}.{kind}.json"), force=force) as file:
             file.write(text.encode())
@@ -228,7 +283,11 @@ def write_bundle(
 
 def _write_matrix(path: Path, name: str, values: np.ndarray, force: bool) -> None:
     """A column of arrays of one length, a row each."""
-    rows = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).ravel()), values.shape[1])
+    rows = pa.FixedSizeListArray.from_arrays(
+        pa.array(np.ascontiguousarray(values).ravel()), values.shape[1]
+    )
     table = pa.table({name: rows}).replace_schema_metadata(PARQUET_MARK)
     with written(path, force=force) as file:
-        pq.write_table(table, file, compression="zstd", row_group_size=max(1, (1 << 24) // values.shape[1]))
+        pq.write_table(
+            table, file, compression="zstd", row_group_size=max(1, (1 << 24) // values.shape[1])
+        )

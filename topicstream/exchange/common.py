@@ -1,4 +1,6 @@
-"""What the formats share: what an export and an import are about, text made and read by Arrow, and checks of what was read."""
+"""What the formats share: what an export and an import are about, text made and read by Arrow, and
+checks of what was read.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ _TEXT = pa.large_string()
 
 @dataclass(frozen=True)
 class Export:
-    """What is written: a model (as it is shown), a corpus or both, to a file or folder, with the format's own options.
-    numbers: of the model's topics, as they are shown."""
+    """What is written: a model (as it is shown), a corpus or both, to a file or folder, with the
+    format's own options. numbers: of the model's topics, as they are shown."""
 
     model: TopicModel
     corpus: Corpus
@@ -44,7 +46,9 @@ class Export:
 
 @dataclass(frozen=True)
 class Given:
-    """What the user says of a model that is read: its words, and priors, which override those of the file."""
+    """What the user says of a model that is read: its words, and priors, which override those of
+    the file.
+    """
 
     words: Any = None
     alpha: Any = None
@@ -53,7 +57,10 @@ class Given:
 
 @dataclass(frozen=True)
 class Imported:
-    """What a reader found.  phi: float32[W, K], counts without the prior; alpha: a number or K of them (None: 1 / K)."""
+    """What a reader found.
+
+    phi: float32[W, K], counts without the prior; alpha: a number or K of them (None: 1 / K).
+    """
 
     words: Any
     phi: np.ndarray
@@ -65,7 +72,8 @@ class Imported:
     notes: tuple[str, ...] = ()
 
 
-# -- text ------------------------------------------------------------------------------------------------------------
+# -- text
+# ------------------------------------------------------------------------------------------------------------
 def write_word_list(path: Path, words: pa.Array, *, force: bool) -> None:
     """One word a line."""
     with written(path, force=force) as file:
@@ -77,7 +85,8 @@ def fit_for_text(words: pa.Array, blanks: str, source: str) -> None:
     wrong = words.filter(pc.match_substring_regex(words, f"[{blanks}\\n\\r]"))
     if len(wrong):
         raise InputError(
-            f"{source}: the word {wrong[0].as_py()!r} contains a character that separates fields in this format"
+            f"{source}: the word {wrong[0].as_py()!r} contains a character that separates "
+            f"fields in this format"
         )
 
 
@@ -88,7 +97,9 @@ def as_text_array(values: pa.Array | pa.Scalar | Iterable[object]) -> pa.Array:
 
 def text_lines(*columns: Any, separator: str = "\t") -> memoryview:
     """Columns of equal length (or one value for all) as lines of text."""
-    joined = pc.binary_join_element_wise(*(as_text_array(c) for c in columns), pa.scalar(separator, _TEXT))
+    joined = pc.binary_join_element_wise(
+        *(as_text_array(c) for c in columns), pa.scalar(separator, _TEXT)
+    )
     ended = pc.binary_join_element_wise(joined, pa.scalar("\n", _TEXT), pa.scalar("", _TEXT))
     _, offsets, data = ended.buffers()
     edges = np.frombuffer(offsets, np.int64)[ended.offset : ended.offset + len(ended) + 1]
@@ -97,7 +108,9 @@ def text_lines(*columns: Any, separator: str = "\t") -> memoryview:
 
 def join_lists(offsets: pa.Array, values: pa.Array, separator: str) -> pa.Array:
     """Lists of values, one string a list.  offsets: int32[n+1]."""
-    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), as_text_array(values).cast(pa.string()))
+    lists = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), as_text_array(values).cast(pa.string())
+    )
     return pc.binary_join(lists, separator)
 
 
@@ -108,14 +121,20 @@ def opened(path: Path) -> BinaryIO:
     return gzip.open(path, "rb") if zipped else open(path, "rb")  # type: ignore[return-value]
 
 
-def read_table(path: Path, columns: Mapping[str, pa.DataType], *, delimiter: str = "\t", skip: int = 0) -> pa.Table:
+def read_table(
+    path: Path, columns: Mapping[str, pa.DataType], *, delimiter: str = "\t", skip: int = 0
+) -> pa.Table:
     """A text with one record a line and no quotes; InputError names what is wrong and where."""
     try:
         with opened(path) as file:
             return pacsv.read_csv(
                 file,
-                read_options=pacsv.ReadOptions(use_threads=False, column_names=list(columns), skip_rows=skip),
-                parse_options=pacsv.ParseOptions(delimiter=delimiter, quote_char=False, escape_char=False),
+                read_options=pacsv.ReadOptions(
+                    use_threads=False, column_names=list(columns), skip_rows=skip
+                ),
+                parse_options=pacsv.ParseOptions(
+                    delimiter=delimiter, quote_char=False, escape_char=False
+                ),
                 convert_options=pacsv.ConvertOptions(
                     column_types=dict(columns), null_values=[], strings_can_be_null=False
                 ),
@@ -124,19 +143,26 @@ def read_table(path: Path, columns: Mapping[str, pa.DataType], *, delimiter: str
         raise InputError(f"{path}: {one_line(e).removeprefix('CSV parse error: ')[:300]}") from None
 
 
-# -- checks ----------------------------------------------------------------------------------------------------------
+# -- checks
+# ----------------------------------------------------------------------------------------------------------
 def summed(
-    path: Path, word: np.ndarray, topic: np.ndarray, values: np.ndarray | None, size: tuple[int, int]
+    path: Path,
+    word: np.ndarray,
+    topic: np.ndarray,
+    values: np.ndarray | None,
+    size: tuple[int, int],
 ) -> np.ndarray:
-    """Entries in any order as a table float32[W, K]; equal ones are added up.  values: None: each is one.
+    """Entries in any order as a table float32[W, K]; equal ones are added up.  values: None: each
+    is one.
 
-    Raises DoesNotFit where memory cannot hold the table twice, InputError for a negative topic or word.
-    """
+    Raises DoesNotFit where memory cannot hold the table twice, InputError for a negative topic or
+    word."""
     words, topics = size
     needed, room = 8 * words * topics, MemoryLimit.parse(None).bytes
     if needed > room:
         raise DoesNotFit(
-            f"{path}: {topics} topics of {words} words take {format_bytes(needed)}; there are {format_bytes(room)}"
+            f"{path}: {topics} topics of {words} words take {format_bytes(needed)}; there are "
+            f"{format_bytes(room)}"
         )
     if min(word.min(initial=0), topic.min(initial=0)) < 0:
         raise InputError(f"{path}: contains a negative word or topic number")
@@ -165,7 +191,11 @@ def checked_words(words: pa.Array | Iterable[str], name: object) -> pa.Array:
     counts = pc.value_counts(array)
     twice = counts.filter(pc.greater(counts.field("counts"), 1))
     if array.null_count or len(twice):
-        problem = "a word is missing" if array.null_count else f"the word {twice[0]['values'].as_py()!r} stands twice"
+        problem = (
+            "a word is missing"
+            if array.null_count
+            else f"the word {twice[0]['values'].as_py()!r} stands twice"
+        )
         raise InputError(f"{name}: {problem}")
     return array
 

@@ -1,8 +1,9 @@
 """Topics of documents, as Parquet and as MALLET writes them.
 
-Parquet has id, topics, shares, tokens, oov_rate, flag, as ``topics infer --out x.parquet`` writes them.  MALLET's doc-topics
-have a line a document, in two layouts: dense, ``number name p0 p1 ...`` parted by tabs; pairs, with a head
-line ``#doc name topic proportion ...`` and the topics from the largest on.
+Parquet has id, topics, shares, tokens, oov_rate, flag, as ``topics infer --out x.parquet`` writes
+them.  MALLET's doc-topics
+have a line a document, in two layouts: dense, ``number name p0 p1 ...`` parted by tabs; pairs, with
+a head line ``#doc name topic proportion ...`` and the topics from the largest on.
 
 Documents' topics alone make no model: they are read into Parquet (id, topics, shares).
 """
@@ -23,7 +24,13 @@ from topicstream.exchange.common import Export, as_text_array, join_lists, opene
 from topicstream.files.outputs import written
 from topicstream.inference.answers import Answers
 from topicstream.inference.config import InferConfig
-from topicstream.inference.output import Lists, ParquetAnswers, answer_batch, answer_schema, written_answers
+from topicstream.inference.output import (
+    Lists,
+    ParquetAnswers,
+    answer_batch,
+    answer_schema,
+    written_answers,
+)
 from topicstream.records import Json
 
 HEAD = b"#doc name topic proportion ...\n"
@@ -52,13 +59,21 @@ def write_mallet(job: Export) -> dict[str, float | str]:
             topics, shares = batch.column("topics"), batch.column("shares")
             values = as_text_array(pc.cast(shares.values, pa.float64()))
             if job.top is not None:
-                places = as_text_array(pc.index_in(topics.values, numbers))  # as topic-word-weights.txt counts them
-                values = pc.binary_join_element_wise(places, values, pa.scalar("\t", pa.large_string()))
+                places = as_text_array(
+                    pc.index_in(topics.values, numbers)
+                )  # as topic-word-weights.txt counts them
+                values = pc.binary_join_element_wise(
+                    places, values, pa.scalar("\t", pa.large_string())
+                )
             names = pc.replace_substring_regex(batch.column("id"), r"\s", "_")
             counted = pa.array(np.arange(documents, documents + len(batch)))
             file.write(text_lines(counted, names, join_lists(shares.offsets, values, "\t")))
             documents += len(batch)
-    return {"documents": documents, "topics": len(numbers), "layout": "dense" if job.top is None else "pairs"}
+    return {
+        "documents": documents,
+        "topics": len(numbers),
+        "layout": "dense" if job.top is None else "pairs",
+    }
 
 
 def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Json]:
@@ -73,18 +88,26 @@ def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Json]:
                 names, topics, shares = zip(*some, strict=True)
                 offsets = np.cumsum([0, *map(len, topics)])
                 lists = Lists(offsets, np.concatenate(topics), np.concatenate(shares))
-                file.write(file.encode(answer_batch(schema, pa.array(names, pa.large_string()), lists)))
+                file.write(
+                    file.encode(answer_batch(schema, pa.array(names, pa.large_string()), lists))
+                )
                 n_documents += len(some)
         except (OSError, EOFError, zlib.error) as e:
             raise InputError(f"{path}: cannot be read further ({e}); is it truncated?") from None
         if not n_documents:
             raise InputError(f"{path}: contains no document")
     with opened(path) as stream:
-        return {"documents": n_documents, "out": str(out), "layout": "pairs" if stream.read(1) == b"#" else "dense"}
+        return {
+            "documents": n_documents,
+            "out": str(out),
+            "layout": "pairs" if stream.read(1) == b"#" else "dense",
+        }
 
 
 def documents(path: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """(name, topics int32, shares float32) of each line; InputError with the line's number for what is none."""
+    """(name, topics int32, shares float32) of each line; InputError with the line's number for what
+    is none.
+    """
     pairs, width = False, 0
     with opened(path) as stream:
         for number, raw in enumerate(stream, 1):
@@ -99,13 +122,22 @@ def documents(path: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
                 int(fields[0])
             except (ValueError, IndexError, UnicodeDecodeError):
                 raise InputError(f"{where}: expected 'number, name, proportions'") from None
-            topics, shares = (values[::2], values[1::2]) if pairs else (np.arange(float(len(values))), values)
+            topics, shares = (
+                (values[::2], values[1::2]) if pairs else (np.arange(float(len(values))), values)
+            )
             width = width or len(values)
-            if pairs and (len(topics) != len(shares) or (topics != np.clip(np.floor(topics), 0, 2**31 - 1)).any()):
+            if pairs and (
+                len(topics) != len(shares)
+                or (topics != np.clip(np.floor(topics), 0, 2**31 - 1)).any()
+            ):
                 raise InputError(f"{where}: expected pairs of topic and proportion")
             if not pairs and len(values) != width:
                 raise InputError(f"{where}: {len(values)} topics, but earlier lines have {width}")
             total = shares.sum()
-            if not (np.isfinite(total) and (shares >= 0).all() and (0 if pairs else 0.99) < total < 1.01):
-                raise InputError(f"{where}: proportions are negative, not finite or do not sum to 1")
+            if not (
+                np.isfinite(total) and (shares >= 0).all() and (0 if pairs else 0.99) < total < 1.01
+            ):
+                raise InputError(
+                    f"{where}: proportions are negative, not finite or do not sum to 1"
+                )
             yield name, topics.astype(np.int32), shares.astype(np.float32)

@@ -1,4 +1,6 @@
-"""``topicstream.export_model`` and ``topicstream.import_model``: the library twins of ``topics export`` and ``topics import``."""
+"""``topicstream.export_model`` and ``topicstream.import_model``: the library twins of ``topics
+export`` and ``topics import``.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,16 @@ HELD_BYTES = 128 << 20
 def export_model(config: ExportConfig) -> dict[str, Json]:
     """Write a model, its documents' topics, or its corpus in another program's format.
 
-    ``topicstream.exchange.formats.FORMATS`` lists the formats.  Merged and dropped topics are written as they are shown, in that
-    order, with their names where the format has room.  The table is read from disk in parts, and documents are streamed.
+    ``topicstream.exchange.formats.FORMATS`` lists the formats.  Merged and dropped topics are
+    written as they are shown, in that
+    order, with their names where the format has room.  The table is read from disk in parts, and
+    documents are streamed.
 
     Returns
     -------
     dict
-        format, out, topics, words, bytes, seconds; edited and renumbered (topics counted from 0) where it is so.
+        format, out, topics, words, bytes, seconds; edited and renumbered (topics counted from 0)
+        where it is so.
 
     Raises
     ------
@@ -67,7 +72,11 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
         raise UsageError("--out: name the file or folder to write")
     path, began = Path(config.out), time.perf_counter()
     kind = find_format(config.format, path, "write")
-    given = {name: value for name in ("top", "words", "into") if (value := getattr(config, name)) is not None}
+    given = {
+        name: value
+        for name in ("top", "words", "into")
+        if (value := getattr(config, name)) is not None
+    }
     if wrong := [name for name in given if name not in kind.options]:
         raise UsageError(f"--format {kind.name}: has no option {wrong[0]!r}")
     opened: Any = None
@@ -75,7 +84,11 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
     if "model" in kind.made_of:
         # with documents every block gathers rows: a table that is small is held
         limit = -1 if kind.made_of == "model" else HELD_BYTES
-        opened = config.model if isinstance(config.model, TopicModel) else TopicModel.open(config.model, memory_limit=limit)
+        opened = (
+            config.model
+            if isinstance(config.model, TopicModel)
+            else TopicModel.open(config.model, memory_limit=limit)
+        )
         view = view_of(opened) if config.edits and kind.edited else None
     store: Any = None
     if "corpus" in kind.made_of:
@@ -85,7 +98,9 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
     _check_place(kind, path, config.force)
     model = _as_shown(opened, view) if view is not None and kind.made_of == "model" else opened
     numbers = view.ids if view is not None else range(0 if opened is None else opened.n_topics)
-    more = resolve_name(MODULES + kind.write)(Export(model, store, path, config.force, config.edits, numbers, **given))
+    more = resolve_name(MODULES + kind.write)(
+        Export(model, store, path, config.force, config.edits, numbers, **given)
+    )
     size, seconds = _size(path), time.perf_counter() - began
     return {
         "format": kind.name,
@@ -95,13 +110,21 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
         "seconds": seconds,
         "megabytes_per_second": size / 1e6 / max(seconds, 1e-9),
         **({"edited": True} if view is not None and not view.plain else {}),
-        **({"renumbered": True} if not kind.numbered and list(numbers) != list(range(len(numbers))) else {}),
+        **(
+            {"renumbered": True}
+            if not kind.numbered and list(numbers) != list(range(len(numbers)))
+            else {}
+        ),
     }
 
 
 def _size(path: Path) -> int:
     """Bytes of a file, or of the files in a folder."""
-    files = [p for p in path.iterdir() if p.is_file() and not p.name.startswith(".")] if path.is_dir() else [path]
+    files = (
+        [p for p in path.iterdir() if p.is_file() and not p.name.startswith(".")]
+        if path.is_dir()
+        else [path]
+    )
     return sum(p.stat().st_size for p in files)
 
 
@@ -112,7 +135,9 @@ def _check_place(kind: Format, path: Path, force: bool) -> None:
             raise TopicsError(f"{path}: is a folder, but {kind.name} is a single file; name a file")
         return
     if path.exists() and not path.is_dir():
-        raise TopicsError(f"{path}: is a file, but {kind.name} consists of several files; name a folder")
+        raise TopicsError(
+            f"{path}: is a file, but {kind.name} consists of several files; name a folder"
+        )
     for place in [path / name for name in kind.files] if path.exists() else [path]:
         check_output(place, "--out", force=force)
     if not path.exists() or not any(path.iterdir()):
@@ -132,8 +157,10 @@ def _as_shown(model: TopicModel, view: View) -> TopicModel:
 def import_model(config: ImportConfig) -> dict[str, Any]:
     """Read another program's model into the folder ``model``.
 
-    It is shown, scored, compared, inferred with and started from (``train --start warm --warm``) like one of ours.  Without a
-    tokenizer (and where the file does not say) text is split into words by the default rules, without stop words.
+    It is shown, scored, compared, inferred with and started from (``train --start warm --warm``)
+    like one of ours.  Without a
+    tokenizer (and where the file does not say) text is split into words by the default rules,
+    without stop words.
 
     Returns
     -------
@@ -157,16 +184,24 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     kind = find_format(config.format, source, "read")
     _check_source(source, kind)
     if kind.read == "doc_topics:to_parquet":  # documents' topics make no model: they become a table
-        return {"format": kind.name, **resolve_name(MODULES + kind.read)(source, folder, force=config.force)}
+        return {
+            "format": kind.name,
+            **resolve_name(MODULES + kind.read)(source, folder, force=config.force),
+        }
     if (folder / "manifest.json").exists() and not config.force:
         raise TopicsError(f"{folder}: exists; --force replaces it")
-    recipe, given = _recipe(config.tokenizer), Given(_listed(config.words), config.alpha, config.beta)
+    recipe, given = (
+        _recipe(config.tokenizer),
+        Given(_listed(config.words), config.alpha, config.beta),
+    )
     check_place(folder, "--model", [source] if source.is_file() else [])
     imported = resolve_name(MODULES + kind.read)(source, given)
     manifest = _manifest(kind.name, source, imported, recipe)
     with lock(folder, "importing into", kind="model"), ExitStack() as stack:
         target = folder
-        if (folder / "manifest.json").exists():  # written beside, and then exchanged: nothing of the old model stays
+        if (
+            folder / "manifest.json"
+        ).exists():  # written beside, and then exchanged: nothing of the old model stays
             refuse_strangers(folder)
             target = folder.with_name(folder.name + ".import")
             owned.remove(target, "model")  # of an import that was killed
@@ -178,7 +213,8 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     notes = list(imported.notes)
     if recipe is None and not imported.about.tokenizer:
         notes.append(
-            "raw text will be read by the default tokenizer (no stop words); --tokenizer names a store or model"
+            "raw text will be read by the default tokenizer (no stop words); --tokenizer names "
+            "a store or model"
         )
     return {
         "format": kind.name,
@@ -199,20 +235,33 @@ def _check_source(source: Path, kind: Format) -> None:
             raise InputError(f"{part}: not a regular file (a pipe, a socket or a device)")
 
 
-def save_model(folder: Path, source: Path, imported: Imported, given: Given, manifest: Origin) -> None:
+def save_model(
+    folder: Path, source: Path, imported: Imported, given: Given, manifest: Origin
+) -> None:
     """Write an imported model into its folder; InputError where its numbers cannot be."""
     words, topics = imported.phi.shape
     if not words or not topics:
         raise InputError(f"{source}: holds no {'topic' if words else 'word'}")
     if words != len(imported.words):
         raise InputError(
-            f"{source}: topics over {words:,} words, but {len(imported.words):,} words are named; nothing was imported"
+            f"{source}: topics over {words:,} words, but {len(imported.words):,} words are "
+            f"named; nothing was imported"
         )
     if not (np.isfinite(imported.phi).all() and imported.phi.min() >= 0):
-        raise InputError(f"{source}: a number in the topics is negative or not finite; nothing was imported")
+        raise InputError(
+            f"{source}: a number in the topics is negative or not finite; nothing was imported"
+        )
     alpha_given = 1.0 / topics if imported.alpha is None else imported.alpha
-    alpha = prior(alpha_given, topics, f"{source}: alpha") if given.alpha is None else prior(given.alpha, topics, "--alpha")
-    beta = prior(imported.beta, 1, f"{source}: beta") if given.beta is None else prior(given.beta, 1, "--beta")
+    alpha = (
+        prior(alpha_given, topics, f"{source}: alpha")
+        if given.alpha is None
+        else prior(given.alpha, topics, "--alpha")
+    )
+    beta = (
+        prior(imported.beta, 1, f"{source}: beta")
+        if given.beta is None
+        else prior(given.beta, 1, "--beta")
+    )
     if not imported.phi.any() and not beta[0] > 0:
         raise InputError(f"{source}: every count is zero; nothing was imported")
     vocabulary = Vocabulary.of(imported.words, imported.counts, imported.df)

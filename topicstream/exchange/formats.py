@@ -21,8 +21,10 @@ class Format:
     about
         A line of the help.
     write, read
-        ``module:function`` of this package: (Export) -> summary, and (path, Given) -> Imported; empty where the format goes the
-        other way only.  Topics of documents make no model: ``read`` is (path, out, force=) -> summary, and writes a table.
+        ``module:function`` of this package: (Export) -> summary, and (path, Given) -> Imported;
+        empty where the format goes the
+        other way only.  Topics of documents make no model: ``read`` is (path, out, force=) ->
+                         summary, and writes a table.
     files
         Those of a folder; none: it is one file.
     suffix
@@ -30,7 +32,8 @@ class Format:
     options
         Those of ``topics export`` that it takes.
     edited
-        Whether topics can be written as they are shown, merged and dropped (`topics edit`); else as they were trained.
+        Whether topics can be written as they are shown, merged and dropped (`topics edit`); else as
+        they were trained.
     numbered
         Whether topics keep the numbers that `topics show` prints; else they are counted from 0.
     """
@@ -51,44 +54,145 @@ MODULES = "topicstream.exchange."
 FORMATS = {
     f.name: f
     for f in (
-        Format("parquet", "model", "phi, a row a word, a column a topic", "parquet:write", "parquet:read", suffix=".parquet",
-               numbered=True),
-        Format("parquet-long", "model", "phi, a row an entry: topic, word, count, p", "parquet:write_long", "parquet:read_long",
-               numbered=True),
-        Format("csv", "model", "p(word | topic) as a table, a row a word, a column a topic", "parquet:write_csv", suffix=".csv",
-               numbered=True),
-        Format("parquet-theta", "model and corpus", "topics of documents, a row a document", "doc_topics:write_parquet",
-               options=("top",), numbered=True),
-        Format("safetensors", "model", "tensors and a model card, for the Hugging Face hub", "safetensors:write",
-               "safetensors:read", ("model.safetensors",), ".safetensors"),
-        Format("pyldavis", "model", "the JSON that pyLDAvis and LDAvis show (topic k is its topic k + 1)", "pyldavis:write",
-               "pyldavis:read", suffix=".json", options=("words",)),
-        Format("mallet", "model", "topic-word-weights.txt and topic-keys.txt", "mallet:write", "mallet:read",
-               ("topic-word-weights.txt", "topic-keys.txt"), options=("words",)),
-        Format("mallet-doc-topics", "model and corpus", "a line a document", "doc_topics:write_mallet",
-               "doc_topics:to_parquet", options=("top",)),
-        Format("mallet-state", "model and corpus", "every token and its topic, gzipped", "mallet_state:write",
-               "mallet_state:read", suffix=".gz", edited=False),
-        Format("h5ad", "model and corpus", "AnnData: topics of cells in obsm, of features in varm", "cells:write_h5ad",
-               suffix=".h5ad", options=("into",), edited=False),
-        Format("pycistopic", "model and corpus", "a folder of the files that pycisTopic reads", "cells:write_pycistopic",
-               files=("cell_names.txt", "region_names.txt"), edited=False),
-        Format("ldac-beta", "model", "Blei's final.beta, final.other and vocab.txt", "ldac_beta:write", "ldac_beta:read",
-               ("final.beta", "final.other", "vocab.txt"), ".beta"),
-        Format("ldac", "corpus", "documents.ldac and vocab.txt", "counts:write_ldac", files=("documents.ldac", "vocab.txt")),
-        Format("uci", "corpus", "docword.txt and vocab.txt", "counts:write_uci", files=("docword.txt", "vocab.txt")),
-        Format("mtx", "corpus", "Matrix Market: documents.mtx and vocab.txt", "counts:write_mtx",
-               files=("documents.mtx", "vocab.txt")),
+        Format(
+            "parquet",
+            "model",
+            "phi, a row a word, a column a topic",
+            "parquet:write",
+            "parquet:read",
+            suffix=".parquet",
+            numbered=True,
+        ),
+        Format(
+            "parquet-long",
+            "model",
+            "phi, a row an entry: topic, word, count, p",
+            "parquet:write_long",
+            "parquet:read_long",
+            numbered=True,
+        ),
+        Format(
+            "csv",
+            "model",
+            "p(word | topic) as a table, a row a word, a column a topic",
+            "parquet:write_csv",
+            suffix=".csv",
+            numbered=True,
+        ),
+        Format(
+            "parquet-theta",
+            "model and corpus",
+            "topics of documents, a row a document",
+            "doc_topics:write_parquet",
+            options=("top",),
+            numbered=True,
+        ),
+        Format(
+            "safetensors",
+            "model",
+            "tensors and a model card, for the Hugging Face hub",
+            "safetensors:write",
+            "safetensors:read",
+            ("model.safetensors",),
+            ".safetensors",
+        ),
+        Format(
+            "pyldavis",
+            "model",
+            "the JSON that pyLDAvis and LDAvis show (topic k is its topic k + 1)",
+            "pyldavis:write",
+            "pyldavis:read",
+            suffix=".json",
+            options=("words",),
+        ),
+        Format(
+            "mallet",
+            "model",
+            "topic-word-weights.txt and topic-keys.txt",
+            "mallet:write",
+            "mallet:read",
+            ("topic-word-weights.txt", "topic-keys.txt"),
+            options=("words",),
+        ),
+        Format(
+            "mallet-doc-topics",
+            "model and corpus",
+            "a line a document",
+            "doc_topics:write_mallet",
+            "doc_topics:to_parquet",
+            options=("top",),
+        ),
+        Format(
+            "mallet-state",
+            "model and corpus",
+            "every token and its topic, gzipped",
+            "mallet_state:write",
+            "mallet_state:read",
+            suffix=".gz",
+            edited=False,
+        ),
+        Format(
+            "h5ad",
+            "model and corpus",
+            "AnnData: topics of cells in obsm, of features in varm",
+            "cells:write_h5ad",
+            suffix=".h5ad",
+            options=("into",),
+            edited=False,
+        ),
+        Format(
+            "pycistopic",
+            "model and corpus",
+            "a folder of the files that pycisTopic reads",
+            "cells:write_pycistopic",
+            files=("cell_names.txt", "region_names.txt"),
+            edited=False,
+        ),
+        Format(
+            "ldac-beta",
+            "model",
+            "Blei's final.beta, final.other and vocab.txt",
+            "ldac_beta:write",
+            "ldac_beta:read",
+            ("final.beta", "final.other", "vocab.txt"),
+            ".beta",
+        ),
+        Format(
+            "ldac",
+            "corpus",
+            "documents.ldac and vocab.txt",
+            "counts:write_ldac",
+            files=("documents.ldac", "vocab.txt"),
+        ),
+        Format(
+            "uci",
+            "corpus",
+            "docword.txt and vocab.txt",
+            "counts:write_uci",
+            files=("docword.txt", "vocab.txt"),
+        ),
+        Format(
+            "mtx",
+            "corpus",
+            "Matrix Market: documents.mtx and vocab.txt",
+            "counts:write_mtx",
+            files=("documents.mtx", "vocab.txt"),
+        ),
     )
-}  # fmt: skip
-_PICKLE = "is a pickle, which runs whatever code it holds; load it in its own program and hand the object over: "
+}
+_PICKLE = (
+    "is a pickle, which runs whatever code it holds; load it in its own program and hand the "
+    "object over: "
+)
 REFUSED = {
     "gensim": _PICKLE + "TopicModel.from_gensim(model)",
     "sklearn": _PICKLE + "TopicModel.from_sklearn(model, words)",
     "joblib": _PICKLE + "TopicModel.from_sklearn(model, words)",
     "pickle": _PICKLE + "TopicModel.from_gensim, from_sklearn or from_arrays",
-    "tomotopy": "is a dump of C++ objects of one version; load it with tomotopy: TopicModel.from_tomotopy(model)",
-    "mallet-model": "is serialised Java, which only MALLET reads; write its topics with `mallet run cc.mallet.topics.tui."
+    "tomotopy": "is a dump of C++ objects of one version; load it with tomotopy: "
+    "TopicModel.from_tomotopy(model)",
+    "mallet-model": "is serialised Java, which only MALLET reads; write its topics with `mallet run "
+    "cc.mallet.topics.tui."
     "TopicTrainer --topic-word-weights-file`, or its state with --output-state, and import that",
     "onnx": "has no operator for topic inference that a runtime would have; take safetensors",
     "rds": "is R's own serialisation; R reads Parquet (arrow::read_parquet)",
@@ -110,7 +214,10 @@ FOREIGN = {
 
 
 def find_format(name: str | None, path: Path, way: str) -> Format:
-    """The format of that name, or that the path's name tells; InputError saying why there is none.  way: ``write`` or ``read``."""
+    """The format of that name, or that the path's name tells; InputError saying why there is none.
+
+    way: ``write`` or ``read``.
+    """
     names = ", ".join(f.name for f in FORMATS.values() if getattr(f, way))
     if name is None:
         candidates = [
@@ -119,7 +226,9 @@ def find_format(name: str | None, path: Path, way: str) -> Format:
             if (f.suffix and path.suffix == f.suffix) or (f.files and (path / f.files[0]).is_file())
         ]
         if path.suffix not in FOREIGN and not candidates:
-            raise InputError(f"{path}: cannot detect the format from the name; give --format, one of {names}")
+            raise InputError(
+                f"{path}: cannot detect the format from the name; give --format, one of {names}"
+            )
         name = FOREIGN.get(path.suffix) or candidates[0]
     name = {"docword": "uci"}.get(name, name)  # as `ingest` calls it
     if name in REFUSED:
@@ -127,10 +236,14 @@ def find_format(name: str | None, path: Path, way: str) -> Format:
     if name not in FORMATS:
         raise UsageError(f"--format {name}: no such format; choose one of {names}")
     if not getattr(FORMATS[name], way):
-        raise UsageError(f"--format {name}: is not supported in this direction; choose one of {names}")
+        raise UsageError(
+            f"--format {name}: is not supported in this direction; choose one of {names}"
+        )
     return FORMATS[name]
 
 
 def formats_listed(way: str) -> str:
     """The formats of one way (``write`` or ``read``), a line each, for the help."""
-    return "\b\n" + "\n".join(f"  {f.name:18} {f.about}" for f in FORMATS.values() if getattr(f, way))
+    return "\b\n" + "\n".join(
+        f"  {f.name:18} {f.about}" for f in FORMATS.values() if getattr(f, way)
+    )

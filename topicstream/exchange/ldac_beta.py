@@ -1,4 +1,6 @@
-"""Blei's LDA-C: final.beta (a line a topic, log p of every word), final.other (topics, words, alpha), vocab.txt."""
+"""Blei's LDA-C: final.beta (a line a topic, log p of every word), final.other (topics, words,
+alpha), vocab.txt.
+"""
 
 from __future__ import annotations
 
@@ -39,20 +41,26 @@ def write(job: Export) -> dict[str, float]:
             logs = np.maximum(np.log(column.astype(np.float64) + model.beta) - norm, LEAST)
             file.write(text_lines(join_lists([0, len(logs)], pa.array(logs), " ")))
     with written(job.path / OTHER, force=job.force) as file:
-        file.write(f"num_topics {model.n_topics}\nnum_terms {model.n_words}\nalpha {alpha!r}\n".encode())
+        file.write(
+            f"num_topics {model.n_topics}\nnum_terms {model.n_words}\nalpha {alpha!r}\n".encode()
+        )
     write_word_list(job.path / WORDS, model.vocabulary.words, force=job.force)
     return {"topics": model.n_topics, "words": model.n_words, "alpha": alpha}
 
 
 def read(path: Path, given: Given) -> Imported:
-    """A folder with the three files, or ``final.beta``; the words beside it in vocab.txt, or from --words."""
+    """A folder with the three files, or ``final.beta``; the words beside it in vocab.txt, or from
+    --words.
+    """
     path = path / BETA if path.is_dir() else path
     if given.beta:
         raise UsageError("--beta: LDA-C topics contain no prior; leave it out")
     words, beside, other = given.words, path.with_name(WORDS), path.with_name(OTHER)
     if words is None:
         if not beside.is_file():
-            raise InputError(f"{path}: the format contains no words; give --words FILE with one word per line")
+            raise InputError(
+                f"{path}: the format contains no words; give --words FILE with one word per line"
+            )
         words = checked_words(read_vocabulary_file(beside), beside)
     p = _probabilities(path, len(words))
     topics, notes = len(p), ["the file does not say how large the topics are: they count alike"]
@@ -75,7 +83,9 @@ def _probabilities(path: Path, words: int) -> np.ndarray:
         raise InputError(f"{path}: not logarithms of probabilities")
     p = np.where(logs <= LEAST, 0.0, np.exp(logs))
     for line in np.flatnonzero(np.abs(p.sum(axis=1) - 1.0) >= 0.1).tolist():
-        raise InputError(f"{path}:{line + 1}: probabilities that sum to {p[line].sum():.4g}; is it truncated?")
+        raise InputError(
+            f"{path}:{line + 1}: probabilities that sum to {p[line].sum():.4g}; is it truncated?"
+        )
     return p
 
 
@@ -85,6 +95,7 @@ def _alpha(path: Path, topics: int, words: int) -> float | None:
     values = dict(zip(*table.to_pydict().values(), strict=True))
     if values.get("num_topics", topics) != topics or values.get("num_terms", words) != words:
         raise InputError(
-            f"{path}: states other numbers of topics or words than the {topics} and {words} in the other files"
+            f"{path}: states other numbers of topics or words than the {topics} and {words} in "
+            f"the other files"
         )
     return values.get("alpha")

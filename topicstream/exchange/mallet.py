@@ -1,7 +1,8 @@
-"""MALLET's topic-word-weights (topic, word, weight: a line an entry, the prior added) and topic-keys (topic, alpha, words).
+"""MALLET's topic-word-weights (topic, word, weight: a line an entry, the prior added) and
+topic-keys (topic, alpha, words).
 
-alpha is in the keys only, beta in neither: it is the smallest weight, as long as any word is missing from any topic.
-"""
+alpha is in the keys only, beta in neither: it is the smallest weight, as long as any word is
+missing from any topic."""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ def read(path: Path, given: Given) -> Imported:
         raise UsageError(f"--beta {beta:g}: is above the smallest weight, {smallest:g}")
     notes = []
     if given.alpha is None and not keys.is_file():
-        notes.append(f"no {KEYS} beside it: alpha {ALPHA_SUM:g} over all topics, MALLET's default (--alpha)")
+        notes.append(
+            f"no {KEYS} beside it: alpha {ALPHA_SUM:g} over all topics, MALLET's default (--alpha)"
+        )
     if given.beta is None:
         notes.append(f"beta {beta:g}, the smallest weight (--beta)")
     alpha = _alphas(keys, topics) if keys.is_file() and given.alpha is None else ALPHA_SUM / topics
@@ -74,9 +77,15 @@ def read(path: Path, given: Given) -> Imported:
 def _weights(path: Path, words: pa.Array | None) -> tuple[pa.Array, np.ndarray]:
     """(the words, weights float64[W, K]); every topic has a line for every word."""
     table = read_table(path, COLUMNS)
-    topic, named, weight = table["topic"].to_numpy(), as_words(table["word"]), table["weight"].to_numpy()
+    topic, named, weight = (
+        table["topic"].to_numpy(),
+        as_words(table["word"]),
+        table["weight"].to_numpy(),
+    )
     listed = (
-        words if words is not None else checked_words(named.filter(pc.equal(table["topic"], 0)), f"{path}: topic 0")
+        words
+        if words is not None
+        else checked_words(named.filter(pc.equal(table["topic"], 0)), f"{path}: topic 0")
     )
     word, topics = places_of(named, listed, path), int(topic.max(initial=-1)) + 1
     lines = summed(path, word, topic, None, (len(listed), topics))
@@ -84,7 +93,8 @@ def _weights(path: Path, words: pa.Array | None) -> tuple[pa.Array, np.ndarray]:
         if lines[:, k].max() > 1:
             raise InputError(f"{path}: topic {k}: a word twice")
         raise InputError(
-            f"{path}: topic {k} has {lines[:, k].sum():.0f} words, expected {len(listed)}; is the file truncated?"
+            f"{path}: topic {k} has {lines[:, k].sum():.0f} words, expected {len(listed)}; is "
+            f"the file truncated?"
         )
     if not (np.isfinite(weight).all() and weight.min(initial=0.0) >= 0):
         raise InputError(f"{path}: a weight is negative or not finite")
@@ -96,6 +106,9 @@ def _weights(path: Path, words: pa.Array | None) -> tuple[pa.Array, np.ndarray]:
 def _alphas(path: Path, topics: int) -> list[float]:
     table = read_table(path, {"topic": pa.int64(), "alpha": pa.float64(), "words": pa.binary()})
     if table["topic"].to_pylist() != list(range(topics)):
-        raise InputError(f"{path}: {len(table)} lines; expected topics 0 to {topics - 1} in order, as the weights have them")
+        raise InputError(
+            f"{path}: {len(table)} lines; expected topics 0 to {topics - 1} in order, as the "
+            f"weights have them"
+        )
     alphas: list[float] = table["alpha"].to_pylist()
     return alphas

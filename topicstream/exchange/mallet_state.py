@@ -1,4 +1,6 @@
-"""MALLET's state: three head lines (names, alpha, beta), then ``doc source pos typeindex type topic``, a line a token."""
+"""MALLET's state: three head lines (names, alpha, beta), then ``doc source pos typeindex type
+topic``, a line a token.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +12,61 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.errors import InputError
-from topicstream.exchange.common import Export, Given, Imported, fit_for_text, opened, read_table, summed, text_lines
+from topicstream.exchange.common import (
+    Export,
+    Given,
+    Imported,
+    fit_for_text,
+    opened,
+    read_table,
+    summed,
+    text_lines,
+)
 from topicstream.files.outputs import SIGN, written
 from topicstream.inference.token_topics import token_topics
 
 TEXT, NUMBER = pa.large_string(), pa.int64()
-COLUMNS = {"doc": NUMBER, "source": TEXT, "pos": NUMBER, "typeindex": NUMBER, "type": TEXT, "topic": NUMBER}
+COLUMNS = {
+    "doc": NUMBER,
+    "source": TEXT,
+    "pos": NUMBER,
+    "typeindex": NUMBER,
+    "type": TEXT,
+    "topic": NUMBER,
+}
 TOKENS = 1 << 18
 """Lines made at a time."""
 
 
 def write(job: Export) -> dict[str, float]:
-    """One gzipped file.  Only engines that give every token a topic of its own have a state; its training
-    folder must still be there.  A corpus keeps no order of words: ``pos`` counts the tokens of a document by word."""
+    """One gzipped file.  Only engines that give every token a topic of its own have a state; its
+                          training
+    folder must still be there.  A corpus keeps no order of words: ``pos`` counts the tokens of a
+                                 document by word."""
     model, words, tokens = job.model, job.corpus.words, 0
     blocks = token_topics(model.path, job.corpus, model.n_topics, "--format mallet-state")
     fit_for_text(words, " \\t", "--format mallet-state")
     alpha = " ".join(repr(float(a)) for a in model.alpha)
-    with written(job.path, force=job.force) as raw, gzip.GzipFile(SIGN.decode(), "wb", 3, raw, mtime=0) as file:
+    with (
+        written(job.path, force=job.force) as raw,
+        gzip.GzipFile(SIGN.decode(), "wb", 3, raw, mtime=0) as file,
+    ):
         file.write(f"#{' '.join(COLUMNS)}\n#alpha : {alpha} \n#beta : {model.beta!r}\n".encode())
         for block, topics in blocks:
-            lengths = np.diff(np.concatenate([[0], np.cumsum(block.counts)])[block.indptr]).astype(np.int64)
+            lengths = np.diff(np.concatenate([[0], np.cumsum(block.counts)])[block.indptr]).astype(
+                np.int64
+            )
             ids = np.repeat(block.vocab[block.words], block.counts)
             docs = np.repeat(np.arange(block.first_doc, block.first_doc + block.n_docs), lengths)
             pos = np.arange(len(topics)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
             for start in range(0, len(topics), TOKENS):
                 s = slice(start, start + TOKENS)
                 numbers = (pa.array(docs[s]), pa.scalar("NA"), pa.array(pos[s]), pa.array(ids[s]))
-                file.write(text_lines(*numbers, words.take(pa.array(ids[s])), pa.array(topics[s]), separator=" "))
+                file.write(
+                    text_lines(
+                        *numbers, words.take(pa.array(ids[s])), pa.array(topics[s]), separator=" "
+                    )
+                )
             tokens += len(topics)
     return {"tokens": tokens, "topics": model.n_topics}
 
@@ -60,13 +89,17 @@ def read(path: Path, given: Given) -> Imported:
 
 
 def _words(path: Path, names: pa.ChunkedArray, word: np.ndarray, n_words: int) -> list[str]:
-    """The name of each word's number; InputError where a number has two names, or a name two numbers."""
+    """The name of each word's number; InputError where a number has two names, or a name two
+    numbers.
+    """
     coded = names.combine_chunks().dictionary_encode()
     pairs = np.unique(np.stack((word, coded.indices.to_numpy())), axis=1)
     for column, what in ((0, "a word number stands for two words"), (1, "a word has two numbers")):
         if len(np.unique(pairs[column])) != pairs.shape[1]:
             raise InputError(f"{path}: {what}")
-    texts = dict(zip(pairs[0].tolist(), coded.dictionary.take(pa.array(pairs[1])).to_pylist(), strict=True))
+    texts = dict(
+        zip(pairs[0].tolist(), coded.dictionary.take(pa.array(pairs[1])).to_pylist(), strict=True)
+    )
     return [texts.get(i, f"(no word {i})") for i in range(n_words)]
 
 
@@ -80,7 +113,9 @@ def _head(path: Path) -> tuple[int, dict[str, list[float]]]:
                 number += 1
                 name, _, values = line[1:].partition(b":")
                 if values:
-                    priors[name.strip().decode("ascii", "replace")] = [float(v) for v in values.split()]
+                    priors[name.strip().decode("ascii", "replace")] = [
+                        float(v) for v in values.split()
+                    ]
     except ValueError:
         raise InputError(f"{path}:{number}: a prior is not a number") from None
     except (OSError, EOFError, zlib.error) as e:

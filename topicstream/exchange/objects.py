@@ -1,7 +1,7 @@
 """Models of gensim, scikit-learn and tomotopy in the caller's process.
 
-Their files are pickles or dumps of C++ objects, which run or crash on whatever they hold, so no file is read or written.
-"""
+Their files are pickles or dumps of C++ objects, which run or crash on whatever they hold, so no
+file is read or written."""
 
 from __future__ import annotations
 
@@ -16,20 +16,37 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.tokens.recipe import Recipe
 
 
-def _imported(format: str, phi: np.ndarray, words: Iterable[object], alpha: np.ndarray, beta: float, **more: Any) -> TopicModel:
-    """A model in memory that says where it comes from; more: its tokenizer, or counts and df of its words."""
-    origin: dict[str, Any] = {"engine": "imported", "cites": f"imported from {format}", "options": {}, "imported": {"format": format}}
+def _imported(
+    format: str,
+    phi: np.ndarray,
+    words: Iterable[object],
+    alpha: np.ndarray,
+    beta: float,
+    **more: Any,
+) -> TopicModel:
+    """A model in memory that says where it comes from; more: its tokenizer, or counts and df of its
+    words.
+    """
+    origin: dict[str, Any] = {
+        "engine": "imported",
+        "cites": f"imported from {format}",
+        "options": {},
+        "imported": {"format": format},
+    }
     return TopicModel.from_arrays(phi, [str(w) for w in words], alpha, beta, **origin, **more)
 
 
 def from_gensim(model: Any, tokenizer: Mapping[str, Any] | TopicModel | None = None) -> TopicModel:
-    """An ``LdaModel`` (or ``LdaMulticore``): its posterior lambda without eta; eta that differs by word keeps its least.
+    """An ``LdaModel`` (or ``LdaMulticore``): its posterior lambda without eta; eta that differs by
+    word keeps its least.
 
     Parameters
     ----------
     tokenizer
-        How raw text becomes its words: the options of ``ingest`` (``{"min_length": 3, "stopwords": ["the"]}``), or a model
-        whose tokenizer it has.  None: by the default rules, without stop words; documents may also be lists of words.
+        How raw text becomes its words: the options of ``ingest`` (``{"min_length": 3, "stopwords":
+        ["the"]}``), or a model
+        whose tokenizer it has.  None: by the default rules, without stop words; documents may also
+                                 be lists of words.
     """
     if isinstance(tokenizer, TopicModel):
         recipe = tokenizer.manifest.tokenizer
@@ -38,20 +55,25 @@ def from_gensim(model: Any, tokenizer: Mapping[str, Any] | TopicModel | None = N
         try:
             recipe = Recipe.from_json({**plain, **(tokenizer or {})}).to_json()
         except (StoreError, TypeError) as e:
-            raise InputError(f"tokenizer: {e}; give options of ingest, such as {{'min_length': 3}}, or a model") from None
+            raise InputError(
+                f"tokenizer: {e}; give options of ingest, such as {{'min_length': 3}}, or a model"
+            ) from None
     try:
         posterior = np.asarray(model.state.get_lambda(), np.float64)
         eta = float(np.min(np.asarray(model.eta, np.float64)))
         alpha = np.asarray(model.alpha, np.float64)
         words = [model.id2word[i] for i in range(posterior.shape[1])]
     except (AttributeError, KeyError, TypeError, IndexError) as e:
-        raise InputError(f"not a gensim LdaModel with its dictionary ({type(e).__name__}: {e})") from None
+        raise InputError(
+            f"not a gensim LdaModel with its dictionary ({type(e).__name__}: {e})"
+        ) from None
     phi = np.maximum(posterior - eta, 0.0).T
     return _imported("gensim", phi, words, alpha, eta, tokenizer=recipe)
 
 
 def to_gensim(model: TopicModel) -> Any:
-    """A ``gensim.models.LdaModel`` with the same topics and priors: ``inference``, ``update`` and coherence work.
+    """A ``gensim.models.LdaModel`` with the same topics and priors: ``inference``, ``update`` and
+    coherence work.
     Takes 4 K W bytes twice (float32).  ImportError where gensim is missing."""
     try:
         from gensim.models import LdaModel
@@ -60,7 +82,11 @@ def to_gensim(model: TopicModel) -> Any:
     words = dict(enumerate(model.words))
     beta = model.beta if model.beta > 0 else 1e-12
     lda = LdaModel(
-        id2word=words, num_topics=model.n_topics, alpha=np.maximum(model.alpha, 1e-12), eta=beta, dtype=np.float32
+        id2word=words,
+        num_topics=model.n_topics,
+        alpha=np.maximum(model.alpha, 1e-12),
+        eta=beta,
+        dtype=np.float32,
     )
     lda.state.sstats[:] = table_of(model).T
     lda.state.numdocs = model.manifest.corpus.docs or 0
@@ -69,18 +95,23 @@ def to_gensim(model: TopicModel) -> Any:
 
 
 def from_sklearn(model: Any, words: Any = None) -> TopicModel:
-    """A fitted ``LatentDirichletAllocation``, or our own estimator.  words: names of the columns (of the vectorizer's
+    """A fitted ``LatentDirichletAllocation``, or our own estimator.  words: names of the columns
+    (of the vectorizer's
     ``get_feature_names_out``), where the model was fitted on an array without names."""
     try:
         components = np.asarray(model.components_, np.float64)
         beta = float(getattr(model, "topic_word_prior_", 0.0))
         alpha = getattr(model, "doc_topic_prior_", 1.0 / len(components))
     except (AttributeError, TypeError, ValueError) as e:
-        raise InputError(f"not a fitted LatentDirichletAllocation ({type(e).__name__}: {e})") from None
+        raise InputError(
+            f"not a fitted LatentDirichletAllocation ({type(e).__name__}: {e})"
+        ) from None
     for name in ("vocabulary_", "feature_names_in_"):
         words = getattr(model, name, None) if words is None else words
     if words is None:
-        raise InputError("the model does not know its words; give words=vectorizer.get_feature_names_out()")
+        raise InputError(
+            "the model does not know its words; give words=vectorizer.get_feature_names_out()"
+        )
     if len(words) != components.shape[1]:
         raise InputError(f"{len(words)} words for {components.shape[1]} columns")
     if not (np.isfinite(components).all() and components.min(initial=0.0) >= 0):
@@ -90,8 +121,10 @@ def from_sklearn(model: Any, words: Any = None) -> TopicModel:
 
 
 def to_sklearn(model: TopicModel) -> Any:
-    """A ``LatentDirichletAllocation`` that transforms and can be fitted on (``partial_fit``): K W doubles, twice.  It has one
-    alpha for all topics: ours where they are equal, else their mean.  ImportError where scikit-learn is missing."""
+    """A ``LatentDirichletAllocation`` that transforms and can be fitted on (``partial_fit``): K W
+    doubles, twice.  It has one
+    alpha for all topics: ours where they are equal, else their mean.  ImportError where
+    scikit-learn is missing."""
     try:
         from sklearn.decomposition import LatentDirichletAllocation
     except ImportError:
@@ -99,12 +132,16 @@ def to_sklearn(model: TopicModel) -> Any:
     from scipy.special import digamma
 
     lda = LatentDirichletAllocation(
-        model.n_topics, doc_topic_prior=float(model.alpha.mean()), topic_word_prior=model.beta or 1e-12
+        model.n_topics,
+        doc_topic_prior=float(model.alpha.mean()),
+        topic_word_prior=model.beta or 1e-12,
     )
     lda.doc_topic_prior_, lda.topic_word_prior_ = lda.doc_topic_prior, lda.topic_word_prior
     components = np.ascontiguousarray(table_of(model).T, np.float64) + lda.topic_word_prior_
     lda.components_ = components
-    lda.exp_dirichlet_component_ = np.exp(digamma(components) - digamma(components.sum(axis=1))[:, None])
+    lda.exp_dirichlet_component_ = np.exp(
+        digamma(components) - digamma(components.sum(axis=1))[:, None]
+    )
     lda.n_features_in_, lda.n_batch_iter_, lda.n_iter_ = model.n_words, 1, 0
     lda.random_state_ = np.random.RandomState(0)
     lda.bound_ = np.nan
@@ -112,7 +149,9 @@ def to_sklearn(model: TopicModel) -> Any:
 
 
 def from_tomotopy(model: Any) -> TopicModel:
-    """An ``LDAModel`` (or a kin with ``get_topic_word_dist``) after training; words it left out stay out."""
+    """An ``LDAModel`` (or a kin with ``get_topic_word_dist``) after training; words it left out
+    stay out.
+    """
     try:
         topics, eta = int(model.k), float(model.eta)
         words = [str(w) for w in model.used_vocabs]

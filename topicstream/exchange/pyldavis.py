@@ -1,4 +1,5 @@
-"""The JSON that pyLDAvis and LDAvis show (Sievert & Shirley 2014), made without the documents: the model's own counts are
+"""The JSON that pyLDAvis and LDAvis show (Sievert & Shirley 2014), made without the documents: the
+model's own counts are
 the sizes.  Topic k of the model is topic k + 1 of the page, in the same order.
 
 The file holds only the first words of each topic; a model read from it knows no others.
@@ -24,7 +25,8 @@ from topicstream.reporting.geometry import gram, layout
 TEXT = pa.large_string()
 
 
-# -- writing ---------------------------------------------------------------------------------------------------------
+# -- writing
+# ---------------------------------------------------------------------------------------------------------
 def write(job: Export) -> dict[str, float]:
     """One file; ``words``: R, so many a topic for each lambda."""
     model, topics = job.model, job.model.n_topics
@@ -43,14 +45,18 @@ def write(job: Export) -> dict[str, float]:
             "cluster": [1] * topics,
             "Freq": 100 * (sizes / sizes.sum()),
         },
-        "tinfo": _term_table(model, sizes, marginal, salient, words, np.repeat(np.arange(topics), np.diff(offsets))),
+        "tinfo": _term_table(
+            model, sizes, marginal, salient, words, np.repeat(np.arange(topics), np.diff(offsets))
+        ),
         "token.table": _token_table(model, sizes, marginal, shown),
         "R": r,
         "lambda.step": 0.01,
         "plot.opts": {"xlab": "PC1", "ylab": "PC2"},
         "topic.order": list(range(1, topics + 1)),
     }
-    with written(job.path, force=job.force) as file:  # a page embeds it in a script: no tag may end that
+    with written(
+        job.path, force=job.force
+    ) as file:  # a page embeds it in a script: no tag may end that
         file.write(orjson.dumps(page, option=orjson.OPT_SERIALIZE_NUMPY).replace(b"<", b"\\u003c"))
     return {"topics": topics, "words": len(shown)}
 
@@ -70,7 +76,12 @@ def _word_sums(model: TopicModel, sizes: np.ndarray, r: int) -> tuple[np.ndarray
 
 
 def _term_table(
-    model: TopicModel, sizes: np.ndarray, marginal: np.ndarray, salient: np.ndarray, word: np.ndarray, topic: np.ndarray
+    model: TopicModel,
+    sizes: np.ndarray,
+    marginal: np.ndarray,
+    salient: np.ndarray,
+    word: np.ndarray,
+    topic: np.ndarray,
 ) -> dict[str, list[str] | np.ndarray]:
     """Words of the bars: those of all topics first, then topic after topic."""
     p = np.maximum(model.pair_probabilities(word, topic), 1e-300)
@@ -86,7 +97,9 @@ def _term_table(
     }
 
 
-def _token_table(model: TopicModel, sizes: np.ndarray, marginal: np.ndarray, shown: np.ndarray) -> dict[str, list[str] | np.ndarray]:
+def _token_table(
+    model: TopicModel, sizes: np.ndarray, marginal: np.ndarray, shown: np.ndarray
+) -> dict[str, list[str] | np.ndarray]:
     """The shares of the shown words over the topics, word by word in the order of their texts."""
     texts = model.vocabulary.words.take(pa.array(shown)).to_pylist()
     order = np.array(sorted(range(len(shown)), key=texts.__getitem__))
@@ -94,24 +107,44 @@ def _token_table(model: TopicModel, sizes: np.ndarray, marginal: np.ndarray, sho
     which, topic = np.nonzero(expected >= 0.5)
     return {
         "Topic": topic + 1,
-        "Freq": np.round(expected[which, topic]) / np.maximum(marginal[shown[order]][which], 1e-300),
+        "Freq": np.round(expected[which, topic])
+        / np.maximum(marginal[shown[order]][which], 1e-300),
         "Term": [texts[i] for i in order[which].tolist()],
     }
 
 
-# -- reading ---------------------------------------------------------------------------------------------------------
+# -- reading
+# ---------------------------------------------------------------------------------------------------------
 def read(path: Path, given: Given) -> Imported:
-    """Topics over the words that the page shows; topics numbered from 0 in the order of the page's original model."""
+    """Topics over the words that the page shows; topics numbered from 0 in the order of the page's
+    original model.
+    """
     try:
         page = json.loads(path.read_bytes())
         names, terms = (pa.array(page["tinfo"][column], TEXT) for column in ("Category", "Term"))
         freq = np.array(page["tinfo"]["Freq"], np.float64)
-        order, numbers = ([int(k) for k in part] for part in (page["topic.order"], page["mdsDat"]["topics"]))
+        order, numbers = (
+            [int(k) for k in part] for part in (page["topic.order"], page["mdsDat"]["topics"])
+        )
         shares = len(page["mdsDat"]["Freq"])
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, pa.ArrowException) as e:
-        raise InputError(f"{path}: not the JSON of pyLDAvis ({type(e).__name__}: {one_line(e)[:200]})") from None
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+        pa.ArrowException,
+    ) as e:
+        raise InputError(
+            f"{path}: not the JSON of pyLDAvis ({type(e).__name__}: {one_line(e)[:200]})"
+        ) from None
     topics, first = len(order), min(order, default=0)
-    if sorted(order) != list(range(first, first + topics)) or len(numbers) != topics or shares != topics:
+    if (
+        sorted(order) != list(range(first, first + topics))
+        or len(numbers) != topics
+        or shares != topics
+    ):
         raise InputError(f"{path}: its topics are not numbered one by one")
     if not len(terms) == len(freq) == len(names):
         raise InputError(f"{path}: its words are damaged")
@@ -120,14 +153,21 @@ def read(path: Path, given: Given) -> Imported:
     column = {f"Topic{n}": order[i] - first for i, n in enumerate(sorted(numbers))}
     shown = np.flatnonzero(pc.not_equal(names, "Default").to_numpy(zero_copy_only=False))
     topic = np.array([column.get(n, -1) for n in names.take(pa.array(shown)).to_pylist()], np.int64)
-    word, freq = pc.fill_null(pc.index_in(terms, value_set=listed), -1).to_numpy()[shown], freq[shown]
+    word, freq = (
+        pc.fill_null(pc.index_in(terms, value_set=listed), -1).to_numpy()[shown],
+        freq[shown],
+    )
     for i in np.flatnonzero((word < 0) | (topic < 0) | ~((freq >= 0) & (freq < 3e38)))[:1].tolist():
         what, where = str(terms[shown[i]])[:80], str(names[shown[i]])[:80]
         unknown = word[i] < 0 or topic[i] < 0
         raise InputError(
-            f"{path}: {f'{where!r} or {what!r} is not listed' if unknown else f'the frequency of {what!r} is {freq[i]}'}"
+            f"{path}: "
+            f"{f'{where!r} or {what!r} is not listed' if unknown else f'the frequency of {what!r} is {freq[i]}'}"
         )
     phi = np.zeros((len(listed), topics), np.float32)
     phi[word, topic] = freq
-    notes = (f"the page shows {len(listed):,} words; a topic's other words are not in it and are not in the model",)
+    notes = (
+        f"the page shows {len(listed):,} words; a topic's other words are not in it and are not "
+        f"in the model",
+    )
     return Imported(listed, phi, None, 0.0, notes=notes)

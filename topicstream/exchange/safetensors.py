@@ -1,7 +1,8 @@
-"""safetensors, the tensors of the Hugging Face hub, by its own library (extra ``safetensors``); beside them a model card.
+"""safetensors, the tensors of the Hugging Face hub, by its own library (extra ``safetensors``);
+beside them a model card.
 
-    phi float32[W, K] counts without the prior, alpha float64[K], beta float64[1], counts and df int64[W],
-    words uint8[bytes] (UTF-8) with word_offsets int64[W+1]
+    phi float32[W, K] counts without the prior, alpha float64[K], beta float64[1], counts and df
+    int64[W], words uint8[bytes] (UTF-8) with word_offsets int64[W+1]
 
 A file of another program needs ``phi`` [W, K] or ``topic_word`` [K, W] and the words (``--words``).
 """
@@ -44,7 +45,9 @@ def library() -> Any:
     try:
         import safetensors.numpy
     except ImportError:
-        raise TopicsError("--format safetensors needs its library: pip install 'topicstream[safetensors]'") from None
+        raise TopicsError(
+            "--format safetensors needs its library: pip install 'topicstream[safetensors]'"
+        ) from None
     return safetensors
 
 
@@ -74,7 +77,10 @@ def write(job: Export) -> dict[str, float]:
 
 def card_text(model: TopicModel) -> str:
     """The model card, in Markdown."""
-    words, escape = topic_table(model, 10)["words"], str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>#|!"})
+    words, escape = (
+        topic_table(model, 10)["words"],
+        str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>#|!"}),
+    )
     rows = "\n".join(
         f"| {k} | {100 * model.shares[k]:.1f} % | {' '.join(words[k].as_py()).translate(escape)} |"
         for k in np.argsort(-model.shares, kind="stable")[:LISTED].tolist()
@@ -91,7 +97,8 @@ def card_text(model: TopicModel) -> str:
     return (
         "---\nlibrary_name: topicstream\ntags:\n- topic-modeling\n- lda\n---\n\n# Topic model\n\n"
         + "\n".join(render(FACTS, facts))
-        + f"\n\nRead it with `topics import {FILE} --model model` (topicstream {__version__}), or with any reader of"
+        + f"\n\nRead it with `topics import {FILE} --model model` (topicstream "
+        f"{__version__}), or with any reader of"
         " safetensors: p(word w | topic k) = (phi[w, k] + beta) / (sum of phi[:, k] + W beta).\n\n"
         + f"| topic | share | words |\n|---|---|---|\n{rows}\n"
     )
@@ -104,14 +111,19 @@ def read(path: Path, given: Given) -> Imported:
     name = next((n for n in TABLES if n in tensors), None)
     if name is None:
         raise InputError(
-            f"{path}: no tensor phi [W, K] or topic_word [K, W]; it has {', '.join(sorted(tensors))[:200]}"
+            f"{path}: no tensor phi [W, K] or topic_word [K, W]; it has "
+            f"{', '.join(sorted(tensors))[:200]}"
         )
     phi = tensors[name]
     if phi.ndim != 2 or phi.dtype not in (np.float32, np.float64):
-        raise InputError(f"{path}: {name} is {phi.dtype}{list(phi.shape)}; give float32 or float64 of two dimensions")
+        raise InputError(
+            f"{path}: {name} is {phi.dtype}{list(phi.shape)}; give float32 or float64 of two "
+            f"dimensions"
+        )
     phi = np.ascontiguousarray(phi if name == "phi" else phi.T, np.float32)
     counts, df = (
-        v if (v := tensors.get(n)) is not None and v.shape == phi.shape[:1] else None for n in ("counts", "df")
+        v if (v := tensors.get(n)) is not None and v.shape == phi.shape[:1] else None
+        for n in ("counts", "df")
     )
     return Imported(
         words=given.words if given.words is not None else _words(path, tensors),
@@ -142,6 +154,8 @@ def _words(path: Path, tensors: dict[str, np.ndarray]) -> pa.Array:
     if offsets is None or text is None:
         raise InputError(f"{path}: contains no words; give --words FILE with one word per line")
     try:
-        return checked_words([bytes(text[a:b]).decode() for a, b in pairwise(offsets.tolist())], path)
+        return checked_words(
+            [bytes(text[a:b]).decode() for a, b in pairwise(offsets.tolist())], path
+        )
     except (TypeError, ValueError):
         raise InputError(f"{path}: the words are damaged") from None

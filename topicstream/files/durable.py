@@ -1,4 +1,6 @@
-"""Files that are never seen half-written: write beside, fsync, rename, fsync the folder; and advisory locks."""
+"""Files that are never seen half-written: write beside, fsync, rename, fsync the folder; and
+advisory locks.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,16 @@ import msgspec
 
 from topicstream.errors import Busy, NotOurs, StoreError, one_line
 from topicstream.files import owned
-from topicstream.files.ownership import LOCK, MARK, Kind, claim, home_of, kind_of, refuse_address, temporary
+from topicstream.files.ownership import (
+    LOCK,
+    MARK,
+    Kind,
+    claim,
+    home_of,
+    kind_of,
+    refuse_address,
+    temporary,
+)
 from topicstream.files.plain import open_plain, read_plain
 
 
@@ -32,8 +43,8 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 
 def sync_all(files: Sequence[Path], *, levels: int) -> None:
-    """fsync many files, several at a time (each waits for the disk, and the file system joins them), then so many levels of the
-    folders that they lie in."""
+    """fsync many files, several at a time (each waits for the disk, and the file system joins
+    them), then so many levels of the folders that they lie in."""
     folders = {folder for path in files for folder in list(path.parents)[:levels]}
     with ThreadPoolExecutor(8, thread_name_prefix="sync") as pool:
         for paths in (files, sorted(folders)):
@@ -42,7 +53,8 @@ def sync_all(files: Sequence[Path], *, levels: int) -> None:
 
 @contextlib.contextmanager
 def replacing(target: Path, *, durable: bool = True) -> Iterator[Path]:
-    """A new, empty file beside ``target``, which takes the place of a file of ours, or of none, where the block ends without
+    """A new, empty file beside ``target``, which takes the place of a file of ours, or of none,
+    where the block ends without
     an error.  ``durable=False`` leaves out the fsyncs (survives a kill, not a power cut)."""
     beside = temporary(target)
     try:
@@ -59,7 +71,9 @@ def replacing(target: Path, *, durable: bool = True) -> Iterator[Path]:
         sync(target.parent)
 
 
-def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview, *, durable: bool = True) -> None:
+def write_bytes(
+    path: str | os.PathLike[str], data: bytes | memoryview, *, durable: bool = True
+) -> None:
     """Replace ``path``, a file of ours or none, by ``data`` in one rename (see ``replacing``)."""
     with replacing(Path(path), durable=durable) as beside:
         beside.write_bytes(data)
@@ -68,29 +82,40 @@ def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview, *, durab
 _HEAD = re.compile(rb'\{\n "checksum": "crc32c:([0-9a-f]{8})",\n')
 
 
-def write_json(path: str | os.PathLike[str], value: object, *, durable: bool = True, checked: bool = True) -> None:
+def write_json(
+    path: str | os.PathLike[str], value: object, *, durable: bool = True, checked: bool = True
+) -> None:
     """Replace ``path`` by the JSON of ``value`` (UTF-8, sorted keys, NaN refused) in one rename.
 
-    An object gets a first member ``checksum``, the crc32c of all that follows its line, which ``read_json`` verifies and
-    takes out again (``checked=False``: none, for files whose members others lay down).  StoreError where JSON cannot hold
-    the value: numbers that are none, half a character, lists without end come from files that a stranger made."""
+    An object gets a first member ``checksum``, the crc32c of all that follows its line, which
+    ``read_json`` verifies and
+    takes out again (``checked=False``: none, for files whose members others lay down).  StoreError
+    where JSON cannot hold
+    the value: numbers that are none, half a character, lists without end come from files that a
+    stranger made."""
     try:
         line = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
         text = msgspec.json.format(line, indent=1) + b"\n"  # with an indent, json encodes in Python
     except (ValueError, RecursionError) as e:
-        raise StoreError(f"{path}: was not written: an input file contains a value that JSON cannot represent ({one_line(e)[:120]})") from None
+        raise StoreError(
+            f"{path}: was not written: an input file contains a value that JSON cannot "
+            f"represent ({one_line(e)[:120]})"
+        ) from None
     write_bytes(path, with_checksum(text) if checked else text, durable=durable)
 
 
 def with_checksum(text: bytes) -> bytes:
-    """JSON with the first member ``checksum``; what is no object with a line break behind its brace stays as it is."""
+    """JSON with the first member ``checksum``; what is no object with a line break behind its brace
+    stays as it is.
+    """
     if not text.startswith(b"{\n"):
         return text
     return b'{\n "checksum": "crc32c:%08x",\n' % google_crc32c.value(text[2:]) + text[2:]
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """The JSON value in ``path``; StoreError naming the file when it is missing or damaged.  A file without a checksum
+    """The JSON value in ``path``; StoreError naming the file when it is missing or damaged.  A file
+    without a checksum
     (written by hand) is taken as it is."""
     try:
         data = read_plain(path)
@@ -106,25 +131,33 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as e:
-        raise StoreError(f"{path}: cannot be read as JSON ({e}); the file is damaged, restore it") from None
+        raise StoreError(
+            f"{path}: cannot be read as JSON ({e}); the file is damaged, restore it"
+        ) from None
     if head is not None:
         value.pop("checksum", None)
     return value
 
 
-_SEAL = re.compile(rb', "[^"]*": "[0-9a-f]{8}"\}(?=.?$)')  # perhaps with one byte damaged, its name or the line's end
+_SEAL = re.compile(
+    rb', "[^"]*": "[0-9a-f]{8}"\}(?=.?$)'
+)  # perhaps with one byte damaged, its name or the line's end
 
 
 def sealed_line(record: Mapping[str, object]) -> str:
-    """An object as one line of a ``.jsonl`` file, with the crc32c of the line before it as the last member."""
+    """An object as one line of a ``.jsonl`` file, with the crc32c of the line before it as the last
+    member.
+    """
     text = json.dumps(dict(record))
     return f'{text[:-1]}, "crc32c": "{google_crc32c.value(text.encode()):08x}"}}\n'
 
 
 def read_sealed(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The objects of a ``.jsonl`` file, and a sentence for each line that is damaged (and left out).
+    """The objects of a ``.jsonl`` file, and a sentence for each line that is damaged (and left
+    out).
 
-    A last line cut short by a kill (no newline) is left out without a word; lines without a checksum (of an older
+    A last line cut short by a kill (no newline) is left out without a word; lines without a
+    checksum (of an older
     version, or made by hand) are taken as they are.  No file: nothing."""
     records: list[dict[str, Any]] = []
     damaged: list[str] = []
@@ -160,8 +193,12 @@ def size_and_crc(path: str | os.PathLike[str]) -> tuple[int, int]:
     return size, crc
 
 
-def file_problem(path: str | os.PathLike[str], size: int, crc: int, remedy: str = "ingest again") -> str | None:
-    """What is wrong with a file whose size and crc32c were recorded, in a sentence; None when nothing is."""
+def file_problem(
+    path: str | os.PathLike[str], size: int, crc: int, remedy: str = "ingest again"
+) -> str | None:
+    """What is wrong with a file whose size and crc32c were recorded, in a sentence; None when
+    nothing is.
+    """
     try:
         length, actual_crc = size_and_crc(path)
     except StoreError as e:
@@ -170,15 +207,21 @@ def file_problem(path: str | os.PathLike[str], size: int, crc: int, remedy: str 
         return f"{path}: cannot be read ({e.strerror}); restore the file or {remedy}"
     if length != size:
         return f"{path}: has {length} bytes where the manifest says {size}; restore it or {remedy}"
-    return None if actual_crc == crc else f"{path}: does not match its checksum; restore the file or {remedy}"
+    return (
+        None
+        if actual_crc == crc
+        else f"{path}: does not match its checksum; restore the file or {remedy}"
+    )
 
 
 def exchange_folders(new: Path, old: Path) -> None:
-    """Let two folders change names in one step (renameat2, RENAME_EXCHANGE); where the system or the file system cannot, in
-    two (a reader may then miss the old one for an instant)."""
+    """Let two folders change names in one step (renameat2, RENAME_EXCHANGE); where the system or
+    the file system cannot, in two (a reader may then miss the old one for an instant)."""
     working_folder, exchange = -100, 2
     try:
-        failed = ctypes.CDLL(None).renameat2(working_folder, os.fsencode(new), working_folder, os.fsencode(old), exchange)
+        failed = ctypes.CDLL(None).renameat2(
+            working_folder, os.fsencode(new), working_folder, os.fsencode(old), exchange
+        )
     except (OSError, AttributeError):
         failed = True
     if failed:
@@ -190,10 +233,15 @@ def exchange_folders(new: Path, old: Path) -> None:
 
 
 @contextlib.contextmanager
-def lock(folder: str | os.PathLike[str], doing: str, *, kind: Kind | None = None, wait: bool = False) -> Iterator[None]:
-    """Hold the writer's lock of ``folder`` (an flock on ``.lock`` in it), which is made, or known to be ours and of this
-    kind (``ownership.claim``); Busy at once when another holds it, unless ``wait``.  The lock goes with the process,
-    however it ends.  A folder that was made here and holds nothing but lock and mark when the work fails (refused before
+def lock(
+    folder: str | os.PathLike[str], doing: str, *, kind: Kind | None = None, wait: bool = False
+) -> Iterator[None]:
+    """Hold the writer's lock of ``folder`` (an flock on ``.lock`` in it), which is made, or known
+    to be ours and of this
+    kind (``ownership.claim``); Busy at once when another holds it, unless ``wait``.  The lock goes
+    with the process,
+    however it ends.  A folder that was made here and holds nothing but lock and mark when the work
+                      fails (refused before
     it began) goes again.  kind: None for any folder of ours."""
     path = Path(folder) / LOCK
     parent_existed, kind = path.parent.is_dir(), kind or kind_of(folder)
@@ -203,7 +251,9 @@ def lock(folder: str | os.PathLike[str], doing: str, *, kind: Kind | None = None
     while True:
         claim(folder, kind)
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+            fd = os.open(
+                path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644
+            )
         except FileNotFoundError:  # who held it has removed the folder just now
             continue
         try:
@@ -215,7 +265,9 @@ def lock(folder: str | os.PathLike[str], doing: str, *, kind: Kind | None = None
             os.close(fd)  # who held it has removed it: lock the one that is there now
         except BlockingIOError:
             os.close(fd)
-            raise Busy(f"{folder}: another process is {doing} it; wait for it to end, then run this again") from None
+            raise Busy(
+                f"{folder}: another process is {doing} it; wait for it to end, then run this again"
+            ) from None
     try:
         yield
     except BaseException:

@@ -1,12 +1,15 @@
-"""Stores and models at addresses, read through folders of this machine that are filled as files are opened.
+"""Stores and models at addresses, read through folders of this machine that are filled as files are
+opened.
 
-Each version of a store or a model has a folder in the cache, its *mirror*.  ``plain.open_plain`` fetches a file of a mirror that
+Each version of a store or a model has a folder in the cache, its *mirror*.  ``plain.open_plain``
+fetches a file of a mirror that
 is not there yet.  Versions never change, so what was fetched once is good for ever.
 
-The cache is bounded (``TOPICS_CACHE_SIZE``).  The chunks of mirrors opened longest ago make room for those of others.  Where a
-single store is larger than the cache, the chunks that came first stay and the others are fetched in each pass: a pass reads all
-in turn, so throwing out the oldest would throw out each chunk just before it is read again.
-"""
+The cache is bounded (``TOPICS_CACHE_SIZE``).  The chunks of mirrors opened longest ago make room
+for those of others.  Where a
+single store is larger than the cache, the chunks that came first stay and the others are fetched in
+each pass: a pass reads all in turn, so throwing out the oldest would throw out each chunk just
+before it is read again."""
 
 from __future__ import annotations
 
@@ -24,13 +27,23 @@ import msgspec
 
 from topicstream.errors import ADDRESSES, InputError, StoreError
 from topicstream.files.ownership import temporary
-from topicstream.files.remote import MIRROR, POOL, Absent, address_of, address_read, download, get_object, list_below
+from topicstream.files.remote import (
+    MIRROR,
+    POOL,
+    Absent,
+    address_of,
+    address_read,
+    download,
+    get_object,
+    list_below,
+)
 from topicstream.machine import parse_bytes
 
 T = TypeVar("T")
 Kind = Literal["corpus", "model"]
 CURRENT, LISTING = "current.json", "files.json"
-"""Of what was published (publication.py): the version that readers take, and the list of its files."""
+"""Of what was published (publication.py): the version that readers take, and the list of its files.
+"""
 SIZE = "20G"
 """Bytes of chunks in the cache, unless TOPICS_CACHE_SIZE says otherwise."""
 _CHUNK = re.compile(r"(.*/)?c/\d+/\d+")
@@ -39,7 +52,11 @@ _CHUNK = re.compile(r"(.*/)?c/\d+/\d+")
 def cache_folder() -> Path:
     """Where mirrors lie: TOPICS_CACHE, else below the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(os.path.abspath(os.environ.get("TOPICS_CACHE") or os.path.join(base, "topicstream", "remote")))
+    return Path(
+        os.path.abspath(
+            os.environ.get("TOPICS_CACHE") or os.path.join(base, "topicstream", "remote")
+        )
+    )
 
 
 class Current(msgspec.Struct, frozen=True):
@@ -53,18 +70,23 @@ class Current(msgspec.Struct, frozen=True):
 
 
 def current_at(address: str) -> tuple[Current | None, Any]:
-    """What is published at an address, None where nothing is, and the condition on which it may be replaced.  StoreError."""
+    """What is published at an address, None where nothing is, and the condition on which it may be
+    replaced.  StoreError.
+    """
     try:
         content, condition = get_object(f"{address}/{CURRENT}")
         return msgspec.json.decode(content, type=Current), condition
     except Absent:
         return None, "create"
     except msgspec.DecodeError as e:
-        raise StoreError(f"{address}/{CURRENT}: was not written by this program, or is damaged ({e})") from None
+        raise StoreError(
+            f"{address}/{CURRENT}: was not written by this program, or is damaged ({e})"
+        ) from None
 
 
 def mirrored(place: T) -> T | Path:
-    """Where a store or a model is read: the mirror of an address, any other place (or an open model, say) as it is.
+    """Where a store or a model is read: the mirror of an address, any other place (or an open
+    model, say) as it is.
 
     Raises
     ------
@@ -86,7 +108,9 @@ def mirrored(place: T) -> T | Path:
     except Absent as e:
         raise StoreError(f"{address}: neither a corpus store nor a model ({e})") from None
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise StoreError(f"{address}/manifest.json: is the manifest of neither a corpus store nor a model") from None
+        raise StoreError(
+            f"{address}/manifest.json: is the manifest of neither a corpus store nor a model"
+        ) from None
     scheme, _, rest = address.partition("://")
     version = hashlib.sha256(manifest).hexdigest() if current is None else current.version
     folder = cache_folder() / scheme / f"{rest}@{version[:16]}"
@@ -103,19 +127,35 @@ def mirrored(place: T) -> T | Path:
 
 
 def _listed(source: str, current: Current | None) -> list[str]:
-    """Places of the files of a model, in its folder: as it was published, or copied to a bucket.  ValueError."""
-    places = list_below(source) if current is None else msgspec.json.decode(get_object(f"{source}/{LISTING}")[0], type=dict[str, str])
-    return [name for name in (place.removeprefix(f"{source}/") for place in places) if is_published(name)]
+    """Places of the files of a model, in its folder: as it was published, or copied to a bucket.
+
+    ValueError.
+    """
+    places = (
+        list_below(source)
+        if current is None
+        else msgspec.json.decode(get_object(f"{source}/{LISTING}")[0], type=dict[str, str])
+    )
+    return [
+        name
+        for name in (place.removeprefix(f"{source}/") for place in places)
+        if is_published(name)
+    ]
 
 
 def is_published(name: str) -> bool:
-    """Whether a file of a store or a model, by its place in the folder, belongs to what is published."""
+    """Whether a file of a store or a model, by its place in the folder, belongs to what is
+    published.
+    """
     parts = name.split("/")
-    return parts[0] not in ("", "checkpoints", "work") and not any(part.startswith(".") for part in parts)
+    return parts[0] not in ("", "checkpoints", "work") and not any(
+        part.startswith(".") for part in parts
+    )
 
 
 def fetched(path: str | os.PathLike[str]) -> int | None:
-    """A descriptor of a file that its mirror has not had yet; None where the path lies in no mirror.  FileNotFoundError where
+    """A descriptor of a file that its mirror has not had yet; None where the path lies in no
+    mirror.  FileNotFoundError where
     there is no such object; InputError."""
     place, cache = Path(os.path.abspath(path)), cache_folder()
     if not place.is_relative_to(cache):
@@ -153,7 +193,9 @@ def _write(path: Path, content: bytes) -> None:
 
 
 class _Room:
-    """What the cache still takes, by this process's account; the mirrors that make room, those opened longest ago first."""
+    """What the cache still takes, by this process's account; the mirrors that make room, those
+    opened longest ago first.
+    """
 
     def __init__(self) -> None:
         self._lock, self._home, self._left, self._others = threading.Lock(), Path(), 0, list[Path]()
@@ -162,7 +204,11 @@ class _Room:
         """Whether a chunk stays: room is made where it can be.  home: its mirror."""
         with self._lock:
             if home != self._home:
-                marks = (m for m in cache_folder().rglob(MIRROR) if m.is_file() and address_of(m.read_text(errors="replace")))
+                marks = (
+                    m
+                    for m in cache_folder().rglob(MIRROR)
+                    if m.is_file() and address_of(m.read_text(errors="replace"))
+                )
                 mirrors = sorted((m.parent for m in marks), key=lambda p: p.stat().st_mtime)
                 used = sum(of_chunk for mirror in mirrors for _, of_chunk in _chunks(mirror))
                 self._left = parse_bytes(os.environ.get("TOPICS_CACHE_SIZE", SIZE)) - used

@@ -1,8 +1,8 @@
-"""Files that a user names: an answer, a table, a figure, a page.  Each appears when it is complete, in one rename.
+"""Files that a user names: an answer, a table, a figure, a page.  Each appears when it is complete,
+in one rename.
 
-What is there already is replaced with ``force`` alone, and only where it is ours: listed by a folder of ours, or with a sign
-in it that says so.
-"""
+What is there already is replaced with ``force`` alone, and only where it is ours: listed by a
+folder of ours, or with a sign in it that says so."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ _HEAD, _TAIL = 1 << 20, 1 << 22
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a file (no link, nothing special) is empty, listed by a folder of ours, or says that we wrote it."""
+    """Whether a file (no link, nothing special) is empty, listed by a folder of ours, or says that
+    we wrote it.
+    """
     if path.is_symlink() or not path.is_file():
         return False
     with open(path, "rb") as file:
@@ -61,10 +63,14 @@ def is_ours(path: Path) -> bool:
 
 
 def check_output(path: Path, option: str, inputs: Iterable[object] = (), *, force: bool) -> None:
-    """Before any work: ``path`` is no address, its folder is there, and is none of ours; it is no input (a path, or an open model or
-    store, which may lie in memory), nor lies in one; a file that is there is ours and may be replaced (``force``)."""
+    """Before any work: ``path`` is no address, its folder is there, and is none of ours; it is no
+    input (a path, or an open model or store, which may lie in memory), nor lies in one; a file that
+    is there is ours and may be replaced (``force``)."""
     if (address := address_of(path)) is not None:
-        raise UsageError(f"{option} {address}: files are written to this machine only; name one, and copy it there")
+        raise UsageError(
+            f"{option} {address}: files are written to this machine only; name one, and copy it "
+            f"there"
+        )
     if not path.parent.is_dir():
         raise UsageError(f"{option} {path}: no such folder {path.parent}")
     real = Path(os.path.realpath(path))
@@ -73,24 +79,35 @@ def check_output(path: Path, option: str, inputs: Iterable[object] = (), *, forc
         if real == source or (path.exists() and source.exists() and os.path.samefile(path, source)):
             raise UsageError(f"{option} {path}: is the input; name another file")
         if source.is_dir() and source in real.parents:
-            raise UsageError(f"{option} {path}: lies inside the input {place}; name a file outside it")
+            raise UsageError(
+                f"{option} {path}: lies inside the input {place}; name a file outside it"
+            )
     for folder in real.parents:
         if (kind := kind_of(folder)) not in (None, "retrain", "sweep", "export"):
-            raise UsageError(f"{option} {path}: lies in {folder}, {KINDS[str(kind)]}; name a file outside of it")
+            raise UsageError(
+                f"{option} {path}: lies in {folder}, {KINDS[str(kind)]}; name a file outside of it"
+            )
     if os.path.lexists(path):
         if not force:
             raise TopicsError(f"{path}: exists; --force replaces it")
         if not is_ours(path):
-            raise NotOurs(f"{path}: does not say that this program wrote it; move it away, or name another file")
+            raise NotOurs(
+                f"{path}: does not say that this program wrote it; move it away, or name "
+                f"another file"
+            )
 
 
 @contextmanager
-def written(path: Path, *, force: bool, option: str = "--out", inputs: Iterable[object] = ()) -> Iterator[BinaryIO]:
-    """A file that appears as ``path`` where the block ends without an error; what there was stays where it does not.  It has no
-    name before, so that a kill leaves nothing, but where the file system has no such files (NFS), or nothing is mounted at
-    ``/proc``, through which it gets one.
+def written(
+    path: Path, *, force: bool, option: str = "--out", inputs: Iterable[object] = ()
+) -> Iterator[BinaryIO]:
+    """A file that appears as ``path`` where the block ends without an error; what there was stays
+    where it does not.  It has no
+    name before, so that a kill leaves nothing, but where the file system has no such files (NFS),
+    or nothing is mounted at ``/proc``, through which it gets one.
 
-    force: a file of ours that is there may be replaced (another's never);  inputs: what is read, which it must not be.
+    force: a file of ours that is there may be replaced (another's never);  inputs: what is read,
+    which it must not be.
     """
     check_output(path, option, inputs, force=force)
     beside = temporary(path)
@@ -108,7 +125,9 @@ def written(path: Path, *, force: bool, option: str = "--out", inputs: Iterable[
                 raise NotOurs(f"{path}: is there since this began; name another file")
             note(path)
             if not beside.exists():
-                os.link(f"/proc/self/fd/{fd}", beside, src_dir_fd=fd)  # only with a folder does Python follow the link
+                os.link(
+                    f"/proc/self/fd/{fd}", beside, src_dir_fd=fd
+                )  # only with a folder does Python follow the link
             os.replace(beside, path)
             sync(path.parent)
     finally:

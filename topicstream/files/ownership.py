@@ -1,15 +1,22 @@
-"""Whose file is it: the mark of a folder and its inventory.  ``owned.py``, which alone removes and replaces, asks here.
+"""Whose file is it: the mark of a folder and its inventory.  ``owned.py``, which alone removes and
+replaces, asks here.
 
-Each folder that we make as a unit carries ``.topicstream``.  Its first line is the mark, a JSON object: the ``kind`` of the
-folder, an ``id`` (random; a store's comes from its content, so that equal input gives equal bytes) and, where it belongs to
-another folder, that one's id as ``of``.  The other lines are the inventory: the path, within the folder, of every file and
-every marked folder that this program made there.  A line that ends in ``/`` is a folder whose whole content is ours, because
+Each folder that we make as a unit carries ``.topicstream``.  Its first line is the mark, a JSON
+object: the ``kind`` of the
+folder, an ``id`` (random; a store's comes from its content, so that equal input gives equal bytes)
+and, where it belongs to
+another folder, that one's id as ``of``.  The other lines are the inventory: the path, within the
+                                          folder, of every file and
+every marked folder that this program made there.  A line that ends in ``/`` is a folder whose whole
+content is ours, because
 a library fills it.
 
-A path is noted before it is made, so a kill leaves no file of ours that the inventory lacks.  What the inventory lacks is
+A path is noted before it is made, so a kill leaves no file of ours that the inventory lacks.  What
+the inventory lacks is
 somebody else's: no command removes or replaces it, whatever ``--force`` says.
 
-Version 0.1 kept no inventories, and first no marks either; its marks have a ``made_by``.  A folder of its gets a mark of ours
+Version 0.1 kept no inventories, and first no marks either; its marks have a ``made_by``.  A folder
+of its gets a mark of ours
 when it is first written to, with the files of the names that 0.1 gave as the inventory.
 """
 
@@ -30,7 +37,18 @@ from topicstream.files.remote import address_of, address_read
 
 MARK, LOCK = ".topicstream", ".lock"
 Where = str | os.PathLike[str]
-Kind = Literal["corpus", "model", "version", "ingest", "retrain", "runs", "versions", "incoming", "sweep", "export"]
+Kind = Literal[
+    "corpus",
+    "model",
+    "version",
+    "ingest",
+    "retrain",
+    "runs",
+    "versions",
+    "incoming",
+    "sweep",
+    "export",
+]
 KINDS: dict[str, str] = {
     "corpus": "a corpus store",
     "model": "a model",
@@ -52,7 +70,9 @@ _RELEASED = re.compile(
 )
 """Files of version 0.1, by their places in a folder of its."""
 # the mark, the lock, what is renamed when it is complete; the last form is zarr's
-_ALWAYS = re.compile(r"\.topicstream|\.lock|\..+\.[0-9a-f]{16}\.tmp|(?:zarr|\d+)\.[0-9a-f]{32}\.partial")
+_ALWAYS = re.compile(
+    r"\.topicstream|\.lock|\..+\.[0-9a-f]{16}\.tmp|(?:zarr|\d+)\.[0-9a-f]{32}\.partial"
+)
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -74,7 +94,8 @@ class _Released(msgspec.Struct):
     kind: Kind | None = None
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading
+# -----------------------------------------------------------------------------------------------------------
 def _read(folder: Where) -> tuple[Mark | None, bytes]:
     """The mark of a folder, None without one that can be read, and all lines."""
     try:
@@ -97,12 +118,20 @@ def kind_of(folder: Where) -> Kind | None:
 
 
 def _kind_of_released(folder: Path) -> Kind | None:
-    """The kind of a folder of version 0.1: by its manifest, the record of its run or the state of a retrain."""
-    evidence: tuple[tuple[str, Kind | None], ...] = (("manifest.json", None), ("training.json", "model"), ("state.json", "retrain"))
+    """The kind of a folder of version 0.1: by its manifest, the record of its run or the state of a
+    retrain.
+    """
+    evidence: tuple[tuple[str, Kind | None], ...] = (
+        ("manifest.json", None),
+        ("training.json", "model"),
+        ("state.json", "retrain"),
+    )
     for name, kind in evidence:
         if os.path.lexists(folder / name):
             with suppress(OSError, msgspec.DecodeError, RecursionError):
-                return msgspec.json.decode((folder / name).read_bytes(), type=_Released).kind or kind
+                return (
+                    msgspec.json.decode((folder / name).read_bytes(), type=_Released).kind or kind
+                )
             break
     return None
 
@@ -131,8 +160,8 @@ def _above(entry: bytes) -> Iterator[bytes]:
 
 
 def is_listed(path: Where) -> bool:
-    """Whether the nearest marked folder above lists a path, or a folder that it lies in as a whole; the mark, the lock and
-    temporary names need no line."""
+    """Whether the nearest marked folder above lists a path, or a folder that it lies in as a whole;
+    the mark, the lock and temporary names need no line."""
     home, lines = home_of(path)
     if home is None or _ALWAYS.fullmatch(os.path.basename(path)):
         return home is not None
@@ -152,7 +181,8 @@ def must_own(path: Where) -> None:
 
 
 def not_ours(folder: Where) -> Iterator[Path]:
-    """What lies in a marked folder and is in no inventory: files, symlinks, special files; a folder with nothing of ours in it
+    """What lies in a marked folder and is in no inventory: files, symlinks, special files; a folder
+    with nothing of ours in it
     as one.  Empty folders count as ours, for a kill may leave one."""
     entries = set(_read(folder)[1].split(b"\n"))
     folders = {above[:-1] for entry in entries for above in _above(entry)}
@@ -162,9 +192,15 @@ def not_ours(folder: Where) -> Iterator[Path]:
         for path in sorted(place.iterdir()):
             entry = prefix + _line(path.name)
             if path.is_symlink() or not path.is_dir():
-                if path.is_symlink() or not path.is_file() or not (entry in entries or _ALWAYS.fullmatch(path.name)):
+                if (
+                    path.is_symlink()
+                    or not path.is_file()
+                    or not (entry in entries or _ALWAYS.fullmatch(path.name))
+                ):
                     yield path
-            elif (marked := mark_of(path) is not None) and (entry in entries or _ALWAYS.fullmatch(path.name)):
+            elif (marked := mark_of(path) is not None) and (
+                entry in entries or _ALWAYS.fullmatch(path.name)
+            ):
                 yield from not_ours(path)
             elif entry in folders and not marked:
                 stack += [(path, entry + b"/")] if entry + b"/" not in entries else []
@@ -173,29 +209,43 @@ def not_ours(folder: Where) -> Iterator[Path]:
 
 
 def refuse_strangers(folder: Where) -> None:
-    """Before a folder of ours is removed or replaced as a whole: NotOurs naming the first thing in it that is not ours."""
+    """Before a folder of ours is removed or replaced as a whole: NotOurs naming the first thing in
+    it that is not ours.
+    """
     for path in not_ours(folder):
-        raise NotOurs(f"{path}: is not ours, and {folder} is to be replaced; move it out and run this again")
+        raise NotOurs(
+            f"{path}: is not ours, and {folder} is to be replaced; move it out and run this again"
+        )
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
+# -- writing
+# -----------------------------------------------------------------------------------------------------------
 def note(*paths: Where) -> None:
-    """Enter paths that are about to be made in the inventory of the nearest marked folder above; nothing without one, nor
+    """Enter paths that are about to be made in the inventory of the nearest marked folder above;
+    nothing without one, nor
     for what is temporary.  A string that ends in ``/`` stands for all that will lie in a folder."""
     for path in paths:
         home = home_of(path)[0]
         if home is not None and not _ALWAYS.fullmatch(os.path.basename(path)):
             line = _entry(path, home) + (b"/\n" if str(path).endswith("/") else b"\n")
-            with open(os.open(os.path.join(home, MARK), os.O_WRONLY | os.O_APPEND), "wb", buffering=0) as file:
+            with open(
+                os.open(os.path.join(home, MARK), os.O_WRONLY | os.O_APPEND), "wb", buffering=0
+            ) as file:
                 file.write(line)
 
 
 def seal(folder: Where, id: str) -> None:
-    """Give a folder this id, and sort its inventory without what is gone: equal content, equal bytes."""
+    """Give a folder this id, and sort its inventory without what is gone: equal content, equal
+    bytes.
+    """
     mark, lines = _read(folder)
     if mark is None:
         raise NotOurs(f"{folder}: has lost its {MARK}; move it away")
-    entries = (e for e in sorted(set(lines.split(b"\n")[1:])) if e and os.path.lexists(os.path.join(os.fsencode(folder), e)))
+    entries = (
+        e
+        for e in sorted(set(lines.split(b"\n")[1:]))
+        if e and os.path.lexists(os.path.join(os.fsencode(folder), e))
+    )
     beside = temporary(Path(folder) / MARK)
     _write(beside, Mark(mark.kind, id, mark.of), entries)
     os.replace(beside, Path(folder) / MARK)
@@ -214,7 +264,9 @@ def _write(path: Path, mark: Mark, entries: Iterable[bytes]) -> None:
 
 
 def temporary(target: Where) -> Path:
-    """A name of its own beside ``target``, for what is renamed to it; ``owned.sweep`` removes one that a kill left."""
+    """A name of its own beside ``target``, for what is renamed to it; ``owned.sweep`` removes one
+    that a kill left.
+    """
     target = Path(target)
     return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
 
@@ -226,7 +278,8 @@ def refuse_address(folder: Where) -> None:
 
 
 def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
-    """Make a folder and those above it, or make sure that it is one of ours of this kind, and mark it; its mark.
+    """Make a folder and those above it, or make sure that it is one of ours of this kind, and mark
+    it; its mark.
 
     Raises
     ------
@@ -250,37 +303,59 @@ def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
         raise NotOurs(f"{path}: is {KINDS[mark.kind]}, not {KINDS[kind]}; name another folder")
     if mark is None or mark.made_by:
         strangers = sorted(p for p in path.iterdir() if not _ALWAYS.fullmatch(p.name))
-        released = bool(strangers) and (mark is not None or _kind_of_released(path) == kind or is_listed(path))
+        released = bool(strangers) and (
+            mark is not None or _kind_of_released(path) == kind or is_listed(path)
+        )
         if strangers and not released and kind != "retrain":  # where the user's own files lie, too
             noun = KINDS[kind].partition(" ")[2]
-            raise NotOurs(f"{path}: a folder that is no {noun} of ours ({strangers[0].name} is in it); name another, or an empty one")
+            raise NotOurs(
+                f"{path}: a folder that is no {noun} of ours ({strangers[0].name} is in it); "
+                f"name another, or an empty one"
+            )
         if not is_listed(path):
             note(path)
         if mark is not None:
             os.unlink(path / MARK)
-        places = (p.relative_to(path).as_posix() for p in sorted(path.rglob("*")) if released and p.is_file())
+        places = (
+            p.relative_to(path).as_posix()
+            for p in sorted(path.rglob("*"))
+            if released and p.is_file()
+        )
         mark = Mark(kind, secrets.token_hex(8), of)
         with suppress(FileExistsError):  # of another process, which was faster
-            _write(path / MARK, mark, [place.encode() for place in places if _RELEASED.fullmatch(place)])
+            _write(
+                path / MARK,
+                mark,
+                [place.encode() for place in places if _RELEASED.fullmatch(place)],
+            )
         mark = mark_of(path)
     if mark is None:
         raise NotOurs(f"{path / MARK}: cannot be read; move {path} away, or name another folder")
-    if kind in ("corpus", "model") and os.path.lexists(path / "manifest.json") and _kind_of_released(path) != kind:
+    if (
+        kind in ("corpus", "model")
+        and os.path.lexists(path / "manifest.json")
+        and _kind_of_released(path) != kind
+    ):
         raise StoreError(
-            f"{path}/manifest.json: is damaged, of a newer version, or not {KINDS[kind]}'s; restore it, or move {path} away"
+            f"{path}/manifest.json: is damaged, of a newer version, or not {KINDS[kind]}'s; "
+            f"restore it, or move {path} away"
         )
     return mark
 
 
 def check_place(place: Where, option: str, inputs: Iterable[Where] = ()) -> None:
-    """UsageError when a folder to be made is the working folder, the root, the user's home or a folder above them, or an
-    input, or lies within one, or holds one."""
+    """UsageError when a folder to be made is the working folder, the root, the user's home or a
+    folder above them, or an input, or lies within one, or holds one."""
     real = Path(os.path.realpath(place))
-    for name, role in ((os.getcwd(), "the working folder"), (os.path.expanduser("~"), "the home folder")):
+    for name, role in (
+        (os.getcwd(), "the working folder"),
+        (os.path.expanduser("~"), "the home folder"),
+    ):
         other = Path(os.path.realpath(name))
         if real == other or real in other.parents:
             raise UsageError(
-                f"{option} {place}: is {'' if real == other else 'a folder above '}{role}; name a folder of its own"
+                f"{option} {place}: is {'' if real == other else 'a folder above '}{role}; name "
+                f"a folder of its own"
             )
     for input_path in inputs:
         taken = Path(os.path.realpath(input_path))
@@ -290,5 +365,6 @@ def check_place(place: Where, option: str, inputs: Iterable[Where] = ()) -> None
             raise UsageError(f"{option} {place}: holds the input {input_path}; name another place")
         if taken in real.parents and taken.is_dir():
             raise UsageError(
-                f"{option} {place}: lies inside the input {input_path}, which would be read with it; name another place"
+                f"{option} {place}: lies inside the input {input_path}, which would be read "
+                f"with it; name another place"
             )

@@ -1,11 +1,16 @@
-"""Stores and models published at an address: objects that never change, and ``current.json``, which names the version.
+"""Stores and models published at an address: objects that never change, and ``current.json``, which
+names the version.
 
-    ADDRESS/published.json          an empty object, by which the store is asked whether it heeds conditions
-    ADDRESS/versions/VERSION/...    the files; VERSION is the hash of ``files.json``, which lists theirs
+    ADDRESS/published.json          an empty object, by which the store is asked whether it heeds
+                                    conditions
+    ADDRESS/versions/VERSION/...    the files; VERSION is the hash of ``files.json``, which lists
+                                    theirs
     ADDRESS/current.json            the version that readers take
 
-``current.json`` is replaced last, on the condition that it is still what it was when the upload began, so one of several publishers
-wins and readers see a whole version or the one before.  It holds a nonce: a publisher whose answer was lost sees that it won.
+``current.json`` is replaced last, on the condition that it is still what it was when the upload
+began, so one of several publishers
+wins and readers see a whole version or the one before.  It holds a nonce: a publisher whose answer
+was lost sees that it won.
 """
 
 from __future__ import annotations
@@ -54,13 +59,25 @@ def claim_address(address: str, kind: Kind) -> tuple[Current | None, Any]:
         Where the store ignores conditions, so that publishers could overwrite each other.
     """
     if not WRITABLE.match(address):
-        raise UsageError(f"{address}: stores and models are published to s3://, gs:// or az://; elsewhere copy the folder")
+        raise UsageError(
+            f"{address}: stores and models are published to s3://, gs:// or az://; elsewhere "
+            f"copy the folder"
+        )
     current, condition = current_at(address)
     if current is not None and current.kind != kind:
-        raise NotOurs(f"{address}: is {KINDS[current.kind]}, not {KINDS[kind]}; name another address")
-    others = [] if current is not None else [name for name in list_below(address) if not name.startswith(f"{address}/versions/")]
+        raise NotOurs(
+            f"{address}: is {KINDS[current.kind]}, not {KINDS[kind]}; name another address"
+        )
+    others = (
+        []
+        if current is not None
+        else [name for name in list_below(address) if not name.startswith(f"{address}/versions/")]
+    )
     if others:
-        raise NotOurs(f"{address}: holds objects that were not published by this program ({others[0]}); name another address")
+        raise NotOurs(
+            f"{address}: holds objects that were not published by this program ({others[0]}); "
+            f"name another address"
+        )
     with contextlib.suppress(Changed):  # it is there
         put_object(f"{address}/{PROBE}", b"", "create")
     for impossible in ("create", NEVER_MET):
@@ -68,11 +85,16 @@ def claim_address(address: str, kind: Kind) -> tuple[Current | None, Any]:
             put_object(f"{address}/{PROBE}", b"", impossible)
         except Changed:
             continue
-        raise TopicsError(f"{address}: this store ignores conditional writes, so publishers could overwrite each other; use another store")
+        raise TopicsError(
+            f"{address}: this store ignores conditional writes, so publishers could overwrite "
+            f"each other; use another store"
+        )
     return current, condition
 
 
-def publish(folder: str | os.PathLike[str], address: str, *, inputs: str = "", progress: Told = None) -> dict[str, Any]:
+def publish(
+    folder: str | os.PathLike[str], address: str, *, inputs: str = "", progress: Told = None
+) -> dict[str, Any]:
     """Upload a corpus store or a model, and make it the current version at an address.
 
     A publication that was killed is carried on: files that were uploaded are not uploaded again.
@@ -100,7 +122,8 @@ def publish(folder: str | os.PathLike[str], address: str, *, inputs: str = "", p
     NotOurs
         Where something else lies at the address.
     Busy
-        Where another publisher was faster, or the folder has changed meanwhile; the current version stays.
+        Where another publisher was faster, or the folder has changed meanwhile; the current version
+        stays.
 
     Examples
     --------
@@ -110,11 +133,16 @@ def publish(folder: str | os.PathLike[str], address: str, *, inputs: str = "", p
     """
     address, place = address.rstrip("/"), Path(folder).resolve()
     kind: Kind = "corpus" if kind_of(place) == "corpus" else "model"
-    if kind_of(place) not in ("corpus", "model", "version") or not (place / "manifest.json").exists():
+    if (
+        kind_of(place) not in ("corpus", "model", "version")
+        or not (place / "manifest.json").exists()
+    ):
         raise StoreError(f"{folder}: neither a corpus store nor a model; nothing is published")
     before, condition = claim_address(address, kind)
     refuse_links(place, but=(".lock", "checkpoints", "work"))
-    names = sorted(path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file())
+    names = sorted(
+        path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()
+    )
     sizes = {name: (place / name).stat().st_size for name in names if is_published(name)}
     hashes = dict(zip(sizes, POOL.map(lambda name: _sha256(place / name), sizes)))
     listing = json.dumps(hashes).encode()
@@ -122,14 +150,23 @@ def publish(folder: str | os.PathLike[str], address: str, *, inputs: str = "", p
     below = f"{address}/versions/{version}/"
     uploaded = {listed.removeprefix(below) for listed in list_below(below)}
     missing = [name for name in sizes if name not in uploaded]
-    for done, _ in enumerate(POOL.map(lambda name: put_object(below + name, place / name), missing), 1):
+    for done, _ in enumerate(
+        POOL.map(lambda name: put_object(below + name, place / name), missing), 1
+    ):
         listener(progress).step("uploading", done, len(missing), "files")
     if _sha256(place / "manifest.json") != hashes["manifest.json"]:
         raise Busy(f"{folder}: another process changed it during the upload; publish it again")
     put_object(below + LISTING, listing)
     if before is None or before.version != version:
         _replace(address, Current(kind, version, secrets.token_hex(16), inputs), condition)
-    return {"address": address, "kind": kind, "version": version, "files": len(sizes), "bytes": sum(sizes.values()), "uploaded": len(missing)}
+    return {
+        "address": address,
+        "kind": kind,
+        "version": version,
+        "files": len(sizes),
+        "bytes": sum(sizes.values()),
+        "uploaded": len(missing),
+    }
 
 
 def _replace(address: str, new: Current, condition: Any) -> None:
@@ -139,8 +176,15 @@ def _replace(address: str, new: Current, condition: Any) -> None:
     except Changed:
         now, _ = current_at(address)
         if now != new:
-            other = "another publisher" if now is None else f"another publisher, of version {now.version},"
-            raise Busy(f"{address}: {other} was faster; version {new.version} is uploaded but not current: publish it again if it should be") from None
+            other = (
+                "another publisher"
+                if now is None
+                else f"another publisher, of version {now.version},"
+            )
+            raise Busy(
+                f"{address}: {other} was faster; version {new.version} is uploaded but not "
+                f"current: publish it again if it should be"
+            ) from None
 
 
 def _sha256(path: Path) -> str:

@@ -17,7 +17,15 @@ from topicstream.inference.documents import EMPTY, UNKNOWN, Documents
 from topicstream.inference.memory import plan_inference
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_method, make_method, method_of
-from topicstream.inference.output import AnswerFormat, AnswerTable, Lists, answer_batch, answer_schema, facts_of, keep
+from topicstream.inference.output import (
+    AnswerFormat,
+    AnswerTable,
+    Lists,
+    answer_batch,
+    answer_schema,
+    facts_of,
+    keep,
+)
 from topicstream.inference.source import TEXT, TEXTS, open_source
 from topicstream.kernels.jit import notify_compiling
 from topicstream.machine import default_threads, return_freed_memory
@@ -57,26 +65,46 @@ class Tally:
 
 
 class Answers:
-    """One inference: a model, its method and where the documents come from.  ``schema``: of its answers."""
+    """One inference: a model, its method and where the documents come from.
+
+    ``schema``: of its answers.
+    """
 
     def __init__(self, config: InferConfig) -> None:
         find_method(config.method)  # before anything is opened
         return_freed_memory()
         self.progress, self.tally, self.config = listener(config.progress), Tally(), config
         notify_compiling(self.progress.say)
-        own = not isinstance(config.model, TopicModel)  # a caller's own model stays where the caller has it
-        model = config.model if isinstance(config.model, TopicModel) else TopicModel.open(config.model, -1, dense=True)
+        own = not isinstance(
+            config.model, TopicModel
+        )  # a caller's own model stays where the caller has it
+        model = (
+            config.model
+            if isinstance(config.model, TopicModel)
+            else TopicModel.open(config.model, -1, dense=True)
+        )
         self.model, name = model, method_of(model, config.method)
-        method, threads = find_method(name), 1 if config.follow else config.threads or default_threads()
+        method, threads = (
+            find_method(name),
+            1 if config.follow else config.threads or default_threads(),
+        )
         self.plan = plan_inference(
-            model, config.memory, threads, owned=own, tables=method.tables, table_bytes=method.table_bytes(model)
+            model,
+            config.memory,
+            threads,
+            owned=own,
+            tables=method.tables,
+            table_bytes=method.table_bytes(model),
         )
         self.method = make_method(name, TopicRows(model), type(config), **(config.options or {}))
         self.method.room = self.plan.room
         if self.plan.load:
             self.method.load()
         if config.follow and self.method.needs_all:
-            raise UsageError(f"--follow: --method {name} with these options needs all documents before it answers")
+            raise UsageError(
+                f"--follow: --method {name} with these options needs all documents before it "
+                f"answers"
+            )
         columns = dict.fromkeys([*listed_names(config.with_columns), *self.method.columns])
         self.source = open_source(replace(config, with_columns=list(columns)), model, self.plan)
         self.view = view_of(model) if config.edits and not self.method.dense else None
@@ -94,22 +122,33 @@ class Answers:
             return encode(self._answer(documents)), documents
 
         blocks = iter(self.method.gather(self.source.documents()))
-        # following, every answer must be out before the next line is waited for: no thread, nothing held back
-        results = map(answer, blocks) if self.config.follow else in_order(answer, blocks, self.plan.threads)
+        # following, every answer must be out before the next line is waited for: no thread, nothing
+        # held back
+        results = (
+            map(answer, blocks)
+            if self.config.follow
+            else in_order(answer, blocks, self.plan.threads)
+        )
         for encoded, documents in results:
             yield encoded
             self.tally.add(documents)
-            self.progress.step("topics of documents", self.tally.documents, self.source.total or None, "documents")
+            self.progress.step(
+                "topics of documents", self.tally.documents, self.source.total or None, "documents"
+            )
 
     def _answer(self, docs: Documents) -> pa.RecordBatch:
         shares, view = self.method.shares(docs), self.view
-        lists = keep(shares if view is None else view.shares(shares), self.config.top, self.config.min_prob)
+        lists = keep(
+            shares if view is None else view.shares(shares), self.config.top, self.config.min_prob
+        )
         if view is not None:
             lists = Lists(lists.offsets, view.numbers[lists.topics], lists.shares)
         beside = [] if self.method.dense else facts_of(docs)
         if self._labels is not None:
             offsets = pa.array(lists.offsets.astype(np.int32))
-            beside.append(pa.ListArray.from_arrays(offsets, self._labels.take(pa.array(lists.topics))))
+            beside.append(
+                pa.ListArray.from_arrays(offsets, self._labels.take(pa.array(lists.topics)))
+            )
         beside += [docs.columns[name] for name in self.source.columns]
         return answer_batch(self.schema, typed_ids(docs.ids, docs.integer_ids), lists, beside)
 
@@ -130,7 +169,11 @@ class Answers:
         seconds, tally = time.perf_counter() - begin, self.tally
         return {
             **asdict(tally),
-            "oov_rate": None if self.method.dense else tally.oov_tokens / tally.tokens if tally.tokens else 0.0,
+            "oov_rate": None
+            if self.method.dense
+            else tally.oov_tokens / tally.tokens
+            if tally.tokens
+            else 0.0,
             "rejected": self.source.rejected,
             "seconds": seconds,
             "documents_per_second": tally.documents / seconds,

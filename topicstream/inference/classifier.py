@@ -1,9 +1,12 @@
-"""``topicstream.train_classifier``: learn to name a document's topics by one sparse product (Yao, Mimno and McCallum 2009).
+"""``topicstream.train_classifier``: learn to name a document's topics by one sparse product (Yao,
+Mimno and McCallum 2009).
 
-Multinomial logistic regression on a document's words (``model/classifier.py``), fitted by minibatches (``softmax.py``) to theta of
-the training documents as ``infer`` finds it by belief propagation.  The temperature that the logits are divided by afterwards is
-chosen on training documents that the weights were not fitted to (every 20th), by the Kullback-Leibler divergence from theta.
-"""
+Multinomial logistic regression on a document's words (``model/classifier.py``), fitted by
+minibatches (``softmax.py``) to theta of
+the training documents as ``infer`` finds it by belief propagation.  The temperature that the logits
+are divided by afterwards is
+chosen on training documents that the weights were not fitted to (every 20th), by the
+Kullback-Leibler divergence from theta."""
 
 from __future__ import annotations
 
@@ -25,7 +28,13 @@ from topicstream.inference.documents import Documents
 from topicstream.inference.memory import LEAST_DOCS, InferencePlan, plan_inference, thread_bytes
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods.bp import BP
-from topicstream.inference.softmax import BATCH, Examples, best_temperature, fit_softmax, label_divergence
+from topicstream.inference.softmax import (
+    BATCH,
+    Examples,
+    best_temperature,
+    fit_softmax,
+    label_divergence,
+)
 from topicstream.inference.source import open_source
 from topicstream.machine import default_threads
 from topicstream.memory import Array, MemoryLimit, plan_memory
@@ -46,15 +55,16 @@ PIECE = 1 << 12
 
 @configured(ClassifierConfig)
 def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
-    """Train the classifier of a stored model and store it there; ``infer(..., method="maxent")`` uses it.
+    """Train the classifier of a stored model and store it there; ``infer(..., method="maxent")``
+    uses it.
 
     Where ``mem_limit`` has no room for all ``documents``, it learns from fewer, evenly spaced.
 
     Returns
     -------
     dict
-        features, documents, passes, converged, loss (nats a document, penalty included), divergence (KL from theta on the documents
-        set aside), temperature, variance, seconds.
+        features, documents, passes, converged, loss (nats a document, penalty included), divergence
+        (KL from theta on the documents set aside), temperature, variance, seconds.
 
     Raises
     ------
@@ -79,26 +89,38 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
     store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
     store = learned_from(store, opened.manifest.sample)
     every, left = _plan(opened, store, config)
-    plan = plan_inference(opened, left, config.threads or default_threads(), owned=opened is not model)
+    plan = plan_inference(
+        opened, left, config.threads or default_threads(), owned=opened is not model
+    )
     with lock(folder, "writing to"):
         if plan.load:
             opened.load()
-        length = 0.0 if config.features == "counts" else float(store.n_tokens / max(store.n_docs, 1))
+        length = (
+            0.0 if config.features == "counts" else float(store.n_tokens / max(store.n_docs, 1))
+        )
         examples, aside = _set_aside(_labelled(opened, store, plan, config, every, length))
         if opened is not model:
             opened.phi = None
         fitted = fit_softmax(
-            examples, variance=config.variance, tol=config.tol, passes=config.passes,
+            examples,
+            variance=config.variance,
+            tol=config.tol,
+            passes=config.passes,
             progress=lambda n: tell.step("passes of the classifier", n, config.passes, "done"),
-        )  # fmt: skip
+        )
         weights, chosen = fitted.weights, config.temperature
         logits = aside.x @ weights[:-1] + weights[-1]
         chosen = best_temperature(logits, aside.theta) if chosen is None else float(chosen)
         facts = ClassifierFacts(
-            features=config.features, documents=len(examples), passes=fitted.passes, converged=fitted.converged,
-            loss=fitted.loss / len(examples), divergence=label_divergence(logits, aside.theta, chosen), temperature=chosen,
+            features=config.features,
+            documents=len(examples),
+            passes=fitted.passes,
+            converged=fitted.converged,
+            loss=fitted.loss / len(examples),
+            divergence=label_divergence(logits, aside.theta, chosen),
+            temperature=chosen,
             variance=float(config.variance),
-        )  # fmt: skip
+        )
         pieces = (weights[at : at + PIECE] for at in range(0, len(weights), PIECE))
         save_classifier(opened, pieces, chosen, length, facts)
     return {"model": str(folder), **asdict(facts), "seconds": time.perf_counter() - begin}
@@ -110,12 +132,17 @@ def _opened(model: str | Path | TopicModel) -> tuple[TopicModel, Path]:
     if opened.path is None:
         raise InputError("a model in memory has no folder for a classifier; save it first")
     if opened.weights is not None:
-        raise InputError(f"{opened.path}: uses weighted cells ({opened.weights.about.kind}), which a classifier does not take; infer without --method maxent")
+        raise InputError(
+            f"{opened.path}: uses weighted cells ({opened.weights.about.kind}), which a "
+            f"classifier does not take; infer without --method maxent"
+        )
     return opened, opened.path
 
 
 def _plan(model: TopicModel, store: Corpus, config: ClassifierConfig) -> tuple[int, MemoryLimit]:
-    """Every how many-th document is learned from, and the memory left beside these for labelling them."""
+    """Every how many-th document is learned from, and the memory left beside these for labelling
+    them.
+    """
     part, topics = store.part(), model.n_topics
     docs, cells = max(part.docs, 1), part.cells
     rows = min(model.n_words, BATCH * (cells // docs + 1))
@@ -131,7 +158,12 @@ def _plan(model: TopicModel, store: Corpus, config: ClassifierConfig) -> tuple[i
 
 
 def _labelled(
-    model: TopicModel, corpus: Corpus, plan: InferencePlan, config: ClassifierConfig, every: int, length: float
+    model: TopicModel,
+    corpus: Corpus,
+    plan: InferencePlan,
+    config: ClassifierConfig,
+    every: int,
+    length: float,
 ) -> Examples:
     """Every so-many-th training document with its features and theta."""
     source = open_source(InferConfig(model, corpus, parts=("train",)), model, plan)

@@ -1,4 +1,6 @@
-"""Options of an inference: the one list that makes ``topicstream.infer``'s keywords and the options of ``topics infer``."""
+"""Options of an inference: the one list that makes ``topicstream.infer``'s keywords and the options
+of ``topics infer``.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,15 @@ SAMPLED = ("sample", "rest")
 class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
     """All settings of an inference but those of its method."""
 
-    model: str | Path | TopicModel = option(MISSING, "the model, or its folder", cli=False, parse=mirrored)
+    model: str | Path | TopicModel = option(
+        MISSING, "the model, or its folder", cli=False, parse=mirrored
+    )
     documents: Any = option(
         MISSING,
-        "a Corpus or the Path of one; a Path or a list of Paths: raw documents of any format that ingest reads "
-        '(Path("-"): standard input); or documents in memory, as ingest takes them. A str is a document, never a path',
+        "a Corpus or the Path of one; a Path or a list of Paths: raw documents of any format "
+        "that ingest reads "
+        '(Path("-"): standard input); or documents in memory, as ingest takes them. A str is a '
+        "document, never a path",
         cli=False,
     )
     _: KW_ONLY
@@ -42,27 +48,42 @@ class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
     )
     method: str = option(
         DEFAULT,
-        "Inference method (listed below). Models of clusters or vectors have their own, which is then the default.",
+        "Inference method (listed below). Models of clusters or vectors have their own, which "
+        "is then the default.",
         choices=METHOD_NAMES,
         more=lambda name: name in plugins.entries(plugins.METHODS),
         show=True,
     )
-    top: int | None = option(None, "Only the N largest topics of each document (default: all).", min=1, metavar="N")
+    top: int | None = option(
+        None, "Only the N largest topics of each document (default: all).", min=1, metavar="N"
+    )
     min_prob: float | None = option(
-        None, "Only topics with at least this share, such as 0.05 or 5% (default: all).", min=0, max=1, metavar="P", parse=share
+        None,
+        "Only topics with at least this share, such as 0.05 or 5% (default: all).",
+        min=0,
+        max=1,
+        metavar="P",
+        parse=share,
     )
     parts: str | Sequence[str] = option(
         "all",
-        "Which documents of a corpus store; for a model of `train --sample` also the training documents that "
+        "Which documents of a corpus store; for a model of `train --sample` also the training "
+        "documents that "
         "it learned from (sample) or the others (rest).",
         choices=("all", *PARTS, *SAMPLED),
         flags=("--part",),
         show=True,
     )
     with_columns: str | Sequence[str] = option(
-        (), "Also write these metadata columns, such as date,title.", flags=("--with",), metavar="COLUMN,...", parse=listed_names
+        (),
+        "Also write these metadata columns, such as date,title.",
+        flags=("--with",),
+        metavar="COLUMN,...",
+        parse=listed_names,
     )
-    follow: bool = option(False, "Read standard input and answer each line as soon as it is complete.")
+    follow: bool = option(
+        False, "Read standard input and answer each line as soon as it is complete."
+    )
     force: bool = option(False, "Replace an existing --out file.")
     options: Mapping[str, Any] | None = option(
         None, "the method's own options, which may also be given as keywords", cli=False, rest=True
@@ -83,19 +104,39 @@ class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
 class ClassifierConfig(ThreadedOptions):
     """All settings of the classifier beside a model."""
 
-    model: str | Path | TopicModel = option("model", "Folder of the model ($TOPICS_MODEL).", env="TOPICS_MODEL", show=True, parse=mirrored)
-    corpus: str | Path | Corpus = option("corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=mirrored)
+    model: str | Path | TopicModel = option(
+        "model",
+        "Folder of the model ($TOPICS_MODEL).",
+        env="TOPICS_MODEL",
+        show=True,
+        parse=mirrored,
+    )
+    corpus: str | Path | Corpus = option(
+        "corpus.zarr", "Corpus store.", env="TOPICS_CORPUS", show=True, parse=mirrored
+    )
     _: KW_ONLY
-    documents: int = option(200_000, "Use at most this many training documents, evenly spaced; 0: all.", min=0, show=True)
+    documents: int = option(
+        200_000,
+        "Use at most this many training documents, evenly spaced; 0: all.",
+        min=0,
+        show=True,
+    )
     features: str = option(
         "root",
-        "Features of a document: counts, frequency (counts divided by its length), or root (square roots of the frequencies).",
+        "Features of a document: counts, frequency (counts divided by its length), or root "
+        "(square roots of the frequencies).",
         choices=FEATURES,
         show=True,
     )
-    variance: float = option(1.0, "Variance of the Gaussian prior on the weights.", above=0, show=True)
+    variance: float = option(
+        1.0, "Variance of the Gaussian prior on the weights.", above=0, show=True
+    )
     passes: int = option(100, "Maximum number of passes.", min=1, show=True)
-    tol: float = option(1e-3, "Stop when a pass lowers the loss by less than this share.", min=0, show=True)
+    tol: float = option(
+        1e-3, "Stop when a pass lowers the loss by less than this share.", min=0, show=True
+    )
     temperature: float | None = option(
-        None, "Divide the logits by this number (default: chosen on held-out training documents).", above=0
+        None,
+        "Divide the logits by this number (default: chosen on held-out training documents).",
+        above=0,
     )

@@ -1,6 +1,8 @@
-"""Documents as inference takes them: cells over the model's own word ids, in small blocks, and hashes of their texts.
+"""Documents as inference takes them: cells over the model's own word ids, in small blocks, and
+hashes of their texts.
 
-A cell of a word that the model does not know is left out and counted.  Within a document cells ascend by word id, so a
+A cell of a word that the model does not know is left out and counted.  Within a document cells
+ascend by word id, so a
 document has the same cells in the same order whether it comes from a store or from text.
 """
 
@@ -25,14 +27,10 @@ _PRIME = np.uint64(0x100000001B3)
 class Documents:
     """A run of documents.
 
-    Attributes
-    ----------
-    ids : large_string[D]
-    indptr : int64[D+1]
-    words : int64[nnz], ids of the model's words, ascending in a document (of dense rows: empty)
-    counts : float32[nnz] (of dense rows: their numbers)
-    tokens, unknown : float64[D], sums of all counts and of those of words that the model does not know
-    columns
+    Attributes ---------- ids : large_string[D] indptr : int64[D+1] words : int64[nnz], ids of the
+    model's words, ascending in a document (of dense rows: empty) counts : float32[nnz] (of dense
+    rows: their numbers) tokens, unknown : float64[D], sums of all counts and of those of words that
+    the model does not know columns
         Metadata by name, an Arrow array of D values each.
     integer_ids
         The ids are whole numbers in the input.
@@ -52,13 +50,20 @@ class Documents:
 
     @property
     def flags(self) -> np.ndarray:
-        """uint8[D]: 0, EMPTY (no token at all) or UNKNOWN (tokens, but no word that the model knows)."""
+        """uint8[D]: 0, EMPTY (no token at all) or UNKNOWN (tokens, but no word that the model
+        knows).
+        """
         cells = np.diff(self.indptr)
         return np.where(cells > 0, 0, np.where(self.tokens > 0, UNKNOWN, EMPTY)).astype(np.uint8)
 
     def evened(self, length: float, root: bool) -> np.ndarray:
-        """The counts of each document as those of one ``length`` long (0: as they are), float32[nnz]; ``root``: square roots."""
-        owner, x = np.repeat(np.arange(len(self)), np.diff(self.indptr)), np.sqrt(self.counts) if root else self.counts
+        """The counts of each document as those of one ``length`` long (0: as they are),
+        float32[nnz]; ``root``: square roots.
+        """
+        owner, x = (
+            np.repeat(np.arange(len(self)), np.diff(self.indptr)),
+            np.sqrt(self.counts) if root else self.counts,
+        )
         mass = np.bincount(owner, self.counts, len(self))
         scale = np.divide(length or mass, mass, out=np.ones(len(self)), where=mass > 0)
         return np.asarray(x * (np.sqrt(scale) if root else scale).astype(np.float32)[owner])
@@ -68,14 +73,21 @@ class Documents:
         indptr, cells = ragged_rows(self.indptr, which)
         places = pa.array(which)
         return replace(
-            self, ids=self.ids.take(places), indptr=indptr, words=self.words[cells] if len(self.words) else self.words, counts=self.counts[cells],
-            tokens=self.tokens[which], unknown=self.unknown[which],
+            self,
+            ids=self.ids.take(places),
+            indptr=indptr,
+            words=self.words[cells] if len(self.words) else self.words,
+            counts=self.counts[cells],
+            tokens=self.tokens[which],
+            unknown=self.unknown[which],
             columns={name: column.take(places) for name, column in self.columns.items()},
-        )  # fmt: skip
+        )
 
 
 def ragged_rows(indptr: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Some rows of a ragged array: their own indptr, and where their entries lie in the array, int64."""
+    """Some rows of a ragged array: their own indptr, and where their entries lie in the array,
+    int64.
+    """
     lengths = np.diff(indptr)[which]
     out = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
     return out, np.arange(out[-1]) + np.repeat(indptr[which] - out[:-1], lengths)
@@ -85,8 +97,12 @@ EMPTY, UNKNOWN = 1, 2
 FLAGS = ("", "empty", "unknown")
 
 
-def documents_of_cells(ids: pa.Array, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, index: np.ndarray) -> Documents:
-    """Documents out of cells over other word ids; index: int64[U], the model's id of each, -1 unknown."""
+def documents_of_cells(
+    ids: pa.Array, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray, index: np.ndarray
+) -> Documents:
+    """Documents out of cells over other word ids; index: int64[U], the model's id of each, -1
+    unknown.
+    """
     docs, model_ids = len(indptr) - 1, index[words]
     owner, chosen = np.repeat(np.arange(docs), np.diff(indptr)), (model_ids >= 0) & (counts > 0)
     tokens = np.bincount(owner, counts, docs)
@@ -100,7 +116,9 @@ def documents_of_cells(ids: pa.Array, indptr: np.ndarray, words: np.ndarray, cou
 def dense_documents(ids: pa.Array, indptr: np.ndarray, numbers: np.ndarray) -> Documents:
     """Dense rows as documents: each counts as one token, and all of its numbers are known."""
     ones = np.ones(len(indptr) - 1)
-    return Documents(ids, indptr, np.zeros(0, np.int64), numbers.astype(np.float32, copy=False), ones, 0 * ones)
+    return Documents(
+        ids, indptr, np.zeros(0, np.int64), numbers.astype(np.float32, copy=False), ones, 0 * ones
+    )
 
 
 def cut_cells(indptr: np.ndarray, most_docs: int, cells: int) -> Iterator[tuple[int, int]]:
@@ -123,7 +141,8 @@ def _hash(offsets: Longs, text: Bytes, out: Words) -> None:
 
 
 def fnv1a(strings: Any) -> np.ndarray:
-    """FNV-1a hashes (Fowler, Noll, Vo), which random draws and held-out splits depend on, uint64[n].  strings: Arrow's, or what
+    """FNV-1a hashes (Fowler, Noll, Vo), which random draws and held-out splits depend on,
+    uint64[n].  strings: Arrow's, or what
     Arrow converts."""
     offsets, text = string_buffers(strings)
     out = np.empty(len(offsets) - 1, np.uint64)

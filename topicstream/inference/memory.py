@@ -1,4 +1,6 @@
-"""How an inference keeps to its memory limit: where the model's table lies, how many threads, how large a block."""
+"""How an inference keeps to its memory limit: where the model's table lies, how many threads, how
+large a block.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from topicstream.vocabulary import A_WORD
 A_THREAD = 12 << 20
 """Bytes of a thread: its stack, and the piece of the input that it reads."""
 A_SHARE = 60
-"""Bytes of one share of a document in work: float32, the lists, its text as JSON, and what waits to be written."""
+"""Bytes of one share of a document in work: float32, the lists, its text as JSON, and what waits to
+be written.
+"""
 A_CELL = 40
 BLOCK_DOCS, BLOCK_CELLS = 1 << 11, 1 << 17
 LEAST_DOCS = 1 << 5
@@ -53,15 +57,24 @@ class InferencePlan:
 
 
 def thread_bytes(topics: int, docs: int, gathered: int) -> int:
-    """What a thread holds for blocks of so many documents; gathered: rows of the topics fetched for a cell."""
+    """What a thread holds for blocks of so many documents; gathered: rows of the topics fetched for
+    a cell.
+    """
     cells = docs * (BLOCK_CELLS // BLOCK_DOCS)
     return A_THREAD + A_SHARE * topics * docs + cells * (A_CELL + 4 * topics * gathered)
 
 
 def plan_inference(
-    model: TopicModel, limit: MemoryLimit, threads: int, *, owned: bool, tables: int = 1, table_bytes: int | None = None
+    model: TopicModel,
+    limit: MemoryLimit,
+    threads: int,
+    *,
+    owned: bool,
+    tables: int = 1,
+    table_bytes: int | None = None,
 ) -> InferencePlan:
-    """Plan an inference: blocks get smaller first, then the table stays on disk, then threads get fewer.
+    """Plan an inference: blocks get smaller first, then the table stays on disk, then threads get
+    fewer.
 
     Parameters
     ----------
@@ -92,7 +105,9 @@ def plan_inference(
         resident = {"topics": table} if load or in_memory else {}
         each = {"threads": thread_bytes(topics, docs, 0 if load or in_memory else tables)}
         task = f"inference with {model.path or 'this model'}"
-        return InferencePlan(plan_memory(task, limit, threads, {**words, **resident}, each), load, docs, cells)
+        return InferencePlan(
+            plan_memory(task, limit, threads, {**words, **resident}, each), load, docs, cells
+        )
 
     loads = (True, False) if owned and not in_memory and 2 * table <= limit.bytes else (False,)
     for load, docs in product(loads, BLOCKS):

@@ -20,8 +20,10 @@ LANES = 16
 class TopicRows:
     """A model as the kernels take it.
 
-    beta      per word;  alpha, inverse: float32[KP], alpha and 1 / (lam + W beta), zero in the padding
-    alpha64   float64[K];  prior: float64[K], its mean, the topics of a document without a known word
+    beta      per word;  alpha, inverse: float32[KP], alpha and 1 / (lam + W beta), zero in the
+              padding
+    alpha64   float64[K];  prior: float64[K], its mean, the topics of a document without a known
+              word
     """
 
     def __init__(self, model: TopicModel) -> None:
@@ -37,17 +39,23 @@ class TopicRows:
     def of(self, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
         """The row of each cell, int64[nnz], and the table, float32[R, K].
 
-        The table is the model's own where that is in memory, else the rows of these documents' words: the same values.
-        """
+        The table is the model's own where that is in memory, else the rows of these documents'
+        words: the same values."""
         if self.model.phi is not None:
             return docs.words, self.model.phi
         ids, rows = np.unique(docs.words, return_inverse=True)
         return rows.astype(np.int64), self.model.rows(ids)
 
     def weigh(self, docs: Documents) -> Documents:
-        """The documents with their cells weighed as the training documents' were; unchanged where the model weighs none."""
+        """The documents with their cells weighed as the training documents' were; unchanged where
+        the model weighs none.
+        """
         weights = self.model.weights
-        return docs if weights is None else replace(docs, counts=weights.cells(docs.indptr, docs.words, docs.counts))
+        return (
+            docs
+            if weights is None
+            else replace(docs, counts=weights.cells(docs.indptr, docs.words, docs.counts))
+        )
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,8 @@ class Variant:
     """A method with some of its options set, as ``topics compare --methods`` tries it.
 
     about    in a few words
-    options  those that are set; sweeps, burn-in and seed come from the comparison, where the method has them
+    options  those that are set; sweeps, burn-in and seed come from the comparison, where the method
+             has them
     short    one sweep of burn-in and one that counts, instead of the comparison's
     """
 
@@ -77,9 +86,11 @@ class Method(ABC):
     name, cites
         The name on the command line, and where the method was published.
     Options
-        A dataclass of ``topicstream.options.option`` fields: options of ``topics infer`` and of ``topicstream.infer``.
+        A dataclass of ``topicstream.options.option`` fields: options of ``topics infer`` and of
+        ``topicstream.infer``.
     variants
-        What ``topics compare --methods`` tries, by name; None: the method as it is, under its own name.
+        What ``topics compare --methods`` tries, by name; None: the method as it is, under its own
+        name.
     weighs_cells
         Whether it weighs the cells of new documents as a model trained with ``--weighting`` does.
     needs_all
@@ -111,11 +122,15 @@ class Method(ABC):
 
     @abstractmethod
     def shares(self, docs: Documents) -> np.ndarray:
-        """p(topic | document), float32[D, K], rows sum to 1; the prior's mean for a document without a known word."""
+        """p(topic | document), float32[D, K], rows sum to 1; the prior's mean for a document
+        without a known word.
+        """
 
     @classmethod
     def required_by(cls, model: TopicModel) -> bool:
-        """Whether the model has no shares of topics that another method could find: this one is its default."""
+        """Whether the model has no shares of topics that another method could find: this one is its
+        default.
+        """
         return False
 
     @classmethod
@@ -128,15 +143,18 @@ class Method(ABC):
         self.rows.model.load()
 
     def gather(self, blocks: Iterable[Documents]) -> Iterable[Documents]:
-        """What ``shares`` is called with, given all blocks; a method that needs all documents first reads them here."""
+        """What ``shares`` is called with, given all blocks; a method that needs all documents first
+        reads them here.
+        """
         return blocks
 
-    def hold(self, blocks: Iterable[Documents], each: Callable[[Documents], int], fixed: int = 0) -> list[Documents]:
+    def hold(
+        self, blocks: Iterable[Documents], each: Callable[[Documents], int], fixed: int = 0
+    ) -> list[Documents]:
         """All blocks in memory.
 
-        Raises DoesNotFit, once all were counted, where ``fixed`` and ``each`` of theirs are more bytes than there is room
-        for.
-        """
+        Raises DoesNotFit, once all were counted, where ``fixed`` and ``each`` of theirs are more
+        bytes than there is room for."""
         blocks_held: list[Documents] = []
         for block in blocks:
             fixed += each(block)

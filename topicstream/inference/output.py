@@ -1,8 +1,8 @@
-"""Topics of documents to a file (.parquet, .jsonl, .csv) or a stream, block by block; a file appears when it is complete.
+"""Topics of documents to a file (.parquet, .jsonl, .csv) or a stream, block by block; a file
+appears when it is complete.
 
-Answers are record batches of one schema: id, topics list<int32>, shares list<float>, the facts (tokens, oov_rate, flag) where
-they are known, then metadata.
-"""
+Answers are record batches of one schema: id, topics list<int32>, shares list<float>, the facts
+(tokens, oov_rate, flag) where they are known, then metadata."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ from topicstream.kernels.jit import kernel
 
 @dataclass(frozen=True)
 class Lists:
-    """Topics of documents as lists: document d has topics[offsets[d]:offsets[d+1]] (int32) with those shares (float32)."""
+    """Topics of documents as lists: document d has topics[offsets[d]:offsets[d+1]] (int32) with
+    those shares (float32).
+    """
 
     offsets: np.ndarray
     topics: np.ndarray
@@ -38,8 +40,12 @@ class Lists:
 
 
 @kernel
-def _keep(shares: Floats, top: int, least: float, offsets: Longs, topics: Ints, values: Floats) -> int:
-    """The ``top`` largest of each row that are >= least, largest first, of equal ones the lower topic first."""
+def _keep(
+    shares: Floats, top: int, least: float, offsets: Longs, topics: Ints, values: Floats
+) -> int:
+    """The ``top`` largest of each row that are >= least, largest first, of equal ones the lower
+    topic first.
+    """
     n = 0
     for d in range(shares.shape[0]):
         begin = n
@@ -62,7 +68,10 @@ def _keep(shares: Floats, top: int, least: float, offsets: Longs, topics: Ints, 
 
 
 def keep(shares: np.ndarray, top: int | None = None, min_prob: float | None = None) -> Lists:
-    """float32[D, K] -> lists.  Without ``top`` and ``min_prob`` every topic, by number; else the largest first."""
+    """float32[D, K] -> lists.
+
+    Without ``top`` and ``min_prob`` every topic, by number; else the largest first.
+    """
     docs, topics = shares.shape
     if top is None and min_prob is None:
         numbers = np.tile(np.arange(topics, dtype=np.int32), docs)
@@ -82,11 +91,15 @@ _FACTS = {"tokens": pa.float64(), "oov_rate": pa.float64(), "flag": pa.string()}
 _FLAGS = pa.array([None, *FLAGS[1:]], pa.string())
 
 
-def answer_schema(columns: Mapping[str, pa.DataType] | None = None, *, facts: bool, integer_ids: bool = False) -> pa.Schema:
+def answer_schema(
+    columns: Mapping[str, pa.DataType] | None = None, *, facts: bool, integer_ids: bool = False
+) -> pa.Schema:
     """The schema of answers with these columns of metadata."""
     lists = [("topics", pa.list_(pa.int32())), ("shares", pa.list_(pa.float32()))]
     ids = pa.int64() if integer_ids else pa.large_string()
-    return pa.schema([("id", ids), *lists, *(_FACTS.items() if facts else ()), *(columns or {}).items()])
+    return pa.schema(
+        [("id", ids), *lists, *(_FACTS.items() if facts else ()), *(columns or {}).items()]
+    )
 
 
 def facts_of(docs: Documents) -> list[pa.Array]:
@@ -95,19 +108,27 @@ def facts_of(docs: Documents) -> list[pa.Array]:
     return [pa.array(docs.tokens), pa.array(rates), _FLAGS.take(pa.array(docs.flags))]
 
 
-def answer_batch(schema: pa.Schema, ids: pa.Array, lists: Lists, beside: Iterable[pa.Array] = ()) -> pa.RecordBatch:
+def answer_batch(
+    schema: pa.Schema, ids: pa.Array, lists: Lists, beside: Iterable[pa.Array] = ()
+) -> pa.RecordBatch:
     """Answers as one record batch; the ids keep their type, whatever the schema says.
 
     beside: the columns of the schema behind ``shares``, in their order.
     """
     offsets = pa.array(lists.offsets.astype(np.int32))
     values = [pa.ListArray.from_arrays(offsets, pa.array(v)) for v in (lists.topics, lists.shares)]
-    columns = [c.cast(field.type) for c, field in zip([*values, *beside], list(schema)[1:], strict=True)]
-    return pa.RecordBatch.from_arrays([ids, *columns], schema=schema.set(0, pa.field("id", ids.type)))
+    columns = [
+        c.cast(field.type) for c, field in zip([*values, *beside], list(schema)[1:], strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(
+        [ids, *columns], schema=schema.set(0, pa.field("id", ids.type))
+    )
 
 
 class AnswerFormat(Protocol):
-    """How answers are written: ``encode`` runs in any thread, ``write`` takes what it returned, in order."""
+    """How answers are written: ``encode`` runs in any thread, ``write`` takes what it returned, in
+    order.
+    """
 
     def encode(self, answers: pa.RecordBatch) -> Any: ...
     def write(self, encoded: Any) -> None: ...
@@ -128,7 +149,9 @@ class _Stream:
 
 
 class JsonAnswers(_Stream):
-    """A line a document: {"id": ..., "topics": [...], "shares": [...], ...}.  Shares read back as the same float32."""
+    """A line a document: {"id": ..., "topics": [...], "shares": [...], ...}.  Shares read back as
+    the same float32.
+    """
 
     def encode(self, answers: pa.RecordBatch) -> bytes:
         ids, topics, shares, *beside = answers.columns
@@ -138,17 +161,23 @@ class JsonAnswers(_Stream):
         for first, last, (name, *values) in zip(offsets, offsets[1:], rows, strict=False):
             line = {"id": name, "topics": topics[first:last], "shares": shares[first:last]}
             line.update(zip(names, values, strict=True))
-            lines.append(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE))
+            lines.append(
+                orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
+            )
         return b"".join(lines)
 
 
 class CsvAnswers(_Stream):
-    """A line a document and topic, under a head line; a document without any topic has one line with both empty."""
+    """A line a document and topic, under a head line; a document without any topic has one line
+    with both empty.
+    """
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         super().__init__(file, schema)
         head = io.StringIO()
-        csv.writer(head, lineterminator="\n").writerow([CSV_NAMES.get(name, name) for name in schema.names])
+        csv.writer(head, lineterminator="\n").writerow(
+            [CSV_NAMES.get(name, name) for name in schema.names]
+        )
         file.write(head.getvalue().encode())
 
     def encode(self, answers: pa.RecordBatch) -> Any:
@@ -157,7 +186,9 @@ class CsvAnswers(_Stream):
         lines = np.maximum(lengths, 1)
         document = pa.array(np.repeat(np.arange(len(lengths)), lines))
         # which value of the flat lists stands on a line; null where the document has none
-        value = pa.array(np.cumsum(np.repeat(lengths > 0, lines)) - 1, mask=np.repeat(lengths == 0, lines))
+        value = pa.array(
+            np.cumsum(np.repeat(lengths > 0, lines)) - 1, mask=np.repeat(lengths == 0, lines)
+        )
         texts = [_as_cells(column) for column in (ids, *beside)]
         columns = [column.take(document) for column in texts]
         columns[1:1] = [topics.values.take(value), shares.values.take(value)]
@@ -173,7 +204,11 @@ def _csv_lines(table: pa.Table, texts: Iterable[pa.Array]) -> Any:
 
 def _as_cells(column: pa.Array) -> pa.Array:
     """A column as CSV holds it: the entries of a list joined by semicolons."""
-    return pc.binary_join(column, pa.scalar(";", column.type.value_type)) if pa.types.is_list(column.type) else column
+    return (
+        pc.binary_join(column, pa.scalar(";", column.type.value_type))
+        if pa.types.is_list(column.type)
+        else column
+    )
 
 
 def _needs_quotes(texts: pa.Array) -> bool:
@@ -220,7 +255,10 @@ class ParquetAnswers(AnswerTable):
 
     def write(self, encoded: pa.RecordBatch) -> None:
         super().write(encoded)
-        rows, values = (sum(sizes) for sizes in zip(*((len(b), b.nbytes // 8) for b in self.batches), strict=True))
+        rows, values = (
+            sum(sizes)
+            for sizes in zip(*((len(b), b.nbytes // 8) for b in self.batches), strict=True)
+        )
         if rows >= ROWS_OF_GROUP or values >= VALUES_OF_GROUP:
             self._group()
 
@@ -262,17 +300,25 @@ def check_answers(path: str | Path, option: str, inputs: Iterable[object], *, fo
 
 @contextmanager
 def written_answers(
-    path: Path, schema: pa.Schema, *, option: str, force: bool = False, inputs: Iterable[object] = (), wide: bool = False
+    path: Path,
+    schema: pa.Schema,
+    *,
+    option: str,
+    force: bool = False,
+    inputs: Iterable[object] = (),
+    wide: bool = False,
 ) -> Iterator[AnswerFormat]:
-    """Topics of documents to a file that a user named (``outputs.written``), in the format that its suffix says; ``wide``: the
-    schema has a column for each topic."""
+    """Topics of documents to a file that a user named (``outputs.written``), in the format that its
+    suffix says; ``wide``: the schema has a column for each topic."""
     make = WIDE[path.suffix] if wide else format_named(path, option)
     with written(path, force=force, option=option, inputs=inputs) as file:
         answers: AnswerFormat = make(file, schema)
         try:
             yield answers
         except BaseException:
-            with suppress(Exception):  # a Parquet writer must not outlive its file; the first error is the one to report
+            with suppress(
+                Exception
+            ):  # a Parquet writer must not outlive its file; the first error is the one to report
                 answers.close()
             raise
         answers.close()

@@ -1,10 +1,13 @@
-"""Multinomial logistic regression on soft targets, by minibatches (Yao, Mimno and McCallum 2009, eq. 13 and 17):
+"""Multinomial logistic regression on soft targets, by minibatches (Yao, Mimno and McCallum 2009,
+eq. 13 and 17):
 
     loss(weights) = - sum_d sum_k theta_dk log p(k|d)  +  sum of weights^2 / (2 variance)
     p(k|d)        ~ exp(sum_w weights[w, k] x_wd + weights[W, k])
 
-The last row (the bias) is not penalised.  AdaGrad with one step size a word, the root of what its row's squared gradients sum up
-to (Duchi, Hazan and Singer 2011): counts of words differ by orders of magnitude.  docs/decisions/classifier.md has the figures.
+The last row (the bias) is not penalised.  AdaGrad with one step size a word, the root of what its
+                                           row's squared gradients sum up
+to (Duchi, Hazan and Singer 2011): counts of words differ by orders of magnitude.
+docs/decisions/classifier.md has the figures.
 """
 
 from __future__ import annotations
@@ -24,7 +27,10 @@ TEMPERATURES = 0.2, 5.0
 
 @dataclass(frozen=True)
 class Examples:
-    """Documents with what is to be said of them.  x: float32[D, W], sparse; theta: float32[D, K], rows sum to 1."""
+    """Documents with what is to be said of them.
+
+    x: float32[D, W], sparse; theta: float32[D, K], rows sum to 1.
+    """
 
     x: csr_array
     theta: np.ndarray
@@ -39,8 +45,8 @@ class Examples:
 
 @dataclass(frozen=True)
 class Fitted:
-    """weights: float32[W + 1, K]; loss: penalised, of all documents, as the last pass came by them; passes; converged: stopped by
-    ``tol``."""
+    """weights: float32[W + 1, K]; loss: penalised, of all documents, as the last pass came by them;
+    passes; converged: stopped by ``tol``."""
 
     weights: np.ndarray
     loss: float
@@ -49,7 +55,12 @@ class Fitted:
 
 
 def fit_softmax(
-    examples: Examples, *, variance: float, tol: float, passes: int, progress: Callable[[int], None] | None = None
+    examples: Examples,
+    *,
+    variance: float,
+    tol: float,
+    passes: int,
+    progress: Callable[[int], None] | None = None,
 ) -> Fitted:
     """Fit the weights, from 0 on; the same bits every time.
 
@@ -88,16 +99,27 @@ def fit_softmax(
 
 
 def _descend(
-    weights: np.ndarray, squares: np.ndarray, x: csr_array, theta: np.ndarray, penalty: np.ndarray, step: float
+    weights: np.ndarray,
+    squares: np.ndarray,
+    x: csr_array,
+    theta: np.ndarray,
+    penalty: np.ndarray,
+    step: float,
 ) -> float:
-    """One step on some documents; their loss without the penalty.  A word's penalty is spread over the documents that have it."""
+    """One step on some documents; their loss without the penalty.
+
+    A word's penalty is spread over the documents that have it.
+    """
     used, column = np.unique(x.indices, return_inverse=True)
     x = csr_array((x.data, column.astype(np.int32), x.indptr), shape=(x.shape[0], len(used)))
     rows = weights[used]
     residual, nats = _residual(x @ rows + weights[-1], theta)
     slope = x.T @ residual
     slope += rows * (np.bincount(column) * penalty[used]).astype(np.float32)[:, None]
-    for where, of in ((used, slope), (np.array([len(weights) - 1]), residual.sum(axis=0, keepdims=True))):
+    for where, of in (
+        (used, slope),
+        (np.array([len(weights) - 1]), residual.sum(axis=0, keepdims=True)),
+    ):
         squares[where] += np.einsum("wk,wk->w", of, of) / of.shape[1]
         weights[where] -= of * (step / np.sqrt(squares[where])).astype(np.float32)[:, None]
     return nats
@@ -116,9 +138,13 @@ def _residual(logits: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, float]
 
 
 def best_temperature(logits: np.ndarray, theta: np.ndarray) -> float:
-    """The temperature at which KL(theta || softmax(logits / temperature)) is least; logits, theta: float[D, K]."""
+    """The temperature at which KL(theta || softmax(logits / temperature)) is least; logits, theta:
+    float[D, K].
+    """
     low, high = np.log(TEMPERATURES)
-    minimum = minimize_scalar(lambda t: label_divergence(logits, theta, np.exp(t)), bounds=(low, high), method="bounded")
+    minimum = minimize_scalar(
+        lambda t: label_divergence(logits, theta, np.exp(t)), bounds=(low, high), method="bounded"
+    )
     return float(np.exp(minimum.x))
 
 

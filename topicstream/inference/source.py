@@ -1,4 +1,6 @@
-"""Where the documents of an inference come from: a corpus store, raw input of any format, or lines of standard input."""
+"""Where the documents of an inference come from: a corpus store, raw input of any format, or lines
+of standard input.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from, rest_of
 from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.inference.config import PARTS, SAMPLED, InferConfig
-from topicstream.inference.documents import Documents, cut_cells, dense_documents, documents_of_cells
+from topicstream.inference.documents import (
+    Documents,
+    cut_cells,
+    dense_documents,
+    documents_of_cells,
+)
 from topicstream.inference.memory import InferencePlan
 from topicstream.ingestion.opening.memory import as_inputs
 from topicstream.ingestion.parsing.columns import LISTS
@@ -72,24 +79,36 @@ class DocumentSource(ABC):
         columns: Mapping[str, pa.Array],
         integer_ids: bool,
     ) -> Iterator[Documents]:
-        """Documents cut into blocks; cells: (indptr, words of their own vocabulary, counts), index: the model's id of each."""
+        """Documents cut into blocks; cells: (indptr, words of their own vocabulary, counts), index:
+        the model's id of each.
+        """
         indptr, words, counts = cells
         longest = int(np.diff(indptr).max(initial=0))
         if not self.plan.load and self.model.phi is None and longest > self.plan.cells:
-            self.plan.room.ask(4 * self.model.n_topics * longest, f"a document of {longest:,} different words")
+            self.plan.room.ask(
+                4 * self.model.n_topics * longest, f"a document of {longest:,} different words"
+            )
         for first, last in cut_cells(indptr, self.plan.docs, self.plan.cells):
             begin, end, some = indptr[first], indptr[last], slice(first, last)
             own = indptr[first : last + 1] - begin
             if self.width:
                 block = dense_documents(ids[some], own, counts[begin:end])
             else:
-                block = documents_of_cells(ids[some], own, words[begin:end], counts[begin:end], index)
-            yield replace(block, columns={n: column[some] for n, column in columns.items()}, integer_ids=integer_ids)
+                block = documents_of_cells(
+                    ids[some], own, words[begin:end], counts[begin:end], index
+                )
+            yield replace(
+                block,
+                columns={n: column[some] for n, column in columns.items()},
+                integer_ids=integer_ids,
+            )
 
     def check_width(self, width: int, where: object) -> None:
         """UsageError for what the model is not of."""
         if width != self.width:
-            raise UsageError(f"{where}: holds {payload_of(width)}, and the model is of {payload_of(self.width)}")
+            raise UsageError(
+                f"{where}: holds {payload_of(width)}, and the model is of {payload_of(self.width)}"
+            )
 
 
 class StoredDocuments(DocumentSource):
@@ -100,7 +119,9 @@ class StoredDocuments(DocumentSource):
 
     batches: tuple[int, int | None] = (0, None)
 
-    def __init__(self, model: TopicModel, plan: InferencePlan, corpus: Corpus, config: InferConfig) -> None:
+    def __init__(
+        self, model: TopicModel, plan: InferencePlan, corpus: Corpus, config: InferConfig
+    ) -> None:
         super().__init__(model, plan)
         self.check_width(corpus.width, corpus.path)
         self.parts = config.of_parts()
@@ -108,7 +129,10 @@ class StoredDocuments(DocumentSource):
             view = rest_of if sampled == {"rest"} else learned_from
             corpus = view(corpus, model.manifest.sample) if len(sampled) == 1 else corpus
             self.parts = tuple(dict.fromkeys("train" if p in sampled else p for p in self.parts))
-        self.corpus, self.columns = corpus, columns_within(corpus, listed_names(config.with_columns))
+        self.corpus, self.columns = (
+            corpus,
+            columns_within(corpus, listed_names(config.with_columns)),
+        )
         self.integer_ids = corpus.manifest.ids == "integer"
         self.total = sum(corpus.part(p == "heldout").docs for p in self.parts)
 
@@ -116,9 +140,15 @@ class StoredDocuments(DocumentSource):
         index = np.zeros(0, np.int64)
         if not self.width:
             index = self.model.vocabulary.find(Vocabulary.read(self.corpus.file("vocab")).words)
-        for batch in self.corpus.documents(list(self.columns), parts=self.parts, batches=self.batches):
+        for batch in self.corpus.documents(
+            list(self.columns), parts=self.parts, batches=self.batches
+        ):
             words, counts = batch.column("words"), batch.column("counts")
-            cells = words.offsets.to_numpy().astype(np.int64), words.values.to_numpy(), counts.values.to_numpy()
+            cells = (
+                words.offsets.to_numpy().astype(np.int64),
+                words.values.to_numpy(),
+                counts.values.to_numpy(),
+            )
             columns = {name: batch.column(name) for name in self.columns}
             yield from self.blocks(batch.column("id"), cells, index, columns, self.integer_ids)
 
@@ -126,13 +156,17 @@ class StoredDocuments(DocumentSource):
 class RawDocuments(DocumentSource):
     """Documents of files or in memory, read as the model's corpus was."""
 
-    def __init__(self, model: TopicModel, plan: InferencePlan, inputs: Any, config: InferConfig) -> None:
+    def __init__(
+        self, model: TopicModel, plan: InferencePlan, inputs: Any, config: InferConfig
+    ) -> None:
         super().__init__(model, plan)
         names = listed_names(config.with_columns)
         if set(config.of_parts()) != set(PARTS):
             raise UsageError("--part requires a corpus store, but these are raw documents")
         meta = {"meta": {name: name for name in names}} if names else {}
-        options = ReadOptions(**{"piece_bytes": PIECE_BYTES, "room": plan.room, **meta, **config.given()})
+        options = ReadOptions(
+            **{"piece_bytes": PIECE_BYTES, "room": plan.room, **meta, **config.given()}
+        )
         if self.width:
             remembered = tuple(name for name in CUT if name not in ("split", "min_tokens"))
             options = replace(options.recall(model.manifest.reading, remembered), vectors=True)
@@ -160,7 +194,8 @@ class RawDocuments(DocumentSource):
         if content_kind(batch) == "text":
             if self._tokenizer is None:
                 raise StoreError(
-                    f"{self.model.path or 'in memory'}: the model does not say how its text was tokenised (it was trained on counts); give lists of words, or "
+                    f"{self.model.path or 'in memory'}: the model does not say how its text was "
+                    f"tokenised (it was trained on counts); give lists of words, or "
                     f"ingest {task.name} and name the store"
                 )
             counted = self._tokenizer.count(batch.column(2))
@@ -171,13 +206,19 @@ class RawDocuments(DocumentSource):
                 self._index = (task.words, self.model.vocabulary.find(task.words))
                 if task.words is not None and len(task.words) and (self._index[1] < 0).all():
                     raise InputError(
-                        f"{task.name}: the model knows none of its words ({task.words[0]}, ...; the model has "
-                        f"{self.model.words[0]}, ...); name its columns (vocabulary= in Python, --words FILE)"
+                        f"{task.name}: the model knows none of its words ({task.words[0]}, ...; "
+                        f"the model has "
+                        f"{self.model.words[0]}, ...); name its columns (vocabulary= in Python, "
+                        f"--words FILE)"
                     )
             index, cells = self._index[1], document_cells(batch)
         meta, ids = metadata_of(batch), batch.column(0)
-        columns = {name: meta.get(name, pa.nulls(len(batch), kind)) for name, kind in self.columns.items()}
-        return list(self.blocks(ids.cast(TEXT), cells, index, columns, pa.types.is_integer(ids.type)))
+        columns = {
+            name: meta.get(name, pa.nulls(len(batch), kind)) for name, kind in self.columns.items()
+        }
+        return list(
+            self.blocks(ids.cast(TEXT), cells, index, columns, pa.types.is_integer(ids.type))
+        )
 
 
 class FollowedDocuments(RawDocuments):
@@ -187,7 +228,9 @@ class FollowedDocuments(RawDocuments):
         for task in pieces("-", self.options, eager=True):
             if task.reader.name not in LINE_FORMATS:
                 formats = " and ".join(LINE_FORMATS)
-                raise InputError(f"stdin: --follow takes {formats} (--format), not {task.reader.name}")
+                raise InputError(
+                    f"stdin: --follow takes {formats} (--format), not {task.reader.name}"
+                )
             yield from self.read(task)
 
 
@@ -197,7 +240,10 @@ def columns_within(corpus: Corpus, names: Sequence[str]) -> dict[str, pa.DataTyp
     for name in names:
         if name not in known_columns or name in ("id", "part", "block", "row"):
             has = ", ".join(sorted(set(known_columns) - {"id"}))
-            raise UsageError(f"--with {name}: {corpus.path} has no such column (it has {has}); ingest with --meta")
+            raise UsageError(
+                f"--with {name}: {corpus.path} has no such column (it has {has}); ingest with "
+                f"--meta"
+            )
     return {name: TEXTS if known_columns[name] == "list" else TEXT for name in names}
 
 
@@ -205,7 +251,11 @@ def open_source(config: InferConfig, model: TopicModel, plan: InferencePlan) -> 
     """The documents that a configuration names; InputError, UsageError."""
     documents = config.documents
     described = {"vocabulary": config.vocabulary, "ids": config.ids, "layer": config.layer}
-    inputs = [documents] if isinstance(documents, Corpus) else as_inputs(documents, path=False, **described)
+    inputs = (
+        [documents]
+        if isinstance(documents, Corpus)
+        else as_inputs(documents, path=False, **described)
+    )
     files: list[Any] = inputs if isinstance(inputs, list) else []
     if isinstance(inputs, list) and not inputs:
         raise InputError("no documents: give texts, a store, or the Path of files")

@@ -1,8 +1,9 @@
-"""The topics of a corpus' tokens as the last checkpoint of a run has them: what Gibbs samplers keep of every block.
+"""The topics of a corpus' tokens as the last checkpoint of a run has them: what Gibbs samplers keep
+of every block.
 
-A run's folder holds ``training.json``, ``checkpoints/PASSES-ROUNDS/`` (``state.json``, ``arrays.npz``) and in ``work`` the
-file of the blocks' state, which ``memory.old`` of the arrays indexes: offset, bytes and checksum of each block.
-"""
+A run's folder holds ``training.json``, ``checkpoints/PASSES-ROUNDS/`` (``state.json``,
+``arrays.npz``) and in ``work`` the file of the blocks' state, which ``memory.old`` of the arrays
+indexes: offset, bytes and checksum of each block."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ class _State(Record, frozen=True):
     facts: _Facts
 
 
-def token_topics(folder: Path | None, corpus: Corpus, topics: int, asker: str) -> Iterator[tuple[Block, np.ndarray]]:
+def token_topics(
+    folder: Path | None, corpus: Corpus, topics: int, asker: str
+) -> Iterator[tuple[Block, np.ndarray]]:
     """The training documents of a run with the topics of their tokens.
 
     Parameters
@@ -62,7 +65,8 @@ def token_topics(folder: Path | None, corpus: Corpus, topics: int, asker: str) -
     Raises
     ------
     InputError
-        Where there is no run, its engine keeps no topic a token, the corpus is another or the checkpoints are missing.
+        Where there is no run, its engine keeps no topic a token, the corpus is another or the
+        checkpoints are missing.
     StoreError
         Where its files are damaged.
     """
@@ -71,7 +75,9 @@ def token_topics(folder: Path | None, corpus: Corpus, topics: int, asker: str) -
         raise InputError(f"{asker}: needs the folder of a training run (training.json)")
     run = read_record(path, _Run)
     if run.corpus != corpus.fingerprint:
-        raise InputError(f"{corpus.path}: is not the corpus that {folder} was trained on, or has changed since")
+        raise InputError(
+            f"{corpus.path}: is not the corpus that {folder} was trained on, or has changed since"
+        )
     places = sorted(p for p in (folder / "checkpoints").glob("[0-9]*-[0-9]*") if p.is_dir())
     if not places:
         raise InputError(f"{folder}: has no checkpoint, which holds the topics of the tokens")
@@ -83,12 +89,18 @@ def token_topics(folder: Path | None, corpus: Corpus, topics: int, asker: str) -
         raise InputError(f"{folder}: stopped within a pass; let `topics train` finish it first")
     kind = np.dtype("uint8" if topics <= 1 << 8 else "uint16" if topics <= 1 << 16 else "uint32")
     if index is None or int(index[:, 0, 1].sum()) != int(learned.n_tokens) * kind.itemsize:
-        raise InputError(f"{asker}: {run.engine} does not assign topics to tokens; train with sparselda or gs")
-    return _blocks(learned.blocks(grid=grid), folder / "work" / Path(memory).name, index[:, 0], kind, topics)
+        raise InputError(
+            f"{asker}: {run.engine} does not assign topics to tokens; train with sparselda or gs"
+        )
+    return _blocks(
+        learned.blocks(grid=grid), folder / "work" / Path(memory).name, index[:, 0], kind, topics
+    )
 
 
 def _index(checkpoint: Path, state: _State) -> np.ndarray | None:
-    """int64[blocks, arrays, 3]: where the state of each block lies in its file; None: the engine keeps none."""
+    """int64[blocks, arrays, 3]: where the state of each block lies in its file; None: the engine
+    keeps none.
+    """
     size, crc = state.files["arrays.npz"]
     if (problem := file_problem(checkpoint / "arrays.npz", size, crc, "train again")) is not None:
         raise StoreError(problem)
@@ -104,8 +116,15 @@ def _blocks(
             memory.seek(offset)
             data = memory.read(size) if offset >= 0 else b""
             z = np.frombuffer(data, kind)
-            if len(data) != size or not intact(np.frombuffer(data, np.uint8), crc) or len(z) != int(block.counts.sum()):
-                raise StoreError(f"{path}: the memory of block {block.index} is damaged, or of an earlier version; train again")
+            if (
+                len(data) != size
+                or not intact(np.frombuffer(data, np.uint8), crc)
+                or len(z) != int(block.counts.sum())
+            ):
+                raise StoreError(
+                    f"{path}: the memory of block {block.index} is damaged, or of an earlier "
+                    f"version; train again"
+                )
             if len(z) and int(z.max()) >= topics:
                 raise StoreError(f"{path}: a topic past {topics - 1} in block {block.index}")
             yield block, z

@@ -6,5 +6,5 @@
     storing/    which documents count, final word ids, blocks, the commit by one rename
     upkeep/     a committed store, changed: compaction, removal, words dropped
 
-``pipeline.py`` runs it; ``config.py`` and ``read_options.py`` hold its options, ``plan.py`` fits it to memory.
-"""
+``pipeline.py`` runs it; ``config.py`` and ``read_options.py`` hold its options, ``plan.py`` fits it
+to memory."""

@@ -1,4 +1,6 @@
-"""``ingest``: raw files -> spools -> vocabulary -> a corpus store, committed by one rename (see reading.py, finishing.py and what they use)."""
+"""``ingest``: raw files -> spools -> vocabulary -> a corpus store, committed by one rename (see
+reading.py, finishing.py and what they use).
+"""
 
 from __future__ import annotations
 
@@ -45,15 +47,18 @@ from topicstream.tokens.tokenizer import Tokenizer
 def ingest(config: IngestConfig) -> dict[str, Json]:
     """Read raw text or counts of any size into the corpus store ``out``.
 
-    Options are those of the command line with underscores (``min_df=5, heldout="1%", stopwords="none"``).  Fields and columns of
-    documents in memory are named as in files (``text_field``, ``id_field``, ``meta``).  The store is the same, byte for byte, for
+    Options are those of the command line with underscores (``min_df=5, heldout="1%",
+    stopwords="none"``).  Fields and columns of
+    documents in memory are named as in files (``text_field``, ``id_field``, ``meta``).  The store
+    is the same, byte for byte, for
     any number of workers and however often the ingest was killed and run again.
 
     Returns
     -------
     dict
-        documents, documents_training, documents_heldout, cells, tokens, words, rejected, dropped_duplicates, seconds, ...
-        ``finished_before`` is there where the same ingest had finished already, so that nothing was done.
+        documents, documents_training, documents_heldout, cells, tokens, words, rejected,
+        dropped_duplicates, seconds, ... ``finished_before`` is there where the same ingest had
+        finished already, so that nothing was done.
 
     Raises
     ------
@@ -74,33 +79,58 @@ def ingest(config: IngestConfig) -> dict[str, Json]:
     4
     """
     options = IngestOptions.of_config(config)
-    names = as_inputs(config.documents, path=True, vocabulary=config.vocabulary, ids=config.ids, layer=config.layer)
+    names = as_inputs(
+        config.documents,
+        path=True,
+        vocabulary=config.vocabulary,
+        ids=config.ids,
+        layer=config.layer,
+    )
     if names == []:
         raise InputError("nothing to ingest: give files, folders or - for standard input")
     if (address := address_of(config.out)) is not None:
-        return _ingest_to(address.rstrip("/"), inputs_record.describe(names if isinstance(names, list) else [], options), config)
-    return _Ingest(names, Path(config.out), options, listener(config.progress), config.stop or Stop()).run()
+        return _ingest_to(
+            address.rstrip("/"),
+            inputs_record.describe(names if isinstance(names, list) else [], options),
+            config,
+        )
+    return _Ingest(
+        names, Path(config.out), options, listener(config.progress), config.stop or Stop()
+    ).run()
 
 
 def _ingest_to(address: str, record: InputsRecord, config: IngestConfig) -> dict[str, Json]:
-    """Make the store in a working folder of this machine, and publish it at an address.  The folder stays until that is done,
+    """Make the store in a working folder of this machine, and publish it at an address.  The folder
+    stays until that is done,
     so that the same command carries on after a kill; any other starts over."""
     if config.append:
-        raise UsageError(f"--out {address}: a store at an address cannot be appended to; append to one of this machine and publish it")
+        raise UsageError(
+            f"--out {address}: a store at an address cannot be appended to; append to one of "
+            f"this machine and publish it"
+        )
     current, _ = claim_address(address, "corpus")
     home = cache_folder().joinpath("uploads", *address.split("://"))
     work = home / "store"
     with durable.lock(home, "making", kind="ingest"):
         if current is not None and not config.force:
             if not record.digest or current.inputs != record.digest:
-                unknown = "" if record.digest else ", and documents that are in no file cannot be compared with it"
+                unknown = (
+                    ""
+                    if record.digest
+                    else ", and documents that are in no file cannot be compared with it"
+                )
                 raise TopicsError(f"{address}: exists{unknown}; --force replaces it")
-            version, summary = current.version, _made_once(StoreManifest.read(Path(mirrored(address))), record, config)
+            version, summary = (
+                current.version,
+                _made_once(StoreManifest.read(Path(mirrored(address))), record, config),
+            )
         else:
             if not inputs_record.is_this(work, inputs_record.load(work).fingerprint, record):
                 owned.remove(work, "corpus")  # of another ingest, which was killed
             summary = ingest(dataclasses.replace(config, out=work))
-            version = publish(work, address, inputs=record.digest, progress=config.progress)["version"]
+            version = publish(work, address, inputs=record.digest, progress=config.progress)[
+                "version"
+            ]
         owned.remove(home, "ingest")
     return summary | {"out": address, "version": version}
 
@@ -120,13 +150,21 @@ def _made_once(store: StoreManifest, record: InputsRecord, config: IngestConfig)
 
 class _Ingest:
     def __init__(
-        self, names: list[str] | InMemory, out: Path, options: IngestOptions, progress: Progress, stop: Stop
+        self,
+        names: list[str] | InMemory,
+        out: Path,
+        options: IngestOptions,
+        progress: Progress,
+        stop: Stop,
     ) -> None:
         check_place(out, "--out", [n for n in names if n != "-"] if isinstance(names, list) else [])
         if out.is_symlink():
             raise NotOurs(f"--out {out}: is a link to {os.readlink(out)}; name the folder itself")
         if os.path.ismount(out):  # the store is made beside it and renamed
-            raise UsageError(f"--out {out}: is the root of a disk or a mount, which a store cannot replace; name a folder inside it")
+            raise UsageError(
+                f"--out {out}: is the root of a disk or a mount, which a store cannot replace; "
+                f"name a folder inside it"
+            )
         self.names, self.out, self.progress, self.stop = names, out, progress, stop
         self.plan = plan_ingest(options.given.mem_limit, options.given.workers)
         self.wip = out.with_name(out.name + ".wip")
@@ -139,17 +177,26 @@ class _Ingest:
     def _as_of_base(self, options: IngestOptions) -> IngestOptions:
         """An append uses the tokenizer and the threshold of the store, and the fields of its input."""
         if self.base is None:
-            return dataclasses.replace(options, given=dataclasses.replace(options.given, append=False, grow_vocab=False))
+            return dataclasses.replace(
+                options, given=dataclasses.replace(options.given, append=False, grow_vocab=False)
+            )
         names = REMEMBERED + CUT if isinstance(self.names, list) else CUT
-        options = dataclasses.replace(options, given=options.given.recall(self.base.manifest.reading, names))
+        options = dataclasses.replace(
+            options, given=options.given.recall(self.base.manifest.reading, names)
+        )
         stored = self.base.manifest.tokenizer
         if stored is None:
             return options
         recipe = Recipe.from_json(stored)
         if options.tokenizer_given and options.recipe.hash() != recipe.hash():
-            other = [n for n in Recipe.__struct_fields__ if getattr(options.recipe, n) != getattr(recipe, n)]
+            other = [
+                n
+                for n in Recipe.__struct_fields__
+                if getattr(options.recipe, n) != getattr(recipe, n)
+            ]
             raise InputError(
-                f"{self.out}: was ingested with another tokenizer ({', '.join(other)}); leave out the tokenizer options to append"
+                f"{self.out}: was ingested with another tokenizer ({', '.join(other)}); leave "
+                f"out the tokenizer options to append"
             )
         return dataclasses.replace(options, recipe=recipe)
 
@@ -158,9 +205,13 @@ class _Ingest:
         notify_compiling(self.progress.say)
         if self.out.exists() and not self.out.is_dir():
             raise NotOurs(f"{self.out}: is a file; choose another --out")
-        self.options.side.open(self.options.given)  # what they lack is reported before anything is read
+        self.options.side.open(
+            self.options.given
+        )  # what they lack is reported before anything is read
         if self.out.exists() and set(os.listdir(self.out)) - {".lock", MARK}:
-            claim(self.out, "corpus")  # what is no store, or one that this version cannot read, is never replaced
+            claim(
+                self.out, "corpus"
+            )  # what is no store, or one that this version cannot read, is never replaced
         self.progress.step("reading", unit="B")
         with ExitStack() as stack:
             stack.enter_context(durable.lock(self.wip, "ingesting into", kind="ingest"))
@@ -168,25 +219,43 @@ class _Ingest:
                 claim(self.out, "corpus")
                 stack.enter_context(durable.lock(self.out, "writing to", kind="corpus"))
                 self.base = Corpus.open(self.out, dense=True)
-            record = inputs_record.describe([] if isinstance(self.names, InMemory) else self.names, self.options)
+            record = inputs_record.describe(
+                [] if isinstance(self.names, InMemory) else self.names, self.options
+            )
             if (summary := self._made_before(record)) is not None:
                 return summary
             if self.base is None and self.out.exists() and any(self.out.iterdir()):
                 if not self.options.given.force:
-                    raise TopicsError(f"{self.out}: exists; --append adds to it, --force replaces it")
+                    raise TopicsError(
+                        f"{self.out}: exists; --append adds to it, --force replaces it"
+                    )
                 refuse_strangers(self.out)
             recipe = self.options.recipe
             if self.base is None and recipe.phrase_threshold is not None and not recipe.phrases:
-                self.options = dataclasses.replace(self.options, recipe=self._with_phrases(recipe, recipe.phrase_threshold))
+                self.options = dataclasses.replace(
+                    self.options, recipe=self._with_phrases(recipe, recipe.phrase_threshold)
+                )
             if isinstance(self.names, InMemory) and self.base is not None:
                 # an append must not meet the numbers of the documents before
-                self.names = dataclasses.replace(self.names, first=sum(p.docs for p in self.base.manifest.parts.values()))
+                self.names = dataclasses.replace(
+                    self.names, first=sum(p.docs for p in self.base.manifest.parts.values())
+                )
             unfinished = None if self.options.given.force else read_state(self.wip)
             # nobody can carry on what was read from another process's memory
-            lost = unfinished is None or any(path.startswith(KEY) for path in unfinished.key.get("paths", []))
-            paths = [self.names.key] if isinstance(self.names, InMemory) else [entry.place for entry in record.inputs]
+            lost = unfinished is None or any(
+                path.startswith(KEY) for path in unfinished.key.get("paths", [])
+            )
+            paths = (
+                [self.names.key]
+                if isinstance(self.names, InMemory)
+                else [entry.place for entry in record.inputs]
+            )
             base = self.base.fingerprint if self.base is not None else None
-            key = {"paths": paths, **self.options.reading(), "append to": base}  # what decides the sequence and the content of the pieces
+            key = {
+                "paths": paths,
+                **self.options.reading(),
+                "append to": base,
+            }  # what decides the sequence and the content of the pieces
             journal = Journal(self.wip, key, None if lost else unfinished)
             state = journal.state
             same = state.record is not None and inputs_record.are_same(record, state.record)
@@ -196,35 +265,59 @@ class _Ingest:
             try:
                 return self._run(journal, same)
             except BaseException as e:
-                if state.pieces == 0 or isinstance(e, NothingKept):  # a run that has read nothing leaves nothing
+                if state.pieces == 0 or isinstance(
+                    e, NothingKept
+                ):  # a run that has read nothing leaves nothing
                     journal.remove()
                 raise
             finally:
                 journal.close()
 
     def _with_phrases(self, recipe: Recipe, threshold: float) -> Recipe:
-        """The recipe with the phrases of a reading of its own; the same on a resume, as it is learnt from the same text."""
+        """The recipe with the phrases of a reading of its own; the same on a resume, as it is
+        learnt from the same text.
+        """
         read = self.options.given
         if isinstance(self.names, InMemory):
             if self.names.once:
-                raise InputError("phrases reads the documents twice, but a generator yields them once; pass a list")
+                raise InputError(
+                    "phrases reads the documents twice, but a generator yields them once; pass "
+                    "a list"
+                )
         elif "-" in self.names:
-            raise UsageError("--phrases reads the text twice, but standard input can be read only once; save it to a file first")
+            raise UsageError(
+                "--phrases reads the text twice, but standard input can be read only once; save "
+                "it to a file first"
+            )
         self.progress.step("learning phrases")
-        read = dataclasses.replace(read, piece_bytes=min(self.plan.piece_bytes, read.piece_bytes), room=self.plan.room)
+        read = dataclasses.replace(
+            read, piece_bytes=min(self.plan.piece_bytes, read.piece_bytes), room=self.plan.room
+        )
         with owned.scratch(self.wip, "phrases") as folder:
-            texts = (task.run()[0].column(2) for task in pieces(self.names, read) if task.reader.kind == "text")
-            return learn_phrases(texts, recipe, folder, memory_bytes=self.plan.relations, threshold=threshold)
+            texts = (
+                task.run()[0].column(2)
+                for task in pieces(self.names, read)
+                if task.reader.kind == "text"
+            )
+            return learn_phrases(
+                texts, recipe, folder, memory_bytes=self.plan.relations, threshold=threshold
+            )
 
     def _made_before(self, record: InputsRecord) -> dict[str, Any] | None:
-        """The summary of the store at ``out`` where this very ingest made it: one that was killed between its commit and the
-        removal of the working folder, or a script that runs an ingest once more than it had to.  What another ingest left
+        """The summary of the store at ``out`` where this very ingest made it: one that was killed
+        between its commit and the
+        removal of the working folder, or a script that runs an ingest once more than it had to.
+        What another ingest left
         that was killed there is cleared away."""
         if self.options.given.force or not (self.out / "manifest.json").exists():
             return None
         store, state = Corpus.open(self.out, dense=True), read_state(self.wip)
         committed = None if state is None else state.committed
-        if state is not None and committed is not None and committed.fingerprint == store.fingerprint:
+        if (
+            state is not None
+            and committed is not None
+            and committed.fingerprint == store.fingerprint
+        ):
             settle(self.out, store.manifest)
             if state.record != record or isinstance(self.names, InMemory):
                 owned.clear(self.wip, "ingest")
@@ -239,14 +332,26 @@ class _Ingest:
         return _made_once(store.manifest, record, self.options.given)
 
     def _run(self, journal: Journal, same: bool) -> dict[str, Json]:
-        state, config = journal.state, dataclasses.replace(self.options.given, scratch=journal.folder)
+        state, config = (
+            journal.state,
+            dataclasses.replace(self.options.given, scratch=journal.folder),
+        )
         if journal.resumed and state.pieces:
             self.progress.say(f"{self.wip}: resuming after {state.pieces} pieces")
         if not state.done:
             names = self.names if isinstance(self.names, list) else []
-            with workers_of(config.scheduler, self.plan.limit, [*names, self.wip]) as (cluster, limit):
-                plan = self.plan if cluster is None else plan_ingest(limit.bytes, config.workers or cluster.least_threads)
-                state.piece_bytes = state.piece_bytes or min(plan.piece_bytes, self.plan.piece_bytes, config.piece_bytes)
+            with workers_of(config.scheduler, self.plan.limit, [*names, self.wip]) as (
+                cluster,
+                limit,
+            ):
+                plan = (
+                    self.plan
+                    if cluster is None
+                    else plan_ingest(limit.bytes, config.workers or cluster.least_threads)
+                )
+                state.piece_bytes = state.piece_bytes or min(
+                    plan.piece_bytes, self.plan.piece_bytes, config.piece_bytes
+                )
                 read = dataclasses.replace(config, piece_bytes=state.piece_bytes, room=plan.room)
                 workers = plan.workers if cluster is None else Spread(cluster, plan.workers)
                 reading = Reading(journal, read, self.progress, self.stop, same=same)

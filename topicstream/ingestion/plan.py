@@ -37,12 +37,26 @@ class IngestPlan:
 
 
 def plan_ingest(mem_limit: str | int | None, workers: int | None) -> IngestPlan:
-    """As many workers as asked for (default: the processors) with the largest pieces that fit.  DoesNotFit."""
-    limit, threads = MemoryLimit.parse(mem_limit), workers if workers is not None else default_threads()
-    half = (limit.bytes - PROCESS_BYTES) // 2  # for the query engine; the other one for pieces and what the allocator loses
+    """As many workers as asked for (default: the processors) with the largest pieces that fit.
+
+    DoesNotFit.
+    """
+    limit, threads = (
+        MemoryLimit.parse(mem_limit),
+        workers if workers is not None else default_threads(),
+    )
+    half = (
+        limit.bytes - PROCESS_BYTES
+    ) // 2  # for the query engine; the other one for pieces and what the allocator loses
     piece = LARGEST_PIECE
     while piece > SMALLEST_PIECE and WORK_BYTES * piece * (threads + 2) > 0.85 * half:
         piece //= 2
     work = WORK_BYTES * piece
-    plan = plan_memory("ingest", limit, threads, {"query engine": half, "waiting pieces": 2 * work}, {"pieces": work})
+    plan = plan_memory(
+        "ingest",
+        limit,
+        threads,
+        {"query engine": half, "waiting pieces": 2 * work},
+        {"pieces": work},
+    )
     return IngestPlan(limit, plan.workers, piece)

@@ -1,4 +1,6 @@
-"""Options of an ingest and their defaults, which decide the first impression, so each has its reason here."""
+"""Options of an ingest and their defaults, which decide the first impression, so each has its
+reason here.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,12 @@ ENOUGH_DOCUMENTS = round(HELDOUT_LEAST / HELDOUT_SHARE)
 
 @dataclass(frozen=True)
 class Heldout:
-    """How documents are set aside.  One of: share (exact threshold), documents (that many), where (field and value: the
-    documents that have it), neither (the default).  by: whole groups, the documents of one value of that field, until the
-    share or the number is reached.  parts: the groups are the documents that ``--split`` cuts, by default."""
+    """How documents are set aside.  One of: share (exact threshold), documents (that many), where
+                                     (field and value: the
+    documents that have it), neither (the default).  by: whole groups, the documents of one value of
+    that field, until the
+    share or the number is reached.  parts: the groups are the documents that ``--split`` cuts, by
+                                     default."""
 
     asked: str
     share: float | None = None
@@ -48,7 +53,9 @@ class Heldout:
 
     def rule(self, threshold: int) -> HeldoutRule:
         """What a manifest remembers for appends; threshold: of the hashes of documents."""
-        return HeldoutRule(asked=self.asked, threshold=f"{threshold:#018x}", where=self.where, by=self.by)
+        return HeldoutRule(
+            asked=self.asked, threshold=f"{threshold:#018x}", where=self.where, by=self.by
+        )
 
     @classmethod
     def of_rule(cls, rule: HeldoutRule) -> Heldout:
@@ -57,11 +64,16 @@ class Heldout:
 
     @classmethod
     def of(cls, text: str | int | float | None, by: str | None = None) -> Heldout:
-        """``None`` or ``default``; ``1%``; ``0``; a number of documents; ``FIELD=VALUE``.  InputError."""
+        """``None`` or ``default``; ``1%``; ``0``; a number of documents; ``FIELD=VALUE``.
+
+        InputError.
+        """
         if by is not None:
             rule = cls.of(text)
             if rule.where is not None or not by:
-                raise UsageError(f"--heldout-by {by} requires a share or a number of documents, not FIELD=VALUE")
+                raise UsageError(
+                    f"--heldout-by {by} requires a share or a number of documents, not FIELD=VALUE"
+                )
             return dataclasses.replace(rule, asked=f"{rule.asked}, by {by}", by=by)
         if isinstance(text, str) and "=" in text:
             name, _, value = (part.strip() for part in text.partition("="))
@@ -80,16 +92,26 @@ class Heldout:
             return cls(text_given, documents=number)
         except ValueError:
             raise UsageError(
-                f"--heldout {text_given}: give a share (0.1 or 10%), a number of documents (500), FIELD=VALUE or 0"
+                f"--heldout {text_given}: give a share (0.1 or 10%), a number of documents "
+                f"(500), FIELD=VALUE or 0"
             ) from None
 
     def by_part(self) -> Heldout:
-        """The same rule for parts one by one, where the documents that they are of are too few to set some aside."""
-        return dataclasses.replace(self, asked=self.asked.replace(f", by {self.by}", ", by part: few documents"), by=None, parts=False)
+        """The same rule for parts one by one, where the documents that they are of are too few to
+        set some aside.
+        """
+        return dataclasses.replace(
+            self,
+            asked=self.asked.replace(f", by {self.by}", ", by part: few documents"),
+            by=None,
+            parts=False,
+        )
 
     def too_many(self, heldout: int, documents: int) -> bool:
         """Whether whole groups exceed by far what was asked for, of so many documents."""
-        return heldout > max(2 * (self.number_wanted(documents) or 0), HELDOUT_MOST_SHARE * documents)
+        return heldout > max(
+            2 * (self.number_wanted(documents) or 0), HELDOUT_MOST_SHARE * documents
+        )
 
     def number_wanted(self, documents: int) -> int | None:
         """How many documents to set aside; None when a share fixes the threshold."""
@@ -133,21 +155,32 @@ class IngestOptions:
         recipe = _recipe_options(config)
         whole = DOCUMENT if config.split is not None and "=" not in str(config.heldout) else None
         heldout = Heldout.of(config.heldout, config.heldout_by or whole)
-        heldout = dataclasses.replace(heldout, parts=whole is not None and config.heldout_by is None)
+        heldout = dataclasses.replace(
+            heldout, parts=whole is not None and config.heldout_by is None
+        )
         if config.grow_vocab and not config.append:
-            raise UsageError("--grow-vocab requires --append; a new store always builds its vocabulary")
+            raise UsageError(
+                "--grow-vocab requires --append; a new store always builds its vocabulary"
+            )
         if config.split is not None:
             pattern_of(config.split)
             if config.links or config.on_duplicate == "replace":
-                raise UsageError("--split: links and replacements refer to whole documents; leave them out")
+                raise UsageError(
+                    "--split: links and replacements refer to whole documents; leave them out"
+                )
         if (config.split is not None or config.min_tokens) and config.key == "row":
-            raise UsageError("--key row: --split and --min-tokens change the number of documents; give --key id")
+            raise UsageError(
+                "--key row: --split and --min-tokens change the number of documents; give --key id"
+            )
         if config.drop_top and (config.append or config.vocab is not None):
             raise UsageError(
-                "--drop-top requires a new store that makes its own vocabulary; the words it leaves out stay out of every append"
+                "--drop-top requires a new store that makes its own vocabulary; the words it "
+                "leaves out stay out of every append"
             )
         return cls(
-            given=dataclasses.replace(config, vocab_file=None if config.vocab is None else os.fspath(config.vocab)),
+            given=dataclasses.replace(
+                config, vocab_file=None if config.vocab is None else os.fspath(config.vocab)
+            ),
             recipe=config.recipe or Recipe(**recipe),
             tokenizer_given=bool(recipe),
             heldout=heldout,
@@ -162,8 +195,9 @@ class IngestOptions:
     def limits(self, documents: int, text: bool) -> WordLimits:
         """Which words are kept of so many training documents.
 
-        Of text words of 5 documents at least by default (one of four teaches no topic, and such words are most of the raw types),
-        but never of more than 1 % of the documents; and of half of the documents at most, from 100 documents on (what stands in
+        Of text words of 5 documents at least by default (one of four teaches no topic, and such
+        words are most of the raw types), but never of more than 1 % of the documents; and of half
+        of the documents at most, from 100 documents on (what stands in
         every second one parts no subjects).  Counts were pruned by whoever made them.
         """
         config = self.given
@@ -173,7 +207,9 @@ class IngestOptions:
         if most is None and text and documents >= 100:
             most = 0.5
         return WordLimits(
-            min_df=max(1, math.ceil(least * documents - 1e-9)) if isinstance(least, float) else least,
+            min_df=max(1, math.ceil(least * documents - 1e-9))
+            if isinstance(least, float)
+            else least,
             max_df=math.floor(most * documents) if isinstance(most, float) else most,
             min_count=config.min_count,
             max_vocab=config.max_vocab,
@@ -187,20 +223,30 @@ def _recipe_options(config: IngestConfig) -> dict[str, Any]:
         for name in Recipe.__struct_fields__
         if name not in ("drop", "tools", "replace") and (value := getattr(config, name)) is not None
     }
-    if isinstance(config.stopwords, (str, Path)) or (config.stopwords and set(_paths(config.stopwords)) <= set(LANGUAGES.values())):
+    if isinstance(config.stopwords, (str, Path)) or (
+        config.stopwords and set(_paths(config.stopwords)) <= set(LANGUAGES.values())
+    ):
         recipe["stopwords_from"], recipe["stopwords"] = read_stopwords(*_paths(config.stopwords))
     elif config.stopwords is not None:
         recipe.setdefault("stopwords_from", "list")
-    if dropped := tuple(kind for kind in ("tags", "urls", "mentions") if getattr(config, f"drop_{kind}")):
+    if dropped := tuple(
+        kind for kind in ("tags", "urls", "mentions") if getattr(config, f"drop_{kind}")
+    ):
         recipe["drop"] = dropped
     if config.replace is not None:
         recipe["replace"] = replacements(config.replace)
-    if tools := [t.partition(":")[0] for t in (config.lemmas, config.segmenter) if t] + ["snowballstemmer"] * bool(config.stem):
+    if tools := [t.partition(":")[0] for t in (config.lemmas, config.segmenter) if t] + [
+        "snowballstemmer"
+    ] * bool(config.stem):
         recipe["tools"] = versions_of(tools)
     if config.segmenter is not None:
         recipe.setdefault("unspaced", "runs")  # words are parted by blanks then
-    return recipe | {name: tuple(recipe[name]) for name in ("keep", "stopwords", "phrases") if name in recipe}
+    return recipe | {
+        name: tuple(recipe[name]) for name in ("keep", "stopwords", "phrases") if name in recipe
+    }
 
 
 def _paths(value: Place | Sequence[Place]) -> tuple[str, ...]:
-    return tuple(os.fspath(p) for p in ([value] if isinstance(value, (str, os.PathLike)) else value))
+    return tuple(
+        os.fspath(p) for p in ([value] if isinstance(value, (str, os.PathLike)) else value)
+    )

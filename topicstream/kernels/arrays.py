@@ -1,4 +1,7 @@
-"""Arrays that kernels take, by what is in them, and the cells of a block.  Names are for readers and mypy: numba infers its own types."""
+"""Arrays that kernels take, by what is in them, and the cells of a block.
+
+Names are for readers and mypy: numba infers its own types.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ Bool = bool | np.bool_
 
 
 class Cells(NamedTuple):
-    """The cells of a block: document d has indptr[d] .. indptr[d + 1], each with a local word and a count.
+    """The cells of a block: document d has indptr[d] .. indptr[d + 1], each with a local word and a
+    count.
 
     indptr int64[D + 1];  words int32[nnz];  counts int32 or float32[nnz]
     """
@@ -38,7 +42,8 @@ class Cells(NamedTuple):
 class CellsByWord(NamedTuple):
     """The cells of a block word by word, documents ascending: word u has ptr[u] .. ptr[u + 1].
 
-    ptr int64[U + 1];  doc int32[nnz], row of the document;  x float32[nnz], count (an ingest keeps the type it has)
+    ptr int64[U + 1];  doc int32[nnz], row of the document;  x float32[nnz], count (an ingest keeps
+                       the type it has)
     """
 
     ptr: Longs
@@ -48,7 +53,8 @@ class CellsByWord(NamedTuple):
 
 @kernel
 def word_ends(words: Ints, ptr: Longs) -> None:
-    """ptr: int64[U + 1]: where each word's cells end, and the number of all.  Cells placed from the last one on, each before the
+    """ptr: int64[U + 1]: where each word's cells end, and the number of all.  Cells placed from the
+    last one on, each before the
     one placed last, leave it where each word's cells begin."""
     ptr[:] = 0
     for i in range(len(words)):
@@ -71,8 +77,9 @@ def sort_by_word(cells: Cells, out: CellsByWord) -> None:
 
 @kernel
 def checksum(data: Bytes) -> Int:
-    """Fletcher's checksum of 32-bit words in sums of 64 bits: a change of one word, and nearly every change of two, changes it.
-    For what a run writes for itself; unlike a library's it does not keep other threads waiting."""
+    """Fletcher's checksum of 32-bit words in sums of 64 bits: a change of one word, and nearly
+    every change of two, changes it. For what a run writes for itself; unlike a library's it does
+    not keep other threads waiting."""
     words = data[: len(data) // 4 * 4].view(np.uint32)
     once, weighted, n = np.uint64(0), np.uint64(0), np.uint64(len(data))
     for i in range(len(words)):

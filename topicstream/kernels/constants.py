@@ -1,8 +1,9 @@
-"""Numbers that stay beside a table of rows and are added where rows are read: pseudo-counts of seed words.
+"""Numbers that stay beside a table of rows and are added where rows are read: pseudo-counts of seed
+words.
 
-They are part of the topic-word prior (beta + s_wk in the place of beta for a few words and topics), so no rule changes
-them: nothing is taken out of them, no rescaling or blending wears them off, and they are never stored as counts.
-"""
+They are part of the topic-word prior (beta + s_wk in the place of beta for a few words and topics),
+so no rule changes them: nothing is taken out of them, no rescaling or blending wears them off, and
+they are never stored as counts."""
 
 from __future__ import annotations
 
@@ -15,17 +16,23 @@ LANES = 16
 
 def _rise(x: np.ndarray, y: np.ndarray) -> float:
     """sum over i of lgamma(x[i]) - lgamma(y[i])."""
-    return math.fsum(math.lgamma(a) - math.lgamma(b) for a, b in zip(x.tolist(), y.tolist(), strict=True))
+    return math.fsum(
+        math.lgamma(a) - math.lgamma(b) for a, b in zip(x.tolist(), y.tolist(), strict=True)
+    )
 
 
 class Constants:
-    """A sparse table: row ``ids[i]`` has ``weight[j]`` in column ``topic[j]`` for j in ptr[i] .. ptr[i + 1] - 1.
+    """A sparse table: row ``ids[i]`` has ``weight[j]`` in column ``topic[j]`` for j in ptr[i] ..
+    ptr[i + 1] - 1.
 
-    ids       int32[S] ascending;  ptr int64[S + 1];  topic int32[n], ascending in a row;  weight float64[n], above 0
+    ids       int32[S] ascending;  ptr int64[S + 1];  topic int32[n], ascending in a row;  weight
+              float64[n], above 0
     totals    float64[padded(columns)], column sums
     """
 
-    def __init__(self, words: np.ndarray, topics: np.ndarray, weights: np.ndarray, columns: int) -> None:
+    def __init__(
+        self, words: np.ndarray, topics: np.ndarray, weights: np.ndarray, columns: int
+    ) -> None:
         """From triples in any order, each pair of a word and a topic once."""
         order = np.lexsort((topics, words))
         self.columns = columns
@@ -50,19 +57,31 @@ class Constants:
         return bool((self.weight == np.floor(self.weight)).all())
 
     def find(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(places in ``ids`` whose rows have constants, which of ours each is), int64[m] both; ids in any order."""
+        """(places in ``ids`` whose rows have constants, which of ours each is), int64[m] both; ids
+        in any order.
+        """
         at = np.minimum(np.searchsorted(self.ids, ids), max(len(self.ids) - 1, 0))
         hits = np.flatnonzero(self.ids[at] == ids) if len(self.ids) else np.zeros(0, np.int64)
         return hits, at[hits].astype(np.int64)
 
-    def add(self, rows: np.ndarray, places: np.ndarray, which: np.ndarray, scale: float = 1.0) -> None:
-        """rows[places[i], k] += constants of our row which[i] / scale, in place; rows [R, >= columns], each place once."""
+    def add(
+        self, rows: np.ndarray, places: np.ndarray, which: np.ndarray, scale: float = 1.0
+    ) -> None:
+        """rows[places[i], k] += constants of our row which[i] / scale, in place; rows [R, >=
+        columns], each place once.
+        """
         counts = np.diff(self.ptr)[which]
-        entry = np.repeat(self.ptr[which] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        rows[np.repeat(places, counts), self.topic[entry]] += (self.weight[entry] / scale).astype(rows.dtype)
+        entry = np.repeat(self.ptr[which] - np.cumsum(counts) + counts, counts) + np.arange(
+            counts.sum()
+        )
+        rows[np.repeat(places, counts), self.topic[entry]] += (self.weight[entry] / scale).astype(
+            rows.dtype
+        )
 
     def added(self, first: int, rows: np.ndarray, scale: float = 1.0) -> np.ndarray:
-        """Rows ``first``, ``first + 1``, ... of a table with the constants (/ scale): a copy where there are any."""
+        """Rows ``first``, ``first + 1``, ... of a table with the constants (/ scale): a copy where
+        there are any.
+        """
         a, b = np.searchsorted(self.ids, (first, first + len(rows)))
         if a == b:
             return rows
@@ -83,7 +102,9 @@ class Constants:
         return own - _rise(sums + most, whole + most) + _rise(sums, whole)
 
     def take(self, first: int, rows: np.ndarray, counts: np.ndarray) -> None:
-        """Put our entries of rows ``first``, ``first + 1``, ... of a table, [n, >= columns], into ``counts``, float64[n]."""
+        """Put our entries of rows ``first``, ``first + 1``, ... of a table, [n, >= columns], into
+        ``counts``, float64[n].
+        """
         a, b = np.searchsorted(self.ids, (first, first + len(rows)))
         mine = slice(int(self.ptr[a]), int(self.ptr[b]))
         counts[mine] = rows[self.words[mine] - first, self.topic[mine]]

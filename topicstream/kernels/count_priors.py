@@ -1,8 +1,10 @@
-"""Dirichlet priors of whole counts: their likelihood, and the histograms that they are fitted to (dirichlet_fit.py).
+"""Dirichlet priors of whole counts: their likelihood, and the histograms that they are fitted to
+(dirichlet_fit.py).
 
-The word-topic counts come as an exact histogram (the packed table's).  Document counts below 16 have a bin each; above,
-bins are a quarter octave wide and a count of topics stands at the bin's middle, a document's length at the mean length
-in its bin.
+The word-topic counts come as an exact histogram (the packed table's).  Document counts below 16
+have a bin each; above,
+bins are a quarter octave wide and a count of topics stands at the bin's middle, a document's length
+at the mean length in its bin.
 
     topic_bins  float64[K * BINS]  documents by n_dk, topic after topic
     lengths     float64[2 * BINS]  documents by n_d, then the sums of their n_d
@@ -50,10 +52,11 @@ def close_document(
     topic_bins: Doubles,
     lengths: Doubles,
 ) -> float:
-    """log p(z of one document) = log of the Dirichlet-multinomial, nats; enters its counts into the histograms.
+    """log p(z of one document) = log of the Dirichlet-multinomial, nats; enters its counts into the
+    histograms.
 
-    topics: int64[>= n_topics], the document's topics; n_td: int64[K]; topic_bins may be empty (then only lengths).
-    """
+    topics: int64[>= n_topics], the document's topics; n_td: int64[K]; topic_bins may be empty (then
+    only lengths)."""
     product, loglik = 1.0, math.lgamma(alpha_sum) - math.lgamma(alpha_sum + n_d)
     for j in range(n_topics):
         t = topics[j]
@@ -74,8 +77,12 @@ def close_document(
     return loglik + math.log(product)
 
 
-def words_loglik(beta: float, counts: np.ndarray, times: np.ndarray, n_k: np.ndarray, words: int) -> float:
-    """log p(w | z), nats: counts, times the histogram of the non-zero n_wk; n_k: float64[K] their sums."""
+def words_loglik(
+    beta: float, counts: np.ndarray, times: np.ndarray, n_k: np.ndarray, words: int
+) -> float:
+    """log p(w | z), nats: counts, times the histogram of the non-zero n_wk; n_k: float64[K] their
+    sums.
+    """
     mass = np.array([words * beta])
     rows = times @ (log_gamma(counts + beta) - log_gamma(np.array([beta])))
     return float(rows + (log_gamma(mass) - log_gamma(mass + n_k)).sum())

@@ -1,17 +1,22 @@
-"""exp, log, digamma, log-gamma and sums of x log y as branch-free arithmetic, so that loops over arrays become SIMD code.
+"""exp, log, digamma, log-gamma and sums of x log y as branch-free arithmetic, so that loops over
+arrays become SIMD code.
 
-numba has no vector mathematics library to call, and a call a lane costs ten times the arithmetic.  Here every function is
+numba has no vector mathematics library to call, and a call a lane costs ten times the arithmetic.
+Here every function is
 straight-line code of its argument (bits are cut and glued for exponents), for positive arguments:
 
     digamma(x) = log z - 1/(2z) - sum_n B_2n / (2n z^2n) - sum_{i<8} 1/(x+i),      z = x + 8
-    lgamma(x)  = (z - 1/2) log z - z + log(2 pi)/2 + sum_n B_2n / (2n (2n-1) z^(2n-1)) - log prod_{i<8} (x+i)
+    lgamma(x)  = (z - 1/2) log z - z + log(2 pi)/2 + sum_n B_2n / (2n (2n-1) z^(2n-1)) - log
+               prod_{i<8} (x+i)
 
-(asymptotic series and recurrence: Abramowitz & Stegun 6.3.5, 6.3.18, 6.1.41).  The eight factors pair up:
-(x+i)(x+7-i) = u + c_i with u = x (x+7) and c = 0, 6, 10, 12, so the sum of reciprocals takes one division.
+(asymptotic series and recurrence: Abramowitz & Stegun 6.3.5, 6.3.18, 6.1.41).  The eight factors
+pair up:
+(x+i)(x+7-i) = u + c_i with u = x (x+7) and c = 0, 6, 10, 12, so the sum of reciprocals takes one
+division.
 
-float64: digamma and lgamma within 1e-12 of SciPy's (relative, or absolute 1e-13 near their zeros) for 1e-8 <= x <= 1e15.
-float32: ``exp_digamma32`` within 4e-6 (1 + 0.1 / x) relative for 1e-3 <= x <= 1e9; values below 1e-37 are 0.
-"""
+float64: digamma and lgamma within 1e-12 of SciPy's (relative, or absolute 1e-13 near their zeros)
+for 1e-8 <= x <= 1e15. float32: ``exp_digamma32`` within 4e-6 (1 + 0.1 / x) relative for 1e-3 <= x
+<= 1e9; values below 1e-37 are 0."""
 
 from __future__ import annotations
 
@@ -34,9 +39,14 @@ _MANTISSA = np.int64(0x000FFFFFFFFFFFFF)
 _ONE_BITS = np.int64(0x3FF0000000000000)
 
 _F = np.float32
-_LOG2E32, _LN2_HIGH32, _LN2_LOW32 = _F(1.4426950408889634), _F(0.693145751953125), _F(1.4286068203094172e-06)
+_LOG2E32, _LN2_HIGH32, _LN2_LOW32 = (
+    _F(1.4426950408889634),
+    _F(0.693145751953125),
+    _F(1.4286068203094172e-06),
+)
 
-# e^r;  (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2, whole and half;  the series of digamma and lgamma in 1/z^2, over it and times z
+# e^r;  (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2, whole and half;  the series of digamma and
+# lgamma in 1/z^2, over it and times z
 _exp = polynomial("float64", *(1.0 / math.factorial(n) for n in range(13, -1, -1)))
 _exp32 = polynomial("float32", *(1.0 / math.factorial(n) for n in range(7, -1, -1)))
 _log = polynomial("float64", *(2.0 / n for n in range(21, 2, -2)))
@@ -95,7 +105,9 @@ def digamma(x: float) -> float:
 
 @_scalar
 def exp_digamma(x: float) -> float:
-    """exp(psi(x)) of a float64 x > 0 with one exponential and no logarithm; 0 for x below about 0.0014."""
+    """exp(psi(x)) of a float64 x > 0 with one exponential and no logarithm; 0 for x below about
+    0.0014.
+    """
     return (x + 8.0) * exp(_below(x))  # type: ignore[no-any-return]
 
 
@@ -122,7 +134,9 @@ def exp32(y: float) -> Float:
 
 @_scalar
 def exp_digamma32(x: float) -> float:
-    """exp(psi(x)) in float32 arithmetic (shift by four instead of eight); 0 where psi(x) < -86, x below 0.0117."""
+    """exp(psi(x)) in float32 arithmetic (shift by four instead of eight); 0 where psi(x) < -86, x
+    below 0.0117.
+    """
     z = x + _F(4.0)
     w = _F(1.0) / z
     v = w * w
@@ -175,11 +189,14 @@ def log_gamma(x: np.ndarray) -> np.ndarray:
 def sum_x_log(s: Doubles, counts: Array, first: int, n: int, whole: float, own: float) -> float:
     """Sum over the cells i < n of x log(s[i] / (whole - own x)), x = counts[first + i], nats.
 
-    s: float64[>= n] positive and normal: normalisers of a document's cells; whole: float64, the mass that the topics'
-    weights add up to; own: 1.0 where the cell's own tokens had been taken out of them, else 0.0.
+    s: float64[>= n] positive and normal: normalisers of a document's cells; whole: float64, the
+    mass that the topics' weights add up to; own: 1.0 where the cell's own tokens had been taken out
+    of them, else 0.0.
 
-    log y = e ln 2 + log m with m in [sqrt(1/2), sqrt(2)), log m = 2 atanh(z), z = (m - 1) / (m + 1), |z| <= 0.1716; the
-    odd series is cut after z^15, error below 1e-13.  Straight arithmetic on bits, so LLVM vectorises the loop.
+    log y = e ln 2 + log m with m in [sqrt(1/2), sqrt(2)), log m = 2 atanh(z), z = (m - 1) / (m +
+    1), |z| <= 0.1716; the
+    odd series is cut after z^15, error below 1e-13.  Straight arithmetic on bits, so LLVM
+    vectorises the loop.
     """
     acc = 0.0
     for i in range(n):

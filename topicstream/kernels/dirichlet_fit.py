@@ -1,12 +1,13 @@
-"""Dirichlet priors fitted to histograms of counts: Minka's fixed point for the Dirichlet-multinomial (Estimating a Dirichlet
-distribution, 2000, eq. 55).
+"""Dirichlet priors fitted to histograms of counts: Minka's fixed point for the
+Dirichlet-multinomial (Estimating a Dirichlet distribution, 2000, eq. 55).
 
-    alpha_k <- alpha_k * sum_d [psi(n_dk + alpha_k) - psi(alpha_k)] / sum_d [psi(n_d + A) - psi(A)],     A = sum alpha
-    beta    <- beta * sum_w,k [psi(n_wk + beta) - psi(beta)] / (W sum_k [psi(n_k + W beta) - psi(W beta)])
+    alpha_k <- alpha_k * sum_d [psi(n_dk + alpha_k) - psi(alpha_k)] / sum_d [psi(n_d + A) - psi(A)],
+    A = sum alpha
+    beta    <- beta * sum_w,k [psi(n_wk + beta) - psi(beta)] / (W sum_k [psi(n_k + W beta) - psi(W
+            beta)])
 
-The brackets are a function of values and prior: exact for whole counts (here), an expectation for the means that
-messages give (engines/message/priors.py).
-"""
+The brackets are a function of values and prior: exact for whole counts (here), an expectation for
+the means that messages give (engines/message/priors.py)."""
 
 from __future__ import annotations
 
@@ -22,14 +23,18 @@ Rise = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class Histogram(NamedTuple):
-    """``times`` (float64[n], or [K, n] of each topic) that counts of ``values`` (float64[n]) were met."""
+    """``times`` (float64[n], or [K, n] of each topic) that counts of ``values`` (float64[n]) were
+    met.
+    """
 
     times: np.ndarray
     values: np.ndarray
 
 
 class Pull(NamedTuple):
-    """A gamma prior on every alpha_k with this ``mean``, and the rates of those that ask for more and for less."""
+    """A gamma prior on every alpha_k with this ``mean``, and the rates of those that ask for more
+    and for less.
+    """
 
     mean: float = 0.0
     above: float = 0.0
@@ -55,7 +60,8 @@ def fit_alpha(
 ) -> np.ndarray:
     """alpha: float64[K] -> its value after up to 20 steps, each entry held within [low, high].
 
-    topics, lengths: documents by n_dk and by n_d.  pull: the maximum of the posterior adds rate * mean above and rate below.
+    topics, lengths: documents by n_dk and by n_d.  pull: the maximum of the posterior adds rate *
+    mean above and rate below.
     """
     alpha = alpha.copy()
     for _ in range(STEPS):
@@ -73,9 +79,17 @@ def fit_alpha(
 
 
 def fit_beta(
-    beta: float, counts: Histogram, scale: float, n_k: np.ndarray, words: int, rise: Rise, low: float, high: float
+    beta: float,
+    counts: Histogram,
+    scale: float,
+    n_k: np.ndarray,
+    words: int,
+    rise: Rise,
+    low: float,
+    high: float,
 ) -> float:
-    """beta after up to 20 steps, held within [low, high].  counts: words by n_wk, ``scale`` times as many in all;
+    """beta after up to 20 steps, held within [low, high].  counts: words by n_wk, ``scale`` times
+    as many in all;
     n_k: float64[K]."""
     for _ in range(STEPS):
         above = float(counts.times @ rise(counts.values, np.array([beta]))) * scale

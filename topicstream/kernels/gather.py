@@ -1,20 +1,28 @@
-"""Vectors of 16 float32 from and to scattered places, and to and from small integers (more of ``kernels.simd``).
+"""Vectors of 16 float32 from and to scattered places, and to and from small integers (more of
+``kernels.simd``).
 
-numba does not vectorise indexed loads and stores.  ``llvm.masked.gather`` and ``llvm.masked.scatter`` become one AVX-512
-instruction each.  AMD's processors take it apart again and run nothing else beside it, so there, and where there is no
-AVX-512, they are 16 single loads and stores, from and into the lanes of a register.  The same bits either way.  A cell of the
-sweep of ``engines.message.sparse_messages`` took, with instructions and with single ones: Intel, Sapphire Rapids, 67 and 76 ns (K =
-100), 78 and 92 (500), 100 and 120 (2000); AMD, Zen 5, 70 and 59 (K = 100).
+numba does not vectorise indexed loads and stores.  ``llvm.masked.gather`` and
+``llvm.masked.scatter`` become one AVX-512
+instruction each.  AMD's processors take it apart again and run nothing else beside it, so there,
+                   and where there is no
+AVX-512, they are 16 single loads and stores, from and into the lanes of a register.  The same bits
+either way.  A cell of the
+sweep of ``engines.message.sparse_messages`` took, with instructions and with single ones: Intel,
+Sapphire Rapids, 67 and 76 ns (K = 100), 78 and 92 (500), 100 and 120 (2000); AMD, Zen 5, 70 and 59
+(K = 100).
 
-``gather(array, i, topics, at)``      array[i + topics[at]], ..., array[i + topics[at + 15]];  topics: uint16
+``gather(array, i, topics, at)``      array[i + topics[at]], ..., array[i + topics[at + 15]];
+                                      topics: uint16
 ``scatter(array, i, topics, at, v)``  the reverse; equal topics: the last lane stays
 ``widen(array, i)``           16 uint8, uint16 or float32 -> floats
-``narrow(array, i, v)``       floats -> nearest uint8 or uint16 (v >= 0 and in range; float32: as they are), returns what
+``narrow(array, i, v)``       floats -> nearest uint8 or uint16 (v >= 0 and in range; float32: as
+                              they are), returns what
                               was stored, as floats
 ``root(v)``                    square root, lane by lane;   ``highest(v)`` the largest lane
-``squeeze(topics, values, i, first, v)``  append the lanes of v that are not zero, with their numbers first, first + 1,
-                              ..., to topics (uint16) and values (float32) at i; writes 16 entries, the rest zeros; returns
-                              how many count
+``squeeze(topics, values, i, first, v)``  append the lanes of v that are not zero, with their
+                                          numbers first, first + 1,
+                              ..., to topics (uint16) and values (float32) at i; writes 16 entries,
+                              the rest zeros; returns how many count
 ``append(topics, values, i, numbers, at, v)``  the same with numbers[at], ..., numbers[at + 15]
 """
 
@@ -42,7 +50,7 @@ from topicstream.kernels.intrinsics import (
     call,
     emit,
     vector,
-)  # fmt: skip
+)
 
 _ALL = ir.Constant(ir.VectorType(I1, WIDTH), [True] * WIDTH)
 _SMALL = ("uint8", "uint16", "float32")
@@ -50,10 +58,18 @@ _SPREAD = (FLOATS, "int64", TOPICS, "int64")
 
 
 class _Addresses(ir.instructions.Instruction):  # type: ignore[misc]
-    """Vector of the addresses pointer[lanes[j]] of floats, which llvmlite's own builder has no word for."""
+    """Vector of the addresses pointer[lanes[j]] of floats, which llvmlite's own builder has no word
+    for.
+    """
 
     def __init__(self, parent: Any, pointer: Any, lanes: Any) -> None:
-        super().__init__(parent, ir.VectorType(ir.PointerType(), WIDTH), "getelementptr", [pointer, lanes], name="")
+        super().__init__(
+            parent,
+            ir.VectorType(ir.PointerType(), WIDTH),
+            "getelementptr",
+            [pointer, lanes],
+            name="",
+        )
 
     def descr(self, buf: list[str]) -> None:
         pointer, lanes = (f"{o.type} {o.get_reference()}" for o in self.operands)
@@ -61,15 +77,17 @@ class _Addresses(ir.instructions.Instruction):  # type: ignore[misc]
 
 
 def one_instruction(processor: str, features: str) -> bool:
-    """Whether a gather and a scatter are one instruction each on LLVM's ``processor`` with ``features`` ("+avx512f,..."),
-    and a fast one."""
+    """Whether a gather and a scatter are one instruction each on LLVM's ``processor`` with
+    ``features`` ("+avx512f,..."), and a fast one."""
     return "+avx512f" in features.split(",") and not processor.startswith("znver")
 
 
 def _fast() -> bool:
     from numba.core.registry import cpu_target
 
-    _, processor, features = cpu_target.target_context.codegen().magic_tuple()  # what compiled kernels are kept by, too
+    _, processor, features = (
+        cpu_target.target_context.codegen().magic_tuple()
+    )  # what compiled kernels are kept by, too
     return one_instruction(processor, features)
 
 
@@ -93,7 +111,15 @@ def gather(b: Builder, data: Value, i: Value, topics: Value, at: Value) -> Value
     """array: float32, i: int64, topics: uint16, at: int64 -> vector."""
     v = ir.Constant(VECTOR, ir.Undefined)
     if _fast():
-        return call(b, "llvm.masked.gather.v16f32.v16p0", VECTOR, _places(b, data, i, topics, at), I32(4), _ALL, v)
+        return call(
+            b,
+            "llvm.masked.gather.v16f32.v16p0",
+            VECTOR,
+            _places(b, data, i, topics, at),
+            I32(4),
+            _ALL,
+            v,
+        )
     for lane, place in enumerate(_lanes(b, data, i, topics, at)):
         v = b.insert_element(v, b.load(place, align=4), I32(lane))
     return v
@@ -142,7 +168,9 @@ def highest(b: Builder, v: Value) -> Value:
 
 
 def _append(b: Builder, topics: Value, values: Value, i: Value, numbers: Value, v: Value) -> Value:
-    """Store the lanes of v that are not zero, and their numbers, at i of values and topics; how many."""
+    """Store the lanes of v that are not zero, and their numbers, at i of values and topics; how
+    many.
+    """
     kept = b.fcmp_unordered("!=", v, ZERO)
     llvm.store(b, values, i, b.bitcast(llvm.compress(b, b.bitcast(v, INTS), kept), VECTOR))
     llvm.store(b, topics, i, b.trunc(llvm.compress(b, numbers, kept), ir.VectorType(I16, WIDTH)))
@@ -157,6 +185,10 @@ def squeeze(b: Builder, topics: Value, values: Value, i: Value, first: Value, v:
 
 
 @emit("int64", TOPICS, FLOATS, "int64", TOPICS, "int64", vector)
-def append(b: Builder, topics: Value, values: Value, i: Value, numbers: Value, at: Value, v: Value) -> Value:
-    """topics: uint16, values: float32, i: int64, numbers: uint16, at: int64, v: vector -> int64 entries appended."""
+def append(
+    b: Builder, topics: Value, values: Value, i: Value, numbers: Value, at: Value, v: Value
+) -> Value:
+    """topics: uint16, values: float32, i: int64, numbers: uint16, at: int64, v: vector -> int64
+    entries appended.
+    """
     return _append(b, topics, values, i, b.zext(llvm.load(b, numbers, at, I16), INTS), v)

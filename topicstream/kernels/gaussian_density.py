@@ -1,7 +1,9 @@
 """Densities of many Gaussians at many points, by eigenvectors and NumPy's products.
 
-With v the eigenvalues of a scale matrix, ascending, and V its eigenvectors, y = v^-1/2 V' (x - m) has (x - m)' scale^-1 (x - m) as its
-squared length.  Its first numbers, those of the narrowest directions, are most of it for a point that is far from a component.
+With v the eigenvalues of a scale matrix, ascending, and V its eigenvectors, y = v^-1/2 V' (x - m)
+has (x - m)' scale^-1 (x - m) as its
+squared length.  Its first numbers, those of the narrowest directions, are most of it for a point
+                 that is far from a component.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ NOTHING = 20.0  # nats below the best: a share of 2e-9, which float32 shares of 
 
 
 class Densities(NamedTuple):
-    """W_k(x) = plus_k - half_k |(x - m_k) turn_k|^2.   turn: [K, n, n], or [K, n] of diagonal ones;  shift: m_k turn_k."""
+    """W_k(x) = plus_k - half_k |(x - m_k) turn_k|^2.
+
+    turn: [K, n, n], or [K, n] of diagonal ones;  shift: m_k turn_k.
+    """
 
     turn: np.ndarray
     shift: np.ndarray
@@ -26,7 +31,9 @@ class Densities(NamedTuple):
     plus: np.ndarray
 
 
-def densities(means: np.ndarray, scale: np.ndarray, factor: np.ndarray, plus: np.ndarray) -> Densities:
+def densities(
+    means: np.ndarray, scale: np.ndarray, factor: np.ndarray, plus: np.ndarray
+) -> Densities:
     """Of plus_k - factor_k / 2 (x - m_k)' scale_k^-1 (x - m_k)."""
     if scale.ndim == 2:
         turn = 1.0 / np.sqrt(scale)
@@ -41,7 +48,9 @@ def point_densities(means: np.ndarray, covariance: np.ndarray) -> Densities:
     if covariance.ndim == 2:
         logdet = np.log(covariance).sum(axis=1)
     else:
-        logdet = 2.0 * np.log(np.diagonal(np.linalg.cholesky(covariance), axis1=1, axis2=2)).sum(axis=1)
+        logdet = 2.0 * np.log(np.diagonal(np.linalg.cholesky(covariance), axis1=1, axis2=2)).sum(
+            axis=1
+        )
     plus = -0.5 * (logdet + means.shape[1] * LOG_2PI)
     return densities(means, covariance, np.ones(len(means)), plus)
 
@@ -62,8 +71,9 @@ def near_parts(points: int, n: int) -> Iterator[slice]:
 
 
 def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | None) -> np.ndarray:
-    """As ``log_density``, and -inf of components that cannot be among the ``most`` best of a point, or are NOTHING to it; near: int[D, >= most], different
-    components of each point that are likely to be (None: unknown)."""
+    """As ``log_density``, and -inf of components that cannot be among the ``most`` best of a point,
+    or are NOTHING to it; near: int[D, >= most], different components of each point that are likely
+    to be (None: unknown)."""
     topics, n = len(of.plus), x.shape[1]
     if of.turn.ndim == 2 or n < 16 or 2 * most > topics:
         return log_density(x, of)
@@ -81,7 +91,9 @@ def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | Non
         points = cells // wide
         out[points, k] = exact.reshape(-1)[cells] = _of_one(x[points], of, k)
         done[k, points] = True
-    least = np.maximum(np.partition(exact, wide - most, axis=1)[:, wide - most], exact.max(axis=1) - NOTHING)
+    least = np.maximum(
+        np.partition(exact, wide - most, axis=1)[:, wide - most], exact.max(axis=1) - NOTHING
+    )
     open_ = ~((bounds < least) | done)
     for k in range(topics):
         points = np.flatnonzero(open_[k])
@@ -99,8 +111,10 @@ def _of_one(x: np.ndarray, of: Densities, k: int) -> np.ndarray:
 
 
 class Screen:
-    """What densities are at most, by the first numbers of y in float32, less what rounding may have added to the length of y:
-    (n + 4) eps (|x| |turn_k| + |shift_k|), whatever order a product adds in (Higham 2002, 3.5).  What is no number screens nothing."""
+    """What densities are at most, by the first numbers of y in float32, less what rounding may have
+    added to the length of y:
+    (n + 4) eps (|x| |turn_k| + |shift_k|), whatever order a product adds in (Higham 2002, 3.5).
+    What is no number screens nothing."""
 
     def __init__(self, x: np.ndarray, of: Densities) -> None:
         n = x.shape[1]
@@ -121,7 +135,9 @@ class Screen:
     def beginnings(self, first: int) -> np.ndarray:
         """Of all pairs, by ``first`` numbers: float64[K, D]."""
         topics, n = len(self.of.plus), self.x.shape[1]
-        turn = np.ascontiguousarray(self.turn[:, :, :first].transpose(0, 2, 1)).reshape(topics * first, n)
+        turn = np.ascontiguousarray(self.turn[:, :, :first].transpose(0, 2, 1)).reshape(
+            topics * first, n
+        )
         shift = self.shift[:, :first].reshape(-1, 1)
         for at in range(0, len(self.x), TILE):
             y = turn @ self.x[at : at + TILE].T

@@ -1,12 +1,13 @@
-"""numba intrinsics from functions that build their LLVM code, and the vector of 16 float32 that most of them are about.
+"""numba intrinsics from functions that build their LLVM code, and the vector of 16 float32 that
+most of them are about.
 
     @emit("float32", FLOATS, "int64")
     def get(b, data, i):
         return b.load(b.gep(data, [i]))
 
-``emit(result, *kinds)``: what a kernel passes (the name of a numba type, or those of the dtypes of a C-contiguous array, of
-which the function gets the address of the first entry) and what comes back (``ENTRY``: one entry of the first array).
-"""
+``emit(result, *kinds)``: what a kernel passes (the name of a numba type, or those of the dtypes of
+a C-contiguous array, of which the function gets the address of the first entry) and what comes back
+(``ENTRY``: one entry of the first array)."""
 
 from __future__ import annotations
 
@@ -71,7 +72,11 @@ for _function, _name in (
 
 def _fits(kind: Any, kind_given: Any) -> bool:
     if isinstance(kind, tuple):
-        return isinstance(kind_given, types.Array) and kind_given.layout == "C" and (not kind or kind_given.dtype.name in kind)
+        return (
+            isinstance(kind_given, types.Array)
+            and kind_given.layout == "C"
+            and (not kind or kind_given.dtype.name in kind)
+        )
     return kind != vector or isinstance(kind_given, Float32x16)
 
 
@@ -90,16 +95,23 @@ def emit(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
 
             def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
                 values = [
-                    context.make_array(kind)(context, builder, arg).data if isinstance(kind, types.Array) else arg
+                    context.make_array(kind)(context, builder, arg).data
+                    if isinstance(kind, types.Array)
+                    else arg
                     for kind, arg in zip(sig.args, args)
                 ]
                 made = build(builder, *values)
                 return context.get_dummy_value() if sig.return_type == types.void else made
 
             returns = given[0].dtype if result == ENTRY else _type(result)
-            return returns(*(g if isinstance(k, tuple) else _type(k) for k, g in zip(kinds, given))), generate
+            return returns(
+                *(g if isinstance(k, tuple) else _type(k) for k, g in zip(kinds, given))
+            ), generate
 
-        named = [inspect.Parameter(f"a{i}", inspect.Parameter.POSITIONAL_OR_KEYWORD) for i in range(len(kinds) + 1)]
+        named = [
+            inspect.Parameter(f"a{i}", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            for i in range(len(kinds) + 1)
+        ]
         setattr(typed, "__signature__", inspect.Signature(named))  # noqa: B010  (what numba counts arguments by)
         return intrinsic(typed)
 
@@ -107,13 +119,16 @@ def emit(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def polynomial(kind: str, *coefficients: float) -> Any:
-    """An intrinsic of x: the polynomial with these coefficients, that of the highest power first, by Horner's rule.  A
+    """An intrinsic of x: the polynomial with these coefficients, that of the highest power first,
+    by Horner's rule.  A
     multiplication may be fused with the addition that follows."""
 
     def value(b: Builder, x: Value) -> Value:
         sum_ = ir.Constant(x.type, coefficients[0])
         for c in coefficients[1:]:
-            sum_ = b.fadd(b.fmul(sum_, x, flags=["contract"]), ir.Constant(x.type, c), flags=["contract"])
+            sum_ = b.fadd(
+                b.fmul(sum_, x, flags=["contract"]), ir.Constant(x.type, c), flags=["contract"]
+            )
         return sum_
 
     return emit(kind, kind)(value)
@@ -154,7 +169,9 @@ def load(b: Builder, data: Value, i: Value, lane: ir.Type, width: int = WIDTH) -
 
 def store(b: Builder, data: Value, i: Value, v: Value) -> None:
     """The vector to entries i and on."""
-    b.store(v, b.bitcast(b.gep(data, [i]), v.type.as_pointer()), align=max(1, bits(v.type.element) // 8))
+    b.store(
+        v, b.bitcast(b.gep(data, [i]), v.type.as_pointer()), align=max(1, bits(v.type.element) // 8)
+    )
 
 
 def bits(lane: Any) -> int:
@@ -169,15 +186,26 @@ def fetch(b: Any, pointer: Any) -> None:
 
 
 def extreme(b: Builder, name: str, x: Value, y: Value) -> Value:
-    """The larger (umax) or smaller (umin) of each lane.  Floats >= 0 are in the order of their bits, and integers have
+    """The larger (umax) or smaller (umin) of each lane.  Floats >= 0 are in the order of their
+    bits, and integers have
     more ports."""
-    return b.bitcast(call(b, f"llvm.{name}.v16i32", INTS, b.bitcast(x, INTS), b.bitcast(y, INTS)), VECTOR)
+    return b.bitcast(
+        call(b, f"llvm.{name}.v16i32", INTS, b.bitcast(x, INTS), b.bitcast(y, INTS)), VECTOR
+    )
 
 
 def compress(b: Builder, lanes: Value, kept: Value) -> Value:
-    """The kept lanes of 16 integers side by side, then zeros.  (Floats as integers: without AVX-512 LLVM dies over a constant
+    """The kept lanes of 16 integers side by side, then zeros.  (Floats as integers: without AVX-512
+    LLVM dies over a constant
     of floats here.)"""
-    return call(b, "llvm.experimental.vector.compress.v16i32", INTS, lanes, kept, ir.Constant(INTS, [0] * WIDTH))
+    return call(
+        b,
+        "llvm.experimental.vector.compress.v16i32",
+        INTS,
+        lanes,
+        kept,
+        ir.Constant(INTS, [0] * WIDTH),
+    )
 
 
 def count(b: Builder, kept: Value) -> Value:

@@ -1,9 +1,11 @@
 """The one module that configures numba.
 
 ``kernel``       strict IEEE arithmetic, releases the GIL.
-``fast_kernel``  may reassociate sums and contract to FMA (so reductions vectorise); NaN and inf keep their meaning.
+``fast_kernel``  may reassociate sums and contract to FMA (so reductions vectorise); NaN and inf
+                 keep their meaning.
 
-Both compile the same code for every caller with the same argument types, so a result never depends on the number of
+Both compile the same code for every caller with the same argument types, so a result never depends
+on the number of
 threads.  Compiled kernels are kept under ``$NUMBA_CACHE_DIR``, or else in the user's cache folder.
 """
 
@@ -30,7 +32,9 @@ from numba.core.serialize import dumps
 PACKAGE = __name__.partition(".")[0]
 MAGIC = b"topics6\n"
 MOST_PER_KERNEL = 64
-"""Files that are kept for one kernel (versions of its source and types of its arguments); the oldest go."""
+"""Files that are kept for one kernel (versions of its source and types of its arguments); the
+oldest go.
+"""
 
 compiled_kernels = 0
 """Kernels that this process had to compile."""
@@ -46,7 +50,11 @@ def notify_compiling(notify: Callable[[str], None] | None) -> None:
 
 def cache_folder() -> Path:
     """Where this user's compiled kernels are kept."""
-    base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    base = (
+        os.environ.get("NUMBA_CACHE_DIR")
+        or os.environ.get("XDG_CACHE_HOME")
+        or os.path.expanduser("~/.cache")
+    )
     return Path(base).absolute() / PACKAGE / "kernels"
 
 
@@ -56,13 +64,14 @@ def content_of(thing: Any) -> str:
     Parameters
     ----------
     thing
-        A kernel, a function, an intrinsic, or a value that one of them refers to: a constant, a type, a module.
+        A kernel, a function, an intrinsic, or a value that one of them refers to: a constant, a
+        type, a module.
 
     Returns
     -------
     str
-        For a function its name and a digest of its byte code, constants, and all that it refers to, kernels of other files
-        included; for a value the value.
+        For a function its name and a digest of its byte code, constants, and all that it refers to,
+        kernels of other files included; for a value the value.
     """
     function = getattr(thing, "py_func", None) or getattr(thing, "_defn", None) or thing
     if isinstance(function, types.FunctionType):
@@ -77,7 +86,9 @@ def content_of(thing: Any) -> str:
         return str(sorted(map(content_of, thing)))
     if isinstance(thing, type | types.ModuleType):
         return f"{thing.__name__}{getattr(thing, '_fields', '')}"
-    plain = isinstance(thing, int | float | complex | str | bytes | np.generic | np.dtype | None | type(Ellipsis))
+    plain = isinstance(
+        thing, int | float | complex | str | bytes | np.generic | np.dtype | None | type(Ellipsis)
+    )
     return repr(thing) if plain else type(thing).__qualname__
 
 
@@ -87,12 +98,23 @@ _digests: dict[types.FunctionType, str] = {}
 
 
 def _digest(function: types.FunctionType) -> str:
-    """Of a function and all that it refers to; of one of another package than ours and its caller's, its name."""
+    """Of a function and all that it refers to; of one of another package than ours and its
+    caller's, its name.
+    """
     if function not in _digests:
-        _digests[function] = name = f"{function.__module__}.{function.__qualname__}"  # also where it refers to itself
+        _digests[function] = name = (
+            f"{function.__module__}.{function.__qualname__}"  # also where it refers to itself
+        )
         if function.__module__.partition(".")[0] in _ROOTS:
-            cells = dict(zip(function.__code__.co_freevars, (c.cell_contents for c in function.__closure__ or ())))
-            text = _code(function.__code__, {**function.__globals__, **cells}) + content_of(function.__defaults__ or ())
+            cells = dict(
+                zip(
+                    function.__code__.co_freevars,
+                    (c.cell_contents for c in function.__closure__ or ()),
+                )
+            )
+            text = _code(function.__code__, {**function.__globals__, **cells}) + content_of(
+                function.__defaults__ or ()
+            )
             _digests[function] = name + hashlib.sha256(text.encode()).hexdigest()
     return _digests[function]
 
@@ -100,22 +122,28 @@ def _digest(function: types.FunctionType) -> str:
 def _code(code: types.CodeType, names: Mapping[str, Any]) -> str:
     """Of byte code whose names mean this."""
     parts = [code.co_code.hex(), str(code.co_names), str(code.co_varnames)]
-    parts += [_code(c, names) if isinstance(c, types.CodeType) else content_of(c) for c in code.co_consts]
+    parts += [
+        _code(c, names) if isinstance(c, types.CodeType) else content_of(c) for c in code.co_consts
+    ]
     for name in (*code.co_names, *code.co_freevars):
         if name in names:
             parts.append(f"{name}={content_of(names[name])}")
             if isinstance(names[name], types.ModuleType):  # what is taken from it
-                parts += [content_of(getattr(names[name], n)) for n in code.co_names if hasattr(names[name], n)]
+                parts += [
+                    content_of(getattr(names[name], n))
+                    for n in code.co_names
+                    if hasattr(names[name], n)
+                ]
     return "\n".join(parts)
 
 
 class KernelCache:
     """Compiled signatures of one kernel on disk, as numba's dispatchers ask for them.
 
-    numba's own cache notices changes only in the file that holds a kernel.  Ours is keyed by the content of the kernel and
-    of everything that it refers to (``content_of``), so an edit never leaves stale code behind, and one elsewhere compiles
-    nothing; and by nothing of where the files lie: checkouts share it.
-    """
+    numba's own cache notices changes only in the file that holds a kernel.  Ours is keyed by the
+    content of the kernel and
+    of everything that it refers to (``content_of``), so an edit never leaves stale code behind, and
+    one elsewhere compiles nothing; and by nothing of where the files lie: checkouts share it."""
 
     def __init__(self, function: Callable[..., Any], flags: dict[str, Any]) -> None:
         self._function, self._flags = function, content_of(sorted(flags.items()))
@@ -129,7 +157,9 @@ class KernelCache:
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled signature; None where it has to be compiled."""
         global compiled_kernels, _notify
-        rtsys.initialize(target_context)  # what compiled code calls; numba's types are loaded when a kernel is compiled
+        rtsys.initialize(
+            target_context
+        )  # what compiled code calls; numba's types are loaded when a kernel is compiled
         path = self._path(sig, target_context)
         try:
             data = path.read_bytes()
@@ -142,12 +172,17 @@ class KernelCache:
         except Exception as e:  # whatever a cache holds, it must not end a command
             with suppress(OSError):
                 path.unlink()
-            _note(f"kernel cache: {path} is damaged ({type(e).__name__}) and was dropped; its kernel is compiled again")
+            _note(
+                f"kernel cache: {path} is damaged ({type(e).__name__}) and was dropped; its "
+                f"kernel is compiled again"
+            )
         compiled_kernels += 1
         if _notify is not None:
             notify, _notify = _notify, None
             with suppress(OSError, ValueError):  # to a stream that is closed meanwhile
-                notify("compiling for this machine, once (up to a minute; `topics warm` does it ahead)")
+                notify(
+                    "compiling for this machine, once (up to a minute; `topics warm` does it ahead)"
+                )
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -161,12 +196,16 @@ class KernelCache:
             beside = path.with_name(f"{secrets.token_hex(8)}.tmp")
             beside.write_bytes(_head(body) + body)
             os.replace(beside, path)
-            alike = sorted(path.parent.glob(f"{path.name.rpartition('-')[0]}-*.nbc"), key=lambda p: p.stat().st_mtime)
+            alike = sorted(
+                path.parent.glob(f"{path.name.rpartition('-')[0]}-*.nbc"),
+                key=lambda p: p.stat().st_mtime,
+            )
             for old in alike[:-MOST_PER_KERNEL]:
                 old.unlink()
         except OSError as e:
             _note(
-                f"compiled kernels cannot be kept in {path.parent} ({e.strerror}), so every command compiles its own; "
+                f"compiled kernels cannot be kept in {path.parent} ({e.strerror}), so every "
+                f"command compiles its own; "
                 "set NUMBA_CACHE_DIR to a folder that you can write"
             )
 
@@ -175,9 +214,17 @@ class KernelCache:
         # of numba's own type, which no name leads to
         lowering = zlib.crc32(Path(__file__).with_name("intrinsics.py").read_bytes())
         versions = (sys.version_info[:2], np.__version__, numba.__version__, lowering)
-        about = (content_of(function), str(sig), self._flags, versions, target_context.codegen().magic_tuple())
+        about = (
+            content_of(function),
+            str(sig),
+            self._flags,
+            versions,
+            target_context.codegen().magic_tuple(),
+        )
         key = hashlib.sha256(repr(about).encode())
-        return cache_folder() / f"{function.__module__}.{function.__name__}-{key.hexdigest()[:32]}.nbc"
+        return (
+            cache_folder() / f"{function.__module__}.{function.__name__}-{key.hexdigest()[:32]}.nbc"
+        )
 
 
 def _head(body: bytes) -> bytes:
@@ -198,7 +245,9 @@ def _compiled(function: Any, flags: dict[str, Any]) -> Any:
         compiled._cache = KernelCache(function, flags)
         resolve = compiled.get_call_template
         # numba would compile a kernel that others call once for every number written in such a call
-        compiled.get_call_template = lambda args, kws: resolve([numba.types.unliteral(a) for a in args], kws)
+        compiled.get_call_template = lambda args, kws: resolve(
+            [numba.types.unliteral(a) for a in args], kws
+        )
     return compiled
 
 
@@ -214,9 +263,12 @@ def kernel(function: Any = None, **flags: Any) -> Callable[..., Any]:
 def fast_kernel(function: Any = None, **flags: Any) -> Callable[..., Any]:
     """Compile with reassociation and contraction allowed: vectorised reductions, FMA.
 
-    A loop may sum or store, not both.  Where LLVM cannot see that two arrays are apart it compiles the loop twice, with
-    and without SIMD, and looks at their addresses each time (arrays less than 256 bytes apart take the second).  With
-    reassociation a sum differs in its last bits between the two, so the bits of a result would hang on where malloc had
+    A loop may sum or store, not both.  Where LLVM cannot see that two arrays are apart it compiles
+                                        the loop twice, with
+    and without SIMD, and looks at their addresses each time (arrays less than 256 bytes apart take
+    the second).  With
+    reassociation a sum differs in its last bits between the two, so the bits of a result would hang
+    on where malloc had
     put its arrays.  (tests/project/test_structure.py looks for such loops.)
     """
     every = {**_COMMON, "fastmath": {"reassoc", "contract", "nsz", "arcp"}, **flags}

@@ -1,18 +1,24 @@
-"""What the lanes of several SIMD values do together: eight sums at once, transposes, the largest of each lane.
+"""What the lanes of several SIMD values do together: eight sums at once, transposes, the largest of
+each lane.
 
-The sum of a vector's lanes is a chain of dependent steps; eight sums share one tree, and one division serves them all.  A
-*tile* is sixteen rows turned on their side, float32[count, 16]: entry k of row r at [k, r].  Selecting the L largest of
-every row is then straight-line code for the sixteen rows together: new entries are sorted by Batcher's network (1968) and
-merged into the best so far.
+The sum of a vector's lanes is a chain of dependent steps; eight sums share one tree, and one
+division serves them all.  A
+*tile* is sixteen rows turned on their side, float32[count, 16]: entry k of row r at [k, r].
+Selecting the L largest of
+every row is then straight-line code for the sixteen rows together: new entries are sorted by
+Batcher's network (1968) and merged into the best so far.
 
 ``totals(v0, ..., v7)``       lane r < 8 is the sum of v_r's lanes (lanes 8 to 15 repeat them)
 ``quotient(x, z, least)``     x / z where z > least, else 0
 ``spread0(v)`` ... ``spread7(v)``   16 copies of a lane
 ``store_eight(array, i, v)``  array[i .. i + 8) = the first eight lanes
-``transpose(p, v0, ..., v15)``      16 x 16 floats at address p: row k of the result is entry k of every v
-``transpose_to(p, q, v0, ..., v15)``  row k goes to address p + q[k], int64s at address q: in order, so that a later row
+``transpose(p, v0, ..., v15)``      16 x 16 floats at address p: row k of the result is entry k of
+                                    every v
+``transpose_to(p, q, v0, ..., v15)``  row k goes to address p + q[k], int64s at address q: in order,
+                                      so that a later row
                               overwrites an earlier one that has the same place
-``keep_largest_8(p, v0, ..., v7)``  the eight largest of each lane, descending at address p, and eight more;
+``keep_largest_8(p, v0, ..., v7)``  the eight largest of each lane, descending at address p, and
+                                    eight more;
 ``keep_largest_16``           so for sixteen
 ``choose(a, b, x, y)``        x where a >= b, else y
 """
@@ -41,7 +47,9 @@ from topicstream.kernels.intrinsics import (
 
 def _within_quarters(*places: tuple[int, int]) -> list[int]:
     """The same four (vector, lane) of every quarter of four lanes."""
-    return [quarter + lane + WIDTH * second for quarter in range(0, WIDTH, 4) for second, lane in places]
+    return [
+        quarter + lane + WIDTH * second for quarter in range(0, WIDTH, 4) for second, lane in places
+    ]
 
 
 def _quarters(*places: tuple[int, int]) -> list[int]:
@@ -51,7 +59,8 @@ def _quarters(*places: tuple[int, int]) -> list[int]:
 _SINGLES = [_within_quarters((0, i), (1, i), (0, i + 1), (1, i + 1)) for i in (0, 2)]
 _PAIRS = [_within_quarters((0, i), (0, i + 1), (1, i), (1, i + 1)) for i in (0, 2)]
 _HALVES = [_quarters((0, i), (0, i + 2), (1, i), (1, i + 2)) for i in (0, 1)]
-# single lanes of two values alternate, then pairs, then quarters: an unpack or a quarter shuffle of the machine each
+# single lanes of two values alternate, then pairs, then quarters: an unpack or a quarter shuffle of
+# the machine each
 _LEVELS = (_SINGLES, _PAIRS, _HALVES)
 
 
@@ -107,7 +116,10 @@ def _odd_even_merge_sort(n: int) -> list[tuple[int, int]]:
 def _transposed(build: Builder, rows: list[Value]) -> list[Value]:
     """The columns of 16 rows: single lanes, pairs, then quarters change places; 64 shuffles."""
     a = [shuffle(build, rows[i & ~1], rows[i | 1], _SINGLES[i & 1]) for i in range(16)]
-    b = [shuffle(build, a[(i & ~3) + (i >> 1 & 1)], a[(i & ~3) + (i >> 1 & 1) + 2], _PAIRS[i & 1]) for i in range(16)]
+    b = [
+        shuffle(build, a[(i & ~3) + (i >> 1 & 1)], a[(i & ~3) + (i >> 1 & 1) + 2], _PAIRS[i & 1])
+        for i in range(16)
+    ]
     out: list[Any] = [None] * 16
     for c in range(4):  # b[4 q + c]: quarter l holds entry 4 l + c of rows 4 q .. 4 q + 3
         for odd in range(2):
@@ -160,7 +172,9 @@ def _keep_largest(b: Builder, p: Value, *given: Value) -> None:
         b.store(value, _row(b, p, i), align=4)
 
 
-keep_largest_8, keep_largest_16 = (emit("void", "int64", *[vector] * n)(_keep_largest) for n in (8, 16))
+keep_largest_8, keep_largest_16 = (
+    emit("void", "int64", *[vector] * n)(_keep_largest) for n in (8, 16)
+)
 
 
 @emit(vector, vector, vector, vector, vector)

@@ -1,11 +1,15 @@
-"""Packed rows (packed.py) 8 and 16 entries at a time, as explicit SIMD values that LLVM splits into what the machine has.
+"""Packed rows (packed.py) 8 and 16 entries at a time, as explicit SIMD values that LLVM splits into
+what the machine has.
 
 Both read eights of entries: the arena must hold 16 entries more than its rows.
 
-``row_mass(arena, at, n, coef, m)``         sum of coef[topic] * count over arena[at .. at+n), float64
+``row_mass(arena, at, n, coef, m)``         sum of coef[topic] * count over arena[at .. at+n),
+                                            float64
 ``find(arena, at, n, topic, m)``            position of a topic in the row arena[at .. at+n), or -1
-``passing(arena, at, n, coef, m, x)``       (position, what is left of x) of the vector of 8 entries at which the running sum
-                                            of coef[topic] * count passes x; the last vector when none does
+``passing(arena, at, n, coef, m, x)``       (position, what is left of x) of the vector of 8 entries
+                                            at which the running sum
+                                            of coef[topic] * count passes x; the last vector when
+                                            none does
 """
 
 from __future__ import annotations

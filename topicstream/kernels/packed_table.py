@@ -1,7 +1,10 @@
-"""Packed rows (packed.py) as a table needs them: copied out, merged with a round's deltas, spread out, summed up.
+"""Packed rows (packed.py) as a table needs them: copied out, merged with a round's deltas, spread
+out, summed up.
 
-entries  uint32|uint64[...]   length  int32[n], of each row     start  int64[n], its first entry, or, where rows are tight,
-                                                                ptr    int64[n+1], row i: entries[ptr[i] .. ptr[i+1]]
+entries  uint32|uint64[...]   length  int32[n], of each row     start  int64[n], its first entry,
+         or, where rows are tight,
+                                                                ptr    int64[n+1], row i:
+                                                                entries[ptr[i] .. ptr[i+1]]
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from topicstream.kernels.packed import sort_by_count
 
 @kernel
 def copy_rows(source_start: Longs, length: Ints, source: Array, start: Longs, out: Array) -> None:
-    """Copy row u, length[u] entries from source[source_start[u]], to out[start[u]..], for every u.  Any of uint32 and uint64
+    """Copy row u, length[u] entries from source[source_start[u]], to out[start[u]..], for every u.
+    Any of uint32 and uint64
     to any that holds the counts."""
     for u in range(len(length)):
         a, b = source_start[u], start[u]
@@ -26,22 +30,36 @@ def copy_rows(source_start: Longs, length: Ints, source: Array, start: Longs, ou
 
 @kernel
 def merge_packed(
-    begin: Longs, length: Ints, entries: Array, m: int, deltas: Longs, wide: bool, long: bool, lo: Longs, hi: Longs, topics: int,
+    begin: Longs,
+    length: Ints,
+    entries: Array,
+    m: int,
+    deltas: Longs,
+    wide: bool,
+    long: bool,
+    lo: Longs,
+    hi: Longs,
+    topics: int,
     change: Doubles,
-) -> Int:  # fmt: skip
+) -> Int:
     """Add the deltas of a round's blocks to the rows that they change, where these are.
 
-    begin: int64[W+1], row w may fill entries[begin[w] .. begin[w+1]].  deltas int64[R, 4]: the addresses of each block's ids
-    (int32[U]), ptr (int64[U+1]), topics (int32 if ``wide``, else uint16) and values (int64 if ``long``, else int32), of which local
+    begin: int64[W+1], row w may fill entries[begin[w] .. begin[w+1]].  deltas int64[R, 4]: the
+    addresses of each block's ids
+    (int32[U]), ptr (int64[U+1]), topics (int32 if ``wide``, else uint16) and values (int64 if
+    ``long``, else int32), of which local
     rows lo[r]..hi[r]-1 enter.  topics: K.  change: float64[>=K], column sums, added to.
 
-    Returns the largest count of these rows; -1 when one came out negative, -2 when one does not fit an entry, -3 when a row has
-    more topics than room.
-    """
+    Returns the largest count of these rows; -1 when one came out negative, -2 when one does not fit
+    an entry, -3 when a row has more topics than room."""
     mask = (np.int64(1) << m) - 1
     limit = (np.int64(1) << min(np.int64(entries.itemsize) * 8 - m, np.int64(62))) - 1
     none = np.int64(1) << np.int64(62)
-    count, present, order = np.zeros(topics, np.int64), np.zeros(topics, np.uint8), np.empty(topics, np.int64)
+    count, present, order = (
+        np.zeros(topics, np.int64),
+        np.zeros(topics, np.uint8),
+        np.empty(topics, np.int64),
+    )
     cursor, largest = lo.copy(), np.int64(0)
     while True:
         row = none
@@ -62,7 +80,9 @@ def merge_packed(
             if u >= hi[r] or pointers.int_at(deltas[r, 0], u) != row:
                 continue
             cursor[r] = u + 1
-            for j in range(pointers.long_at(deltas[r, 1], u), pointers.long_at(deltas[r, 1], u + 1)):
+            for j in range(
+                pointers.long_at(deltas[r, 1], u), pointers.long_at(deltas[r, 1], u + 1)
+            ):
                 t = pointers.int_at(deltas[r, 2], j) if wide else pointers.short_at(deltas[r, 2], j)
                 x = pointers.long_at(deltas[r, 3], j) if long else pointers.int_at(deltas[r, 3], j)
                 if present[t] == 0:
@@ -95,7 +115,9 @@ def merge_packed(
 
 @kernel
 def expand_packed(start: Longs, length: Ints, entries: Array, m: int, out: Array) -> None:
-    """Row u, length[u] entries from entries[start[u]] on, as a dense one: out[n, >=K] (any number type), zeroed first."""
+    """Row u, length[u] entries from entries[start[u]] on, as a dense one: out[n, >=K] (any number
+    type), zeroed first.
+    """
     mask = (np.int64(1) << m) - 1
     for u in range(len(start)):
         target = out[u]
@@ -106,9 +128,12 @@ def expand_packed(start: Longs, length: Ints, entries: Array, m: int, out: Array
 
 
 @kernel
-def sum_packed(ptr: Longs, entries: Array, m: int, n_w: Doubles, sums: Doubles, small: Longs, worst: Doubles) -> None:
-    """Sums of a range of rows: sums float64[>=K] += counts by topic; small: int64[S] histogram of counts below S;
-    worst: float64[3] (largest |row sum / n_w - 1| where n_w, float64[rows], is given)."""
+def sum_packed(
+    ptr: Longs, entries: Array, m: int, n_w: Doubles, sums: Doubles, small: Longs, worst: Doubles
+) -> None:
+    """Sums of a range of rows: sums float64[>=K] += counts by topic; small: int64[S] histogram of
+    counts below S; worst: float64[3] (largest |row sum / n_w - 1| where n_w, float64[rows], is
+    given)."""
     mask = (np.int64(1) << m) - 1
     for row in range(len(ptr) - 1):
         total = np.int64(0)

@@ -1,16 +1,21 @@
-"""Memory by address: what ``kernels.simd`` does on arrays, for helpers that are called once a cell and for arrays that a
-kernel knows by their addresses alone.
+"""Memory by address: what ``kernels.simd`` does on arrays, for helpers that are called once a cell
+and for arrays that a kernel knows by their addresses alone.
 
-numba counts the references of every array that is passed to a function, atomically, even when the function is inlined: a
-helper of six arrays pays a hundred nanoseconds.  An address is an integer.  Whoever takes one keeps the array alive.
+numba counts the references of every array that is passed to a function, atomically, even when the
+function is inlined: a
+helper of six arrays pays a hundred nanoseconds.  An address is an integer.  Whoever takes one keeps
+the array alive.
 
 ``address_of(array)``   address of a C-contiguous array's first entry
 ``load(p, i)``          16 floats from entry i on;  ``store(p, i, v)`` the reverse
-``float_at(p, i)``      one float32;  ``put_float(p, i, x)`` the reverse;  ``double_at``, ``put_double`` of float64;
-                        ``long_at``, ``put_long`` of int64;  ``int_at(p, i)`` one int32 and ``short_at(p, i)`` one uint16,
+``float_at(p, i)``      one float32;  ``put_float(p, i, x)`` the reverse;  ``double_at``,
+                        ``put_double`` of float64;
+                        ``long_at``, ``put_long`` of int64;  ``int_at(p, i)`` one int32 and
+                        ``short_at(p, i)`` one uint16,
                         as int64
 ``fetch(p, i)``         ask for the cache line of float i, into the first cache
-``append(p, i, v, a, b)``   the lanes of v where a >= b to entry i and on, in order, then zeros (16 entries are written);
+``append(p, i, v, a, b)``   the lanes of v where a >= b to entry i and on, in order, then zeros (16
+                            entries are written);
                         returns how many there are
 """
 
@@ -19,7 +24,21 @@ from __future__ import annotations
 from typing import Any
 
 from topicstream.kernels import intrinsics as llvm
-from topicstream.kernels.intrinsics import ANY, F32, F64, I8, I16, I32, I64, INTS, VECTOR, Builder, Value, emit, vector
+from topicstream.kernels.intrinsics import (
+    ANY,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    INTS,
+    VECTOR,
+    Builder,
+    Value,
+    emit,
+    vector,
+)
 
 _AT = ("int64", "int64")
 

@@ -1,6 +1,8 @@
-"""Counter-based random numbers (SplitMix64, Steele, Lea & Flood 2014), keyed by (seed, pass, global document number).
+"""Counter-based random numbers (SplitMix64, Steele, Lea & Flood 2014), keyed by (seed, pass, global
+document number).
 
-A stream is one uint64 state; ``step`` advances it, ``bits`` mixes it.  A document's draws depend on its key alone,
+A stream is one uint64 state; ``step`` advances it, ``bits`` mixes it.  A document's draws depend on
+its key alone,
 never on the thread, the block or the neighbours.
 """
 

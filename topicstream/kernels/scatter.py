@@ -1,16 +1,20 @@
-"""Deltas of a round into the rows of a dense table: summed in float64, rounded once a row and round.
+"""Deltas of a round into the rows of a dense table: summed in float64, rounded once a row and
+round.
 
-Deltas are rounded to a quantum before they are summed, so their order does not matter (tables/spec.py); where the
-quantum is 0.0 they are summed in block order.
+Deltas are rounded to a quantum before they are summed, so their order does not matter
+(tables/spec.py); where the quantum is 0.0 they are summed in block order.
 
 table    [n, P]        rows first_row .. first_row + n - 1 of the table (float32, float64 or int32)
-arena    float32[R, U, P]   the round's deltas, one slot a block;  vocabs int32[R, U] the words of each slot, ascending
+arena    float32[R, U, P]   the round's deltas, one slot a block;  vocabs int32[R, U] the words of
+         each slot, ascending
 lo, hi   int64[R]      rows of each slot that fall into this range
 quantum  float64       what deltas are rounded to
 factor   float64       multiplies the sum (1.0 but for BLEND)
-n_w      float64[n]    the words' counts, or length 0: hold each touched row to this sum (negatives clipped)
+n_w      float64[n]    the words' counts, or length 0: hold each touched row to this sum (negatives
+         clipped)
 change   float64[P]    receives the change of the column sums
-worst    float64[3]    max |row sum / n_w - 1| before the rescale, most negative entry / n_w, NaN or inf seen
+worst    float64[3]    max |row sum / n_w - 1| before the rescale, most negative entry / n_w, NaN or
+         inf seen
 """
 
 from __future__ import annotations
@@ -29,8 +33,8 @@ LINE = 16  # float32 of a cache line
 def rounded(value: float, magic: float) -> Float:
     """``value`` rounded to a multiple of the quantum; magic: 1.5 * 2^52 quanta (0.0: as it is).
 
-    A sum with it has no bits left below the quantum: the addition rounds, and the difference is exact.
-    """
+    A sum with it has no bits left below the quantum: the addition rounds, and the difference is
+    exact."""
     return (value + magic) - magic
 
 
@@ -51,7 +55,10 @@ def scatter_rows(
     """Add the deltas of all slots to their rows; see the module's legend."""
     slots, width = arena.shape[0], table.shape[1]
     none = np.int64(1) << np.int64(62)
-    cursor, heads = lo.copy(), np.empty(slots, np.int64)  # of each slot the row that comes next, and its word
+    cursor, heads = (
+        lo.copy(),
+        np.empty(slots, np.int64),
+    )  # of each slot the row that comes next, and its word
     for r in range(slots):
         heads[r] = vocabs[r, lo[r]] if lo[r] < hi[r] else none
     acc = np.empty(width, np.float64)
@@ -83,7 +90,9 @@ def scatter_rows(
 
 @kernel(inline="always")
 def row_sum(acc: Array) -> tuple[Float, Bool]:
-    """Sum of a padded float64 row in eight running sums (one waits for itself: four times as long), and whether it has negatives."""
+    """Sum of a padded float64 row in eight running sums (one waits for itself: four times as long),
+    and whether it has negatives.
+    """
     below = 0
     for k in range(len(acc)):
         below += acc[k] < 0.0
@@ -100,9 +109,13 @@ def row_sum(acc: Array) -> tuple[Float, Bool]:
     return ((a + b) + (c + d)) + ((e + f) + (g + h)), below > 0
 
 
-@kernel(inline="always")  # a call counts references to its arrays: a third of a round's sum at 16 columns
+@kernel(
+    inline="always"
+)  # a call counts references to its arrays: a third of a round's sum at 16 columns
 def hold_row(acc: Array, mass: float, worst: Doubles) -> None:
-    """Clip negatives of one float64 row and scale it to sum to ``mass`` exactly; record what had to be corrected."""
+    """Clip negatives of one float64 row and scale it to sum to ``mass`` exactly; record what had to
+    be corrected.
+    """
     total, negative = row_sum(acc)
     if not np.isfinite(total):
         worst[2] = 1.0
@@ -141,10 +154,13 @@ def scatter_sparse(
     factor: float,
     change: Doubles,
 ) -> None:
-    """Add ``factor`` times the sum of the blocks' SparseDeltas to the rows that they touch; each entry is rounded once.
+    """Add ``factor`` times the sum of the blocks' SparseDeltas to the rows that they touch; each
+    entry is rounded once.
 
-    deltas int64[R, 4]: the addresses of each block's ids (int32[U]), ptr (int64[U+1]), topics (int32 if ``wide``, else
-    uint16) and values (float32); local rows lo[r]..hi[r]-1 fall into this range.  What rounding to the table's type took
+    deltas int64[R, 4]: the addresses of each block's ids (int32[U]), ptr (int64[U+1]), topics
+    (int32 if ``wide``, else
+    uint16) and values (float32); local rows lo[r]..hi[r]-1 fall into this range.  What rounding to
+    the table's type took
     enters ``change`` too, so the column sums stay those of the table.
     """
     blocks, width = len(deltas), table.shape[1]
@@ -176,7 +192,9 @@ def scatter_sparse(
                     n += 1
             if not listing:
                 n = few + 1
-            if u + 1 < hi[r]:  # what the next word will touch: rows lie far apart, a third of the time was waiting
+            if (
+                u + 1 < hi[r]
+            ):  # what the next word will touch: rows lie far apart, a third of the time was waiting
                 ahead = (pointers.int_at(deltas[r, 0], u + 1) - first_row) * width
                 stop = pointers.long_at(deltas[r, 1], u + 2)
                 if stop - end <= few:
@@ -216,7 +234,9 @@ def hold_rows(table: Array, n_w: Doubles, worst: Doubles) -> None:
 
 
 def clip_rows(table: Floats, worst: Doubles) -> None:
-    """End of a pass: negative entries of ``table`` (float32[n, P]) become 0, the lowest recorded as a share of its row's sum."""
+    """End of a pass: negative entries of ``table`` (float32[n, P]) become 0, the lowest recorded as
+    a share of its row's sum.
+    """
     sums, lows = table.sum(axis=1, dtype=np.float64), table.min(axis=1, initial=0.0)
     if not np.isfinite(sums).all():
         worst[2] = 1.0
@@ -239,13 +259,21 @@ def scale_rows(table: Array, factor: float) -> None:
 
 @kernel
 def changed_entries(
-    before: Array, table: Array, rows: Ints, width: int, lengths: Ints, columns: Array, values: Array
+    before: Array,
+    table: Array,
+    rows: Ints,
+    width: int,
+    lengths: Ints,
+    columns: Array,
+    values: Array,
 ) -> tuple[Int, Int]:
-    """What differs between ``before`` (unsigned [n, P], the bits of numbers) and ``rows`` (int32[n]) of ``table`` ([, P]) in
-    the first ``width`` columns, K of them.
+    """What differs between ``before`` (unsigned [n, P], the bits of numbers) and ``rows``
+    (int32[n]) of ``table`` ([, P]) in the first ``width`` columns, K of them.
 
-    lengths int32[n] receives how many entries of each row differ, ``columns`` and ``values`` which they are and what they are
-    now, one row after the other; a row of more than half its entries goes whole, as K values without columns.  Returns how
+    lengths int32[n] receives how many entries of each row differ, ``columns`` and ``values`` which
+    they are and what they are
+    now, one row after the other; a row of more than half its entries goes whole, as K values
+    without columns.  Returns how
     many columns and values there are.
     """
     i = j = 0
@@ -269,7 +297,9 @@ def changed_entries(
 
 
 @kernel
-def put_entries(table: Array, rows: Ints, width: int, lengths: Ints, columns: Array, values: Array) -> None:
+def put_entries(
+    table: Array, rows: Ints, width: int, lengths: Ints, columns: Array, values: Array
+) -> None:
     """Put into ``rows`` of ``table`` what ``changed_entries`` found; width: its K."""
     i = j = 0
     for u in range(len(rows)):

@@ -1,11 +1,16 @@
-"""The L largest of a row of weights, without a sort (Hughes & Sudderth 2016, Alg. 1 SelectTopL; Blum et al. 1973; Musser 1997).
+"""The L largest of a row of weights, without a sort (Hughes & Sudderth 2016, Alg. 1 SelectTopL;
+Blum et al. 1973; Musser 1997).
 
-``keep_top(p, o, width, most, work)`` sets every entry of p[o .. o + width) that is not among the ``most`` largest to zero
-and returns the sum of what is left.  Weights are >= 0; zeros are never counted as kept.  Among equal weights at the border
+``keep_top(p, o, width, most, work)`` sets every entry of p[o .. o + width) that is not among the
+``most`` largest to zero
+and returns the sum of what is left.  Weights are >= 0; zeros are never counted as kept.  Among
+                                      equal weights at the border
 the first ones stay, so exactly min(most, number of positive weights) remain.
 
-For at most 16, in two steps, 16 lanes at a time.  The largest of every lane (or the two largest) are ``most`` entries
-or more, so the ``most``-th of them, by a sorting network, is no more than the border; what reaches it, a dozen entries as a
+For at most 16, in two steps, 16 lanes at a time.  The largest of every lane (or the two largest)
+are ``most`` entries
+or more, so the ``most``-th of them, by a sorting network, is no more than the border; what reaches
+it, a dozen entries as a
 rule, is written side by side, and the ``most``-th of these is the border.  Beyond 16, bisection.
 """
 
@@ -18,7 +23,18 @@ from llvmlite import ir
 
 from topicstream.kernels import pointers, simd
 from topicstream.kernels.arrays import Float, Floats, Ints
-from topicstream.kernels.intrinsics import I32, INTS, VECTOR, ZERO, Builder, Value, emit, extreme, shuffle, vector
+from topicstream.kernels.intrinsics import (
+    I32,
+    INTS,
+    VECTOR,
+    ZERO,
+    Builder,
+    Value,
+    emit,
+    extreme,
+    shuffle,
+    vector,
+)
 from topicstream.kernels.jit import kernel
 
 SMALLEST = np.float32(1e-37)  # what is below counts as zero
@@ -44,14 +60,19 @@ where = _lane_by_lane(3, lambda b, x, y, z: b.select(b.fcmp_ordered(">=", x, y),
 def _compare_exchange(b: Builder, v: Value, partner: list[int], takes_larger: list[bool]) -> Value:
     other = shuffle(b, v, None, partner)
     high, low = extreme(b, "umax", v, other), extreme(b, "umin", v, other)
-    return shuffle(b, high, low, [i if takes_larger[i] else i + simd.WIDTH for i in range(simd.WIDTH)])
+    return shuffle(
+        b, high, low, [i if takes_larger[i] else i + simd.WIDTH for i in range(simd.WIDTH)]
+    )
 
 
 def _descend(b: Builder, v: Value, size: int) -> Value:
     """Bitonic merge of runs of ``size`` lanes, alternating down and up (all down when size is 16)."""
     stride = size // 2
     while stride:
-        takes = [((i & size) == 0 or size == simd.WIDTH) == ((i & stride) == 0) for i in range(simd.WIDTH)]
+        takes = [
+            ((i & size) == 0 or size == simd.WIDTH) == ((i & stride) == 0)
+            for i in range(simd.WIDTH)
+        ]
         v = _compare_exchange(b, v, [i ^ stride for i in range(simd.WIDTH)], takes)
         stride //= 2
     return v
@@ -74,7 +95,9 @@ def merged(b: Builder, x: Value, y: Value) -> Value:
 
 @emit(vector, vector, vector)
 def halfway(b: Builder, x: Value, y: Value) -> Value:
-    """The floats half-way between those of x and y, all >= 0, by their bits, which have the same order."""
+    """The floats half-way between those of x and y, all >= 0, by their bits, which have the same
+    order.
+    """
     both = b.add(b.bitcast(x, INTS), b.bitcast(y, INTS))
     return b.bitcast(b.lshr(both, ir.Constant(INTS, [1] * simd.WIDTH)), VECTOR)
 
@@ -104,7 +127,9 @@ def low_border(p: int, width: int, most: int) -> float:
 
 @kernel(forceinline=True)
 def reaching(p: int, width: int, least: float, work: int) -> int:
-    """The floats at address p that reach ``least`` to address work, then 16 zeros; returns their number."""
+    """The floats at address p that reach ``least`` to address work, then 16 zeros; returns their
+    number.
+    """
     n, b = 0, simd.splat(least)
     for k in range(0, width, 16):
         v = pointers.load(p, k)
@@ -158,7 +183,8 @@ def keep_above(p: Floats, o: int, width: int, most: int, border: float) -> Float
 
 @kernel
 def nth_largest(x: Floats, n: int, rank: int) -> Float:
-    """The ``rank``-th largest of x[:n], none below zero, by bisection: their bits, as integers, have the same order.
+    """The ``rank``-th largest of x[:n], none below zero, by bisection: their bits, as integers,
+    have the same order.
 
     (numba's ``np.partition`` imports ``scipy.linalg``, .13 s of every command.)
     """
@@ -190,7 +216,10 @@ def keep_by_bisection(p: Floats, o: int, width: int, most: int, work: Floats) ->
 
 @kernel
 def keep_top(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
-    """See the module's head.  p: flat float32 array; o: first entry; width: a multiple of 16; work: float32[width + 16]."""
+    """See the module's head.
+
+    p: flat float32 array; o: first entry; width: a multiple of 16; work: float32[width + 16].
+    """
     if most > NETWORK_MOST:
         return keep_by_bisection(p, o, width, most, work)  # type: ignore[no-any-return]
     row, candidates = pointers.address_of(p) + 4 * o, pointers.address_of(work)
@@ -207,7 +236,9 @@ def keep_top(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
 
 @kernel
 def largest_numbers(value: Floats, n: int, count: int, out: Ints) -> None:
-    """out[:count] = the ascending numbers of the ``count`` largest of value[:n]; of equal ones the first."""
+    """out[:count] = the ascending numbers of the ``count`` largest of value[:n]; of equal ones the
+    first.
+    """
     cut = nth_largest(value, n, count)
     above = 0
     for q in range(n):

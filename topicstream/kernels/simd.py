@@ -1,25 +1,39 @@
 """Vectors of 16 float32 inside numba kernels.
 
-A row of ``padded(K)`` topics is a whole number of them.  LLVM's own vectoriser cannot prove that the rows of
-different arrays do not overlap and checks it again for every cell; with explicit ones there is nothing to prove.
-LLVM splits a vector into what the machine has (one AVX-512, two AVX, four SSE registers), so the same kernel runs on
-any CPU, with sums formed in the same order.
+A row of ``padded(K)`` topics is a whole number of them.  LLVM's own vectoriser cannot prove that
+the rows of
+different arrays do not overlap and checks it again for every cell; with explicit ones there is
+nothing to prove. LLVM splits a vector into what the machine has (one AVX-512, two AVX, four SSE
+registers), so the same kernel runs on any CPU, with sums formed in the same order.
 
-``load(array, i)``      array: C-contiguous float32, any rank; i: flat index of the first of 16 entries (not checked)
+``load(array, i)``      array: C-contiguous float32, any rank; i: flat index of the first of 16
+                        entries (not checked)
 ``store(array, i, v)``  the reverse
 ``splat(x)``            16 copies of a float
 ``a + b, a - b, a * b, a / b``  lane by lane
 ``fma(a, b, c)``        a * b + c, rounded once
 ``larger(a, b)``        lane by lane (neither may be NaN)
 ``total(v)``            sum of the lanes, as a tree
-``get(array, i)``       one entry of a one-dimensional array, not checked (no wrap-around of negative indices to look for)
+``get(array, i)``       one entry of a one-dimensional array, not checked (no wrap-around of
+                        negative indices to look for)
 ``fetch(array, i)``     prefetch the cache line that holds flat index i
 """
 
 from __future__ import annotations
 
 from topicstream.kernels import intrinsics as llvm
-from topicstream.kernels.intrinsics import ANY, ENTRY, F32, FLOATS, VECTOR, WIDTH, Builder, Value, emit, vector
+from topicstream.kernels.intrinsics import (
+    ANY,
+    ENTRY,
+    F32,
+    FLOATS,
+    VECTOR,
+    WIDTH,
+    Builder,
+    Value,
+    emit,
+    vector,
+)
 from topicstream.kernels.jit import kernel
 
 __all__ = [
@@ -89,6 +103,6 @@ def get(b: Builder, data: Value, i: Value) -> Value:
 
 @kernel(inline="always")
 def rows_ahead(width: int) -> int:
-    """How many cells before its use to fetch a row: far enough for memory to answer, not so far that rows on their way
-    push the one in work out of the first cache."""
+    """How many cells before its use to fetch a row: far enough for memory to answer, not so far
+    that rows on their way push the one in work out of the first cache."""
     return min(max(AHEAD_FLOATS // width, LEAST_AHEAD), MOST_AHEAD)

@@ -1,10 +1,10 @@
-"""Pairs of words of a document under topics that go in pairs (Fisher, Kozdoba & Mannor, eq. 2 and 11).
+"""Pairs of words of a document under topics that go in pairs (Fisher, Kozdoba & Mannor, eq. 2 and
+11).
 
     p(u, v) = mu_u^T a mu_v,    mu_u[t] = p(u | topic t),    a [T, T] symmetric, summing to one
 
-The E-step of all pairs of a document takes a dot product and two sums of T numbers a pair; what is left is a product with a
-for each word of the block.
-"""
+The E-step of all pairs of a document takes a dot product and two sums of T numbers a pair; what is
+left is a product with a for each word of the block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from topicstream.kernels import rng
 from topicstream.kernels.arrays import Doubles, Float, Floats, Ints, Longs
 from topicstream.kernels.jit import fast_kernel, kernel
 
-TINY = np.float32(1e-30)  # of a pair's probability: two words that no pair of topics has left together
+TINY = np.float32(
+    1e-30
+)  # of a pair's probability: two words that no pair of topics has left together
 
 
 @fast_kernel
@@ -57,11 +59,13 @@ def expect(
     first_doc: int,
     sums: Doubles,
 ) -> None:
-    """z float32[U, P] = sum over pairs of words (u, v) of m_uv / p(u, v) mu_v; sums: pairs' m log p and m, and documents.
+    """z float32[U, P] = sum over pairs of words (u, v) of m_uv / p(u, v) mu_v; sums: pairs' m log p
+    and m, and documents.
 
-    x = mu, y = mu a, float32[U, P].  A document's weight is ``scale``, spread evenly over its pairs of different tokens.  Of
-    a document of more than ``limit`` pairs of words so many pairs of tokens are drawn, always the same (0: all pairs of all).
-    """
+    x = mu, y = mu a, float32[U, P].  A document's weight is ``scale``, spread evenly over its pairs
+                                      of different tokens.  Of
+    a document of more than ``limit`` pairs of words so many pairs of tokens are drawn, always the
+    same (0: all pairs of all)."""
     z[:] = np.float32(0.0)
     loglik, mass, docs = 0.0, 0.0, 0.0
     for d in range(len(indptr) - 1):
@@ -99,15 +103,22 @@ def expect(
                 two = rng.below(rng.bits(state), tokens - 1)
                 if two >= one:
                     two += 1
-                c, e = np.searchsorted(ends, one, side="right"), np.searchsorted(ends, two, side="right")
+                c, e = (
+                    np.searchsorted(ends, one, side="right"),
+                    np.searchsorted(ends, two, side="right"),
+                )
                 loglik += _pair(m, words[first + c], words[first + e], x, y, z)
                 mass += m
     sums[0], sums[1], sums[2] = loglik, mass, docs
 
 
 @kernel
-def add_stripe(indptr: Longs, words: Ints, counts: Ints, vocab: Ints, first: int, m: Doubles) -> None:
-    """m float64[rows, W] += rows first.. of the sum of the documents' pairs of words, each document's summing to one."""
+def add_stripe(
+    indptr: Longs, words: Ints, counts: Ints, vocab: Ints, first: int, m: Doubles
+) -> None:
+    """m float64[rows, W] += rows first.. of the sum of the documents' pairs of words, each
+    document's summing to one.
+    """
     for d in range(len(indptr) - 1):
         tokens = 0
         for c in range(indptr[d], indptr[d + 1]):
@@ -119,4 +130,6 @@ def add_stripe(indptr: Longs, words: Ints, counts: Ints, vocab: Ints, first: int
             row = vocab[words[c]] - first
             if 0 <= row < len(m):
                 for e in range(indptr[d], indptr[d + 1]):
-                    m[row, vocab[words[e]]] += weight * counts[c] * (counts[e] - (1 if c == e else 0))
+                    m[row, vocab[words[e]]] += (
+                        weight * counts[c] * (counts[e] - (1 if c == e else 0))
+                    )

@@ -1,4 +1,5 @@
-"""One table of a model on disk: a Zarr array float32[rows, columns] whose chunks hold whole rows, about 1 MiB of them.
+"""One table of a model on disk: a Zarr array float32[rows, columns] whose chunks hold whole rows,
+about 1 MiB of them.
 
 The array's attributes hold the column sums and the size and crc32c of every chunk file.
 """
@@ -49,7 +50,8 @@ class _Metadata(Record):
 
 
 class StoredArray:
-    """Rows of such an array straight from its chunk files, each chunk verified and decoded once a call; thread-safe.
+    """Rows of such an array straight from its chunk files, each chunk verified and decoded once a
+    call; thread-safe.
 
     Parameters
     ----------
@@ -68,10 +70,14 @@ class StoredArray:
         Where the metadata are damaged or of another array.
     """
 
-    def __init__(self, folder: Path, crc: int, shape: tuple[int, int], *, counts: bool = False) -> None:
+    def __init__(
+        self, folder: Path, crc: int, shape: tuple[int, int], *, counts: bool = False
+    ) -> None:
         path = folder / "zarr.json"
         if size_and_crc(path)[1] != crc:
-            raise StoreError(f"{path}: does not match its checksum; restore the file or train again")
+            raise StoreError(
+                f"{path}: does not match its checksum; restore the file or train again"
+            )
         metadata = decode_record(read_json(path), _Metadata, path)
         self.folder, self.attributes, self._counts = folder, metadata.attributes, counts
         self.n_rows, self.columns = shape
@@ -81,20 +87,37 @@ class StoredArray:
             pairs = [chunk.split(":") for chunk in self.attributes.chunks.split()]
             self._files = [(int(size), int(crc, 16)) for size, crc in pairs]
         except ValueError:
-            raise StoreError(f"{path}: a list of chunks that cannot be read; restore the file") from None
-        sizes = len(self._files) == -(-self.n_rows // self.step) and len(self.totals) == self.columns
-        if metadata.shape != shape or not sizes or 4 * self.step * self.columns > max(MOST_CHUNK, 4 * self.columns):
-            raise StoreError(f"{path}: shape or chunks disagree with the manifest; restore the file")
+            raise StoreError(
+                f"{path}: a list of chunks that cannot be read; restore the file"
+            ) from None
+        sizes = (
+            len(self._files) == -(-self.n_rows // self.step) and len(self.totals) == self.columns
+        )
+        if (
+            metadata.shape != shape
+            or not sizes
+            or 4 * self.step * self.columns > max(MOST_CHUNK, 4 * self.columns)
+        ):
+            raise StoreError(
+                f"{path}: shape or chunks disagree with the manifest; restore the file"
+            )
         if not np.isfinite(self.totals).all() or (counts and self.totals.min() < 0):
-            raise StoreError(f"{path}: a sum that is negative or not finite; restore the file or train again")
+            raise StoreError(
+                f"{path}: a sum that is negative or not finite; restore the file or train again"
+            )
 
     def chunk(self, number: int, out: np.ndarray) -> np.ndarray:
-        """Rows ``number * step`` and on into ``out``, float32[step, columns]; rows past the last are zeros."""
+        """Rows ``number * step`` and on into ``out``, float32[step, columns]; rows past the last
+        are zeros.
+        """
         path = self.folder / "c" / str(number) / "0"
         read_chunk(path, *self._files[number], out)
         least, most = out.min(initial=0), out.max(initial=0)
         if not (-np.inf < least and most < np.inf and (least >= 0 or not self._counts)):
-            raise StoreError(f"{path}: a count that is negative, infinite or no number; restore it or train again")
+            raise StoreError(
+                f"{path}: a count that is negative, infinite or no number; restore it or train "
+                f"again"
+            )
         return out
 
     def spans(self) -> Iterator[tuple[int, np.ndarray]]:
@@ -135,9 +158,14 @@ class ArrayWriter:
         self.totals = np.zeros(columns, np.float64)
 
     def write_rows(self, start: int, rows: np.ndarray) -> None:
-        """The next rows, float [n, >= columns] (padding columns are dropped); ``start``: the rows written so far."""
+        """The next rows, float [n, >= columns] (padding columns are dropped); ``start``: the rows
+        written so far.
+        """
         if start != self.done or start + len(rows) > self.n_rows:
-            raise ValueError(f"rows {start}..{start + len(rows)} given where {self.done} of {self.n_rows} are written")
+            raise ValueError(
+                f"rows {start}..{start + len(rows)} given where {self.done} of {self.n_rows} "
+                f"are written"
+            )
         taken = 0
         while taken < len(rows):
             fill = self.done % self._step
@@ -151,12 +179,14 @@ class ArrayWriter:
     def _flush(self) -> None:
         self._buffer[(self.done - 1) % self._step + 1 :] = 0
         self.totals += self._buffer.sum(axis=0, dtype=np.float64)
-        size, crc = write_chunk(self.folder / "c" / str(len(self._chunks)) / "0", self._buffer, LEVEL)
+        size, crc = write_chunk(
+            self.folder / "c" / str(len(self._chunks)) / "0", self._buffer, LEVEL
+        )
         self._chunks.append(f"{size}:{crc:08x}")
 
     def finish(self, dimensions: tuple[str, str], attributes: Mapping[str, Any]) -> int:
-        """Write the metadata, with ``totals`` and ``chunks`` among the attributes, and sync everything: the crc32c of
-        ``zarr.json``."""
+        """Write the metadata, with ``totals`` and ``chunks`` among the attributes, and sync
+        everything: the crc32c of ``zarr.json``."""
         if self.done != self.n_rows:
             raise ValueError(f"{self.done} rows given of {self.n_rows}")
         if not np.isfinite(self.totals).all():
@@ -164,7 +194,13 @@ class ArrayWriter:
         shape, chunk = (self.n_rows, self.columns), (self._step, self.columns)
         own = {"totals": self.totals.tolist(), "chunks": " ".join(self._chunks)}
         create_array(
-            self.folder, shape, chunk, "float32", level=LEVEL, dimensions=dimensions, attributes={**attributes, **own}
+            self.folder,
+            shape,
+            chunk,
+            "float32",
+            level=LEVEL,
+            dimensions=dimensions,
+            attributes={**attributes, **own},
         )
         # one fsync a file of the table, once a commit
         for file in self.folder.rglob("0"):

@@ -1,12 +1,15 @@
-"""The classifier of a model: weights float32[W + 1, K] that give the topics of a document by one sparse product.
+"""The classifier of a model: weights float32[W + 1, K] that give the topics of a document by one
+sparse product.
 
     p(k|d)  ~  exp((sum_w weights[w, k] x_wd + bias[k]) / temperature)
 
-x by the record's ``features``: the ``counts``; by ``frequency``, the counts over the document's length, times ``length``;
-by ``root``, the square roots of these.
+x by the record's ``features``: the ``counts``; by ``frequency``, the counts over the document's
+length, times ``length``; by ``root``, the square roots of these.
 
-In the model's folder: ``classifier`` (or ``classifier-2``), an array like the topics' whose last row is the bias, and
-``classifier.json``, which names it, holds its checksum and says which topics it was learned for.  A classifier of other
+In the model's folder: ``classifier`` (or ``classifier-2``), an array like the topics' whose last
+row is the bias, and
+``classifier.json``, which names it, holds its checksum and says which topics it was learned for.  A
+classifier of other
 topics is refused.
 """
 
@@ -35,8 +38,8 @@ ADVICE = "`topics classifier --model %s` learns one"
 
 
 class _Topics(Record):
-    """What tells a model's topics from any others: the checksum of their array (which holds those of its chunks, and the
-    priors) and the hash of the words."""
+    """What tells a model's topics from any others: the checksum of their array (which holds those
+    of its chunks, and the priors) and the hash of the words."""
 
     crc32c: Crc
     vocab_sha256: str
@@ -51,7 +54,9 @@ class _Topics(Record):
 
 
 class ClassifierFacts(Record):
-    """How a classifier was learned; loss: nats a document; divergence: from the topics of documents set aside."""
+    """How a classifier was learned; loss: nats a document; divergence: from the topics of documents
+    set aside.
+    """
 
     method: str = "maxent"
     features: str = "counts"
@@ -87,14 +92,19 @@ def read_classifier(folder: Path) -> ClassifierRecord | None:
 
 
 def described(model: TopicModel) -> dict[str, Any] | None:
-    """What the record of a model's classifier says of it, and ``stale``: whether the topics have changed since; None
-    without one."""
+    """What the record of a model's classifier says of it, and ``stale``: whether the topics have
+    changed since; None without one."""
     record = read_classifier(model.path) if model.path is not None else None
-    return None if record is None else {**plain(record.facts), "stale": record.topics != _Topics.of_model(model)}
+    return (
+        None
+        if record is None
+        else {**plain(record.facts), "stale": record.topics != _Topics.of_model(model)}
+    )
 
 
 class Classifier:
-    """A stored classifier.  bias: float32[K]; temperature; features, length: see the module's head, 0 with counts; facts: how
+    """A stored classifier.  bias: float32[K]; temperature; features, length: see the module's head,
+                             0 with counts; facts: how
     it was learned; weights: float32[W, K] once loaded."""
 
     def __init__(self, rows: StoredArray, record: ClassifierRecord) -> None:
@@ -105,15 +115,18 @@ class Classifier:
 
     @classmethod
     def open(cls, model: TopicModel) -> Classifier:
-        """The classifier of a model; InputError where it has none, or one that was learned for other topics; StoreError
-        where it is damaged."""
+        """The classifier of a model; InputError where it has none, or one that was learned for
+        other topics; StoreError where it is damaged."""
         if model.path is None:
             raise InputError("a model in memory has no classifier; save it first")
         record = read_classifier(model.path)
         if record is None:
             raise InputError(f"{model.path}: this model has no classifier; {ADVICE % model.path}")
         if record.topics != _Topics.of_model(model):
-            raise InputError(f"{model.path}: the topics have changed since the classifier was trained; {ADVICE % model.path}")
+            raise InputError(
+                f"{model.path}: the topics have changed since the classifier was trained; "
+                f"{ADVICE % model.path}"
+            )
         shape = (model.n_words + 1, model.n_topics)
         return cls(StoredArray(model.path / record.array.name, record.array.crc32c, shape), record)
 
@@ -123,7 +136,9 @@ class Classifier:
             self.weights = self._stored.gather(np.arange(self._stored.n_rows - 1))
 
     def of(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(row of each of ``words`` int64[n], weights float32[R, K]): all of them, or the rows of these words from disk."""
+        """(row of each of ``words`` int64[n], weights float32[R, K]): all of them, or the rows of
+        these words from disk.
+        """
         if self.weights is not None:
             return words, self.weights
         ids, place = np.unique(words, return_inverse=True)
@@ -131,9 +146,14 @@ class Classifier:
 
 
 def save_classifier(
-    model: TopicModel, rows: Iterable[np.ndarray], temperature: float, length: float, facts: ClassifierFacts
+    model: TopicModel,
+    rows: Iterable[np.ndarray],
+    temperature: float,
+    length: float,
+    facts: ClassifierFacts,
 ) -> None:
-    """Store a classifier in a model's folder: rows in order, W words then the bias, float [n, K] each.  The old one, where
+    """Store a classifier in a model's folder: rows in order, W words then the bias, float [n, K]
+    each.  The old one, where
     there is one, serves until the record is replaced.  The caller holds the folder's lock."""
     folder, topics = model.path, _Topics.of_model(model)
     assert folder is not None

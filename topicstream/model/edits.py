@@ -1,9 +1,12 @@
-"""What people have made of a model's topics: labels, merges, drops, an order.  A log beside the model; a view of it.
+"""What people have made of a model's topics: labels, merges, drops, an order.  A log beside the
+model; a view of it.
 
-``edits.jsonl`` in the model's folder holds a line an edit, in the order they were made, each with its checksum.  The
-trained table is never touched: a *view* maps trained topics to shown ones.  Perplexity always scores the trained table.
-Topics are named by their stable ids (``identity.read_ids``), so that a log can follow them into the next version.
-"""
+``edits.jsonl`` in the model's folder holds a line an edit, in the order they were made, each with
+its checksum.  The
+trained table is never touched: a *view* maps trained topics to shown ones.  Perplexity always
+scores the trained table.
+Topics are named by their stable ids (``identity.read_ids``), so that a log can follow them into the
+next version."""
 
 from __future__ import annotations
 
@@ -108,7 +111,9 @@ class View:
         return np.array(self.ids, np.int32)
 
     def shares(self, theta: np.ndarray) -> np.ndarray:
-        """p(k|d) [D, K] of the trained topics -> [D, shown], rows sum to 1; the array itself where nothing changes."""
+        """p(k|d) [D, K] of the trained topics -> [D, shown], rows sum to 1; the array itself where
+        nothing changes.
+        """
         if self.plain:
             return theta
         out = self.columns(theta)
@@ -132,13 +137,19 @@ class View:
             return self.ids.index(topic)
         except ValueError:
             if sorted(self.ids) == list(range(len(self))):
-                raise UsageError(f"topic {topic}: the topics are numbered 0..{len(self) - 1}") from None
+                raise UsageError(
+                    f"topic {topic}: the topics are numbered 0..{len(self) - 1}"
+                ) from None
             first = ", ".join(map(str, sorted(self.ids)[:5]))
-            raise UsageError(f"topic {topic}: no such topic (there are {len(self)}: {first}, ...)") from None
+            raise UsageError(
+                f"topic {topic}: no such topic (there are {len(self)}: {first}, ...)"
+            ) from None
 
 
 class EditedModel(TopicModel):
-    """A model as its view shows it: counts of merged topics added up, dropped ones left out; streamed like any other."""
+    """A model as its view shows it: counts of merged topics added up, dropped ones left out;
+    streamed like any other.
+    """
 
     def __init__(self, trained: TopicModel, view: View) -> None:
         super().__init__(
@@ -180,31 +191,48 @@ def seen(model: TopicModel, view: View) -> TopicModel:
 
 
 def view_of(model: TopicModel) -> View:
-    """The view of an open model: its log applied to its topics, which keep the names that the model has for them."""
+    """The view of an open model: its log applied to its topics, which keep the names that the model
+    has for them.
+    """
     ids = read_ids(model.path, model.n_topics).ids
-    return apply(read_log(model.path) if model.path is not None else [], ids, names_of(model.manifest, ids))
+    return apply(
+        read_log(model.path) if model.path is not None else [], ids, names_of(model.manifest, ids)
+    )
 
 
 def names_of(manifest: Origin, ids: Sequence[int]) -> dict[int, str]:
-    """Stable id -> the name that a topic was trained with (a label's), on one line of printable characters."""
+    """Stable id -> the name that a topic was trained with (a label's), on one line of printable
+    characters.
+    """
     named = {int(k): name for k, name in manifest.topic_names.items() if k.isdecimal()}
     return {ids[k]: tidy(name)[:LONGEST] for k, name in named.items() if k < len(ids)}
 
 
 def tidy(text: str) -> str:
     """On one line, without what cannot be printed."""
-    return " ".join("".join(c if c.isprintable() else " " if c.isspace() else "" for c in text).split())
+    return " ".join(
+        "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text).split()
+    )
 
 
 def read_log(model: str | Path) -> list[Edit]:
-    """The edits in force, oldest first (undone ones are left out).  StoreError where the log is damaged."""
+    """The edits in force, oldest first (undone ones are left out).
+
+    StoreError where the log is damaged.
+    """
     path = Path(model) / LOG
     records, damaged = read_sealed(path)
     if damaged:
-        raise StoreError(damaged[0].replace("this line is left out", "restore the file or delete it to start over"))
+        raise StoreError(
+            damaged[0].replace(
+                "this line is left out", "restore the file or delete it to start over"
+            )
+        )
     log: list[Edit] = []
     for record in records:
-        edit: Edit | Undo = decode_record(record, _LINE, path, "Restore the file or delete it to start over")
+        edit: Edit | Undo = decode_record(
+            record, _LINE, path, "Restore the file or delete it to start over"
+        )
         if isinstance(edit, Undo):
             log = log[: max(0, len(log) - edit.steps)]
         else:
@@ -212,8 +240,11 @@ def read_log(model: str | Path) -> list[Edit]:
     return log
 
 
-def apply(log: Sequence[Edit], ids: Sequence[int], names: Mapping[int, str] = MappingProxyType({})) -> View:
-    """The view that a log makes of topics with these ids (by column) and, some of them, names.  Edits of topics that are
+def apply(
+    log: Sequence[Edit], ids: Sequence[int], names: Mapping[int, str] = MappingProxyType({})
+) -> View:
+    """The view that a log makes of topics with these ids (by column) and, some of them, names.
+    Edits of topics that are
     no longer there (they died in a later version) are passed over."""
     members: dict[int, list[int]] = {i: [k] for k, i in enumerate(ids)}
     labels: dict[int, str] = dict(names)
@@ -242,7 +273,9 @@ def apply(log: Sequence[Edit], ids: Sequence[int], names: Mapping[int, str] = Ma
 
 def _checked(log: Sequence[Edit], values: Mapping[str, object], ids: Sequence[int]) -> Edit:
     """An edit as a record; UsageError where it cannot be done to the topics as the log leaves them."""
-    edit: Edit = decode_record(values, _EDIT, "edit", 'Write {"edit": "merge", "topics": [1, 18]} or the like', UsageError)
+    edit: Edit = decode_record(
+        values, _EDIT, "edit", 'Write {"edit": "merge", "topics": [1, 18]} or the like', UsageError
+    )
     kind, shown = type(edit).__name__.lower(), apply(log, ids).ids
     topics = [edit.topic] if isinstance(edit, Label) else edit.topics
     for topic in topics:
@@ -252,7 +285,9 @@ def _checked(log: Sequence[Edit], values: Mapping[str, object], ids: Sequence[in
         if topics.count(topic) > 1:
             raise UsageError(f"--{kind}: topic {topic} is listed twice")
     if isinstance(edit, Merge) and len(topics) < 2:
-        raise UsageError("--merge: expected two or more topics, such as 1,18; the first keeps its number")
+        raise UsageError(
+            "--merge: expected two or more topics, such as 1,18; the first keeps its number"
+        )
     if isinstance(edit, Drop) and len(topics) >= len(shown):
         raise UsageError("--drop: at least one topic must remain")
     if isinstance(edit, Label):
@@ -263,7 +298,11 @@ def _checked(log: Sequence[Edit], values: Mapping[str, object], ids: Sequence[in
 
 
 def edit(
-    model: str | Path | TopicModel, edits: Sequence[Mapping[str, object]] = (), *, undo: int = 0, dry_run: bool = False
+    model: str | Path | TopicModel,
+    edits: Sequence[Mapping[str, object]] = (),
+    *,
+    undo: int = 0,
+    dry_run: bool = False,
 ) -> View:
     """Append edits to a model's log, all or none, and return the edited view.
 
@@ -272,8 +311,8 @@ def edit(
     model
         The model, or its folder.
     edits
-        Any of ``{"edit": "label", "topic": 3, "label": "..."}``, ``{"edit": "merge", "topics": [1, 18]}``,
-        ``{"edit": "drop", "topics": [0]}`` and ``{"edit": "order", "topics": [5, 2]}``.
+        Any of ``{"edit": "label", "topic": 3, "label": "..."}``, ``{"edit": "merge", "topics": [1,
+        18]}``, ``{"edit": "drop", "topics": [0]}`` and ``{"edit": "order", "topics": [5, 2]}``.
     undo
         Number of the last edits to take back first.
     dry_run
@@ -291,12 +330,8 @@ def edit(
     Busy
         While another command writes to the model.
 
-    Examples
-    --------
-    >>> view = topicstream.edit("model", [{"edit": "label", "topic": 0, "label": "pets"}, {"edit": "merge", "topics": [1, 2]}])
-    >>> view.labels, len(view)
-    ({0: 'pets'}, 3)
-    """
+    Examples -------- >>> view = topicstream.edit("model", [{"edit": "label", "topic": 0, "label":
+    "pets"}, {"edit": "merge", "topics": [1, 2]}]) >>> view.labels, len(view) ({0: 'pets'}, 3)"""
     place = model.path if isinstance(model, TopicModel) else model
     if place is None:
         raise UsageError("a model in memory keeps no edits; save it first")
@@ -307,7 +342,9 @@ def edit(
         log, new, ids = _edited(folder, edits, undo)
         if writes:
             before = path.read_bytes() if path.exists() else b""
-            complete_lines = before[: before.rfind(b"\n") + 1]  # without a line cut short by a kill, of a version that appended
+            complete_lines = before[
+                : before.rfind(b"\n") + 1
+            ]  # without a line cut short by a kill, of a version that appended
             lines = "".join(sealed_line(plain(edit)) for edit in new)
             write_bytes(path, complete_lines + lines.encode())
     return apply(log, ids, names_of(read_manifest(folder), ids))
@@ -334,7 +371,8 @@ def _edited(
 
 
 def carry(old: str | Path, new: str | Path) -> bool:
-    """Copy the log of a model (and its topics' stable ids) to its next version, whose topics keep their ids; whether there
+    """Copy the log of a model (and its topics' stable ids) to its next version, whose topics keep
+    their ids; whether there
     was a log.  What the new version already has stays."""
     for name in (IDS, LOG):
         source, target = Path(old) / name, Path(new) / name

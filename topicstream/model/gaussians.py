@@ -28,8 +28,9 @@ def is_of_vectors(model: object) -> bool:
 
 
 class GaussianModel:
-    """sizes float64[K], points of the components; pi, their mean shares; means [K, n]; covariances [K, n, n], or [K, n] of
-    diagonal ones; patches: width of the image patches that the points are, 0: none."""
+    """sizes float64[K], points of the components; pi, their mean shares; means [K, n]; covariances
+    [K, n, n], or [K, n] of diagonal ones; patches: width of the image patches that the points are,
+    0: none."""
 
     def __init__(self, path: str | Path) -> None:
         opened = TopicModel.open(path, memory_limit=-1, dense=True)
@@ -38,9 +39,19 @@ class GaussianModel:
         self.sizes = opened.table("sizes").gather(every[:1])[0].astype(np.float64)
         self.means = opened.table("means").gather(every).astype(np.float64)
         covariances = opened.table("covariances").gather(every).astype(np.float64)
-        self.covariances = covariances if covariances.shape[1] == self.n else covariances.reshape(-1, self.n, self.n)
-        if self.covariances.shape[1:] not in ((self.n,), (self.n, self.n)) or self.means.shape[1] != self.n:
-            raise StoreError(f"{path}: its components are not of {self.n} numbers; restore the model or train again")
+        self.covariances = (
+            covariances
+            if covariances.shape[1] == self.n
+            else covariances.reshape(-1, self.n, self.n)
+        )
+        if (
+            self.covariances.shape[1:] not in ((self.n,), (self.n, self.n))
+            or self.means.shape[1] != self.n
+        ):
+            raise StoreError(
+                f"{path}: its components are not of {self.n} numbers; restore the model or "
+                f"train again"
+            )
         weights = np.maximum(self.sizes, 0.0) + opened.alpha
         self.pi = weights / weights.sum()
         self.patches = self.manifest.patches or 0
@@ -57,7 +68,9 @@ class GaussianModel:
             density = joint(self.means, self.covariances, self.pi)
             if (density.plus < np.inf).all() and (density.plus > -np.inf).any():
                 return density
-        raise StoreError(f"{self.path}: a covariance is not positive definite; restore the model or train again")
+        raise StoreError(
+            f"{self.path}: a covariance is not positive definite; restore the model or train again"
+        )
 
 
 def joint(means: np.ndarray, covariances: np.ndarray, pi: np.ndarray) -> Densities:

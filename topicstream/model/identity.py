@@ -1,4 +1,6 @@
-"""Numbers that stay with a topic from one version of a model to the next (written by ``topics retrain``)."""
+"""Numbers that stay with a topic from one version of a model to the next (written by ``topics
+retrain``).
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,9 @@ IDS = "topics.json"
 class TopicIds(Record):
     """The topics of a version beside those of the version before.
 
-    ids: the stable id of each topic, by column; next: the first id that is free; kept, born, died: ids; split: pairs of a
-    parent and the topic born from it; merged: pairs of a topic that died and the one that it went into; distance: mean l1
-    distance of the kept topics, None without any.
-    """
+    ids: the stable id of each topic, by column; next: the first id that is free; kept, born, died:
+    ids; split: pairs of a parent and the topic born from it; merged: pairs of a topic that died and
+    the one that it went into; distance: mean l1 distance of the kept topics, None without any."""
 
     ids: list[Count]
     next: Count

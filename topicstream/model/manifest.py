@@ -25,7 +25,9 @@ Positive = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
 
 
 def both_names(name: str, suffix: str = "") -> tuple[str, str]:
-    """The two names that a file or folder of a model takes in turn: a save writes beside what is in use."""
+    """The two names that a file or folder of a model takes in turn: a save writes beside what is in
+    use.
+    """
     return f"{name}{suffix}", f"{name}-2{suffix}"
 
 
@@ -48,7 +50,9 @@ class ModelFiles(Record):
 
 
 class TableEntry(Record):
-    """A table beside the topics: its array, what its rows are (``axis``), and the file of their names."""
+    """A table beside the topics: its array, what its rows are (``axis``), and the file of their
+    names.
+    """
 
     name: str
     crc32c: Crc
@@ -71,9 +75,9 @@ class TrainedOn(Record):
 class Origin(Record, omit_defaults=True):
     """Where a model comes from: all that a model in memory knows of itself besides its numbers.
 
-    topic_names (``labels`` in the file): topic (by column, as text) -> name; label_docs: training documents of each label, of the last topics;
-    sample: share of the training documents that it learned from.
-    """
+    topic_names (``labels`` in the file): topic (by column, as text) -> name; label_docs: training
+    documents of each label, of the last topics; sample: share of the training documents that it
+    learned from."""
 
     engine: str | None = None
     cites: str | None = None
@@ -100,7 +104,9 @@ class Origin(Record, omit_defaults=True):
 
     @property
     def width(self) -> int:
-        """Numbers of a dense row that the model is of (``vectors`` in the file); 0: it is of documents."""
+        """Numbers of a dense row that the model is of (``vectors`` in the file); 0: it is of
+        documents.
+        """
         return self.vectors or 0
 
     def seed_counts(self, vocabulary: Vocabulary, columns: int) -> Constants | None:
@@ -126,7 +132,9 @@ class ModelManifest(Origin, kw_only=True):
             raise ValueError(f"alpha has {len(self.alpha)} numbers for {self.topics} topics")
         for name, table in self.tables.items():
             names = both_names(f"names-{name}", ".parquet")
-            if table.name not in both_names(f"table-{name}") or (table.names and table.names.name not in names):
+            if table.name not in both_names(f"table-{name}") or (
+                table.names and table.names.name not in names
+            ):
                 raise ValueError(f"table {name}: is not in a file of that name")
         numbers = [entry.topic for entry in self.seed_words or ()]
         if len(set(numbers)) < len(numbers) or max(numbers, default=0) >= self.topics:
@@ -134,18 +142,26 @@ class ModelManifest(Origin, kw_only=True):
 
 
 def read_manifest(folder: str | Path) -> ModelManifest:
-    """The manifest of a model folder; StoreError when there is none, or it is of another kind or version."""
+    """The manifest of a model folder; StoreError when there is none, or it is of another kind or
+    version.
+    """
     path = Path(folder) / "manifest.json"
     if not path.exists():
         raise StoreError(
             unfinished_run(Path(folder))
-            or f"{folder}: no model here (no manifest.json); create one with `topics train --model {folder}`"
+            or f"{folder}: no model here (no manifest.json); create one with `topics train "
+            f"--model {folder}`"
         )
     value = read_json(path)
     if not isinstance(value, dict) or value.get("kind") != "model":
-        raise StoreError(f"{path}: not the manifest of a model; name a folder that `topics train` made")
+        raise StoreError(
+            f"{path}: not the manifest of a model; name a folder that `topics train` made"
+        )
     if value.get("schema") != SCHEMA:
-        raise StoreError(f"{folder}: model has schema {value.get('schema')}, this version reads {SCHEMA}; train again")
+        raise StoreError(
+            f"{folder}: model has schema {value.get('schema')}, this version reads {SCHEMA}; "
+            f"train again"
+        )
     return decode_record({k: v for k, v in value.items() if v is not None}, ModelManifest, path)
 
 
@@ -154,9 +170,14 @@ def unfinished_run(folder: Path) -> str:
     if not (folder / "training.json").is_file():
         return ""
     saved = sorted(path.name for path in folder.glob("checkpoints/[0-9]*-[0-9]*"))
-    where = f"its last checkpoint holds {int(saved[-1].split('-')[0])} passes" if saved else "it has no checkpoint yet"
+    where = (
+        f"its last checkpoint holds {int(saved[-1].split('-')[0])} passes"
+        if saved
+        else "it has no checkpoint yet"
+    )
     return (
-        f"{folder}: no model yet, but a training run that is not finished ({where}); the same `topics train` command "
+        f"{folder}: no model yet, but a training run that is not finished ({where}); the same "
+        f"`topics train` command "
         f"{'continues it' if saved else 'starts it again'}, with --force another one replaces it"
     )
 
@@ -172,11 +193,15 @@ def manifest_json(manifest: ModelManifest) -> dict[str, Json]:
 
 
 def as_origin(values: Mapping[str, Any]) -> Origin:
-    """Plain values or records as a model's origin; those that are None, and unknown ones, are left out.  InputError."""
+    """Plain values or records as a model's origin; those that are None, and unknown ones, are left
+    out.  InputError.
+    """
     values_known = {k: plain(v) for k, v in values.items() if v is not None}
     return decode_record(values_known, Origin, "manifest", "Leave it out or correct it", InputError)
 
 
 def origin_of(manifest: Origin, **changes: Any) -> Origin:
     """The origin that a manifest holds, with changes."""
-    return Origin(**({name: getattr(manifest, name) for name in Origin.__struct_fields__} | changes))
+    return Origin(
+        **({name: getattr(manifest, name) for name in Origin.__struct_fields__} | changes)
+    )

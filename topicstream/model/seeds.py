@@ -9,11 +9,14 @@
     words = ["nasa", "orbit", "shuttle"]
     strength = 2000
 
-``space = ["nasa", "orbit"]`` is short for a topic with words alone.  The first topic of the file is topic 0 of the model,
-the next one topic 1, and they carry their names; in labelled LDA each is the topic of that name.  ``strength`` is
-the pseudo-count of each word in its topic: the prior of word w in topic k is beta + strength.  By default it is the word's
-count in the training documents, so that half of the word's weight stays in the topic, whatever the corpus says.
-"""
+``space = ["nasa", "orbit"]`` is short for a topic with words alone.  The first topic of the file is
+topic 0 of the model,
+the next one topic 1, and they carry their names; in labelled LDA each is the topic of that name.
+``strength`` is
+the pseudo-count of each word in its topic: the prior of word w in topic k is beta + strength.  By
+default it is the word's
+count in the training documents, so that half of the word's weight stays in the topic, whatever the
+corpus says."""
 
 from __future__ import annotations
 
@@ -37,17 +40,23 @@ ADVICE = 'Write [name] and words = ["one", "two"], perhaps strength = 500, for e
 
 
 class SeedTopic(Record, forbid_unknown_fields=True):
-    """A topic and its words; strength: pseudo-counts of each, None: as many as the word has in the training documents."""
+    """A topic and its words; strength: pseudo-counts of each, None: as many as the word has in the
+    training documents.
+    """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-    words: Annotated[tuple[Annotated[str, msgspec.Meta(min_length=1)], ...], msgspec.Meta(min_length=1)]
+    words: Annotated[
+        tuple[Annotated[str, msgspec.Meta(min_length=1)], ...], msgspec.Meta(min_length=1)
+    ]
     strength: Annotated[float, msgspec.Meta(gt=0, le=1e9)] | None = None
 
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise ValueError("the name is blank")
         if len(set(self.words)) < len(self.words):
-            raise ValueError(f"names {terminal_safe(max(self.words, key=self.words.count))} twice; leave one out")
+            raise ValueError(
+                f"names {terminal_safe(max(self.words, key=self.words.count))} twice; leave one out"
+            )
 
 
 class SeedEntry(SeedTopic, kw_only=True, forbid_unknown_fields=False):
@@ -63,7 +72,8 @@ class SeedEntry(SeedTopic, kw_only=True, forbid_unknown_fields=False):
 
 
 def read_seeds(seeds_given: str | Path | Mapping[str, Any] | Sequence[Any]) -> list[SeedTopic]:
-    """Seed topics from a TOML file, from a mapping of what such a file holds, or from a list of topics (records, or mappings
+    """Seed topics from a TOML file, from a mapping of what such a file holds, or from a list of
+    topics (records, or mappings
     of name, words and strength).  InputError, one line, for anything else."""
     where = str(seeds_given) if isinstance(seeds_given, (str, Path)) else "seed words"
     if isinstance(seeds_given, (str, Path)):
@@ -82,11 +92,16 @@ def read_seeds(seeds_given: str | Path | Mapping[str, Any] | Sequence[Any]) -> l
 def _load(path: Path) -> dict[str, Any]:
     try:
         if not path.is_file():
-            raise UsageError(f"{path}: no such file; --seed-words needs a TOML file of topics and their words")
+            raise UsageError(
+                f"{path}: no such file; --seed-words needs a TOML file of topics and their words"
+            )
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
         raise InputError(f"{path}: cannot be read ({e.strerror})") from None
-    except (ValueError, RecursionError) as e:  # of TOML, of UTF-8, of a number of thousands of digits
+    except (
+        ValueError,
+        RecursionError,
+    ) as e:  # of TOML, of UTF-8, of a number of thousands of digits
         raise InputError(f"{path}: not TOML ({e}). {ADVICE}") from None
 
 
@@ -96,8 +111,16 @@ def _of_mapping(value: Mapping[str, Any], where: str) -> list[SeedTopic]:
         strength = topics.pop("strength", None)
     seeds: list[SeedTopic] = []
     for name, entry in topics.items():
-        record = {"strength": strength, **(entry if isinstance(entry, Mapping) else {"words": entry}), "name": name}
-        seeds.append(decode_record(record, SeedTopic, f"{where}: topic {terminal_safe(name)}", ADVICE, InputError))
+        record = {
+            "strength": strength,
+            **(entry if isinstance(entry, Mapping) else {"words": entry}),
+            "name": name,
+        }
+        seeds.append(
+            decode_record(
+                record, SeedTopic, f"{where}: topic {terminal_safe(name)}", ADVICE, InputError
+            )
+        )
     return seeds
 
 
@@ -106,13 +129,15 @@ def _distinct(topics: list[SeedTopic], where: str) -> list[SeedTopic]:
         raise InputError(f"{where}: no topics. {ADVICE}")
     names = [t.name for t in topics]
     if len(set(names)) < len(names):
-        raise InputError(f"{where}: topic {terminal_safe(max(names, key=names.count))} occurs twice")
+        raise InputError(
+            f"{where}: topic {terminal_safe(max(names, key=names.count))} occurs twice"
+        )
     return topics
 
 
 def look_up(topics: Sequence[SeedTopic], vocabulary: Vocabulary) -> list[np.ndarray]:
-    """Ids of each topic's words, int64, -1 where the vocabulary has neither a word nor its small letters; a word that is
-    found twice in a topic counts once."""
+    """Ids of each topic's words, int64, -1 where the vocabulary has neither a word nor its small
+    letters; a word that is found twice in a topic counts once."""
     ids_by_topic = []
     for topic in topics:
         ids = vocabulary.find(list(topic.words))
@@ -135,18 +160,23 @@ def resolve(
 ) -> tuple[Constants, list[SeedEntry], list[str]]:
     """Constants of a table of ``columns`` topics, the entries of a model's manifest, and warnings.
 
-    n_w: float64[W], training tokens of each word; named: name -> topic, where topics have names of their own.
-    UsageError where there are more seed topics than topics; InputError for a topic none of whose words is known.
-    """
+    n_w: float64[W], training tokens of each word; named: name -> topic, where topics have names of
+    their own. UsageError where there are more seed topics than topics; InputError for a topic none
+    of whose words is known."""
     if named is None:
         if len(topics) > columns:
             raise UsageError(
-                f"--seed-words has {len(topics)} topics, the model {columns}; use -K {len(topics)} or more"
+                f"--seed-words has {len(topics)} topics, the model {columns}; use -K "
+                f"{len(topics)} or more"
             )
         named = {topic.name: k for k, topic in enumerate(topics)}
     if other := [t.name for t in topics if t.name not in named]:
         near = difflib.get_close_matches(other[0], list(named), 1)
-        hint = f"did you mean {terminal_safe(near[0])}?" if near else "names are spelt as in the documents"
+        hint = (
+            f"did you mean {terminal_safe(near[0])}?"
+            if near
+            else "names are spelt as in the documents"
+        )
         raise InputError(f"--seed-words: no label is called {terminal_safe(other[0])}; {hint}")
     entries, warnings, unknown = list[SeedEntry](), list[str](), list[str]()
     every: list[tuple[int, int, float]] = []
@@ -161,14 +191,23 @@ def resolve(
                 unknown.append(f"{terminal_safe(word)} ({terminal_safe(topic.name)})")
         if not any(weights):
             raise InputError(
-                f"--seed-words: no training document contains a word of topic {terminal_safe(topic.name)}; choose other words"
+                f"--seed-words: no training document contains a word of topic "
+                f"{terminal_safe(topic.name)}; choose other words"
             )
         entries.append(
-            SeedEntry(topic=k, name=topic.name, words=topic.words, strength=topic.strength, weights=weights)
+            SeedEntry(
+                topic=k,
+                name=topic.name,
+                words=topic.words,
+                strength=topic.strength,
+                weights=weights,
+            )
         )
     if unknown:
         more = f" and {len(unknown) - LISTED} more" if len(unknown) > LISTED else ""
-        warnings.append(f"seed words that no training document has: {', '.join(unknown[:LISTED])}{more}")
+        warnings.append(
+            f"seed words that no training document has: {', '.join(unknown[:LISTED])}{more}"
+        )
     return _constants(every, columns), entries, warnings
 
 
@@ -177,7 +216,9 @@ def _constants(every: list[tuple[int, int, float]], columns: int) -> Constants:
     return Constants(words, topics, weights, columns)
 
 
-def constants_of(entries: Sequence[SeedEntry] | None, vocabulary: Vocabulary, columns: int) -> Constants | None:
+def constants_of(
+    entries: Sequence[SeedEntry] | None, vocabulary: Vocabulary, columns: int
+) -> Constants | None:
     """The pseudo-counts that a model's manifest lists; None where they are none."""
     every = [
         (i, entry.topic, weight)

@@ -1,15 +1,17 @@
-"""A model on disk: ``manifest.json``, ``vocab.parquet`` and ``topics``, a Zarr v3 array float32[W, K] with word rows.
+"""A model on disk: ``manifest.json``, ``vocab.parquet`` and ``topics``, a Zarr v3 array float32[W,
+K] with word rows.
 
-The array's attributes hold ``alpha`` [K], ``beta``, ``totals`` [K] (column sums) and ``chunks``: size and crc32c of every
-chunk file (arrays.py).  The manifest holds the checksums of ``vocab.parquet`` and of the array's ``zarr.json``, so every byte
+The array's attributes hold ``alpha`` [K], ``beta``, ``totals`` [K] (column sums) and ``chunks``:
+size and crc32c of every
+chunk file (arrays.py).  The manifest holds the checksums of ``vocab.parquet`` and of the array's
+                         ``zarr.json``, so every byte
 hangs on the manifest, which is replaced last, in one rename.
 
-Some engines store more tables (names x topics): ``table-NAME``, arrays of the same kind, with the names of their rows in
-``names-NAME.parquet``; the manifest lists them under ``tables``.
+Some engines store more tables (names x topics): ``table-NAME``, arrays of the same kind, with the
+names of their rows in ``names-NAME.parquet``; the manifest lists them under ``tables``.
 
-A save over an older model writes beside it (``topics-2``, ``vocab-2.parquet``), then the manifest, then deletes the old;
-the manifest names the two in use.
-"""
+A save over an older model writes beside it (``topics-2``, ``vocab-2.parquet``), then the manifest,
+then deletes the old; the manifest names the two in use."""
 
 from __future__ import annotations
 
@@ -61,8 +63,8 @@ class _Pass(Record):
 
 
 def read_history(folder: str | Path, *, verify: bool = False) -> list[dict[str, Any]]:
-    """The lines of ``history.jsonl``, one a pass; a last line cut short by a kill is left out, and so is a damaged one
-    (``verify``: StoreError that names it)."""
+    """The lines of ``history.jsonl``, one a pass; a last line cut short by a kill is left out, and
+    so is a damaged one (``verify``: StoreError that names it)."""
     records, damaged = read_sealed(Path(folder) / "history.jsonl")
     if damaged and verify:
         raise StoreError(damaged[0].replace("this line is left out", "restore the file"))
@@ -70,8 +72,8 @@ def read_history(folder: str | Path, *, verify: bool = False) -> list[dict[str, 
 
 
 def as_pass(record: dict[str, Any], folder: str | Path) -> dict[str, Any]:
-    """A line of a history, checked and with the names of today (``running_perplexity`` was called ``train_perplexity``);
-    StoreError."""
+    """A line of a history, checked and with the names of today (``running_perplexity`` was called
+    ``train_perplexity``); StoreError."""
     decode_record(record, _Pass, f"{folder}/history.jsonl")
     return {"running_perplexity" if k == "train_perplexity" else k: v for k, v in record.items()}
 
@@ -85,10 +87,13 @@ def check_file(folder: Path, entry: FileEntry) -> Path:
 
 
 class ModelWriter:
-    """Writes a model's tables row by row, in order, then commits them as one: for tables that live on disk.
+    """Writes a model's tables row by row, in order, then commits them as one: for tables that live
+    on disk.
 
-    ``write_rows(start, rows)`` takes the topics' rows, float [n, >= K] (padding columns are dropped), ``add_table`` opens
-    another table; ``commit(origin)`` makes the model visible.  Leaving the ``with`` block without a commit deletes what
+    ``write_rows(start, rows)`` takes the topics' rows, float [n, >= K] (padding columns are
+    dropped), ``add_table`` opens
+    another table; ``commit(origin)`` makes the model visible.  Leaving the ``with`` block without a
+    commit deletes what
     was written.  The caller holds the folder's lock (``durable.lock``) where others may write.
     """
 
@@ -98,7 +103,11 @@ class ModelWriter:
         self.path, self.words, self.topics = Path(path), words, topics
         claim(self.path, "model")
         self._old = read_manifest(self.path) if (self.path / "manifest.json").exists() else None
-        self._main = ArrayWriter(self.path / _other(TOPICS, None if self._old is None else self._old.files.topics), words, topics)
+        self._main = ArrayWriter(
+            self.path / _other(TOPICS, None if self._old is None else self._old.files.topics),
+            words,
+            topics,
+        )
         self._others: dict[str, tuple[ArrayWriter, str, FileEntry | None]] = {}
         self._committed = False
 
@@ -120,14 +129,22 @@ class ModelWriter:
         self._main.write_rows(start, rows)
 
     def add_table(
-        self, name: str, rows: int, columns: int, axis: str = "", names: Iterable[pa.Array] | None = None
+        self,
+        name: str,
+        rows: int,
+        columns: int,
+        axis: str = "",
+        names: Iterable[pa.Array] | None = None,
     ) -> ArrayWriter:
-        """A table beside the topics (an author's topics, ...), to be written row by row; axis: what its rows are; names:
-        their names in order, piece by piece, which go into a Parquet file of the model."""
+        """A table beside the topics (an author's topics, ...), to be written row by row; axis: what
+        its rows are; names: their names in order, piece by piece, which go into a Parquet file of
+        the model."""
         old = self._old.tables.get(name) if self._old is not None else None
         entry = None
         if names is not None:
-            file = _other(both_names(f"names-{name}", ".parquet"), None if old is None else old.names)
+            file = _other(
+                both_names(f"names-{name}", ".parquet"), None if old is None else old.names
+            )
             entry = self._write_names(file, names)
         writer = ArrayWriter(self.path / _other(both_names(f"table-{name}"), old), rows, columns)
         self._others[name] = writer, axis, entry
@@ -135,12 +152,17 @@ class ModelWriter:
 
     def _write_names(self, file: str, names: Iterable[pa.Array]) -> FileEntry:
         schema = pa.schema([("name", pa.large_string())])
-        with replacing(self.path / file) as beside, pq.ParquetWriter(beside, schema, compression="zstd") as writer:
+        with (
+            replacing(self.path / file) as beside,
+            pq.ParquetWriter(beside, schema, compression="zstd") as writer,
+        ):
             for piece in names:
                 writer.write_table(pa.table([piece.cast(pa.large_string())], schema=schema))
         return FileEntry(name=file, crc32c=size_and_crc(self.path / file)[1])
 
-    def commit(self, origin: Origin, vocabulary: Vocabulary, alpha: ArrayLike, beta: float) -> ModelManifest:
+    def commit(
+        self, origin: Origin, vocabulary: Vocabulary, alpha: ArrayLike, beta: float
+    ) -> ModelManifest:
         """Sync everything, then replace the manifest; returns it.
 
         Parameters
@@ -151,7 +173,10 @@ class ModelWriter:
             [K] per topic, or a number for all.
         """
         if self._main.done != self.words or len(vocabulary) != self.words:
-            raise ValueError(f"{self._main.done} rows and {len(vocabulary)} words given for a model of {self.words}")
+            raise ValueError(
+                f"{self._main.done} rows and {len(vocabulary)} words given for a model of "
+                f"{self.words}"
+            )
         alpha = np.broadcast_to(np.asarray(alpha, np.float64), (self.topics,))
         if not (np.isfinite(self.totals).all() and np.isfinite(alpha).all() and np.isfinite(beta)):
             raise ValueError("a model with NaN or infinite numbers is not written")
@@ -179,7 +204,9 @@ class ModelWriter:
             alpha_sum=float(alpha.sum()),
             beta=float(beta),
             vocab_sha256=vocabulary.sha256,
-            files=ModelFiles(topics=FileEntry(name=self._main.folder.name, crc32c=crc), vocab=vocab),
+            files=ModelFiles(
+                topics=FileEntry(name=self._main.folder.name, crc32c=crc), vocab=vocab
+            ),
         )
         write_manifest(self.path, manifest)
         self._committed = True
@@ -210,8 +237,8 @@ class ModelWriter:
 
 
 def drop_tables(folder: str | Path, axis: str) -> list[str]:
-    """Take the tables over an axis out of a model (``documents``: their topics) and remove their files; the names of those
-    that were there."""
+    """Take the tables over an axis out of a model (``documents``: their topics) and remove their
+    files; the names of those that were there."""
     folder = Path(folder)
     manifest = read_manifest(folder)
     dropped = {name: entry for name, entry in manifest.tables.items() if entry.axis == axis}
@@ -238,17 +265,24 @@ def files_of(manifest: ModelManifest) -> list[FileEntry | TableEntry]:
 
 
 class StoredTable(StoredArray):
-    """A table of a model beside the topics.  axis: what its rows are; names: pyarrow.LargeStringArray[rows] of them, or None."""
+    """A table of a model beside the topics.
+
+    axis: what its rows are; names: pyarrow.LargeStringArray[rows] of them, or None.
+    """
 
     def __init__(self, folder: str | Path, manifest: Origin, name: str) -> None:
         folder, entry = Path(folder), manifest.tables.get(name)
         if entry is None:
             names = ", ".join(manifest.tables) or "only topics"
-            raise StoreError(f"{folder}: this model ({manifest.engine}) has no table of {name}; it has {names}")
+            raise StoreError(
+                f"{folder}: this model ({manifest.engine}) has no table of {name}; it has {names}"
+            )
         super().__init__(folder / entry.name, entry.crc32c, (entry.rows, entry.columns))
         self.axis, self.names = entry.axis, None
         if entry.names is not None:
             with open_table(check_file(folder, entry.names)) as file:
                 self.names = file.read(columns=["name"])["name"].combine_chunks()
             if len(self.names) != entry.rows:
-                raise StoreError(f"{folder}/{entry.names.name}: {len(self.names)} names for {entry.rows} rows")
+                raise StoreError(
+                    f"{folder}/{entry.names.name}: {len(self.names)} names for {entry.rows} rows"
+                )

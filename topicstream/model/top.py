@@ -16,7 +16,8 @@ LEAST_LOG = -690.0
 
 
 class Best:
-    """The n highest entries of each column of a tall table that comes in pieces; ties go to the lower row number.
+    """The n highest entries of each column of a tall table that comes in pieces; ties go to the
+    lower row number.
 
     scores: float64[n, columns], best first (-inf where fewer rows came); ids: int64[n, columns].
     """
@@ -31,7 +32,9 @@ class Best:
         if n == 0:
             return
         enough = values > self.scores[-1].astype(values.dtype)
-        if np.count_nonzero(enough) > 8 * enough.shape[1] * n:  # the first rows: of all that beat nothing the n best
+        if (
+            np.count_nonzero(enough) > 8 * enough.shape[1] * n
+        ):  # the first rows: of all that beat nothing the n best
             enough &= values >= np.partition(values, len(values) - n, axis=0)[len(values) - n]
         row, column = np.nonzero(enough)
         if not len(row):
@@ -49,12 +52,14 @@ class Best:
         self.ids[rank[rank < n], hit[column[best]]] = ids[best]
 
 
-def _best_words(model: TopicModel, n: int, lambdas: Sequence[float]) -> tuple[list[Best], np.ndarray]:
-    """The n best words of every topic by the relevance of each lambda, and log p(w) float64[W], from one stream over the table.
+def _best_words(
+    model: TopicModel, n: int, lambdas: Sequence[float]
+) -> tuple[list[Best], np.ndarray]:
+    """The n best words of every topic by the relevance of each lambda, and log p(w) float64[W],
+    from one stream over the table.
 
-    Relevance is lambda log p(w|k) + (1 - lambda) log(p(w|k) / p(w)) (Sievert & Shirley 2014); p(w) is the model's own, from the
-    row sums of its table.
-    """
+    Relevance is lambda log p(w|k) + (1 - lambda) log(p(w|k) / p(w)) (Sievert & Shirley 2014); p(w)
+    is the model's own, from the row sums of its table."""
     topics, beta = model.n_topics, model.beta
     best = [Best(min(n, model.n_words), topics) for _ in lambdas]
     log_norm, marginal = np.log(model.norms), np.empty(model.n_words)
@@ -62,7 +67,9 @@ def _best_words(model: TopicModel, n: int, lambdas: Sequence[float]) -> tuple[li
     with np.errstate(divide="ignore"):
         for start, rows in model.spans():
             value = np.maximum(np.log(rows.astype(np.float64) + beta) - log_norm, LEAST_LOG)
-            of_words = np.maximum(np.log(rows.sum(axis=1, dtype=np.float64) + topics * beta) - log_total, LEAST_LOG)
+            of_words = np.maximum(
+                np.log(rows.sum(axis=1, dtype=np.float64) + topics * beta) - log_total, LEAST_LOG
+            )
             marginal[start : start + len(rows)] = of_words
             for one, relevance in zip(best, lambdas, strict=True):
                 one.add(start, value - (1.0 - relevance) * of_words[:, None])
@@ -70,10 +77,13 @@ def _best_words(model: TopicModel, n: int, lambdas: Sequence[float]) -> tuple[li
 
 
 def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Ids int64[n, K] and scores float64[n, K] of the first n words of each topic, best first, ties by word id.
+    """Ids int64[n, K] and scores float64[n, K] of the first n words of each topic, best first, ties
+    by word id.
 
-    The score is the relevance of Sievert & Shirley (2014), lambda log p(w|k) + (1 - lambda) log(p(w|k) / p(w)); with
-    lambda = 1 (the default) the logarithm of the probability.  p(w) is the model's own, from the row sums of its table.
+    The score is the relevance of Sievert & Shirley (2014), lambda log p(w|k) + (1 - lambda)
+    log(p(w|k) / p(w)); with
+    lambda = 1 (the default) the logarithm of the probability.  p(w) is the model's own, from the
+    row sums of its table.
     """
     if not 0.0 <= relevance <= 1.0:
         raise ValueError(f"relevance lambda must lie in 0..1, not {relevance}")
@@ -82,27 +92,41 @@ def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.nda
 
 
 def topic_table(model: TopicModel, n: int = 10, relevance: float = 1.0) -> pa.Table:
-    """First words of every topic, a row a topic: topic int32, share double, words list<string>, p list<double>; best first."""
+    """First words of every topic, a row a topic: topic int32, share double, words list<string>, p
+    list<double>; best first.
+    """
     ids, _ = top_words(model, n, relevance)
     flat = ids.T.ravel()
     p = model.pair_probabilities(flat, np.repeat(np.arange(model.n_topics), len(ids)))
     offsets = pa.array(np.arange(model.n_topics + 1, dtype=np.int32) * len(ids))
-    words = pa.ListArray.from_arrays(offsets, model.vocabulary.words.take(pa.array(flat)).cast(pa.string()))
+    words = pa.ListArray.from_arrays(
+        offsets, model.vocabulary.words.take(pa.array(flat)).cast(pa.string())
+    )
     topics = pa.array(np.arange(model.n_topics, dtype=np.int32))
-    columns = [topics, pa.array(model.shares), words, pa.ListArray.from_arrays(offsets, pa.array(p))]
+    columns = [
+        topics,
+        pa.array(model.shares),
+        words,
+        pa.ListArray.from_arrays(offsets, pa.array(p)),
+    ]
     return pa.table(columns, names=["topic", "share", "words", "p"])
 
 
-def words_by_relevance(model: TopicModel, words: int = 30) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The first ``words`` words of each topic for lambda = 0, 0.1, ..., 1 together (Sievert & Shirley 2014; the same scores
-    as ``top_words``), in order of word id.
+def words_by_relevance(
+    model: TopicModel, words: int = 30
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The first ``words`` words of each topic for lambda = 0, 0.1, ..., 1 together (Sievert &
+    Shirley 2014; the same scores as ``top_words``), in order of word id.
 
     Returns offsets int64[K+1], word ids int64[n], log p(w|k) float64[n], and log p(w) float64[W].
     """
     topics = model.n_topics
-    best, marginal = _best_words(model, words, [step / LAMBDA_STEPS for step in range(LAMBDA_STEPS + 1)])
+    best, marginal = _best_words(
+        model, words, [step / LAMBDA_STEPS for step in range(LAMBDA_STEPS + 1)]
+    )
     ids = [
-        np.unique(np.concatenate([one.ids[np.isfinite(one.scores[:, k]), k] for one in best])) for k in range(topics)
+        np.unique(np.concatenate([one.ids[np.isfinite(one.scores[:, k]), k] for one in best]))
+        for k in range(topics)
     ]
     lengths = [len(words_of_topic) for words_of_topic in ids]
     flat = np.concatenate(ids)

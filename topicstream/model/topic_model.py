@@ -1,4 +1,7 @@
-"""TopicModel: topics over a vocabulary, with priors and provenance.  In memory, or rows read from disk as needed."""
+"""TopicModel: topics over a vocabulary, with priors and provenance.
+
+In memory, or rows read from disk as needed.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,8 @@ class TopicModel:
     Attributes
     ----------
     phi
-        Unnormalised topic-word counts without the prior, float32[W, K], or None where rows stay on disk.
+        Unnormalised topic-word counts without the prior, float32[W, K], or None where rows stay on
+        disk.
     totals
         float64[K], column sums of phi.
     sizes
@@ -76,18 +80,33 @@ class TopicModel:
         self.manifest, self.path = manifest or Origin(), path
         self.phi, self._stored = phi, stored
         seeds = self.manifest.seed_counts(vocabulary, len(alpha)) if stored is not None else None
-        self.seeds, self.totals = seeds, totals if seeds is None else totals + seeds.totals[: len(totals)]
+        self.seeds, self.totals = (
+            seeds,
+            totals if seeds is None else totals + seeds.totals[: len(totals)],
+        )
         weighting = self.manifest.weighting
-        self.weights = Weights.of_record(weighting, vocabulary.df) if weighting is not None else None
+        self.weights = (
+            Weights.of_record(weighting, vocabulary.df) if weighting is not None else None
+        )
 
-    # -- making ------------------------------------------------------------------------------------------------------
+    # -- making
+    # ------------------------------------------------------------------------------------------------------
     @classmethod
     def from_arrays(
-        cls, phi: ArrayLike, words: Any, alpha: ArrayLike, beta: float, *, counts: ArrayLike | None = None, df: ArrayLike | None = None,
+        cls,
+        phi: ArrayLike,
+        words: Any,
+        alpha: ArrayLike,
+        beta: float,
+        *,
+        counts: ArrayLike | None = None,
+        df: ArrayLike | None = None,
         **manifest: Any,
     ) -> Self:
-        """A model in memory.  phi: [W, K] (or wider, when alpha is [K]: padding columns are dropped), >= 0; words: [W]
-        strings or a Vocabulary; alpha: [K] or a scalar; ``manifest``: engine, options, seed, corpus, ..."""
+        """A model in memory.  phi: [W, K] (or wider, when alpha is [K]: padding columns are
+                               dropped), >= 0; words: [W]
+        strings or a Vocabulary; alpha: [K] or a scalar; ``manifest``: engine, options, seed,
+        corpus, ..."""
         table = np.asarray(phi)
         topics = table.shape[1] if np.ndim(alpha) == 0 else np.shape(alpha)[0]
         table = np.ascontiguousarray(table[:, :topics], np.float32)
@@ -101,28 +120,46 @@ class TopicModel:
         return cls(vocabulary, totals, alpha, beta, phi=table, manifest=as_origin(manifest))
 
     @classmethod
-    def open(cls, path: str | Path, memory_limit: int | None = None, *, dense: bool = False) -> Self:
-        """Open a model's folder, or the address of one.  The table (4 W K bytes) is loaded when it is at most ``memory_limit`` bytes (None: always),
+    def open(
+        cls, path: str | Path, memory_limit: int | None = None, *, dense: bool = False
+    ) -> Self:
+        """Open a model's folder, or the address of one.  The table (4 W K bytes) is loaded when it
+        is at most ``memory_limit`` bytes (None: always),
         else its rows are read from disk by ``rows``.
 
-        Raises StoreError, one line naming the file, when something is missing, damaged or of another version.
-        """
+        Raises StoreError, one line naming the file, when something is missing, damaged or of
+        another version."""
         folder = Path(mirrored(path))
-        if folder.is_symlink():  # a published model: all its files from one version, whatever the link does meanwhile
+        if (
+            folder.is_symlink()
+        ):  # a published model: all its files from one version, whatever the link does meanwhile
             folder = folder.resolve()
         manifest = read_manifest(folder)
         if manifest.width and not dense:
-            raise UsageError(f"{folder}: a model of {noun_of(manifest.width)}, which has no topics; `topics show`, `infer` and `eval` take it")
+            raise UsageError(
+                f"{folder}: a model of {noun_of(manifest.width)}, which has no topics; `topics "
+                f"show`, `infer` and `eval` take it"
+            )
         topics, vocab = manifest.files.topics, manifest.files.vocab
         refuse_linked_folders(folder, [topics.name, f"{topics.name}/c", "checkpoints", "work"])
-        stored = StoredArray(folder / topics.name, topics.crc32c, (manifest.words, manifest.topics), counts=True)
+        stored = StoredArray(
+            folder / topics.name, topics.crc32c, (manifest.words, manifest.topics), counts=True
+        )
         alpha, beta = np.array(stored.attributes.alpha), stored.attributes.beta
         if len(alpha) != manifest.topics:
-            raise StoreError(f"{stored.folder}/zarr.json: alpha disagrees with the manifest; restore the file or train again")
+            raise StoreError(
+                f"{stored.folder}/zarr.json: alpha disagrees with the manifest; restore the "
+                f"file or train again"
+            )
         vocabulary = Vocabulary.read(check_file(folder, vocab))
         if len(vocabulary) != manifest.words:
-            raise StoreError(f"{folder}/{vocab.name}: {len(vocabulary)} words where the model has {manifest.words}")
-        model = cls(vocabulary, stored.totals, alpha, beta, stored=stored, manifest=manifest, path=folder)
+            raise StoreError(
+                f"{folder}/{vocab.name}: {len(vocabulary)} words where the model has "
+                f"{manifest.words}"
+            )
+        model = cls(
+            vocabulary, stored.totals, alpha, beta, stored=stored, manifest=manifest, path=folder
+        )
         if memory_limit is None or 4 * manifest.words * manifest.topics <= memory_limit:
             model.load()
         return model
@@ -131,7 +168,10 @@ class TopicModel:
         """A stored model is opened again by whoever is sent it."""
         if self.path is None:
             return super().__reduce__()
-        return partial(type(self).open, dense=True), (address_read(self.path) or self.path.absolute(), -1 if self.phi is None else None)
+        return partial(type(self).open, dense=True), (
+            address_read(self.path) or self.path.absolute(),
+            -1 if self.phi is None else None,
+        )
 
     def __copy__(self) -> Self:
         """Not opened again, unlike one that is sent."""
@@ -154,7 +194,8 @@ class TopicModel:
         if self.phi is None:
             self.phi = self.rows(np.arange(self.n_words))
 
-    # -- reading -----------------------------------------------------------------------------------------------------
+    # -- reading
+    # -----------------------------------------------------------------------------------------------------
     @property
     def n_words(self) -> int:
         """Words of the vocabulary, W."""
@@ -171,22 +212,26 @@ class TopicModel:
         return list(self.vocabulary)
 
     def table(self, name: str) -> StoredTable:
-        """A table that the engine stored beside the topics; StoreError: this model has no such table."""
+        """A table that the engine stored beside the topics; StoreError: this model has no such
+        table.
+        """
         if self.path is None:
             raise StoreError(f"a model in memory has no table of {name}")
         return StoredTable(self.path, self.manifest, name)
 
     @cached_property
     def cluster_sizes(self) -> np.ndarray | None:
-        """float64[K], documents of each cluster, of a model in which a document has one cluster; None: topics."""
+        """float64[K], documents of each cluster, of a model in which a document has one cluster;
+        None: topics.
+        """
         if self.path is None or self.manifest.width or "sizes" not in self.manifest.tables:
             return None
         sizes: np.ndarray | None = self.table("sizes").gather(np.arange(1))[0].astype(np.float64)
         return sizes
 
     def rows(self, ids: ArrayLike, out: np.ndarray | None = None) -> np.ndarray:
-        """Counts of some words, float32[n, K] (or into ``out``, float32[n, >= K], padding untouched), seed words'
-        pseudo-counts among them; thread-safe."""
+        """Counts of some words, float32[n, K] (or into ``out``, float32[n, >= K], padding
+        untouched), seed words' pseudo-counts among them; thread-safe."""
         ids = np.asarray(ids, np.int64)
         if len(ids) and (ids.min() < 0 or ids.max() >= self.n_words):
             raise ValueError(f"word ids must lie in 0..{self.n_words - 1}")
@@ -203,7 +248,9 @@ class TopicModel:
         return out
 
     def spans(self) -> Iterator[tuple[int, np.ndarray]]:
-        """(first word, float32[n, K]) over all words in order, about 1 MiB at a time; buffers may be reused."""
+        """(first word, float32[n, K]) over all words in order, about 1 MiB at a time; buffers may
+        be reused.
+        """
         if self.phi is None:
             assert self._stored is not None
             for start, rows in self._stored.spans():
@@ -255,27 +302,40 @@ class TopicModel:
 
     @property
     def norms(self) -> np.ndarray:
-        """float64[K], totals + W beta: what turns a row (plus beta) into probabilities; tiny instead of zero."""
+        """float64[K], totals + W beta: what turns a row (plus beta) into probabilities; tiny
+        instead of zero.
+        """
         return np.maximum(self.totals + self.n_words * self.beta, 1e-300)
 
     def content_hash(self) -> str:
-        """sha256 of what the model is: words, counts of the table, priors, seed words.  No times, host or history."""
-        digest = hashlib.sha256(f"topics {self.n_words} {self.n_topics} {self.vocabulary.sha256}".encode())
+        """sha256 of what the model is: words, counts of the table, priors, seed words.
+
+        No times, host or history.
+        """
+        digest = hashlib.sha256(
+            f"topics {self.n_words} {self.n_topics} {self.vocabulary.sha256}".encode()
+        )
         digest.update(self.alpha.astype("<f8").tobytes())
         digest.update(np.float64(self.beta).astype("<f8").tobytes())
         for _, rows in self.counts():
             digest.update(np.ascontiguousarray(rows, "<f4").data)
         if self.seeds is not None:
-            for numbers, kind in ((self.seeds.words, "<i8"), (self.seeds.topic, "<i8"), (self.seeds.weight, "<f8")):
+            for numbers, kind in (
+                (self.seeds.words, "<i8"),
+                (self.seeds.topic, "<i8"),
+                (self.seeds.weight, "<f8"),
+            ):
                 digest.update(np.ascontiguousarray(numbers, kind).data)
         return digest.hexdigest()
 
-    # -- writing -----------------------------------------------------------------------------------------------------
+    # -- writing
+    # -----------------------------------------------------------------------------------------------------
     def save(self, path: str | Path, **manifest: Any) -> None:
-        """Write the model; ``manifest`` adds to (or replaces) what ``self.manifest`` says of its origin.
+        """Write the model; ``manifest`` adds to (or replaces) what ``self.manifest`` says of its
+        origin.
 
-        Never seen half-written: an older model at ``path`` stays readable until the new manifest replaces its own.
-        """
+        Never seen half-written: an older model at ``path`` stays readable until the new manifest
+        replaces its own."""
         about = as_origin({**plain(origin_of(self.manifest)), **manifest})
         seed_words = None if self.seeds is None else about.seed_words
         about = replace(about, versions=about.versions or versions(), seed_words=seed_words)

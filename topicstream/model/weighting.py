@@ -1,14 +1,20 @@
-"""Weighted cells: term frequency and tf-idf in the place of counts, as part of a model (Zeng, Cheung & Liu 2013, section 2.3).
+"""Weighted cells: term frequency and tf-idf in the place of counts, as part of a model (Zeng,
+Cheung & Liu 2013, section 2.3).
 
     tf      x' = x / n_d * mean n_d               every document weighs alike
-    tfidf   x' = c x log(D / df_w)                c so that the training tokens stay as many; D and df of training documents
+    tfidf   x' = c x log(D / df_w)                c so that the training tokens stay as many; D and
+            df of training documents
 
-Both keep the scale, because alpha and beta are pseudo-counts.  A word of every training document weighs nothing: its cells
+Both keep the scale, because alpha and beta are pseudo-counts.  A word of every training document
+weighs nothing: its cells
 are left out.  Inference weighs new documents alike.
 
-A model of weighted cells is judged on counts: p(w|k) is that of the counts under the same messages, phi_count[w, k] =
-sum_d x mu.  With tf-idf a word's cells have one weight, so that is phi[w, k] / (c idf_w); with tf the word's row is brought
-to its count (the messages of a word are taken to be spread alike over long and short documents).  A word that weighs
+A model of weighted cells is judged on counts: p(w|k) is that of the counts under the same messages,
+phi_count[w, k] =
+sum_d x mu.  With tf-idf a word's cells have one weight, so that is phi[w, k] / (c idf_w); with tf
+             the word's row is brought
+to its count (the messages of a word are taken to be spread alike over long and short documents).  A
+word that weighs
 nothing has each topic's share of the tokens.
 """
 
@@ -30,7 +36,9 @@ Factor = Annotated[float, msgspec.Meta(gt=0, lt=1e300)]
 
 
 class Weighting(Record):
-    """What a model's manifest says of weighted cells: kind, training documents, tokens of one, and the scale c."""
+    """What a model's manifest says of weighted cells: kind, training documents, tokens of one, and
+    the scale c.
+    """
 
     kind: Literal["tf", "tfidf"]
     docs: Annotated[int, msgspec.Meta(gt=0, lt=1 << 62)]
@@ -47,20 +55,30 @@ class Weights:
 
     @classmethod
     def of(cls, kind: str, counts: np.ndarray, df: np.ndarray, docs: int) -> Weights:
-        """Of a training part: counts and df [W] of its words; docs: its documents.  InputError where no word tells
+        """Of a training part: counts and df [W] of its words; docs: its documents.  InputError
+        where no word tells
         documents apart."""
         tokens, mean = float(counts.sum()), float(counts.sum()) / max(docs, 1)
         if kind == "tf":
             return cls(Weighting(kind="tf", docs=docs, mean=mean, scale=1.0), None)
         weighed = float((counts * _idf(df, docs)).sum())
         if not weighed > 0:
-            raise InputError("--weighting tfidf: every word is in every training document, so all would weigh nothing")
-        return cls.of_record(Weighting(kind="tfidf", docs=docs, mean=mean, scale=tokens / weighed), df)
+            raise InputError(
+                "--weighting tfidf: every word is in every training document, so all would "
+                "weigh nothing"
+            )
+        return cls.of_record(
+            Weighting(kind="tfidf", docs=docs, mean=mean, scale=tokens / weighed), df
+        )
 
     @classmethod
     def of_record(cls, record: Weighting, df: np.ndarray) -> Weights:
         """Those of a stored model; df: [W], training documents of each word."""
-        per_word = (record.scale * _idf(df, record.docs)).astype(np.float32) if record.kind == "tfidf" else None
+        per_word = (
+            (record.scale * _idf(df, record.docs)).astype(np.float32)
+            if record.kind == "tfidf"
+            else None
+        )
         return cls(record, per_word)
 
     def cells(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -69,10 +87,15 @@ class Weights:
             return np.asarray(counts * self.per_word[words], np.float32)
         sums = np.concatenate(([0.0], np.cumsum(counts, dtype=np.float64)))
         lengths = sums[indptr[1:]] - sums[indptr[:-1]]
-        return np.asarray(counts * np.repeat(self.about.mean / np.maximum(lengths, 1e-30), np.diff(indptr)), np.float32)
+        return np.asarray(
+            counts * np.repeat(self.about.mean / np.maximum(lengths, 1e-30), np.diff(indptr)),
+            np.float32,
+        )
 
     def block(self, block: Any) -> Any:
-        """A block of a corpus with weights for counts; cells that weigh nothing are left out, and words without others."""
+        """A block of a corpus with weights for counts; cells that weigh nothing are left out, and
+        words without others.
+        """
         words, vocab, indptr, counts = block.words, block.vocab, block.indptr, block.counts
         if self.per_word is not None and not (kept := self.per_word[vocab] > 0).all():
             cells_kept = kept[words]
@@ -81,7 +104,9 @@ class Weights:
             vocab, counts = vocab[kept], counts[cells_kept]
         weights = self.cells(indptr, vocab[words], counts)
         tokens = float(weights.sum(dtype=np.float64))
-        return replace(block, indptr=indptr, words=words, vocab=vocab, counts=weights, tokens=tokens)
+        return replace(
+            block, indptr=indptr, words=words, vocab=vocab, counts=weights, tokens=tokens
+        )
 
     def sums(self, counts: np.ndarray, blocks: Iterable[Any]) -> np.ndarray:
         """n_w float64[W] of the weighted training cells; blocks: weighted ones, read for tf alone."""
@@ -111,7 +136,9 @@ class CountedWords:
         topics: int,
         seeds: Constants | None = None,
     ) -> None:
-        """pieces: (first word, rows [n, >= K]) of the weighted table, without seed words; counts: [W] training counts."""
+        """pieces: (first word, rows [n, >= K]) of the weighted table, without seed words; counts:
+        [W] training counts.
+        """
         self.weights = weights
         self._counts = np.asarray(counts, np.float64)
         self._factor = np.zeros(len(self._counts))
@@ -127,7 +154,9 @@ class CountedWords:
         self.totals = self.totals + unassigned * self._share
 
     def rows(self, ids: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """phi_count of the words ``ids``, float32[n, C], of their rows [n, C] in the weighted table."""
+        """phi_count of the words ``ids``, float32[n, C], of their rows [n, C] in the weighted
+        table.
+        """
         weighted = rows * self._factor[ids, None]
         nothing = np.flatnonzero(self._factor[ids] == 0)
         weighted[nothing, : len(self._share)] = self._counts[ids[nothing], None] * self._share

@@ -12,9 +12,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """``work(item)`` for each item, at most ``threads`` at once and one waiting, yielded in the order of the items.
-    ``work`` runs here first, on the first item, so that compiling is over before threads start."""
+def in_order(
+    work: Callable[[Item], Result], items: Iterable[Item], threads: int
+) -> Iterator[Result]:
+    """``work(item)`` for each item, at most ``threads`` at once and one waiting, yielded in the
+    order of the items. ``work`` runs here first, on the first item, so that compiling is over
+    before threads start."""
     source = iter(items)
     yield from map(work, islice(source, 1 if threads > 1 else None))
     if threads > 1:
@@ -29,7 +32,9 @@ def pooled(
     ahead: int,
     alone: Callable[[Item], bool] = lambda item: False,
 ) -> Iterator[Result]:
-    """``map`` in a pool, in order, at most ``ahead`` results waiting; an item that is ``alone`` is worked on without others."""
+    """``map`` in a pool, in order, at most ``ahead`` results waiting; an item that is ``alone`` is
+    worked on without others.
+    """
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:

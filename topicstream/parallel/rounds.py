@@ -1,4 +1,6 @@
-"""Run a round of blocks: serial, or on a pool of threads (kernels release the GIL).  Same bits either way."""
+"""Run a round of blocks: serial, or on a pool of threads (kernels release the GIL).  Same bits
+either way.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Workers:
         return Workers, (self.threads,)
 
     def number(self) -> int:
-        """The calling worker's number; 0 in a thread that runs items itself, while no worker is busy."""
+        """The calling worker's number; 0 in a thread that runs items itself, while no worker is
+        busy.
+        """
         return int(getattr(self._local, "number", 0))
 
     def run(self, work: Callable[[int], None], n: int) -> None:

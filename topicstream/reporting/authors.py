@@ -1,8 +1,9 @@
 """Who writes about what: the authors of a topic, the topics of an author, and authors like one.
 
-theta_a[k] = (T[a, k] + alpha_k) / (sum_k T[a, k] + sum alpha), T as ``train --algo atm`` leaves it; the table is streamed.  Where
-authors are compared with each other (nearest, experts) the mixture begins with EVIDENCE tokens of the corpus' topics instead of
-alpha: an author of one short abstract is not sure to be like anybody.
+theta_a[k] = (T[a, k] + alpha_k) / (sum_k T[a, k] + sum alpha), T as ``train --algo atm`` leaves it;
+the table is streamed.  Where
+authors are compared with each other (nearest, experts) the mixture begins with EVIDENCE tokens of
+the corpus' topics instead of alpha: an author of one short abstract is not sure to be like anybody.
 """
 
 from __future__ import annotations
@@ -38,11 +39,15 @@ class OfAuthors(ModelView):
 
     @cached_property
     def table(self) -> StoredTable:
-        """Tokens of the authors by topic; StoreError, InputError where the model has none over its topics."""
+        """Tokens of the authors by topic; StoreError, InputError where the model has none over its
+        topics.
+        """
         model = self.shown.trained
         table = model.table(AXIS)
         if table.names is None or table.columns != model.n_topics:
-            raise InputError(f"{model.path}: its table of authors is not over its topics; train with --algo atm")
+            raise InputError(
+                f"{model.path}: its table of authors is not over its topics; train with --algo atm"
+            )
         return table
 
 
@@ -81,9 +86,13 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
     """Authors and their topics."""
 
     title: ClassVar[str] = "Authors and their topics (--authors, --author)"
-    authors: bool = option(False, "For an author-topic model: the first authors of each topic; -n sets how many.")
+    authors: bool = option(
+        False, "For an author-topic model: the first authors of each topic; -n sets how many."
+    )
     author: str | None = option(
-        None, "For an author-topic model: the topics of an author, and the most similar authors.", metavar="NAME"
+        None,
+        "For an author-topic model: the topics of an author, and the most similar authors.",
+        metavar="NAME",
     )
 
     def result(self) -> dict[str, Json]:
@@ -92,9 +101,8 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
     def _of_topics(self) -> dict[str, Json]:
         """The authors who have most tokens of each topic asked for, the largest topic first.
 
-        ``topics``: a list of topic, words, share (of all tokens that have an author) and authors (author, tokens, share of the
-        author's own tokens).
-        """
+        ``topics``: a list of topic, words, share (of all tokens that have an author) and authors
+        (author, tokens, share of the author's own tokens)."""
         shown, table = self.shown, self.table
         best, tokens = Best(min(self.words, table.n_rows), len(shown.view)), np.zeros(table.n_rows)
         for first, rows in table.spans():
@@ -108,17 +116,24 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
             relevant = best.scores[:, k] > 0.5
             rows, scores = best.ids[relevant, k], best.scores[relevant, k]
             authors: list[Json] = [
-                {"author": name, "tokens": float(score), "share": float(score / max(tokens[row], 1e-300))}
+                {
+                    "author": name,
+                    "tokens": float(score),
+                    "share": float(score / max(tokens[row], 1e-300)),
+                }
                 for name, score, row in zip(author_names(table, rows), scores, rows, strict=True)
             ]
             share = float(sizes[k] / max(sizes.sum(), 1e-300))
-            entries.append({**shown.entry(k), "words": first_words[k], "share": share, "authors": authors})
+            entries.append(
+                {**shown.entry(k), "words": first_words[k], "share": share, "authors": authors}
+            )
         return {"model": shown.trained.name, "authors": table.n_rows, "topics": entries}
 
     def _of_author(self, name: str) -> dict[str, Json]:
         """The largest topics of an author, and the authors whose topics are most like them.
 
-        Likeness is the Bhattacharyya coefficient of the mixtures, 1 for the same.  Returns author, tokens, ``topics`` (topic, share,
+        Likeness is the Bhattacharyya coefficient of the mixtures, 1 for the same.  Returns author,
+        tokens, ``topics`` (topic, share,
         words) and ``nearest`` (author, likeness, tokens).  InputError: no such author.
         """
         shown, table, view, n = self.shown, self.table, self.shown.view, self.words
@@ -133,14 +148,19 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
         for first, rows in table.spans():
             tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
             like = np.sqrt(view.shares(mixtures(rows, prior))) @ root
-            best.add(first, np.where(sums < 0.5, -np.inf, like)[:, None])  # of held-out documents alone: nothing is known
+            best.add(
+                first, np.where(sums < 0.5, -np.inf, like)[:, None]
+            )  # of held-out documents alone: nothing is known
         similar = (best.ids[:, 0] != author) & (best.scores[:, 0] > -1)
         rows, scores = best.ids[similar, 0][:n], best.scores[similar, 0][:n]
         first_words = shown.first_words(WORDS)
         return {
             "author": name,
             "tokens": float(max(counts.sum(), 0.0)),
-            "topics": [{**shown.entry(k), "words": first_words[k], "share": float(theta[k])} for k in largest(theta, n)],
+            "topics": [
+                {**shown.entry(k), "words": first_words[k], "share": float(theta[k])}
+                for k in largest(theta, n)
+            ],
             "nearest": [
                 {"author": other, "likeness": min(1.0, float(score)), "tokens": float(tokens[row])}
                 for other, score, row in zip(author_names(table, rows), scores, rows, strict=True)
@@ -151,8 +171,13 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
         if self.author is not None:
             near = "; ".join(line for line in each("{author} {likeness:.3f}", result["nearest"]))
             topics = each(TOPIC, [t for t in result["topics"] if t["share"] >= 0.005])
-            return [*render("{author}: {tokens:,.0f} tokens", result), *topics, f"nearest: {near or '-'}"]
+            return [
+                *render("{author}: {tokens:,.0f} tokens", result),
+                *topics,
+                f"nearest: {near or '-'}",
+            ]
         listed = [
-            {**t, "named": "; ".join(each("{author} {tokens:,.0f}", t["authors"])) or "-"} for t in result["topics"]
+            {**t, "named": "; ".join(each("{author} {tokens:,.0f}", t["authors"])) or "-"}
+            for t in result["topics"]
         ]
         return each(f"{TOPIC}\n     {{named}}", listed)

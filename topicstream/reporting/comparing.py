@@ -1,6 +1,8 @@
-"""``topicstream.compare_methods``: every way to find the topics of documents, side by side, on the user's own documents.
+"""``topicstream.compare_methods``: every way to find the topics of documents, side by side, on the
+user's own documents.
 
-The question of Yao, Mimno and McCallum (2009): how near does each method come to sampling all new documents together, and
+The question of Yao, Mimno and McCallum (2009): how near does each method come to sampling all new
+documents together, and
 at what cost?  A second run of the reference with another seed is the ceiling.
 """
 
@@ -53,7 +55,9 @@ def chosen(text: str | Sequence[str]) -> list[str]:
 
 
 def _attempts(config: MethodsConfig, names: Sequence[str]) -> list[tuple[str, int]]:
-    """Methods and seeds to try: the reference, again with another seed where it draws, and the others."""
+    """Methods and seeds to try: the reference, again with another seed where it draws, and the
+    others.
+    """
     reference, _ = find_variant(config.reference, "--reference")
     again = [(config.reference, config.seed + 1)] if "seed" in fields_of(reference) else []
     others = [(name, config.seed) for name in dict.fromkeys(names) if name != config.reference]
@@ -63,7 +67,9 @@ def _attempts(config: MethodsConfig, names: Sequence[str]) -> list[tuple[str, in
 def _run_attempts(
     trial: _Trial, attempts: Sequence[tuple[str, int]], cluster: Cluster | None, tell: Progress
 ) -> tuple[dict[tuple[str, int], dict[str, Any]], dict[str, str]]:
-    """A record of each attempt, in this process or each on some worker; methods that cannot answer, and why."""
+    """A record of each attempt, in this process or each on some worker; methods that cannot answer,
+    and why.
+    """
     records, left_out = dict[tuple[str, int], dict[str, Any]](), dict[str, str]()
     answers = (map if cluster is None else cluster.map)(trial.attempt, attempts)
     reference = None
@@ -76,24 +82,29 @@ def _run_attempts(
             continue
         theta, record = answer
         reference = theta if reference is None else reference
-        records[attempt] = record | {measure.__name__: float(measure(reference, theta).mean()) for measure in (cosine, divergence, f1)}
+        records[attempt] = record | {
+            measure.__name__: float(measure(reference, theta).mean())
+            for measure in (cosine, divergence, f1)
+        }
     return records, left_out
 
 
 @configured(MethodsConfig)
 def compare_methods(config: MethodsConfig) -> dict[str, Any]:
-    """Find the topics of the same documents by each inference method, on one thread, and compare answers and time.
+    """Find the topics of the same documents by each inference method, on one thread, and compare
+    answers and time.
 
-    Seconds are those of the answers alone (the least of five where they take little): documents are in memory and kernels are
-    loaded.
+    Seconds are those of the answers alone (the least of five where they take little): documents are
+    in memory and kernels are loaded.
 
     Returns
     -------
     dict
-        ``documents``, ``tokens``, ``reference``; ``methods``: a dict each with name, told, cosine, divergence and f1 at 0.8 against
-        the reference, seconds, documents_per_second, and perplexity by document completion; ``ceiling``: the reference with
-        another seed, in the same form; ``envelope``: by ``cosine`` and by ``f1``, the methods that are nearer than all faster ones,
-        the fastest first; ``left_out``: name -> why.
+        ``documents``, ``tokens``, ``reference``; ``methods``: a dict each with name, told, cosine,
+        divergence and f1 at 0.8 against the reference, seconds, documents_per_second, and
+        perplexity by document completion; ``ceiling``: the reference with another seed, in the same
+        form; ``envelope``: by ``cosine`` and by ``f1``, the methods that are nearer than all faster
+        ones, the fastest first; ``left_out``: name -> why.
 
     Raises
     ------
@@ -104,15 +115,15 @@ def compare_methods(config: MethodsConfig) -> dict[str, Any]:
     DoesNotFit
         Where the memory limit is too small.
 
-    Examples
-    --------
-    >>> compared = topicstream.compare_methods("model", "corpus.zarr", methods="bp,vb", reference="bp", progress=False)
-    >>> sorted(method["name"] for method in compared["methods"])
-    ['bp', 'vb']
-    """
+    Examples -------- >>> compared = topicstream.compare_methods("model", "corpus.zarr",
+    methods="bp,vb", reference="bp", progress=False) >>> sorted(method["name"] for method in
+    compared["methods"]) ['bp', 'vb']"""
     names, tell = chosen(config.methods), listener(config.progress)
     attempts = _attempts(config, names)
-    with workers_of(config.scheduler, config.memory, [config.model, config.corpus]) as (cluster, limit):
+    with workers_of(config.scheduler, config.memory, [config.model, config.corpus]) as (
+        cluster,
+        limit,
+    ):
         opened, place = opened_to_compare(config.model, limit)
         docs = gathered(opened, config, place)
         tried, left_out = _run_attempts(_Trial(config, opened, docs), attempts, cluster, tell)
@@ -132,12 +143,15 @@ def compare_methods(config: MethodsConfig) -> dict[str, Any]:
         "ceiling": ceiling,
         "envelope": {what: envelope(judged, what) for what in ("cosine", "f1")},
         "left_out": left_out,
-        "measured": f"perplexity of {config.split.split('/')[-1]} % of each document's words by type, topics found on the rest; "
+        "measured": f"perplexity of {config.split.split('/')[-1]} % of each document's words by type, "
+        f"topics found on the rest; "
         "seconds on one thread",
     }
 
 
-def opened_to_compare(model: str | Path | TopicModel, limit: MemoryLimit) -> tuple[TopicModel, InferencePlan]:
+def opened_to_compare(
+    model: str | Path | TopicModel, limit: MemoryLimit
+) -> tuple[TopicModel, InferencePlan]:
     """A model to infer with by several methods, one after the other, and what they may hold."""
     opened = model if isinstance(model, TopicModel) else TopicModel.open(model, memory_limit=-1)
     place = plan_inference(opened, limit, 1, owned=opened is not model, tables=2)
@@ -147,7 +161,9 @@ def opened_to_compare(model: str | Path | TopicModel, limit: MemoryLimit) -> tup
 
 
 def envelope(records: Iterable[dict[str, Any]], measure: str = "f1") -> list[str]:
-    """Names of the methods that no other beats in both time and this measure of nearness, the fastest first."""
+    """Names of the methods that no other beats in both time and this measure of nearness, the
+    fastest first.
+    """
     out, best = [], -math.inf
     for record in sorted(records, key=lambda r: (r["seconds"], -r[measure])):
         if record[measure] > best:
@@ -160,8 +176,12 @@ class _Trial:
     """Documents that method after method is tried on."""
 
     def __init__(self, config: MethodsConfig, model: TopicModel, docs: Documents) -> None:
-        corpus = config.corpus if isinstance(config.corpus, Corpus) else Path(config.corpus).absolute()
-        self.config = replace(config, corpus=corpus, model=model, scheduler=None, progress=None)  # for another process, too
+        corpus = (
+            config.corpus if isinstance(config.corpus, Corpus) else Path(config.corpus).absolute()
+        )
+        self.config = replace(
+            config, corpus=corpus, model=model, scheduler=None, progress=None
+        )  # for another process, too
         self._rows, self._docs = TopicRows(model), docs
         self._seen, self._rest = parts_of(docs, model, parse_split(config.split))
 
@@ -178,10 +198,17 @@ class _Trial:
 
         def method() -> Method:
             return make_variant(
-                name, self._rows, burn=config.burn, sweeps=config.sweeps, seed=seed, trained_on=config.corpus
+                name,
+                self._rows,
+                burn=config.burn,
+                sweeps=config.sweeps,
+                seed=seed,
+                trained_on=config.corpus,
             )
 
-        if "trained_on" not in fields_of(kind):  # kernels are loaded, the first rows are in the caches
+        if "trained_on" not in fields_of(
+            kind
+        ):  # kernels are loaded, the first rows are in the caches
             shares_by(method(), [self._docs.take(np.arange(1))])
         seconds = math.inf
         for _ in range(TIMES):
@@ -221,7 +248,9 @@ def gathered(model: TopicModel, config: MethodsConfig, place: InferencePlan) -> 
     every = max(1, -(-source.total // documents)) if documents and source.total else 1
     batches, number = [], 0
     for block in source.documents():
-        use = np.flatnonzero(((number + np.arange(len(block))) % every == 0) & (np.diff(block.indptr) > 0))
+        use = np.flatnonzero(
+            ((number + np.arange(len(block))) % every == 0) & (np.diff(block.indptr) > 0)
+        )
         number += len(block)
         if len(use):
             batches.append(block.take(use))
@@ -247,25 +276,36 @@ def joined(blocks: Sequence[Documents]) -> Documents:
 
 
 def parts_of(docs: Documents, model: TopicModel, split: float) -> tuple[Documents, Documents]:
-    """The observed and the scored cells of documents, split by word type as ``evaluate`` does it; a document without a cell
-    on one of the two sides is empty on both."""
-    seen, rest, scored = split_documents(docs, hash_strings(docs.ids), hash_strings(model.vocabulary.words), split)
+    """The observed and the scored cells of documents, split by word type as ``evaluate`` does it; a
+    document without a cell on one of the two sides is empty on both."""
+    seen, rest, scored = split_documents(
+        docs, hash_strings(docs.ids), hash_strings(model.vocabulary.words), split
+    )
     if not scored.any():
         raise InputError("no document could be scored: each needs two different known words")
     return seen, rest
 
 
-TABLE = "{name:16} {cosine:7.3f} {divergence:8.3f} {f1:7.3f} {seconds:9.3f} {documents_per_second:12,.0f} {perplexity:11.1f}"
-REFERENCE = "{name:16}                reference {seconds:9.3f} {documents_per_second:12,.0f} {perplexity:11.1f}"
+TABLE = (
+    "{name:16} {cosine:7.3f} {divergence:8.3f} {f1:7.3f} {seconds:9.3f} "
+    "{documents_per_second:12,.0f} {perplexity:11.1f}"
+)
+REFERENCE = (
+    "{name:16}                reference {seconds:9.3f} {documents_per_second:12,.0f} "
+    "{perplexity:11.1f}"
+)
 
 
 def method_lines(result: dict[str, Any]) -> list[str]:
     """The comparison for people."""
     out = render(
-        "{model}: {topics} topics, {documents:document} of {on}, {tokens:,.0f} tokens; against {reference}", result
+        "{model}: {topics} topics, {documents:document} of {on}, {tokens:,.0f} tokens; against "
+        "{reference}",
+        result,
     )
     out.append(
-        f"{'method':16} {'cosine':>7} {'KL':>8} {'F1 0.8':>7} {'seconds':>9} {'documents/s':>12} {'perplexity':>11}"
+        f"{'method':16} {'cosine':>7} {'KL':>8} {'F1 0.8':>7} {'seconds':>9} "
+        f"{'documents/s':>12} {'perplexity':>11}"
     )
     for record in result["methods"]:
         out += render(REFERENCE if record["name"] == result["reference"] else TABLE, record)
@@ -276,11 +316,15 @@ def method_lines(result: dict[str, Any]) -> list[str]:
         "[  none is faster and nearer, by cosine: {envelope.cosine}; by F1: {envelope.f1}]",
         result,
     )
-    return out + each("  left out {name}: {why}", ({"name": n, "why": w} for n, w in result["left_out"].items()))
+    return out + each(
+        "  left out {name}: {why}", ({"name": n, "why": w} for n, w in result["left_out"].items())
+    )
 
 
 def plot_methods(result: dict[str, Any], figure: Figure) -> None:
-    """Draw the result of ``compare_methods``: milliseconds a document (logarithmic) across, F1 upwards, each method a point."""
+    """Draw the result of ``compare_methods``: milliseconds a document (logarithmic) across, F1
+    upwards, each method a point.
+    """
     (axis,) = figure.panels(1, across=1, size=(7.6, 4.8))
     best, documents = result["envelope"]["f1"], max(1, result["documents"])
     for record in result["methods"]:
@@ -288,12 +332,23 @@ def plot_methods(result: dict[str, Any], figure: Figure) -> None:
             place = (1000 * record["seconds"] / documents, record["f1"])
             colour = "tab:blue" if record["name"] in best else "tab:orange"
             axis.plot(*place, "o", color=colour)
-            axis.annotate(record["name"], place, xytext=(6, -3), textcoords="offset points", color=colour)
+            axis.annotate(
+                record["name"], place, xytext=(6, -3), textcoords="offset points", color=colour
+            )
     if result["ceiling"] is not None:
-        axis.axhline(result["ceiling"]["f1"], ls="--", color="gray", lw=1, label=f"{result['reference']}, next seed")
+        axis.axhline(
+            result["ceiling"]["f1"],
+            ls="--",
+            color="gray",
+            lw=1,
+            label=f"{result['reference']}, next seed",
+        )
         axis.legend(frameon=False)
     axis.set(xscale="log", ylim=(0, 1.02), xlabel="milliseconds a document, one thread")
-    figure.titled(axis, f"F1 of topics at 0.8 against {result['reference']}, {result['documents']:,} documents")
+    figure.titled(
+        axis,
+        f"F1 of topics at 0.8 against {result['reference']}, {result['documents']:,} documents",
+    )
     figure.save()
 
 
@@ -305,13 +360,17 @@ def cosine(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Kullback-Leibler divergence of q from p in nats, float64[D]; no share counts for less than 1e-12."""
+    """Kullback-Leibler divergence of q from p in nats, float64[D]; no share counts for less than
+    1e-12.
+    """
     p, q = np.maximum(p, FLOOR).astype(np.float64), np.maximum(q, FLOOR).astype(np.float64)
     return np.asarray((p * np.log(p / q)).sum(axis=1))
 
 
 def topic_sets(theta: np.ndarray) -> np.ndarray:
-    """bool[D, K]: the largest topics of each document whose shares add up to at most ``SHARE``; the first in any case."""
+    """bool[D, K]: the largest topics of each document whose shares add up to at most ``SHARE``; the
+    first in any case.
+    """
     order = np.argsort(-theta, axis=1, kind="stable")
     sums = np.cumsum(np.take_along_axis(theta.astype(np.float64), order, axis=1), axis=1)
     in_set = sums <= SHARE

@@ -1,4 +1,6 @@
-"""``show`` of a model of vectors: sizes and spreads of its components; of image patches, a sheet of their first eigenvectors."""
+"""``show`` of a model of vectors: sizes and spreads of its components; of image patches, a sheet of
+their first eigenvectors.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,16 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
 
     title: ClassVar[str] = "A model of vectors"
     plot: str | None = option(
-        None, "For image patches: draw the first eigenvectors of each component as .png, .svg or .pdf.", metavar="FILE"
+        None,
+        "For image patches: draw the first eigenvectors of each component as .png, .svg or .pdf.",
+        metavar="FILE",
     )
     force: bool = option(False, "Replace an existing figure.")
 
     def result(self) -> dict[str, Json]:
-        """Components, the largest first, or those asked for: number, share, size, standard deviations along the first
-        eigenvectors (of diagonal ones: of the coordinates that vary most)."""
+        """Components, the largest first, or those asked for: number, share, size, standard
+        deviations along the first eigenvectors (of diagonal ones: of the coordinates that vary
+        most)."""
         opened = GaussianModel(self.model)  # type: ignore[arg-type]
         if self.plot is not None:
             return {"plot": self.plot, "components": self._sheet(opened, self.plot)}
@@ -40,7 +45,9 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
         entries = []
         for k in self.topics or largest(opened.sizes, len(opened.sizes)):
             covariance = opened.covariances[k]
-            values = np.sort(covariance if covariance.ndim == 1 else np.linalg.eigvalsh(covariance))[::-1]
+            values = np.sort(
+                covariance if covariance.ndim == 1 else np.linalg.eigvalsh(covariance)
+            )[::-1]
             entries.append(
                 {
                     "component": k,
@@ -53,26 +60,36 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
         return {"model": named(str(opened.path)), "numbers": opened.n, "components": entries}
 
     def _sheet(self, opened: GaussianModel, path: str) -> int:
-        """Draw the first eigenvectors of every component of image patches (with the components' numbers and shares), a row a
-        component, the largest first; how many rows."""
+        """Draw the first eigenvectors of every component of image patches (with the components'
+        numbers and shares), a row a component, the largest first; how many rows."""
         if not opened.patches:
-            raise UsageError(f"--plot {path}: the model's vectors are not image patches (ingest images with --patches)")
+            raise UsageError(
+                f"--plot {path}: the model's vectors are not image patches (ingest images with "
+                f"--patches)"
+            )
         figure = Figure(path, "--plot", force=self.force)
         n, basis, many = opened.patches, cosines(opened.patches), min(FIRST, opened.n)
         order = largest(opened.sizes, len(opened.sizes))
         page = np.full((len(order) * (n + 1) + 1, many * (n + 1) + 1), 1.0)
         for row, k in enumerate(order):
             covariance = opened.covariances[k]
-            vectors = np.eye(opened.n)[np.argsort(covariance)] if covariance.ndim == 1 else np.linalg.eigh(covariance)[1].T
+            vectors = (
+                np.eye(opened.n)[np.argsort(covariance)]
+                if covariance.ndim == 1
+                else np.linalg.eigh(covariance)[1].T
+            )
             for column, vector in enumerate(vectors[::-1][:many]):
                 pixels = (vector @ basis).reshape(n, n)
                 grey = 0.5 + 0.5 * pixels / max(float(np.abs(pixels).max()), 1e-30)
                 page[row * (n + 1) + 1 :, column * (n + 1) + 1 :][:n, :n] = grey
-        (axis,) = figure.panels(1, across=1, size=(1 + 0.05 * page.shape[1], 0.3 + 0.05 * page.shape[0]))
+        (axis,) = figure.panels(
+            1, across=1, size=(1 + 0.05 * page.shape[1], 0.3 + 0.05 * page.shape[0])
+        )
         axis.imshow(page, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axis.set_xticks([])
         axis.set_yticks(
-            [(row + 0.5) * (n + 1) for row in range(len(order))], [f"{k}: {100 * opened.pi[k]:.1f} %" for k in order]
+            [(row + 0.5) * (n + 1) for row in range(len(order))],
+            [f"{k}: {100 * opened.pi[k]:.1f} %" for k in order],
         )
         figure.save()
         return len(order)
@@ -82,9 +99,11 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
             return [f"{self.plot}: {result['components']} components"]
         digits = len(str(max(entry["component"] for entry in result["components"])))
         about = [
-            {**entry, "spread": " ".join(f"{d:.4g}" for d in entry["deviations"])} for entry in result["components"]
+            {**entry, "spread": " ".join(f"{d:.4g}" for d in entry["deviations"])}
+            for entry in result["components"]
         ]
         return each(
-            f"{{component:>{digits}}} {{share:5.1p}} %  {{size:>10,.0f}} points  |mean| {{mean_length:.4g}}  deviations {{spread}}",
+            f"{{component:>{digits}}} {{share:5.1p}} %  {{size:>10,.0f}} points  |mean| "
+            f"{{mean_length:.4g}}  deviations {{spread}}",
             about,
         )

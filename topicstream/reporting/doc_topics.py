@@ -1,4 +1,6 @@
-"""Topics of the training documents, streamed: each document's theta is folded in with the model's topics fixed."""
+"""Topics of the training documents, streamed: each document's theta is folded in with the model's
+topics fixed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ from topicstream.text import counted
 def typical_documents(
     model: TopicModel, corpus: Corpus, n: int, threads: int, view: View
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The n training documents with the largest share of each topic: numbers int64[n, K] and shares float64[n, K], best
+    """The n training documents with the largest share of each topic: numbers int64[n, K] and shares
+    float64[n, K], best
     first.  (The prior keeps documents of a few words from the first places.)"""
     best = Best(min(n, corpus.n_docs), len(view))
     for first, theta, _ in document_shares(model, corpus, threads=threads):
@@ -44,12 +47,14 @@ def best_documents(
     without: set[tuple[bool, int]],
     progress: Told = None,
 ) -> list[tuple[float, bool, int]]:
-    """The n documents of both parts with the highest score: (score, whether set aside, number in its part).
+    """The n documents of both parts with the highest score: (score, whether set aside, number in
+    its part).
 
     Parameters
     ----------
     scores
-        Of a part (True: the documents set aside), streamed: (first document, float64[D]); -inf is never among the best.
+        Of a part (True: the documents set aside), streamed: (first document, float64[D]); -inf is
+        never among the best.
     without
         Documents that are left out: (whether set aside, number).
     """
@@ -76,11 +81,18 @@ class ThetaView(ModelView, heeds=("with_columns",)):
 
     title: ClassVar[str] = "Topics of all documents (--theta)"
     theta: str | None = option(
-        None, "Write the topics of documents to this .parquet, .jsonl or .csv file.", path="file", metavar="FILE"
+        None,
+        "Write the topics of documents to this .parquet, .jsonl or .csv file.",
+        path="file",
+        metavar="FILE",
     )
-    top: int | None = option(None, "Only the N largest topics of each document.", min=1, metavar="N")
+    top: int | None = option(
+        None, "Only the N largest topics of each document.", min=1, metavar="N"
+    )
     wide: bool = option(False, "Write one column per topic instead of lists (.parquet, .csv).")
-    part: str = option("train", "Which documents to write.", choices=("train", "heldout", "all"), show=True)
+    part: str = option(
+        "train", "Which documents to write.", choices=("train", "heldout", "all"), show=True
+    )
     force: bool = option(False, "Replace an existing output file.")
 
     def result(self) -> dict[str, Json]:
@@ -88,14 +100,31 @@ class ThetaView(ModelView, heeds=("with_columns",)):
         assert self.theta is not None
         check_answers(self.theta, "--theta", [self.corpus, self.model], force=self.force)
         if self.wide and (self.top is not None or not self.theta.endswith((".parquet", ".csv"))):
-            raise UsageError("--wide writes all topics, to a .parquet or .csv file; leave out --top")
+            raise UsageError(
+                "--wide writes all topics, to a .parquet or .csv file; leave out --top"
+            )
         store = self.corpus if isinstance(self.corpus, Corpus) else Corpus.open(self.corpus)
         if self.part == "train" and (aside := store.part(True).docs):
-            listener(self.progress).say(f"{aside:,} held-out documents are left out; --part all includes them")
-        options = {name: getattr(self, name) for name in ("top", "threads", "mem_limit", "progress")}
-        run = Answers(InferConfig(self.model, store, parts=self.part, with_columns=self.with_columns or (), **options))
+            listener(self.progress).say(
+                f"{aside:,} held-out documents are left out; --part all includes them"
+            )
+        options = {
+            name: getattr(self, name) for name in ("top", "threads", "mem_limit", "progress")
+        }
+        run = Answers(
+            InferConfig(
+                self.model, store, parts=self.part, with_columns=self.with_columns or (), **options
+            )
+        )
         schema = self._schema(run)
-        with written_answers(Path(self.theta), schema, option="--theta", force=self.force, inputs=[store.path], wide=self.wide) as file:
+        with written_answers(
+            Path(self.theta),
+            schema,
+            option="--theta",
+            force=self.force,
+            inputs=[store.path],
+            wide=self.wide,
+        ) as file:
             for encoded in run.encoded(lambda answers: file.encode(self._rows(answers, schema))):
                 file.write(encoded)
         return {"theta": self.theta, "documents": run.tally.documents}
@@ -104,8 +133,16 @@ class ThetaView(ModelView, heeds=("with_columns",)):
         """Of the file: ids and lists, or ids, metadata and a column for each topic, by its number."""
         columns, view = run.source.columns, run.view
         if not self.wide or view is None:
-            return pa.schema([run.schema.field(name) for name in ("id", "topics", "shares", *columns)])
-        return pa.schema([run.schema.field(0), *columns.items(), *((f"topic_{number}", pa.float32()) for number in view.ids)])
+            return pa.schema(
+                [run.schema.field(name) for name in ("id", "topics", "shares", *columns)]
+            )
+        return pa.schema(
+            [
+                run.schema.field(0),
+                *columns.items(),
+                *((f"topic_{number}", pa.float32()) for number in view.ids),
+            ]
+        )
 
     def _rows(self, answers: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Answers as rows of the file."""
@@ -113,7 +150,9 @@ class ThetaView(ModelView, heeds=("with_columns",)):
         if present.num_columns == len(schema):
             return present
         theta = answers.column("shares").values.to_numpy().reshape(len(answers), -1)
-        return pa.record_batch([*present.columns, *map(pa.array, np.ascontiguousarray(theta.T))], schema)
+        return pa.record_batch(
+            [*present.columns, *map(pa.array, np.ascontiguousarray(theta.T))], schema
+        )
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         return [f"{result['theta']}: {counted(result['documents'], 'document')}"]

@@ -1,6 +1,7 @@
 """``topicstream.drift``: how well a model still fits documents, period by period.
 
-seen        share of the period's distinct words (as tokenised, before any pruning) that training has met, pruned ones too:
+seen        share of the period's distinct words (as tokenised, before any pruning) that training
+            has met, pruned ones too:
             below 70 % a classifier's answers lose quality (Yao, Mimno and McCallum 2009, section 5)
 cosine, f1  of the fast method's answers against the reference's, on the same documents
 perplexity  document completion of the period's documents
@@ -31,7 +32,15 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured
 from topicstream.progress import listener
 from topicstream.reporting import periods
-from topicstream.reporting.comparing import completion, cosine, f1, joined, opened_to_compare, parts_of, shares_by
+from topicstream.reporting.comparing import (
+    completion,
+    cosine,
+    f1,
+    joined,
+    opened_to_compare,
+    parts_of,
+    shares_by,
+)
 from topicstream.reporting.config import DriftConfig
 from topicstream.reporting.metadata import check_columns
 from topicstream.text import each, render
@@ -42,7 +51,10 @@ MOST_PERIODS = 200
 
 @dataclass
 class _Period:
-    """What is known of a period.  words: bool[U], distinct words of its documents; kept: blocks of those looked at."""
+    """What is known of a period.
+
+    words: bool[U], distinct words of its documents; kept: blocks of those looked at.
+    """
 
     name: str
     words: np.ndarray
@@ -59,9 +71,10 @@ def drift(config: DriftConfig) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``periods``: a dict each with period, documents, seen (share of distinct words that training has met), unknown_tokens, cosine, f1 and
-        perplexity; ``retrain``: the first period whose ``seen`` lies below the threshold, or None; ``method``, ``reference``,
-        ``threshold`` and ``note``.
+        ``periods``: a dict each with period, documents, seen (share of distinct words that training
+        has met), unknown_tokens, cosine, f1 and perplexity; ``retrain``: the first period whose
+        ``seen`` lies below the threshold, or None; ``method``, ``reference``, ``threshold`` and
+        ``note``.
 
     Raises
     ------
@@ -72,12 +85,8 @@ def drift(config: DriftConfig) -> dict[str, Any]:
     DoesNotFit
         Where the memory limit is too small.
 
-    Examples
-    --------
-    >>> fit = topicstream.drift("model", "corpus.zarr", by="date", reference="bp", method="vb", progress=False)
-    >>> fit["retrain"] is None
-    True
-    """
+    Examples -------- >>> fit = topicstream.drift("model", "corpus.zarr", by="date", reference="bp",
+    method="vb", progress=False) >>> fit["retrain"] is None True"""
     opened, _ = opened_to_compare(config.model, config.memory)
     name = config.method or ("maxent" if opened.path and (opened.path / RECORD).exists() else "bp")
     find_variant(name, "--method")
@@ -101,7 +110,9 @@ def drift(config: DriftConfig) -> dict[str, Any]:
             "unknown_tokens": p.unknown / p.tokens if p.tokens else None,
         }
         records.append(record | (_figures(opened, rows, p, name, config) if p.kept else {}))
-    below = next((r["period"] for r in records if r["seen"] is not None and r["seen"] < config.seen), None)
+    below = next(
+        (r["period"] for r in records if r["seen"] is not None and r["seen"] < config.seen), None
+    )
     return {
         "model": opened.name,
         "method": name,
@@ -122,12 +133,18 @@ def _training(corpus: Any) -> tuple[Corpus | None, str | None]:
 
 
 @contextlib.contextmanager
-def _store(config: DriftConfig, model: TopicModel, training: Corpus | None) -> Iterator[tuple[Corpus, tuple[str, ...]]]:
-    """The documents as a store (raw ones read with the model's tokenizer, every word kept), and its parts."""
+def _store(
+    config: DriftConfig, model: TopicModel, training: Corpus | None
+) -> Iterator[tuple[Corpus, tuple[str, ...]]]:
+    """The documents as a store (raw ones read with the model's tokenizer, every word kept), and its
+    parts.
+    """
     documents = config.documents
     if documents is None:
         if training is None or not training.part(True).docs:
-            raise InputError("--by: no documents were held out at ingest; name documents with --drift")
+            raise InputError(
+                "--by: no documents were held out at ingest; name documents with --drift"
+            )
         yield training, ("heldout",)
         return
     if isinstance(documents, Corpus):
@@ -140,7 +157,9 @@ def _store(config: DriftConfig, model: TopicModel, training: Corpus | None) -> I
 
 
 def _met(words: Any, model: TopicModel, training: Corpus | None) -> np.ndarray:
-    """bool[U]: which words training has met: the model's, and those that its corpus holds or pruned."""
+    """bool[U]: which words training has met: the model's, and those that its corpus holds or
+    pruned.
+    """
     at = model.vocabulary.find(words)
     met = at >= 0
     if model.manifest.sample is not None:  # the corpus' words are those of all its documents
@@ -153,7 +172,9 @@ def _met(words: Any, model: TopicModel, training: Corpus | None) -> np.ndarray:
 def _periods(
     corpus: Corpus, parts: tuple[str, ...], config: DriftConfig
 ) -> tuple[dict[str | None, int], list[str], list[int]]:
-    """(the period of each date, the periods' names, the documents of each), of one period where there is no ``by``."""
+    """(the period of each date, the periods' names, the documents of each), of one period where
+    there is no ``by``.
+    """
     if config.by is None:
         return {None: 0}, ["all"], [sum(corpus.part(p == "heldout").docs for p in parts)]
     check_columns(corpus, [config.by], "--by")
@@ -179,34 +200,48 @@ def _periods(
 def _gathered(
     corpus: Corpus, parts: tuple[str, ...], config: DriftConfig, index: np.ndarray, words: int
 ) -> list[_Period]:
-    """The periods in order, with their words and some of their documents: read twice, first for what there is."""
+    """The periods in order, with their words and some of their documents: read twice, first for
+    what there is.
+    """
     place, names, sizes = _periods(corpus, parts, config)
     gathered = [_Period(name, np.zeros(words, bool)) for name in names]
     for batch in corpus.documents([config.by] if config.by else [], parts=parts):
         number = np.zeros(len(batch), np.int64)
         if config.by is not None:
             number = np.array([place.get(text, -1) for text in batch.column(config.by).to_pylist()])
-        cells, counts = batch.column("words").values.to_numpy(), batch.column("counts").values.to_numpy()
+        cells, counts = (
+            batch.column("words").values.to_numpy(),
+            batch.column("counts").values.to_numpy(),
+        )
         indptr = batch.column("words").offsets.to_numpy().astype(np.int64)
-        docs, lengths = documents_of_cells(batch.column("id"), indptr, cells, counts, index), np.diff(indptr)
+        docs, lengths = (
+            documents_of_cells(batch.column("id"), indptr, cells, counts, index),
+            np.diff(indptr),
+        )
         for n in np.unique(number[number >= 0]).tolist():
             p, mine = gathered[n], np.flatnonzero(number == n)
             p.words[cells[np.repeat(number == n, lengths)]] = True
             p.tokens += float(docs.tokens[mine].sum())
             p.unknown += float(docs.unknown[mine].sum())
             every = max(1, -(-sizes[n] // config.most))
-            use = mine[((p.docs + np.arange(len(mine))) % every == 0) & (np.diff(docs.indptr)[mine] > 0)]
+            use = mine[
+                ((p.docs + np.arange(len(mine))) % every == 0) & (np.diff(docs.indptr)[mine] > 0)
+            ]
             p.docs += len(mine)
             if len(use):
                 p.kept.append(docs.take(use))
     return [p for p in gathered if p.docs]
 
 
-def _figures(model: TopicModel, rows: TopicRows, period: _Period, name: str, config: DriftConfig) -> dict[str, float]:
+def _figures(
+    model: TopicModel, rows: TopicRows, period: _Period, name: str, config: DriftConfig
+) -> dict[str, float]:
     docs = joined(period.kept)
 
     def answer(method: str, docs: Documents) -> np.ndarray:
-        made_method = make_variant(method, rows, burn=config.burn, sweeps=config.sweeps, trained_on=config.corpus)
+        made_method = make_variant(
+            method, rows, burn=config.burn, sweeps=config.sweeps, trained_on=config.corpus
+        )
         return shares_by(made_method, [docs])
 
     fast, slow = answer(name, docs), answer(config.reference, docs)
@@ -217,8 +252,14 @@ def _figures(model: TopicModel, rows: TopicRows, period: _Period, name: str, con
     return out
 
 
-HEAD = f"{'period':12} {'documents':>9} {'words seen':>10} {'tokens unknown':>14} {'cosine':>7} {'F1 0.8':>7} {'perplexity':>11}"
-ROW = "{period:12} {documents:9,} {seen:8.1p} % {unknown_tokens:12.1p} % {cosine:7.3f} {f1:7.3f} {perplexity:11.1f}"
+HEAD = (
+    f"{'period':12} {'documents':>9} {'words seen':>10} {'tokens unknown':>14} {'cosine':>7} "
+    f"{'F1 0.8':>7} {'perplexity':>11}"
+)
+ROW = (
+    "{period:12} {documents:9,} {seen:8.1p} % {unknown_tokens:12.1p} % {cosine:7.3f} {f1:7.3f} "
+    "{perplexity:11.1f}"
+)
 
 
 def drift_lines(result: dict[str, Any]) -> list[str]:

@@ -21,16 +21,18 @@ from topicstream.reporting.view import largest
 from topicstream.text import each, render
 
 SHARPNESS = 4.0
-"""Power of a document's cosine: one document that is very like the text says more than many that are a little like it
-(docs/decisions/authors.md)."""
+"""Power of a document's cosine: one document that is very like the text says more than many that
+are a little like it (docs/decisions/authors.md)."""
 NEAR = 1 << 22
 """Numbers of the authors x words of a text that are in memory at a time."""
 
 
 def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What the training documents say for each author: (votes float64[A], documents of each int64[A]), streamed.
+    """What the training documents say for each author: (votes float64[A], documents of each
+    int64[A]), streamed.
 
-    A document gives every author of its own the fourth power of its cosine with the text, both weighed by
+    A document gives every author of its own the fourth power of its cosine with the text, both
+    weighed by
     log(1 + count) log(D / df).  InputError: the store has no authors.
 
     text: float64[W], how often it has each word of the store.
@@ -46,8 +48,13 @@ def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndar
         dots = np.bincount(owner, weights * query[block.vocab][block.words], block.n_docs)
         norms = np.sqrt(np.bincount(owner, weights * weights, block.n_docs))
         rows = block.rows(AXIS)
-        who, document = rows.ids[rows.local], np.repeat(np.arange(block.n_docs), np.diff(rows.indptr))
-        votes += np.bincount(who, (dots / np.maximum(norms, 1e-300))[document] ** SHARPNESS, authors)
+        who, document = (
+            rows.ids[rows.local],
+            np.repeat(np.arange(block.n_docs), np.diff(rows.indptr)),
+        )
+        votes += np.bincount(
+            who, (dots / np.maximum(norms, 1e-300))[document] ** SHARPNESS, authors
+        )
         documents += np.bincount(who, minlength=authors)
     return votes, documents
 
@@ -59,28 +66,45 @@ class ExpertsView(OfAuthors, heeds=("words",)):
     title: ClassVar[str] = "Authors who know about a text (--experts)"
     experts: str | None = option(
         None,
-        "Rank authors by their knowledge of a text, using their documents in the corpus or, without a corpus, "
+        "Rank authors by their knowledge of a text, using their documents in the corpus or, "
+        "without a corpus, "
         "the topics of an atm model (less accurate); -n sets how many.",
         metavar="FILE",
     )
 
     def result(self) -> dict[str, Json]:
-        """The authors whose training documents are most like a text or, without a store, whose topics make it most likely.
+        """The authors whose training documents are most like a text or, without a store, whose
+        topics make it most likely.
 
-        Documents tell experts far better than topics do (docs/decisions/authors.md), so topics are for where there is no store.
+        Documents tell experts far better than topics do (docs/decisions/authors.md), so topics are
+        for where there is no store.
 
-        ``by`` (``documents`` or ``topics``), tokens, oov_rate and ``experts``: author, and either likeness (the fourth root of
-        the votes, 1 where one document is all) and documents, or perplexity of the text and tokens.  InputError: no word is known,
+        ``by`` (``documents`` or ``topics``), tokens, oov_rate and ``experts``: author, and either
+        likeness (the fourth root of
+        the votes, 1 where one document is all) and documents, or perplexity of the text and tokens.
+        InputError: no word is known,
         or the store has no authors.
         """
         counts, about = self._words_of_text()
-        if isinstance(self.corpus, str) and self.corpus == "corpus.zarr" and not Path(self.corpus).exists():
+        if (
+            isinstance(self.corpus, str)
+            and self.corpus == "corpus.zarr"
+            and not Path(self.corpus).exists()
+        ):
             return {"by": "topics", **about, "experts": self._by_topics(counts)}
         return {"by": "documents", **about, "experts": self._by_documents(counts)}
 
     def _words_of_text(self) -> tuple[np.ndarray, dict[str, float]]:
         """(how often the text has each word of the model float64[W], tokens and oov_rate)."""
-        run = Answers(InferConfig(self.shown.trained, Path(str(self.experts)), threads=1, mem_limit=self.mem_limit, edits=False))
+        run = Answers(
+            InferConfig(
+                self.shown.trained,
+                Path(str(self.experts)),
+                threads=1,
+                mem_limit=self.mem_limit,
+                edits=False,
+            )
+        )
         counts, tokens, unknown = np.zeros(self.shown.trained.n_words), 0.0, 0.0
         for some in run.source.documents():
             tokens, unknown = tokens + float(some.tokens.sum()), unknown + float(some.unknown.sum())
@@ -93,7 +117,11 @@ class ExpertsView(OfAuthors, heeds=("words",)):
         """By p(w|a) = sum_k theta_a[k] p(w|k)."""
         ids, table = np.flatnonzero(counts), self.table
         x, p = counts[ids], self.shown.trained.probabilities(ids).T  # [K, words]
-        best, tokens, prior = Best(min(self.words, table.n_rows), 1), np.zeros(table.n_rows), evidence(table)
+        best, tokens, prior = (
+            Best(min(self.words, table.n_rows), 1),
+            np.zeros(table.n_rows),
+            evidence(table),
+        )
         step = max(1, NEAR // max(len(ids), 1))
         for first, rows in table.spans():
             tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
@@ -103,7 +131,11 @@ class ExpertsView(OfAuthors, heeds=("words",)):
         scored = best.scores[:, 0] > -1e300
         rows, scores = best.ids[scored, 0], best.scores[scored, 0]
         return [
-            {"author": name, "perplexity": float(np.exp(-score / x.sum())), "tokens": float(tokens[row])}
+            {
+                "author": name,
+                "perplexity": float(np.exp(-score / x.sum())),
+                "tokens": float(tokens[row]),
+            }
             for name, score, row in zip(author_names(table, rows), scores, rows, strict=True)
         ]
 
@@ -116,7 +148,11 @@ class ExpertsView(OfAuthors, heeds=("words",)):
         rows = [row for row in largest(votes, self.words) if votes[row] > 0]
         names = store.axes[AXIS].names().take(rows).to_pylist()
         return [
-            {"author": name, "likeness": float(votes[a] ** (1 / SHARPNESS)), "documents": int(documents[a])}
+            {
+                "author": name,
+                "likeness": float(votes[a] ** (1 / SHARPNESS)),
+                "documents": int(documents[a]),
+            }
             for name, a in zip(names, rows, strict=True)
         ]
 
@@ -126,7 +162,9 @@ class ExpertsView(OfAuthors, heeds=("words",)):
             rows = each("{perplexity:>9.1f}  {author}  ({tokens:,.0f} tokens)", result["experts"])
             return (
                 render(
-                    head + "no corpus store, so perplexity of the text by the topics of authors, a weak guide", result
+                    head + "no corpus store, so perplexity of the text by the topics of authors, a "
+                    "weak guide",
+                    result,
                 )
                 + rows
             )

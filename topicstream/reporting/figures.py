@@ -1,4 +1,6 @@
-"""Figures by matplotlib (extra ``plot``): where they go, checked before any work, and the same bytes for the same figure."""
+"""Figures by matplotlib (extra ``plot``): where they go, checked before any work, and the same
+bytes for the same figure.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,13 @@ class Figure:
         try:
             import matplotlib
         except ImportError:
-            raise TopicsError(f"{option} needs matplotlib: pip install 'topicstream[plot]'") from None
+            raise TopicsError(
+                f"{option} needs matplotlib: pip install 'topicstream[plot]'"
+            ) from None
         matplotlib.use("Agg")
-        matplotlib.rcParams.update({"svg.hashsalt": "topics", "svg.fonttype": "none", "font.size": 8})
+        matplotlib.rcParams.update(
+            {"svg.hashsalt": "topics", "svg.fonttype": "none", "font.size": 8}
+        )
         self._figure: Any = None
 
     def panels(self, number: int, across: int, size: tuple[float, float] = (4, 2.4)) -> list[Any]:
@@ -53,7 +59,9 @@ class Figure:
         across = min(across, number)
         down = -(-number // across)
         figsize = (size[0] * across, size[1] * down)
-        self._figure, axes = pyplot.subplots(down, across, figsize=figsize, squeeze=False, layout="constrained")
+        self._figure, axes = pyplot.subplots(
+            down, across, figsize=figsize, squeeze=False, layout="constrained"
+        )
         for axis in axes.flat:
             axis.spines[["top", "right"]].set_visible(False)
         for axis in axes.flat[number:]:
@@ -61,12 +69,16 @@ class Figure:
         return list(axes.flat[:number])
 
     def ticks(self, axis: Any, kind: str) -> None:
-        """Few ticks below a panel: at whole dates (``date``), at whole numbers (``whole``) or at any."""
+        """Few ticks below a panel: at whole dates (``date``), at whole numbers (``whole``) or at
+        any.
+        """
         if kind == "date":
             from matplotlib import dates
 
             locator = dates.AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
-            axis.xaxis.set(major_locator=locator, major_formatter=dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+            axis.xaxis.set(
+                major_locator=locator, major_formatter=dates.ConciseDateFormatter(locator)
+            )  # type: ignore[no-untyped-call]
         else:
             axis.locator_params(axis="x", nbins=5, integer=kind == "whole")
 
@@ -85,5 +97,7 @@ class Figure:
 
         (self._figure.supxlabel if across else self._figure.supylabel)(label, fontsize=8)
         with written(self.path, force=self._force, option=self._option) as file:
-            self._figure.savefig(file, format=self.path.suffix[1:], dpi=120, metadata=METADATA[self.path.suffix])
+            self._figure.savefig(
+                file, format=self.path.suffix[1:], dpi=120, metadata=METADATA[self.path.suffix]
+            )
         pyplot.close(self._figure)

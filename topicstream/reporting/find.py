@@ -1,4 +1,6 @@
-"""Topics and documents for a query: by the words themselves and by what the documents' topics make of them."""
+"""Topics and documents for a query: by the words themselves and by what the documents' topics make
+of them.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,17 @@ from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
 
 SMOOTHING = 1000.0
-"""Pseudo-tokens of the corpus' word distribution in a document (Dirichlet smoothing; Zhai & Lafferty 2004)."""
+"""Pseudo-tokens of the corpus' word distribution in a document (Dirichlet smoothing; Zhai &
+Lafferty 2004).
+"""
 BY_WORDS = 0.7
 """Weight of a document's own words beside its topics (Wei & Croft 2006)."""
 
 
 def query_words(model: TopicModel, query: str) -> np.ndarray:
-    """Ids of the words of a query, as the model's documents were tokenised; InputError where the model knows none."""
+    """Ids of the words of a query, as the model's documents were tokenised; InputError where the
+    model knows none.
+    """
     recipe = Recipe.from_json(model.manifest.tokenizer) if model.manifest.tokenizer else Recipe()
     ids = model.vocabulary.find(Tokenizer(recipe).count(pa.array([query], pa.large_string())).types)
     if not (ids >= 0).any():
@@ -51,9 +57,8 @@ def query_scores(
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Mean log-likelihood of the words in each document, streamed: (first document, float64[D]).
 
-    A word's probability is .7 times its frequency in the document, with Dirichlet smoothing, plus .3 times its probability
-    under the document's topics (Wei & Croft, SIGIR 2006).
-    """
+    A word's probability is .7 times its frequency in the document, with Dirichlet smoothing, plus
+    .3 times its probability under the document's topics (Wei & Croft, SIGIR 2006)."""
     index, method, table = (
         match_words(model.vocabulary, corpus),
         make_method(method_of(model), TopicRows(model)),
@@ -83,23 +88,31 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
 
     title: ClassVar[str] = "Search by words (--find)"
     find: str | None = option(
-        None, "Rank topics and documents for these words; --docs sets how many documents.", metavar="TEXT"
+        None,
+        "Rank topics and documents for these words; --docs sets how many documents.",
+        metavar="TEXT",
     )
 
     def result(self) -> dict[str, Json]:
-        """``query``, ``words`` of it that the model knows, ``topics`` (p: that all of these words are of the topic, by its
-        size and p(w|k)) and ``documents`` (score: mean log-likelihood of the words)."""
+        """``query``, ``words`` of it that the model knows, ``topics`` (p: that all of these words
+        are of the topic, by its size and p(w|k)) and ``documents`` (score: mean log-likelihood of
+        the words)."""
         shown, store = self.shown, self.store
         columns = kept_columns(store, self.with_columns)
         words, n = query_words(shown.trained, str(self.find)), self.docs or 5
-        scores = np.log(shown.model.probabilities(words) + 1e-300).sum(axis=0) + np.log(shown.model.shares + 1e-300)
+        scores = np.log(shown.model.probabilities(words) + 1e-300).sum(axis=0) + np.log(
+            shown.model.shares + 1e-300
+        )
         p = np.exp(scores - scores.max())
         p /= p.sum()
         first = shown.first_words(self.words)
         ranked = best_documents(
-            store, candidates(n) if self.text else n,
-            lambda heldout: query_scores(shown.trained, store, words, heldout, shown.threads), set(), self.progress,
-        )  # fmt: skip
+            store,
+            candidates(n) if self.text else n,
+            lambda heldout: query_scores(shown.trained, store, words, heldout, shown.threads),
+            set(),
+            self.progress,
+        )
         names = shown.trained.vocabulary.texts(words)
         described = described_documents(ranked, "score", store, columns)
         if self.text:
@@ -107,16 +120,22 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
         return {
             "query": self.find,
             "words": names,
-            "topics": [{**shown.entry(k), "p": float(p[k]), "words": first[k]} for k in largest(p, 5)],
+            "topics": [
+                {**shown.entry(k), "p": float(p[k]), "words": first[k]} for k in largest(p, 5)
+            ],
             "documents": described[:n],
         }
 
     def _with_passages(
-        self, ranked: list[tuple[float, bool, int]], described: list[dict[str, Any]], words: list[str]
+        self,
+        ranked: list[tuple[float, bool, int]],
+        described: list[dict[str, Any]],
+        words: list[str],
     ) -> list[dict[str, Any]]:
         """The documents with the passages that have most of the words, near-duplicates left out."""
         parts = {
-            part: DocumentTexts(self.store, [d for _, h, d in ranked if h == part], heldout=part) for part in (False, True)
+            part: DocumentTexts(self.store, [d for _, h, d in ranked if h == part], heldout=part)
+            for part in (False, True)
         }
         if all(texts.missing for texts in parts.values()):
             raise InputError(f"--text: {parts[False].missing}")
@@ -133,5 +152,8 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
             "documents: mean log-likelihood of the words, by their own words and their topics",
         ]
         for document in result["documents"]:
-            out += [*document_lines([document], "score", width), *marked_lines(document, " " * 9, width)]
+            out += [
+                *document_lines([document], "score", width),
+                *marked_lines(document, " " * 9, width),
+            ]
         return out

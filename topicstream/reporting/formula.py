@@ -5,11 +5,12 @@ A formula is a sum of terms; a term is a product of variables:
     a + b        the effects of both
     a : b        their interaction
     a * b        a + b + a:b
-    s(x), s(x, 5)    a smooth curve over x: a cubic B-spline with 10 (or 5) degrees of freedom, as stm's ``s()``
+    s(x), s(x, 5)    a smooth curve over x: a cubic B-spline with 10 (or 5) degrees of freedom, as
+                     stm's ``s()``
 
-Columns of numbers and dates enter as numbers (a date as years, 1999.41) from their mean on, all others as categories: one
-column for each value but the first, the most frequent by default, which the others are compared with.
-"""
+Columns of numbers and dates enter as numbers (a date as years, 1999.41) from their mean on, all
+others as categories: one column for each value but the first, the most frequent by default, which
+the others are compared with."""
 
 from __future__ import annotations
 
@@ -33,12 +34,16 @@ SMOOTH_DF = 10
 DEGREE = 3
 DAYS = 365.25
 """Of a year."""
-_FACTOR = re.compile(r"\s*(?:s\(\s*(?P<smooth>[\w.-]+)\s*(?:,\s*(?P<df>\d+)\s*)?\)|(?P<name>[\w.-]+))\s*")
+_FACTOR = re.compile(
+    r"\s*(?:s\(\s*(?P<smooth>[\w.-]+)\s*(?:,\s*(?P<df>\d+)\s*)?\)|(?P<name>[\w.-]+))\s*"
+)
 
 
 @dataclass(frozen=True)
 class Factor:
-    """A variable of a term: its column; df: degrees of freedom of its curve, 0 where it enters as it is."""
+    """A variable of a term: its column; df: degrees of freedom of its curve, 0 where it enters as
+    it is.
+    """
 
     column: str
     df: int = 0
@@ -70,12 +75,14 @@ def parse_formula(text: str) -> list[Term]:
             match = _FACTOR.fullmatch(part)
             if match is None:
                 raise UsageError(
-                    f"formula {text!r}: expected a column or s(column) at {part.strip()[:40]!r}; write for example 'party * s(date)'"
+                    f"formula {text!r}: expected a column or s(column) at "
+                    f"{part.strip()[:40]!r}; write for example 'party * s(date)'"
                 )
             df = int(match["df"] or SMOOTH_DF) if match["smooth"] else 0
             if df and df < DEGREE:
                 raise UsageError(
-                    f"formula {text!r}: s({match['smooth']}, {df}): a cubic curve has at least {DEGREE} degrees of freedom"
+                    f"formula {text!r}: s({match['smooth']}, {df}): a cubic curve has at least "
+                    f"{DEGREE} degrees of freedom"
                 )
             factors.append(Factor(match["smooth"] or match["name"], df))
         if {"*", ":"} <= set(parts):
@@ -93,7 +100,10 @@ def _plain_number(text: str) -> float | None:
 
 
 def as_number(text: str, column: str) -> float | None:
-    """A number, or a date as years (1999.41); None for other text.  In the column ``date`` 19990531 is a date."""
+    """A number, or a date as years (1999.41); None for other text.
+
+    In the column ``date`` 19990531 is a date.
+    """
     number = None if column == DATE else _plain_number(text)
     if number is not None or (day := parse(text)) is None:
         return number
@@ -116,7 +126,8 @@ class Covariate:
     reference   the category that the others are compared with; None: the most frequent
     levels   values of a column of categories, the reference first; empty: a column of numbers
     kind     ``category``, ``date``, ``whole`` (numbers without fractions) or ``number``
-    low, high, mean, knots   range and mean of a column of numbers, and the interior knots of its curve
+    low, high, mean, knots   range and mean of a column of numbers, and the interior knots of its
+                             curve
     """
 
     column: str
@@ -136,15 +147,23 @@ class Covariate:
         if not self.counts:
             raise InputError(f"column {self.column}: no document has a value")
         if len(self.counts) == 1:
-            raise InputError(f"column {self.column}: all documents have the value {next(iter(numbers))}; leave it out")
+            raise InputError(
+                f"column {self.column}: all documents have the value {next(iter(numbers))}; "
+                f"leave it out"
+            )
         if all(number is not None for number in numbers.values()):
             if self.reference is not None:
-                raise InputError(f"--reference {self.column}={self.reference}: {self.column} holds numbers, which are measured from their mean")
+                raise InputError(
+                    f"--reference {self.column}={self.reference}: {self.column} holds numbers, "
+                    f"which are measured from their mean"
+                )
             values = np.array(list(numbers.values()), np.float64)
             weights = np.array([self.counts[value] for value in numbers])
             self.low, self.high = float(values.min()), float(values.max())
             integers = bool((values == np.floor(values)).all())
-            dated = any(_plain_number(text) is None for text in numbers) or (self.column == DATE and not integers)
+            dated = any(_plain_number(text) is None for text in numbers) or (
+                self.column == DATE and not integers
+            )
             self.kind = "date" if dated else "whole" if integers else "number"
             self.mean = float(np.average(values, weights=weights))
             if self.df:
@@ -157,31 +176,52 @@ class Covariate:
             return
         if self.reference not in (None, *self.counts):
             some = ", ".join(value for value, _ in self.counts.most_common(8))
-            raise InputError(f"--reference {self.column}={self.reference}: no document has this value; it has {some[:200]}")
+            raise InputError(
+                f"--reference {self.column}={self.reference}: no document has this value; it "
+                f"has {some[:200]}"
+            )
         text = next(value for value, number in numbers.items() if number is None)
         if self.df:
-            raise InputError(f"s({self.column}): {text[:40]!r} is neither a number nor a date; leave out s()")
-        self.levels = sorted(self.counts, key=lambda value: (value != self.reference, -self.counts[value], value))
+            raise InputError(
+                f"s({self.column}): {text[:40]!r} is neither a number nor a date; leave out s()"
+            )
+        self.levels = sorted(
+            self.counts, key=lambda value: (value != self.reference, -self.counts[value], value)
+        )
         if len(self.levels) > MOST_LEVELS:
             raise InputError(
-                f"column {self.column}: {text[:40]!r} is neither a number nor a date, and of {len(self.levels):,} different groups "
-                f"at most {MOST_LEVELS} can be compared; --date-format of `topics ingest` reads other dates"
+                f"column {self.column}: {text[:40]!r} is neither a number nor a date, and of "
+                f"{len(self.levels):,} different groups "
+                f"at most {MOST_LEVELS} can be compared; --date-format of `topics ingest` reads "
+                f"other dates"
             )
 
     def names(self) -> list[str]:
         """What its columns of numbers are called."""
         if self.levels:
             return [f"{self.column}={level}" for level in self.levels[1:]]
-        return [f"s({self.column}).{i + 1}" for i in range(len(self.knots) + DEGREE)] if self.df else [self.column]
+        return (
+            [f"s({self.column}).{i + 1}" for i in range(len(self.knots) + DEGREE)]
+            if self.df
+            else [self.column]
+        )
 
     def matrix(self, values: Sequence[str | float]) -> np.ndarray:
         """float64[D, columns] of the values (text, or numbers of a column of numbers), all known."""
         if self.levels:
             codes = np.array([self.levels.index(str(value)) for value in values], np.int64)
             return np.eye(len(self.levels))[codes][:, 1:]
-        x = np.array([value if isinstance(value, float) else as_number(str(value), self.column) for value in values], np.float64)
+        x = np.array(
+            [
+                value if isinstance(value, float) else as_number(str(value), self.column)
+                for value in values
+            ],
+            np.float64,
+        )
         if not self.df:
-            return (x - self.mean)[:, None]  # so that other terms are effects at the mean, not in the year 0
+            return (x - self.mean)[
+                :, None
+            ]  # so that other terms are effects at the mean, not in the year 0
         ends = np.repeat(self.low, DEGREE + 1), np.repeat(self.high, DEGREE + 1)
         spline = BSpline.design_matrix(
             np.clip(x, self.low, self.high), np.concatenate((ends[0], self.knots, ends[1])), DEGREE
@@ -200,16 +240,22 @@ class Design:
             self.names += [":".join(part) for part in parts]
         if len(self.names) > MOST_COLUMNS:
             raise InputError(
-                f"the formula has {len(self.names)} coefficients, at most {MOST_COLUMNS} can be estimated; drop a term"
+                f"the formula has {len(self.names)} coefficients, at most {MOST_COLUMNS} can be "
+                f"estimated; drop a term"
             )
 
     def matrix(self, values: Mapping[str, Sequence[str | float]], rows: int) -> np.ndarray:
         """float64[rows, coefficients] of the values by column."""
-        columns_of_factor = {factor: covariate.matrix(values[factor.column]) for factor, covariate in self.covariates.items()}
+        columns_of_factor = {
+            factor: covariate.matrix(values[factor.column])
+            for factor, covariate in self.covariates.items()
+        }
         columns = [np.ones((rows, 1))]
         for term in self.terms:
             block = np.ones((rows, 1))
             for factor in term:
-                block = (block[:, :, None] * columns_of_factor[factor][:, None, :]).reshape(rows, -1)
+                block = (block[:, :, None] * columns_of_factor[factor][:, None, :]).reshape(
+                    rows, -1
+                )
             columns.append(block)
         return np.concatenate(columns, axis=1)

@@ -1,4 +1,6 @@
-"""What a report says of the documents, from one stream over the corpus: sums, never the documents' topics themselves."""
+"""What a report says of the documents, from one stream over the corpus: sums, never the documents'
+topics themselves.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +32,24 @@ from topicstream.text import counted
 DATE = "date"
 MOST_GROUPS = 24
 MOST_DISTINCT = 0.5
-"""Different values in a column's entries from which on they are no groups, but names of single documents."""
+"""Different values in a column's entries from which on they are no groups, but names of single
+documents.
+"""
 HELD = 1 << 18
-"""Different values of a column that are counted at a time; the rarer ones are forgotten beyond that."""
+"""Different values of a column that are counted at a time; the rarer ones are forgotten beyond
+that.
+"""
 LINKED = 1 << 18
-"""Documents that likeness between topics is computed from: all, or in a larger corpus every n-th block (the correlations'
-own errors are then 0.002)."""
+"""Documents that likeness between topics is computed from: all, or in a larger corpus every n-th
+block (the correlations' own errors are then 0.002)."""
 
 
 @dataclass
 class Column:
-    """A column's groups: the values with the most documents.  distinct: different values seen (a lower bound)."""
+    """A column's groups: the values with the most documents.
+
+    distinct: different values seen (a lower bound).
+    """
 
     name: str
     values: list[str]
@@ -78,7 +87,11 @@ class Time:
         """What is to be said of the strays, if any."""
         dates = [*map(iso, sorted(self.strays)[:5]), *["…"] * (len(self.strays) > 5)]
         documents = counted(self.strays.total(), "document")
-        return f"Left out of the periods: {documents} dated far from all others ({', '.join(dates)})" if dates else ""
+        return (
+            f"Left out of the periods: {documents} dated far from all others ({', '.join(dates)})"
+            if dates
+            else ""
+        )
 
     def code(self, text: str) -> int:
         """The place of a date's period; -1 of none."""
@@ -98,9 +111,11 @@ class Survey:
 class Gathered:
     """Sums over the training documents, of the topics shown.
 
-    docs     documents;  share: float64[K], mean of p(k|d);  first: int64[K], documents whose largest topic it is
+    docs     documents;  share: float64[K], mean of p(k|d);  first: int64[K], documents whose
+             largest topic it is
     top      typical documents: best.ids int64[n, K] (global numbers), best.scores
-    by       column (``date``: periods) -> Groups;  by_over: column -> Groups of (value, period), value-major
+    by       column (``date``: periods) -> Groups;  by_over: column -> Groups of (value, period),
+             value-major
     product  float64[K, K], sum of m m';  linked: documents in it
     """
 
@@ -115,11 +130,16 @@ class Gathered:
 
 
 def survey(
-    corpus: Corpus, *, by: Sequence[str] | None = None, grain: str | None = None, most: int = MOST_GROUPS
+    corpus: Corpus,
+    *,
+    by: Sequence[str] | None = None,
+    grain: str | None = None,
+    most: int = MOST_GROUPS,
 ) -> Survey:
     """Count the values of the columns of the training documents, streamed.
 
-    by  the columns wanted (InputError where one is missing); None: all whose values gather documents at all, those of few first
+    by  the columns wanted (InputError where one is missing); None: all whose values gather
+        documents at all, those of few first
     """
     stored_columns = columns_of(corpus)
     if by is not None:
@@ -132,7 +152,9 @@ def survey(
         for name in columns_read:
             column = batch.column(name)
             pairs = pc.value_counts(flattened(column)[0])
-            counted_values = zip(pairs.field("values").to_pylist(), pairs.field("counts").to_pylist(), strict=True)
+            counted_values = zip(
+                pairs.field("values").to_pylist(), pairs.field("counts").to_pylist(), strict=True
+            )
             if name == DATE:
                 days += periods.count(counted_values)
                 continue
@@ -170,9 +192,11 @@ def gather_report(
 ) -> Gathered:
     """Stream the topics of all training documents once and add them up.
 
-    docs   typical documents a topic;  cross: a column whose values are counted by period too;  between: the products of shares
+    docs   typical documents a topic;  cross: a column whose values are counted by period too;
+           between: the products of shares
     """
-    one_blas_thread()  # a second one mostly waits on products this thin, and would decide their last bits
+    # a second one mostly waits on products this thin, and would decide their last bits
+    one_blas_thread()
     topics, tell = len(view), listener(progress)
     groupings: dict[str, Column | Time] = {column.name: column for column in metadata.columns}
     if metadata.time is not None:
@@ -185,15 +209,21 @@ def gather_report(
         np.zeros(topics, np.int64),
         Best(min(docs, max(1, corpus.n_docs)), topics),
         {name: Groups(size, topics, wholes is not None) for name, size in sizes.items()},
-        {cross: Groups(sizes[cross] * sizes[DATE], topics, wholes is not None)} if cross is not None and DATE in sizes else {},
+        {cross: Groups(sizes[cross] * sizes[DATE], topics, wholes is not None)}
+        if cross is not None and DATE in sizes
+        else {},
         np.zeros((topics, topics)) if between else None,
     )
-    table = Metadata(corpus, list(dict.fromkeys([*groupings, *([WHOLE] if wholes is not None else [])])))
+    table = Metadata(
+        corpus, list(dict.fromkeys([*groupings, *([WHOLE] if wholes is not None else [])]))
+    )
     alpha, every = float(model.alpha.sum()), -(-corpus.n_docs // LINKED)
     for block, (first, theta, tokens) in enumerate(document_shares(model, corpus, threads=threads)):
         concentration = tokens + alpha
         if view.dropped:
-            concentration = concentration * np.maximum(view.columns(theta).sum(axis=1, dtype=np.float64), 1e-12)
+            concentration = concentration * np.maximum(
+                view.columns(theta).sum(axis=1, dtype=np.float64), 1e-12
+            )
         m = view.shares(theta)
         rows, listed = table.of(first, len(m))
         if not groupings:
@@ -206,13 +236,22 @@ def gather_report(
         if out.product is not None and block % every == 0:
             out.product += used.T @ used
             out.linked += len(used)
-        _add_groups(out, groupings, rows, m, concentration, None if wholes is None else wholes.of(rows[WHOLE]))
+        _add_groups(
+            out,
+            groupings,
+            rows,
+            m,
+            concentration,
+            None if wholes is None else wholes.of(rows[WHOLE]),
+        )
         tell.step("topics of documents", first + len(m), corpus.n_docs, "documents")
     return out
 
 
 def correlations(sums: Gathered) -> np.ndarray:
-    """Correlations of the topics' shares over the documents, float64[K, K]; 0 for a topic whose share never changes."""
+    """Correlations of the topics' shares over the documents, float64[K, K]; 0 for a topic whose
+    share never changes.
+    """
     assert sums.product is not None
     mean = sums.share / max(1, sums.docs)
     covariance = sums.product / max(1, sums.linked) - mean[:, None] * mean
@@ -241,11 +280,19 @@ class Wholes:
 
 
 def _add_groups(
-    out: Gathered, groupings: dict[str, Column | Time], rows: pa.Table, m: np.ndarray, concentration: np.ndarray, wholes: np.ndarray | None
+    out: Gathered,
+    groupings: dict[str, Column | Time],
+    rows: pa.Table,
+    m: np.ndarray,
+    concentration: np.ndarray,
+    wholes: np.ndarray | None,
 ) -> None:
     """Add a block of documents to its groups."""
     square = m * m if groupings else m
-    entries = {name: codes_of(rows[name].combine_chunks(), grouping.code) for name, grouping in groupings.items()}
+    entries = {
+        name: codes_of(rows[name].combine_chunks(), grouping.code)
+        for name, grouping in groupings.items()
+    }
     for name, (docs, codes) in entries.items():
         out.by[name].add(docs, codes, m, square, concentration, wholes)
     if not out.by_over:
@@ -265,14 +312,18 @@ def need_time(metadata: Survey, corpus: Corpus) -> Time:
         if DATE in columns_of(corpus):
             needed = "can be read and is exact enough for the period (1999, 1999-05, 1999-05-31)"
             raise InputError(f"{corpus.path}: no date of the column {DATE} {needed}")
-        raise InputError(f"{corpus.path}: the documents have no dates; ingest with --meta date=FIELD")
+        raise InputError(
+            f"{corpus.path}: the documents have no dates; ingest with --meta date=FIELD"
+        )
     return metadata.time
 
 
 def describe_documents(
     corpus: Corpus, numbers: np.ndarray, columns: Sequence[str], heldout: bool = False
 ) -> dict[int, dict[str, Any]]:
-    """Rows of the documents' table for some documents by global number (id and the columns), streamed."""
+    """Rows of the documents' table for some documents by global number (id and the columns),
+    streamed.
+    """
     distinct = np.unique(numbers)
     out = {number: {"id": str(number)} for number in distinct.tolist()}
     for of_batch, batch in documents(corpus, heldout, ["id", *[c for c in columns if c != "id"]]):

@@ -1,8 +1,9 @@
-"""How topics lie to each other: Hellinger distances from one stream over the table, a map and a tree.
+"""How topics lie to each other: Hellinger distances from one stream over the table, a map and a
+tree.
 
-The Gram matrix of sqrt(p(w|k)) is added up by ranges of rows, so neither the corpus nor the table is ever in memory; its
-entries are Bhattacharyya coefficients, 1 for the same topic and 0 for no word in common.
-"""
+The Gram matrix of sqrt(p(w|k)) is added up by ranges of rows, so neither the corpus nor the table
+is ever in memory; its entries are Bhattacharyya coefficients, 1 for the same topic and 0 for no
+word in common."""
 
 from __future__ import annotations
 
@@ -20,13 +21,16 @@ def gram(model: TopicModel) -> np.ndarray:
         roots = np.sqrt((rows + model.beta) / model.norms).astype(np.float32)
         total += roots.T @ roots
     total = (total + total.T) / 2
-    np.fill_diagonal(total, 1.0)  # an empty topic of a model without a prior is at least like itself
+    np.fill_diagonal(
+        total, 1.0
+    )  # an empty topic of a model without a prior is at least like itself
     return np.clip(total, 0.0, 1.0)
 
 
 def layout(similar: np.ndarray) -> np.ndarray:
-    """float64[K, 2]: classical scaling of the Hellinger distances (squared: 2 - 2 gram), each axis pointing so that its
-    farthest topic is on the positive side; zeros where there is nothing to spread."""
+    """float64[K, 2]: classical scaling of the Hellinger distances (squared: 2 - 2 gram), each axis
+    pointing so that its farthest topic is on the positive side; zeros where there is nothing to
+    spread."""
     k = len(similar)
     out = np.zeros((k, 2))
     centred = similar - similar.mean(axis=0) - similar.mean(axis=1)[:, None] + similar.mean()
@@ -36,14 +40,18 @@ def layout(similar: np.ndarray) -> np.ndarray:
         if value <= 1e-12:
             continue
         rounded = np.round(np.abs(vector), 9)
-        out[:, axis] = vector * np.sqrt(value) * (1.0 if vector[int(np.argmax(rounded))] > 0 else -1.0)
+        out[:, axis] = (
+            vector * np.sqrt(value) * (1.0 if vector[int(np.argmax(rounded))] > 0 else -1.0)
+        )
     return out
 
 
 @dataclass(frozen=True)
 class MergeTree:
-    """A merge hierarchy.  left, right: int64[K-1], the two clusters merged at each step (0..K-1 are topics, K + i the
-    result of step i); height: float64[K-1], ascending; order: int64[K], topics as they lie under the tree."""
+    """A merge hierarchy.  left, right: int64[K-1], the two clusters merged at each step (0..K-1 are
+                           topics, K + i the
+    result of step i); height: float64[K-1], ascending; order: int64[K], topics as they lie under
+    the tree."""
 
     left: np.ndarray
     right: np.ndarray
@@ -60,9 +68,13 @@ class MergeTree:
 
 
 def tree(similar: np.ndarray, sizes: np.ndarray) -> MergeTree:
-    """Ward's linkage of the Hellinger distances (Euclidean ones, between sqrt(p)), by SciPy; heights are distances,
-    sqrt(1 - gram) for two single topics; under each merge the cluster with more mass (sizes: float64[K]) comes first."""
-    from scipy.cluster.hierarchy import leaves_list, linkage  # a tenth of a second, which maps alone need not spend
+    """Ward's linkage of the Hellinger distances (Euclidean ones, between sqrt(p)), by SciPy;
+    heights are distances, sqrt(1 - gram) for two single topics; under each merge the cluster with
+    more mass (sizes: float64[K]) comes first."""
+    from scipy.cluster.hierarchy import (
+        leaves_list,
+        linkage,
+    )  # a tenth of a second, which maps alone need not spend
 
     k = len(similar)
     if k < 2:

@@ -36,7 +36,9 @@ def cluster_lines(result: dict[str, Any], width: int | None) -> list[str]:
     for cluster in result["clusters"]:
         names = "; ".join(result["labels"][str(i)] for i in cluster[:4])
         head = f"{','.join(map(str, cluster)):24} "
-        out += wrapped(head, names, width) if len(head) == 25 else [head + names]  # longer lists of numbers run over
+        out += (
+            wrapped(head, names, width) if len(head) == 25 else [head + names]
+        )  # longer lists of numbers run over
     return out
 
 
@@ -46,14 +48,17 @@ class TreeView(ModelView, heeds=()):
 
     title: ClassVar[str] = "Hierarchy of topics (--tree, --reduce-to)"
     tree: bool = option(False, "Print the hierarchy of topics, merge by merge.")
-    reduce_to: int | None = option(None, "Cut the tree into N groups of topics.", min=1, metavar="N")
+    reduce_to: int | None = option(
+        None, "Cut the tree into N groups of topics.", min=1, metavar="N"
+    )
 
     def result(self) -> dict[str, Json]:
-        """The topics' merge hierarchy (Ward's linkage of Hellinger distances) and, with ``reduce_to``, the clusters it leaves.
+        """The topics' merge hierarchy (Ward's linkage of Hellinger distances) and, with
+        ``reduce_to``, the clusters it leaves.
 
-        ``topics`` (ids as they lie under the tree), ``labels``, ``merges`` (left, right, height; numbers from the count of topics on
-        are earlier merges), and ``clusters``: lists of ids, what ``topics edit --merge`` takes.
-        """
+        ``topics`` (ids as they lie under the tree), ``labels``, ``merges`` (left, right, height;
+        numbers from the count of topics on are earlier merges), and ``clusters``: lists of ids,
+        what ``topics edit --merge`` takes."""
         ids, model = self.shown.view.ids, self.shown.model
         if self.reduce_to is not None and not 1 <= self.reduce_to <= len(ids):
             raise UsageError(f"--reduce-to {self.reduce_to}: give a number in 1..{len(ids)}")
@@ -62,12 +67,17 @@ class TreeView(ModelView, heeds=()):
         out: dict[str, Any] = {
             "topics": [ids[k] for k in tree.order.tolist()],
             "labels": dict(zip(map(str, ids), self.shown.names, strict=True)),
-            "merges": [{"left": left, "right": right, "height": height} for left, right, height in merges],
+            "merges": [
+                {"left": left, "right": right, "height": height} for left, right, height in merges
+            ],
             "ids": ids,
         }
         if self.reduce_to is not None:
             size = dict(zip(ids, model.sizes.tolist(), strict=True))
-            clusters = [sorted((ids[k] for k in c), key=lambda i: (-size[i], i)) for c in tree.cut(self.reduce_to)]
+            clusters = [
+                sorted((ids[k] for k in c), key=lambda i: (-size[i], i))
+                for c in tree.cut(self.reduce_to)
+            ]
             out["clusters"] = sorted(clusters, key=lambda c: (-sum(size[i] for i in c), c[0]))
         return out
 

@@ -1,4 +1,6 @@
-"""``topicstream.report``: one HTML file that shows a model, from one stream over the corpus and one over the table."""
+"""``topicstream.report``: one HTML file that shows a model, from one stream over the corpus and one
+over the table.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ HISTORY = ("running_perplexity", "heldout_perplexity", "seconds")
 
 @dataclass
 class Page:
-    """What the page is made of: plain values and arrays of numbers, by the names that its script uses."""
+    """What the page is made of: plain values and arrays of numbers, by the names that its script
+    uses.
+    """
 
     values: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
@@ -65,13 +69,23 @@ def _add_documents(built: Page, shown: ShownModel, store: Corpus, config: Report
     many = len(shown.view) > 300
     built.values["title"] = config.title or title_of(store)
     metadata = survey(store, by=config.by, grain=config.period)
-    crossed = metadata.columns[0].name if metadata.columns and metadata.time is not None and len(shown.view) <= CROSSED else None
+    crossed = (
+        metadata.columns[0].name
+        if metadata.columns and metadata.time is not None and len(shown.view) <= CROSSED
+        else None
+    )
     per_topic = config.docs if config.docs is not None else (3 if many else 5)
     ranked = candidates(per_topic) if config.text is not False and per_topic else per_topic
     sums = gather_report(
-        shown.trained, shown.view, store, metadata, docs=ranked, cross=crossed, threads=shown.threads,
+        shown.trained,
+        shown.view,
+        store,
+        metadata,
+        docs=ranked,
+        cross=crossed,
+        threads=shown.threads,
         progress=config.progress,
-    )  # fmt: skip
+    )
     add_groups(built, store, metadata, sums)
     add_links(built, sums)
     add_typical(built, shown, store, sums, config, per_topic, 180 if many else 280)
@@ -95,7 +109,8 @@ class WrittenPage(TypedDict):
 def report(config: ReportConfig) -> WrittenPage:
     """Write one HTML file that shows a model, offline.
 
-    Topics of the documents are streamed once; memory does not grow with the corpus.  Edits of the model are honoured; perplexity is
+    Topics of the documents are streamed once; memory does not grow with the corpus.  Edits of the
+    model are honoured; perplexity is
     that of the trained table.
 
     Returns
@@ -127,7 +142,9 @@ def report(config: ReportConfig) -> WrittenPage:
     built = Page()
     add_model(built, shown, config.words)
     values = built.values
-    values["title"] = config.title or (Path(shown.trained.name).resolve().name if shown.trained.path else "Topics")
+    values["title"] = config.title or (
+        Path(shown.trained.name).resolve().name if shown.trained.path else "Topics"
+    )
     if corpus is not None:
         _add_documents(built, shown, open_corpus(shown.trained, corpus), config)
     data = page(values["title"], pack(values, built.arrays))
@@ -147,7 +164,11 @@ def report(config: ReportConfig) -> WrittenPage:
 def title_of(corpus: Corpus) -> str:
     """The corpus by its name, or, where that is the default, by the file that it was read from."""
     name, sources = Path(named(str(corpus.path))).stem, corpus.manifest.sources.first
-    return name if name != "corpus" or len(sources) != 1 or corpus.manifest.generation > 1 else Path(file_of(sources[0])).name.partition(".")[0] or name
+    return (
+        name
+        if name != "corpus" or len(sources) != 1 or corpus.manifest.generation > 1
+        else Path(file_of(sources[0])).name.partition(".")[0] or name
+    )
 
 
 def add_model(built: Page, shown: ShownModel, words: int) -> None:
@@ -175,7 +196,10 @@ def add_model(built: Page, shown: ShownModel, words: int) -> None:
     else:
         built.arrays["near"], built.arrays["nearValue"] = _nearest(similar, NEAREST)
     passes = [r for r in shown.trained.history if r.get("pass")]
-    curves = {name: [(r["pass"], r[name]) for r in passes if isinstance(r.get(name), (int, float))] for name in HISTORY}
+    curves = {
+        name: [(r["pass"], r[name]) for r in passes if isinstance(r.get(name), (int, float))]
+        for name in HISTORY
+    }
     history = {name: list(zip(*curve, strict=True)) for name, curve in curves.items() if curve}
     built.values |= {
         "ids": view.ids,
@@ -242,7 +266,11 @@ def settings(shown: ShownModel) -> list[list[str]]:
     }
     rows = [line.split("\t") for line in render(SETTINGS, about)]
     options = sorted(manifest.options.items())
-    rows += [[name.replace("_", "-"), str(value)] for name, value in options if value not in (None, "", {}, [])]
+    rows += [
+        [name.replace("_", "-"), str(value)]
+        for name, value in options
+        if value not in (None, "", {}, [])
+    ]
     rows += [line.split("\t") for line in render(PROVENANCE, about)]
     return rows + [[name, str(value)] for name, value in manifest.versions.items()]
 
@@ -254,7 +282,9 @@ def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: Gathered) ->
     arrays["share"] = (sums.share / max(1, sums.docs)).astype(np.float32)
     arrays["first"] = sums.first.astype(np.uint32)
     if dict(values["settings"]).get("corpus fingerprint", corpus.fingerprint) != corpus.fingerprint:
-        values["notes"].append("The corpus is not the one the model was trained on (its fingerprint differs).")
+        values["notes"].append(
+            "The corpus is not the one the model was trained on (its fingerprint differs)."
+        )
     if metadata.time is not None:
         values["notes"] += [f"{metadata.time.note}."] if metadata.time.note else []
         over = sums.by[DATE]
@@ -264,13 +294,17 @@ def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: Gathered) ->
         arrays["over"], arrays["overScale"] = quantised(share, np.uint16)
         arrays["overError"], arrays["overErrorScale"] = quantised(error, np.uint8)
         slope, slope_error = over.slope(metadata.time.years)
-        arrays["slope"], arrays["slopeError"] = (np.nan_to_num(a).astype(np.float32) for a in (slope, slope_error))
+        arrays["slope"], arrays["slopeError"] = (
+            np.nan_to_num(a).astype(np.float32) for a in (slope, slope_error)
+        )
     elif DATE not in columns_of(corpus):
         values["notes"].append("No dates: ingest with --meta date=FIELD to see topics over time.")
     for i, column in enumerate(metadata.columns):
         share, error = sums.by[column.name].shares()
         texts = [shortened(value, CHARACTERS) for value in column.values]
-        values["columns"].append({"name": column.name, "values": texts, "distinct": column.distinct})
+        values["columns"].append(
+            {"name": column.name, "values": texts, "distinct": column.distinct}
+        )
         arrays[f"by{i}Docs"] = sums.by[column.name].docs.astype(np.uint32)
         arrays[f"by{i}"], arrays[f"by{i}Scale"] = quantised(share, np.uint16)
         arrays[f"by{i}Error"], arrays[f"by{i}ErrorScale"] = quantised(error, np.uint8)
@@ -286,14 +320,24 @@ def add_links(built: Page, sums: Gathered) -> None:
     if sums.product is None or sums.linked <= 2 or len(sums.share) <= 2:
         return
     correlation = correlations(sums)
-    built.arrays["link"], built.arrays["linkValue"] = _nearest(correlation, min(CORRELATED, len(correlation) - 1))
+    built.arrays["link"], built.arrays["linkValue"] = _nearest(
+        correlation, min(CORRELATED, len(correlation) - 1)
+    )
     built.values["linked"] = sums.linked
 
 
 def add_typical(
-    built: Page, shown: ShownModel, corpus: Corpus, sums: Gathered, config: ReportConfig, per_topic: int, characters: int
+    built: Page,
+    shown: ShownModel,
+    corpus: Corpus,
+    sums: Gathered,
+    config: ReportConfig,
+    per_topic: int,
+    characters: int,
 ) -> None:
-    """Typical documents, near-duplicates left out: ids, titles, dates, sources, passages with the topic's words marked."""
+    """Typical documents, near-duplicates left out: ids, titles, dates, sources, passages with the
+    topic's words marked.
+    """
     if not len(sums.top.ids) or not sums.docs:
         return
     ids, scores = sums.top.ids, sums.top.scores
@@ -304,20 +348,29 @@ def add_typical(
         if texts.missing:
             built.values["notes"].append(f"No text snippets: {texts.missing}.")
         else:
-            lists = [[listed[i] for i in distinct([texts.words(d) for d in listed])] for listed in lists]
+            lists = [
+                [listed[i] for i in distinct([texts.words(d) for d in listed])] for listed in lists
+            ]
     lists = [listed[:per_topic] for listed in lists]
     numbers = np.unique(np.array([d for listed in lists for d in listed], np.int64))
     columns = columns_of(corpus)
     rows = describe_documents(corpus, numbers, ["source", *columns])
     shown_columns = [name for name in columns if name != LINKS]
-    built.values["documents"] = [_document(rows[number], shown_columns) for number in numbers.tolist()]
+    built.values["documents"] = [
+        _document(rows[number], shown_columns) for number in numbers.tolist()
+    ]
     words, passages = shown.first_words(MARKED, 0.6), []
     for k, listed in enumerate(lists):
-        quoted = [texts.passage(d, words[k], characters) if texts is not None else None for d in listed]
+        quoted = [
+            texts.passage(d, words[k], characters) if texts is not None else None for d in listed
+        ]
         passages.append([passage and [passage.text, *chain(*passage.marks)] for passage in quoted])
     built.values["passages"] = passages
     width = max(map(len, lists), default=0)
-    typical, share = np.full((len(lists), width), len(numbers), np.uint32), np.zeros((len(lists), width), np.float32)
+    typical, share = (
+        np.full((len(lists), width), len(numbers), np.uint32),
+        np.zeros((len(lists), width), np.float32),
+    )
     for k, listed in enumerate(lists):
         typical[k, : len(listed)] = np.searchsorted(numbers, listed)
         place = {number: i for i, number in enumerate(ids[:, k].tolist())}
@@ -328,8 +381,14 @@ def add_typical(
 def _document(row: dict[str, Any], columns: list[str]) -> dict[str, str | dict[str, str]]:
     """A typical document as the page shows it."""
     values = {name: row[name] for name in columns if row.get(name)}
-    meta = {k: shortened(", ".join(v) if isinstance(v, list) else v, CHARACTERS) for k, v in values.items()}
-    entry: dict[str, str | dict[str, str]] = {"id": shortened(row["id"], CHARACTERS), **({"meta": meta} if meta else {})}
+    meta = {
+        k: shortened(", ".join(v) if isinstance(v, list) else v, CHARACTERS)
+        for k, v in values.items()
+    }
+    entry: dict[str, str | dict[str, str]] = {
+        "id": shortened(row["id"], CHARACTERS),
+        **({"meta": meta} if meta else {}),
+    }
     if source := row.get("source"):
         file = file_of(source)
         entry["source"] = os.path.basename(file) + source[len(file) :]
@@ -339,13 +398,21 @@ def _document(row: dict[str, Any], columns: list[str]) -> dict[str, str | dict[s
 def add_scores(built: Page, shown: ShownModel, corpus: Corpus) -> None:
     """Coherence of the topics shown; held-out perplexity of the trained table."""
     scores = coherence(shown.model, corpus, threads=shown.threads)
-    built.arrays["npmi"] = np.array([-9.0 if v is None else v for v in scores.by_topic("npmi")], np.float32)
-    built.values["coherence"] = {"npmi": scores.mean("npmi"), "umass": scores.mean("umass"), "measured": scores.measured}
+    built.arrays["npmi"] = np.array(
+        [-9.0 if v is None else v for v in scores.by_topic("npmi")], np.float32
+    )
+    built.values["coherence"] = {
+        "npmi": scores.mean("npmi"),
+        "umass": scores.mean("umass"),
+        "measured": scores.measured,
+    }
     if corpus.part(True).docs:
         try:
             score = score_model(shown.trained, corpus, threads=shown.threads)
         except InputError as e:
             built.values["notes"].append(f"No held-out perplexity: {e}.")
             return
-        figures = {name: getattr(score, name) for name in ("perplexity", "docs", "tokens", "measured")}
+        figures = {
+            name: getattr(score, name) for name in ("perplexity", "docs", "tokens", "measured")
+        }
         built.values["heldout"] = {**figures, "oov": score.oov_rate}

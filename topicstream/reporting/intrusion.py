@@ -1,4 +1,7 @@
-"""Sheets to test topics on people: who does not belong?  (Chang et al. 2009, word and topic intrusion.)"""
+"""Sheets to test topics on people: who does not belong?  (Chang et al.
+
+2009, word and topic intrusion.)
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,9 @@ HIDDEN = ("topic", "intruder_topic", "intruder", "place")
 """Columns that people must not see."""
 
 
-def _question(noun: str, choices: Sequence[str], place: int, topic: Mapping[str, int]) -> dict[str, Json]:
+def _question(
+    noun: str, choices: Sequence[str], place: int, topic: Mapping[str, int]
+) -> dict[str, Json]:
     """A row of a sheet."""
     return {
         **{f"{noun}_{i}": text for i, text in enumerate(choices, 1)},
@@ -48,7 +53,9 @@ ASKED = {
 
 
 def sheet_page(sheet: pa.Table) -> str:
-    """A sheet as one HTML file that opens from disk: a group of radio buttons a question, and the answers as a CSV file."""
+    """A sheet as one HTML file that opens from disk: a group of radio buttons a question, and the
+    answers as a CSV file.
+    """
     kind = "word" if "word_1" in sheet.column_names else "topic"
     questions = []
     for row in sheet.to_pylist():
@@ -58,9 +65,12 @@ def sheet_page(sheet: pa.Table) -> str:
             f'<label><input type="radio" name="q{n}" value="{i}"> <bdi>{escape(text)}</bdi></label>'
             for i, text in enumerate(choices, 1)
         )
-        text = f"<blockquote><bdi>{escape(row['text'])}</bdi></blockquote>" if kind == "topic" else ""
+        text = (
+            f"<blockquote><bdi>{escape(row['text'])}</bdi></blockquote>" if kind == "topic" else ""
+        )
         questions.append(
-            f'<fieldset data-question="{n}"><legend>{n}</legend>{text}<div{" class=row" if kind == "word" else ""}>{buttons}</div></fieldset>'
+            f"<fieldset "
+            f'data-question="{n}"><legend>{n}</legend>{text}<div{" class=row" if kind == "word" else ""}>{buttons}</div></fieldset>'
         )
     return framed("sheet.html", ("sheet.js",), TITLE=ASKED[kind], QUESTIONS="\n".join(questions))
 
@@ -69,7 +79,9 @@ def sheet_and_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """What people are given (with an empty column ``answer``) and what they must not see."""
     hidden = [name for name in HIDDEN if name in table.column_names]
     sheet = table.drop_columns(hidden)
-    return sheet.append_column("answer", pa.nulls(len(table), pa.int32())), table.select(["question", *hidden])
+    return sheet.append_column("answer", pa.nulls(len(table), pa.int32())), table.select(
+        ["question", *hidden]
+    )
 
 
 @dataclass(frozen=True)
@@ -82,7 +94,9 @@ class IntrusionView(ModelView, heeds=()):
         "Write a word or topic intrusion test to --out, and its answers to FILE.key.csv.",
         choices=("words", "topics"),
     )
-    out: str | None = option(None, "File for the sheet: .html, .csv, .parquet or .jsonl.", path="file", metavar="FILE")
+    out: str | None = option(
+        None, "File for the sheet: .html, .csv, .parquet or .jsonl.", path="file", metavar="FILE"
+    )
     seed: int = option(0, "Random seed.", min=0, show=True)
     force: bool = option(False, "Replace existing output files.")
 
@@ -110,13 +124,20 @@ class IntrusionView(ModelView, heeds=()):
         """The questions with their answers; the same seed gives the same."""
         rows = self._about_words() if self.intrusion == "words" else self._about_documents()
         if not rows:
-            raise InputError("--intrusion words: every topic has the first words of the others; train on more documents, or fewer topics")
-        return pa.Table.from_pylist([{"question": number, **row} for number, row in enumerate(rows, 1)])
+            raise InputError(
+                "--intrusion words: every topic has the first words of the others; train on "
+                "more documents, or fewer topics"
+            )
+        return pa.Table.from_pylist(
+            [{"question": number, **row} for number, row in enumerate(rows, 1)]
+        )
 
     def _about_words(self) -> list[dict[str, Any]]:
-        """A question a topic: its first words and one intruder, probable in another topic and improbable in this one, mixed.
+        """A question a topic: its first words and one intruder, probable in another topic and
+        improbable in this one, mixed.
 
-        question, word_1 ... string, topic, intruder string, place (1-based).  Empty topics are left out.
+        question, word_1 ... string, topic, intruder string, place (1-based).  Empty topics are left
+        out.
         """
         view, looked = self.shown.view, self.shown.model
         good = [k for k in range(len(view)) if looked.sizes[k] >= 1.0]
@@ -131,16 +152,24 @@ class IntrusionView(ModelView, heeds=()):
                 continue
             # the half of the other topics' first words that this topic has least of
             value = p[np.searchsorted(unique, others), k]
-            intruder = rng.choice(others[np.argsort(value, kind="stable")[: max(1, len(others) // 2)]])
+            intruder = rng.choice(
+                others[np.argsort(value, kind="stable")[: max(1, len(others) // 2)]]
+            )
             mixed = rng.permutation(np.append(ids[:SHOWN, k], intruder))
             texts = looked.vocabulary.texts(mixed)
-            rows.append(_question("word", texts, int(np.flatnonzero(mixed == intruder)[0]), {"topic": view.ids[k]}))
+            rows.append(
+                _question(
+                    "word", texts, int(np.flatnonzero(mixed == intruder)[0]), {"topic": view.ids[k]}
+                )
+            )
         return [rows[i] for i in rng.permutation(len(rows))]
 
     def _about_documents(self) -> list[dict[str, Any]]:
-        """A question a document: its title and beginning, its largest topics and one that it has nearly none of, mixed.
+        """A question a document: its title and beginning, its largest topics and one that it has
+        nearly none of, mixed.
 
-        question, document string, text string, topic_1 ... string (their first words), intruder, place.  The documents are drawn
+        question, document string, text string, topic_1 ... string (their first words), intruder,
+        place.  The documents are drawn
         from all training documents by the seed; the corpus is streamed once.
         """
         shown, view, store = self.shown, self.shown.view, self.store
@@ -156,5 +185,15 @@ class IntrusionView(ModelView, heeds=()):
             intruder = int(rng.choice(order[len(order) // 2 :]))
             mixed = rng.permutation(np.append(order[:TOPICS], intruder))
             place = int(np.flatnonzero(mixed == intruder)[0])
-            rows.append({**dict(zip(("document", "text"), about[d], strict=True)), **_question("topic", [words[k] for k in mixed], place, {"intruder_topic": view.ids[intruder]})})
+            rows.append(
+                {
+                    **dict(zip(("document", "text"), about[d], strict=True)),
+                    **_question(
+                        "topic",
+                        [words[k] for k in mixed],
+                        place,
+                        {"intruder_topic": view.ids[intruder]},
+                    ),
+                }
+            )
         return rows

@@ -25,7 +25,9 @@ STEP = 1 << 14
 
 
 def _linked(corpus: Corpus, heldout: bool, number: int) -> set[tuple[bool, int]]:
-    """(whether set aside, number) of the documents that a document is linked with; between two set aside, no link counts."""
+    """(whether set aside, number) of the documents that a document is linked with; between two set
+    aside, no link counts.
+    """
     first = first_documents(corpus, heldout)
     storage = int(np.searchsorted(first, number, "right")) - 1
     lengths, ids = corpus.lists("links", storage, heldout)
@@ -36,7 +38,10 @@ def _linked(corpus: Corpus, heldout: bool, number: int) -> set[tuple[bool, int]]
         first = first_documents(corpus, True)
         for b in range(len(first) - 1):
             lengths, ids = corpus.lists("links", b, True)
-            linked |= {(True, int(first[b] + d)) for d in np.repeat(np.arange(len(lengths)), lengths)[ids == number]}
+            linked |= {
+                (True, int(first[b] + d))
+                for d in np.repeat(np.arange(len(lengths)), lengths)[ids == number]
+            }
     return linked
 
 
@@ -64,17 +69,23 @@ class LinksView(ModelView, heeds=("words", "with_columns")):
     )
 
     def result(self) -> dict[str, Json]:
-        """Documents of both parts with which this one is most likely linked, but is not yet: ``document``, ``part``, ``linked``
-        (how many it is linked with already) and ``candidates`` (id, part, ratio, columns; the title by default).
+        """Documents of both parts with which this one is most likely linked, but is not yet:
+        ``document``, ``part``, ``linked`` (how many it is linked with already) and ``candidates``
+        (id, part, ratio, columns; the title by default).
 
-        The ratio says how many times as likely as of any two documents a link is, by the model's eta: sum over topics k, j of
-        theta_dk eta_kj / e_j theta_d'j, e the share of the links' ends by topic (Zeng, Cheung & Liu 2013, eq. 28).  Training
-        documents have the topics that the model was trained to, others those of their words.  InputError for a model without
+        The ratio says how many times as likely as of any two documents a link is, by the model's
+        eta: sum over topics k, j of
+        theta_dk eta_kj / e_j theta_d'j, e the share of the links' ends by topic (Zeng, Cheung & Liu
+        2013, eq. 28).  Training
+        documents have the topics that the model was trained to, others those of their words.
+        InputError for a model without
         links or of another state of the corpus.
         """
         opened, store, workers = self.shown.trained, self.store, self.shown.threads
         if "eta" not in opened.manifest.tables:
-            raise InputError(f"{opened.path}: was trained without links; --links goes with a model of --algo rtm")
+            raise InputError(
+                f"{opened.path}: was trained without links; --links goes with a model of --algo rtm"
+            )
         check_model(opened, store)
         columns = kept_columns(store, self.with_columns)
         part, number = find_document(store, str(self.links), "--links")
@@ -83,7 +94,11 @@ class LinksView(ModelView, heeds=("words", "with_columns")):
         ends = opened.table("ends").gather(np.arange(1))[0].astype(np.float64)
         ratio = np.divide(eta, ends, out=np.zeros_like(eta), where=ends > 0)
         one = np.array([number])
-        theta, _ = shares_of(opened, store, one, heldout=True, threads=workers) if part else trained_shares(opened, one)
+        theta, _ = (
+            shares_of(opened, store, one, heldout=True, threads=workers)
+            if part
+            else trained_shares(opened, one)
+        )
         weights = theta[0] @ ratio
 
         def ratios(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
@@ -92,10 +107,17 @@ class LinksView(ModelView, heeds=("words", "with_columns")):
 
         best = best_documents(store, self.words, ratios, already | {(part, number)}, self.progress)
         candidates = described_documents(best, "ratio", store, columns)
-        return {"document": self.links, "part": "heldout" if part else "train", "linked": len(already), "candidates": candidates}
+        return {
+            "document": self.links,
+            "part": "heldout" if part else "train",
+            "linked": len(already),
+            "candidates": candidates,
+        }
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         """A line a candidate."""
         if not result["candidates"]:
-            return ["no candidates: no other document has topics that links of this one's would lead to"]
+            return [
+                "no candidates: no other document has topics that links of this one's would lead to"
+            ]
         return document_lines(result["candidates"], "ratio", width)

@@ -1,4 +1,6 @@
-"""Columns of the documents' table beside the blocks: streamed, in step with the documents, never loaded whole."""
+"""Columns of the documents' table beside the blocks: streamed, in step with the documents, never
+loaded whole.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,15 @@ def check_columns(corpus: Corpus, names: Sequence[str], option: str = "--with") 
         if name not in ("id", "source", *columns):
             listed = ", ".join(columns) or "none"
             raise InputError(
-                f"{option} {name}: the store has no such column (it has {listed}); ingest with --meta {name}=FIELD"
+                f"{option} {name}: the store has no such column (it has {listed}); ingest with "
+                f"--meta {name}=FIELD"
             )
 
 
 def kept_columns(corpus: Corpus, names: str | Sequence[str] | None) -> list[str]:
-    """The columns shown of a document: those asked for (InputError where one is missing), else its title, if it has one."""
+    """The columns shown of a document: those asked for (InputError where one is missing), else its
+    title, if it has one.
+    """
     if names is None:
         return [name for name in ("title",) if name in columns_of(corpus)]
     names = listed_names(names)
@@ -55,8 +60,8 @@ def kept_columns(corpus: Corpus, names: str | Sequence[str] | None) -> list[str]
 
 
 class Metadata:
-    """Rows of some columns for consecutive documents of a part; nulls for documents that the table does not list
-    (replaced by a later version)."""
+    """Rows of some columns for consecutive documents of a part; nulls for documents that the table
+    does not list (replaced by a later version)."""
 
     def __init__(self, corpus: Corpus, columns: Sequence[str], heldout: bool = False) -> None:
         self._path = corpus.path
@@ -65,13 +70,17 @@ class Metadata:
         self._rows = pa.table({name: pa.nulls(0, pa.large_string()) for name in columns})
 
     def of(self, first: int, count: int) -> tuple[pa.Table, np.ndarray]:
-        """(the columns of documents ``first .. first + count - 1``, listed bool[count]); calls ascend."""
+        """(the columns of documents ``first .. first + count - 1``, listed bool[count]); calls
+        ascend.
+        """
         while not len(self._numbers) or self._numbers[-1] < first + count:
             numbers, batch = next(self._stream, (None, None))
             if numbers is None:
                 break
             if (np.diff(numbers, prepend=self._numbers[-1:]) < 0).any():
-                raise StoreError(f"{self._path}/docs: documents are not in the order of the blocks; ingest again")
+                raise StoreError(
+                    f"{self._path}/docs: documents are not in the order of the blocks; ingest again"
+                )
             rows = pa.Table.from_batches([batch])
             self._rows = pa.concat_tables([self._rows, rows]) if len(self._numbers) else rows
             self._numbers = np.concatenate([self._numbers, numbers])
@@ -85,11 +94,15 @@ class Metadata:
 
 def values_given(values: Any) -> Any:
     """Values of a column, null where they say that there is none."""
-    return pc.if_else(pc.is_in(values, pa.array(NO_VALUE, values.type)), pa.scalar(None, values.type), values)
+    return pc.if_else(
+        pc.is_in(values, pa.array(NO_VALUE, values.type)), pa.scalar(None, values.type), values
+    )
 
 
 def flattened(values: Any) -> tuple[Any, np.ndarray]:
-    """(the values of a column one by one, null where there is none; the document of each int64[n]); of a list column, each value of a document."""
+    """(the values of a column one by one, null where there is none; the document of each int64[n]);
+    of a list column, each value of a document.
+    """
     if not (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)):
         return values_given(values), np.arange(len(values))
     lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
@@ -97,8 +110,8 @@ def flattened(values: Any) -> tuple[Any, np.ndarray]:
 
 
 def codes_of(values: Any, code: Callable[[str], int]) -> tuple[np.ndarray, np.ndarray]:
-    """(document of each entry int64[n], code int64[n]) of a column's values that have a code, which is not negative; a
-    document of a list column has an entry for each of its values (once each)."""
+    """(document of each entry int64[n], code int64[n]) of a column's values that have a code, which
+    is not negative; a document of a list column has an entry for each of its values (once each)."""
     flat, docs = flattened(values)
     words = flat.dictionary_encode()
     table = np.array([*map(code, words.dictionary.to_pylist()), -1], np.int64)

@@ -19,8 +19,10 @@ _OWN = ("schema", "kind", "files", "words", "topics", "alpha", "alpha_sum", "bet
 
 
 def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
-    """Plain values: engine, cites, options, corpus, passes, ... as the manifest has them; topics, words, priors; empty
-    topics; ``history``, a record a pass.  ``verify`` reads every chunk and checks it, and adds the content hash.
+    """Plain values: engine, cites, options, corpus, passes, ... as the manifest has them; topics,
+    words, priors; empty
+    topics; ``history``, a record a pass.  ``verify`` reads every chunk and checks it, and adds the
+                                           content hash.
 
     Raises StoreError naming what is damaged.
     """
@@ -30,7 +32,10 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
     out: dict[str, Any] = {
         "path": str(path),
         "kind": "model",
-        **{k: about.get(k) for k in ("engine", "cites", "topics", "words", "alpha", "alpha_sum", "beta", "passes")},
+        **{
+            k: about.get(k)
+            for k in ("engine", "cites", "topics", "words", "alpha", "alpha_sum", "beta", "passes")
+        },
         **{k: v for k, v in about.items() if k not in _OWN},
         "vocab_sha256": manifest.vocab_sha256,
         "tokens": float(model.sizes.sum()),
@@ -45,7 +50,8 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
         # a model saved from Python has no history
         if (Path(path) / "history.jsonl").exists() and last != (manifest.passes or 0):
             raise StoreError(
-                f"{path}/history.jsonl: cut short: its last pass is {last}, the model made {manifest.passes}; "
+                f"{path}/history.jsonl: cut short: its last pass is {last}, the model made "
+                f"{manifest.passes}; "
                 "restore the file"
             )
         out |= {"content_hash": model.content_hash(), "verified": True}
@@ -77,7 +83,9 @@ def lines(info: dict[str, Any]) -> list[str]:
     about = {
         **info,
         "alpha": f"{alpha:g} a topic" if isinstance(alpha, (int, float)) else alpha_text(alpha),
-        **{name: None if info.get(name) is None else str(info[name]) for name in ("seed", "passes")},
+        **{
+            name: None if info.get(name) is None else str(info[name]) for name in ("seed", "passes")
+        },
         "seeded": sum(len(topic["words"]) for topic in seeds),
         "seed_words": len(seeds),
         "empty_topics": len(empty),
@@ -96,7 +104,10 @@ def alpha_text(alpha: list[float]) -> str:
     if not total > 0 or least == most:
         return bounds
     low, high = (f"{100 * v / total:.2g} % of topic {alpha.index(v)}" for v in (least, most))
-    return f"{bounds}: before its first word a document counts as {total:.3g} words, from {low} to {high}"
+    return (
+        f"{bounds}: before its first word a document counts as {total:.3g} words, from {low} to "
+        f"{high}"
+    )
 
 
 CURVES = {
@@ -110,11 +121,17 @@ def history_lines(history: list[dict[str, Any]]) -> list[str]:
     """Curves over the passes with first and last values."""
     out = []
     history = [r for r in history if r.get("pass") != 0]  # the start
-    history = [{**r, **_objectives(r)} for r in history]  # of engines whose objective is no perplexity
+    history = [
+        {**r, **_objectives(r)} for r in history
+    ]  # of engines whose objective is no perplexity
     curves = {name: (name, 4) for record in history for name in _objectives(record)} | CURVES
     width = max(20, *map(len, curves))
     for name, (title, digits) in curves.items():
-        values = [float(r[name]) for r in history if isinstance(r.get(name), (int, float)) and math.isfinite(r[name])]
+        values = [
+            float(r[name])
+            for r in history
+            if isinstance(r.get(name), (int, float)) and math.isfinite(r[name])
+        ]
         if values:
             curve = f"{sparkline(values)}  " if len(values) > 1 else ""
             ends = " -> ".join(f"{v:,.{digits}f}" for v in dict.fromkeys((values[0], values[-1])))
@@ -128,8 +145,13 @@ def history_lines(history: list[dict[str, Any]]) -> list[str]:
 
 def _objectives(record: Mapping[str, Any]) -> dict[str, float]:
     """A pass's own objectives by their titles."""
-    return {**(record.get("objective") or {}), **{f"held-out {k}": v for k, v in (record.get("heldout") or {}).items()}}
+    return {
+        **(record.get("objective") or {}),
+        **{f"held-out {k}": v for k, v in (record.get("heldout") or {}).items()},
+    }
 
 
 def _listed(values: Mapping[str, Any] | None) -> str:
-    return ", ".join(f"{k.replace('_', '-')} {v}" for k, v in (values or {}).items() if v is not None)
+    return ", ".join(
+        f"{k.replace('_', '-')} {v}" for k, v in (values or {}).items() if v is not None
+    )

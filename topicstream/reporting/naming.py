@@ -1,4 +1,6 @@
-"""Proposals of names for topics: from the topics' own words, or by a program that the user names (no network code of ours)."""
+"""Proposals of names for topics: from the topics' own words, or by a program that the user names
+(no network code of ours).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from topicstream.reporting.view import ShownModel, look_at
 SECONDS = 300
 WORDS = 20
 QUESTION = (
-    "Give this topic of a topic model a short label of two to five words. Answer with the label alone, on one line.\n"
+    "Give this topic of a topic model a short label of two to five words. Answer with the label "
+    "alone, on one line.\n"
 )
 
 
@@ -33,13 +36,20 @@ def proposals(
 ) -> dict[int, str]:
     """Labels for the topics that have none: stable id -> label.
 
-    program  a command line; it gets a prompt (words and, where there is a corpus, the titles and beginnings of ``docs``
-             typical documents) on standard input, and the first line it prints is the label.  It is run without a shell,
-             once a topic, each time for five minutes at most; TopicsError where it fails.  None: the topics' own words.
+    program  a command line; it gets a prompt (words and, where there is a corpus, the titles and
+             beginnings of ``docs``
+             typical documents) on standard input, and the first line it prints is the label.  It is
+             run without a shell,
+             once a topic, each time for five minutes at most; TopicsError where it fails.  None:
+             the topics' own words.
     """
     shown = look_at(model, None, threads)
     ids = shown.view.ids
-    unlabelled = [k for k, number in enumerate(ids) if shown.view.label_of(number) is None and shown.model.sizes[k] >= 1.0]
+    unlabelled = [
+        k
+        for k, number in enumerate(ids)
+        if shown.view.label_of(number) is None and shown.model.sizes[k] >= 1.0
+    ]
     if program is None:
         return {ids[k]: shown.names[k] for k in unlabelled}
     try:
@@ -61,22 +71,34 @@ def proposals(
 def _ask(arguments: list[str], prompt: str, topic: int) -> str:
     name = arguments[0]
     try:
-        process = subprocess.run(arguments, input=prompt.encode(), capture_output=True, timeout=SECONDS, check=False)
+        process = subprocess.run(
+            arguments, input=prompt.encode(), capture_output=True, timeout=SECONDS, check=False
+        )
     except FileNotFoundError:
         raise InputError(f"--command {name}: no such program") from None
     except OSError as e:
         raise TopicsError(f"--command {name}: cannot be run ({e.strerror})") from None
     except subprocess.TimeoutExpired:
-        raise TopicsError(f"--command {name}: no answer for topic {topic} in {SECONDS} s; nothing was stored") from None
-    if process.returncode:
-        said = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it printed no reason"]
         raise TopicsError(
-            f"--command {name}: failed ({process.returncode}) at topic {topic}: {said[0]}; nothing was stored"
+            f"--command {name}: no answer for topic {topic} in {SECONDS} s; nothing was stored"
+        ) from None
+    if process.returncode:
+        said = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or [
+            "it printed no reason"
+        ]
+        raise TopicsError(
+            f"--command {name}: failed ({process.returncode}) at topic {topic}: {said[0]}; "
+            f"nothing was stored"
         )
-    answer = next((line for line in process.stdout.decode("utf-8", "replace").splitlines() if line.strip()), "")
+    answer = next(
+        (line for line in process.stdout.decode("utf-8", "replace").splitlines() if line.strip()),
+        "",
+    )
     label = " ".join("".join(c for c in answer if c.isprintable()).split()).strip("\"'“”` ")
     if not label:
-        raise TopicsError(f"--command {name}: printed no label for topic {topic}; nothing was stored")
+        raise TopicsError(
+            f"--command {name}: printed no label for topic {topic}; nothing was stored"
+        )
     return label[:LONGEST]
 
 
@@ -89,6 +111,10 @@ def _documents(shown: ShownModel, corpus: str | Path | Corpus, docs: int) -> dic
     numbers, share = typical_documents(shown.trained, store, docs, shown.threads, shown.view)
     about = beginnings(store, numbers)
     return {
-        k: [one_line(about[d][1]) for d in numbers[np.isfinite(share[:, k]), k].tolist() if about[d][1]]
+        k: [
+            one_line(about[d][1])
+            for d in numbers[np.isfinite(share[:, k]), k].tolist()
+            if about[d][1]
+        ]
         for k in range(len(shown.view))
     }

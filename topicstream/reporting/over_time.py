@@ -1,4 +1,6 @@
-"""Shares of topics over time and by groups of documents, with standard errors, as a table; and a plot of it."""
+"""Shares of topics over time and by groups of documents, with standard errors, as a table; and a
+plot of it.
+"""
 
 from __future__ import annotations
 
@@ -33,24 +35,39 @@ class OverTimeView(ModelView, heeds=("topics",)):
     title: ClassVar[str] = "Shares over time and by group (--over-time, --by)"
     over_time: bool = option(
         False,
-        "Mean topic shares by period of the column date, with standard errors as in stm's estimateEffect.",
+        "Mean topic shares by period of the column date, with standard errors as in stm's "
+        "estimateEffect.",
     )
-    by: str | None = option(None, "Mean topic shares by the values of a column; with --over-time by both.", metavar="COLUMN")
-    period: str | None = option(None, "Length of a period (default: chosen from the dates).", choices=tuple(GRAINS))
-    min_docs: int = option(1, "Leave out groups, and periods of groups, with fewer documents.", min=1, metavar="N")
-    out: str | None = option(None, "Write the table as .parquet, .csv, .jsonl, .tex or .md.", path="file", metavar="FILE")
-    plot: str | None = option(None, "Draw curves as .svg, .png or .pdf.", path="file", metavar="FILE")
+    by: str | None = option(
+        None,
+        "Mean topic shares by the values of a column; with --over-time by both.",
+        metavar="COLUMN",
+    )
+    period: str | None = option(
+        None, "Length of a period (default: chosen from the dates).", choices=tuple(GRAINS)
+    )
+    min_docs: int = option(
+        1, "Leave out groups, and periods of groups, with fewer documents.", min=1, metavar="N"
+    )
+    out: str | None = option(
+        None, "Write the table as .parquet, .csv, .jsonl, .tex or .md.", path="file", metavar="FILE"
+    )
+    plot: str | None = option(
+        None, "Draw curves as .svg, .png or .pdf.", path="file", metavar="FILE"
+    )
     force: bool = option(False, "Replace an existing output file.")
 
     @cached_property
     def table(self) -> pa.Table:
         """Mean shares of topics: a row a period, group and topic that has documents.
 
-        Columns: period string, group string (null where not asked for), topic int32, label string, documents int64, share
-        double, se double (see ``effects``), and slope, slope_se double: the topic's line over the years, where there is time.
-        """
+        Columns: period string, group string (null where not asked for), topic int32, label string,
+        documents int64, share double, se double (see ``effects``), and slope, slope_se double: the
+        topic's line over the years, where there is time."""
         if self.by == DATE:
-            raise UsageError(f"--by {DATE}: use --over-time for dates (--period sets the length of a period)")
+            raise UsageError(
+                f"--by {DATE}: use --over-time for dates (--period sets the length of a period)"
+            )
         shown, store = self.shown, self.store
         counted = survey(store, by=[self.by] if self.by else [], grain=self.period, most=GROUPS)
         counted.time = need_time(counted, store) if self.over_time else None
@@ -60,9 +77,16 @@ class OverTimeView(ModelView, heeds=("topics",)):
             raise InputError(f"{store.path}: no document has a value of {self.by}")
         columns = shown.columns(self.topics)
         sums = gather_report(
-            shown.trained, shown.view, store, counted, docs=0, cross=self.by if self.over_time else None, between=False,
-            threads=shown.threads, progress=self.progress,
-        )  # fmt: skip
+            shown.trained,
+            shown.view,
+            store,
+            counted,
+            docs=0,
+            cross=self.by if self.over_time else None,
+            between=False,
+            threads=shown.threads,
+            progress=self.progress,
+        )
         return self._rows(counted, sums, np.array(columns, np.int64))
 
     def _rows(self, counted: Survey, sums: Gathered, columns: np.ndarray) -> pa.Table:
@@ -70,7 +94,11 @@ class OverTimeView(ModelView, heeds=("topics",)):
         time = counted.time
         values: list[str | None] = [*counted.columns[0].values] if self.by is not None else [None]
         names: list[str | None] = [*time.values] if time is not None else [None]
-        groups = sums.by_over[self.by] if time is not None and self.by is not None else sums.by[self.by or DATE]
+        groups = (
+            sums.by_over[self.by]
+            if time is not None and self.by is not None
+            else sums.by[self.by or DATE]
+        )
         share, error = groups.shares()
         filled = np.flatnonzero(groups.docs >= max(1, self.min_docs))
         cell, column = np.repeat(filled, len(columns)), np.tile(columns, len(filled))
@@ -91,7 +119,9 @@ class OverTimeView(ModelView, heeds=("topics",)):
             slope, slope_error = sums.by[DATE].slope(time.years)
             arrays |= {"slope": pa.array(slope[column]), "slope_se": pa.array(slope_error[column])}
         grain = time.grain.key if time is not None else ""
-        return pa.table(arrays).replace_schema_metadata({"grain": grain, "periods": json.dumps(names)})
+        return pa.table(arrays).replace_schema_metadata(
+            {"grain": grain, "periods": json.dumps(names)}
+        )
 
     def result(self) -> list[dict[str, Any]]:
         if self.out is not None:  # both places, before the documents are read
@@ -103,7 +133,11 @@ class OverTimeView(ModelView, heeds=("topics",)):
             tell.say(f"{self.out}: {len(table):,} rows")
         if figure is not None:
             drawn, topics = plot(table, figure), len(set(table["topic"].to_pylist()))
-            which = f"the {drawn} of {topics} topics whose shares differ most" if drawn < topics else f"{drawn} topics"
+            which = (
+                f"the {drawn} of {topics} topics whose shares differ most"
+                if drawn < topics
+                else f"{drawn} topics"
+            )
             tell.say(f"{self.plot}: {which}")
         rows: list[dict[str, Any]] = table.to_pylist()
         return rows
@@ -113,7 +147,10 @@ class OverTimeView(ModelView, heeds=("topics",)):
         if self.out is not None or self.plot is not None or not result:
             return []
         if not self.over_time:
-            return [f"mean shares of documents by {escaped(self.by)}, ± two standard errors", *bars(result)]
+            return [
+                f"mean shares of documents by {escaped(self.by)}, ± two standard errors",
+                *bars(result),
+            ]
         about = self.table.schema.metadata
         grain, periods = about[b"grain"].decode(), json.loads(about[b"periods"])
         head = f"{periods[0]} to {periods[-1]}, mean shares of documents by {grain}"
@@ -133,32 +170,51 @@ def bars(rows: list[dict[str, Any]]) -> list[str]:
     out: list[str] = []
     for mine in _series(rows, "topic"):
         out += render("{topic:>4} {label}", {**mine[0], "label": shortened(mine[0]["label"], 26)})
-        about = [{**row, "group": shortened(row["group"], 30), "error": 2 * row["se"]} for row in mine]
+        about = [
+            {**row, "group": shortened(row["group"], 30), "error": 2 * row["se"]} for row in mine
+        ]
         about.sort(key=lambda row: -row["share"])
-        out += each("     {group:30} {share:6.2p} % ± {error:.2p}  {documents:>9,} documents", about)
+        out += each(
+            "     {group:30} {share:6.2p} % ± {error:.2p}  {documents:>9,} documents", about
+        )
     return out
 
 
 def curves(rows: list[dict[str, Any]], periods: list[str], width: int) -> list[str]:
-    """Shares over time for people: a line a topic and group, all over the same periods, blank where there are no documents."""
+    """Shares over time for people: a line a topic and group, all over the same periods, blank where
+    there are no documents.
+    """
     out = []
     for mine in _series(rows, "topic", "group"):
-        first, group, shares = mine[0], mine[0]["group"], {row["period"]: row["share"] for row in mine}
+        first, group, shares = (
+            mine[0],
+            mine[0]["group"],
+            {row["period"]: row["share"] for row in mine},
+        )
         z = first["slope"] / first["slope_se"] if group is None and first["slope_se"] else 0.0
         trend = "rising" if z > 2 else "falling" if z < -2 else ""
         label, who = escaped(shortened(first["label"], 26)), escaped(shortened(group or "", 14))
         name = f"{first['topic']:>4} {label:26} " + (f"{who:14} " if group else "")
-        curve = sparkline([shares.get(period, np.nan) for period in periods], max(8, width - len(name) - 25))
-        out.append(f"{name}{100 * first['share']:5.1f} %  {curve} {100 * mine[-1]['share']:5.1f} % {trend}".rstrip())
+        curve = sparkline(
+            [shares.get(period, np.nan) for period in periods], max(8, width - len(name) - 25)
+        )
+        out.append(
+            f"{name}{100 * first['share']:5.1f} %  {curve} {100 * mine[-1]['share']:5.1f} % "
+            f"{trend}".rstrip()
+        )
     return out
 
 
 def plot(table: pa.Table, figure: Figure) -> int:
-    """Curves with bands of two standard errors, a panel a topic, a colour a group, without cells of few documents; returns the topics drawn (twelve at most:
-    those whose shares differ most)."""
+    """Curves with bands of two standard errors, a panel a topic, a colour a group, without cells of
+    few documents; returns the topics drawn (twelve at most: those whose shares differ most)."""
     frame = {name: np.array(column) for name, column in table.to_pydict().items()}
-    topic, share, se, group, period = (frame[name] for name in ("topic", "share", "se", "group", "period"))
-    told = frame["documents"] >= min(10, float(np.median(frame["documents"])))  # of a few documents little is known
+    topic, share, se, group, period = (
+        frame[name] for name in ("topic", "share", "se", "group", "period")
+    )
+    told = frame["documents"] >= min(
+        10, float(np.median(frame["documents"]))
+    )  # of a few documents little is known
     drawn = list(dict.fromkeys(topic.tolist()))
     if len(drawn) > PLOTTED:  # how much a topic's shares differ beyond their own errors
         spread = {k: float(np.std(share[topic == k]) - np.mean(se[topic == k])) for k in drawn}
@@ -171,16 +227,29 @@ def plot(table: pa.Table, figure: Figure) -> int:
         if periods == [None]:
             rows = np.flatnonzero(mine)[::-1]
             axis.barh(range(len(rows)), 100 * share[rows], xerr=200 * se[rows], height=0.7)
-            axis.set_yticks(range(len(rows)), [figure.text(shortened(group[i], 18)) for i in rows], fontsize=6)
+            axis.set_yticks(
+                range(len(rows)), [figure.text(shortened(group[i], 18)) for i in rows], fontsize=6
+            )
             continue
         for name in dict.fromkeys(group.tolist()):
             rows = np.flatnonzero(mine & told & (group == name))
             place = [periods.index(p) for p in period[rows]]
-            curve, error = np.full((2, len(periods)), np.nan)  # where there are no documents, or few, the line ends
+            curve, error = np.full(
+                (2, len(periods)), np.nan
+            )  # where there are no documents, or few, the line ends
             curve[place], error[place] = 100 * share[rows], 200 * se[rows]
             label = None if name is None else figure.text(shortened(name, 24))
-            (line,) = axis.plot(curve, lw=1.2, marker=".", ms=4, label=label)  # a dot: there are documents
-            axis.fill_between(range(len(periods)), np.maximum(curve - error, 0), curve + error, color=line.get_color(), alpha=0.18, lw=0)
+            (line,) = axis.plot(
+                curve, lw=1.2, marker=".", ms=4, label=label
+            )  # a dot: there are documents
+            axis.fill_between(
+                range(len(periods)),
+                np.maximum(curve - error, 0),
+                curve + error,
+                color=line.get_color(),
+                alpha=0.18,
+                lw=0,
+            )
         top = max(float(np.quantile((share + 2 * se)[mine], 0.9)), float(share[mine].max()), 1e-6)
         axis.set_ylim(0, 105 * top)
         every = max(1, len(periods) // 4)

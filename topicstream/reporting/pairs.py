@@ -19,21 +19,32 @@ class PairsView(ModelView, heeds=("words",)):
     """Which topics go together."""
 
     title: ClassVar[str] = "Pairs of topics that co-occur (--pairs)"
-    pairs: bool = option(False, "For an fdm model: the pairs of topics that co-occur most; -n sets how many.")
+    pairs: bool = option(
+        False, "For an fdm model: the pairs of topics that co-occur most; -n sets how many."
+    )
 
     def result(self) -> dict[str, Json]:
-        """The pairs of different topics that go together most beyond chance, by the matrix a that the engine ``fdm`` learned.
+        """The pairs of different topics that go together most beyond chance, by the matrix a that
+        the engine ``fdm`` learned.
 
-        a_kj is the probability that the first of two tokens of a document is of topic k and the second of topic j.  Of each
-        pair: topics, share (of pairs of tokens, both orders), and, among pairs of different topics alone (nearly every topic goes
-        best with itself), lift q_kj / e_kj, e_kj ~ r_k r_j with r the sums of q, and what it adds to the mutual information in
-        nats, by which pairs are ordered; words: the first words of both.  ``apart``: the share of pairs of tokens that are of
+        a_kj is the probability that the first of two tokens of a document is of topic k and the
+        second of topic j.  Of each
+        pair: topics, share (of pairs of tokens, both orders), and, among pairs of different topics
+        alone (nearly every topic goes best with itself), lift q_kj / e_kj, e_kj ~ r_k r_j with r
+        the sums of q, and what it adds to the mutual information in
+        nats, by which pairs are ordered; words: the first words of both.  ``apart``: the share of
+        pairs of tokens that are of
         different topics.  Edits are honoured.  InputError for a model of another engine.
         """
         trained, view = self.shown.trained, self.shown.view
         if "pairs" not in trained.manifest.tables:
-            raise InputError(f"{trained.path}: has no matrix of topic pairs; --pairs requires a model of --algo fdm")
-        a = view.columns(trained.table("pairs").gather(np.arange(trained.n_topics)).astype(np.float64))
+            raise InputError(
+                f"{trained.path}: has no matrix of topic pairs; --pairs requires a model of "
+                f"--algo fdm"
+            )
+        a = view.columns(
+            trained.table("pairs").gather(np.arange(trained.n_topics)).astype(np.float64)
+        )
         a = view.columns(np.ascontiguousarray(a.T))
         a /= max(float(a.sum()), 1e-300)
         q = a - np.diag(np.diag(a))
@@ -50,7 +61,10 @@ class PairsView(ModelView, heeds=("words",)):
             "apart": float(1.0 - np.trace(a)),
             "pairs": [
                 {
-                    "topics": [{**self.shown.entry(k), "words": first_words[k]} for k in (int(one[i]), int(two[i]))],
+                    "topics": [
+                        {**self.shown.entry(k), "words": first_words[k]}
+                        for k in (int(one[i]), int(two[i]))
+                    ],
                     "share": float(2 * a[one[i], two[i]]),
                     "lift": float(lift[one[i], two[i]]),
                     "nats": float(gain[one[i], two[i]]),
@@ -60,8 +74,13 @@ class PairsView(ModelView, heeds=("words",)):
         }
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
-        head = render("{apart:.1p} % of the pairs of a document's words are of two different topics", result)
-        names = [[t.get("label") or " ".join(t["words"]) for t in pair["topics"]] for pair in result["pairs"]]
+        head = render(
+            "{apart:.1p} % of the pairs of a document's words are of two different topics", result
+        )
+        names = [
+            [t.get("label") or " ".join(t["words"]) for t in pair["topics"]]
+            for pair in result["pairs"]
+        ]
         rows = [
             {
                 **pair,
@@ -73,4 +92,6 @@ class PairsView(ModelView, heeds=("words",)):
             }
             for pair, (a, b) in zip(result["pairs"], names, strict=True)
         ]
-        return head + each("{percent} %  {lift:6.2f} x chance  {one.topic} ({a}) + {two.topic} ({b})", rows)
+        return head + each(
+            "{percent} %  {lift:6.2f} x chance  {one.topic} ({a}) + {two.topic} ({b})", rows
+        )

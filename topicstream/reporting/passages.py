@@ -1,4 +1,6 @@
-"""Passages of documents: where a text has most of some words, those words marked, near-duplicates left out."""
+"""Passages of documents: where a text has most of some words, those words marked, near-duplicates
+left out.
+"""
 
 from __future__ import annotations
 
@@ -62,47 +64,86 @@ class DocumentTexts:
     """
 
     def __init__(
-        self, corpus: Corpus, numbers: Any, *, heldout: bool = False, text_field: str | None = None, asked: bool = True
+        self,
+        corpus: Corpus,
+        numbers: Any,
+        *,
+        heldout: bool = False,
+        text_field: str | None = None,
+        asked: bool = True,
     ) -> None:
-        rows = describe_documents(corpus, np.unique(np.asarray(numbers, np.int64)), ["source"], heldout)
-        places = {number: place for number, row in rows.items() if (place := passage_of(corpus, row)) is not None}
+        rows = describe_documents(
+            corpus, np.unique(np.asarray(numbers, np.int64)), ["source"], heldout
+        )
+        places = {
+            number: place
+            for number, row in rows.items()
+            if (place := passage_of(corpus, row)) is not None
+        }
         characters = min(CHARACTERS, max(1000, ALL_CHARACTERS // max(1, len(places))))
         texts, self.missing = snippets(
             corpus, places.values(), characters=characters, text_field=text_field, asked=asked
         )
-        self._recipe = Recipe.from_json(corpus.manifest.tokenizer) if corpus.manifest.tokenizer else Recipe()
-        markup = structs.replace(self._recipe, drop=tuple(kind for kind in self._recipe.drop if kind == "tags"))
+        self._recipe = (
+            Recipe.from_json(corpus.manifest.tokenizer) if corpus.manifest.tokenizer else Recipe()
+        )
+        markup = structs.replace(
+            self._recipe, drop=tuple(kind for kind in self._recipe.drop if kind == "tags")
+        )
         passages = list(texts)
         for first in range(0, len(passages), AT_ONCE):  # a second copy of them all would not fit
             some = passages[first : first + AT_ONCE]
-            plain = prepared(pa.array([texts[place] for place in some], pa.large_string()), markup, None)
-            texts |= {place: " ".join(text.split()) for place, text in zip(some, plain.to_pylist(), strict=True)}
+            plain = prepared(
+                pa.array([texts[place] for place in some], pa.large_string()), markup, None
+            )
+            texts |= {
+                place: " ".join(text.split())
+                for place, text in zip(some, plain.to_pylist(), strict=True)
+            }
         self._texts = {number: texts[place] for number, place in places.items() if place in texts}
 
     @cached_property
     def _forms(self) -> dict[str, list[str]]:
-        """Words of a vocabulary that was stemmed, lemmatized or replaced -> as they are written in the texts."""
+        """Words of a vocabulary that was stemmed, lemmatized or replaced -> as they are written in
+        the texts.
+        """
         if not (self._recipe.stem or self._recipe.lemmas or self._recipe.replace):
             return {}
-        tokenizer = Tokenizer(structs.replace(self._recipe, phrases=(), ngrams=1, drop=(), segmenter=None, stopwords=()))
+        tokenizer = Tokenizer(
+            structs.replace(
+                self._recipe, phrases=(), ngrams=1, drop=(), segmenter=None, stopwords=()
+            )
+        )
         written = sorted({word for text in self._texts.values() for word in WORD.findall(text)})
         counted = tokenizer.count(pa.array(written, pa.large_string()))
         forms: dict[str, list[str]] = {}
         for word, number in zip(
-            np.repeat(written, np.diff(counted.indptr)).tolist(), counted.words.tolist(), strict=True
+            np.repeat(written, np.diff(counted.indptr)).tolist(),
+            counted.words.tolist(),
+            strict=True,
         ):
             forms.setdefault(counted.types[number].as_py(), []).append(word)
         return forms
 
     def _pattern(self, words: Iterable[str]) -> re.Pattern[str]:
-        """Matches any of the words as it is written in the texts; ``a_b`` matches the two one after the other."""
-        parts = [[part for part in word.split("_") if part] for word in sorted(words, key=len, reverse=True)]
+        """Matches any of the words as it is written in the texts; ``a_b`` matches the two one after
+        the other.
+        """
+        parts = [
+            [part for part in word.split("_") if part]
+            for word in sorted(words, key=len, reverse=True)
+        ]
         forms = [
-            r"[\W_]+".join("(?:" + "|".join(map(re.escape, [part, *self._forms.get(part, ())])) + ")" for part in word)
+            r"[\W_]+".join(
+                "(?:" + "|".join(map(re.escape, [part, *self._forms.get(part, ())])) + ")"
+                for part in word
+            )
             for word in parts
             if word
         ]
-        whole_words = [form if UNSPACED.search(form) else rf"(?<![^\W_]){form}(?![^\W_])" for form in forms]
+        whole_words = [
+            form if UNSPACED.search(form) else rf"(?<![^\W_]){form}(?![^\W_])" for form in forms
+        ]
         return re.compile("|".join(whole_words) or r"(?!)", re.IGNORECASE)
 
     def passage(self, number: int, words: Iterable[str], characters: int = 400) -> Passage | None:
@@ -125,7 +166,9 @@ def distinct(texts: Sequence[set[str]]) -> list[int]:
 
 
 def best_passage(text: str, pattern: re.Pattern[str], characters: int) -> Passage:
-    """The part of a text, of so many characters, with most different words that match; the first of equal ones."""
+    """The part of a text, of so many characters, with most different words that match; the first of
+    equal ones.
+    """
     hits = [(match.start(), match.end()) for match in pattern.finditer(text)]
     margin, best, most = characters // 6, 0, 0
     for begin in [0, *(max(0, start - margin) for start, _ in hits)]:
@@ -141,7 +184,10 @@ def best_passage(text: str, pattern: re.Pattern[str], characters: int) -> Passag
     end = len(text) if end >= len(text) else max(text.rfind(" ", best, end), end - margin)
     head, tail = "… " * (best > 0), " …" * (end < len(text))
     shift = len(head) - best
-    return Passage(head + text[best:end] + tail, [(a + shift, b + shift) for a, b in hits if best <= a and b <= end])
+    return Passage(
+        head + text[best:end] + tail,
+        [(a + shift, b + shift) for a, b in hits if best <= a and b <= end],
+    )
 
 
 def candidates(n: int) -> int:

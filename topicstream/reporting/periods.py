@@ -52,10 +52,26 @@ GRAINS = {
     for g in (
         Grain("day", _ordinal, lambda n: date.fromordinal(n).isoformat(), 3, 1 / 365.25),
         Grain(
-            "week", lambda d: (_ordinal(d) - 1) // 7, lambda n: date.fromordinal(7 * n + 1).isoformat(), 3, 7 / 365.25
+            "week",
+            lambda d: (_ordinal(d) - 1) // 7,
+            lambda n: date.fromordinal(7 * n + 1).isoformat(),
+            3,
+            7 / 365.25,
         ),
-        Grain("month", lambda d: 12 * d[0] + d[1] - 1, lambda n: f"{n // 12:04}-{n % 12 + 1:02}", 2, 1 / 12),
-        Grain("quarter", lambda d: 4 * d[0] + (d[1] - 1) // 3, lambda n: f"{n // 4:04} Q{n % 4 + 1}", 2, 0.25),
+        Grain(
+            "month",
+            lambda d: 12 * d[0] + d[1] - 1,
+            lambda n: f"{n // 12:04}-{n % 12 + 1:02}",
+            2,
+            1 / 12,
+        ),
+        Grain(
+            "quarter",
+            lambda d: 4 * d[0] + (d[1] - 1) // 3,
+            lambda n: f"{n // 4:04} Q{n % 4 + 1}",
+            2,
+            0.25,
+        ),
         Grain("year", lambda d: d[0], lambda n: f"{n:04}", 1, 1.0),
         Grain("decade", lambda d: d[0] // 10, lambda n: f"{n:03}0s", 1, 10.0),
         Grain("century", lambda d: d[0] // 100, lambda n: f"{n:02}00s", 1, 100.0),
@@ -64,7 +80,8 @@ GRAINS = {
 
 
 def choose(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range] | None:
-    """The finest grain that gives at most 80 periods, of 20 documents or more on average, and that nine in ten dates are
+    """The finest grain that gives at most 80 periods, of 20 documents or more on average, and that
+    nine in ten dates are
     exact enough for; with the numbers of its periods from first to last.  None without dates."""
     best = None
     for g in GRAINS.values() if grain is None else (GRAINS[grain],):
@@ -81,16 +98,25 @@ def choose(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range] 
 
 
 def axis(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range, Counter[Day]] | None:
-    """``choose`` without a few dates, mistyped ones mostly, that would stretch time beyond 80 periods; with these dates.
+    """``choose`` without a few dates, mistyped ones mostly, that would stretch time beyond 80
+    periods; with these dates.
 
     They are one in 200 at either end, and lie three times the length of the others away from them.
     """
     ordered = sorted(days)
     places = [_ordinal((year, month or 1, day or 1)) for year, month, day in ordered]
     ends, few = [*accumulate(days[day] for day in ordered)], days.total() // 200
-    first, last = (places[bisect_right(ends, n)] if days else 0 for n in (few, days.total() - few - 1))
+    first, last = (
+        places[bisect_right(ends, n)] if days else 0 for n in (few, days.total() - few - 1)
+    )
     reach = 3 * (last - first)
-    far = Counter({day: days[day] for day, place in zip(ordered, places) if not first - reach <= place <= last + reach})
+    far = Counter(
+        {
+            day: days[day]
+            for day, place in zip(ordered, places)
+            if not first - reach <= place <= last + reach
+        }
+    )
     chosen = choose(days - far, grain)
     if chosen is None:
         return None

@@ -39,7 +39,11 @@ def described_documents(
             "id": rows[heldout][number]["id"],
             "part": "heldout" if heldout else "train",
             score: value,
-            **{name: text for name in columns if name != score and (text := rows[heldout][number].get(name)) is not None},
+            **{
+                name: text
+                for name in columns
+                if name != score and (text := rows[heldout][number].get(name)) is not None
+            },
         }
         for value, heldout, number in scored
     ]
@@ -57,7 +61,11 @@ def find_document(corpus: Corpus, document: str, option: str) -> tuple[bool, int
 
 def document_lines(listed: list[dict[str, Any]], score: str, width: int | None) -> list[str]:
     """Documents for people: score, id and columns."""
-    return [line for d in listed for line in wrapped(f"{d[score]:7.3f}  ", document_line(d, "part", score), width)]
+    return [
+        line
+        for d in listed
+        for line in wrapped(f"{d[score]:7.3f}  ", document_line(d, "part", score), width)
+    ]
 
 
 @dataclass(frozen=True)
@@ -65,21 +73,28 @@ class SimilarView(ModelView, heeds=("words", "with_columns")):
     """Documents like one."""
 
     title: ClassVar[str] = "Similar documents (--similar)"
-    similar: str | None = option(None, "Documents with the most similar topics; -n sets how many.", metavar="ID")
+    similar: str | None = option(
+        None, "Documents with the most similar topics; -n sets how many.", metavar="ID"
+    )
 
     def result(self) -> dict[str, Json]:
-        """The documents of both parts, streamed twice, by the Bhattacharyya coefficient of p(k|d), 1 for the same shares:
-        ``document``, ``part``, ``topics`` (its largest) and ``similar`` (id, part, likeness, columns; the title by default)."""
+        """The documents of both parts, streamed twice, by the Bhattacharyya coefficient of p(k|d),
+        1 for the same shares: ``document``, ``part``, ``topics`` (its largest) and ``similar`` (id,
+        part, likeness, columns; the title by default)."""
         shown, view, store = self.shown, self.shown.view, self.store
         columns = kept_columns(store, self.with_columns)
         part, number = find_document(store, str(self.similar), "--similar")
 
-        theta, _ = shares_of(shown.trained, store, np.array([number]), heldout=part, threads=shown.threads)
+        theta, _ = shares_of(
+            shown.trained, store, np.array([number]), heldout=part, threads=shown.threads
+        )
         shares = view.shares(theta)[0].astype(np.float64)
         root = np.sqrt(shares)
 
         def likeness(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
-            for first, theta, _ in document_shares(shown.trained, store, heldout=heldout, threads=shown.threads):
+            for first, theta, _ in document_shares(
+                shown.trained, store, heldout=heldout, threads=shown.threads
+            ):
                 yield first, np.sqrt(view.shares(theta)).astype(np.float64) @ root
 
         best = best_documents(store, self.words, likeness, {(part, number)}, self.progress)
@@ -87,7 +102,9 @@ class SimilarView(ModelView, heeds=("words", "with_columns")):
         return {
             "document": self.similar,
             "part": "heldout" if part else "train",
-            "topics": [{"topic": view.ids[k], "share": float(shares[k])} for k in largest(shares, 5)],
+            "topics": [
+                {"topic": view.ids[k], "share": float(shares[k])} for k in largest(shares, 5)
+            ],
             "similar": described_documents(best, "likeness", store, columns),
         }
 

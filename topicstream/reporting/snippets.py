@@ -1,4 +1,6 @@
-"""The beginnings of some documents' texts, read again from the raw files that the store names as their sources."""
+"""The beginnings of some documents' texts, read again from the raw files that the store names as
+their sources.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,19 @@ LARGEST = 2 << 30
 """Bytes of raw files that are read for snippets without being asked to."""
 
 
-MEMBER = r"(?<=\.tar|\.tgz)/.*|(?<=\.tar\.gz|\.tar\.xz)/.*|(?<=\.tar\.bz2|\.tar\.zst)/.*"  # of an archive
+# of an archive
+MEMBER = r"(?<=\.tar|\.tgz)/.*|(?<=\.tar\.gz|\.tar\.xz)/.*|(?<=\.tar\.bz2|\.tar\.zst)/.*"
 
 Passage = tuple[str, int]
-"""Source of a document and, of a corpus cut by ``--split``, the number of its part (from 1); 0: the whole."""
+"""Source of a document and, of a corpus cut by ``--split``, the number of its part (from 1); 0: the
+whole.
+"""
 
 
 def passage_of(corpus: Corpus, row: Mapping[str, Any]) -> Passage | None:
-    """Where the text of a document stands, by its row of the documents' table; None where the table does not say."""
+    """Where the text of a document stands, by its row of the documents' table; None where the table
+    does not say.
+    """
     source = row.get("source")
     if not source:
         return None
@@ -64,13 +71,16 @@ def snippets(
     text_field
         Field of the text, where it is not that of the ingest.
     asked
-        Read whatever file the store names: of any size, changed since, or never an input.  (A stranger's store may name any
-        file of this machine; so by default only inputs that are as they were at the ingest are read.)
+        Read whatever file the store names: of any size, changed since, or never an input.  (A
+        stranger's store may name any
+        file of this machine; so by default only inputs that are as they were at the ingest are
+        read.)
 
     Returns
     -------
     tuple
-        The texts by passage, and why there are none (or "").  Files that cannot be read are left out.
+        The texts by passage, and why there are none (or "").  Files that cannot be read are left
+        out.
     """
     if corpus.manifest.tokenizer is None:
         return {}, "the corpus was made from counts, not from texts"
@@ -81,7 +91,10 @@ def snippets(
     places = {f: place for f in sorted(passages_of_file) if (place := find(f)) is not None}
     if not places:
         if not asked and any(map(raw_files(corpus.path), passages_of_file)):
-            return {}, "the raw files are not as they were when the corpus was made; --text reads them"
+            return (
+                {},
+                "the raw files are not as they were when the corpus was made; --text reads them",
+            )
         if all(file.startswith("documents#") for file in passages_of_file):
             return {}, "the documents came from memory, not from files; look them up by their ids"
         return {}, "the raw files are not where they were when the corpus was made"
@@ -94,8 +107,12 @@ def snippets(
     return texts, "" if texts else "no text was found in the raw files"
 
 
-def beginnings(corpus: Corpus, numbers: np.ndarray, *, characters: int = 280) -> dict[int, tuple[str, str]]:
-    """(id, beginning) of some training documents by number; a title in the place of a text that cannot be read."""
+def beginnings(
+    corpus: Corpus, numbers: np.ndarray, *, characters: int = 280
+) -> dict[int, tuple[str, str]]:
+    """(id, beginning) of some training documents by number; a title in the place of a text that
+    cannot be read.
+    """
     rows = describe_documents(corpus, numbers, ["source", *kept_columns(corpus, None)])
     places = {number: passage_of(corpus, row) for number, row in rows.items()}
     texts, _ = snippets(corpus, filter(None, places.values()), characters=characters)
@@ -106,11 +123,19 @@ def beginnings(corpus: Corpus, numbers: np.ndarray, *, characters: int = 280) ->
 
 
 def _of_file(
-    corpus: Corpus, file: str, place: str, passages: set[Passage], text_field: str | None, characters: int
+    corpus: Corpus,
+    file: str,
+    place: str,
+    passages: set[Passage],
+    text_field: str | None,
+    characters: int,
 ) -> dict[Passage, str]:
     """Snippets of one raw file, as far as it can be read."""
     # read alone a file is called by its base name
-    waiting = {(os.path.basename(place) + source[len(file) :], part): (source, part) for source, part in passages}
+    waiting = {
+        (os.path.basename(place) + source[len(file) :], part): (source, part)
+        for source, part in passages
+    }
     reading = corpus.manifest.reading
     options = ReadOptions(on_error="skip").recall(reading, REMEMBERED + CUT + OF_FILES)
     # a source without a position is a file that is one document
@@ -124,23 +149,33 @@ def _of_file(
                 break
     except (TopicsError, OSError, ValueError):
         pass
-    if not texts and text_field is None:  # appended from a file whose fields are not those of the first
+    if (
+        not texts and text_field is None
+    ):  # appended from a file whose fields are not those of the first
         return _of_file(corpus, file, place, passages, "text", characters)
     return texts
 
 
-def _read(task: Task, waiting: dict[Passage, Passage], texts: dict[Passage, str], characters: int) -> None:
+def _read(
+    task: Task, waiting: dict[Passage, Passage], texts: dict[Passage, str], characters: int
+) -> None:
     batch, _ = task.run()
     if content_kind(batch) != "text":
         return
     ids, sources, content = batch.columns[:3]
     waiting_sources = pa.array(sorted({source for source, _ in waiting}), sources.type)
-    hits = np.flatnonzero(pc.is_in(sources, value_set=waiting_sources).to_numpy(zero_copy_only=False))
+    hits = np.flatnonzero(
+        pc.is_in(sources, value_set=waiting_sources).to_numpy(zero_copy_only=False)
+    )
     cut = task.options.split is not None
     for i in hits.tolist():
         part = int(ids[i].as_py().rpartition("#")[2]) if cut else 0
         passage = waiting.pop((sources[i].as_py(), part), None)
         if passage is None:
             continue
-        text = " ".join((raw_value(content, i) or b"")[: 8 * characters].decode("utf-8", "ignore").split())
-        texts[passage] = text if len(text) <= characters else text[:characters].rsplit(" ", 1)[0] + " …"
+        text = " ".join(
+            (raw_value(content, i) or b"")[: 8 * characters].decode("utf-8", "ignore").split()
+        )
+        texts[passage] = (
+            text if len(text) <= characters else text[:characters].rsplit(" ", 1)[0] + " …"
+        )

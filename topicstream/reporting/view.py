@@ -1,4 +1,6 @@
-"""What a view of ``topics show`` is, and what it looks at: a model as its edits show it, and the documents it was trained on."""
+"""What a view of ``topics show`` is, and what it looks at: a model as its edits show it, and the
+documents it was trained on.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from topicstream.records import Json
 from topicstream.reporting.config import ShowConfig
 
 RELEVANCE, CONSIDERED, NAMING = 0.6, 12, 3
-"""Names of topics: the lambda that Sievert & Shirley (2014) advise, words that are looked at, and words of a name."""
+"""Names of topics: the lambda that Sievert & Shirley (2014) advise, words that are looked at, and
+words of a name.
+"""
 _JOINTS = str.maketrans({"_": " ", "\u00a0": " "})
 
 
@@ -29,21 +33,35 @@ _JOINTS = str.maketrans({"_": " ", "\u00a0": " "})
 class ModelView(ShowConfig):
     """One way to look at a model: further options of ``topics show``, and what they show.
 
-    A subclass is a frozen dataclass whose fields are its options.  It is registered by the option that asks for it, in
+    A subclass is a frozen dataclass whose fields are its options.  It is registered by the option
+    that asks for it, in
     ``topicstream.plugins`` or as an entry point in ``topicstream.views``.
     """
 
     title: ClassVar[str] = ""
     """Of its section in the help."""
-    heeds: ClassVar[Collection[str]] = ("words", "relevance", "topics", "docs", "text", "with_columns")
-    """Options of ``ShowConfig`` that the view heeds, of these all or some; any other that is given is refused."""
+    heeds: ClassVar[Collection[str]] = (
+        "words",
+        "relevance",
+        "topics",
+        "docs",
+        "text",
+        "with_columns",
+    )
+    """Options of ``ShowConfig`` that the view heeds, of these all or some; any other that is given
+    is refused.
+    """
 
     def __init_subclass__(cls, heeds: Collection[str] = heeds) -> None:
         cls.heeds = heeds
 
     def __post_init__(self) -> None:
         for field in fields(ShowConfig):
-            if field.name in ModelView.heeds and field.name not in self.heeds and getattr(self, field.name) != field.default:
+            if (
+                field.name in ModelView.heeds
+                and field.name not in self.heeds
+                and getattr(self, field.name) != field.default
+            ):
                 raise UsageError(f"{flags(field)[-1]} does not apply to: {self.title}")
 
     @cached_property
@@ -93,11 +111,17 @@ class ShownModel:
     def names(self) -> list[str]:
         """A name of each topic: its label, or its own words."""
         proposals = propose(self.model)
-        return [self.view.label_of(number) or proposals[k] for k, number in enumerate(self.view.ids)]
+        return [
+            self.view.label_of(number) or proposals[k] for k, number in enumerate(self.view.ids)
+        ]
 
     def columns(self, topics: Sequence[int] | None) -> list[int]:
         """Positions of topics by their numbers; of all where none are given."""
-        return list(range(len(self.view))) if topics is None else [self.view.column_of(k) for k in topics]
+        return (
+            list(range(len(self.view)))
+            if topics is None
+            else [self.view.column_of(k) for k in topics]
+        )
 
     def first_words(self, n: int, relevance: float = 1.0) -> list[list[str]]:
         """The n most probable (or relevant, see ``top_words``) words of each topic."""
@@ -111,7 +135,9 @@ class ShownModel:
         return {"topic": number, **({} if label is None else {"label": label})}
 
 
-def look_at(model: str | Path | TopicModel, mem_limit: str | int | None = None, threads: int | None = 1) -> ShownModel:
+def look_at(
+    model: str | Path | TopicModel, mem_limit: str | int | None = None, threads: int | None = 1
+) -> ShownModel:
     """Open a model as its edits show it; DoesNotFit, StoreError."""
     (trained,), workers = open_within([model], mem_limit, threads)
     view = view_of(trained)
@@ -125,7 +151,8 @@ def largest(values: np.ndarray, n: int) -> list[int]:
 
 def propose(model: TopicModel) -> list[str]:
     """A label for each topic: its most relevant words (by ``RELEVANCE``), without those that say
-    the same again (a plural, a word that is part of a phrase in the list); a phrase counts as two.  Two topics never get
+    the same again (a plural, a word that is part of a phrase in the list); a phrase counts as two.
+    Two topics never get
     the same label: the later one takes a further word."""
     ids, scores = top_words(model, CONSIDERED, RELEVANCE)
     order = np.argsort(-model.sizes, kind="stable")
@@ -133,7 +160,9 @@ def propose(model: TopicModel) -> list[str]:
     taken: set[str] = set()
     for k in order.tolist():
         texts = [
-            t.translate(_JOINTS) for t, s in zip(model.vocabulary.texts(ids[:, k]), scores[:, k]) if np.isfinite(s)
+            t.translate(_JOINTS)
+            for t, s in zip(model.vocabulary.texts(ids[:, k]), scores[:, k])
+            if np.isfinite(s)
         ]
         if model.sizes[k] < 1.0:
             out[k] = f"(empty {k})"

@@ -18,17 +18,22 @@ from topicstream.text import counted
 
 
 def word_measures(model: TopicModel) -> dict[str, np.ndarray]:
-    """Measures of each word in each topic, float[K, W] (in memory), larger for words that say more of the topic.
+    """Measures of each word in each topic, float[K, W] (in memory), larger for words that say more
+    of the topic.
 
-    ``probability``: p(w|k).  ``frex``: harmonic mean of the ranks of p(w|k) and of p(w|k) / sum of p(w|j) (Bischof & Airoldi,
-    ICML 2012, equal weights, as stm).  ``lift``: p(w|k) / p(w) (Taddy 2012).  ``score``: p(w|k) (log p(w|k) - mean of
+    ``probability``: p(w|k).  ``frex``: harmonic mean of the ranks of p(w|k) and of p(w|k) / sum of
+                              p(w|j) (Bischof & Airoldi,
+    ICML 2012, equal weights, as stm).  ``lift``: p(w|k) / p(w) (Taddy 2012).  ``score``: p(w|k)
+                                        (log p(w|k) - mean of
     log p(w|j)) (as R's lda).
     """
     from scipy.stats import rankdata  # half a second, which other views need not spend
 
     p = np.maximum(model.topic_word.astype(np.float64), 1e-300)
     logarithm = np.log(p)
-    exclusivity, frequency = (rankdata(value, axis=1) / p.shape[1] for value in (p / p.sum(axis=0), p))
+    exclusivity, frequency = (
+        rankdata(value, axis=1) / p.shape[1] for value in (p / p.sum(axis=0), p)
+    )
     return {
         "probability": p,
         "frex": 2 / (1 / exclusivity + 1 / frequency),
@@ -42,7 +47,11 @@ def word_table(shown: ShownModel, topics: list[int], n: int) -> pa.Table:
     rows = []
     measures = word_measures(shown.model)
     for k in topics:
-        about = {"topic": shown.view.ids[k], "label": shown.names[k], "share": float(shown.model.shares[k])}
+        about = {
+            "topic": shown.view.ids[k],
+            "label": shown.names[k],
+            "share": float(shown.model.shares[k]),
+        }
         for measure, every in measures.items():
             values = every[k]
             best = np.argsort(-values, kind="stable")[:n]
@@ -55,7 +64,9 @@ def word_table(shown: ShownModel, topics: list[int], n: int) -> pa.Table:
 
 
 def for_print(table: pa.Table, labelled: bool) -> pa.Table:
-    """A row for each topic and measure, with its words in one cell; labels that people gave, no proposed ones."""
+    """A row for each topic and measure, with its words in one cell; labels that people gave, no
+    proposed ones.
+    """
     keys = ["topic", *(["label"] if labelled else []), "share", "measure"]
     groups = table.group_by(keys, use_threads=False).aggregate([("word", "list")])
     words = [", ".join(listed) for listed in groups["word_list"].to_pylist()]
@@ -70,23 +81,34 @@ class TableView(ModelView, heeds=("words", "topics")):
     title: ClassVar[str] = "Tables for papers (--table, --correlations)"
     table: str | None = option(
         None,
-        "Write the first words of each topic by probability, FREX, lift and score, as .csv, .tex, .md, .parquet or .jsonl.",
+        "Write the first words of each topic by probability, FREX, lift and score, as .csv, "
+        ".tex, .md, .parquet or .jsonl.",
         path="file",
         metavar="FILE",
     )
     correlations: str | None = option(
-        None, "Write the correlations of topic shares in the training documents, in the formats of --table.", path="file", metavar="FILE"
+        None,
+        "Write the correlations of topic shares in the training documents, in the formats of "
+        "--table.",
+        path="file",
+        metavar="FILE",
     )
     force: bool = option(False, "Replace an existing output file.")
 
     def result(self) -> dict[str, Json]:
         """The files that were written."""
-        files = {name: path for name in ("table", "correlations") if (path := getattr(self, name)) is not None}
+        files = {
+            name: path
+            for name in ("table", "correlations")
+            if (path := getattr(self, name)) is not None
+        }
         for name, path in files.items():
             check_table_file(path, f"--{name}", force=self.force, text=True)
         shown = self.shown
         by_size = self.topics is None and not shown.view.ordered
-        topics = largest(shown.model.sizes, len(shown.view)) if by_size else shown.columns(self.topics)
+        topics = (
+            largest(shown.model.sizes, len(shown.view)) if by_size else shown.columns(self.topics)
+        )
         if self.table is not None:
             words = word_table(shown, topics, self.words)
             if self.table.endswith(TEXT_SUFFIXES):
@@ -95,16 +117,34 @@ class TableView(ModelView, heeds=("words", "topics")):
             write_table(words, self.table, option="--table", force=self.force, caption=caption)
         if self.correlations is not None:
             sums = gather_report(
-                shown.trained, shown.view, self.store, Survey(None, []), docs=0, threads=shown.threads, progress=self.progress
+                shown.trained,
+                shown.view,
+                self.store,
+                Survey(None, []),
+                docs=0,
+                threads=shown.threads,
+                progress=self.progress,
             )
             matrix = correlations(sums)[np.ix_(topics, topics)]
             ids = [shown.view.ids[k] for k in topics]
             columns = {"topic": pa.array(ids), "label": pa.array([shown.names[k] for k in topics])}
-            columns |= {str(topic): pa.array(column) for topic, column in zip(ids, matrix.T, strict=True)}
+            columns |= {
+                str(topic): pa.array(column) for topic, column in zip(ids, matrix.T, strict=True)
+            }
             caption = "Correlations of the topics' shares"
-            write_table(pa.table(columns), self.correlations, option="--correlations", force=self.force, caption=caption)
+            write_table(
+                pa.table(columns),
+                self.correlations,
+                option="--correlations",
+                force=self.force,
+                caption=caption,
+            )
         return {**files, "topics": len(topics)}
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         """A line a file."""
-        return [f"{result[name]}: {counted(result['topics'], 'topic')}" for name in ("table", "correlations") if name in result]
+        return [
+            f"{result[name]}: {counted(result['topics'], 'topic')}"
+            for name in ("table", "correlations")
+            if name in result
+        ]

@@ -1,4 +1,6 @@
-"""The config file of ``topics retrain`` (TOML): its settings with their defaults, and the commented file of ``--init``."""
+"""The config file of ``topics retrain`` (TOML): its settings with their defaults, and the commented
+file of ``--init``.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,10 @@ classifier = false        # learn a classifier of every version as well: `topics
 
 
 def write_template(path: Path) -> Path:
-    """Write the commented config file and make the folder ``raw`` beside it, which it returns.  TopicsError where there is a file."""
+    """Write the commented config file and make the folder ``raw`` beside it, which it returns.
+
+    TopicsError where there is a file.
+    """
     raw = path.resolve().parent / "raw"
     raw.mkdir(parents=True, exist_ok=True)
     try:
@@ -135,8 +140,12 @@ class When:
 
     new_docs: bool = True
     drift: bool = True
-    at_least_every: float | None = option(None, "seconds between full trainings at most", parse=seconds)
-    after_rollback: str = option("hold", "what ends a rollback's hold", choices=("hold", "new_docs"))
+    at_least_every: float | None = option(
+        None, "seconds between full trainings at most", parse=seconds
+    )
+    after_rollback: str = option(
+        "hold", "what ends a rollback's hold", choices=("hold", "new_docs")
+    )
 
 
 @dataclass(frozen=True)
@@ -188,7 +197,9 @@ class Config:
     folder: Path = option(Path("."), "folder of the retrain", parse=Path)
     raw: Path = option(Path("raw"), "folder of the raw files", parse=Path)
     patterns: Sequence[str] = ("*",)
-    changed: str = option("replace", "what a changed file does", choices=("replace", "add", "ignore"))
+    changed: str = option(
+        "replace", "what a changed file does", choices=("replace", "add", "ignore")
+    )
     ingest: Mapping[str, Any] = field(default_factory=lambda: {"grow_vocab": True})
     train: Train = field(default_factory=Train)
     when: When = field(default_factory=When)
@@ -203,7 +214,14 @@ class Config:
         return self.folder / "corpus.zarr"
 
 
-TABLES = {"train": Train, "when": When, "drift": Limits, "gate": Gate, "store": Store, "publish": Publish}
+TABLES = {
+    "train": Train,
+    "when": When,
+    "drift": Limits,
+    "gate": Gate,
+    "store": Store,
+    "publish": Publish,
+}
 
 
 def load_config(path: str | Path) -> Config:
@@ -212,15 +230,23 @@ def load_config(path: str | Path) -> Config:
     try:
         values = tomllib.loads(read_given(path).decode())
     except FileNotFoundError:
-        raise UsageError(f"{path}: not found; `topics retrain --init --config {path}` writes one") from None
+        raise UsageError(
+            f"{path}: not found; `topics retrain --init --config {path}` writes one"
+        ) from None
     except OSError as e:
         raise UsageError(f"{path}: cannot be read ({e.strerror or e})") from None
     except (ValueError, RecursionError) as e:
         raise UsageError(f"{path}: not TOML: {e}") from None
     if "\\u0000" in json.dumps(values, default=str):
         raise UsageError(f"{path}: contains a NUL character")
-    tables = {name: _read_table(kind, values[name], f"{path}: [{name}]") for name, kind in TABLES.items() if name in values}
-    config = Config(**checked(Config, values | tables, str(path), lambda field: f"{path}: {field.name}"))
+    tables = {
+        name: _read_table(kind, values[name], f"{path}: [{name}]")
+        for name, kind in TABLES.items()
+        if name in values
+    }
+    config = Config(
+        **checked(Config, values | tables, str(path), lambda field: f"{path}: {field.name}")
+    )
     home, seeds = path.resolve().parent, config.train.seed_words
     if seeds is not None:
         read_seeds(home / seeds)
@@ -245,15 +271,25 @@ def _check(config: Config, path: Path) -> None:
     algo = config.train.algo
     if algo != "auto" and (axis := engine_facts(algo).topics_axis):
         raise UsageError(
-            f'{path}: algo = "{algo}": its topics are the {axis} and keep their names, so there is nothing to match from '
+            f'{path}: algo = "{algo}": its topics are the {axis} and keep their names, so there '
+            f"is nothing to match from "
             "version to version; use `topics ingest --append` and `topics update`"
         )
     raw, home = Path(os.path.realpath(config.raw)), Path(os.path.realpath(config.folder))
     if raw == home or raw in home.parents:
-        raise UsageError(f"{path}: raw = {config.raw}: holds the folder of the retrain; new files need a folder of their own")
+        raise UsageError(
+            f"{path}: raw = {config.raw}: holds the folder of the retrain; new files need a "
+            f"folder of their own"
+        )
     for place in (Path(os.path.realpath(home / name)) for name in OWN_FOLDERS):
         if place == raw or place in raw.parents or raw in place.parents:
-            raise UsageError(f"{path}: raw = {config.raw}: {place} is retrain's own; give new files another folder")
+            raise UsageError(
+                f"{path}: raw = {config.raw}: {place} is retrain's own; give new files another "
+                f"folder"
+            )
     for folder in (raw, *raw.parents):
         if (kind := kind_of(folder)) not in (None, "retrain"):
-            raise UsageError(f"{path}: raw = {config.raw}: {folder} is {KINDS[kind]}; give new files another folder")
+            raise UsageError(
+                f"{path}: raw = {config.raw}: {folder} is {KINDS[kind]}; give new files another "
+                f"folder"
+            )

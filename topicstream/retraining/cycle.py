@@ -1,13 +1,14 @@
 """A cycle of ``topics retrain``: scan, measure, decide, append, train, judge, publish.
 
-    journal.json   the cycle at work: the step that it is at and all that the steps need; replaced atomically, removed last.
+    journal.json   the cycle at work: the step that it is at and all that the steps need; replaced
+                   atomically, removed last.
                    Each step may be run again from its beginning.
     state.json     what holds between cycles: the files taken in, dates of trainings
     incoming/      copies of the files being taken in
     runs/NNNN/     training of version NNNN, until it is published or refused
 
-Killed at any instant, the next run finishes the cycle from its step; ``current`` changes in one rename.
-"""
+Killed at any instant, the next run finishes the cycle from its step; ``current`` changes in one
+rename."""
 
 from __future__ import annotations
 
@@ -64,8 +65,12 @@ from topicstream.text import counted
 from topicstream.training.loop import train
 
 FOLDERS: Mapping[str, Kind] = {
-    "corpus.zarr": "corpus", "corpus.zarr.wip": "ingest", "incoming": "incoming", "runs": "runs", "versions": "versions",
-}  # fmt: skip
+    "corpus.zarr": "corpus",
+    "corpus.zarr.wip": "ingest",
+    "incoming": "incoming",
+    "runs": "runs",
+    "versions": "versions",
+}
 
 
 class Cycle:
@@ -92,8 +97,8 @@ class Cycle:
     def run(self, full: bool, dry: bool, release: bool = False) -> dict[str, Json]:
         """Finish the cycle at work, or make a new one; its summary as plain values.
 
-        A raw file that cannot be taken in ends the run; the third time it is set aside, and the run continues without it.
-        """
+        A raw file that cannot be taken in ends the run; the third time it is set aside, and the run
+        continues without it."""
         while True:
             try:
                 return self._run(full, dry, release)
@@ -110,22 +115,35 @@ class Cycle:
         publish.current(self.folder)
         self.state = read_retrain_state(self.folder)
         if self.state.files and rules.fingerprint(self.config) is None:
-            # a new store would hold the new files alone, and a journal begun now would take the old one for its work
+            # a new store would hold the new files alone, and a journal begun now would take the old
+            # one for its work
             raise StoreError(
-                f"{self.config.corpus}: no corpus store is there, though {len(self.state.files)} raw files were taken into "
-                f"it; restore it (manifest.json is written last), or remove {self.folder}/state.json to ingest all again"
+                f"{self.config.corpus}: no corpus store is there, though "
+                f"{len(self.state.files)} raw files were taken into "
+                f"it; restore it (manifest.json is written last), or remove "
+                f"{self.folder}/state.json to ingest all again"
             )
         if release and not dry and (self.state.held is not None or self.state.failing):
-            self.log.say("--release: the hold of a rollback ends, and files that were set aside are tried again")
+            self.log.say(
+                "--release: the hold of a rollback ends, and files that were set aside are "
+                "tried again"
+            )
             self._remember(held=None, failing={})
         if (journal := read_journal(self.folder)) is not None:
             self.journal = journal
             self.log.say(f"resuming at stage {journal.stage} of the cycle begun {journal.began}")
             if dry:
-                return self._summary({"decision": journal.decision, "why": ["a cycle is at work"], "dry_run": True})
+                return self._summary(
+                    {"decision": journal.decision, "why": ["a cycle is at work"], "dry_run": True}
+                )
         elif (summary := self._begin(full, dry)) is not None:
             return self._summary(summary)
-        steps = {"append": self._append, "train": self._train, "gate": self._gate, "publish": self._publish}
+        steps = {
+            "append": self._append,
+            "train": self._train,
+            "gate": self._gate,
+            "publish": self._publish,
+        }
         while self.journal.stage != "end":
             steps[self.journal.stage]()
         self._finish()
@@ -134,22 +152,36 @@ class Cycle:
     def _begin(self, full: bool, dry: bool) -> dict[str, Any] | None:
         """Scan, measure, decide, and begin a journal; the summary when there is nothing to do."""
         scan = self._scan()
-        if self.state.held is not None and not (scan.any and self.config.when.after_rollback == "new_docs"):
-            held_note = f"version {self.state.held} is held since the rollback to it; `topics retrain --release` ends that"
+        if self.state.held is not None and not (
+            scan.any and self.config.when.after_rollback == "new_docs"
+        ):
+            held_note = (
+                f"version {self.state.held} is held since the rollback to it; `topics retrain "
+                f"--release` ends that"
+            )
             self.log.say(f"decision: nothing: {held_note}")
             owned.remove(self.folder / "incoming", "incoming")
             return {"why": [held_note], "held": self.state.held, "dry_run": dry}
         present = publish.current(self.folder)
-        model = None if present is None else read_manifest(publish.version_path(self.folder, present))
+        model = (
+            None if present is None else read_manifest(publish.version_path(self.folder, present))
+        )
         figures = None
         if scan.any and present is not None and rules.fingerprint(self.config) is not None:
             (opened,), threads = self._open(publish.version_path(self.folder, present))
             figures = drift_of(self.config, opened, scan, threads, self.log)
         drifted = verdict(figures, self.config.drift) if figures else []
         new, age = rules.news(self.config, self.state, scan, model), rules.age(self.state, self.log)
-        decision, why = rules.decide(model, new, drifted, age, self.config.when, self.config.train, full)
+        decision, why = rules.decide(
+            model, new, drifted, age, self.config.when, self.config.train, full
+        )
         self.log.say(f"decision: {decision}: {'; '.join(why)}" + (" (dry run)" if dry else ""))
-        counts = {"new": scan.new, "changed": scan.changed, "deleted": scan.deleted, "unsettled": scan.unsettled}
+        counts = {
+            "new": scan.new,
+            "changed": scan.changed,
+            "deleted": scan.deleted,
+            "unsettled": scan.unsettled,
+        }
         summary = {
             "decision": decision,
             "why": why,
@@ -161,7 +193,11 @@ class Cycle:
             if scan.touched and not dry:
                 self._remember(files=self.state.files | scan.touched)
             return {**summary, "dry_run": dry}
-        words = Corpus.open(self.config.corpus).n_words if rules.fingerprint(self.config) is not None else 0
+        words = (
+            Corpus.open(self.config.corpus).n_words
+            if rules.fingerprint(self.config) is not None
+            else 0
+        )
         ask_room(self.config.train.mem_limit, self.config.train.topics, words)
         rule = {"new": "skip", "changed": "replace" if self.config.changed == "replace" else "skip"}
         self.journal = CycleJournal(
@@ -180,45 +216,77 @@ class Cycle:
     def _scan(self) -> Scan:
         raw, known_files = self.config.raw, self.state.files
         scan = scan_raw(self.config, known_files, self.state.failing)
-        counts = f"{len(scan.new)} new, {len(scan.changed)} changed, {len(scan.deleted)} deleted files, {len(known_files)} known"
+        counts = (
+            f"{len(scan.new)} new, {len(scan.changed)} changed, {len(scan.deleted)} deleted "
+            f"files, {len(known_files)} known"
+        )
         self.log.say(f"{raw}: {counts}")
         for name in scan.unsettled:
             self.log.say(f"warning: {raw / name} is being written to; it waits for the next run")
         for name in scan.set_aside:
-            self.log.say(f"warning: {self.state.failing[name].why}: set aside until it changes; --release tries it again")
+            self.log.say(
+                f"warning: {self.state.failing[name].why}: set aside until it changes; "
+                f"--release tries it again"
+            )
         self.scan = scan
         return scan
 
     def _count_failure(self, why: str) -> bool:
-        """Whether the raw file that an error begins with has now failed so often that it is set aside."""
-        files = {name: f for name, f in (self.scan.new | self.scan.changed).items() if why.startswith(f"{self.config.raw / name}:")}
+        """Whether the raw file that an error begins with has now failed so often that it is set
+        aside.
+        """
+        files = {
+            name: f
+            for name, f in (self.scan.new | self.scan.changed).items()
+            if why.startswith(f"{self.config.raw / name}:")
+        }
         for name, file in files.items():
             before = self.state.failing.get(name)
-            again = before is not None and (before.size, before.mtime_ns) == (file.size, file.mtime_ns)
+            again = before is not None and (before.size, before.mtime_ns) == (
+                file.size,
+                file.mtime_ns,
+            )
             times = before.times + 1 if before is not None and again else 1
             failing = Failing(size=file.size, mtime_ns=file.mtime_ns, times=times, why=why)
             self._remember(failing={**self.state.failing, name: failing})
             return times >= SET_ASIDE
         return False
 
-    # -- steps -----------------------------------------------------------------------------------------------------------
+    # -- steps
+    # -----------------------------------------------------------------------------------------------------------
     def _append(self) -> None:
         """The copies go into the corpus store; then the files count as taken in."""
         for index, group in enumerate(self.journal.groups):
             if group.added is None:
                 self._add_group(index, group)
         remove_wip(self.wip)  # what a run left that was killed while it removed it
-        if (fingerprint := rules.fingerprint(self.config)) is not None:  # passages are read from the raw files: the copies go
-            places = inputs_record.InputsRecord(inputs=[inputs_record.place_of(str(self.config.raw))])
+        if (
+            fingerprint := rules.fingerprint(self.config)
+        ) is not None:  # passages are read from the raw files: the copies go
+            places = inputs_record.InputsRecord(
+                inputs=[inputs_record.place_of(str(self.config.raw))]
+            )
             inputs_record.save(self.config.corpus, places, fingerprint, appended=True)
         journal = self.journal
-        failing = {name: failed for name, failed in self.state.failing.items() if name not in journal.files}
-        self._remember(files=self.state.files | journal.files, version=journal.version, failing=failing)
+        failing = {
+            name: failed for name, failed in self.state.failing.items() if name not in journal.files
+        }
+        self._remember(
+            files=self.state.files | journal.files, version=journal.version, failing=failing
+        )
         owned.remove(self.folder / "incoming", "incoming")
         added = sum(group.added or 0 for group in journal.groups)
         self._record(documents_added=added)
-        model = None if journal.base is None else read_manifest(publish.version_path(self.folder, journal.base))
-        if journal.decision == "update" and model is not None and Corpus.open(self.config.corpus).is_of(model.corpus.fingerprint):
+        model = (
+            None
+            if journal.base is None
+            else read_manifest(publish.version_path(self.folder, journal.base))
+        )
+        if (
+            journal.decision == "update"
+            and model is not None
+            and Corpus.open(self.config.corpus).is_of(model.corpus.fingerprint)
+        ):
             self.log.say("the new files hold no new documents; nothing to train")
             self._record("end", decision="nothing", why=["the new files hold no new documents"])
             return
@@ -226,7 +294,10 @@ class Cycle:
             self.log.say(f"compacting {self.config.corpus}: {why}")
             compacted = compact(self.config.corpus, progress=self.log)
             before, after = compacted["blocks"]
-            self.log.say(f"{before} -> {after} blocks, {counted(compacted['documents_purged'], 'document')} purged")
+            self.log.say(
+                f"{before} -> {after} blocks, "
+                f"{counted(compacted['documents_purged'], 'document')} purged"
+            )
             self._record(compacted=compacted["blocks"])
         self._record("train")
 
@@ -250,11 +321,20 @@ class Cycle:
         options |= {"mem_limit": self.config.train.mem_limit, "workers": self.config.train.threads}
         source = self.folder / "incoming" / group.name
         try:
-            summary = ingest([source], self.config.corpus, progress=self.log, on_duplicate=group.rule, **options)
+            summary = ingest(
+                [source], self.config.corpus, progress=self.log, on_duplicate=group.rule, **options
+            )
             if rejected := summary["rejected"]:
-                self.log.say(f"warning: {counted(rejected, 'record')} left out, the first {summary['first_rejected']}")
-                self._record(records_rejected=self.journal.summary.get("records_rejected", 0) + rejected)
-        except InputError as e:  # a file that cannot be taken in: the next run looks at all files again
+                self.log.say(
+                    f"warning: {counted(rejected, 'record')} left out, the first "
+                    f"{summary['first_rejected']}"
+                )
+                self._record(
+                    records_rejected=self.journal.summary.get("records_rejected", 0) + rejected
+                )
+        except (
+            InputError
+        ) as e:  # a file that cannot be taken in: the next run looks at all files again
             owned.remove_file(self.folder / JOURNAL)
             remove_wip(self.wip)
             owned.remove(self.folder / "incoming", "incoming")
@@ -264,27 +344,57 @@ class Cycle:
 
     def _train(self) -> None:
         """The new model in a folder of its own."""
-        want, run, base = self.config.train, publish.run_path(self.folder, self.journal.version), self.journal.base
-        settings_hashed = {k: v for k, v in asdict(want).items() if k not in (*MACHINES, "seed_words")} | {"corpus": rules.fingerprint(self.config)}
+        want, run, base = (
+            self.config.train,
+            publish.run_path(self.folder, self.journal.version),
+            self.journal.base,
+        )
+        settings_hashed = {
+            k: v for k, v in asdict(want).items() if k not in (*MACHINES, "seed_words")
+        } | {"corpus": rules.fingerprint(self.config)}
         if want.seed_words is not None:
             settings_hashed["seed_words"] = plain(read_seeds(want.seed_words))
-        settings = hashlib.sha256(json.dumps(settings_hashed, sort_keys=True, default=str).encode()).hexdigest()
+        settings = hashlib.sha256(
+            json.dumps(settings_hashed, sort_keys=True, default=str).encode()
+        ).hexdigest()
         if self.journal.settings != settings:
             if run.exists():
-                self.log.say("the settings or the corpus have changed since this training began; it starts over")
+                self.log.say(
+                    "the settings or the corpus have changed since this training began; it "
+                    "starts over"
+                )
                 owned.remove(run, "model")
             self.journal = replace(self.journal, settings=settings)
             self._record()
         claim(run.parent, "runs")
         if self.journal.decision == "update" and base is not None:
             model = publish.version_path(self.folder, base)
-            updated = train_on(self.config.corpus, model, run, passes=want.update_passes, progress=self.log, **want.limits())
+            updated = train_on(
+                self.config.corpus,
+                model,
+                run,
+                passes=want.update_passes,
+                progress=self.log,
+                **want.limits(),
+            )
             how, passes, reason = updated.how, updated.passes, updated.reason
         else:
             self._remember(last_tried=_date())
-            given = {"algo", "aim", "allow_smaller", "topics", "seed", "passes", "seed_words", "weighting", "options"}
+            given = {
+                "algo",
+                "aim",
+                "allow_smaller",
+                "topics",
+                "seed",
+                "passes",
+                "seed_words",
+                "weighting",
+                "options",
+            }
             settings_given = {name: getattr(want, name) for name in sorted(given)}
-            trained = train(self.config.corpus, run, progress=self.log, **settings_given, **want.limits())
+            trained = train(
+                self.config.corpus, run, progress=self.log, **settings_given, **want.limits()
+            )
             how, passes, reason = "fresh", trained.passes, trained.reason
         self._record("gate", training=how, passes=passes, stopped=reason)
 
@@ -292,7 +402,9 @@ class Cycle:
         """Publish or refuse."""
         present = publish.current(self.folder)
         before = [] if present is None else [publish.version_path(self.folder, present)]
-        (new, *olds), threads = self._open(publish.run_path(self.folder, self.journal.version), *before)
+        (new, *olds), threads = self._open(
+            publish.run_path(self.folder, self.journal.version), *before
+        )
         old = olds[0] if olds else None
         judgement = judge(new, old, Corpus.open(self.config.corpus), self.config.gate, threads)
         self._record(gate=asdict(judgement))
@@ -300,12 +412,24 @@ class Cycle:
             self.log.say(f"warning: {warning}")
         if judgement.refused:
             self.log.say(f"gate: refused: {'; '.join(judgement.refused)}")
-            self._remember(refused=Refused(corpus=rules.fingerprint(self.config), why=judgement.refused))
+            self._remember(
+                refused=Refused(corpus=rules.fingerprint(self.config), why=judgement.refused)
+            )
             self._record("end")
             return
-        was = "" if judgement.perplexity_before is None else f" (present model {judgement.perplexity_before:.1f})"
-        self.log.say(f"gate: passed, held-out perplexity {judgement.perplexity or math.nan:.1f}{was}")
-        kept = first_ids(new.n_topics) if old is None else align(old, new, read_ids(old.path, old.n_topics), self.config.publish.far)
+        was = (
+            ""
+            if judgement.perplexity_before is None
+            else f" (present model {judgement.perplexity_before:.1f})"
+        )
+        self.log.say(
+            f"gate: passed, held-out perplexity {judgement.perplexity or math.nan:.1f}{was}"
+        )
+        kept = (
+            first_ids(new.n_topics)
+            if old is None
+            else align(old, new, read_ids(old.path, old.n_topics), self.config.publish.far)
+        )
         self.journal = replace(self.journal, ids=kept)
         self._record("publish")
 
@@ -314,10 +438,20 @@ class Cycle:
         number, ids, want = self.journal.version, self.journal.ids, self.config.train
         assert ids is not None
         run = publish.run_path(self.folder, number)
-        if self.config.publish.classifier and not publish.version_path(self.folder, number).exists():
-            learned = train_classifier(run, self.config.corpus, threads=want.threads, mem_limit=want.mem_limit)
-            self.log.say(f"classifier: {counted(learned['documents'], 'document')}, {learned['divergence']:.3f} nats from theta")
-            self._record(classifier={k: learned[k] for k in ("documents", "divergence", "temperature")})
+        if (
+            self.config.publish.classifier
+            and not publish.version_path(self.folder, number).exists()
+        ):
+            learned = train_classifier(
+                run, self.config.corpus, threads=want.threads, mem_limit=want.mem_limit
+            )
+            self.log.say(
+                f"classifier: {counted(learned['documents'], 'document')}, "
+                f"{learned['divergence']:.3f} nats from theta"
+            )
+            self._record(
+                classifier={k: learned[k] for k in ("documents", "divergence", "temperature")}
+            )
         place = publish.store_version(run, self.folder, number, ids)
         if (before := publish.current(self.folder)) is not None and before != number:
             edits.carry(publish.version_path(self.folder, before), place)
@@ -328,9 +462,14 @@ class Cycle:
         self._remember(last_trained=_date(), version=number, refused=None, held=None)
         publish.prune(self.folder, self.config.publish.keep)
         changes = {name: getattr(ids, name) for name in ("kept", "born", "died", "split", "merged")}
-        self.log.say(f"published {place}; topics: " + ", ".join(f"{len(these)} {name}" for name, these in changes.items()))
+        self.log.say(
+            f"published {place}; topics: "
+            + ", ".join(f"{len(these)} {name}" for name, these in changes.items())
+        )
         told = changes | {"kept": len(ids.kept), "distance": ids.distance}
-        self._record("end", published=number, topics=told if ids.kept else told | {"born": len(ids.born)})
+        self._record(
+            "end", published=number, topics=told if ids.kept else told | {"born": len(ids.born)}
+        )
 
     def _finish(self) -> None:
         """Remove the runs, then the journal: who is killed between them ends here again."""
@@ -341,12 +480,17 @@ class Cycle:
         owned.remove_file(self.folder / JOURNAL)
         sync(self.folder)
 
-    # -- what they share -------------------------------------------------------------------------------------------------
-    def _record(self, stage: str = "", *, groups: Mapping[int, Group] | None = None, **told: Any) -> None:
+    # -- what they share
+    # -------------------------------------------------------------------------------------------------
+    def _record(
+        self, stage: str = "", *, groups: Mapping[int, Group] | None = None, **told: Any
+    ) -> None:
         """Write the journal: with the next step, groups by their index, and what the summary tells."""
         journal = self.journal
         changed = [(groups or {}).get(index, group) for index, group in enumerate(journal.groups)]
-        self.journal = replace(journal, stage=stage or journal.stage, groups=changed, summary=journal.summary | told)
+        self.journal = replace(
+            journal, stage=stage or journal.stage, groups=changed, summary=journal.summary | told
+        )
         write_record(self.folder / JOURNAL, self.journal)
 
     def _remember(self, **facts: Any) -> None:
@@ -361,24 +505,28 @@ class Cycle:
         return int(corpus.part().docs + corpus.part(True).docs)
 
     def _open(self, *paths: Path) -> tuple[list[TopicModel], int]:
-        return open_models(paths, Corpus.open(self.config.corpus), self.config.train.mem_limit, self.threads)
+        return open_models(
+            paths, Corpus.open(self.config.corpus), self.config.train.mem_limit, self.threads
+        )
 
     def _summary(self, told: Mapping[str, Any]) -> dict[str, Json]:
         """The summary of a cycle, as JSON has it; numbers that are not finite are None."""
         number = publish.current(self.folder)
-        summary: dict[str, Any] = plain({
-            "decision": "nothing",
-            "published": None,
-            "documents_added": 0,
-            "records_rejected": 0,
-            "files_set_aside": len(self.scan.set_aside),
-            "set_aside": {name: self.state.failing[name].why for name in self.scan.set_aside},
-            **told,
-            "refused": (told.get("gate") or {}).get("refused", []),
-            "current": number,
-            "model": None if number is None else str(self.folder / publish.CURRENT),
-            "seconds": round(time.monotonic() - self.began, 3),
-        })
+        summary: dict[str, Any] = plain(
+            {
+                "decision": "nothing",
+                "published": None,
+                "documents_added": 0,
+                "records_rejected": 0,
+                "files_set_aside": len(self.scan.set_aside),
+                "set_aside": {name: self.state.failing[name].why for name in self.scan.set_aside},
+                **told,
+                "refused": (told.get("gate") or {}).get("refused", []),
+                "current": number,
+                "model": None if number is None else str(self.folder / publish.CURRENT),
+                "seconds": round(time.monotonic() - self.began, 3),
+            }
+        )
         return summary
 
 

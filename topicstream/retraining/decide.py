@@ -22,12 +22,16 @@ def now() -> datetime:
 
 def fingerprint(config: Config) -> str | None:
     """The fingerprint of the corpus store; None without one."""
-    return Corpus.open(config.corpus).fingerprint if (config.corpus / "manifest.json").exists() else None
+    return (
+        Corpus.open(config.corpus).fingerprint
+        if (config.corpus / "manifest.json").exists()
+        else None
+    )
 
 
 def news(config: Config, state: RetrainState, scan: Scan, model: ModelManifest | None) -> str:
-    """What is new, in words: files, or documents in the corpus that the model has not been trained on (unless the gate
-    refused the model that was); empty when nothing is."""
+    """What is new, in words: files, or documents in the corpus that the model has not been trained
+    on (unless the gate refused the model that was); empty when nothing is."""
     if scan.any:
         counts = [(len(scan.new), "new"), (len(scan.changed), "changed")]
         return " and ".join(f"{n} {noun} file{'s' if n > 1 else ''}" for n, noun in counts if n)
@@ -36,18 +40,29 @@ def news(config: Config, state: RetrainState, scan: Scan, model: ModelManifest |
     corpora = [model.corpus.fingerprint] if model is not None else []
     corpora += [state.refused.corpus] if state.refused is not None else []
     corpus = Corpus.open(config.corpus)
-    return "" if any(map(corpus.is_of, corpora)) else "documents in the corpus that the model was not trained on"
+    return (
+        ""
+        if any(map(corpus.is_of, corpora))
+        else "documents in the corpus that the model was not trained on"
+    )
 
 
 def age(state: RetrainState, log: Progress) -> float | None:
-    """Seconds since the last full training, finished or not; 0 when the clock was set back, None before the first."""
+    """Seconds since the last full training, finished or not; 0 when the clock was set back, None
+    before the first.
+    """
     try:
         last = datetime.fromisoformat(state.last_tried or state.last_trained or "")
     except ValueError:  # there is none, or it is no date
         return None
-    seconds = (now() - (last if last.tzinfo is not None else last.replace(tzinfo=UTC))).total_seconds()
+    seconds = (
+        now() - (last if last.tzinfo is not None else last.replace(tzinfo=UTC))
+    ).total_seconds()
     if seconds < 0:
-        log.say(f"warning: the clock is {-seconds:.0f} s behind the last full training; assuming that no time has passed")
+        log.say(
+            f"warning: the clock is {-seconds:.0f} s behind the last full training; assuming "
+            f"that no time has passed"
+        )
     return max(seconds, 0.0)
 
 

@@ -1,11 +1,14 @@
 """Have new documents drifted away from what the model was trained on?  Figures, and the verdict.
 
-seen_words      share of the new documents' distinct words (as tokenised, before any pruning) that the training has
+seen_words      share of the new documents' distinct words (as tokenised, before any pruning) that
+                the training has
                 seen, words it pruned included (Yao, Mimno & McCallum 2009, the 70 % rule)
 unknown_tokens  share of the new documents' tokens whose word the training never saw
 perplexity      document completion of the new documents over that of the old ones set aside
-usage           Jensen-Shannon distance (square root of the divergence in bits: 0 same .. 1 nothing in common) between
-                the mean p(k|d) of new and of old documents, both folded in with the model's topics fixed
+usage           Jensen-Shannon distance (square root of the divergence in bits: 0 same .. 1 nothing
+                in common) between
+                the mean p(k|d) of new and of old documents, both folded in with the model's topics
+                fixed
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ CHOOSING = ("grow_vocab", "min_df", "max_df", "min_count", "max_vocab", "vocab",
 
 @dataclass(frozen=True)
 class Drift:
-    """How new documents differ from old ones, by the figures of the module's head; None where one cannot be measured."""
+    """How new documents differ from old ones, by the figures of the module's head; None where one
+    cannot be measured.
+    """
 
     documents: int
     words: int
@@ -54,14 +59,18 @@ class Drift:
     usage: float | None = None
 
 
-def drift_of(config: Config, model: TopicModel, scan: Scan, threads: int, log: Progress) -> Drift | None:
-    """The figures of the new and changed files, which are ingested into a store that is removed again; None where no document has a
-    word."""
+def drift_of(
+    config: Config, model: TopicModel, scan: Scan, threads: int, log: Progress
+) -> Drift | None:
+    """The figures of the new and changed files, which are ingested into a store that is removed
+    again; None where no document has a word."""
     incoming, corpus = config.folder / "incoming", Corpus.open(config.corpus)
     limits = {"mem_limit": config.train.mem_limit, "workers": config.train.threads}
     place = incoming / MEASURED
     try:
-        new = stage([incoming / name for name, _ in scan.groups], place, corpus, {**config.ingest, **limits})
+        new = stage(
+            [incoming / name for name, _ in scan.groups], place, corpus, {**config.ingest, **limits}
+        )
     except NothingKept:
         return None
     except InputError as e:
@@ -69,23 +78,42 @@ def drift_of(config: Config, model: TopicModel, scan: Scan, threads: int, log: P
     figures = measure(model, corpus, new, threads)
     owned.remove(place, "corpus")
     measured = {name: value for name, value in asdict(figures).items() if value is not None}
-    log.say("drift: " + ", ".join(f"{name} {v:.3f}" if v < 2 else f"{name} {v:,.0f}" for name, v in measured.items()))
+    log.say(
+        "drift: "
+        + ", ".join(
+            f"{name} {v:.3f}" if v < 2 else f"{name} {v:,.0f}" for name, v in measured.items()
+        )
+    )
     return figures
 
 
 def stage(paths: Sequence[Path], place: Path, corpus: Corpus, options: Mapping[str, Any]) -> Corpus:
-    """Documents as a store of their own: the corpus' tokenizer, every word kept, none set aside; options: of ingest."""
+    """Documents as a store of their own: the corpus' tokenizer, every word kept, none set aside;
+    options: of ingest.
+    """
     stored = corpus.manifest.tokenizer
-    fixed = {"recipe": stored and Recipe.from_json(stored), "min_df": 1, "max_df": 1.0, "heldout": 0, "force": True}
+    fixed = {
+        "recipe": stored and Recipe.from_json(stored),
+        "min_df": 1,
+        "max_df": 1.0,
+        "heldout": 0,
+        "force": True,
+    }
     ingest(paths, place, **{k: v for k, v in options.items() if k not in CHOOSING} | fixed)
     return Corpus.open(place)
 
 
 def in_raw_names(error: InputError, config: Config) -> InputError:
-    """The error in terms of the raw files instead of their copies, and of the config instead of the command line."""
+    """The error in terms of the raw files instead of their copies, and of the config instead of the
+    command line.
+    """
     message = re.sub(
         r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)(?:=(\w+))?",
-        lambda option: option[1].replace("-", "_") + (f" = {option[2]!r}" if option[2] else "") + " under [ingest]",
+        lambda option: (
+            option[1].replace("-", "_")
+            + (f" = {option[2]!r}" if option[2] else "")
+            + " under [ingest]"
+        ),
         str(error),
     )
     for name in ("new", "changed"):
@@ -119,9 +147,14 @@ def measure(model: TopicModel, corpus: Corpus, new: Corpus, threads: int) -> Dri
     known, counts = met_words(vocabulary.words, corpus), vocabulary.counts.astype(np.float64)
     figures: dict[str, Any] = {"documents": new.n_docs, "words": new.n_words}
     if len(known):
-        figures |= {"seen_words": float(known.mean()), "unknown_tokens": float(counts[~known].sum() / counts.sum())}
+        figures |= {
+            "seen_words": float(known.mean()),
+            "unknown_tokens": float(counts[~known].sum() / counts.sum()),
+        }
     try:
-        figures["perplexity_new"] = score_model(model, new, threads=threads, parts=("train",)).perplexity
+        figures["perplexity_new"] = score_model(
+            model, new, threads=threads, parts=("train",)
+        ).perplexity
     except InputError:  # no document of two known words
         return Drift(**figures)
     aside = corpus.part(True).docs
@@ -136,11 +169,16 @@ def verdict(figures: Drift, limits: Limits) -> list[str]:
     """Why the new documents have drifted, in words; empty when they have not."""
     reasons = []
     if figures.seen_words is not None and figures.seen_words < limits.seen_words:
-        reasons.append(f"only {100 * figures.seen_words:.1f} % of the new documents' words were seen in training")
+        reasons.append(
+            f"only {100 * figures.seen_words:.1f} % of the new documents' words were seen in "
+            f"training"
+        )
     if figures.unknown_tokens is not None and figures.unknown_tokens > limits.unknown_tokens:
         reasons.append(f"{100 * figures.unknown_tokens:.1f} % of the new tokens are unknown")
     if figures.perplexity is not None and figures.perplexity > limits.perplexity:
-        reasons.append(f"perplexity of new documents is {figures.perplexity:.2f} times that of old ones")
+        reasons.append(
+            f"perplexity of new documents is {figures.perplexity:.2f} times that of old ones"
+        )
     if figures.usage is not None and figures.usage > limits.usage:
         reasons.append(f"topic usage has shifted by {figures.usage:.2f} (Jensen-Shannon)")
     return reasons

@@ -1,8 +1,11 @@
 """``topics forget``: a document goes out of everything that this program has written and keeps.
 
-From the store: its cells, its row of the documents' table (id, source, list columns, date, own columns), other documents' mention of it,
-names and words that only it had (ids of names and words stay), what was set aside of older generations.  From models: the
-block state and checkpoints of their runs and tables over documents, which hold its topics.  At the end the
+From the store: its cells, its row of the documents' table (id, source, list columns, date, own
+columns), other documents' mention of it,
+names and words that only it had (ids of names and words stay), what was set aside of older
+generations.  From models: the
+block state and checkpoints of their runs and tables over documents, which hold its topics.  At the
+end the
 store's table of documents is read again.
 """
 
@@ -50,7 +53,9 @@ SHOWN = 20
 
 @dataclass
 class _Found:
-    """Rows of the documents' table: numbers int64[n] ascending; ids that were met; sources, distinct, some of them."""
+    """Rows of the documents' table: numbers int64[n] ascending; ids that were met; sources,
+    distinct, some of them.
+    """
 
     numbers: np.ndarray
     ids: set[str] = field(default_factory=set)
@@ -79,16 +84,20 @@ def forget(
     models: Sequence[str | Path] = (),
     progress: Told = None,
 ) -> Forgotten:
-    """Remove documents for good, by id, from a corpus store and from the state of models that were trained on it.
+    """Remove documents for good, by id, from a corpus store and from the state of models that were
+    trained on it.
 
-    Block state and checkpoints of the runs go, so a run that is continued starts every block.  The store is compacted on the way.  Called again, it finishes what was left; an id that is not there is no error.
+    Block state and checkpoints of the runs go, so a run that is continued starts every block.  The
+    store is compacted on the way.  Called again, it finishes what was left; an id that is not there
+    is no error.
 
     Parameters
     ----------
     ids
         The ids, or a file with an id a line.
     corpus
-        The store.  One that lies in the folder of a retrain takes that folder's versions, runs and state with it.
+        The store.  One that lies in the folder of a retrain takes that folder's versions, runs and
+                    state with it.
     models
         Folders of models and runs.
     progress
@@ -97,10 +106,11 @@ def forget(
     Returns
     -------
     dict
-        ``documents``, ``rows`` (of the table: a replaced document has several), ``cells``, ``not_found`` (ids), ``runs`` (folders whose
-        state went), ``words_left`` (words that only these documents had and that stay, of a vocabulary given as a file), ``left``
-        (file and what: tables that a reader holds, rows that are still there), ``waiting`` (a reader holds old files: call again
-        when it has ended), ``elsewhere`` (sentences: what this cannot reach).
+        ``documents``, ``rows`` (of the table: a replaced document has several), ``cells``,
+        ``not_found`` (ids), ``runs`` (folders whose state went), ``words_left`` (words that only
+        these documents had and that stay, of a vocabulary given as a file), ``left`` (file and
+        what: tables that a reader holds, rows that are still there), ``waiting`` (a reader holds
+        old files: call again when it has ended), ``elsewhere`` (sentences: what this cannot reach).
 
     Raises
     ------
@@ -115,19 +125,23 @@ def forget(
     TopicsError
         While an ingest or a retrain cycle is unfinished.
 
-    Examples
-    --------
-    >>> topicstream.forget(["doc-7", "doc-x"], "corpus.zarr", models=["model"], progress=False)["not_found"]
-    ['doc-x']
-    """
+    Examples -------- >>> topicstream.forget(["doc-7", "doc-x"], "corpus.zarr", models=["model"],
+    progress=False)["not_found"] ['doc-x']"""
     distinct = sorted({ids} if isinstance(ids, str) else set(ids))
     if not distinct or not all(isinstance(i, str) and i for i in distinct):
         raise InputError("give the ids of documents to forget; an id cannot be empty")
     store = Path(corpus)
     Corpus.open(store, dense=True).let_go()
     if strange := next((m for m in models if not trained_on(Path(m), store)), None):
-        raise InputError(f"{strange}: has another vocabulary than {store}, so it was not trained on it; leave it out")
-    home = store.parent if (store.parent / "versions").is_dir() and (store.parent / STATE).is_file() else None
+        raise InputError(
+            f"{strange}: has another vocabulary than {store}, so it was not trained on it; "
+            f"leave it out"
+        )
+    home = (
+        store.parent
+        if (store.parent / "versions").is_dir() and (store.parent / STATE).is_file()
+        else None
+    )
     runs = _runs(models, home)
     with _held(store, runs, home) as base:
         return _forget(distinct, base, runs, home, listener(progress))
@@ -135,7 +149,9 @@ def forget(
 
 @contextlib.contextmanager
 def _held(store: Path, runs: Sequence[Path], home: Path | None) -> Iterator[Corpus]:
-    """The store, and the locks of all that is changed; Busy, and TopicsError where something is unfinished there."""
+    """The store, and the locks of all that is changed; Busy, and TopicsError where something is
+    unfinished there.
+    """
     with contextlib.ExitStack() as stack:
         if home is not None:
             stack.enter_context(lock(home, "retraining", kind="retrain"))
@@ -149,11 +165,15 @@ def _held(store: Path, runs: Sequence[Path], home: Path | None) -> Iterator[Corp
 
 
 def trained_on(model: Path, store: str | Path) -> bool:
-    """Whether a model's words are those of a store: the most of them there, and in the store's order, as words that came or
+    """Whether a model's words are those of a store: the most of them there, and in the store's
+    order, as words that came or
     went since leave it.  True where there is no model yet."""
     if not (model / "manifest.json").exists():
         return True
-    corpus, opened = Corpus.open(store, dense=True), TopicModel.open(model, memory_limit=-1, dense=True)
+    corpus, opened = (
+        Corpus.open(store, dense=True),
+        TopicModel.open(model, memory_limit=-1, dense=True),
+    )
     corpus.let_go()
     corpus_ids = Vocabulary.read(corpus.file("vocab")).find(opened.vocabulary.words)
     corpus_ids = corpus_ids[corpus_ids >= 0]
@@ -166,17 +186,26 @@ def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
     for model in map(Path, models):
         if not ((model / "manifest.json").exists() or (model / "training.json").exists()):
             raise StoreError(f"{model}: no model here; name the folder of one, or leave it out")
-        folders += [model.resolve(), *(p for p in [model.with_name(model.name + ".update").resolve()] if p.is_dir())]
+        folders += [
+            model.resolve(),
+            *(p for p in [model.with_name(model.name + ".update").resolve()] if p.is_dir()),
+        ]
     if home is not None and (home / "runs").is_dir():
         folders += sorted(p.resolve() for p in (home / "runs").iterdir() if p.is_dir())
     return sorted(set(folders))
 
 
-def _forget(ids: list[str], base: Corpus, runs: list[Path], home: Path | None, progress: Progress) -> Forgotten:
+def _forget(
+    ids: list[str], base: Corpus, runs: list[Path], home: Path | None, progress: Progress
+) -> Forgotten:
     store = base.path
     documents = _find(base, pa.array(ids, pa.large_string()))
     cleared = [run for run in runs if _clear(run, base, always=bool(len(documents.numbers)))]
-    for model in [*runs, *(version_path(home, n) for n in published_versions(home))] if home is not None else runs:
+    for model in (
+        [*runs, *(version_path(home, n) for n in published_versions(home))]
+        if home is not None
+        else runs
+    ):
         if len(documents.numbers) and (model / "manifest.json").exists():
             drop_tables(model, "documents")
     manifest, cells, words_left = base.manifest, 0, 0
@@ -204,7 +233,9 @@ def _forget(ids: list[str], base: Corpus, runs: list[Path], home: Path | None, p
 
 
 def _left(store: Path, manifest: StoreManifest, ids: pa.Array) -> list[dict[str, str]]:
-    """Tables of documents that no manifest names but a reader holds, and rows of the ids in those that it names."""
+    """Tables of documents that no manifest names but a reader holds, and rows of the ids in those
+    that it names.
+    """
     named = {entry.file for entry in manifest.docs}
     remains: list[dict[str, str]] = [
         {"file": str(path), "what": "an older table, held by a reader"}
@@ -224,7 +255,9 @@ def _find(base: Corpus, ids: pa.Array) -> _Found:
     documents = _Found(numbers[0])
     for every, batch in read_documents(base.path, base.manifest.docs, ["id", "source"]):
         matches = np.flatnonzero(
-            pc.is_in(batch["id"].cast(pa.large_string()), value_set=ids).to_numpy(zero_copy_only=False)
+            pc.is_in(batch["id"].cast(pa.large_string()), value_set=ids).to_numpy(
+                zero_copy_only=False
+            )
         )
         if len(matches):
             rows = batch.take(pa.array(matches))
@@ -236,7 +269,8 @@ def _find(base: Corpus, ids: pa.Array) -> _Found:
 
 
 def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
-    """Remove the state of a run that has seen the documents: of any run when they were found now (``always``), else of those
+    """Remove the state of a run that has seen the documents: of any run when they were found now
+    (``always``), else of those
     on another corpus than the present one.  The model stays."""
     if not any((run / name).exists() for name in (*STATE_FOLDERS, *STATE_FILES)):
         return False
@@ -251,8 +285,12 @@ def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
     return True
 
 
-def _rewrite(base: Corpus, documents: _Found, ids: list[str], progress: Progress) -> tuple[StoreManifest, int]:
-    """The store without the documents, committed: its manifest; words of theirs that stay in the user's own vocabulary."""
+def _rewrite(
+    base: Corpus, documents: _Found, ids: list[str], progress: Progress
+) -> tuple[StoreManifest, int]:
+    """The store without the documents, committed: its manifest; words of theirs that stay in the
+    user's own vocabulary.
+    """
     old, store = base.manifest, base.path
     generation = old.generation + 1
     removal = Removal(base)
@@ -275,10 +313,17 @@ def _rewrite(base: Corpus, documents: _Found, ids: list[str], progress: Progress
     if "rejects" in old.files:
         name = f"rejects-{generation:04d}.jsonl"
         lines = base.file("rejects").read_bytes().splitlines(keepends=True)
-        write_bytes(store / name, b"".join(line for line in lines if not _names(line, ids, documents.sources)))
+        write_bytes(
+            store / name,
+            b"".join(line for line in lines if not _names(line, ids, documents.sources)),
+        )
         files["rejects"] = store_file(store, name)
     first = [s for s in old.sources.first if s not in documents.sources and s not in set(ids)]
-    changes: dict[str, Any] = {"files": files, "sources": Sources(count=old.sources.count, first=first), "same_as": []}
+    changes: dict[str, Any] = {
+        "files": files,
+        "sources": Sources(count=old.sources.count, first=first),
+        "same_as": [],
+    }
     changes["vocabulary"] = old.vocabulary | {"hash": vocabulary.hash}
     manifest = work.commit(progress, changes, pa.array(ids, pa.large_string()))
     return manifest, words_left
@@ -291,14 +336,19 @@ def _names(line: bytes, ids: list[str], sources: set[str]) -> bool:
 
 
 def _forget_files(home: Path, ids: set[str]) -> list[str]:
-    """Take raw files that are a document each, and are gone, out of the list of files that a retrain has taken in; a
-    sentence for each that is still there (without its entry the next run would take it in again)."""
+    """Take raw files that are a document each, and are gone, out of the list of files that a
+    retrain has taken in; a sentence for each that is still there (without its entry the next run
+    would take it in again)."""
     state, raw = read_retrain_state(home), _raw(home)
     still_exists = {name: (raw / name).exists() for name in state.files if name in ids}
     if not all(still_exists.values()):
         files = {name: entry for name, entry in state.files.items() if still_exists.get(name, True)}
         write_record(home / STATE, msgspec.structs.replace(state, files=files))
-    return [f"{raw / name}: the raw file is still there; remove it and run this again" for name in still_exists if still_exists[name]]
+    return [
+        f"{raw / name}: the raw file is still there; remove it and run this again"
+        for name in still_exists
+        if still_exists[name]
+    ]
 
 
 def _raw(home: Path) -> Path:
@@ -308,30 +358,46 @@ def _raw(home: Path) -> Path:
     return home / "raw"
 
 
-def _elsewhere(documents: _Found, store: Path, home: Path | None, runs: list[Path], words: int) -> list[str]:
+def _elsewhere(
+    documents: _Found, store: Path, home: Path | None, runs: list[Path], words: int
+) -> list[str]:
     """What cannot be reached, in sentences."""
     sentences, find = [], inputs_record.raw_files(store)
     for source in sorted(documents.sources)[:SHOWN]:
         name = file_of(source)
         path = Path((raw_file := find(name)) or name)
-        if home is not None and raw_file is None:  # a copy of a raw file in one of the two folders of ``incoming``, long gone
+        if (
+            home is not None and raw_file is None
+        ):  # a copy of a raw file in one of the two folders of ``incoming``, long gone
             folders = [part for part in path.parts if part in ("new", "changed")]
-            path = _raw(home).joinpath(*path.parts[path.parts.index(folders[0]) + 1 :]) if folders else _raw(home) / path
+            path = (
+                _raw(home).joinpath(*path.parts[path.parts.index(folders[0]) + 1 :])
+                if folders
+                else _raw(home) / path
+            )
         sentences.append(
-            f"{path}{source[len(name) :]}: the raw input; while it holds the document another ingest takes it in again"
+            f"{path}{source[len(name) :]}: the raw input; while it holds the document another "
+            f"ingest takes it in again"
         )
     if len(documents.sources) > SHOWN:
         sentences.append(f"{len(documents.sources) - SHOWN} more raw inputs")
     if words:
-        sentences.append(f"{store}: {words} words that only they had stay in the vocabulary, which was given as a file")
+        sentences.append(
+            f"{store}: {words} words that only they had stay in the vocabulary, which was given "
+            f"as a file"
+        )
     trained = [str(run) for run in runs if (run / "manifest.json").exists()]
-    trained += [str(version_path(home, n)) for n in published_versions(home)] if home is not None else []
+    trained += (
+        [str(version_path(home, n)) for n in published_versions(home)] if home is not None else []
+    )
     if trained:
         sentences.append(
-            f"topics of {', '.join(trained)}: learnt from all documents together, with their words; to take these ones' part out, "
+            f"topics of {', '.join(trained)}: learnt from all documents together, with their "
+            f"words; to take these ones' part out, "
             "train again (`topics train --force`, `topics retrain --full`)"
         )
     return [
         *sentences,
-        "files written by `infer`, `show --theta` and the like, copies and backups of your own, other models",
+        "files written by `infer`, `show --theta` and the like, copies and backups of your own, "
+        "other models",
     ]

@@ -1,4 +1,6 @@
-"""Words that only forgotten documents had: they are text of theirs, in the vocabulary and in the list of words left out."""
+"""Words that only forgotten documents had: they are text of theirs, in the vocabulary and in the
+list of words left out.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,14 @@ from topicstream.tokens.vocabulary import ROWS, TokenVocabulary
 def own_words(base: Corpus, places: np.ndarray, gone: np.ndarray, df: np.ndarray) -> np.ndarray:
     """bool[W]: words of the documents at ``places`` that no other document has any more.
 
-    places, gone: int64[n, 4] (document number, part, block, row) of those to forget, and of all that are gone; df: int64[W]
-    training documents left with each word, or a few more (of those withdrawn while a word was left out of the vocabulary).
-    Reads the blocks of ``places``, and all blocks where one of their words is as rare as they are few.
-    """
+    places, gone: int64[n, 4] (document number, part, block, row) of those to forget, and of all
+    that are gone; df: int64[W] training documents left with each word, or a few more (of those
+    withdrawn while a word was left out of the vocabulary). Reads the blocks of ``places``, and all
+    blocks where one of their words is as rare as they are few."""
     files = {k: v for k, v in base.manifest.files.items() if k != "removed"}
-    everything = Corpus(base.path, msgspec.structs.replace(base.manifest, files=files))  # with the cells of those replaced or withdrawn before
+    everything = Corpus(
+        base.path, msgspec.structs.replace(base.manifest, files=files)
+    )  # with the cells of those replaced or withdrawn before
     own = np.zeros(base.n_words, np.bool_)
     for part, block in sorted({(int(p), int(b)) for p, b in places[:, 1:3]}):
         everyone = np.arange(base.part(bool(part)).blocks[block].docs)
@@ -51,17 +55,24 @@ def _words_of(corpus: Corpus, part: int, block: int, gone: np.ndarray) -> np.nda
 
 
 def blanked(vocabulary: TokenVocabulary, words: np.ndarray) -> TokenVocabulary:
-    """The vocabulary with something without meaning in the place of some words; ids stay.  words: bool[W]."""
+    """The vocabulary with something without meaning in the place of some words; ids stay.
+
+    words: bool[W].
+    """
     numbers = np.flatnonzero(words)
     if not len(numbers):
         return vocabulary
     texts = pa.array([f"(no word {n})" for n in numbers.tolist()], pa.large_string())
     changed = pc.replace_with_mask(vocabulary.words, pa.array(words), texts)
-    return TokenVocabulary.of(changed, np.where(words, 0, vocabulary.counts), np.where(words, 0, vocabulary.df))
+    return TokenVocabulary.of(
+        changed, np.where(words, 0, vocabulary.counts), np.where(words, 0, vocabulary.df)
+    )
 
 
 def more_than(pruned: Path, documents: int) -> Iterator[pa.Table]:
-    """The words left out of the vocabulary that more training documents had than are forgotten: none that only they had."""
+    """The words left out of the vocabulary that more training documents had than are forgotten:
+    none that only they had.
+    """
     with pq.ParquetFile(pruned) as file:
         for batch in file.iter_batches(ROWS):
             table = pa.Table.from_batches([batch])

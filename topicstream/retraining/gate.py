@@ -1,8 +1,11 @@
 """The quality gate: may this model take the place of the present one?
 
-Both are scored on the same held-out tokens: document completion over the words that both know, with p(w|k) among
-these words.  The new model's perplexity may be worse by a tolerance; it must have no empty and no identical topics (no more of
-them than the present model, which would otherwise stay with its own; those of a first model are warnings).  That its table
+Both are scored on the same held-out tokens: document completion over the words that both know, with
+p(w|k) among
+these words.  The new model's perplexity may be worse by a tolerance; it must have no empty and no
+              identical topics (no more of
+them than the present model, which would otherwise stay with its own; those of a first model are
+warnings).  That its table
 holds the mass of the corpus was checked after each pass (``training/invariants.py``).
 """
 
@@ -32,10 +35,11 @@ from topicstream.training.invariants import duplicate_topics
 class Judgement:
     """What the gate says.
 
-    refused: why, empty when the new model may be published; warnings: empty and identical topics, too few held-out tokens; perplexity,
-    perplexity_before: of the new and the present model on the same held-out tokens, so many ``tokens``; error: standard error of
-    their ratio, over documents; oov_rate: share of the held-out tokens left out because one of the models does not know their word.
-    """
+    refused: why, empty when the new model may be published; warnings: empty and identical topics,
+    too few held-out tokens; perplexity, perplexity_before: of the new and the present model on the
+    same held-out tokens, so many ``tokens``; error: standard error of their ratio, over documents;
+    oov_rate: share of the held-out tokens left out because one of the models does not know their
+    word."""
 
     refused: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -46,9 +50,13 @@ class Judgement:
     oov_rate: float | None = None
 
 
-def shared_perplexity(models: list[TopicModel], corpus: Corpus, threads: int) -> list[tuple[Score, np.ndarray]]:
-    """Scores of several models on the held-out documents, restricted to the words that all of them know: the same
-    observed and the same scored tokens for each; with the log-likelihood of each document, float64[D].  None where nothing can be
+def shared_perplexity(
+    models: list[TopicModel], corpus: Corpus, threads: int
+) -> list[tuple[Score, np.ndarray]]:
+    """Scores of several models on the held-out documents, restricted to the words that all of them
+    know: the same
+    observed and the same scored tokens for each; with the log-likelihood of each document,
+    float64[D].  None where nothing can be
     scored."""
     words = corpus_vocabulary(corpus).words
     ids = [m.vocabulary.find(words) for m in models]
@@ -57,7 +65,9 @@ def shared_perplexity(models: list[TopicModel], corpus: Corpus, threads: int) ->
     def score(model: TopicModel, index: np.ndarray) -> tuple[Score, np.ndarray]:
         logliks: list[np.ndarray] = []
         topics = ScoredTopics.of_model(model, np.where(common, index, -1), shared=True)
-        return score_blocks(topics, prepared, threads=threads, each=lambda some, _: logliks.append(some)), np.concatenate(logliks)
+        return score_blocks(
+            topics, prepared, threads=threads, each=lambda some, _: logliks.append(some)
+        ), np.concatenate(logliks)
 
     try:
         prepared = prepare_heldout(corpus, topics=max(m.n_topics for m in models))
@@ -67,39 +77,69 @@ def shared_perplexity(models: list[TopicModel], corpus: Corpus, threads: int) ->
 
 
 def ask_room(limit: int | None, topics: int, words: int) -> None:
-    """DoesNotFit where a given limit has no room to judge a model of so many topics beside one like it, of a corpus of
-    ``words``: known before anything is trained."""
-    fixed = {"words": 3 * A_WORD * words, "pairs of topics": A_PAIR * topics**2, "blocks": BLOCKS_IN_FLIGHT}
-    plan_memory("judging the model", MemoryLimit.parse(limit), 1, fixed, {"threads": bytes_of_thread(topics)})
+    """DoesNotFit where a given limit has no room to judge a model of so many topics beside one like
+    it, of a corpus of ``words``: known before anything is trained."""
+    fixed = {
+        "words": 3 * A_WORD * words,
+        "pairs of topics": A_PAIR * topics**2,
+        "blocks": BLOCKS_IN_FLIGHT,
+    }
+    plan_memory(
+        "judging the model",
+        MemoryLimit.parse(limit),
+        1,
+        fixed,
+        {"threads": bytes_of_thread(topics)},
+    )
 
 
-def open_models(paths: Sequence[Path], corpus: Corpus, limit: int | None, threads: int) -> tuple[list[TopicModel], int]:
-    """Models to be scored on the corpus, and aligned, within a limit; and the threads to score with.  DoesNotFit."""
+def open_models(
+    paths: Sequence[Path], corpus: Corpus, limit: int | None, threads: int
+) -> tuple[list[TopicModel], int]:
+    """Models to be scored on the corpus, and aligned, within a limit; and the threads to score
+    with.  DoesNotFit.
+    """
     topics = [read_manifest(path).topics for path in paths]
     beside = A_WORD * corpus.n_words + A_PAIR * topics[0] * topics[-1]
     return open_within(paths, limit, threads, beside=beside)
 
 
-def judge(new: TopicModel, old: TopicModel | None, corpus: Corpus, gate: Gate, threads: int) -> Judgement:
+def judge(
+    new: TopicModel, old: TopicModel | None, corpus: Corpus, gate: Gate, threads: int
+) -> Judgement:
     """Judge a new model beside the present one, if there is one."""
     judgement = Judgement(warnings=duplicate_topics(new.counts(), new.sizes, new.n_topics))
-    if gate.topics and old and judgement.warnings and _count(judgement.warnings) > _count(duplicate_topics(old.counts(), old.sizes, old.n_topics)):
+    if (
+        gate.topics
+        and old
+        and judgement.warnings
+        and _count(judgement.warnings)
+        > _count(duplicate_topics(old.counts(), old.sizes, old.n_topics))
+    ):
         judgement.refused += judgement.warnings
     for score, logliks in shared_perplexity([new] if old is None else [new, old], corpus, threads):
         if judgement.perplexity is None:
-            judgement.tokens, judgement.oov_rate, judgement.perplexity, of_new = score.tokens, score.oov_rate, float(score.perplexity), logliks
+            judgement.tokens, judgement.oov_rate, judgement.perplexity, of_new = (
+                score.tokens,
+                score.oov_rate,
+                float(score.perplexity),
+                logliks,
+            )
             continue
         judgement.perplexity_before = float(score.perplexity)
         judgement.error = float(np.std(logliks - of_new) * math.sqrt(len(logliks)) / score.tokens)
         if not judgement.perplexity <= judgement.perplexity_before * (1 + gate.tolerance):
             judgement.refused.append(
-                f"held-out perplexity {judgement.perplexity:.1f} where the present model has {judgement.perplexity_before:.1f} "
+                f"held-out perplexity {judgement.perplexity:.1f} where the present model has "
+                f"{judgement.perplexity_before:.1f} "
                 f"(tolerance {100 * gate.tolerance:g} %)"
             )
         if 2 * judgement.error > gate.tolerance:
             judgement.warnings.append(
-                f"{judgement.tokens:,.0f} held-out tokens tell the two models apart to {200 * judgement.error:.1f} %, less closely than the "
-                'tolerance; hold out more, such as heldout = "10%" under [ingest] before the first run'
+                f"{judgement.tokens:,.0f} held-out tokens tell the two models apart to "
+                f"{200 * judgement.error:.1f} %, less closely than the "
+                'tolerance; hold out more, such as heldout = "10%" under [ingest] before the '
+                "first run"
             )
     return judgement
 

@@ -1,6 +1,8 @@
-"""Versions of a model: ``versions/NNNN`` folders that never change, and ``current``, a link to one of them.
+"""Versions of a model: ``versions/NNNN`` folders that never change, and ``current``, a link to one
+of them.
 
-A version is copied beside, synced and renamed; ``current`` is replaced by one rename.  Whoever opens ``current`` gets
+A version is copied beside, synced and renamed; ``current`` is replaced by one rename.  Whoever
+opens ``current`` gets
 one whole version or the other: TopicModel follows the link once.
 """
 
@@ -45,23 +47,31 @@ def run_path(folder: Path, number: int) -> Path:
 
 
 def current(folder: Path) -> int | None:
-    """The number of the version that ``current`` points to; None without one.  TopicsError when it points elsewhere."""
+    """The number of the version that ``current`` points to; None without one.
+
+    TopicsError when it points elsewhere.
+    """
     link = folder / CURRENT
     if not link.is_symlink():
         if link.exists():
             raise TopicsError(f"{link}: is not a link made by `topics retrain`; move it away")
         return None
     place, name = os.path.split(os.path.normpath(folder / os.readlink(link)))
-    if os.path.realpath(place) != os.path.realpath(folder / "versions") or not name.isdecimal() or not version_path(folder, int(name)).is_dir():
+    if (
+        os.path.realpath(place) != os.path.realpath(folder / "versions")
+        or not name.isdecimal()
+        or not version_path(folder, int(name)).is_dir()
+    ):
         raise TopicsError(
-            f"{link}: points to {os.readlink(link)}, which is no version of {folder}; remove the link, and `topics rollback --to N` makes it again"
+            f"{link}: points to {os.readlink(link)}, which is no version of {folder}; remove "
+            f"the link, and `topics rollback --to N` makes it again"
         )
     return int(name)
 
 
 def store_version(run: Path, folder: Path, number: int, ids: TopicIds) -> Path:
-    """Copy the model of a finished run to ``versions/NNNN`` (without checkpoints and block memory); a version of ours that
-    is there already is left as it is, and anything else is refused."""
+    """Copy the model of a finished run to ``versions/NNNN`` (without checkpoints and block memory);
+    a version of ours that is there already is left as it is, and anything else is refused."""
     final = version_path(folder, number)
     if kind_of(final) == "version":
         return final
@@ -70,7 +80,10 @@ def store_version(run: Path, folder: Path, number: int, ids: TopicIds) -> Path:
     beside = temporary(final)
     claim(beside, "version")
     classifier = read_classifier(run)
-    names = [entry.name for entry in files_of(read_manifest(run))] + ["history.jsonl", "manifest.json"]
+    names = [entry.name for entry in files_of(read_manifest(run))] + [
+        "history.jsonl",
+        "manifest.json",
+    ]
     names += [] if classifier is None else [classifier.array.name, RECORD]
     for source in (run / name for name in names if (run / name).exists()):
         owned.copy(source, beside / source.name)
@@ -90,17 +103,21 @@ def point_to(folder: Path, number: int) -> None:
 
 
 def prune(folder: Path, keep: int) -> None:
-    """Remove the oldest versions but ``keep``; never the current one or the one before it, nor one that others have put
-    something into."""
+    """Remove the oldest versions but ``keep``; never the current one or the one before it, nor one
+    that others have put something into."""
     present, now = published_versions(folder), current(folder)
     up_to_current = {n for n in present if now is not None and n <= now}
     spared = set(sorted(up_to_current)[-2:]) | set(present[-keep:])
     for number in (n for n in present if n not in spared):
-        with contextlib.suppress(NotOurs):  # others have put something into it, or version 0.1 made it: it stays
+        with contextlib.suppress(
+            NotOurs
+        ):  # others have put something into it, or version 0.1 made it: it stays
             owned.remove(version_path(folder, number), "version")
 
 
-def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = False) -> tuple[int | None, int]:
+def rollback(
+    folder: str | Path = ".", *, to: int | None = None, wait: bool = False
+) -> tuple[int | None, int]:
     """Publish the version before the present one, or version ``to``, again.
 
     Parameters
@@ -115,7 +132,8 @@ def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = Fa
     Returns
     -------
     tuple of int
-        Version before, version now.  The versions themselves stay, and ``topics retrain`` leaves an earlier one in its place until
+        Version before, version now.  The versions themselves stay, and ``topics retrain`` leaves an
+                                      earlier one in its place until
         it runs with ``--release`` (or, by [when] after_rollback, until there are new files).
 
     Raises
@@ -133,7 +151,9 @@ def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = Fa
     """
     folder = Path(folder)
     if not published_versions(folder):
-        raise TopicsError(f"{folder}: contains no versions; name the folder that `topics retrain` publishes to")
+        raise TopicsError(
+            f"{folder}: contains no versions; name the folder that `topics retrain` publishes to"
+        )
     with lock(folder, "retraining", kind="retrain", wait=wait):
         present = published_versions(folder)
         link = folder / CURRENT
@@ -142,8 +162,14 @@ def rollback(folder: str | Path = ".", *, to: int | None = None, wait: bool = Fa
         if to is None:
             to = max((n for n in present if before is not None and n < before), default=None)
         if to is None or to not in present:
-            raise TopicsError(f"{folder}: no version {f'before {before}' if to is None else to}; there are {', '.join(map(str, present))}")
+            raise TopicsError(
+                f"{folder}: no version {f'before {before}' if to is None else to}; there are "
+                f"{', '.join(map(str, present))}"
+            )
         read_manifest(version_path(folder, to))
-        write_record(folder / STATE, replace(read_retrain_state(folder), held=None if to == present[-1] else to))
+        write_record(
+            folder / STATE,
+            replace(read_retrain_state(folder), held=None if to == present[-1] else to),
+        )
         point_to(folder, to)
     return before, to

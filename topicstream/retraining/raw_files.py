@@ -1,10 +1,12 @@
-"""The raw files: which are new, changed or deleted since they were last taken in, and a snapshot of those to be read.
+"""The raw files: which are new, changed or deleted since they were last taken in, and a snapshot of
+those to be read.
 
-Known files are listed with size, mtime and sha256.  A file whose size and mtime are as listed is not read; else it is
-copied, and counts as changed only if the hash of the copy differs.  What is ingested is the copy, so a file that
-is written to meanwhile cannot tear the corpus: a copy whose file changed under it is thrown away and left for the next
-run.
-"""
+Known files are listed with size, mtime and sha256.  A file whose size and mtime are as listed is
+not read; else it is
+copied, and counts as changed only if the hash of the copy differs.  What is ingested is the copy,
+so a file that
+is written to meanwhile cannot tear the corpus: a copy whose file changed under it is thrown away
+and left for the next run."""
 
 from __future__ import annotations
 
@@ -35,9 +37,9 @@ SET_ASIDE = 3
 class Scan:
     """The raw files beside those that are known, by their path below ``raw``.
 
-    new, changed: copied to the snapshot; touched: the same content under another mtime; deleted: known, but no longer there;
-    unsettled: changed while they were copied; set_aside: failed too often, and are as they were then.
-    """
+    new, changed: copied to the snapshot; touched: the same content under another mtime; deleted:
+    known, but no longer there; unsettled: changed while they were copied; set_aside: failed too
+    often, and are as they were then."""
 
     new: dict[str, RawFile] = field(default_factory=dict)
     changed: dict[str, RawFile] = field(default_factory=dict)
@@ -54,15 +56,18 @@ class Scan:
     @property
     def groups(self) -> list[tuple[Literal["new", "changed"], dict[str, RawFile]]]:
         """The folders of the snapshot that hold files, and what they hold."""
-        both: list[tuple[Literal["new", "changed"], dict[str, RawFile]]] = [("new", self.new), ("changed", self.changed)]
+        both: list[tuple[Literal["new", "changed"], dict[str, RawFile]]] = [
+            ("new", self.new),
+            ("changed", self.changed),
+        ]
         return [(name, files) for name, files in both if files]
 
 
 def raw_files(raw: Path, patterns: Sequence[str]) -> Iterator[str]:
     """Paths of the files below ``raw`` (forward slashes), sorted.
 
-    Left out are hidden files, ``*.tmp`` and ``*.part``, and what ``ingest`` leaves out of a folder: marks of Spark and Hadoop,
-    and README and LICENSE unless a pattern asks for them."""
+    Left out are hidden files, ``*.tmp`` and ``*.part``, and what ``ingest`` leaves out of a folder:
+    marks of Spark and Hadoop, and README and LICENSE unless a pattern asks for them."""
     about = all(p == "*" for p in patterns)
     if not raw.is_dir():
         raise InputError(f"{raw}: no such folder; new files are expected there (raw in the config)")
@@ -90,7 +95,9 @@ def _stat(path: Path) -> tuple[int, int]:
 
 
 def copy_settled(source: Path, target: Path) -> RawFile | None:
-    """Copy a file and hash the copy; None when the file changed meanwhile each time (then there is no copy)."""
+    """Copy a file and hash the copy; None when the file changed meanwhile each time (then there is
+    no copy).
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     for _ in range(TRIES):
         before = _stat(source)
@@ -104,7 +111,8 @@ def copy_settled(source: Path, target: Path) -> RawFile | None:
 
 
 def scan_raw(config: Config, known: Mapping[str, RawFile], failing: Mapping[str, Failing]) -> Scan:
-    """Compare the raw files with the known ones, and copy those to be read to ``incoming/new`` and ``incoming/changed``
+    """Compare the raw files with the known ones, and copy those to be read to ``incoming/new`` and
+    ``incoming/changed``
     (emptied first).  InputError where a file cannot be read."""
     snapshot = config.folder / "incoming"
     owned.remove(snapshot, "incoming")
@@ -115,22 +123,32 @@ def scan_raw(config: Config, known: Mapping[str, RawFile], failing: Mapping[str,
         target = snapshot / ("new" if old is None else "changed") / below
         failed = failing.get(below)
         try:
-            if failed and failed.times >= SET_ASIDE and _stat(source) == (failed.size, failed.mtime_ns):
+            if (
+                failed
+                and failed.times >= SET_ASIDE
+                and _stat(source) == (failed.size, failed.mtime_ns)
+            ):
                 scan.set_aside.append(below)
-            elif old is None or (config.changed != "ignore" and _stat(source) != (old.size, old.mtime_ns)):
+            elif old is None or (
+                config.changed != "ignore" and _stat(source) != (old.size, old.mtime_ns)
+            ):
                 _sort_in(scan, below, old, copy_settled(source, target), target)
         except FileNotFoundError:  # deleted since it was listed
             continue
         except OSError as e:
             if str(e.filename) == str(source):
-                raise InputError(f"{source}: cannot be read ({e.strerror}); check its permissions") from None
+                raise InputError(
+                    f"{source}: cannot be read ({e.strerror}); check its permissions"
+                ) from None
             raise
         met.add(below)
     scan.deleted = sorted(set(known) - met)
     return scan
 
 
-def _sort_in(scan: Scan, below: str, old: RawFile | None, entry: RawFile | None, target: Path) -> None:
+def _sort_in(
+    scan: Scan, below: str, old: RawFile | None, entry: RawFile | None, target: Path
+) -> None:
     """Enter a file that was copied where it belongs; a copy of what is known goes."""
     if entry is None:
         scan.unsettled.append(below)

@@ -1,4 +1,6 @@
-"""``topics retrain``: one cycle under the folder's lock; what the command or the caller says stands above the config file."""
+"""``topics retrain``: one cycle under the folder's lock; what the command or the caller says stands
+above the config file.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from topicstream.retraining.cycle import Cycle
 class RetrainConfig(MemoryOptions):
     """All settings of a cycle beside those of its config file."""
 
-    config: str | Path | Config = option("retrain.toml", "Configuration file.", env="TOPICS_RETRAIN", show=True)
+    config: str | Path | Config = option(
+        "retrain.toml", "Configuration file.", env="TOPICS_RETRAIN", show=True
+    )
     _: KW_ONLY
     init: bool = option(
         False, "Write a commented configuration file (and a folder raw next to it) and stop."
@@ -31,25 +35,48 @@ class RetrainConfig(MemoryOptions):
     if_new_docs: bool = option(False, "Update when there are new documents.")
     if_drift: bool = option(False, "Act when new documents have drifted.")
     at_least_every: str | float | None = option(
-        None, "Train from scratch when the last full training is older than this, such as 30d.", metavar="TIME", parse=seconds
+        None,
+        "Train from scratch when the last full training is older than this, such as 30d.",
+        metavar="TIME",
+        parse=seconds,
     )
     full: bool = option(False, "Train from scratch, whatever the conditions say.")
-    release: bool = option(False, "End the hold of a rollback, and retry files that were set aside.")
+    release: bool = option(
+        False, "End the hold of a rollback, and retry files that were set aside."
+    )
     dry_run: bool = option(False, "Print what would be done and why; change nothing.")
-    max_time: str | float | None = option(None, "Maximum training time, such as 90s, 30m or 2h.", metavar="TIME", parse=seconds)
+    max_time: str | float | None = option(
+        None, "Maximum training time, such as 90s, 30m or 2h.", metavar="TIME", parse=seconds
+    )
     metrics: str | Path | None = option(
-        None, "Write the outcome to this file, in Prometheus' text format.", path=True, metavar="FILE"
+        None,
+        "Write the outcome to this file, in Prometheus' text format.",
+        path=True,
+        metavar="FILE",
     )
     wait: bool = option(False, "Wait while another run is active (default: exit 4).")
-    stream: TextIO | None = option(None, "where the log goes (stderr), a line with a timestamp each", cli=False)
+    stream: TextIO | None = option(
+        None, "where the log goes (stderr), a line with a timestamp each", cli=False
+    )
     quiet: bool = option(False, "no log", cli=False)
 
     def settings(self) -> Config:
         """Those of the file, with the ones that are given here in their place."""
         settings = self.config if isinstance(self.config, Config) else load_config(self.config)
         if self.if_new_docs or self.if_drift or self.at_least_every is not None:
-            settings = replace(settings, when=When(self.if_new_docs, self.if_drift, seconds(self.at_least_every), settings.when.after_rollback))
-        overrides = {"max_time": seconds(self.max_time), "mem_limit": self.mem_limit and parse_bytes(self.mem_limit)}
+            settings = replace(
+                settings,
+                when=When(
+                    self.if_new_docs,
+                    self.if_drift,
+                    seconds(self.at_least_every),
+                    settings.when.after_rollback,
+                ),
+            )
+        overrides = {
+            "max_time": seconds(self.max_time),
+            "mem_limit": self.mem_limit and parse_bytes(self.mem_limit),
+        }
         overrides = {name: value for name, value in overrides.items() if value is not None}
         return replace(settings, train=replace(settings.train, **overrides))
 
@@ -58,12 +85,14 @@ class RetrainConfig(MemoryOptions):
 def retrain(config: RetrainConfig) -> dict[str, Any]:
     """Run one cycle: ingest new files, update the model, judge it, publish it.
 
-    The conditions (``if_new_docs``, ``if_drift``, ``at_least_every``) replace those of the configuration's [when].
+    The conditions (``if_new_docs``, ``if_drift``, ``at_least_every``) replace those of the
+    configuration's [when].
 
     Returns
     -------
     dict
-        The summary of the cycle.  ``refused`` lists why the gate refused the new model; it is empty where the model was published.
+        The summary of the cycle.  ``refused`` lists why the gate refused the new model; it is empty
+                                   where the model was published.
 
     Raises
     ------
@@ -93,15 +122,20 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
                 lock(settings.folder, "retraining", kind="retrain", wait=config.wait),
                 closing(Shown(-config.quiet, config.stream, stamped=True)) as log,
             ):
-                summary: dict[str, Any] = Cycle(settings, log).run(config.full, config.dry_run, config.release)
+                summary: dict[str, Any] = Cycle(settings, log).run(
+                    config.full, config.dry_run, config.release
+                )
         except OSError as e:
             if e.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
             why = "is read-only" if e.errno == errno.EROFS else e.strerror
             raise TopicsError(
-                f"{e.filename or settings.folder}: {why}; retrain writes there, and needs a folder that it can write to"
+                f"{e.filename or settings.folder}: {why}; retrain writes there, and needs a "
+                f"folder that it can write to"
             ) from e
-        refused = bool(summary["refused"])  # with which the command exits, though nothing is raised here
+        refused = bool(
+            summary["refused"]
+        )  # with which the command exits, though nothing is raised here
         tell(
             {
                 **summary,

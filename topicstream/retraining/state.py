@@ -1,4 +1,6 @@
-"""What the folder of ``topics retrain`` remembers: ``state.json`` between cycles, ``journal.json`` of the cycle at work."""
+"""What the folder of ``topics retrain`` remembers: ``state.json`` between cycles, ``journal.json``
+of the cycle at work.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Refused(Record):
 
 
 class Failing(Record):
-    """A raw file that could not be taken in: its size and mtime then, how many runs it has failed, and why the last."""
+    """A raw file that could not be taken in: its size and mtime then, how many runs it has failed,
+    and why the last.
+    """
 
     size: int
     mtime_ns: int
@@ -37,8 +41,9 @@ class Failing(Record):
 
 
 class RetrainState(Record):
-    """``state.json``: raw files by their path below ``raw``, the last version, ISO dates of the last model that was published
-    (last_trained) and of the last full training that was begun (last_tried); the version that a rollback holds; files that failed."""
+    """``state.json``: raw files by their path below ``raw``, the last version, ISO dates of the
+    last model that was published (last_trained) and of the last full training that was begun
+    (last_tried); the version that a rollback holds; files that failed."""
 
     schema: int = 1
     files: dict[str, RawFile] = {}
@@ -53,9 +58,8 @@ class RetrainState(Record):
 class Group(Record):
     """A folder of ``incoming`` and the rule for documents whose ids are known.
 
-    base, docs_before: fingerprint and documents of the corpus before the ingest, once that has begun; added: documents, once
-    it is finished.
-    """
+    base, docs_before: fingerprint and documents of the corpus before the ingest, once that has
+    begun; added: documents, once it is finished."""
 
     name: Literal["new", "changed"]
     rule: str
@@ -71,9 +75,9 @@ class Group(Record):
 class CycleJournal(Record, kw_only=True):
     """``journal.json``: the step that a cycle is at, and what the steps need.
 
-    base: the version that is published, None without one; version: the number of the next; settings: digest of those that
-    the training began with; ids: of the new model's topics, once the gate has passed it.
-    """
+    base: the version that is published, None without one; version: the number of the next;
+    settings: digest of those that the training began with; ids: of the new model's topics, once the
+    gate has passed it."""
 
     schema: int = 1
     stage: Literal["append", "train", "gate", "publish", "end"]
@@ -95,10 +99,18 @@ class CycleJournal(Record, kw_only=True):
 def read_retrain_state(folder: Path) -> RetrainState:
     """What the last cycle left; StoreError where the file does not say what one needs."""
     path = folder / STATE
-    return read_record(path, RetrainState, "Restore it, or remove it to ingest all files again") if path.exists() else RetrainState()
+    return (
+        read_record(path, RetrainState, "Restore it, or remove it to ingest all files again")
+        if path.exists()
+        else RetrainState()
+    )
 
 
 def read_journal(folder: Path) -> CycleJournal | None:
     """The cycle at work, None without one; StoreError where the file does not say what one needs."""
     path = folder / JOURNAL
-    return read_record(path, CycleJournal, "Remove it, and the next run looks at all files again") if path.exists() else None
+    return (
+        read_record(path, CycleJournal, "Remove it, and the next run looks at all files again")
+        if path.exists()
+        else None
+    )

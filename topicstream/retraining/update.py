@@ -1,7 +1,8 @@
-"""``topics update``: continue training on a corpus that has been appended to, from the model that is there.
+"""``topics update``: continue training on a corpus that has been appended to, from the model that
+is there.
 
-Every block is started from the model's topics, which keep their numbers; then come passes over everything.
-"""
+Every block is started from the model's topics, which keep their numbers; then come passes over
+everything."""
 
 from __future__ import annotations
 
@@ -15,7 +16,14 @@ from topicstream.errors import NotOurs, TopicsError, UsageError
 from topicstream.evaluation.belonging import strangers
 from topicstream.files import durable, owned
 from topicstream.files.durable import lock
-from topicstream.files.ownership import check_place, claim, kind_of, mark_of, not_ours, refuse_address
+from topicstream.files.ownership import (
+    check_place,
+    claim,
+    kind_of,
+    mark_of,
+    not_ours,
+    refuse_address,
+)
 from topicstream.memory import ThreadedOptions
 from topicstream.metrics import recorded
 from topicstream.model import edits
@@ -30,16 +38,20 @@ from topicstream.training.state.record import RunRecord, forget_runs
 from topicstream.training.stopping import tolerance
 
 PASSES = 15
-"""Passes of an update at most; it stops before when running perplexity settles.  Fifteen end at or below the perplexity of a full
-training (docs/decisions/updates.md); on small corpora more passes make held-out perplexity worse again."""
+"""Passes of an update at most; it stops before when running perplexity settles.  Fifteen end at or
+below the perplexity of a full
+training (docs/decisions/updates.md); on small corpora more passes make held-out perplexity worse
+again."""
 
 SETTLED = 0.3
-"""Of the engine's own tolerance: an update moves less from pass to pass than a training from seeds, and has not settled
-when that would stop it."""
+"""Of the engine's own tolerance: an update moves less from pass to pass than a training from seeds,
+and has not settled when that would stop it."""
 
 WARM_SHARE = 0.25
-"""Of the topics that blocks are started from: the model's, the rest is the corpus mean.  Topics as they stand are fitted to
-the old documents; started so, acl doubled from 10,000 documents ended 3 % above a full training, with 0.25 at 0.7 %."""
+"""Of the topics that blocks are started from: the model's, the rest is the corpus mean.  Topics as
+they stand are fitted to
+the old documents; started so, acl doubled from 10,000 documents ended 3 % above a full training,
+with 0.25 at 0.7 %."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +62,16 @@ class UpdateConfig(SchedulerOptions, ThreadedOptions):
     model: str | Path = like(TrainConfig, "model")
     _: KW_ONLY
     out: str | Path | None = option(
-        None, "Write the new model to this folder and keep the old one (default: replace it).", path=True
+        None,
+        "Write the new model to this folder and keep the old one (default: replace it).",
+        path=True,
     )
-    passes: int | None = like(
-        TrainConfig, "passes", help="Maximum number of passes (default: 15)."
-    )
+    passes: int | None = like(TrainConfig, "passes", help="Maximum number of passes (default: 15).")
     tol: float | str | None = like(
         TrainConfig,
         "tol",
-        help="Stop when running perplexity changes by less than this, as in `topics train` (default: 0.3 of the engine's).",
+        help="Stop when running perplexity changes by less than this, as in `topics train` "
+        "(default: 0.3 of the engine's).",
     )
     max_time: float | str | None = like(
         TrainConfig, "max_time", help="Stop after the pass in which this time runs out."
@@ -78,7 +91,8 @@ class UpdateConfig(SchedulerOptions, ThreadedOptions):
 
 @dataclass(frozen=True)
 class Updated(Trained):
-    """What an update did, beside what a training does.  how: ``warm`` (every block began from the model) or ``nothing`` (the model is of this corpus
+    """What an update did, beside what a training does.  how: ``warm`` (every block began from the
+    model) or ``nothing`` (the model is of this corpus
     already)."""
 
     how: str = "warm"
@@ -98,16 +112,21 @@ def train_on(
     Parameters
     ----------
     limits
-        ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes, scheduler, workers_min`` of ``train``.
+        ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes, scheduler,
+        workers_min`` of ``train``.
     """
     progress, manifest = listener(progress, Shown), read_manifest(model)
     about = engine_facts(str(manifest.engine))
     if "warm" not in about.starts:
-        raise TopicsError(f"{manifest.engine} cannot start from a model; train again with `topics train`")
+        raise TopicsError(
+            f"{manifest.engine} cannot start from a model; train again with `topics train`"
+        )
     if limits.get("tol") is None:
         engines = tolerance(about.tol)
         limits["tol"] = type(engines)(SETTLED * engines)
-    begun = (Path(run) / "carried.json").exists()  # by a version that took over the state of another run
+    begun = (
+        Path(run) / "carried.json"
+    ).exists()  # by a version that took over the state of another run
     options = manifest.options
     if "prior_pull" in options:  # its topics are there from the first pass on
         options = {**options, "learn_after": 0}
@@ -136,18 +155,22 @@ def train_on(
 
 @configured(UpdateConfig)
 def update(config: UpdateConfig) -> Updated:
-    """Bring ``model`` up to a corpus that has been appended to (``topics ingest --append --grow-vocab``).
+    """Bring ``model`` up to a corpus that has been appended to (``topics ingest --append
+    --grow-vocab``).
 
-    The new model is trained in ``MODEL.update`` beside the old one, and one rename exchanges them at the end; with ``out`` it stays
-    there, and the old one is left as it is.  Killed, the same call resumes.  Engine, options, seed and number of topics are the
-    model's.  ``force`` forgets an unfinished update (with ``out``: the run there; a model of ours stays until the new one is done).
+    The new model is trained in ``MODEL.update`` beside the old one, and one rename exchanges them
+    at the end; with ``out`` it stays
+    there, and the old one is left as it is.  Killed, the same call resumes.  Engine, options, seed
+    and number of topics are the
+    model's.  ``force`` forgets an unfinished update (with ``out``: the run there; a model of ours
+              stays until the new one is done).
     What others have put into the model's folder moves to the new one.
 
     Returns
     -------
     Updated
-        model (the folder), how (``warm``, or ``nothing`` where the corpus has not changed), passes, reason, last (the record of the
-        last pass) and topics.
+        model (the folder), how (``warm``, or ``nothing`` where the corpus has not changed), passes,
+        reason, last (the record of the last pass) and topics.
 
     Raises
     ------
@@ -160,21 +183,24 @@ def update(config: UpdateConfig) -> Updated:
     Interrupted
         After a signal; the same call resumes.
 
-    Examples
-    --------
-    >>> more = [{"id": "new-1", "text": "cats and kittens chase mice"}, {"id": "new-2", "text": "the crew sails to the harbour"}]
-    >>> _ = topicstream.ingest(more, out="corpus.zarr", append=True, grow_vocab=True, progress=False)
-    >>> _ = topicstream.update("corpus.zarr", "model", passes=2, progress=False)
-    """
+    Examples -------- >>> more = [{"id": "new-1", "text": "cats and kittens chase mice"}, {"id":
+    "new-2", "text": "the crew sails to the harbour"}] >>> _ = topicstream.ingest(more,
+    out="corpus.zarr", append=True, grow_vocab=True, progress=False) >>> _ =
+    topicstream.update("corpus.zarr", "model", passes=2, progress=False)"""
     with recorded(config.metrics, "update", model=config.model) as tell:
         refuse_address(config.model)
         old = Path(config.model)
         if read_manifest(old).engine in (None, "imported"):
             raise UsageError(
-                f"--model {old}: was imported or made in Python, so no engine can continue it; train from it (topics train --start warm --warm "
+                f"--model {old}: was imported or made in Python, so no engine can continue it; "
+                f"train from it (topics train --start warm --warm "
                 f"{old}), or find the topics of new documents with topics infer"
             )
-        updated = _replace(old, config) if config.out is None else _write_beside(old, Path(config.out), config)
+        updated = (
+            _replace(old, config)
+            if config.out is None
+            else _write_beside(old, Path(config.out), config)
+        )
         tell({"passes": updated.passes, **figures_of(updated.last)})
     return updated
 
@@ -182,7 +208,10 @@ def update(config: UpdateConfig) -> Updated:
 def _train(old: Path, run: Path, config: UpdateConfig) -> Updated:
     """The new model in ``run``, with the edits of the old one."""
     store = Corpus.open(config.corpus, dense=True)
-    if not store.width and (other := strangers(TopicModel.open(old, memory_limit=-1), store)) is not None:
+    if (
+        not store.width
+        and (other := strangers(TopicModel.open(old, memory_limit=-1), store)) is not None
+    ):
         listener(config.progress, Shown).say(f"warning: {other}")
     updated = train_on(
         config.corpus, old, run, passes=config.passes, progress=config.progress, **config.limits()
@@ -200,7 +229,9 @@ def _write_beside(old: Path, run: Path, config: UpdateConfig) -> Updated:
     elif config.force:
         with lock(run, "training", kind="model"):
             forget_runs(run)
-    elif (run / "manifest.json").exists() and not _same(run, old, Corpus.open(config.corpus).fingerprint):
+    elif (run / "manifest.json").exists() and not _same(
+        run, old, Corpus.open(config.corpus).fingerprint
+    ):
         raise TopicsError(f"{run}: is another model; --force replaces it, or name another folder")
     with lock(old, "training", kind="model"):
         return _train(old, run, config)
@@ -209,24 +240,36 @@ def _write_beside(old: Path, run: Path, config: UpdateConfig) -> Updated:
 def _replace(old: Path, config: UpdateConfig) -> Updated:
     """The new model in the place of the old one."""
     if old.is_symlink():
-        raise TopicsError(f"{old}: is published by `topics retrain`; run that instead, or give --out")
+        raise TopicsError(
+            f"{old}: is published by `topics retrain`; run that instead, or give --out"
+        )
     check_place(old, "--model", [config.corpus])
     if os.path.ismount(old):  # the new model is made beside it and changes names with it
-        raise UsageError(f"--model {old}: is the root of a disk or a mount, which a model cannot replace; give --out FOLDER")
+        raise UsageError(
+            f"--model {old}: is the root of a disk or a mount, which a model cannot replace; "
+            f"give --out FOLDER"
+        )
     run, store = old.with_name(old.name + ".update"), Corpus.open(config.corpus)
     with lock(old, "training", kind="model"):
         for path in not_ours(old):
             if path.parent != old:
-                raise NotOurs(f"{path}: is not ours, and its folder is to be replaced; move it out and run this again")
+                raise NotOurs(
+                    f"{path}: is not ours, and its folder is to be replaced; move it out and "
+                    f"run this again"
+                )
         mark, state = claim(old, "model"), _state_of(run, old)
         if state == "replaced":
             _remove_replaced(run, old)
         manifest = read_manifest(old)
         corpus_known = store.is_of(manifest.corpus.fingerprint)
-        if state == "begun" and (corpus_known or config.force or not _same(run, old, store.fingerprint)):
+        if state == "begun" and (
+            corpus_known or config.force or not _same(run, old, store.fingerprint)
+        ):
             owned.remove(run, "model")
         if corpus_known:
-            listener(config.progress, Shown).say(f"{old}: is up to date with the corpus; nothing to do")
+            listener(config.progress, Shown).say(
+                f"{old}: is up to date with the corpus; nothing to do"
+            )
             return Updated(old, manifest.passes or 0, "", {}, manifest.topics, "nothing")
         claim(run, "model", of=mark.id)
         updated = _train(old, run, config)
@@ -236,8 +279,9 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
 
 
 def _state_of(run: Path, old: Path) -> str:
-    """What lies at ``MODEL.update``: nothing, ``begun`` (an update of this model that has not ended), or ``replaced`` (the
-    model that the present one was made of: the update was killed between the exchange and its removal)."""
+    """What lies at ``MODEL.update``: nothing, ``begun`` (an update of this model that has not
+    ended), or ``replaced`` (the model that the present one was made of: the update was killed
+    between the exchange and its removal)."""
     if not os.path.lexists(run):
         return ""
     mark, present = mark_of(run), mark_of(old)
@@ -246,7 +290,12 @@ def _state_of(run: Path, old: Path) -> str:
             return "begun"
         if present.of == mark.id:
             return "replaced"
-    if mark is None and run.is_dir() and not run.is_symlink() and not set(os.listdir(run)) - {".lock"}:
+    if (
+        mark is None
+        and run.is_dir()
+        and not run.is_symlink()
+        and not set(os.listdir(run)) - {".lock"}
+    ):
         return ""
     raise NotOurs(f"{run}: is in the way and no update of {old}; move it away and run this again")
 
@@ -254,7 +303,10 @@ def _state_of(run: Path, old: Path) -> str:
 def _same(run: Path, model: Path, fingerprint: str) -> bool:
     """Whether an unfinished update is of this model and this corpus."""
     record = RunRecord.read(run)
-    return record is not None and (record.corpus, record.warm) == (fingerprint, str(model.resolve()))
+    return record is not None and (record.corpus, record.warm) == (
+        fingerprint,
+        str(model.resolve()),
+    )
 
 
 def _remove_replaced(run: Path, model: Path) -> None:

@@ -1,4 +1,6 @@
-"""Options of a sweep: the one list that makes ``topicstream.sweep``'s keywords and the options of ``topics sweep``."""
+"""Options of a sweep: the one list that makes ``topicstream.sweep``'s keywords and the options of
+``topics sweep``.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def _value(text: str) -> Any:
     return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
-def values(values_given: Sequence[str] | Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+def values(
+    values_given: Sequence[str] | Mapping[str, Sequence[Any]],
+) -> Mapping[str, Sequence[Any]]:
     """[``alpha=0.05,0.1``] -> {alpha: [0.05, 0.1]}."""
     if isinstance(values_given, Mapping):
         return values_given
@@ -30,7 +34,9 @@ def values(values_given: Sequence[str] | Mapping[str, Sequence[Any]]) -> Mapping
     for text in values_given:
         name, sign, listed = text.partition("=")
         if not sign or not listed:
-            raise UsageError(f"{text}: expected an engine option and its values, such as alpha=0.05,0.1")
+            raise UsageError(
+                f"{text}: expected an engine option and its values, such as alpha=0.05,0.1"
+            )
         out[name.strip().replace("-", "_")] = [_value(v.strip()) for v in listed.split(",")]
     return out
 
@@ -38,7 +44,11 @@ def values(values_given: Sequence[str] | Mapping[str, Sequence[Any]]) -> Mapping
 def seed_list(given: int | str | Sequence[int]) -> Sequence[int]:
     """``3`` seeds from 0 on, or those of a list, ``5,6``."""
     listed = numbers(given)
-    return range(listed[0]) if isinstance(given, int) or (isinstance(given, str) and "," not in given) else listed
+    return (
+        range(listed[0])
+        if isinstance(given, int) or (isinstance(given, str) and "," not in given)
+        else listed
+    )
 
 
 @dataclass(frozen=True)
@@ -47,21 +57,45 @@ class SweepConfig(SchedulerOptions, ThreadedOptions):
 
     corpus: str | Path = like(TrainConfig, "corpus")
     out: str | Path = option(
-        "sweep", "Folder for models, results and sweep.parquet.", flags=("-o", "--out"), metavar="FOLDER", show=True
+        "sweep",
+        "Folder for models, results and sweep.parquet.",
+        flags=("-o", "--out"),
+        metavar="FOLDER",
+        show=True,
     )
     _: KW_ONLY
     topics: str | Sequence[int] = option(
-        MISSING, "Numbers of topics.", flags=("-K", "--topics"), metavar="N,N,...", parse=numbers, after="corpus"
+        MISSING,
+        "Numbers of topics.",
+        flags=("-K", "--topics"),
+        metavar="N,N,...",
+        parse=numbers,
+        after="corpus",
     )
     seeds: int | str | Sequence[int] = option(
-        3, "Trainings per setting, or their seeds (5,6,7).", metavar="N|SEED,SEED,...", parse=seed_list, show=True
+        3,
+        "Trainings per setting, or their seeds (5,6,7).",
+        metavar="N|SEED,SEED,...",
+        parse=seed_list,
+        show=True,
     )
-    algo: str | Sequence[str] = option("auto", "Engines.", metavar="NAME,...", parse=listed_names, show=True)
+    algo: str | Sequence[str] = option(
+        "auto", "Engines.", metavar="NAME,...", parse=listed_names, show=True
+    )
     options: Sequence[str] | Mapping[str, Sequence[Any]] | None = option(
-        None, "Values of an engine's option.", flags=("--option",), metavar="NAME=V,V,...", multiple=True, parse=values
+        None,
+        "Values of an engine's option.",
+        flags=("--option",),
+        metavar="NAME=V,V,...",
+        multiple=True,
+        parse=values,
     )
     passes: int | None = like(
-        TrainConfig, "passes", help="Maximum number of passes (default: the engine's).", show=False, after=None
+        TrainConfig,
+        "passes",
+        help="Maximum number of passes (default: the engine's).",
+        show=False,
+        after=None,
     )
     tol: float | str | None = like(
         TrainConfig,
@@ -72,8 +106,13 @@ class SweepConfig(SchedulerOptions, ThreadedOptions):
     )
     measures: bool = option(
         False,
-        "Also compute Arun 2010, Cao and Juan 2009 and Mimno 2011, which single-cell studies choose by; costs "
+        "Also compute Arun 2010, Cao and Juan 2009 and Mimno 2011, which single-cell studies "
+        "choose by; costs "
         "one more inference per run.",
     )
-    seed_words: Any = option(None, "TOML file of seed words, as in `topics train`.", path="file", metavar="FILE")
-    said: Callable[[str], None] | None = option(None, "called with a line when a run is done", cli=False)
+    seed_words: Any = option(
+        None, "TOML file of seed words, as in `topics train`.", path="file", metavar="FILE"
+    )
+    said: Callable[[str], None] | None = option(
+        None, "called with a line when a run is done", cli=False
+    )

@@ -1,4 +1,6 @@
-"""What the runs of a sweep say of their settings: every figure with its standard error, ties, and the choice."""
+"""What the runs of a sweep say of their settings: every figure with its standard error, ties, and
+the choice.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ class Run:
     @property
     def name(self) -> str:
         """Of its folder."""
-        tail = hashlib.sha256(json.dumps(self.options).encode()).hexdigest()[:8] if self.options else ""
+        tail = (
+            hashlib.sha256(json.dumps(self.options).encode()).hexdigest()[:8]
+            if self.options
+            else ""
+        )
         return "-".join(p for p in (self.algo, f"k{self.topics}", f"s{self.seed}", tail) if p)
 
 
@@ -59,7 +65,9 @@ class Scores:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure of a setting, its standard error (None: not known), and whether it ties with the best of all settings."""
+    """A figure of a setting, its standard error (None: not known), and whether it ties with the
+    best of all settings.
+    """
 
     value: float
     error: float | None = None
@@ -96,20 +104,23 @@ class HalfScores:
         return -float(self.loglik[setting].mean(axis=0).sum()) / self.total
 
     def error(self, setting: Setting, other: Setting | None = None) -> float:
-        """Standard error of ``nats``, or of the difference from another setting's on the same documents: that of documents and
-        that of seeds."""
+        """Standard error of ``nats``, or of the difference from another setting's on the same
+        documents: that of documents and that of seeds."""
         value = self.loglik[setting].mean(axis=0)
         if other is None:
             value = value + self.nats(setting) * self.tokens
         else:
             value = value - self.loglik[other].mean(axis=0)
-        variance = float(np.var(value, ddof=1)) * len(value) / self.total**2 if len(value) > 1 else 0.0
+        variance = (
+            float(np.var(value, ddof=1)) * len(value) / self.total**2 if len(value) > 1 else 0.0
+        )
         variance += sum(self._of_seeds(s) for s in (setting, other) if s is not None)
         return math.sqrt(variance)
 
     def _of_seeds(self, setting: Setting) -> float:
-        """What the seeds add to the variance of ``nats``: of the seeds' means, without what differs by document and seed, which the
-        documents' variance has in it already (a two-way model of random effects)."""
+        """What the seeds add to the variance of ``nats``: of the seeds' means, without what differs
+        by document and seed, which the documents' variance has in it already (a two-way model of
+        random effects)."""
         x = self.loglik[setting] / self.total
         seeds, documents = x.shape
         if seeds < 2 or documents < 2:
@@ -120,9 +131,15 @@ class HalfScores:
         return max(0.0, between / len(x))
 
     def tied(self) -> tuple[Setting, list[Setting]]:
-        """The setting of the lowest perplexity, and those within two standard errors of it, itself among them."""
+        """The setting of the lowest perplexity, and those within two standard errors of it, itself
+        among them.
+        """
         best = min(self.loglik, key=lambda s: (self.nats(s), s[1]))
-        near = [s for s in self.loglik if s == best or self.nats(s) - self.nats(best) <= TIE * self.error(s, best)]
+        near = [
+            s
+            for s in self.loglik
+            if s == best or self.nats(s) - self.nats(best) <= TIE * self.error(s, best)
+        ]
         return best, near
 
     def perplexity(self, setting: Setting, tie: bool) -> Estimate:
@@ -144,16 +161,23 @@ def with_ties(figures: Mapping[Setting, Estimate]) -> dict[Setting, Estimate]:
 def judge_settings(
     runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]
 ) -> dict[Setting, dict[str, Estimate]]:
-    """Every figure of every setting: perplexity (of the reported half; ties by the choosing half), NPMI, ..."""
+    """Every figure of every setting: perplexity (of the reported half; ties by the choosing half),
+    NPMI, ...
+    """
     first = scores[runs[0]].choosing
     reported, (_, near) = HalfScores(runs, scores, ~first), HalfScores(runs, scores, first).tied()
     out: dict[Setting, dict[str, Estimate]] = {
-        setting: {"perplexity": reported.perplexity(setting, setting in near)} for setting in reported.loglik
+        setting: {"perplexity": reported.perplexity(setting, setting in near)}
+        for setting in reported.loglik
     }
     for name in FIGURES:
         figures = {}
         for setting in out:
-            mine = [row for run, row in zip(runs, rows, strict=True) if run.setting == setting and row.get(name) is not None]
+            mine = [
+                row
+                for run, row in zip(runs, rows, strict=True)
+                if run.setting == setting and row.get(name) is not None
+            ]
             if mine and name == "stability":  # one value, of all pairs of seeds
                 figures[setting] = Estimate(mine[0][name], mine[0]["stability_se"])
             elif mine:
@@ -166,7 +190,8 @@ def judge_settings(
 def choose(
     runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]
 ) -> tuple[Setting, dict[str, Any], str]:
-    """The setting with the fewest topics that ties with the lowest perplexity on the choosing half (a difference within two
+    """The setting with the fewest topics that ties with the lowest perplexity on the choosing half
+    (a difference within two
     standard errors; paired by documents).  Returns it, its best row and the reason in words."""
     first = scores[runs[0]].choosing
     documents, reported = HalfScores(runs, scores, first), HalfScores(runs, scores, ~first)
@@ -175,20 +200,34 @@ def choose(
     mine = [dict(row) for run, row in zip(runs, rows, strict=True) if run.setting == taken]
     pick = min(mine, key=lambda r: r["perplexity_choosing"])
     estimate = reported.perplexity(taken, True)
-    chosen = {**pick, "perplexity_reported_mean": estimate.value, "perplexity_reported_se": estimate.error}
+    chosen = {
+        **pick,
+        "perplexity_reported_mean": estimate.value,
+        "perplexity_reported_se": estimate.error,
+    }
     words = f"{taken[1]} topics ({taken[0]}{''.join(f', {n} {v}' for n, v in taken[2])})"
     if taken == best:
-        why = f"{words}: the lowest perplexity on the half of the held-out documents kept for choosing"
+        why = (
+            f"{words}: the lowest perplexity on the half of the held-out documents kept for "
+            f"choosing"
+        )
     else:
         why = (
-            f"{words}: a tie with the lowest perplexity ({best[1]} topics, {best[0]}; within two standard errors of the difference), "
+            f"{words}: a tie with the lowest perplexity ({best[1]} topics, {best[0]}; within "
+            f"two standard errors of the difference), "
             "with fewer topics, on the half of the held-out documents kept for choosing"
         )
     if len(near) > 1 and taken == best:
         others = ", ".join(f"{s[1]} ({s[0]})" for s in near if s != best)
         why += f"; {others} {'ties' if len(near) == 2 else 'tie'} with it"
     seeds = f"mean of {len(mine)} {'seed' if len(mine) == 1 else 'seeds'}"
-    why += f"; on the other half {estimate.value:.1f} ± {estimate.error:.1f} ({seeds}, {reported.total:,.0f} tokens scored)"
-    if taken[1] == max(s[1] for s in documents.loglik) and len({s[1] for s in documents.loglik}) > 1:
+    why += (
+        f"; on the other half {estimate.value:.1f} ± {estimate.error:.1f} ({seeds}, "
+        f"{reported.total:,.0f} tokens scored)"
+    )
+    if (
+        taken[1] == max(s[1] for s in documents.loglik)
+        and len({s[1] for s in documents.loglik}) > 1
+    ):
         why += "; it is the largest tried, more may be better"
     return taken, chosen, why

@@ -1,4 +1,6 @@
-"""Which topics several seeds agree on: matched one to one, how alike they are, and a model of what they have in common."""
+"""Which topics several seeds agree on: matched one to one, how alike they are, and a model of what
+they have in common.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ class SeedAgreement:
     Attributes
     ----------
     between
-        Likeness of each pair of models, float64[S, S]: mean over matched topics of 1 - l1 / 2, 1 the same topics, 0 no word
-        in common.
+        Likeness of each pair of models, float64[S, S]: mean over matched topics of 1 - l1 / 2, 1
+        the same topics, 0 no word in common.
     central
         The model that is most like the others.
     matches
@@ -57,12 +59,17 @@ class SeedAgreement:
         s = len(self.between)
         if s < 3:
             return None
-        total, per_seed = self.between.sum() - np.trace(self.between), self.between.sum(axis=1) - np.diagonal(self.between)
+        total, per_seed = (
+            self.between.sum() - np.trace(self.between),
+            self.between.sum(axis=1) - np.diagonal(self.between),
+        )
         without = (total - 2 * per_seed) / ((s - 1) * (s - 2))
         return float(np.sqrt((s - 1) / s * ((without - without.mean()) ** 2).sum()))
 
     def by_topic(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean likeness of each topic over the other models, and its 95 % interval (Student's t; NaN of two models), float64[K]."""
+        """Mean likeness of each topic over the other models, and its 95 % interval (Student's t;
+        NaN of two models), float64[K].
+        """
         others = np.delete(self.likeness, self.central, axis=0)
         mean, n = others.mean(axis=0), len(others)
         if n < 2:
@@ -95,15 +102,26 @@ def agreement(models: Sequence[Path], mem_limit: str | int | None) -> SeedAgreem
 
 
 def write_consensus(models: Sequence[Path], agreement: SeedAgreement, out: Path) -> np.ndarray:
-    """Write the model that the others have in common: each topic is the mean of the central model's and of those matched to it
-    that share at least half of their probability.  Returns how many those are with the central one, int64[K].
+    """Write the model that the others have in common: each topic is the mean of the central model's
+    and of those matched to it
+    that share at least half of their probability.  Returns how many those are with the central one,
+    int64[K].
 
     Rows are read and written a span at a time.
     """
     opened = [TopicModel.open(path, memory_limit=-1) for path in models]
     central, same = opened[agreement.central], agreement.likeness >= ALIKE
-    about = origin_of(central.manifest, seed_words=None, tables={}, seed=None, stopped=f"consensus of {len(models)} seeds")
-    with lock(out, "writing", kind="model"), ModelWriter(out, central.n_words, central.n_topics) as writer:
+    about = origin_of(
+        central.manifest,
+        seed_words=None,
+        tables={},
+        seed=None,
+        stopped=f"consensus of {len(models)} seeds",
+    )
+    with (
+        lock(out, "writing", kind="model"),
+        ModelWriter(out, central.n_words, central.n_topics) as writer,
+    ):
         for start, rows in central.spans():
             total, ids = rows.astype(np.float64), np.arange(start, start + len(rows))
             for s, model in enumerate(opened):
@@ -115,7 +133,9 @@ def write_consensus(models: Sequence[Path], agreement: SeedAgreement, out: Path)
 
 
 def topic_rows(model: TopicModel, agreement: SeedAgreement, seeds: np.ndarray) -> pa.Table:
-    """A row a topic of the consensus: topic, share, words, seeds (that have it), stability, low, high."""
+    """A row a topic of the consensus: topic, share, words, seeds (that have it), stability, low,
+    high.
+    """
     mean, low, high = agreement.by_topic()
     first, _ = top_words(model, 10)
     return pa.table(

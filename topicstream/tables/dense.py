@@ -1,8 +1,7 @@
 """Tables of dense rows.
 
-Work on all rows is cut into ranges of rows that depend on the table's shape alone, so that sums have one order whatever
-the number of threads, and wherever the rows are.
-"""
+Work on all rows is cut into ranges of rows that depend on the table's shape alone, so that sums
+have one order whatever the number of threads, and wherever the rows are."""
 
 from __future__ import annotations
 
@@ -14,7 +13,14 @@ import numpy as np
 
 from topicstream.errors import StoreError
 from topicstream.kernels.constants import Constants
-from topicstream.kernels.scatter import changed_entries, clip_rows, column_sums, hold_rows, put_entries, scale_rows
+from topicstream.kernels.scatter import (
+    changed_entries,
+    clip_rows,
+    column_sums,
+    hold_rows,
+    put_entries,
+    scale_rows,
+)
 from topicstream.memory import Array
 from topicstream.tables.rounds import (
     WINDOW_BYTES,
@@ -36,9 +42,9 @@ RANGES = 64  # of a table, at least
 class DenseTable(Table):
     """[n_rows, padded(columns)] numbers.
 
-    Rows with constants stand once more behind the rows that a visit sees, with the constants added: in memory behind the
-    table, where they are renewed whenever the table has changed; of a mapped table behind the copied rows.
-    """
+    Rows with constants stand once more behind the rows that a visit sees, with the constants added:
+    in memory behind the table, where they are renewed whenever the table has changed; of a mapped
+    table behind the copied rows."""
 
     @classmethod
     def footprint(cls, spec: TableSpec, sizes: Sizes) -> Footprint:
@@ -49,7 +55,9 @@ class DenseTable(Table):
             rows=Array((sizes.rows + sizes.constants, width), spec.dtype).nbytes,
             window=min(max(row, RANGE_BYTES), row * sizes.rows) + deltas,
             delta=Array((sizes.changed, width), np.float32).nbytes if spec.delta == "dense" else 0,
-            gathered=Array((sizes.seen + min(sizes.seen, sizes.constants), width), spec.dtype).nbytes,
+            gathered=Array(
+                (sizes.seen + min(sizes.seen, sizes.constants), width), spec.dtype
+            ).nbytes,
         )
 
     def __init__(
@@ -68,21 +76,29 @@ class DenseTable(Table):
         self._rows = self._storage.array[:rows]
         self.array = self._rows if folder is None else None
         self._row_bytes = self.width * self._rows.itemsize
-        self._bits = np.dtype(f"u{self._rows.itemsize}")  # of a number: -0.0 is another one than 0.0
+        self._bits = np.dtype(
+            f"u{self._rows.itemsize}"
+        )  # of a number: -0.0 is another one than 0.0
         self._number = np.min_scalar_type(columns)  # of a column
         self._own = threading.local()
         step = max(1, min(-(-rows // RANGES), RANGE_BYTES // self._row_bytes))
         self.edges = np.append(np.arange(0, rows, step), rows).astype(np.int64)
 
-    # -- rows out -------------------------------------------------------------------------------------------------
+    # -- rows out
+    # -------------------------------------------------------------------------------------------------
     def gather(self, ids: np.ndarray, scratch: Scratch) -> Rows:
         """A view plus an index in memory, copied rows of a mapped table."""
         index = scratch.array("row index", len(ids), np.int64)
-        constant_rows, which = self.constants.find(ids) if self.constants is not None else (ids[:0], ids[:0])
+        constant_rows, which = (
+            self.constants.find(ids) if self.constants is not None else (ids[:0], ids[:0])
+        )
         base, behind = self._storage.array, self.n_rows + which
         index[:] = ids
         if self._storage.mapped:
-            base, behind = self._copied(ids, len(constant_rows), scratch), len(ids) + np.arange(len(constant_rows))
+            base, behind = (
+                self._copied(ids, len(constant_rows), scratch),
+                len(ids) + np.arange(len(constant_rows)),
+            )
             index[:] = np.arange(len(ids))
         if self.constants is None or not len(constant_rows):
             return Rows(base, index, self.scale, None)
@@ -116,7 +132,8 @@ class DenseTable(Table):
         out[:] = rows.base[rows.counts] * rows.scale
         return out
 
-    # -- deltas in ------------------------------------------------------------------------------------------------
+    # -- deltas in
+    # ------------------------------------------------------------------------------------------------
     def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> Round:
         quantum = self.spec.quantum(tokens)
         if self.spec.delta == "sparse":
@@ -127,11 +144,23 @@ class DenseTable(Table):
         self._sum(*self._add(deltas, factor, hold, self._owned(0, 1)))
 
     def _add(
-        self, deltas: Round, factor: float, hold: bool, mine: np.ndarray, moved: dict[int, tuple[np.ndarray, ...]] | None = None
+        self,
+        deltas: Round,
+        factor: float,
+        hold: bool,
+        mine: np.ndarray,
+        moved: dict[int, tuple[np.ndarray, ...]] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Add a round to the ranges ``mine``; see ``_over_ranges``.  moved: receives what changed in each (``Entered.rows``)."""
+        """Add a round to the ranges ``mine``; see ``_over_ranges``.
+
+        moved: receives what changed in each (``Entered.rows``).
+        """
         ids = deltas.ids
-        cuts = np.array([np.searchsorted(v, self.edges) for v in ids], np.int64).reshape(len(ids), -1).T.copy()
+        cuts = (
+            np.array([np.searchsorted(v, self.edges) for v in ids], np.int64)
+            .reshape(len(ids), -1)
+            .T.copy()
+        )
 
         def add(i: int, part: RowRange) -> None:
             part = part if hold else part._replace(mass=np.zeros(0))
@@ -166,7 +195,9 @@ class DenseTable(Table):
 
     def spans(self, ids: np.ndarray, owner: int, members: int) -> list[slice]:
         cuts, mine = np.searchsorted(ids, self.edges), self._owned(owner, members)
-        return [slice(a, b) for a, b in zip(cuts[:-1][mine].tolist(), cuts[1:][mine].tolist()) if b > a]
+        return [
+            slice(a, b) for a, b in zip(cuts[:-1][mine].tolist(), cuts[1:][mine].tolist()) if b > a
+        ]
 
     def enter(self, deltas: Round, factor: float, hold: bool, owner: int, members: int) -> Entered:
         moved: dict[int, tuple[np.ndarray, ...]] = {}
@@ -178,24 +209,35 @@ class DenseTable(Table):
     def absorb(self, entered: Sequence[Entered], own: int) -> None:
         change, worst = np.zeros((self._groups, self.width)), np.zeros((self._groups, 3))
         for member, theirs in enumerate(entered):
-            change[member :: len(entered)], worst[member :: len(entered)] = theirs.change, theirs.worst
+            change[member :: len(entered)], worst[member :: len(entered)] = (
+                theirs.change,
+                theirs.worst,
+            )
             if theirs.rows and member != own:
                 self._put(*(np.require(array, requirements="A") for array in theirs.rows))
         self._sum(change, worst)
 
-    def _put(self, ids: np.ndarray, lengths: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
+    def _put(
+        self, ids: np.ndarray, lengths: np.ndarray, columns: np.ndarray, values: np.ndarray
+    ) -> None:
         """Take over what another member has entered, range by range."""
         cuts = np.searchsorted(ids, self.edges)
         to_values = np.append(0, np.cumsum(lengths, dtype=np.int64))
-        to_columns = np.append(0, np.cumsum(np.where(lengths == self.columns, 0, lengths), dtype=np.int64))
+        to_columns = np.append(
+            0, np.cumsum(np.where(lengths == self.columns, 0, lengths), dtype=np.int64)
+        )
 
         def put(i: int) -> None:
             a, b = int(cuts[i]), int(cuts[i + 1])
             if a < b:
                 put_entries(
-                    self._rows.view(self._bits), ids[a:b], self.columns, lengths[a:b], columns[to_columns[a] :],
+                    self._rows.view(self._bits),
+                    ids[a:b],
+                    self.columns,
+                    lengths[a:b],
+                    columns[to_columns[a] :],
                     values[to_values[a] :],
-                )  # fmt: skip
+                )
                 self._storage.let_go(int(self.edges[i]), int(self.edges[i + 1]))
 
         self.run_all(put, len(self.edges) - 1)
@@ -203,16 +245,25 @@ class DenseTable(Table):
     def _over_ranges(
         self, work: Callable[[int, RowRange], None], touched: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """work(i, range i) over all ranges, or those that are ``touched`` (bool[ranges]).  Returns change
+        """work(i, range i) over all ranges, or those that are ``touched`` (bool[ranges]).  Returns
+        change
         float64[groups, padded(columns)] and worst float64[groups, 3], for ``_sum``."""
-        groups, changed = self._groups, [True] * len(self.edges) if touched is None else touched.tolist()
+        groups, changed = (
+            self._groups,
+            [True] * len(self.edges) if touched is None else touched.tolist(),
+        )
         change, worst = np.zeros((groups, self.width)), np.zeros((groups, 3))
 
         def one(group: int) -> None:
             for i in range(group, len(self.edges) - 1, groups):
                 if changed[i]:
                     a, b = int(self.edges[i]), int(self.edges[i + 1])
-                    work(i, RowRange(a, self._rows[a:b], self.row_mass[a:b], change[group], worst[group]))
+                    work(
+                        i,
+                        RowRange(
+                            a, self._rows[a:b], self.row_mass[a:b], change[group], worst[group]
+                        ),
+                    )
                     self._storage.let_go(a, b)
 
         self.run_all(one, groups)
@@ -253,7 +304,8 @@ class DenseTable(Table):
         worst, self.worst = self.worst, np.zeros(3)
         return worst
 
-    # -- whole ----------------------------------------------------------------------------------------------------
+    # -- whole
+    # ----------------------------------------------------------------------------------------------------
     def fill(self, piece: Callable[[int, int], np.ndarray]) -> None:
         self.scale = 1.0
         self.rewrite(lambda first, rows: piece(first, first + len(rows)))

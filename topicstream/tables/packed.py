@@ -1,11 +1,12 @@
 """A table of whole counts as packed sparse rows: what it takes falls as the rows get sparser.
 
-A row is merged with what a round's blocks change of it, and comes out the same whatever piece it was taken in.  Counts
+A row is merged with what a round's blocks change of it, and comes out the same whatever piece it
+was taken in.  Counts
 are whole, so sums are exact in any order.
 
-In a checkpoint the table is a file of tight rows, the same bytes wherever it was held: int64[5] (magic, words, topics, samples
-taken, bytes of an entry); then the rows (``Slots.save``); then, once samples are taken, their sum, of 8 bytes an entry.
-"""
+In a checkpoint the table is a file of tight rows, the same bytes wherever it was held: int64[5]
+(magic, words, topics, samples taken, bytes of an entry); then the rows (``Slots.save``); then, once
+samples are taken, their sum, of 8 bytes an entry."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class PackedTable(Table):
     """[n_rows, columns] whole counts as sparse rows.
 
     histogram  (counts int64[], times int64[]) of all non-zero entries at the last ``settle``
-    samples    how many times ``take_sample`` was called: then ``pieces`` gives the mean of those states
+    samples    how many times ``take_sample`` was called: then ``pieces`` gives the mean of those
+               states
 
     The rows' mass is checked exactly by ``settle``.
     """
@@ -50,8 +52,12 @@ class PackedTable(Table):
         cells = min(sizes.entries, sizes.rows * sizes.columns)
         summed = min(cells * len(spec.samples), sizes.rows * sizes.columns)
         entry = f"u{entry_bytes(sizes.largest * max(len(spec.samples), 1), sizes.columns)}"
-        words = Array((sizes.rows, 2 if spec.samples else 1), np.dtype("i8,i4,i4"))  # where rows are, their room and length
-        piece = Array((3, PIECE + sizes.columns), np.uint64)  # in its slots, copied, and what is made of the copy
+        words = Array(
+            (sizes.rows, 2 if spec.samples else 1), np.dtype("i8,i4,i4")
+        )  # where rows are, their room and length
+        piece = Array(
+            (3, PIECE + sizes.columns), np.uint64
+        )  # in its slots, copied, and what is made of the copy
         return Footprint(Array((cells + summed,), entry).nbytes, words.nbytes, piece.nbytes)
 
     def __init__(
@@ -72,9 +78,12 @@ class PackedTable(Table):
         self.histogram = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def _begin_samples(self) -> None:
-        self._held.append(Slots(self.row_mass, self.columns, self.folder, max(len(self.spec.samples), 1)))
+        self._held.append(
+            Slots(self.row_mass, self.columns, self.folder, max(len(self.spec.samples), 1))
+        )
 
-    # -- rows out -------------------------------------------------------------------------------------------------
+    # -- rows out
+    # -------------------------------------------------------------------------------------------------
     def gather(self, ids: np.ndarray, scratch: Scratch) -> PackedRows:
         """The rows, to be copied from where they are."""
         counts, length = self._counts, scratch.array("row lengths", len(ids), np.int32)
@@ -82,7 +91,9 @@ class PackedTable(Table):
         rows = PackedRows(length, counts.bits, counts.largest, partial(counts.copy, ids))
         return rows if self.constants is None else self._with_constants(ids, rows, self.constants)
 
-    def _with_constants(self, ids: np.ndarray, rows: PackedRows, constants: Constants) -> PackedRows:
+    def _with_constants(
+        self, ids: np.ndarray, rows: PackedRows, constants: Constants
+    ) -> PackedRows:
         """The rows with the constants, which are whole numbers, among their counts."""
         constant_rows, which = constants.find(ids)
         counts = self._expanded(ids[constant_rows]).astype(np.int64)
@@ -98,31 +109,48 @@ class PackedTable(Table):
             a, b = np.searchsorted(constant_rows, (first, stop)).tolist()
             copy_tight(ptr, entries, a, b, start[constant_rows[a:b] - first], arena)
 
-        return PackedRows(rows.length, rows.bits, max(rows.largest, int(count.max(initial=0))), copy)
+        return PackedRows(
+            rows.length, rows.bits, max(rows.largest, int(count.max(initial=0))), copy
+        )
 
-    # -- deltas in ------------------------------------------------------------------------------------------------
+    # -- deltas in
+    # ------------------------------------------------------------------------------------------------
     def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> SparseRound:
         """Of whole-numbered changes."""
         return SparseRound(space, 1.0)
 
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
-        assert isinstance(deltas, SparseRound) and factor == 1.0  # others belong to tables that blend
+        assert (
+            isinstance(deltas, SparseRound) and factor == 1.0
+        )  # others belong to tables that blend
         self.add(deltas.deltas, deltas.let_go)
         deltas.clear()
 
     def add(
-        self, deltas: Sequence[tuple[np.ndarray, SparseDelta]], let_go: Callable[[], None] = lambda: None
+        self,
+        deltas: Sequence[tuple[np.ndarray, SparseDelta]],
+        let_go: Callable[[], None] = lambda: None,
     ) -> None:
-        """Add (ids int32[U] ascending, whole-numbered SparseDelta) of each block; exact in any order."""
+        """Add (ids int32[U] ascending, whole-numbered SparseDelta) of each block; exact in any
+        order.
+        """
         self.totals += self._add(self._counts, deltas, let_go)
 
     def _add(
-        self, rows: Slots, deltas: Sequence[tuple[np.ndarray, SparseDelta]], let_go: Callable[[], None] = lambda: None
+        self,
+        rows: Slots,
+        deltas: Sequence[tuple[np.ndarray, SparseDelta]],
+        let_go: Callable[[], None] = lambda: None,
     ) -> np.ndarray:
-        """Column sums float64[padded(K)] of what was added; let_go: called when a piece of the deltas has been read."""
+        """Column sums float64[padded(K)] of what was added; let_go: called when a piece of the
+        deltas has been read.
+        """
         cuts = np.array([np.searchsorted(ids, rows.edges) for ids, _ in deltas]).T.copy()
         touched = np.flatnonzero((cuts[1:] > cuts[:-1]).any(axis=1))
-        addresses, total = Addresses.of(deltas), np.zeros(self.width)  # whole numbers below 2**53: exact in any order
+        addresses, total = (
+            Addresses.of(deltas),
+            np.zeros(self.width),
+        )  # whole numbers below 2**53: exact in any order
 
         def one(j: int) -> None:
             i = int(touched[j])
@@ -135,7 +163,9 @@ class PackedTable(Table):
         return total
 
     def settle(self) -> np.ndarray:
-        """End of a pass: totals and histogram counted afresh; returns float64[3], [0] the largest |row / n_w - 1|."""
+        """End of a pass: totals and histogram counted afresh; returns float64[3], [0] the largest
+        |row / n_w - 1|.
+        """
         sums, worst, low, largest = np.zeros(self.width), np.zeros(3), np.zeros(SMALL, np.int64), 0
         big: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
         counts = self._counts
@@ -146,7 +176,10 @@ class PackedTable(Table):
             sums_here, off, small = np.zeros(self.width), np.zeros(3), np.zeros(SMALL, np.int64)
             sum_packed(ptr, entries, counts.bits, self.row_mass[numbers], sums_here, small, off)
             high = (entries[entries >= SMALL << counts.bits] >> counts.bits).astype(np.int64)
-            large_counts, most = np.unique(high, return_counts=True), int(entries.max(initial=0)) >> counts.bits
+            large_counts, most = (
+                np.unique(high, return_counts=True),
+                int(entries.max(initial=0)) >> counts.bits,
+            )
             with self._lock:
                 np.add(sums, sums_here, out=sums)
                 np.add(low, small, out=low)
@@ -157,14 +190,16 @@ class PackedTable(Table):
         self.run_all(one, len(counts.edges) - 1)
         self.totals[:], counts.largest = sums, largest
         values, where = np.unique(np.concatenate([v for v, _ in big]), return_inverse=True)
-        times = np.bincount(where, np.concatenate([n for _, n in big]), len(values)).astype(np.int64)
+        times = np.bincount(where, np.concatenate([n for _, n in big]), len(values)).astype(
+            np.int64
+        )
         used = np.flatnonzero(low)
         self.histogram = np.concatenate((used, values)), np.concatenate((low[used], times))
         return worst
 
     def summary(self) -> dict[str, np.ndarray]:
-        """What ``end_pass`` finds among its statistics, float64: the histogram of the non-zero counts, the bytes held,
-        and the counts where there are constants."""
+        """What ``end_pass`` finds among its statistics, float64: the histogram of the non-zero
+        counts, the bytes held, and the counts where there are constants."""
         counts, times = self.histogram
         figures = {
             "counts": counts.astype(np.float64),
@@ -173,7 +208,9 @@ class PackedTable(Table):
         }
         if self.constants is not None:
             rows = np.repeat(np.arange(len(self.constants)), np.diff(self.constants.ptr))
-            figures["constants"] = self._expanded(self.constants.ids)[rows, self.constants.topic].astype(np.float64)
+            figures["constants"] = self._expanded(self.constants.ids)[
+                rows, self.constants.topic
+            ].astype(np.float64)
         return figures
 
     def _expanded(self, ids: np.ndarray) -> np.ndarray:
@@ -189,10 +226,13 @@ class PackedTable(Table):
         counts, sums = self._held[-1], np.zeros(self.width)
         for i in range(len(counts.edges) - 1):
             _, ptr, entries = counts.take(i)
-            sum_packed(ptr, entries, counts.bits, np.zeros(0), sums, np.zeros(1, np.int64), np.zeros(3))
+            sum_packed(
+                ptr, entries, counts.bits, np.zeros(0), sums, np.zeros(1, np.int64), np.zeros(3)
+            )
         return sums / self.samples
 
-    # -- whole ----------------------------------------------------------------------------------------------------
+    # -- whole
+    # ----------------------------------------------------------------------------------------------------
     def take_sample(self) -> None:
         if not self.samples:
             self._begin_samples()
@@ -201,7 +241,9 @@ class PackedTable(Table):
         self.samples += 1
 
     def dense(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Rows of the ascending word ids as float32[n, >= K]: the counts, or their mean over the samples taken."""
+        """Rows of the ascending word ids as float32[n, >= K]: the counts, or their mean over the
+        samples taken.
+        """
         self._held[-1].expand(ids, out)
         if self.samples > 1:
             out /= self.samples
@@ -231,7 +273,14 @@ class PackedTable(Table):
             integers = value.astype(np.int64)
             if (integers != value).any():
                 raise TopicsError("a table of counts cannot hold fractions; choose another --start")
-            self.add([(np.arange(a, b, dtype=np.int32), SparseDelta(ptr, topic.astype(np.int32), integers))])
+            self.add(
+                [
+                    (
+                        np.arange(a, b, dtype=np.int32),
+                        SparseDelta(ptr, topic.astype(np.int32), integers),
+                    )
+                ]
+            )
 
     def clear(self) -> None:
         self._counts.clear()
@@ -253,7 +302,8 @@ class PackedTable(Table):
             head = read_array(file, np.int64, 5).tolist()
             if head != [MAGIC, self.n_rows, self.columns, head[3], self._counts.dtype.itemsize]:
                 raise StoreError(
-                    f"{path}: not the rows of a table of {self.n_rows} words and {self.columns} topics, or of a version before 0.2; "
+                    f"{path}: not the rows of a table of {self.n_rows} words and {self.columns} "
+                    f"topics, or of a version before 0.2; "
                     "`topics train --force` starts the run over"
                 )
             self.samples = head[3]
@@ -276,4 +326,6 @@ def _whole(piece: RowPiece, bits: int) -> tuple[np.ndarray, SparseDelta]:
     """Rows as what an empty table must change by to hold them."""
     kind = piece.entries.dtype.type
     topic = (piece.entries & kind((1 << bits) - 1)).astype(np.int32)
-    return piece.numbers, SparseDelta(piece.ptr, topic, (piece.entries >> kind(bits)).astype(np.int64))
+    return piece.numbers, SparseDelta(
+        piece.ptr, topic, (piece.entries >> kind(bits)).astype(np.int64)
+    )

@@ -1,7 +1,10 @@
-"""Sparse rows of whole counts, each in a slot as long as the row can become, in memory or in a mapped file.
+"""Sparse rows of whole counts, each in a slot as long as the row can become, in memory or in a
+mapped file.
 
-A word has no more topics than tokens, nor than there are: so no row ever moves, and its place follows from the words'
-tokens alone.  Memory that no entry has touched costs nothing.  Rows are worked on in pieces that follow each other.
+A word has no more topics than tokens, nor than there are: so no row ever moves, and its place
+follows from the words'
+tokens alone.  Memory that no entry has touched costs nothing.  Rows are worked on in pieces that
+               follow each other.
 """
 
 from __future__ import annotations
@@ -24,13 +27,18 @@ from topicstream.tables.storage import Storage
 
 RANGES = 64
 PIECE = 1 << 19  # entries of a piece, about
-WRONG = {-1: "a count came out negative", -2: "a count came out above their tokens", -3: "one has more topics than tokens"}
+WRONG = {
+    -1: "a count came out negative",
+    -2: "a count came out above their tokens",
+    -3: "one has more topics than tokens",
+}
 """What ``merge_packed`` returns, in words."""
 
 
 class RowPiece(NamedTuple):
-    """Tight rows: row i is that of word numbers[i] (int32[n], ascending), entries[ptr[i] .. ptr[i+1]] (ptr int64[n+1];
-    entries uint32 or uint64, ``count << bits | topic``, descending in count within a row)."""
+    """Tight rows: row i is that of word numbers[i] (int32[n], ascending), entries[ptr[i] ..
+    ptr[i+1]] (ptr int64[n+1]; entries uint32 or uint64, ``count << bits | topic``, descending in
+    count within a row)."""
 
     numbers: np.ndarray
     ptr: np.ndarray
@@ -58,7 +66,9 @@ class Slots:
         How many such tables the rows hold the sum of; 0: they are a table themselves.
     """
 
-    def __init__(self, n_w: np.ndarray, topics: int, folder: Path | None = None, samples: int = 0) -> None:
+    def __init__(
+        self, n_w: np.ndarray, topics: int, folder: Path | None = None, samples: int = 0
+    ) -> None:
         most, words = n_w * max(samples, 1), len(n_w)
         self.topics, self.bits, self.largest = topics, topic_bits(topics), 0
         self.dtype = np.dtype(f"u{entry_bytes(int(most.max(initial=0)), topics)}")
@@ -66,7 +76,9 @@ class Slots:
         self.length = np.zeros(words, np.int32)
         self._begin = np.append(0, np.cumsum(np.minimum(most, topics).astype(np.int64)))
         full = np.flatnonzero(np.diff(self._begin[1:] // PIECE)) + 1
-        self.edges = np.unique(np.concatenate((np.arange(0, words, max(1, -(-words // RANGES))), full, [words])))
+        self.edges = np.unique(
+            np.concatenate((np.arange(0, words, max(1, -(-words // RANGES))), full, [words]))
+        )
         self._storage = Storage((int(self._begin[-1]),), self.dtype, folder)
         self._lock = threading.Lock()
 
@@ -79,7 +91,9 @@ class Slots:
         numbers = np.arange(self.edges[i], self.edges[i + 1], dtype=np.int32)
         ptr = np.append(0, np.cumsum(self.length[numbers], dtype=np.int64))
         entries = np.empty(int(ptr[-1]), self.dtype)
-        copy_rows(self._begin[numbers], self.length[numbers], self._storage.array, ptr[:-1], entries)
+        copy_rows(
+            self._begin[numbers], self.length[numbers], self._storage.array, ptr[:-1], entries
+        )
         self._let_go(numbers)
         return RowPiece(numbers, ptr, entries)
 
@@ -88,31 +102,49 @@ class Slots:
             self.largest = max(self.largest, largest)
 
     def merge(self, i: int, deltas: Addresses, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
-        """Add the rows lo[r] to hi[r] - 1 of each block r to piece ``i``; returns the column sums, float64[padded(K)].  Several
+        """Add the rows lo[r] to hi[r] - 1 of each block r to piece ``i``; returns the column sums,
+        float64[padded(K)].  Several
         threads may merge into different pieces."""
         words, change = self.edges[i : i + 2] - (0, 1), np.zeros(padded(self.topics))
         largest = merge_packed(
-            self._begin, self.length, self._storage.array, self.bits, deltas.where, deltas.wide, deltas.long, lo, hi, self.topics, change
-        )  # fmt: skip
+            self._begin,
+            self.length,
+            self._storage.array,
+            self.bits,
+            deltas.where,
+            deltas.wide,
+            deltas.long,
+            lo,
+            hi,
+            self.topics,
+            change,
+        )
         self._let_go(words)
         if largest < 0:
             raise TopicsError(
-                f"words {words[0]} to {words[1]}: {WRONG[largest]}: deltas and table do not belong together; the last checkpoint is "
+                f"words {words[0]} to {words[1]}: {WRONG[largest]}: deltas and table do not "
+                f"belong together; the last checkpoint is "
                 "intact, report this"
             )
         self._note(largest)
         return change
 
     def _parts(self, ids: np.ndarray) -> Iterator[slice]:
-        """Which of the ids (int32, ascending) are worked on together: in a file those of a piece, whose pages go afterwards."""
+        """Which of the ids (int32, ascending) are worked on together: in a file those of a piece,
+        whose pages go afterwards.
+        """
         cuts = np.searchsorted(ids, self.edges if self._storage.mapped else self.edges[[0, -1]])
         for i in np.flatnonzero(np.diff(cuts)).tolist():
             part = slice(cuts[i], cuts[i + 1])
             yield part
             self._let_go(ids[part])
 
-    def copy(self, ids: np.ndarray, first: int, stop: int, start: np.ndarray, out: np.ndarray) -> None:
-        """Copy the rows of ids[first:stop] to where ``start`` says in ``out`` (uint32 or uint64, where ``largest`` fits)."""
+    def copy(
+        self, ids: np.ndarray, first: int, stop: int, start: np.ndarray, out: np.ndarray
+    ) -> None:
+        """Copy the rows of ids[first:stop] to where ``start`` says in ``out`` (uint32 or uint64,
+        where ``largest`` fits).
+        """
         chosen = ids[first:stop]
         for part in self._parts(chosen):
             words = chosen[part]
@@ -122,7 +154,9 @@ class Slots:
         """The rows of the ids as dense rows, out[n, >= K] (any type of number)."""
         for part in self._parts(ids):
             words = ids[part]
-            expand_packed(self._begin[words], self.length[words], self._storage.array, self.bits, out[part])
+            expand_packed(
+                self._begin[words], self.length[words], self._storage.array, self.bits, out[part]
+            )
 
     @property
     def nbytes(self) -> int:
@@ -142,10 +176,17 @@ class Slots:
             length, begin = lengths[first:stop], self._begin[first : stop + 1]
             ptr = np.append(0, np.cumsum(length, dtype=np.int64))
             fits = (length >= 0).all() and (length <= np.diff(begin)).all()
-            entries = read_array(file, self.stored, int(ptr[-1]) if fits else 0)  # a damaged length asks for no memory
-            topic, most = entries & self.stored.type((1 << self.bits) - 1), int(entries.max(initial=0))
+            entries = read_array(
+                file, self.stored, int(ptr[-1]) if fits else 0
+            )  # a damaged length asks for no memory
+            topic, most = (
+                entries & self.stored.type((1 << self.bits) - 1),
+                int(entries.max(initial=0)),
+            )
             if not fits or int(topic.max(initial=0)) >= self.topics or most >> 62:
-                raise StoreError(f"{file.name}: an invalid topic or count; start again from an older checkpoint")
+                raise StoreError(
+                    f"{file.name}: an invalid topic or count; start again from an older checkpoint"
+                )
             copy_rows(ptr[:-1], length, entries, begin[:-1], self._storage.array)
             self._storage.let_go(int(begin[0]), int(begin[-1]))
             self._note(most >> self.bits)

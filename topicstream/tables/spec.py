@@ -1,10 +1,14 @@
-"""What an engine asks of its tables, and the types in which rows reach a visit and deltas come back.
+"""What an engine asks of its tables, and the types in which rows reach a visit and deltas come
+back.
 
-A table has one row for each id of an axis (words, documents, names) or a fixed number of rows.  During a round
-(a fixed number of consecutive blocks of a pass) it does not change; at its end the sum of the round's deltas enters:
+A table has one row for each id of an axis (words, documents, names) or a fixed number of rows.
+During a round
+(a fixed number of consecutive blocks of a pass) it does not change; at its end the sum of the
+round's deltas enters:
 
     ADD      table += delta                       (the change since this block was last seen)
-    REPLACE  next += delta; table, next = next, 0  at the end of the pass (the block's whole contribution)
+    REPLACE  next += delta; table, next = next, 0  at the end of the pass (the block's whole
+             contribution)
     BLEND    table = (1 - rho) table + rho * scale * sum of the round's deltas
 
 The rule belongs to the table, so an engine may have one table of each kind.
@@ -30,21 +34,26 @@ WORDS, DOCUMENTS = "words", "documents"
 
 
 def padded(columns: int) -> int:
-    """Columns of a dense row that holds so many numbers: the next multiple of 16 (a cache line, an AVX-512 register)."""
+    """Columns of a dense row that holds so many numbers: the next multiple of 16 (a cache line, an
+    AVX-512 register).
+    """
     return -(-columns // LANES) * LANES
 
 
 def quantum_of(bound: float) -> float:
-    """The smallest power of two for which every sum of multiples up to ``bound`` in absolute value is exact in float64.
+    """The smallest power of two for which every sum of multiples up to ``bound`` in absolute value
+    is exact in float64.
 
-    Every delta is rounded to it before it is added, so blocks may enter in any order, be merged first on another thread or
-    machine, and the bits of the sum stay the same (Demmel and Nguyen 2013, Fast Reproducible Floating-Point Summation, use
-    the same device with several bins; the reproducible histograms of XGBoost use one).
+    Every delta is rounded to it before it is added, so blocks may enter in any order, be merged
+    first on another thread or machine, and the bits of the sum stay the same (Demmel and Nguyen
+    2013, Fast Reproducible Floating-Point Summation, use the same device with several bins; the
+    reproducible histograms of XGBoost use one).
 
     Parameters
     ----------
     bound
-        The largest absolute value of any partial sum; 0: nothing is summed, and nothing needs rounding.
+        The largest absolute value of any partial sum; 0: nothing is summed, and nothing needs
+        rounding.
 
     Returns
     -------
@@ -72,20 +81,29 @@ class TableSpec:
     """One table of an engine.
 
     rows      the axis whose ids number the rows, or a fixed number of rows
-    reads     the axis whose ids of a block are gathered for a visit, where that is another one (the rows of the
+    reads     the axis whose ids of a block are gathered for a visit, where that is another one (the
+              rows of the
               documents that a block's documents are linked with); ids of both number the same rows
     columns   numbers in a row; None: the number of topics
     dtype     of the stored rows (``float32``, ``float64``, ``int32``)
-    layout    ``dense``: [rows, padded(columns)], a visit sees ``Rows``; ``packed``: sparse integer rows, ``PackedRows``
-    delta     ``dense``: a visit fills float32[U, padded(columns)]; ``sparse``: it gives a ``SparseDelta``
+    layout    ``dense``: [rows, padded(columns)], a visit sees ``Rows``; ``packed``: sparse integer
+              rows, ``PackedRows``
+    delta     ``dense``: a visit fills float32[U, padded(columns)]; ``sparse``: it gives a
+              ``SparseDelta``
     rule      how deltas enter
-    mass      ``row``: a row sums to what the corpus has of it (a word's tokens) and is held to it exactly, in float64, the
-              correction logged; ``total``: all rows together sum to the tokens, which is checked; ``part``: some documents may
-              be left out, so all rows together sum to the tokens at most, and what rounding left below zero is zero; ``none``
-    samples   passes after which the state of the table is added up; a model then stores the mean of these states
-    bound     the largest absolute value of any partial sum of a round's deltas: it sets the quantum to which deltas are
-              rounded, so that their order does not matter (spec.py); None: twice the tokens of the corpus (what a pass takes
-              away and adds).  A table over documents, of which a round sees each row once, and one with a fixed number of
+    mass      ``row``: a row sums to what the corpus has of it (a word's tokens) and is held to it
+              exactly, in float64, the
+              correction logged; ``total``: all rows together sum to the tokens, which is checked;
+              ``part``: some documents may be left out, so all rows together sum to the tokens at
+              most, and what rounding left below zero is zero; ``none``
+    samples   passes after which the state of the table is added up; a model then stores the mean of
+              these states
+    bound     the largest absolute value of any partial sum of a round's deltas: it sets the quantum
+              to which deltas are
+              rounded, so that their order does not matter (spec.py); None: twice the tokens of the
+              corpus (what a pass takes
+              away and adds).  A table over documents, of which a round sees each row once, and one
+                               with a fixed number of
               rows, which is small, need none: the deltas of the latter are added up in block order
     """
 
@@ -108,7 +126,9 @@ class TableSpec:
 
     @property
     def axis(self) -> str | None:
-        """Axis of the ids that deltas are written to; None: a fixed number of rows, all of which every block sees."""
+        """Axis of the ids that deltas are written to; None: a fixed number of rows, all of which
+        every block sees.
+        """
         return self.rows if isinstance(self.rows, str) else None
 
     @property
@@ -128,11 +148,13 @@ class TableSpec:
 class Rows(NamedTuple):
     """Rows of a dense table: local row u is ``scale * base[index[u]]``.
 
-    base: [R, padded(columns)] C-contiguous, read-only; index: int64[U].  In RAM base is the whole table, on disk a gathered
-    copy with index 0..U-1: the same types, so the same compiled code.  scale is 1.0 but for BLEND tables.
+    base: [R, padded(columns)] C-contiguous, read-only; index: int64[U].  In RAM base is the whole
+    table, on disk a gathered
+    copy with index 0..U-1: the same types, so the same compiled code.  scale is 1.0 but for BLEND
+    tables.
 
-    Where the table has constants beside it (seed words), ``index`` leads to rows with them, ``bare`` to the counts alone.
-    """
+    Where the table has constants beside it (seed words), ``index`` leads to rows with them,
+    ``bare`` to the counts alone."""
 
     base: np.ndarray
     index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which nobody calls
@@ -154,11 +176,14 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Rows of a packed table, which the engine has copied to where it works on them: they are held nowhere else.
+    """Rows of a packed table, which the engine has copied to where it works on them: they are held
+    nowhere else.
 
-    length    int32[U], read-only: entries of local row u, each ``count << bits | topic``, descending in count
+    length    int32[U], read-only: entries of local row u, each ``count << bits | topic``,
+              descending in count
     largest   no count in the table is larger
-    copy      copy(first, stop, start int64[stop - first], arena uint32|uint64[...]): rows first..stop-1 to where ``start``
+    copy      copy(first, stop, start int64[stop - first], arena uint32|uint64[...]): rows
+              first..stop-1 to where ``start``
               says; the arena's entries must hold ``largest``
     """
 
@@ -170,12 +195,23 @@ class PackedRows:
     def portable(self) -> PackedRows:
         """The same rows in arrays of their own, which can be sent to another process."""
         ptr = np.append(0, np.cumsum(self.length, dtype=np.int64))
-        entries = np.zeros(int(ptr[-1]), np.uint32 if self.largest >> (32 - self.bits) == 0 else np.uint64)
+        entries = np.zeros(
+            int(ptr[-1]), np.uint32 if self.largest >> (32 - self.bits) == 0 else np.uint64
+        )
         self.copy(0, len(self.length), ptr[:-1], entries)
-        return PackedRows(self.length.copy(), self.bits, self.largest, partial(copy_tight, ptr, entries))
+        return PackedRows(
+            self.length.copy(), self.bits, self.largest, partial(copy_tight, ptr, entries)
+        )
 
 
-def copy_tight(ptr: np.ndarray, entries: np.ndarray, first: int, stop: int, start: np.ndarray, arena: np.ndarray) -> None:
+def copy_tight(
+    ptr: np.ndarray,
+    entries: np.ndarray,
+    first: int,
+    stop: int,
+    start: np.ndarray,
+    arena: np.ndarray,
+) -> None:
     """``PackedRows.copy`` of tight rows: row u is entries[ptr[u] .. ptr[u+1]]."""
     for u, place in zip(range(first, stop), start.tolist()):
         arena[place : place + ptr[u + 1] - ptr[u]] = entries[ptr[u] : ptr[u + 1]]
@@ -183,10 +219,13 @@ def copy_tight(ptr: np.ndarray, entries: np.ndarray, first: int, stop: int, star
 
 @dataclass
 class SparseDelta:
-    """Changes grouped by local row: row u changes table[u, topic[j]] by value[j] for j in ptr[u]..ptr[u+1]-1.
+    """Changes grouped by local row: row u changes table[u, topic[j]] by value[j] for j in
+    ptr[u]..ptr[u+1]-1.
 
-    ptr: int64[U+1]; topic: uint16 or int32[capacity]; value: float32 (int32 for integer tables)[capacity].  A topic may
-    stand more than once in a row.  The engine sets all three (from ``out.scratch`` or its own new arrays); they must
+    ptr: int64[U+1]; topic: uint16 or int32[capacity]; value: float32 (int32 for integer
+    tables)[capacity].  A topic may
+    stand more than once in a row.  The engine sets all three (from ``out.scratch`` or its own new
+                                    arrays); they must
     stay untouched until the round has ended, so use ``out.keep``.
     """
 
@@ -198,7 +237,9 @@ class SparseDelta:
 def bytes_of(shape: int | tuple[int, ...], dtype: Any) -> int:
     """Bytes of an array of that shape and type."""
     # NumPy's own product takes ten times as long, and a visit asks twenty times
-    return math.prod(map(int, shape if isinstance(shape, tuple) else (shape,))) * int(np.dtype(dtype).itemsize)
+    return math.prod(map(int, shape if isinstance(shape, tuple) else (shape,))) * int(
+        np.dtype(dtype).itemsize
+    )
 
 
 class Scratch:
@@ -212,10 +253,14 @@ class Scratch:
         self._storages: dict[str, Storage] = {}
 
     def array(self, name: str, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
-        """An uninitialised C-contiguous array, aligned to 64 bytes, valid until it is requested under this name again."""
+        """An uninitialised C-contiguous array, aligned to 64 bytes, valid until it is requested
+        under this name again.
+        """
         size = bytes_of(shape, dtype)
         if name not in self._storages or self._storages[name].array.nbytes < size:
-            self._storages.pop(name, None)  # the smaller one is given back before the larger one is taken
+            self._storages.pop(
+                name, None
+            )  # the smaller one is given back before the larger one is taken
             self._storages[name] = Storage((size,), np.uint8, self._folder)
         return np.ndarray(shape, dtype, self._storages[name].array)
 

@@ -1,8 +1,10 @@
-"""Arrays of a run that may be bigger than RAM: the same array in memory or mapped from a scratch file.
+"""Arrays of a run that may be bigger than RAM: the same array in memory or mapped from a scratch
+file.
 
-A mapped array is read and written like any other.  Its pages count as memory of the process until ``let_go`` returns
-them to the system, which keeps or writes them as it has room; so whoever works through a mapped array lets go of each
-part behind it, and the memory of the process is bounded by the parts in work.
+A mapped array is read and written like any other.  Its pages count as memory of the process until
+``let_go`` returns
+them to the system, which keeps or writes them as it has room; so whoever works through a mapped
+array lets go of each part behind it, and the memory of the process is bounded by the parts in work.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ class Storage:
     shape, dtype
         Of ``array``.
     folder
-        Where the scratch file is made, which has no name and goes with the process; None: in memory.
+        Where the scratch file is made, which has no name and goes with the process; None: in
+        memory.
 
     ``mapped`` says whether the array lies in a file.
 
@@ -43,17 +46,23 @@ class Storage:
         self._map: mmap.mmap | None = None
         self._file: IO[bytes] | None = None
         if folder is None:
-            memory = np.zeros(self._size + ALIGNMENT, np.uint8)  # pages that are never touched cost nothing
+            memory = np.zeros(
+                self._size + ALIGNMENT, np.uint8
+            )  # pages that are never touched cost nothing
             start = -memory.ctypes.data % ALIGNMENT
         else:
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed with the storage
-            os.posix_fallocate(self._file.fileno(), 0, max(self._size, 1))  # a full disk must not kill a later write
+            os.posix_fallocate(
+                self._file.fileno(), 0, max(self._size, 1)
+            )  # a full disk must not kill a later write
             self._map = mmap.mmap(self._file.fileno(), max(self._size, 1))
             memory, start = np.frombuffer(self._map, np.uint8), 0
         self.array: np.ndarray = memory[start : start + self._size].view(dtype).reshape(shape)  # type: ignore[call-overload]
 
     def let_go(self, first: int = 0, stop: int | None = None) -> None:
-        """Give the pages of rows ``first`` to ``stop - 1`` of a mapped array back to the system; their values stay."""
+        """Give the pages of rows ``first`` to ``stop - 1`` of a mapped array back to the system;
+        their values stay.
+        """
         if self._map is None or not self._size:
             return
         row = self._size // len(self.array)

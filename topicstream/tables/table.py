@@ -14,14 +14,18 @@ from topicstream.kernels.constants import Constants
 from topicstream.tables.rounds import Entered, Round, RoundSpace
 from topicstream.tables.spec import Scratch, TableSpec, padded
 
-RunAll = Callable[[Callable[[int], None], int], None]  # run f(0) .. f(n-1), perhaps on several threads
+RunAll = Callable[
+    [Callable[[int], None], int], None
+]  # run f(0) .. f(n-1), perhaps on several threads
 
 
 class Sizes(NamedTuple):
     """What decides the bytes of a table.
 
-    rows, columns: of the table;  changed, seen: rows that the delta of a block changes, and that its visit sees, at most;
-    entries: non-zero entries of the table, at most;  largest: the largest count;  constants: rows with constants.
+    rows, columns: of the table;  changed, seen: rows that the delta of a block changes, and that
+                                  its visit sees, at most;
+    entries: non-zero entries of the table, at most;  largest: the largest count;  constants: rows
+    with constants.
     """
 
     rows: int
@@ -34,8 +38,9 @@ class Sizes(NamedTuple):
 
 
 class Footprint(NamedTuple):
-    """Bytes of a table: its rows, in memory or in a file; what is in memory (fixed) wherever the rows are; what a worker holds of
-    mapped rows at a time; the delta of a block; rows that a visit has copied from a file."""
+    """Bytes of a table: its rows, in memory or in a file; what is in memory (fixed) wherever the
+    rows are; what a worker holds of mapped rows at a time; the delta of a block; rows that a visit
+    has copied from a file."""
 
     rows: int
     fixed: int = 0
@@ -45,12 +50,15 @@ class Footprint(NamedTuple):
 
 
 class Table(abc.ABC):
-    """[n_rows, columns] numbers in memory or in a mapped file; same arithmetic and same bits in both places.
+    """[n_rows, columns] numbers in memory or in a mapped file; same arithmetic and same bits in
+    both places.
 
     totals     float64[padded(columns)], column sums (of ``scale`` times the rows)
-    scale      what the stored rows are to be multiplied by: 1.0 but for BLEND tables, which shrink lazily
+    scale      what the stored rows are to be multiplied by: 1.0 but for BLEND tables, which shrink
+               lazily
     worst      float64[3], what ``settle`` returns, since the last one
-    constants  what ``gather`` adds to rows, and ``seen_totals`` to their sums (kernels/constants.py); nothing else sees them
+    constants  what ``gather`` adds to rows, and ``seen_totals`` to their sums
+               (kernels/constants.py); nothing else sees them
 
     array      the rows where they are one array in memory, else None
 
@@ -90,18 +98,25 @@ class Table(abc.ABC):
         self.totals, self.worst = np.zeros(self.width, np.float64), np.zeros(3)
         self.scale = 1.0
 
-    # -- rows out -------------------------------------------------------------------------------------------------
+    # -- rows out
+    # -------------------------------------------------------------------------------------------------
     @abc.abstractmethod
     def gather(self, ids: np.ndarray, scratch: Scratch) -> Any:
-        """The rows of ``ids`` (int32[U], ascending) as a visit sees them: ``Rows`` or ``PackedRows``."""
+        """The rows of ``ids`` (int32[U], ascending) as a visit sees them: ``Rows`` or
+        ``PackedRows``.
+        """
 
     @abc.abstractmethod
     def dense(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Rows of the ascending ids as ``out`` float32[n, >= columns] (of a table that is sampled: their mean)."""
+        """Rows of the ascending ids as ``out`` float32[n, >= columns] (of a table that is sampled:
+        their mean).
+        """
 
     @abc.abstractmethod
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
-        """(first row, [n, padded(columns)]) over the whole table, in order; each array is valid until the next one."""
+        """(first row, [n, padded(columns)]) over the whole table, in order; each array is valid
+        until the next one.
+        """
 
     @property
     def seen_totals(self) -> np.ndarray:
@@ -113,22 +128,31 @@ class Table(abc.ABC):
         """Column sums float64[padded(columns)] of what ``pieces`` and ``dense`` show."""
         return self.totals
 
-    # -- deltas in ------------------------------------------------------------------------------------------------
+    # -- deltas in
+    # ------------------------------------------------------------------------------------------------
     @abc.abstractmethod
     def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> Round:
-        """Where the deltas of a round go, each of at most ``most_rows`` rows; tokens: of the corpus, which bounds their sum."""
+        """Where the deltas of a round go, each of at most ``most_rows`` rows; tokens: of the
+        corpus, which bounds their sum.
+        """
 
     @abc.abstractmethod
     def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
-        """Add ``factor`` times the sum of the round's deltas, and forget them; ``hold``: touched rows that have a mass
-        are held to it."""
+        """Add ``factor`` times the sum of the round's deltas, and forget them; ``hold``: touched
+        rows that have a mass are held to it."""
 
     def spans(self, ids: np.ndarray, owner: int, members: int) -> list[slice]:
-        """Which rows of a block's delta, by their places among its ids, member ``owner`` of so many adds up: here all of them."""
+        """Which rows of a block's delta, by their places among its ids, member ``owner`` of so many
+        adds up: here all of them.
+        """
         return [slice(0, len(ids))]
 
-    def enter(self, deltas: Round, factor: float, hold: bool, owner: int, members: int) -> Entered | None:
-        """``apply`` of what a member adds up; None: that was everything, otherwise what all of them ``absorb``."""
+    def enter(
+        self, deltas: Round, factor: float, hold: bool, owner: int, members: int
+    ) -> Entered | None:
+        """``apply`` of what a member adds up; None: that was everything, otherwise what all of them
+        ``absorb``.
+        """
         self.apply(deltas, factor, hold)
         return None
 
@@ -137,13 +161,17 @@ class Table(abc.ABC):
         raise TopicsError(f"a {self.spec.layout} table has no owners of rows")
 
     def blend(self, rho: float) -> float:
-        """Shrink all rows by (1 - rho); returns what deltas must be multiplied by before they are added."""
+        """Shrink all rows by (1 - rho); returns what deltas must be multiplied by before they are
+        added.
+        """
         raise TopicsError(f"a {self.spec.layout} table cannot be blended")
 
     @abc.abstractmethod
     def settle(self) -> np.ndarray:
-        """End of a pass: rows held to their mass, totals summed afresh.  Returns ``worst`` float64[3] since the last one:
-        largest correction of a row's mass, most negative entry as a share of it, whether NaN or inf was met."""
+        """End of a pass: rows held to their mass, totals summed afresh.  Returns ``worst``
+        float64[3] since the last one:
+        largest correction of a row's mass, most negative entry as a share of it, whether NaN or inf
+        was met."""
 
     def summary(self) -> dict[str, np.ndarray]:
         """What ``end_pass`` finds among its statistics under ``TABLE.NAME``."""
@@ -153,13 +181,16 @@ class Table(abc.ABC):
         """Add the present rows to the sum that ``pieces`` and ``dense`` average."""
         raise TopicsError(f"a {self.spec.layout} table takes no samples")
 
-    # -- whole ----------------------------------------------------------------------------------------------------
+    # -- whole
+    # ----------------------------------------------------------------------------------------------------
     @abc.abstractmethod
     def fill(self, piece: Callable[[int, int], np.ndarray]) -> None:
         """Set all rows: piece(first, stop) -> [stop - first, >= columns]."""
 
     def rewrite(self, change: Callable[[int, np.ndarray], np.ndarray]) -> None:
-        """Put ``change(first row, rows [n, padded(columns)])`` in the place of every range of rows, out of core."""
+        """Put ``change(first row, rows [n, padded(columns)])`` in the place of every range of rows,
+        out of core.
+        """
         raise TopicsError(f"a {self.spec.layout} table cannot be rewritten by ranges")
 
     @abc.abstractmethod
@@ -172,7 +203,8 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def load(self, path: Path) -> None:
-        """Read what ``save`` wrote.  The checkpoint's state has the scale, which is set before, and the totals, which are set
+        """Read what ``save`` wrote.  The checkpoint's state has the scale, which is set before, and
+                                      the totals, which are set
         afterwards.  StoreError for the file of another table."""
 
     @abc.abstractmethod

@@ -1,4 +1,5 @@
-"""What each Unicode character is to the tokenizer, as flat tables made from ``unicodedata`` on first use.
+"""What each Unicode character is to the tokenizer, as flat tables made from ``unicodedata`` on
+first use.
 
 classes  uint8[0x110000]   one of the constants below
 lowered  int32[LOWERED]    simple lower case of a code point (those above have none)
@@ -16,11 +17,17 @@ OTHER, SPACE, LETTER, MARK, DIGIT, EMOJI, REGIONAL, IGNORED, UNSPACED = range(9)
 CODE_POINTS = 0x110000
 LOWERED = 0x1E960  # behind the last script with two cases (Adlam)
 
-# Planes 4 to 13 hold no character; in plane 14 only tags and variation selectors stand; the rest is private use.
+# Planes 4 to 13 hold no character; in plane 14 only tags and variation selectors stand; the rest is
+# private use.
 _ASSIGNED = ((0, 0x33500), (0xE0000, 0xE0200))
-_ALPHABETIC = ((0x3400, 0xA000), (0xAC00, 0xD7A4), (0x20000, 0x33500))  # Han and Hangul: letters, or none of the four
+_ALPHABETIC = (
+    (0x3400, 0xA000),
+    (0xAC00, 0xD7A4),
+    (0x20000, 0x33500),
+)  # Han and Hangul: letters, or none of the four
 
-# Scripts written without spaces between words; their letters only (digits and marks keep their class).
+# Scripts written without spaces between words; their letters only (digits and marks keep their
+# class).
 _UNSPACED = (
     (0x0E00, 0x0EFF),  # Thai, Lao
     (0x1000, 0x109F),  # Myanmar
@@ -40,19 +47,45 @@ _UNSPACED = (
     (0x20000, 0x33479),  # Han extensions
 )
 
-# Pictographs; ranges rather than a property table, so that code points of a later Unicode version are seen too.
+# Pictographs; ranges rather than a property table, so that code points of a later Unicode version
+# are seen too.
 _EMOJI = (
-    (0x203C, 0x203C), (0x2049, 0x2049), (0x231A, 0x231B), (0x2328, 0x2328), (0x23CF, 0x23CF), (0x23E9, 0x23FA),
-    (0x25AA, 0x25AB), (0x25B6, 0x25B6), (0x25C0, 0x25C0), (0x25FB, 0x25FE), (0x2600, 0x27BF), (0x2934, 0x2935),
-    (0x2B05, 0x2B07), (0x2B1B, 0x2B1C), (0x2B50, 0x2B50), (0x2B55, 0x2B55), (0x1F004, 0x1F004), (0x1F0CF, 0x1F0CF),
-    (0x1F18E, 0x1F18E), (0x1F191, 0x1F19A), (0x1F201, 0x1F201), (0x1F21A, 0x1F21A), (0x1F22F, 0x1F22F),
-    (0x1F232, 0x1F23A), (0x1F250, 0x1F251), (0x1F300, 0x1F64F), (0x1F680, 0x1F6FF), (0x1F7E0, 0x1F7EB),
-    (0x1F900, 0x1F9FF), (0x1FA70, 0x1FAFF),
-)  # fmt: skip
+    (0x203C, 0x203C),
+    (0x2049, 0x2049),
+    (0x231A, 0x231B),
+    (0x2328, 0x2328),
+    (0x23CF, 0x23CF),
+    (0x23E9, 0x23FA),
+    (0x25AA, 0x25AB),
+    (0x25B6, 0x25B6),
+    (0x25C0, 0x25C0),
+    (0x25FB, 0x25FE),
+    (0x2600, 0x27BF),
+    (0x2934, 0x2935),
+    (0x2B05, 0x2B07),
+    (0x2B1B, 0x2B1C),
+    (0x2B50, 0x2B50),
+    (0x2B55, 0x2B55),
+    (0x1F004, 0x1F004),
+    (0x1F0CF, 0x1F0CF),
+    (0x1F18E, 0x1F18E),
+    (0x1F191, 0x1F19A),
+    (0x1F201, 0x1F201),
+    (0x1F21A, 0x1F21A),
+    (0x1F22F, 0x1F22F),
+    (0x1F232, 0x1F23A),
+    (0x1F250, 0x1F251),
+    (0x1F300, 0x1F64F),
+    (0x1F680, 0x1F6FF),
+    (0x1F7E0, 0x1F7EB),
+    (0x1F900, 0x1F9FF),
+    (0x1FA70, 0x1FAFF),
+)
 
 
 def lower(text: str) -> str:
-    """Simple lower case, one character for one: what the kernels do, in Python.  The two characters that ``str.lower``
+    """Simple lower case, one character for one: what the kernels do, in Python.  The two characters
+    that ``str.lower``
     treats by context or makes two of (capital sigma, dotted capital I) are mapped first."""
     return text.replace("\u03a3", "\u03c3").replace("\u0130", "i").lower()
 
@@ -62,7 +95,9 @@ def _categories() -> np.ndarray:
     classes = np.zeros(CODE_POINTS, np.uint8)
     of_category = {"L": LETTER, "M": MARK, "N": DIGIT, "Z": SPACE}
     for first, stop in _ALPHABETIC:
-        classes[first:stop][np.strings.isalpha(np.arange(first, stop, dtype=np.uint32).view("U1"))] = LETTER
+        classes[first:stop][
+            np.strings.isalpha(np.arange(first, stop, dtype=np.uint32).view("U1"))
+        ] = LETTER
     rest = ((0, 0x3400), (0xA000, 0xAC00), (0xD7A4, 0x20000), _ASSIGNED[1])
     for first, stop in rest:
         categories = "".join(map(unicodedata.category, map(chr, range(first, stop))))
@@ -87,7 +122,9 @@ def lowered() -> np.ndarray:
 def word_classes(emoji: bool, bigrams: bool) -> np.ndarray:
     """Classes of the default rule: letters, marks and digits make words."""
     classes = _categories().copy()
-    classes[[0x200C, 0x200D]] = MARK  # the joiners of Persian and the Indic scripts stand inside words
+    classes[[0x200C, 0x200D]] = (
+        MARK  # the joiners of Persian and the Indic scripts stand inside words
+    )
     classes[[0x00AD, 0xFEFF, 0x2060]] = IGNORED  # soft hyphen, byte order mark, word joiner
     if bigrams:
         for first, last in _UNSPACED:
@@ -116,7 +153,9 @@ def pattern_classes() -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def tokenized_classes() -> np.ndarray:
-    """Classes of tokenised text: what ``str.split`` takes for white space (and NUL) parts words, all else is word."""
+    """Classes of tokenised text: what ``str.split`` takes for white space (and NUL) parts words,
+    all else is word.
+    """
     classes = np.full(CODE_POINTS, LETTER, np.uint8)
     classes[[c for c in range(0x3001) if chr(c).isspace()]] = SPACE
     classes[0] = SPACE

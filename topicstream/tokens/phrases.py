@@ -1,9 +1,9 @@
 """Learn which pairs of words are phrases, by normalised pointwise mutual information.
 
-Bouma, "Normalized (Pointwise) Mutual Information in Collocation Extraction", GSCL 2009:
-npmi(a, b) = ln(p(a b) / (p(a) p(b))) / -ln p(a b), from -1 over 0 (independent) to 1 (never apart); p(a b) over the pairs of
-neighbours, p(a) over the words, as the recipe makes them (stop words part a pair).
-"""
+Bouma, "Normalized (Pointwise) Mutual Information in Collocation Extraction", GSCL 2009: npmi(a, b)
+= ln(p(a b) / (p(a) p(b))) / -ln p(a b), from -1 over 0 (independent) to 1 (never apart); p(a b)
+over the pairs of neighbours, p(a) over the words, as the recipe makes them (stop words part a
+pair)."""
 
 from __future__ import annotations
 
@@ -35,28 +35,38 @@ def learn_phrases(
     threshold: float = 0.5,
     min_count: int = 20,
 ) -> Recipe:
-    """The recipe with the phrases of ``texts`` (large_string, all of a corpus or a sample): pairs that occur ``min_count`` times or more
-    with an npmi of ``threshold`` or more, the ``MOST`` frequent ones if there are more, in the order of their bytes.
+    """The recipe with the phrases of ``texts`` (large_string, all of a corpus or a sample): pairs
+    that occur ``min_count`` times or more with an npmi of ``threshold`` or more, the ``MOST``
+    frequent ones if there are more, in the order of their bytes.
 
-    Counts every pair exactly, out of core in the scratch ``folder``.  Phrases that the recipe has already are replaced.
+    Counts every pair exactly, out of core in the scratch ``folder``.  Phrases that the recipe has
+    already are replaced.
     InputError for a threshold outside [-1, 1]."""
     if not -1.0 <= threshold <= 1.0:
         raise InputError(f"phrase threshold {threshold}: normalised PMI lies between -1 and 1")
-    tokenizer = Tokenizer(replace(recipe, phrases=(), phrase_threshold=None, ngrams=2), joiner=_JOINER)
+    tokenizer = Tokenizer(
+        replace(recipe, phrases=(), phrase_threshold=None, ngrams=2), joiner=_JOINER
+    )
     documents = 0
     with Relations(Path(folder), memory_bytes) as relations:
         word_counts = WordCounts(relations)
         for some in texts:
             counted = tokenizer.count(some)
             every = np.ones(len(some), np.bool_)
-            sums = totals(np.diff(counted.indptr), counted.words, counted.counts, every, len(counted.types))
+            sums = totals(
+                np.diff(counted.indptr), counted.words, counted.counts, every, len(counted.types)
+            )
             word_counts.add(word_table(counted.types, *sums))
             documents += len(some)
         both = relations.number("select coalesce(sum(count), 0) from words")
-        pairs = relations.number(f"select coalesce(sum(count), 0) from words where contains(word, '{_JOINER}')")
+        pairs = relations.number(
+            f"select coalesce(sum(count), 0) from words where contains(word, '{_JOINER}')"
+        )
         words = both - pairs
         try:
-            vocabulary = word_counts.choose(WordLimits(min_count=min_count), documents=documents).vocabulary
+            vocabulary = word_counts.choose(
+                WordLimits(min_count=min_count), documents=documents
+            ).vocabulary
         except InputError:  # nothing is that frequent
             return replace(recipe, phrases=(), phrase_threshold=threshold)
     count = {word: int(n) for word, n in zip(vocabulary.words.to_pylist(), vocabulary.counts)}
@@ -70,4 +80,6 @@ def learn_phrases(
         pmi = np.log(p) - np.log(count[first] / words) - np.log(count[second] / words)
         if p == 1.0 or pmi / -np.log(p) >= threshold:
             learned.append(f"{first} {second}")
-    return replace(recipe, phrases=tuple(sorted(learned, key=str.encode)), phrase_threshold=threshold)
+    return replace(
+        recipe, phrases=tuple(sorted(learned, key=str.encode)), phrase_threshold=threshold
+    )

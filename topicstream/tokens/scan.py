@@ -1,17 +1,23 @@
 """The tokenizer's kernel: bytes of UTF-8 in, words of each document with counts out, in one pass.
 
-ASCII words are cut out of windows of 64 bytes, whose letters and digits are one mask of bits, and lower-cased eight bytes
-at a time in one register; a word of at most eight bytes is its own key in the table, so that most words are never compared
+ASCII words are cut out of windows of 64 bytes, whose letters and digits are one mask of bits, and
+lower-cased eight bytes at a time in one register; a word of at most eight bytes is its own key in
+the table, so that most words are never compared
 byte by byte.  Everything else goes code point by code point through the class table.
 
 text     uint8[B]      the run's UTF-8              offsets  int64[D+1]   documents in it
 classes  uint8[0x110000]  characters.py             lower_case  int32[LOWERED]
-types    uint8[...]    the distinct words' bytes    ends     int64[...]   where each begins; ends[t + 1] is its end
-table    uint64[2 * slots]  key, then (t + 1) << 32 | index of its newest cell: that index lies behind the first cell of
+types    uint8[...]    the distinct words' bytes    ends     int64[...]   where each begins; ends[t
+         + 1] is its end
+table    uint64[2 * slots]  key, then (t + 1) << 32 | index of its newest cell: that index lies
+         behind the first cell of
                        the document exactly when the word was seen in this document already
-rules    int64[6]      lowercase, min_length, numbers, windows on, words left out break a sequence, list the words
-registers uint64[2]    of the windows: the mask that lower-cases, all ones when underscores belong to words
-indptr int64[D+1], words int32[...], counts int32[...]  the cells, entry 0 unused; listed: the sequence, -1 a break
+rules    int64[6]      lowercase, min_length, numbers, windows on, words left out break a sequence,
+         list the words
+registers uint64[2]    of the windows: the mask that lower-cases, all ones when underscores belong
+                       to words
+indptr int64[D+1], words int32[...], counts int32[...]  the cells, entry 0 unused; listed: the
+sequence, -1 a break
 The first ``stops`` types are the stop words; they stand in the table and give no cell.
 """
 
@@ -61,9 +67,25 @@ _WINDOW = WIDE + 8  # bytes that must be there: a load of eight may begin at the
 _TAIL = 64  # spare bytes behind the newest type, for stores of eight bytes
 
 
-DOCUMENT, AT, TYPES, TAIL, CELLS, SPACES, KEPT, PAIRED, FIRST_CELL, RUN_FROM, RUN_TO, QUEUED, TOP, TOUCHED = range(14)
-"""Places in ``state``: the document and byte to go on at, distinct words, bytes of them, cells, what was counted, the
-document's first cell, the last unit of a run without spaces, words in the queue, end of their bytes."""
+(
+    DOCUMENT,
+    AT,
+    TYPES,
+    TAIL,
+    CELLS,
+    SPACES,
+    KEPT,
+    PAIRED,
+    FIRST_CELL,
+    RUN_FROM,
+    RUN_TO,
+    QUEUED,
+    TOP,
+    TOUCHED,
+) = range(14)
+"""Places in ``state``: the document and byte to go on at, distinct words, bytes of them, cells,
+what was counted, the document's first cell, the last unit of a run without spaces, words in the
+queue, end of their bytes."""
 
 _QUEUE = 64
 _LARGE_TABLE = 16 << 20
@@ -72,7 +94,9 @@ _A_TYPE = 160  # bytes that a different word of a piece takes at most until it i
 
 @kernel(forceinline=True)
 def _lower8(x: int, lower_mask: int, underscores: int) -> Int:
-    """Eight bytes of a word of letters, digits and underscores in lower case: a letter has bit 6, as has the underscore."""
+    """Eight bytes of a word of letters, digits and underscores in lower case: a letter has bit 6,
+    as has the underscore.
+    """
     case = (x >> _ONE) & lower_mask
     if underscores != _ZERO:
         case &= (((x ^ _UNDERSCORES) & _LOW7) + _LOW7 & _HIGH) >> _TWO
@@ -98,13 +122,17 @@ def _scan(
     counts: Ints,
     queue: Words,
 ) -> bool:
-    """Count the words of each document, or list them in order, until the table is half full; whether all is done.
+    """Count the words of each document, or list them in order, until the table is half full;
+    whether all is done.
 
-    Words are cut into a queue and then looked up together: the table is mostly not in the nearest cache, and the loads of
-    a queue overlap where those of one word after another would wait.  queue uint64[3, 64]: key, length, slot; the words'
+    Words are cut into a queue and then looked up together: the table is mostly not in the nearest
+    cache, and the loads of
+    a queue overlap where those of one word after another would wait.  queue uint64[3, 64]: key,
+    length, slot; the words'
     bytes stand one after another behind those of the types.  A length of 0 is a break.
 
-    No array is made or replaced here: numba then keeps reference counting out of the loop, which halves its time."""
+    No array is made or replaced here: numba then keeps reference counting out of the loop, which
+    halves its time."""
     lowercase, min_length, numbers, fast = rules[0] != 0, rules[1], rules[2] != 0, rules[3] != 0
     breaks, listing = rules[4] != 0, rules[5] != 0
     lower_mask, underscores = registers[0], registers[1]
@@ -134,7 +162,9 @@ def _scan(
                     inside = _ALL >> np.uint64(WIDE - limit)
                     word_bits &= inside
                     took = limit
-                    whole = i + limit == end  # else a word that reaches the limit may go on behind it
+                    whole = (
+                        i + limit == end
+                    )  # else a word that reaches the limit may go on behind it
                     while word_bits != _ZERO:
                         begin = first_bit(word_bits)
                         rest = ~(word_bits >> np.uint64(begin))
@@ -144,7 +174,9 @@ def _scan(
                             break
                         word_bits &= word_bits + (_ONE << np.uint64(begin))
                         at = i + begin
-                        lettered = (letter_bits >> np.uint64(begin)) & (_ALL >> np.uint64(WIDE - size)) != _ZERO
+                        lettered = (letter_bits >> np.uint64(begin)) & (
+                            _ALL >> np.uint64(WIDE - size)
+                        ) != _ZERO
                         if size < min_length or not (lettered or numbers):
                             if breaks and listing:
                                 queue[1, queued] = _ZERO
@@ -296,12 +328,15 @@ class Counted:
     """The words of some documents.
 
     types       large_string[T]: the distinct words
-    indptr, words, counts  int64[D+1], int32[nnz], int32[nnz]: document d has the cells ``indptr[d]:indptr[d+1]``; ``words``
+    indptr, words, counts  int64[D+1], int32[nnz], int32[nnz]: document d has the cells
+                           ``indptr[d]:indptr[d+1]``; ``words``
         are numbers of the types, unique within a document
     characters  code points read
-    discarded   code points that are neither white space nor part of a word: punctuation, symbols, emoji unless kept, and
+    discarded   code points that are neither white space nor part of a word: punctuation, symbols,
+                emoji unless kept, and
                 words left out as too short or numbers.  Stop words are words
-    unspaced    code points of scripts without spaces that went into overlapping pairs (see ``Recipe.unspaced``)
+    unspaced    code points of scripts without spaces that went into overlapping pairs (see
+                ``Recipe.unspaced``)
     """
 
     types: pa.Array
@@ -315,7 +350,9 @@ class Counted:
 
 @dataclass(frozen=True)
 class Rules:
-    """The tokenizer's rules as the kernel takes them; ``stop_types`` and ``stop_ends`` are the stop words."""
+    """The tokenizer's rules as the kernel takes them; ``stop_types`` and ``stop_ends`` are the stop
+    words.
+    """
 
     classes: np.ndarray
     lowercase: bool
@@ -337,15 +374,22 @@ class Rules:
 
 
 def scan_run(
-    text: np.ndarray, offsets: np.ndarray, rules: Rules, ask: Callable[[int, int], None] | None = None
+    text: np.ndarray,
+    offsets: np.ndarray,
+    rules: Rules,
+    ask: Callable[[int, int], None] | None = None,
 ) -> Counted:
-    """Count the words of ``text`` (uint8, valid UTF-8) cut into documents by ``offsets`` (int64); listed, ``words`` is their
-    sequence, -1 a break, and ``counts`` empty.  ``ask``: called before a large table grows with what all of it takes then, and
+    """Count the words of ``text`` (uint8, valid UTF-8) cut into documents by ``offsets`` (int64);
+    listed, ``words`` is their
+    sequence, -1 a break, and ``counts`` empty.  ``ask``: called before a large table grows with
+    what all of it takes then, and
     about when it grows last."""
     size, documents = int(offsets[-1] - offsets[0]), offsets.size - 1
     stops = rules.stop_ends.size - 1
-    # The most there can be: a word takes two bytes with what parts it (three and more where nothing does), a lower case
-    # half as many bytes again as its capital, a pair each byte twice.  Memory is touched only where it is used.
+    # The most there can be: a word takes two bytes with what parts it (three and more where nothing
+    # does), a lower case
+    # half as many bytes again as its capital, a pair each byte twice.  Memory is touched only where
+    # it is used.
     most = size // 2 + documents + 2
     types = np.empty(rules.stop_types.size + 2 * size + _TAIL, np.uint8)
     types[: rules.stop_types.size] = rules.stop_types
@@ -354,24 +398,59 @@ def scan_run(
     indptr, words = np.empty(documents + 1, np.int64), np.empty(most, np.int32)
     counts = np.empty(1 if rules.listing else most, np.int32)
     state = np.zeros(14, np.int64)
-    state[TYPES], state[TAIL], state[TOP], state[AT] = stops, rules.stop_types.size, rules.stop_types.size, -1
+    state[TYPES], state[TAIL], state[TOP], state[AT] = (
+        stops,
+        rules.stop_types.size,
+        rules.stop_types.size,
+        -1,
+    )
     queue = np.zeros((3, _QUEUE), np.uint64)
     state[CELLS] = 1  # cell 0 is nobody's: "never seen"
-    registers = np.array([_CASE if rules.lowercase else _ZERO, _ALL if rules.underscore else _ZERO], np.uint64)
+    registers = np.array(
+        [_CASE if rules.lowercase else _ZERO, _ALL if rules.underscore else _ZERO], np.uint64
+    )
     switches = np.array(
-        [rules.lowercase, rules.min_length, rules.numbers, rules.eight_bytes, rules.breaks, rules.listing], np.int64
+        [
+            rules.lowercase,
+            rules.min_length,
+            rules.numbers,
+            rules.eight_bytes,
+            rules.breaks,
+            rules.listing,
+        ],
+        np.int64,
     )
     table, shift = rules.start_table
     table = table.copy()
     while not _scan(
-        state, text, offsets, rules.classes, lowered(), types, ends, stops, table, shift, registers, switches,
-        indptr, words, counts, queue,
-    ):  # fmt: skip
+        state,
+        text,
+        offsets,
+        rules.classes,
+        lowered(),
+        types,
+        ends,
+        stops,
+        table,
+        shift,
+        registers,
+        switches,
+        indptr,
+        words,
+        counts,
+        queue,
+    ):
         if ask is not None and table.nbytes >= _LARGE_TABLE:
             # the text and its words, the old table and the new one; then what is made of the words
-            words_now = int(state[TAIL]) + 12 * int(state[CELLS]) + max(3 * table.nbytes, _A_TYPE * int(state[TYPES]))
+            words_now = (
+                int(state[TAIL])
+                + 12 * int(state[CELLS])
+                + max(3 * table.nbytes, _A_TYPE * int(state[TYPES]))
+            )
             # it doubles so often until the end, if the rest is as what was seen
-            doublings = int(np.log2(max(1.05 * size / max(int(state[AT]) - int(offsets[0]), 1), 1.0)))
+            doublings = int(
+                np.log2(max(1.05 * size / max(int(state[AT]) - int(offsets[0]), 1), 1.0))
+            )
             ask(2 * size + words_now, 2 * size + int(1.03 * (words_now << doublings)))
         table = doubled(table, shift)
         shift = np.uint64(shift - _ONE)
@@ -380,7 +459,15 @@ def scan_run(
     types = word_array(types[ends[0] : ends[-1]].copy(), ends - ends[0])
     points = code_points(text)
     discarded = points - int(state[SPACES]) - int(state[KEPT])
-    return Counted(types, indptr, words[1:cells].copy(), counts[1:cells].copy(), points, discarded, int(state[PAIRED]))
+    return Counted(
+        types,
+        indptr,
+        words[1:cells].copy(),
+        counts[1:cells].copy(),
+        points,
+        discarded,
+        int(state[PAIRED]),
+    )
 
 
 def code_points(text: np.ndarray) -> int:

@@ -1,8 +1,7 @@
 """From sequences of words to counts: learned phrases joined, n-grams added.
 
-A sequence lists the words of the documents in order, as numbers in a list of words; -1 stands where something was left out.
-``documents`` has the document of each place.
-"""
+A sequence lists the words of the documents in order, as numbers in a list of words; -1 stands where
+something was left out. ``documents`` has the document of each place."""
 
 from __future__ import annotations
 
@@ -18,7 +17,9 @@ TEXT = pa.large_string()
 
 @dataclass
 class WordSequence:
-    """words: large_string[T], distinct; places: int32[n], numbers of words or -1; documents: int32[n], ascending."""
+    """words: large_string[T], distinct; places: int32[n], numbers of words or -1; documents:
+    int32[n], ascending.
+    """
 
     words: pa.Array
     places: np.ndarray
@@ -26,17 +27,21 @@ class WordSequence:
 
     @classmethod
     def of(cls, words: pa.Array, places: np.ndarray, indptr: np.ndarray) -> WordSequence:
-        """The sequences ``places[indptr[d]:indptr[d + 1]]`` of documents; words that stand twice in the list become one."""
+        """The sequences ``places[indptr[d]:indptr[d + 1]]`` of documents; words that stand twice in
+        the list become one.
+        """
         encoded = words.dictionary_encode()
         numbers = np.append(encoded.indices.to_numpy(), -1).astype(np.int32)
         documents = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
         return cls(encoded.dictionary, numbers[places], documents)
 
     def neighbours(self, left: np.ndarray) -> np.ndarray:
-        """int64[n]: a number for each place and the entry of ``left`` at the place before it; -1 where one of the two is -1, or
-        where a document begins."""
+        """int64[n]: a number for each place and the entry of ``left`` at the place before it; -1
+        where one of the two is -1, or where a document begins."""
         pairs = np.full(len(self.places), -1, np.int64)
-        adjacent = (left[:-1] >= 0) & (self.places[1:] >= 0) & (self.documents[1:] == self.documents[:-1])
+        adjacent = (
+            (left[:-1] >= 0) & (self.places[1:] >= 0) & (self.documents[1:] == self.documents[:-1])
+        )
         pairs[1:][adjacent] = self.pair(left[:-1], self.places[1:])[adjacent]
         return pairs
 
@@ -45,27 +50,42 @@ class WordSequence:
         pairs: np.ndarray = left.astype(np.int64) * len(self.words) + right
         return pairs
 
-    def joined(self, pairs: np.ndarray, firsts: pa.Array, joiner: str) -> tuple[np.ndarray, pa.Array]:
-        """Numbers of new words for the pairs of one of ``firsts`` and a word, and these words; -1 stays -1."""
+    def joined(
+        self, pairs: np.ndarray, firsts: pa.Array, joiner: str
+    ) -> tuple[np.ndarray, pa.Array]:
+        """Numbers of new words for the pairs of one of ``firsts`` and a word, and these words; -1
+        stays -1.
+        """
         encoded = pa.array(pairs, mask=pairs < 0).dictionary_encode()
         left, right = np.divmod(encoded.dictionary.to_numpy(), max(len(self.words), 1))
-        words = pc.binary_join_element_wise(firsts.take(pa.array(left)), self.words.take(pa.array(right)), pa.scalar(joiner, TEXT))
+        words = pc.binary_join_element_wise(
+            firsts.take(pa.array(left)), self.words.take(pa.array(right)), pa.scalar(joiner, TEXT)
+        )
         return encoded.indices.fill_null(-1).to_numpy(), words
 
 
-def join_phrases(text: WordSequence, phrases: Sequence[tuple[str, str]], joiner: str) -> WordSequence:
+def join_phrases(
+    text: WordSequence, phrases: Sequence[tuple[str, str]], joiner: str
+) -> WordSequence:
     """Each phrase as one word, from the left, each word used once."""
-    sides = [pc.index_in(pa.array(side, TEXT), value_set=text.words).fill_null(-1).to_numpy() for side in zip(*phrases)]
+    sides = [
+        pc.index_in(pa.array(side, TEXT), value_set=text.words).fill_null(-1).to_numpy()
+        for side in zip(*phrases)
+    ]
     known = text.pair(*sides)[(sides[0] >= 0) & (sides[1] >= 0)]
     pairs = text.neighbours(text.places)
     phrase = pc.is_in(pa.array(pairs), value_set=pa.array(known)).to_numpy(zero_copy_only=False)
     place = np.arange(len(pairs))
-    overlapping = place - np.maximum.accumulate(np.where(phrase, -1, place))  # phrases one after the other: 1, 2, 3, ...
+    overlapping = place - np.maximum.accumulate(
+        np.where(phrase, -1, place)
+    )  # phrases one after the other: 1, 2, 3, ...
     second = phrase & (overlapping % 2 == 1)
     first = np.append(second[1:], np.zeros(min(1, len(second)), np.bool_))
     numbers, words = text.joined(np.where(second, pairs, -1), text.words, joiner)
     places = np.where(second, numbers + len(text.words), text.places)
-    encoded = pa.concat_arrays([text.words, words]).dictionary_encode()  # a phrase may look like another word
+    encoded = pa.concat_arrays(
+        [text.words, words]
+    ).dictionary_encode()  # a phrase may look like another word
     numbers = np.append(encoded.indices.to_numpy(), -1).astype(np.int32)
     return WordSequence(encoded.dictionary, numbers[places[~first]], text.documents[~first])
 
@@ -80,11 +100,17 @@ def add_ngrams(text: WordSequence, longest: int, joiner: str) -> WordSequence:
         words.append(firsts)
         places.append(np.where(grams < 0, -1, grams + size))
         size += len(firsts)
-    return WordSequence(pa.concat_arrays(words), np.concatenate(places), np.tile(text.documents, longest))
+    return WordSequence(
+        pa.concat_arrays(words), np.concatenate(places), np.tile(text.documents, longest)
+    )
 
 
-def count_sequence(text: WordSequence, documents: int) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
-    """(words, indptr int64[D + 1], words int32[nnz], counts int32[nnz]): the distinct words that occur, and the cells."""
+def count_sequence(
+    text: WordSequence, documents: int
+) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
+    """(words, indptr int64[D + 1], words int32[nnz], counts int32[nnz]): the distinct words that
+    occur, and the cells.
+    """
     import scipy.sparse  # a tenth of a second, which an ingest without phrases need not spend
 
     encoded = text.words.dictionary_encode()  # an n-gram may look like another word
@@ -94,4 +120,9 @@ def count_sequence(text: WordSequence, documents: int) -> tuple[pa.Array, np.nda
     final = np.cumsum(used, dtype=np.int32) - np.int32(1)
     cells = np.ones(int(known.sum()), np.int32), (text.documents[known], final[numbers[known]])
     counts = scipy.sparse.coo_array(cells, (documents, int(used.sum()))).tocsr()
-    return encoded.dictionary.filter(pa.array(used)), counts.indptr.astype(np.int64), counts.indices, counts.data
+    return (
+        encoded.dictionary.filter(pa.array(used)),
+        counts.indptr.astype(np.int64),
+        counts.indices,
+        counts.data,
+    )

@@ -1,7 +1,10 @@
-"""Stop words, and the language whose stop words a corpus still has.  English ones are our own: function words, that is articles, pronouns, prepositions, conjunctions, auxiliaries, and the halves that an apostrophe
+"""Stop words, and the language whose stop words a corpus still has.  English ones are our own:
+function words, that is articles, pronouns, prepositions, conjunctions, auxiliaries, and the halves
+that an apostrophe
 leaves behind (the tokenizer splits ``don't`` into ``don`` and ``t``).
 
-Grouped by what they are, so that a reader can see why a word is in the list.  Words that carry a subject (``system``,
+Grouped by what they are, so that a reader can see why a word is in the list.  Words that carry a
+subject (``system``,
 ``company``, ``found``) are left in: a topic model sets them aside better than a list does.
 """
 
@@ -19,7 +22,10 @@ from topicstream.errors import InputError, UsageError
 from topicstream.files.plain import read_given
 from topicstream.relations import Relations
 
-_ARTICLES = "a an the this that these those such same other others another each every either neither both all any some"
+_ARTICLES = (
+    "a an the this that these those such same other others another each every either neither "
+    "both all any some"
+)
 _AMOUNTS = """no none nor not only own few fewer less least more most much many several enough lot lots one ones two
 first second next last half rather quite very too so just even also still yet almost nearly else"""
 _PERSONS = """i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her
@@ -45,7 +51,17 @@ ENGLISH: tuple[str, ...] = tuple(
     sorted(
         set(
             " ".join(
-                (_ARTICLES, _AMOUNTS, _PERSONS, _PLACES, _JOINTS, _AUXILIARIES, _LIGHT, _HALVES, "s t d m")
+                (
+                    _ARTICLES,
+                    _AMOUNTS,
+                    _PERSONS,
+                    _PLACES,
+                    _JOINTS,
+                    _AUXILIARIES,
+                    _LIGHT,
+                    _HALVES,
+                    "s t d m",
+                )
             ).split()
         )
     )
@@ -53,23 +69,58 @@ ENGLISH: tuple[str, ...] = tuple(
 
 
 LANGUAGES = {
-    "ar": "arabic", "bg": "bulgarian", "ca": "catalan", "zh": "chinese", "cs": "czech", "da": "danish", "nl": "dutch",
-    "en": "english", "fi": "finnish", "fr": "french", "de": "german", "el": "greek", "gu": "gujarati", "he": "hebrew",
-    "hi": "hindi", "hu": "hungarian", "id": "indonesian", "it": "italian", "ja": "japanese", "ko": "korean", "ms": "malay",
-    "no": "norwegian", "fa": "persian", "pl": "polish", "pt": "portuguese", "ro": "romanian", "ru": "russian",
-    "sk": "slovak", "es": "spanish", "sv": "swedish", "tr": "turkish", "uk": "ukrainian", "vi": "vietnamese",
-}  # fmt: skip
-"""The languages with a list, by ISO 639-1 code.  All but English lie in ``stop_lists/`` with their origin and licence."""
+    "ar": "arabic",
+    "bg": "bulgarian",
+    "ca": "catalan",
+    "zh": "chinese",
+    "cs": "czech",
+    "da": "danish",
+    "nl": "dutch",
+    "en": "english",
+    "fi": "finnish",
+    "fr": "french",
+    "de": "german",
+    "el": "greek",
+    "gu": "gujarati",
+    "he": "hebrew",
+    "hi": "hindi",
+    "hu": "hungarian",
+    "id": "indonesian",
+    "it": "italian",
+    "ja": "japanese",
+    "ko": "korean",
+    "ms": "malay",
+    "no": "norwegian",
+    "fa": "persian",
+    "pl": "polish",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "sk": "slovak",
+    "es": "spanish",
+    "sv": "swedish",
+    "tr": "turkish",
+    "uk": "ukrainian",
+    "vi": "vietnamese",
+}
+"""The languages with a list, by ISO 639-1 code.
+
+All but English lie in ``stop_lists/`` with their origin and licence.
+"""
 LEAST_TOKENS, LEAST_DIFFERENT = 100, 5
-"""Words of a corpus, and different function words of a language among them, below which nothing is concluded: languages share
-some short words (a, in, no, come)."""
+"""Words of a corpus, and different function words of a language among them, below which nothing is
+concluded: languages share some short words (a, in, no, come)."""
 MUCH = 0.15
-"""Share of function words among all words from which on a corpus is taken to be of their language.  They make up 35 to 50 %
-of running text, and under 8 % of it once they are taken out (what one language's list finds of another's words)."""
+"""Share of function words among all words from which on a corpus is taken to be of their language.
+They make up 35 to 50 %
+of running text, and under 8 % of it once they are taken out (what one language's list finds of
+another's words)."""
 
 
 def language_named(name: str) -> str | None:
-    """``german`` of ``german``, ``German`` or ``de``; None for what is no language that we have a list of."""
+    """``german`` of ``german``, ``German`` or ``de``; None for what is no language that we have a
+    list of.
+    """
     name = name.strip().lower()
     name = {"nb": "no", "nn": "no"}.get(name, name)
     return LANGUAGES.get(name) or (name if name in LANGUAGES.values() else None)
@@ -77,24 +128,39 @@ def language_named(name: str) -> str | None:
 
 @cache
 def stop_list(language: str) -> tuple[str, ...]:
-    """The stop words of a language by its full name, sorted.  What has an apostrophe is in it in the halves that the
+    """The stop words of a language by its full name, sorted.  What has an apostrophe is in it in
+    the halves that the
     tokenizer makes of it, too."""
     if language == "english":
         return ENGLISH
-    text = Path(__file__).with_name("stop_lists").joinpath(f"{language}.txt").read_text(encoding="utf-8")
+    text = (
+        Path(__file__)
+        .with_name("stop_lists")
+        .joinpath(f"{language}.txt")
+        .read_text(encoding="utf-8")
+    )
     words = {word for line in text.splitlines() for word in line.split()}
-    return tuple(sorted(words | {part for word in words if not word.isalnum() for part in re.findall(r"\w\w+", word)}))
+    return tuple(
+        sorted(
+            words
+            | {part for word in words if not word.isalnum() for part in re.findall(r"\w\w+", word)}
+        )
+    )
 
 
 def read_stopwords(*choices: str) -> tuple[str, tuple[str, ...]]:
-    """(what they are called, the words) of all the choices together.  Each is a language (``german`` or ``de``), the path of a
-    UTF-8 file (words parted by white space, ``#`` opens a comment line), several of these joined by ``+``, or, alone, ``none``.
+    """(what they are called, the words) of all the choices together.  Each is a language
+    (``german`` or ``de``), the path of a
+    UTF-8 file (words parted by white space, ``#`` opens a comment line), several of these joined by
+    ``+``, or, alone, ``none``.
 
     UsageError for what is neither; InputError when a file cannot be read."""
     parts = [p for c in choices for p in ([c] if Path(c).is_file() else c.split("+"))]
     if "none" in parts:
         if len(parts) > 1:
-            raise UsageError(f"--stopwords {' '.join(parts)}: none cannot be combined with other lists")
+            raise UsageError(
+                f"--stopwords {' '.join(parts)}: none cannot be combined with other lists"
+            )
         return "none", ()
     names: list[str] = []
     words: set[str] = set()
@@ -112,7 +178,8 @@ def _of_file(path: str) -> set[str]:
         near = get_close_matches(path.lower(), LANGUAGES.values(), 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise UsageError(
-            f"--stopwords {path}: no such file, and no list for a language of that name{hint} (available: "
+            f"--stopwords {path}: no such file, and no list for a language of that name{hint} "
+            f"(available: "
             f"{', '.join(sorted(LANGUAGES.values()))}; none; or the path of a file of words)"
         ) from None
     except (OSError, UnicodeDecodeError) as e:
@@ -128,8 +195,8 @@ def _function_words() -> pa.Table:
 
 
 def unfit(words: Relations, tokens: int, stopwords_from: str) -> dict[str, Any] | None:
-    """{language, share} where a corpus is in a language whose stop words were not left out; None where they were, or where
-    ``stopwords_from`` is ``none``.
+    """{language, share} where a corpus is in a language whose stop words were not left out; None
+    where they were, or where ``stopwords_from`` is ``none``.
 
     Parameters
     ----------
@@ -142,10 +209,14 @@ def unfit(words: Relations, tokens: int, stopwords_from: str) -> dict[str, Any] 
         return None
     words.insert("function_words", _function_words())
     shares = words.stream(
-        f"select language, sum(count) / {tokens} as share from words join function_words using (word) where count > 0"
-        f" group by language having count(*) >= {LEAST_DIFFERENT} order by share desc, language limit 1"
+        f"select language, sum(count) / {tokens} as share from words join function_words using "
+        f"(word) where count > 0"
+        f" group by language having count(*) >= {LEAST_DIFFERENT} order by share desc, language "
+        f"limit 1"
     )
-    for language, share in ((row["language"], row["share"]) for batch in shares for row in batch.to_pylist()):
+    for language, share in (
+        (row["language"], row["share"]) for batch in shares for row in batch.to_pylist()
+    ):
         if share >= MUCH and language not in stopwords_from.split("+"):
             return {"language": language, "share": round(share, 4)}
     return None

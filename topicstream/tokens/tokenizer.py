@@ -1,7 +1,9 @@
 """Text in, counts of words out: ``Tokenizer(recipe).count(texts)``.
 
-Three ways to the same result: the kernel counts directly (the common case); the kernel lists the words and stems, phrases
-and n-grams are made of the list; a regular expression of the user's own runs in Python's ``re``.  What they must yield is said
+Three ways to the same result: the kernel counts directly (the common case); the kernel lists the
+words and stems, phrases
+and n-grams are made of the list; a regular expression of the user's own runs in Python's ``re``.
+What they must yield is said
 in plain Python in ``tests/reference/tokens.py``.
 """
 
@@ -38,20 +40,25 @@ DROPPED = {
 
 
 class _ThreadTools(threading.local):
-    """The lemmatizer, stemmer and segmenter that a recipe asks for, made for each thread: they hold the word at work."""
+    """The lemmatizer, stemmer and segmenter that a recipe asks for, made for each thread: they hold
+    the word at work.
+    """
 
     def __init__(self, recipe: Recipe) -> None:
         name, _, language = (recipe.lemmas or "").partition(":")
         self.lemma = tool(LEMMATIZERS, name)(language) if name else None
         self.stem = _stemmer(recipe.stem) if recipe.stem is not None else None
-        self.segment = tool(SEGMENTERS, recipe.segmenter)() if recipe.segmenter is not None else None
+        self.segment = (
+            tool(SEGMENTERS, recipe.segmenter)() if recipe.segmenter is not None else None
+        )
 
 
 class Tokenizer:
-    """Counts words as its recipe says.  Threads may share one: the stems found so far are common to all.
+    """Counts words as its recipe says.  Threads may share one: the stems found so far are common to
+                                         all.
 
-    InputError when the recipe asks for a tool that is not installed, UsageError for one or a language that is not known.
-    """
+    InputError when the recipe asks for a tool that is not installed, UsageError for one or a
+    language that is not known."""
 
     def __init__(self, recipe: Recipe, *, joiner: str = "_") -> None:
         self.recipe = recipe
@@ -62,7 +69,9 @@ class Tokenizer:
         self._stems: dict[str, str] = {}
         own = recipe.pattern if recipe.pattern != SCIKIT_LEARN_PATTERN else None
         self._pattern = re.compile(own) if own is not None else None
-        self._phrases = [(first, second) for first, second in (phrase.split(" ") for phrase in recipe.phrases)]
+        self._phrases = [
+            (first, second) for first, second in (phrase.split(" ") for phrase in recipe.phrases)
+        ]
         stop = set(recipe.stopwords)
         if recipe.lowercase:
             stop = {lower(word) for word in stop}
@@ -96,9 +105,12 @@ class Tokenizer:
         )
 
     def count(self, texts: pa.Array, ask: Callable[[int, int], None] | None = None) -> Counted:
-        """The counts of documents, large_string[D].  Pure: the same texts give the same bytes, whatever was counted before.  Releases the GIL
-        but for a pattern of the user's own and for stems not met before.  ``ask``: called before a table of very many
-        different words grows, with the bytes that all takes then, and about at the end; may raise."""
+        """The counts of documents, large_string[D].  Pure: the same texts give the same bytes,
+        whatever was counted before.  Releases the GIL
+        but for a pattern of the user's own and for stems not met before.  ``ask``: called before a
+        table of very many
+        different words grows, with the bytes that all takes then, and about at the end; may
+        raise."""
         if self.recipe.drop or self.recipe.entities or self.recipe.segmenter:
             texts = prepared(texts, self.recipe, self._tools.segment)
         offsets, text = string_buffers(texts)
@@ -114,11 +126,15 @@ class Tokenizer:
     def _count_sequence(
         self, types: pa.Array, sequence: np.ndarray, indptr: np.ndarray
     ) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
-        """Types and cells of listed words: replaced, their lemmas, stems, then phrases, then n-grams."""
+        """Types and cells of listed words: replaced, their lemmas, stems, then phrases, then
+        n-grams.
+        """
         if self._changing:
             words = [self._changed(word) for word in types.to_pylist()]
             types = pa.array(words, pa.large_string())
-            if self._stop and (self._replacements or self.recipe.lemmas):  # a variant of a stop word
+            if self._stop and (
+                self._replacements or self.recipe.lemmas
+            ):  # a variant of a stop word
                 stop = np.array([word in self._stop for word in words] + [False])
                 sequence = np.where(stop[sequence], -1, sequence).astype(np.int32)
         text = WordSequence.of(types, sequence, indptr)
@@ -139,7 +155,9 @@ class Tokenizer:
             self._stems[word] = changed
         return changed
 
-    def _count_by_pattern(self, pattern: re.Pattern[str], text: np.ndarray, offsets: np.ndarray) -> Counted:
+    def _count_by_pattern(
+        self, pattern: re.Pattern[str], text: np.ndarray, offsets: np.ndarray
+    ) -> Counted:
         """Python's ``re`` over each document."""
         number: dict[str, int] = {}
         sequence: list[int] = []
@@ -157,7 +175,9 @@ class Tokenizer:
                 kept += len(word) - sum(map(str.isspace, word))
                 sequence.append(-1 if word in self._stop else number.setdefault(word, len(number)))
             indptr[d + 1] = len(sequence)
-        cells = self._count_sequence(pa.array(list(number), pa.large_string()), np.array(sequence, np.int32), indptr)
+        cells = self._count_sequence(
+            pa.array(list(number), pa.large_string()), np.array(sequence, np.int32), indptr
+        )
         points = code_points(text)
         return Counted(*cells, points, points - spaces - kept, 0)
 
@@ -167,7 +187,9 @@ def _stemmer(language: str) -> Callable[[str], str]:
     try:
         import snowballstemmer
     except ImportError:
-        raise InputError("stemming needs the snowballstemmer package: pip install 'topicstream[stem]'") from None
+        raise InputError(
+            "stemming needs the snowballstemmer package: pip install 'topicstream[stem]'"
+        ) from None
     name = LANGUAGES.get(language.lower(), language.lower())  # it may be given by its ISO code
     if name not in snowballstemmer.algorithms():
         known = ", ".join(sorted(snowballstemmer.algorithms()))
@@ -176,7 +198,9 @@ def _stemmer(language: str) -> Callable[[str], str]:
     return stem
 
 
-def prepared(documents: pa.Array, recipe: Recipe, segment: Callable[[str], list[str]] | None) -> pa.Array:
+def prepared(
+    documents: pa.Array, recipe: Recipe, segment: Callable[[str], list[str]] | None
+) -> pa.Array:
     """The text of documents, large_string[D], as the recipe wants it.
 
     Parameters
@@ -188,9 +212,15 @@ def prepared(documents: pa.Array, recipe: Recipe, segment: Callable[[str], list[
         has_some = pc.match_substring(documents, "&").to_numpy(zero_copy_only=False)
         if has_some.any():
             resolved = [html.unescape(t) for t in documents.filter(pa.array(has_some)).to_pylist()]
-            documents = pc.replace_with_mask(documents, pa.array(has_some), pa.array(resolved, pa.large_string()))
+            documents = pc.replace_with_mask(
+                documents, pa.array(has_some), pa.array(resolved, pa.large_string())
+            )
     for kind in recipe.drop:
-        documents = pc.replace_substring_regex(documents, DROPPED[kind], r"\1 " if kind == "mentions" else " ")
+        documents = pc.replace_substring_regex(
+            documents, DROPPED[kind], r"\1 " if kind == "mentions" else " "
+        )
     if segment is not None:
-        documents = pa.array([" ".join(segment(t)) for t in documents.to_pylist()], pa.large_string())
+        documents = pa.array(
+            [" ".join(segment(t)) for t in documents.to_pylist()], pa.large_string()
+        )
     return documents

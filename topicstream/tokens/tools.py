@@ -1,8 +1,11 @@
 """Lemmatizers and segmenters of other packages: what ``--lemmas`` and ``--segmenter`` name.
 
-A lemmatizer is made by ``make(language) -> Callable[[str], str]``, word to lemma; a segmenter by ``make() -> Callable[[str],
-list[str]]``, text to words.  Every thread makes its own.  Further ones register as entry points in the groups
-``topicstream.lemmatizers`` and ``topicstream.segmenters`` (docs/extending.md).  Each is installed by its users: the packages and
+A lemmatizer is made by ``make(language) -> Callable[[str], str]``, word to lemma; a segmenter by
+``make() -> Callable[[str],
+list[str]]``, text to words.  Every thread makes its own.  Further ones register as entry points in
+                              the groups
+``topicstream.lemmatizers`` and ``topicstream.segmenters`` (docs/extending.md).  Each is installed
+by its users: the packages and
 their dictionaries are large.
 """
 
@@ -50,7 +53,8 @@ def versions_of(names: list[str]) -> tuple[str, ...]:
 
 
 def replacements(given: str | PathLike[str] | Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Spelling variants, sorted: of a mapping, or of a file of two columns parted by a tab or a comma.
+    """Spelling variants, sorted: of a mapping, or of a file of two columns parted by a tab or a
+    comma.
 
     Raises
     ------
@@ -70,7 +74,8 @@ def replacements(given: str | PathLike[str] | Mapping[str, str]) -> tuple[tuple[
         fields = [field.strip() for field in line.split("\t" if "\t" in line else ",")]
         if len(fields) != 2 or not all(fields) or any(" " in field for field in fields):
             raise InputError(
-                f"{given}:{number}: expected two words, a word and its replacement, separated by a tab or a comma"
+                f"{given}:{number}: expected two words, a word and its replacement, separated "
+                f"by a tab or a comma"
             )
         pairs[fields[0].lower()] = fields[1].lower()
     return tuple(sorted(pairs.items()))
@@ -99,7 +104,9 @@ def spacy(pipeline: str) -> Callable[[str], str]:
     try:
         parse = library.load(pipeline, exclude=["parser", "ner"])
     except OSError:
-        raise InputError(f"--lemmas spacy:{pipeline}: not installed; python -m spacy download {pipeline}") from None
+        raise InputError(
+            f"--lemmas spacy:{pipeline}: not installed; python -m spacy download {pipeline}"
+        ) from None
     return lambda word: "".join(token.lemma_ for token in parse(word)).lower()
 
 

@@ -1,7 +1,8 @@
-"""Words beyond ASCII, code point by code point: kernels over the bytes of valid UTF-8 and the class table.
+"""Words beyond ASCII, code point by code point: kernels over the bytes of valid UTF-8 and the class
+table.
 
-text uint8[B]; ``i`` and ``end`` are places in it; classes uint8[0x110000], lower_case int32[LOWERED] (characters.py).
-"""
+text uint8[B]; ``i`` and ``end`` are places in it; classes uint8[0x110000], lower_case
+int32[LOWERED] (characters.py)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ def decode(text: Bytes, i: int) -> tuple[Int, Int]:
     if b < 0xE0:
         return (b & 0x1F) << 6 | (np.int64(text[i + 1]) & 0x3F), 2
     if b < 0xF0:
-        return (b & 0x0F) << 12 | (np.int64(text[i + 1]) & 0x3F) << 6 | (np.int64(text[i + 2]) & 0x3F), 3
+        return (b & 0x0F) << 12 | (np.int64(text[i + 1]) & 0x3F) << 6 | (
+            np.int64(text[i + 2]) & 0x3F
+        ), 3
     return (
         (b & 0x07) << 18
         | (np.int64(text[i + 1]) & 0x3F) << 12
@@ -54,10 +57,17 @@ def encode(out: Bytes, at: int, c: int) -> int:
 
 @kernel
 def spaced_word(
-    text: Bytes, i: int, end: int, classes: Bytes, lower_case: Ints, lowercase: bool, out: Bytes, at: int
+    text: Bytes,
+    i: int,
+    end: int,
+    classes: Bytes,
+    lower_case: Ints,
+    lowercase: bool,
+    out: Bytes,
+    at: int,
 ) -> tuple[Int, Int, Int, Bool, Int]:
-    """Copy the word at ``i``, lower-cased, to ``out[at:]``: (end in text, end in out, letters and digits, has a letter,
-    code points)."""
+    """Copy the word at ``i``, lower-cased, to ``out[at:]``: (end in text, end in out, letters and
+    digits, has a letter, code points)."""
     length = np.int64(0)
     letter = False
     points = np.int64(0)

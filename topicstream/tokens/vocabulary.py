@@ -1,8 +1,7 @@
 """The words of a corpus: ids, counts, lookup, file.
 
-``vocab.parquet`` has the columns word (large_string), count and df (int64), a row a word in the order of the ids; stock
-pyarrow reads it.
-"""
+``vocab.parquet`` has the columns word (large_string), count and df (int64), a row a word in the
+order of the ids; stock pyarrow reads it."""
 
 from __future__ import annotations
 
@@ -31,10 +30,14 @@ SCHEMA = pa.schema([("word", pa.large_string()), ("count", pa.int64()), ("df", p
 
 
 def word_array(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
-    """The large_string array over a uint8 buffer and int64 offsets, no copy; the bytes must be UTF-8."""
+    """The large_string array over a uint8 buffer and int64 offsets, no copy; the bytes must be
+    UTF-8.
+    """
     offsets = np.ascontiguousarray(offsets, np.int64)
     return pa.Array.from_buffers(
-        pa.large_string(), offsets.size - 1, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+        pa.large_string(),
+        offsets.size - 1,
+        [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))],
     )
 
 
@@ -47,9 +50,8 @@ def word_table(words: pa.Array, counts: np.ndarray, df: np.ndarray) -> pa.Table:
 class TokenVocabulary(Vocabulary):
     """The words with their ids 0..W-1, which ``lookup`` finds by a hash table.
 
-    One that an ingest has chosen is in descending count, equal counts in the order of the words' bytes; words that it grew by
-    stand behind in that same order.
-    """
+    One that an ingest has chosen is in descending count, equal counts in the order of the words'
+    bytes; words that it grew by stand behind in that same order."""
 
     @property
     def table(self) -> pa.Table:
@@ -62,7 +64,10 @@ class TokenVocabulary(Vocabulary):
         ends, data = string_buffers(self.words)
         table, shift = table_for(len(self))
         if (twice := enter_words(table, shift, data, ends)) >= 0:
-            raise InputError(f"vocabulary: word {self.words[twice].as_py()!r} (id {twice}) occurs twice; words must be distinct")
+            raise InputError(
+                f"vocabulary: word {self.words[twice].as_py()!r} (id {twice}) occurs twice; "
+                f"words must be distinct"
+            )
         return table, shift, data, ends
 
     def lookup(self, words: pa.Array) -> np.ndarray:
@@ -74,8 +79,8 @@ class TokenVocabulary(Vocabulary):
 
     @cached_property
     def hash(self) -> str:
-        """sha256 (hex) of the words in the order of their ids, each as its length in bytes (int64, little endian) in one
-        list and its bytes in the next."""
+        """sha256 (hex) of the words in the order of their ids, each as its length in bytes (int64,
+        little endian) in one list and its bytes in the next."""
         ends, data = string_buffers(self.words)
         digest = hashlib.sha256(np.diff(ends).astype("<i8").tobytes())
         digest.update(data.tobytes())
@@ -86,9 +91,13 @@ class TokenVocabulary(Vocabulary):
         write_words(path, [self.table])
 
     @classmethod
-    def given(cls, path: str | os.PathLike[str], ask: Callable[[int], None] = lambda words: None) -> TokenVocabulary:
-        """A vocabulary given by a user: ``vocab.parquet`` or UTF-8 text with a word a line (empty lines and a repeated word
-        are errors that name the line).  ``ask`` receives how many words there are before they take memory.  InputError."""
+    def given(
+        cls, path: str | os.PathLike[str], ask: Callable[[int], None] = lambda words: None
+    ) -> TokenVocabulary:
+        """A vocabulary given by a user: ``vocab.parquet`` or UTF-8 text with a word a line (empty
+        lines and a repeated word
+        are errors that name the line).  ``ask`` receives how many words there are before they take
+                                         memory.  InputError."""
         if Path(path).suffix == ".parquet":
             return cls.read(path)
         try:
@@ -96,17 +105,23 @@ class TokenVocabulary(Vocabulary):
         except FileNotFoundError:
             raise InputError(f"{path}: no such vocabulary file") from None
         except OSError as e:
-            raise InputError(f"{path}: cannot be read as UTF-8 text with a word a line ({e})") from None
+            raise InputError(
+                f"{path}: cannot be read as UTF-8 text with a word a line ({e})"
+            ) from None
         ask(data.count(b"\n") + 1)
         ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
         if not data.endswith(b"\n"):
             ends = np.append(ends, len(data))
         offsets = pa.py_buffer(np.concatenate(([0], ends)))
-        lines = pa.Array.from_buffers(pa.large_string(), len(ends), [None, offsets, pa.py_buffer(data)])
+        lines = pa.Array.from_buffers(
+            pa.large_string(), len(ends), [None, offsets, pa.py_buffer(data)]
+        )
         try:
             lines.validate(full=True)
         except pa.ArrowInvalid as e:
-            raise InputError(f"{path}: cannot be read as UTF-8 text with a word a line ({e})") from None
+            raise InputError(
+                f"{path}: cannot be read as UTF-8 text with a word a line ({e})"
+            ) from None
         # not of what else counts as white space: U+00A0 is a word of some vocabularies
         words = pc.utf8_trim(lines, " \t\r\n")
         if (empty := pc.index(words, "").as_py()) >= 0:
@@ -115,26 +130,34 @@ class TokenVocabulary(Vocabulary):
         if (twice := enter_words(*table_for(len(words)), text, ends)) >= 0:
             word = words[twice].as_py()
             first = pc.index(words, word).as_py() + 1
-            raise InputError(f"{path}:{twice + 1}: {word!r} is already in line {first}; words must be distinct")
+            raise InputError(
+                f"{path}:{twice + 1}: {word!r} is already in line {first}; words must be distinct"
+            )
         return cls.of(words)
 
 
 def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
-    """The words of a list to leave out: ``vocab.parquet``, or UTF-8 text with a word a line (empty lines do no harm).
-    InputError."""
+    """The words of a list to leave out: ``vocab.parquet``, or UTF-8 text with a word a line (empty
+    lines do no harm). InputError."""
     if Path(path).suffix == ".parquet":
         return set(TokenVocabulary.read(path).words.to_pylist())
     try:
         lines = read_given(path).decode("utf-8-sig").split("\n")
     except FileNotFoundError:
-        raise UsageError(f"--drop-words {path}: no such file; expected a file with one word per line") from None
+        raise UsageError(
+            f"--drop-words {path}: no such file; expected a file with one word per line"
+        ) from None
     except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"--drop-words {path}: cannot be read as UTF-8 text with a word a line ({e})") from None
+        raise InputError(
+            f"--drop-words {path}: cannot be read as UTF-8 text with a word a line ({e})"
+        ) from None
     return {line.strip(" \t\r") for line in lines} - {""}
 
 
 def stream_pruned(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
-    """Record batches (word, count, df) of a ``pruned.parquet``; StoreError where it is missing or damaged."""
+    """Record batches (word, count, df) of a ``pruned.parquet``; StoreError where it is missing or
+    damaged.
+    """
     with open_table(path) as file:
         for piece in batches(file, SCHEMA.names, ROWS):
             piece = piece.cast(SCHEMA)
@@ -144,8 +167,13 @@ def stream_pruned(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
 
 
 def write_words(path: str | os.PathLike[str], pieces: Iterable[pa.Table | pa.RecordBatch]) -> None:
-    """Write tables or batches of SCHEMA as one Parquet file with row groups of ROWS: beside, fsync, rename."""
-    with replacing(Path(path)) as beside, pq.ParquetWriter(beside, SCHEMA, compression="zstd", use_dictionary=False) as writer:
+    """Write tables or batches of SCHEMA as one Parquet file with row groups of ROWS: beside, fsync,
+    rename.
+    """
+    with (
+        replacing(Path(path)) as beside,
+        pq.ParquetWriter(beside, SCHEMA, compression="zstd", use_dictionary=False) as writer,
+    ):
         for group in _groups(pieces):
             writer.write_table(group)
 

@@ -1,8 +1,8 @@
 """The words of a corpus of any size with their counts, and which of them make the vocabulary.
 
-The query engine (``topicstream.relations``) sums the counts of all pieces, applies the limits, and orders by count and by the
-bytes of the word, so neither the order of the pieces nor what does not fit memory shows in the result.
-"""
+The query engine (``topicstream.relations``) sums the counts of all pieces, applies the limits, and
+orders by count and by the bytes of the word, so neither the order of the pieces nor what does not
+fit memory shows in the result."""
 
 from __future__ import annotations
 
@@ -22,9 +22,13 @@ from topicstream.relations import Relations
 from topicstream.tokens.vocabulary import SCHEMA, TokenVocabulary, write_words
 
 WORD_BYTES = 120
-"""What a word of the vocabulary takes until the store is written: its bytes, counts, hash table, Parquet."""
+"""What a word of the vocabulary takes until the store is written: its bytes, counts, hash table,
+Parquet.
+"""
 SUMMED_ROWS = 4 << 20
-"""Rows that wait before they are summed: a piece of text has 60,000 words, most of which others have too."""
+"""Rows that wait before they are summed: a piece of text has 60,000 words, most of which others
+have too.
+"""
 
 
 class WordLimits(Record, frozen=True, kw_only=True):
@@ -43,8 +47,8 @@ class WordLimits(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class ChosenWords:
-    """The chosen vocabulary, and figures of the words: distinct words and their occurrences before the choice, the same of
-    those left out, and the words that ``drop_top`` left out."""
+    """The chosen vocabulary, and figures of the words: distinct words and their occurrences before
+    the choice, the same of those left out, and the words that ``drop_top`` left out."""
 
     vocabulary: TokenVocabulary
     distinct: int
@@ -57,7 +61,8 @@ class ChosenWords:
 def totals(
     lengths: np.ndarray, words: np.ndarray, counts: np.ndarray, chosen: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(counts, document frequencies) int64[size] of words over some documents; of weights (floats) a cell counts once.
+    """(counts, document frequencies) int64[size] of words over some documents; of weights (floats)
+    a cell counts once.
 
     Parameters
     ----------
@@ -69,7 +74,14 @@ def totals(
         bool[D]: the documents.
     """
     sums, df = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    _sum(lengths.astype(np.int64), words, counts if counts.dtype.kind == "i" else np.ones(len(counts), np.int32), chosen, sums, df)
+    _sum(
+        lengths.astype(np.int64),
+        words,
+        counts if counts.dtype.kind == "i" else np.ones(len(counts), np.int32),
+        chosen,
+        sums,
+        df,
+    )
     return sums, df
 
 
@@ -84,7 +96,8 @@ def _sum(lengths: Longs, words: Ints, counts: Ints, chosen: Bools, sums: Longs, 
 
 
 class WordCounts:
-    """Counts of words: the table ``words``, of rows of ``vocabulary.SCHEMA``, and what is made of it.
+    """Counts of words: the table ``words``, of rows of ``vocabulary.SCHEMA``, and what is made of
+    it.
 
     Parameters
     ----------
@@ -106,7 +119,8 @@ class WordCounts:
 
     def _sum(self) -> None:
         self.relations.execute(
-            "create table sums as select word, sum(count)::bigint as count, sum(df)::bigint as df from words group by word"
+            "create table sums as select word, sum(count)::bigint as count, sum(df)::bigint as "
+            "df from words group by word"
         )
         self.relations.execute("drop table words")
         self.relations.execute("alter table sums rename to words")
@@ -123,15 +137,17 @@ class WordCounts:
         drop_top: int = 0,
         room: Room | None = None,
     ) -> ChosenWords:
-        """Choose the vocabulary.  Ids go by descending count, equal counts by the bytes of the word.
+        """Choose the vocabulary.  Ids go by descending count, equal counts by the bytes of the
+                                   word.
 
         Parameters
         ----------
         documents
             Training documents, for messages.
         fixed
-            Words that keep their ids whatever their counts, which are added to those found; other words are left out, or
-            with ``grow`` follow behind, as far as ``limits.max_vocab`` has room.
+            Words that keep their ids whatever their counts, which are added to those found; other
+            words are left out, or with ``grow`` follow behind, as far as ``limits.max_vocab`` has
+            room.
         dropped
             Words left out whatever their counts, unless fixed.
         drop_top
@@ -156,27 +172,57 @@ class WordCounts:
         distinct, tokens = self._figures("count > 0")
         pruned, pruned_tokens = self._figures("count > 0 and id is null")
         if not documents or not distinct:
-            raise NothingKept(f"{documents:,} training documents were read and none has a word; nothing was stored; check the files and --format")
+            raise NothingKept(
+                f"{documents:,} training documents were read and none has a word; nothing was "
+                f"stored; check the files and --format"
+            )
         if not size:
             raise NothingKept(
                 f"no word is left of {distinct:,} in {documents:,} training documents; "
                 "lower --min-df, --min-count or --drop-top, or raise --max-df"
             )
-        words = pa.Table.from_batches(self.relations.stream("select word, count, df from chosen where id is not null order by id"))
-        top = [word for batch in self.relations.stream("select word from chosen where top") for word in batch["word"].to_pylist()]
-        return ChosenWords(TokenVocabulary.of(*words.columns), distinct, tokens, pruned, pruned_tokens, top)
+        words = pa.Table.from_batches(
+            self.relations.stream(
+                "select word, count, df from chosen where id is not null order by id"
+            )
+        )
+        top = [
+            word
+            for batch in self.relations.stream("select word from chosen where top")
+            for word in batch["word"].to_pylist()
+        ]
+        return ChosenWords(
+            TokenVocabulary.of(*words.columns), distinct, tokens, pruned, pruned_tokens, top
+        )
 
     def _number_words(
-        self, limits: WordLimits, fixed: TokenVocabulary | None, grow: bool, dropped: Collection[str], drop_top: int
+        self,
+        limits: WordLimits,
+        fixed: TokenVocabulary | None,
+        grow: bool,
+        dropped: Collection[str],
+        drop_top: int,
     ) -> None:
         """Make the view ``chosen``: each word with its id, null of one that is left out."""
         first = len(fixed) if fixed is not None else 0
-        self.relations.insert("fixed", _numbered(fixed.words if fixed is not None else pa.array([], pa.large_string())))
+        self.relations.insert(
+            "fixed",
+            _numbered(fixed.words if fixed is not None else pa.array([], pa.large_string())),
+        )
         self.relations.insert("dropped", _numbered(pa.array(sorted(dropped), pa.large_string())))
-        rules = [f"count >= {max(1, limits.min_count)}", f"df >= {limits.min_df}", "fixed.id is null", "dropped.id is null"]
+        rules = [
+            f"count >= {max(1, limits.min_count)}",
+            f"df >= {limits.min_df}",
+            "fixed.id is null",
+            "dropped.id is null",
+        ]
         rules += [f"df <= {limits.max_df}"] if limits.max_df is not None else []
         rules += ["false"] if fixed is not None and not grow else []
-        last = f"and rank < {drop_top + max(0, limits.max_vocab - first)}" if limits.max_vocab is not None else ""
+        last = (
+            f"and rank < {drop_top + max(0, limits.max_vocab - first)}"
+            if limits.max_vocab is not None
+            else ""
+        )
         self.relations.execute(f"""
             create view judged as
             select word, count, df, fixed.id as known, {" and ".join(rules)} as passes
@@ -196,13 +242,18 @@ class WordCounts:
 
     def _figures(self, which: str) -> tuple[int, int]:
         """Number of words and of their occurrences."""
-        return self.relations.number(f"select count(*) from chosen where {which}"), self.relations.number(
-            f"select coalesce(sum(count), 0) from chosen where {which}"
-        )
+        return self.relations.number(
+            f"select count(*) from chosen where {which}"
+        ), self.relations.number(f"select coalesce(sum(count), 0) from chosen where {which}")
 
     def save_pruned(self, path: str | os.PathLike[str]) -> None:
         """Write the words left out, in the order of their bytes, as ``pruned.parquet``."""
-        write_words(path, self.relations.stream("select word, count, df from chosen where id is null and count > 0 order by word"))
+        write_words(
+            path,
+            self.relations.stream(
+                "select word, count, df from chosen where id is null and count > 0 order by word"
+            ),
+        )
 
 
 def _numbered(words: pa.Array) -> pa.Table:
@@ -211,4 +262,6 @@ def _numbered(words: pa.Array) -> pa.Table:
 
 def ask_for_words(words: int, room: Room) -> None:
     """DoesNotFit where there is no room for the words of a vocabulary."""
-    room.ask(words * WORD_BYTES, f"a vocabulary of {words:,} words (--min-df and --max-vocab keep fewer)")
+    room.ask(
+        words * WORD_BYTES, f"a vocabulary of {words:,} words (--min-df and --max-vocab keep fewer)"
+    )

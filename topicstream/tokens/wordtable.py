@@ -1,10 +1,13 @@
 """The hash table of words that the tokenizer and the vocabulary share.
 
-A word is bytes.  Its *key* is a uint64: the bytes themselves (little endian) when there are at most eight, so that equal
-keys are equal words; else a hash whose lowest byte is 0, which no short word without NUL has, so that only equal keys of
+A word is bytes.  Its *key* is a uint64: the bytes themselves (little endian) when there are at most
+                  eight, so that equal
+keys are equal words; else a hash whose lowest byte is 0, which no short word without NUL has, so
+that only equal keys of
 that form need their bytes compared.  Open addressing, linear probing, at most half full:
 
-table   uint64[2 * slots]   key, then (word id << 32 | whatever the owner keeps there); a pair of zeros is an empty slot
+table   uint64[2 * slots]   key, then (word id << 32 | whatever the owner keeps there); a pair of
+        zeros is an empty slot
 """
 
 from __future__ import annotations
@@ -89,8 +92,10 @@ def same_bytes(a: Bytes, at_a: int, b: Bytes, at_b: int, length: int) -> bool:
 
 @kernel(forceinline=True)
 def same_long(data: Bytes, at_a: int, at_b: int, length: int) -> bool:
-    """Whether two stretches of one buffer are equal, eight bytes at a time; reads up to seven bytes behind each.  (The last
-    bytes are compared where they were stored: a load across two fresh stores would wait for both.)"""
+    """Whether two stretches of one buffer are equal, eight bytes at a time; reads up to seven bytes
+    behind each.  (The last
+    bytes are compared where they were stored: a load across two fresh stores would wait for
+    both.)"""
     k = 0
     while k + 8 <= length:
         if load8(data, at_a + k) != load8(data, at_b + k):
@@ -98,7 +103,9 @@ def same_long(data: Bytes, at_a: int, at_b: int, length: int) -> bool:
         k += 8
     if k == length:
         return True
-    return (load8(data, at_a + k) ^ load8(data, at_b + k)) << np.uint64(8 * (8 - (length - k))) == _ZERO  # type: ignore[no-any-return]
+    return (load8(data, at_a + k) ^ load8(data, at_b + k)) << np.uint64(
+        8 * (8 - (length - k))
+    ) == _ZERO  # type: ignore[no-any-return]
 
 
 @kernel
@@ -132,8 +139,8 @@ def table_for(words: int) -> tuple[np.ndarray, np.uint64]:
 def find_word(
     table: Words, shift: int, data: Bytes, ends: Longs, word: Bytes, start: int, length: int
 ) -> tuple[Int, Int, Int]:
-    """Look for ``word[start : start + length]`` among the words of ``data`` and ``ends``: (slot, id, key); id -1 at the free
-    slot where the word belongs."""
+    """Look for ``word[start : start + length]`` among the words of ``data`` and ``ends``: (slot,
+    id, key); id -1 at the free slot where the word belongs."""
     key = word_key(word, start, length)
     mask = np.uint64(table.size // 2 - 1)
     slot = slot_of(key, shift)
@@ -144,7 +151,9 @@ def find_word(
         if table[slot << _ONE] == key:
             t = np.int64(rest >> _S32) - 1
             begin = ends[t]
-            if ends[t + 1] - begin == length and (length <= 8 or same_bytes(data, begin, word, start, length)):
+            if ends[t + 1] - begin == length and (
+                length <= 8 or same_bytes(data, begin, word, start, length)
+            ):
                 return slot, t, key
         slot = (slot + _ONE) & mask
 
@@ -153,7 +162,9 @@ def find_word(
 def enter_words(table: Words, shift: int, data: Bytes, ends: Longs) -> int:
     """Put words into an empty table, ids in order; the first word that stands there already, or -1."""
     for t in range(ends.size - 1):
-        slot, number, key = find_word(table, shift, data, ends, data, ends[t], ends[t + 1] - ends[t])
+        slot, number, key = find_word(
+            table, shift, data, ends, data, ends[t], ends[t + 1] - ends[t]
+        )
         if number >= 0:
             return t
         table[slot << _ONE] = key
@@ -162,7 +173,11 @@ def enter_words(table: Words, shift: int, data: Bytes, ends: Longs) -> int:
 
 
 @kernel
-def look_up(table: Words, shift: int, data: Bytes, ends: Longs, words: Bytes, word_ends: Longs, ids: Ints) -> None:
+def look_up(
+    table: Words, shift: int, data: Bytes, ends: Longs, words: Bytes, word_ends: Longs, ids: Ints
+) -> None:
     """The id of each of ``words``, -1 where there is none, into ``ids``."""
     for q in range(word_ends.size - 1):
-        _, ids[q], _ = find_word(table, shift, data, ends, words, word_ends[q], word_ends[q + 1] - word_ends[q])
+        _, ids[q], _ = find_word(
+            table, shift, data, ends, words, word_ends[q], word_ends[q + 1] - word_ends[q]
+        )

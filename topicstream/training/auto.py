@@ -1,4 +1,6 @@
-"""``--algo auto``: engine, sparsity and priors that suit the corpus, the number of topics and the limits that are stated, and why."""
+"""``--algo auto``: engine, sparsity and priors that suit the corpus, the number of topics and the
+limits that are stated, and why.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +21,24 @@ from topicstream.training.state.record import RunRecord, left_open
 Result = TypeVar("Result")
 
 BEST, SMALLEST = "sparse-bp", "atbp"
-# 32 active topics: topics read better (NPMI 0.01 to 0.02 on four corpora) and none dies where there are fewer than K.  Of a
-# large corpus of documents with fewer different words than this 16 give the same perplexity or a lower one (acl, 60, and 20news,
-# 73; articles of 516: 0.7 % worse at 100 topics, 1.7 % at 500), in three quarters of the time and half the disk
+# 32 active topics: topics read better (NPMI 0.01 to 0.02 on four corpora) and none dies where there
+# are fewer than K.  Of a
+# large corpus of documents with fewer different words than this 16 give the same perplexity or a
+# lower one (acl, 60, and 20news,
+# 73; articles of 516: 0.7 % worse at 100 topics, 1.7 % at 500), in three quarters of the time and
+# half the disk
 FEW_DISTINCT, LARGE = 128, 5_000_000
-# learned from the first pass on, alpha follows topics that are not there yet: some die, one grows; without a pull it is
+# learned from the first pass on, alpha follows topics that are not there yet: some die, one grows;
+# without a pull it is
 # fitted to the training documents, and too small for short ones (docs/decisions/defaults.md)
 PRIORS = {"learn_after": 20, "prior_pull": 3.0, "prior_reach": 100.0}
-# A background topic takes the words that otherwise stand first in many topics; with 48 active ones topics share fewer words yet
+# A background topic takes the words that otherwise stand first in many topics; with 48 active ones
+# topics share fewer words yet
 # (docs/decisions/defaults.md).  Its alpha, in tokens, is this part of a mean document
 READING = {"sparsity": 48}
 BACKGROUND = 0.05
-HELD = 100.0  # the pull where documents are hardly more than topics: alpha learned there ends most of them
+# the pull where documents are hardly more than topics: alpha learned there ends most of them
+HELD = 100.0
 
 
 @dataclass(frozen=True)
@@ -43,12 +51,14 @@ class Choice:
 
 
 def choose(shape: Shape, options_given: Mapping[str, Any], aim: str = "prediction") -> Choice:
-    """By the corpus, K and what the user says, never by what the machine has free: the same command gives the same model.
-    Stored messages reach a lower perplexity than any engine without, and sooner (scripts/benchmarks/bench_quality.md).
+    """By the corpus, K and what the user says, never by what the machine has free: the same command
+    gives the same model. Stored messages reach a lower perplexity than any engine without, and
+    sooner (scripts/benchmarks/bench_quality.md).
 
-    options_given: the engine's options as the user has them; None is for us to decide.  Priors are learned where none is given:
-    held-out perplexity from 1 % worse to 20 % better than with fixed ones on five corpora, the more topics the better.
-    """
+    options_given: the engine's options as the user has them; None is for us to decide.  Priors are
+    learned where none is given:
+    held-out perplexity from 1 % worse to 20 % better than with fixed ones on five corpora, the more
+    topics the better."""
     learn = learns_priors(*(options_given.get(name) for name in ("alpha", "beta", "learn_priors")))
     options = {**options_given, "learn_priors": learn}
     learned = ", learning its priors" if learn else ""
@@ -58,7 +68,10 @@ def choose(shape: Shape, options_given: Mapping[str, Any], aim: str = "predictio
     length = shape.cells / shape.docs
     if aim == "reading":
         if shape.topics < 2:
-            raise UsageError("--aim reading: uses the last topic for shared words; use at least two topics (-K 2)")
+            raise UsageError(
+                "--aim reading: uses the last topic for shared words; use at least two topics "
+                "(-K 2)"
+            )
         own = READING | {"background": round(BACKGROUND * shape.tokens / shape.docs, 3)}
         sparse |= {name: value for name, value in own.items() if sparse.get(name) is None}
         learned += f", with a background topic (alpha {sparse['background']:g})"
@@ -66,32 +79,47 @@ def choose(shape: Shape, options_given: Mapping[str, Any], aim: str = "predictio
         sparse["sparsity"] = 16 if length < FEW_DISTINCT and shape.cells >= LARGE else 32
     if learn:
         few = {"prior_pull": HELD} if shape.docs < 2 * shape.topics else {}
-        sparse |= {name: value for name, value in (PRIORS | few).items() if sparse.get(name) is None}
+        sparse |= {
+            name: value for name, value in (PRIORS | few).items() if sparse.get(name) is None
+        }
     return Choice(
         BEST,
-        f"it reaches the lowest perplexity soonest; {sparse['sparsity']} active topics, documents having {length:.0f} different words each{learned}",
+        f"it reaches the lowest perplexity soonest; {sparse['sparsity']} active topics, "
+        f"documents having {length:.0f} different words each{learned}",
         sparse,
     )
 
 
 def smallest(choice: Choice) -> Choice:
     """The engine that takes the least instead."""
-    shared = {name: value for name, value in choice.options.items() if name in Options.__dataclass_fields__}
+    shared = {
+        name: value
+        for name, value in choice.options.items()
+        if name in Options.__dataclass_fields__
+    }
     return Choice(SMALLEST, choice.why, shared)
 
 
 def with_engine(
     config: TrainConfig, corpus: Corpus, progress: Progress, run: Callable[[TrainConfig], Result]
 ) -> Result:
-    """``run`` with the engine that is asked for.  ``auto``: with that of the run in the folder, or the one that it chooses; where
+    """``run`` with the engine that is asked for.  ``auto``: with that of the run in the folder, or
+    the one that it chooses; where
     that does not fit, with the one that keeps least, if that may be."""
     if config.algo != "auto":
         return run(config)
-    options_given, begun = config.options or {}, None if config.force else RunRecord.read(Path(config.model))
+    options_given, begun = (
+        config.options or {},
+        None if config.force else RunRecord.read(Path(config.model)),
+    )
     if begun is None:
         choice = choose(shape_of(corpus, config.topics or TOPICS), options_given, config.aim)
     else:
-        choice = Choice(begun.engine, "the run in this folder uses it", {**options_given, **left_open(Path(config.model), "auto", options_given)})
+        choice = Choice(
+            begun.engine,
+            "the run in this folder uses it",
+            {**options_given, **left_open(Path(config.model), "auto", options_given)},
+        )
     progress.say(f"algo auto: {choice.algo}, {choice.why}")
     try:
         return run(replace(config, algo=choice.algo, options=choice.options, progress=progress))
@@ -99,16 +127,23 @@ def with_engine(
         if choice.algo == SMALLEST or config.aim == "reading" or begun is not None:
             raise
         stated = config.memory.stated and not isinstance(e, DiskTooSmall)
-        if not (config.allow_smaller or stated):  # what is free now does not decide which model a command makes
+        if not (
+            config.allow_smaller or stated
+        ):  # what is free now does not decide which model a command makes
             raise type(e)(
-                f"{e}; or pass --algo {SMALLEST}, which keeps less, or --allow-smaller to let auto take it"
+                f"{e}; or pass --algo {SMALLEST}, which keeps less, or --allow-smaller to let "
+                f"auto take it"
             ) from None
         progress.say(f"algo auto: {choice.algo} needs more than the limit; trying {SMALLEST}")
         try:
-            return run(replace(config, algo=SMALLEST, options=smallest(choice).options, progress=progress))
+            return run(
+                replace(config, algo=SMALLEST, options=smallest(choice).options, progress=progress)
+            )
         except DoesNotFit as other:
             if 0 < e.least <= other.least:
                 raise DoesNotFit(f"{e}; {SMALLEST} needs more", least=e.least) from None
             if e.least:
-                raise DoesNotFit(f"{other}; {choice.algo}, which auto would take, needs {e.least}M") from None
+                raise DoesNotFit(
+                    f"{other}; {choice.algo}, which auto would take, needs {e.least}M"
+                ) from None
             raise

@@ -1,9 +1,10 @@
-"""The executor of a Dask cluster: members visit the blocks and hold the tables (member.py), the driver keeps params, statistics,
-checkpoints and the decision to stop.
+"""The executor of a Dask cluster: members visit the blocks and hold the tables (member.py), the
+driver keeps params, statistics, checkpoints and the decision to stop.
 
-The rows of the tables are the members'.  They come here where something reads them, and go back where that changed them: they and
-block state travel through the run's folder, which all machines share; the sums of a round travel between members.
-"""
+The rows of the tables are the members'.  They come here where something reads them, and go back
+                                          where that changed them: they and
+block state travel through the run's folder, which all machines share; the sums of a round travel
+between members."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ SLOT = 64  # bytes that an array of block state is rounded up to
 
 
 def deal(cells: np.ndarray, round_blocks: int, members: int) -> np.ndarray:
-    """The owner of each block, int64[blocks]: in each round the largest blocks first, to the member that has least."""
+    """The owner of each block, int64[blocks]: in each round the largest blocks first, to the member
+    that has least.
+    """
     owners = np.zeros(len(cells), np.int64)
     for first in range(0, len(cells), round_blocks):
         load = np.zeros(members)
@@ -71,24 +74,38 @@ class DaskWorkers(Executor):
         owners = deal(job.grid.cells, job.layout.round_blocks, len(self.roster))
         state = state_bytes(job.engine, job.block) + SLOT * len(job.engine.state)
         self.room = state * np.bincount(owners, minlength=len(self.roster))
-        order = JoinOrder(self.run, f"{self.folder}-{job.engine.name}", job, owners, self.roster, self.room, allowance)
+        order = JoinOrder(
+            self.run,
+            f"{self.folder}-{job.engine.name}",
+            job,
+            owners,
+            self.roster,
+            self.room,
+            allowance,
+        )
         self.changes: list[Change] = []  # of the round that the next question ends, by table
         self.assignment: Assignment | None = None
-        self.newer: Literal["here", "there"] | None = None  # rows that members do not have, or that only they have
+        self.newer: Literal["here", "there"] | None = (
+            None  # rows that members do not have, or that only they have
+        )
         self.began, self.visited, self.about = time.monotonic(), 0, dict[str, Any]()  # of the pass
         try:
             refused = self.client.run(join, order, workers=list(self.roster))
         except OSError as e:
-            raise WorkersLost(f"--scheduler: lost a worker while the run began ({e}); run the same command again") from None
+            raise WorkersLost(
+                f"--scheduler: lost a worker while the run began ({e}); run the same command again"
+            ) from None
         for error in filter(None, refused.values()):
             raise error
         self.watch: asyncio.Task[list[str]] = self.client.sync(self._start_watch)
 
-    # -- talking to members ----------------------------------------------------------------------------------------
+    # -- talking to members
+    # ----------------------------------------------------------------------------------------
     async def _start_watch(self) -> asyncio.Task[list[str]]:
         if lost := await self._lost():
             raise TopicsError(
-                f"--scheduler: worker {', '.join(lost)} cannot be reached from here; run the command in the network of the workers"
+                f"--scheduler: worker {', '.join(lost)} cannot be reached from here; run the "
+                f"command in the network of the workers"
             )
         return asyncio.create_task(self._silent())
 
@@ -102,9 +119,15 @@ class DaskWorkers(Executor):
         """The members that do not answer."""
         silent = list(self.roster)
         for _ in range(2):  # after a sleep of this machine the first answer comes too late
-            calls = (asyncio.wait_for(self._ask(address, "ping"), SILENCE / 2) for address in silent)
+            calls = (
+                asyncio.wait_for(self._ask(address, "ping"), SILENCE / 2) for address in silent
+            )
             answers = await asyncio.gather(*calls, return_exceptions=True)
-            silent = [address for address, answer in zip(silent, answers, strict=True) if answer is not True]
+            silent = [
+                address
+                for address, answer in zip(silent, answers, strict=True)
+                if answer is not True
+            ]
         return silent
 
     def _ask(self, address: str, handler: str, **given: Any) -> Awaitable[Any]:
@@ -112,13 +135,22 @@ class DaskWorkers(Executor):
         return call
 
     def _ask_all(self, question: str, *given: Any, members: int | None = None) -> list[Answer]:
-        """Ask all members, or the first so many, the same at once; see ``Member.ask``.  WorkersLost, or what a member raised."""
+        """Ask all members, or the first so many, the same at once; see ``Member.ask``.
+
+        WorkersLost, or what a member raised.
+        """
 
         async def ask() -> list[Answer]:
-            message = {"question": question, "given": dumps(given), "changes": dumps(changes)}  # once, not for each
+            message = {
+                "question": question,
+                "given": dumps(given),
+                "changes": dumps(changes),
+            }  # once, not for each
             calls = [self._ask(address, "ask", **message) for address in self.roster[:members]]
             answers = asyncio.gather(*calls)
-            answers.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is known by then
+            answers.add_done_callback(
+                lambda done: done.cancelled() or done.exception()
+            )  # it is known by then
             await asyncio.wait({answers, self.watch}, return_when=asyncio.FIRST_COMPLETED)
             try:
                 if answers.done() and all(answer is not None for answer in answers.result()):
@@ -138,7 +170,8 @@ class DaskWorkers(Executor):
             raise
         return answered
 
-    # -- the pass --------------------------------------------------------------------------------------------------
+    # -- the pass
+    # --------------------------------------------------------------------------------------------------
     def begin(self, blocks: np.ndarray) -> None:
         self.blocks, self.assignment = blocks, None
         self.began, self.visited, self.about = time.monotonic(), 0, {}
@@ -149,10 +182,14 @@ class DaskWorkers(Executor):
             with owned.scratch(self.folder, "tables") as place:
                 self._ask_all("tables.load", place, *self.tables.save(place, True))
         self.assignment = assignment
-        self._ask_all("begin", self.blocks, replace(assignment, targets={}), self._free(assignment.new))
+        self._ask_all(
+            "begin", self.blocks, replace(assignment, targets={}), self._free(assignment.new)
+        )
 
     def _free(self, memory: BlockMemory | None) -> int:
-        """Where members may write: behind all that is there, and behind what members may still write that were lost."""
+        """Where members may write: behind all that is there, and behind what members may still
+        write that were lost.
+        """
         if memory is None or (memory.index < 0).all():
             return 0
         return -(-max(memory.end, memory.path.stat().st_size) // SLOT) * SLOT + int(self.room.sum())
@@ -171,7 +208,9 @@ class DaskWorkers(Executor):
         self.about = self._effort(answers)
         return [reports[place] for place in range(len(group))]
 
-    def apply(self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool) -> None:
+    def apply(
+        self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool
+    ) -> None:
         self.changes.append((name, blend, hold))
 
     def settle(self, phase: Phase | None) -> dict[str, Settled]:
@@ -184,9 +223,13 @@ class DaskWorkers(Executor):
         self.about = self._effort(answers_by_member)
         answers: list[dict[str, Settled]] = [answer.value for answer in answers_by_member]
         for address, answer in zip(self.roster, answers, strict=True):
-            if any(own.totals.tobytes() != answer[name].totals.tobytes() for name, own in answers[0].items()):
+            if any(
+                own.totals.tobytes() != answer[name].totals.tobytes()
+                for name, own in answers[0].items()
+            ):
                 raise TopicsError(
-                    f"--scheduler: worker {address} made different topics from {self.roster[0]}; the last checkpoint is intact, report this"
+                    f"--scheduler: worker {address} made different topics from "
+                    f"{self.roster[0]}; the last checkpoint is intact, report this"
                 )
         for name, settled in answers[0].items():
             table = self.tables.current[name]
@@ -214,7 +257,10 @@ class DaskWorkers(Executor):
 
     def _effort(self, answers: Sequence[Answer]) -> dict[str, Json]:
         """What the pass has taken so far, as members tell."""
-        working, seconds = np.array([answer.working for answer in answers]), time.monotonic() - self.began
+        working, seconds = (
+            np.array([answer.working for answer in answers]),
+            time.monotonic() - self.began,
+        )
         return {
             "workers": len(answers),
             "blocks": self.visited,

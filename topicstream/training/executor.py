@@ -1,11 +1,15 @@
-"""Who visits the blocks of a round and enters their deltas: threads of this process, or what takes their place.
+"""Who visits the blocks of a round and enters their deltas: threads of this process, or what takes
+their place.
 
-The driver (passes.py) sees statistics and params, never rows.  An executor holds the tables and the blocks, visits the
-blocks of a round in any order, and adds up their deltas, which are rounded so that the sum is exact: so the bits of a
-result do not depend on who worked, nor on how many.
+The driver (passes.py) sees statistics and params, never rows.  An executor holds the tables and the
+blocks, visits the
+blocks of a round in any order, and adds up their deltas, which are rounded so that the sum is
+exact: so the bits of a result do not depend on who worked, nor on how many.
 
-What another process or machine needs for a visit can be pickled: the ``Job``, whose corpus is read from its path; the key and
-params of the ``Assignment``; the rows (``Rows.portable``, ``PackedRows.portable``), totals and state of the ``Visit``.  What it
+What another process or machine needs for a visit can be pickled: the ``Job``, whose corpus is read
+from its path; the key and
+params of the ``Assignment``; the rows (``Rows.portable``, ``PackedRows.portable``), totals and
+state of the ``Visit``.  What it
 sends back are the arrays of ``Out``.
 """
 
@@ -22,7 +26,17 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.base import BlockShape, Engine, Key, Layout, Out, Phase, Visit, new_stats, padded
+from topicstream.engines.base import (
+    BlockShape,
+    Engine,
+    Key,
+    Layout,
+    Out,
+    Phase,
+    Visit,
+    new_stats,
+    padded,
+)
 from topicstream.parallel.rounds import Workers
 from topicstream.records import Json
 from topicstream.tables.spec import TableSpec
@@ -75,7 +89,8 @@ class Assignment:
     old, new
         Files of block state: of the last pass, and of this one.
     reads, targets
-        The tables that the phase reads; the tables, or successors of REPLACE tables, that its deltas enter.
+        The tables that the phase reads; the tables, or successors of REPLACE tables, that its
+        deltas enter.
     """
 
     key: Key
@@ -89,10 +104,13 @@ class Assignment:
 
     def on(self, tables: RunTables) -> Assignment:
         """With what the phase reads and writes of these tables."""
-        # rows hold their mass only once every block has entered: not while a start or a REPLACE pass builds them up
+        # rows hold their mass only once every block has entered: not while a start or a REPLACE
+        # pass builds them up
         every = tables.current | tables.successors if self.key.pass_number else tables.current
         reads = tuple(tables.current) if self.phase.reads is None else self.phase.reads
-        return replace(self, reads=reads, targets={name: every[name] for name in tables.written(self.phase)})
+        return replace(
+            self, reads=reads, targets={name: every[name] for name in tables.written(self.phase)}
+        )
 
 
 class Report(NamedTuple):
@@ -103,14 +121,18 @@ class Report(NamedTuple):
 
 
 def ids_of(block: Block, axis: str | None, spec: TableSpec) -> np.ndarray:
-    """The ids (int32[U], ascending) of a block on an axis; of a table with a fixed number of rows, all of them."""
+    """The ids (int32[U], ascending) of a block on an axis; of a table with a fixed number of rows,
+    all of them.
+    """
     if axis is None:
         return np.arange(int(spec.rows), dtype=np.int32)
     return block.rows(axis).ids
 
 
 def new_out(engine: Engine, block: Block) -> Out:
-    """Arrays for a visit that shares none with others, as a process or a machine elsewhere makes them."""
+    """Arrays for a visit that shares none with others, as a process or a machine elsewhere makes
+    them.
+    """
     shape, delta = BlockShape.of(block), {}
     for name, spec in engine.tables.items():
         if spec.delta == "dense":
@@ -121,7 +143,8 @@ def new_out(engine: Engine, block: Block) -> Out:
 
 
 def run_visit(engine: Engine, visit: Visit, out: Out) -> Out:
-    """One visit of a block.  Pure: it reads what it is given, writes nothing but ``out``, and gives the same bits wherever
+    """One visit of a block.  Pure: it reads what it is given, writes nothing but ``out``, and gives
+                              the same bits wherever
     it runs."""
     if visit.key.pass_number == 0:
         engine.start(visit, out)
@@ -138,13 +161,15 @@ def shrunk(target: Table, blend: tuple[float, float] | None) -> float:
 class Executor(abc.ABC):
     """Who visits blocks and enters deltas: what a driver asks for, pass by pass.
 
-    The order of calls is ``place``; then for each pass ``begin``, ``visit`` and ``apply`` (once for each table that the
-    phase writes) round by round, ``end`` and ``settle``; ``rest`` between phases; at last ``release``.  ``gather`` comes before
-    rows are read, ``share`` after they were changed here, ``keep`` before a checkpoint.  Calls come from one thread.
+    The order of calls is ``place``; then for each pass ``begin``, ``visit`` and ``apply`` (once for
+    each table that the
+    phase writes) round by round, ``end`` and ``settle``; ``rest`` between phases; at last
+    ``release``.  ``gather`` comes before
+    rows are read, ``share`` after they were changed here, ``keep`` before a checkpoint.  Calls come
+    from one thread.
 
-    ``train(..., executor=make)`` takes any ``make(job: Job) -> Executor``; entry points in the group
-    ``topicstream.executors`` give such functions names.
-    """
+    ``train(..., executor=make)`` takes any ``make(job: Job) -> Executor``; entry points in the
+    group ``topicstream.executors`` give such functions names."""
 
     tables: RunTables
 
@@ -158,12 +183,16 @@ class Executor(abc.ABC):
 
     @abc.abstractmethod
     def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
-        """Visit the blocks of a round, which stand at ``position`` of the pass; reports in block order."""
+        """Visit the blocks of a round, which stand at ``position`` of the pass; reports in block
+        order.
+        """
 
     @abc.abstractmethod
-    def apply(self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool) -> None:
-        """Enter the sum of the round's deltas for table ``name`` into ``target``; blend: (rho, scale) of a BLEND table;
-        hold: see ``Table.apply``."""
+    def apply(
+        self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool
+    ) -> None:
+        """Enter the sum of the round's deltas for table ``name`` into ``target``; blend: (rho,
+        scale) of a BLEND table; hold: see ``Table.apply``."""
 
     def settle(self, phase: Phase | None) -> dict[str, Settled]:
         """The end of a pass: see ``RunTables.settle``."""
@@ -173,10 +202,14 @@ class Executor(abc.ABC):
         """See that the rows of the tables are those that passes and rounds so far have made."""
 
     def share(self) -> None:  # noqa: B027
-        """The rows of the tables were changed here, after a ``gather`` or before the first pass: they count."""
+        """The rows of the tables were changed here, after a ``gather`` or before the first pass:
+        they count.
+        """
 
     def keep(self) -> None:  # noqa: B027  state is written where the run's files are
-        """``gather``, and see that the state of every block visited is on the disk, in the run's files."""
+        """``gather``, and see that the state of every block visited is on the disk, in the run's
+        files.
+        """
 
     def effort(self) -> dict[str, dict[str, Json]]:
         """What the history tells of how the pass was made."""

@@ -18,9 +18,22 @@ from topicstream.vocabulary import Vocabulary
 
 
 def write_model(session: Session, reason: str) -> None:
-    """Stream the rows of the tables that the engine shows into the model of the run's folder and commit it (manifest last)."""
-    run, tables, params, passes = session.run, session.tables.current, session.params, session.passes
-    folder, record, corpus, engine, vocab = run.folder, run.record, run.corpus, run.engine, session.vocab
+    """Stream the rows of the tables that the engine shows into the model of the run's folder and
+    commit it (manifest last).
+    """
+    run, tables, params, passes = (
+        session.run,
+        session.tables.current,
+        session.params,
+        session.passes,
+    )
+    folder, record, corpus, engine, vocab = (
+        run.folder,
+        run.record,
+        run.corpus,
+        run.engine,
+        session.vocab,
+    )
     topics = record.topics
     with ModelWriter(folder, corpus.n_words, topics) as writer:
         for name in engine.about.stored_tables:
@@ -62,7 +75,9 @@ def write_model(session: Session, reason: str) -> None:
         topic_names: dict[str, str] = {}
         if engine.about.topics_axis:
             first = topics - corpus.axes[engine.about.topics_axis].size
-            names = chain.from_iterable(piece.to_pylist() for piece in names_of(corpus, engine.about.topics_axis))
+            names = chain.from_iterable(
+                piece.to_pylist() for piece in names_of(corpus, engine.about.topics_axis)
+            )
             topic_names = {str(first + i): name for i, name in enumerate(names)}
             manifest["label_docs"] = corpus.axes[engine.about.topics_axis].docs().tolist()
         if corpus.weights is not None:
@@ -73,8 +88,15 @@ def write_model(session: Session, reason: str) -> None:
         vocabulary = Vocabulary.read(vocab)
         if record.sample is not None:
             manifest["sample"], df = record.sample, corpus.document_counts()
-            vocabulary = Vocabulary.of(vocabulary.words, df if corpus.weighted else corpus.word_counts(), df)
-        writer.commit(origin_of(as_origin(manifest), topic_names=topic_names), vocabulary, params["alpha"], float(params["beta"][0]))
+            vocabulary = Vocabulary.of(
+                vocabulary.words, df if corpus.weighted else corpus.word_counts(), df
+            )
+        writer.commit(
+            origin_of(as_origin(manifest), topic_names=topic_names),
+            vocabulary,
+            params["alpha"],
+            float(params["beta"][0]),
+        )
 
 
 def names_of(corpus: Corpus, axis: str, step: int = 1 << 16) -> Iterator[pa.Array]:

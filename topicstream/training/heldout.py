@@ -1,4 +1,6 @@
-"""How documents set aside are foretold between passes, from the tables in training: no model is written for it."""
+"""How documents set aside are foretold between passes, from the tables in training: no model is
+written for it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ import numpy as np
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine, padded
-from topicstream.evaluation.completion import PreparedPart, ScoredTopics, TopicTable, prepare_heldout, score_blocks
+from topicstream.evaluation.completion import (
+    PreparedPart,
+    ScoredTopics,
+    TopicTable,
+    prepare_heldout,
+    score_blocks,
+)
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.model.clusters import ClusterView
 from topicstream.model.gaussians import POINTS, answer, joint
@@ -19,8 +27,8 @@ from topicstream.tables.table import Table
 
 
 class HeldOut:
-    """Completion of the documents set aside, which are read and cut once; or the likelihood of documents or points under the
-    point estimates of a mixture, as ``topics eval`` measures it."""
+    """Completion of the documents set aside, which are read and cut once; or the likelihood of
+    documents or points under the point estimates of a mixture, as ``topics eval`` measures it."""
 
     def __init__(self, engine: Engine, corpus: Corpus, threads: int) -> None:
         self._engine, self._weights, self._threads = engine, corpus.weights, threads
@@ -28,7 +36,9 @@ class HeldOut:
         self._prepared: PreparedPart | None = None
 
     def perplexity(self, table: Table, alpha: np.ndarray, beta: float) -> float | None:
-        """Of the documents set aside under the topics in ``table``; None where there are no such documents."""
+        """Of the documents set aside under the topics in ``table``; None where there are no such
+        documents.
+        """
         if self._corpus.part(heldout=True).docs == 0:
             return None
         if self._prepared is None:
@@ -37,16 +47,28 @@ class HeldOut:
         rows = table.array if plain and table.array is not None else TableRows(table)
         totals = table.shown_totals if constants is None else table.shown_totals + constants.totals
         weights = self._weights
-        counted = None if weights is None else CountedWords(weights, table.pieces(), weights.counts, len(alpha), constants)
-        topics = TopicTable(rows, alpha, beta, totals[: len(alpha)], self._corpus.n_words, self._weights)
-        score = score_blocks(ScoredTopics(topics, counted=counted), self._prepared, threads=self._threads)
+        counted = (
+            None
+            if weights is None
+            else CountedWords(weights, table.pieces(), weights.counts, len(alpha), constants)
+        )
+        topics = TopicTable(
+            rows, alpha, beta, totals[: len(alpha)], self._corpus.n_words, self._weights
+        )
+        score = score_blocks(
+            ScoredTopics(topics, counted=counted), self._prepared, threads=self._threads
+        )
         return float(score.perplexity)
 
     def unigram_perplexity(self, n_w: np.ndarray, beta: float) -> float:
-        """Of the same words as ``perplexity``, which comes first, under the training words' own frequencies."""
+        """Of the same words as ``perplexity``, which comes first, under the training words' own
+        frequencies.
+        """
         assert self._prepared is not None
         words = TopicTable(Frequencies(n_w), np.ones(1), beta, np.array([n_w.sum()]), len(n_w))
-        return float(score_blocks(ScoredTopics(words), self._prepared, threads=self._threads).perplexity)
+        return float(
+            score_blocks(ScoredTopics(words), self._prepared, threads=self._threads).perplexity
+        )
 
     def likelihood(
         self, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]
@@ -54,10 +76,16 @@ class HeldOut:
         """(nats a point, of documents their perplexity); None where none is set aside."""
         if self._corpus.part(heldout=True).docs == 0:
             return None
-        visit = self._of_rows(params) if self._engine.about.dense else self._of_documents(tables["phi"], params)
+        visit = (
+            self._of_rows(params)
+            if self._engine.about.dense
+            else self._of_documents(tables["phi"], params)
+        )
         topics, fit, docs, tokens = self._engine.shape.topics, 0.0, 0, 0.0
         cells = POINTS * self._corpus.width if self._engine.about.dense else block_cells(topics)
-        grid = self._corpus.grid(cells, POINTS if self._engine.about.dense else block_docs(topics), heldout=True)
+        grid = self._corpus.grid(
+            cells, POINTS if self._engine.about.dense else block_docs(topics), heldout=True
+        )
         blocks = self._corpus.blocks(grid=grid, heldout=True)
         for logs, of_block in in_order(visit, blocks, self._threads):
             fit, docs, tokens = fit + float(logs.sum()), docs + len(logs), tokens + of_block
@@ -65,11 +93,17 @@ class HeldOut:
             return None
         return fit / docs, None if self._engine.about.dense else float(np.exp(-fit / tokens))
 
-    def _of_rows(self, params: Mapping[str, np.ndarray]) -> Callable[[Block], tuple[np.ndarray, float]]:
+    def _of_rows(
+        self, params: Mapping[str, np.ndarray]
+    ) -> Callable[[Block], tuple[np.ndarray, float]]:
         n, k = self._corpus.width, self._engine.shape.topics
         square = params["covariances"].reshape(k, n, -1)
         weights = params["sizes"] + params["alpha"]
-        of = joint(params["means"], square[:, :, 0] if square.shape[2] == 1 else square, weights / weights.sum())
+        of = joint(
+            params["means"],
+            square[:, :, 0] if square.shape[2] == 1 else square,
+            weights / weights.sum(),
+        )
         return lambda block: (answer(block.counts.reshape(-1, n), of)[0], block.tokens)
 
     def _of_documents(
@@ -81,7 +115,9 @@ class HeldOut:
 
         def visit(block: Block) -> tuple[np.ndarray, float]:
             base = rows.rows(block.vocab, np.empty((len(block.vocab), padded(topics)), np.float32))
-            fit, _ = view.answer(block.indptr, block.words.astype(np.int64), block.counts, base[:, :topics])
+            fit, _ = view.answer(
+                block.indptr, block.words.astype(np.int64), block.counts, base[:, :topics]
+            )
             return fit[np.diff(block.indptr) > 0], float(block.tokens)
 
         return visit

@@ -33,7 +33,13 @@ from topicstream.training.plan import Allowance, make_plan, wider_rounds
 from topicstream.training.rehearsal import beside, rehearse
 from topicstream.training.session import Session
 from topicstream.training.setup import TrainingRun, corpus_of, prepare
-from topicstream.training.state.record import Outcome, RunRecord, forget_runs, free_disk, same_or_refuse
+from topicstream.training.state.record import (
+    Outcome,
+    RunRecord,
+    forget_runs,
+    free_disk,
+    same_or_refuse,
+)
 from topicstream.training.state.settled_topics import settled_bytes
 from topicstream.training.stopping import Signals, Stopping
 
@@ -44,8 +50,8 @@ ALL_DONE = "all passes done"
 
 @dataclass(frozen=True)
 class Trained:
-    """What ``train`` did: the model's folder, passes made in all, why it stopped, the last history record, the number of
-    topics."""
+    """What ``train`` did: the model's folder, passes made in all, why it stopped, the last history
+    record, the number of topics."""
 
     model: Path
     passes: int
@@ -58,19 +64,22 @@ class Trained:
 def train(config: TrainConfig) -> Trained:
     """Train a topic model on a corpus store.
 
-    Called again with the same arguments, it resumes an interrupted run, does nothing when the run is finished, and continues it when
-    ``passes`` is higher; ``force`` starts over.  ``mem_limit`` bounds the whole process.  The result does not depend on ``threads``.
+    Called again with the same arguments, it resumes an interrupted run, does nothing when the run
+    is finished, and continues it when
+    ``passes`` is higher; ``force`` starts over.  ``mem_limit`` bounds the whole process.  The
+    result does not depend on ``threads``.
 
     Returns
     -------
     Trained
-        model (the folder), topics, passes, reason (why they ended), and last: the record of the last pass with its perplexity
-        and the peak memory.
+        model (the folder), topics, passes, reason (why they ended), and last: the record of the
+        last pass with its perplexity and the peak memory.
 
     Raises
     ------
     DoesNotFit
-        Where memory or disk cannot hold the run; the message names the smallest limit that would do.
+        Where memory or disk cannot hold the run; the message names the smallest limit that would
+        do.
     Busy
         While another process trains this model.
     Interrupted
@@ -98,9 +107,13 @@ def figures_of(last: Mapping[str, Json]) -> dict[str, Json]:
 def _trained(config: TrainConfig) -> Trained:
     _ = config.memory  # a limit that no command keeps is refused first
     if config.aim == "reading" and config.algo != "auto":
-        raise UsageError("--aim applies to --algo auto; --algo sparse-bp has --background and --sparsity")
+        raise UsageError(
+            "--aim applies to --algo auto; --algo sparse-bp has --background and --sparsity"
+        )
     if config.resume and RunRecord.read(Path(config.model)) is None:
-        raise TopicsError(f"{config.model}: nothing to resume; leave out --resume to start a training")
+        raise TopicsError(
+            f"{config.model}: nothing to resume; leave out --resume to start a training"
+        )
     machine.return_freed_memory()
     if config.dry_run:
         with beside(config) as apart:
@@ -115,7 +128,9 @@ def _with_corpus(config: TrainConfig, drive: Drive) -> Trained:
     progress = listener(config.progress, Shown)
     notify_compiling(progress.say)
     corpus = corpus_of(config)
-    return with_engine(config, corpus, progress, lambda chosen: _run(chosen, corpus, progress, drive))
+    return with_engine(
+        config, corpus, progress, lambda chosen: _run(chosen, corpus, progress, drive)
+    )
 
 
 def _run(config: TrainConfig, corpus: Corpus, progress: Progress, drive: Drive) -> Trained:
@@ -123,11 +138,19 @@ def _run(config: TrainConfig, corpus: Corpus, progress: Progress, drive: Drive) 
     run = prepare(config, corpus, progress)
     if run.folder.is_dir():
         refuse_links(run.folder)
-    with lock(run.folder, "training", kind="model"), Signals().watched() as signals, _executor(config, run) as executor:
+    with (
+        lock(run.folder, "training", kind="model"),
+        Signals().watched() as signals,
+        _executor(config, run) as executor,
+    ):
         if (run.folder / "manifest.json").exists():
-            read_manifest(run.folder)  # a model that cannot be replaced is refused now, not after the last pass
+            read_manifest(
+                run.folder
+            )  # a model that cannot be replaced is refused now, not after the last pass
         if not config.force:
-            for warning in same_or_refuse(run.folder, run.record, option_fields(type(run.engine).Options), corpus.is_of):
+            for warning in same_or_refuse(
+                run.folder, run.record, option_fields(type(run.engine).Options), corpus.is_of
+            ):
                 progress.say(f"warning: {warning}")
         for left in reversed(range(RECOVERIES)):
             session = _planned(config, replace(run, executor=executor))
@@ -136,7 +159,10 @@ def _run(config: TrainConfig, corpus: Corpus, progress: Progress, drive: Drive) 
             except WorkersLost as e:
                 if not (left and e.addresses):
                     raise
-                progress.say(f"warning: {e}; continuing from the last checkpoint on the workers that are there")
+                progress.say(
+                    f"warning: {e}; continuing from the last checkpoint on the workers that are "
+                    f"there"
+                )
                 config = replace(config, force=False)
             finally:
                 session.close()
@@ -153,7 +179,9 @@ def _executor(config: TrainConfig, run: TrainingRun) -> Iterator[MakeExecutor]:
 
     paths = [run.corpus.path, run.folder]
     with connected(config.scheduler, paths, config.workers_min) as cluster:
-        each = Allowance(MemoryLimit(cluster.memory(config.memory)), config.threads or 0, config.tables)
+        each = Allowance(
+            MemoryLimit(cluster.memory(config.memory)), config.threads or 0, config.tables
+        )
         yield partial(DaskWorkers, cluster=cluster, folder=run.folder / "work", allowance=each)
 
 
@@ -162,11 +190,15 @@ def _planned(config: TrainConfig, run: TrainingRun) -> Session:
     shape, folder = run.engine.shape, run.folder
     kept = settled_bytes(shape.words, shape.topics) if run.stopping.tol_params else 0
     threads, disk = config.threads or machine.default_threads(), free_disk(folder) - kept
-    plan = make_plan(run.work(), Allowance(config.memory, threads, config.tables, disk, str(folder)))
+    plan = make_plan(
+        run.work(), Allowance(config.memory, threads, config.tables, disk, str(folder))
+    )
     for line in plan.lines():
         run.progress.say(line)
     width = run.layout.round_blocks
-    if config.round_blocks is None and (note := wider_rounds(run.engine, width, plan.threads, len(run.grid))):
+    if config.round_blocks is None and (
+        note := wider_rounds(run.engine, width, plan.threads, len(run.grid))
+    ):
         run.progress.say(note)
     if config.force:  # not before it is known that the new run can be made
         forget_runs(folder)
@@ -184,7 +216,13 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
     finished = session.resume()
     if finished is not None and (message := _nothing_to_do(session, finished, run.stopping)):
         run.progress.say(f"{run.folder}: finished already{message}, --force starts over")
-        return Trained(run.folder, session.passes, finished.reason, session.history.last, session.engine.shape.topics)
+        return Trained(
+            run.folder,
+            session.passes,
+            finished.reason,
+            session.history.last,
+            session.engine.shape.topics,
+        )
     session.begin()
     session.heed = signals.heed
 
@@ -200,16 +238,21 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
         if not session.run_pass(pause):
             session.checkpoint_between_rounds(session.rounds)
             raise Interrupted(
-                f"stopped by a signal after {counted(session.passes, 'pass')}; a checkpoint is written. Run the same command again to continue",
+                f"stopped by a signal after {counted(session.passes, 'pass')}; a checkpoint is "
+                f"written. Run the same command again to continue",
                 signals.asked,
             )
         reason = _reason_to_stop(session, run.stopping, time.monotonic() - began)
     reason = session.finish(reason or ALL_DONE)
     write_model(session, reason)
     session.end(reason)
-    for warning in session.course.warnings(session.history.last, session.tables.current, session.params, run.n_w):
+    for warning in session.course.warnings(
+        session.history.last, session.tables.current, session.params, run.n_w
+    ):
         run.progress.say(f"warning: {warning}")
-    return Trained(run.folder, session.passes, reason, session.history.last, session.engine.shape.topics)
+    return Trained(
+        run.folder, session.passes, reason, session.history.last, session.engine.shape.topics
+    )
 
 
 def _nothing_to_do(session: Session, finished: Outcome, stopping: Stopping) -> str:
@@ -222,18 +265,26 @@ def _nothing_to_do(session: Session, finished: Outcome, stopping: Stopping) -> s
 
 
 def _reason_to_stop(session: Session, stopping: Stopping, seconds: float) -> str:
-    """Why no further pass is made; "" where one is.  TopicsError where the time is over and there are no topics yet."""
+    """Why no further pass is made; "" where one is.
+
+    TopicsError where the time is over and there are no topics yet.
+    """
     if session.passes >= stopping.least and session.course.converged(stopping.tol, session.passes):
         return session.course.settled(stopping.tol)
     moved = session.history.last.get("topics_moved")
-    if moved is not None and moved <= stopping.tol_params and session.passes >= session.course.least:
+    if (
+        moved is not None
+        and moved <= stopping.tol_params
+        and session.passes >= session.course.least
+    ):
         return f"no probability of a word moved by more than {stopping.tol_params:g}"
     if stopping.max_time is None or seconds <= stopping.max_time:
         return ""
     if passes_needed(session.engine.phases) is not None and session.passes < stopping.passes:
         session.checkpoint_between_rounds(session.rounds)
         raise TopicsError(
-            f"out of time after {session.passes} of the {stopping.passes} passes that {session.engine.name} makes, which "
+            f"out of time after {session.passes} of the {stopping.passes} passes that "
+            f"{session.engine.name} makes, which "
             "have no topics yet; a checkpoint is written. Run the same command again to continue"
         )
     return "out of time"

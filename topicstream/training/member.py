@@ -1,9 +1,14 @@
-"""A member of a training on a Dask cluster: what a worker owns of it, and what the driver and other members ask of it.
+"""A member of a training on a Dask cluster: what a worker owns of it, and what the driver and other
+members ask of it.
 
-A member has a replica of the tables, and owns some blocks and their state.  It is asked by Dask's own RPC, as workers are that
-shuffle: a plugin of the worker registers one handler for each question.  In a round every member visits its blocks and
-sends to each other what that one adds up: deltas are rounded so that their sum is exact, so it does not matter who adds, nor in
-which order.  With the next question it hears how the round ends; each adds up what is its own, and sends to all what came out.
+A member has a replica of the tables, and owns some blocks and their state.  It is asked by Dask's
+own RPC, as workers are that
+shuffle: a plugin of the worker registers one handler for each question.  In a round every member
+visits its blocks and
+sends to each other what that one adds up: deltas are rounded so that their sum is exact, so it does
+not matter who adds, nor in
+which order.  With the next question it hears how the round ends; each adds up what is its own, and
+              sends to all what came out.
 """
 
 from __future__ import annotations
@@ -47,7 +52,8 @@ class JoinOrder:
     run
         Name of the run among all those of the cluster.
     place
-        What a worker is a member of: a later run there, or one whose driver was killed, ends the earlier one.
+        What a worker is a member of: a later run there, or one whose driver was killed, ends the
+        earlier one.
     job
         What they work on.
     owners
@@ -70,8 +76,8 @@ class JoinOrder:
 
 
 class Answer(NamedTuple):
-    """What a member answers; seconds in which it has visited blocks and added up since the pass began, and bytes that it has sent
-    other members."""
+    """What a member answers; seconds in which it has visited blocks and added up since the pass
+    began, and bytes that it has sent other members."""
 
     value: Any
     working: float
@@ -81,7 +87,9 @@ class Answer(NamedTuple):
 Change = tuple[str, tuple[float, float] | None, bool]
 """Of ``Executor.apply``: table, blend, hold."""
 Visited = tuple[int, Report, np.ndarray | None]
-"""A block's place in the round, what the driver hears of its visit, and the index rows of its state."""
+"""A block's place in the round, what the driver hears of its visit, and the index rows of its
+state.
+"""
 
 
 async def join(order: JoinOrder, dask_worker: Worker) -> TopicsError | None:
@@ -134,23 +142,37 @@ class Member(WorkerPlugin):
         """Run in the member's thread, one thing after the other."""
         return await asyncio.get_running_loop().run_in_executor(self.thread, function, *args)
 
-    # -- made and ended --------------------------------------------------------------------------------------------
+    # -- made and ended
+    # --------------------------------------------------------------------------------------------
     def open(self) -> None:
         """Make tables and threads within a plan of this worker.  DoesNotFit ..."""
         order, worker, job = self.order, self.worker, self.order.job
-        self.number, folder = order.roster.index(str(worker.contact_address)), Path(worker.local_directory)
+        self.number, folder = (
+            order.roster.index(str(worker.contact_address)),
+            Path(worker.local_directory),
+        )
         if job.engine.about.products:
             machine.one_blas_thread()
         n_w = job.corpus.word_counts() if job.corpus.weights is None else job.corpus.weights.n_w
-        room = replace(order.allowance, threads=order.allowance.threads or worker.state.nthreads, folder=str(folder))
+        room = replace(
+            order.allowance,
+            threads=order.allowance.threads or worker.state.nthreads,
+            folder=str(folder),
+        )
         try:
-            plan = make_plan(Work(job.engine, job.layout, job.block, members=len(order.roster)), room)
+            plan = make_plan(
+                Work(job.engine, job.layout, job.block, members=len(order.roster)), room
+            )
         except DoesNotFit as e:
             raise DoesNotFit(f"worker {worker.address}: {e}", least=e.least) from None
         self.workers = Workers(plan.threads)
-        self.tables = RunTables(job.engine, n_w, self.workers, folder if plan.place.tables_on_disk else None)
+        self.tables = RunTables(
+            job.engine, n_w, self.workers, folder if plan.place.tables_on_disk else None
+        )
         spill = folder if plan.place.deltas_on_disk else None
-        self.executor = Threads(replace(job, workers=self.workers, prefetch=plan.place.prefetch, spill=spill))
+        self.executor = Threads(
+            replace(job, workers=self.workers, prefetch=plan.place.prefetch, spill=spill)
+        )
         self.executor.place(self.tables)
         self.memories: list[BlockMemory] = []  # of the pass
         self.entered: dict[int, dict[str, Entered]] = {}
@@ -172,7 +194,8 @@ class Member(WorkerPlugin):
         for memory in self.memories:
             memory.close()
 
-    # -- questions -------------------------------------------------------------------------------------------------
+    # -- questions
+    # -------------------------------------------------------------------------------------------------
     async def ping(self) -> bool:
         """Whether the member is there."""
         self.heard = time.monotonic()
@@ -183,7 +206,8 @@ class Member(WorkerPlugin):
         return str((await self.worker.plugin_remove(self.order.place))["status"])
 
     async def ask(self, question: str, given: bytes, changes: bytes) -> dict[str, bytes]:
-        """End the round that there is, with these changes; then a method by its name, and what it leaves for other members is
+        """End the round that there is, with these changes; then a method by its name, and what it
+        leaves for other members is
         sent to them.  Both run in the member's thread."""
         if ended := loads(changes):
             entered = await self.work(self.enter, ended)
@@ -202,7 +226,9 @@ class Member(WorkerPlugin):
         return attrgetter(question)(self)(*loads(given))  # block state is a file that is opened
 
     async def hear(self, sender: int, sent: Any) -> bool:
-        """What a member has entered, by table, or what blocks made there: (table, place in the round, arrays ...)."""
+        """What a member has entered, by table, or what blocks made there: (table, place in the
+        round, arrays ...).
+        """
         if isinstance(sent, dict):
             self.entered[sender] = sent
             if len(self.entered) == len(self.order.roster):
@@ -213,10 +239,15 @@ class Member(WorkerPlugin):
         return True
 
     def begin(self, blocks: np.ndarray, assignment: Assignment, free: int) -> None:
-        """A pass over these blocks begins.  free: where the first member may write block state, before the second ..."""
+        """A pass over these blocks begins.
+
+        free: where the first member may write block state, before the second ...
+        """
         self._forget()
         self.assignment = assignment.on(self.tables)
-        self.memories = [memory for memory in (assignment.old, assignment.new) if memory is not None]
+        self.memories = [
+            memory for memory in (assignment.old, assignment.new) if memory is not None
+        ]
         if assignment.new is not None:
             assignment.new.end = free + int(self.order.room[: self.number].sum())
             self.stop = assignment.new.end + int(self.order.room[self.number])
@@ -228,21 +259,34 @@ class Member(WorkerPlugin):
         for memory in self.memories:
             memory.sync()
 
-    # -- rounds ----------------------------------------------------------------------------------------------------
+    # -- rounds
+    # ----------------------------------------------------------------------------------------------------
     def visit(self, group: np.ndarray, params: Mapping[str, np.ndarray]) -> list[Visited]:
-        """Visit the blocks of a round that are this member's; what they made goes to those who add it up."""
+        """Visit the blocks of a round that are this member's; what they made goes to those who add
+        it up.
+        """
         began = time.monotonic()
         self.group, targets = group, self.assignment.targets
         places = np.flatnonzero(self.order.owners[group] == self.number).tolist()
-        reports = self.executor.visit_some(self.position, group[places], places, replace(self.assignment, params=params))
+        reports = self.executor.visit_some(
+            self.position, group[places], places, replace(self.assignment, params=params)
+        )
         self.position += len(places)
         new, rounds, members = self.assignment.new, self.executor.rounds, len(self.order.roster)
         if new is not None and new.end > self.stop:
-            raise TopicsError("block state is longer than planned; the last checkpoint is intact, report this")
+            raise TopicsError(
+                "block state is longer than planned; the last checkpoint is intact, report this"
+            )
         for other in range(members):
-            chosen = {name: partial(targets[name].spans, owner=other, members=members) for name in targets}
-            parts = [] if other == self.number else [(n, place) for n in targets for place in places]
-            self.outbox.append([(n, place, *rounds[n].part(place, chosen[n])) for n, place in parts])
+            chosen = {
+                name: partial(targets[name].spans, owner=other, members=members) for name in targets
+            }
+            parts = (
+                [] if other == self.number else [(n, place) for n in targets for place in places]
+            )
+            self.outbox.append(
+                [(n, place, *rounds[n].part(place, chosen[n])) for n, place in parts]
+            )
         self.working += time.monotonic() - began
         return [
             (place, report, None if new is None else new.index[group[place]].copy())
@@ -255,8 +299,12 @@ class Member(WorkerPlugin):
         for name, blend, hold in changes:
             deltas, target = self.executor.rounds[name], self.assignment.targets[name]
             if missing := deltas.missing(len(self.group)):
-                raise WorkersLost(f"--scheduler: what blocks {self.group[missing].tolist()} made has not come")
-            own = target.enter(deltas, shrunk(target, blend), hold, self.number, len(self.order.roster))
+                raise WorkersLost(
+                    f"--scheduler: what blocks {self.group[missing].tolist()} made has not come"
+                )
+            own = target.enter(
+                deltas, shrunk(target, blend), hold, self.number, len(self.order.roster)
+            )
             if own is not None:
                 entered[name] = own
         self.working += time.monotonic() - began
@@ -265,7 +313,9 @@ class Member(WorkerPlugin):
     def absorb(self, entered: Mapping[int, Mapping[str, Entered]]) -> None:
         """Take over what all have entered, by member and table."""
         for name in entered[self.number]:
-            self.assignment.targets[name].absorb([entered[i][name] for i in range(len(self.order.roster))], self.number)
+            self.assignment.targets[name].absorb(
+                [entered[i][name] for i in range(len(self.order.roster))], self.number
+            )
 
     async def _send(self, given: Sequence[Any]) -> None:
         """Give every other member what there is for it; returns once all have it."""
@@ -283,5 +333,11 @@ def size_of(value: Any) -> int:
     """Bytes of the arrays in it."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    inside = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list | tuple)
+        else ()
+    )
     return sum(map(size_of, inside))

@@ -57,7 +57,13 @@ class PassRunner:
     """Drives the passes of one engine over one grid; the executor does the work."""
 
     def __init__(
-        self, engine: Engine, grid: Grid, executor: Executor, tables: RunTables, seed: int, round_blocks: int
+        self,
+        engine: Engine,
+        grid: Grid,
+        executor: Executor,
+        tables: RunTables,
+        seed: int,
+        round_blocks: int,
     ) -> None:
         self.executor, self.round_blocks = executor, round_blocks
         self._engine, self._grid, self._tables, self._seed = engine, grid, tables, seed
@@ -69,7 +75,9 @@ class PassRunner:
         todo = work.blocks[work.first_round * size :]
         phase = phase_of(self._engine.phases, work.number)[0] if work.number else START
         key = Key(self._seed, work.number, phase.name)
-        assignment = Assignment(key, phase, work.params, work.seeds, work.old, work.new).on(self._tables)
+        assignment = Assignment(key, phase, work.params, work.seeds, work.old, work.new).on(
+            self._tables
+        )
         self.executor.begin(todo)
         going = True
         try:
@@ -89,7 +97,10 @@ class PassRunner:
             docs += report.docs
             for name, value in report.stats.items():
                 stats[name] += value
-        self._apply(assignment.targets, self._engine.end_round(work.params, stats, docs) if work.number else None)
+        self._apply(
+            assignment.targets,
+            self._engine.end_round(work.params, stats, docs) if work.number else None,
+        )
         for name, value in stats.items():
             work.stats[name] += value
 

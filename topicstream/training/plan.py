@@ -1,8 +1,7 @@
 """What a run will hold in memory and on disk, fitted to the limit before it starts.
 
-The plan may choose threads, how far ahead blocks are decoded, and where tables and deltas live; it may not choose block
-size, round width or start, which decide the result.
-"""
+The plan may choose threads, how far ahead blocks are decoded, and where tables and deltas live; it
+may not choose block size, round width or start, which decide the result."""
 
 from __future__ import annotations
 
@@ -81,7 +80,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a run may use: memory, threads, where tables may live (``auto``, ``memory``, ``disk``), free disk in ``folder``."""
+    """What a run may use: memory, threads, where tables may live (``auto``, ``memory``, ``disk``),
+    free disk in ``folder``.
+    """
 
     limit: MemoryLimit
     threads: int
@@ -94,7 +95,9 @@ MUCH_STATE = 1 << 30  # bytes of disk from which on a smaller state is offered
 
 
 class Placement(NamedTuple):
-    """Whether tables and the deltas of a round live in mapped files, and storage blocks decoded ahead."""
+    """Whether tables and the deltas of a round live in mapped files, and storage blocks decoded
+    ahead.
+    """
 
     tables_on_disk: bool
     deltas_on_disk: bool
@@ -110,7 +113,8 @@ class Plan:
     advice
         How to keep less, of a run that keeps much.
     spare
-        Whether a file of block state is kept to be written over, which pays where the system keeps it in its cache.
+        Whether a file of block state is kept to be written over, which pays where the system keeps
+        it in its cache.
     """
 
     memory: MemoryPlan
@@ -134,8 +138,8 @@ class Plan:
 
 
 class TableBytes:
-    """The bytes of all tables of an engine: see ``Footprint``; ``rows`` and ``fixed`` count the successors of REPLACE tables,
-    ``saved`` does not."""
+    """The bytes of all tables of an engine: see ``Footprint``; ``rows`` and ``fixed`` count the
+    successors of REPLACE tables, ``saved`` does not."""
 
     def __init__(self, engine: Engine, block: BlockShape) -> None:
         specs, shape, every = engine.tables, engine.shape, dict[str, Footprint]()
@@ -159,7 +163,9 @@ class TableBytes:
         self.gathered = sum(size.gathered for size in every.values())
         self.scratch, kept = workspace_bytes(engine, block)
         self.delta = sum(size.delta for size in every.values()) + kept  # of a block
-        self.slower_on_disk = max((LAYOUTS[spec.layout].slower_on_disk for spec in specs.values()), default=1.0)
+        self.slower_on_disk = max(
+            (LAYOUTS[spec.layout].slower_on_disk for spec in specs.values()), default=1.0
+        )
 
 
 def state_bytes(engine: Engine, block: BlockShape) -> int:
@@ -178,18 +184,21 @@ def state_bytes_of_pass(engine: Engine, grid: Grid) -> int:
     return total_bytes(
         Array(shape, spec.dtype)
         for spec in engine.state.values()
-        for shape in ([spec.shape(b) for b in blocks] if spec.total is None else [(int(spec.total(corpus)),)])
+        for shape in (
+            [spec.shape(b) for b in blocks] if spec.total is None else [(int(spec.total(corpus)),)]
+        )
     )
 
 
 def wider_rounds(engine: Engine, width: int, threads: int, blocks: int) -> str:
-    """A note where a round, which is as wide on every machine, has fewer blocks than there are threads; "" elsewhere (and
-    where a round is a step of the method)."""
+    """A note where a round, which is as wide on every machine, has fewer blocks than there are
+    threads; "" elsewhere (and where a round is a step of the method)."""
     better = min(threads, blocks // ROUNDS_OF_A_PASS)
     if better <= width or any(spec.rule is Rule.BLEND for spec in engine.tables.values()):
         return ""
     return (
-        f"note: a round has {width} blocks, so {width} of {threads} threads visit at a time; --round-blocks {better} lets "
+        f"note: a round has {width} blocks, so {width} of {threads} threads visit at a time; "
+        f"--round-blocks {better} lets "
         f"{better} work (other digits, topics as good: docs/decisions/rounds.md)"
     )
 
@@ -204,7 +213,10 @@ def make_plan(work: Work, room: Allowance) -> Plan:
     DiskTooSmall
         Naming what the run would write.
     """
-    tables, task = TableBytes(work.engine, work.block), f"{work.engine.name} with {counted(work.engine.shape.topics, 'topic')}"
+    tables, task = (
+        TableBytes(work.engine, work.block),
+        f"{work.engine.name} with {counted(work.engine.shape.topics, 'topic')}",
+    )
     planned = task + " and --tables memory" * (room.tables == "memory")
     fitting: list[tuple[float, Placement, MemoryPlan]] = []
     refused: list[DoesNotFit] = []
@@ -216,8 +228,12 @@ def make_plan(work: Work, room: Allowance) -> Plan:
         except DoesNotFit as e:
             refused.append(e)
         else:
-            slowness = (1 + 0.5 * place.deltas_on_disk) * (tables.slower_on_disk if place.tables_on_disk else 1)
-            fitting.append((slowness * (1 if place.prefetch else 1.1) / memory.workers, place, memory))
+            slowness = (1 + 0.5 * place.deltas_on_disk) * (
+                tables.slower_on_disk if place.tables_on_disk else 1
+            )
+            fitting.append(
+                (slowness * (1 if place.prefetch else 1.1) / memory.workers, place, memory)
+            )
     if not fitting:
         raise min(refused, key=lambda e: e.least)
     _, place, memory = min(fitting, key=lambda choice: choice[0])
@@ -231,24 +247,40 @@ def make_plan(work: Work, room: Allowance) -> Plan:
     }
     if (need := sum(disk.values())) > room.disk_free:
         raise DiskTooSmall(
-            f"{task} needs {format_bytes(need)} of disk ({', '.join(f'{k} {format_bytes(v)}' for k, v in disk.items() if v)}), "
-            f"{format_bytes(room.disk_free)} are free{f' where {room.folder} lies' if room.folder else ''}; "
-            "free some, put --model on another disk, or choose an engine that keeps less (`topics engines`)"
+            f"{task} needs {format_bytes(need)} of disk "
+            f"({', '.join(f'{k} {format_bytes(v)}' for k, v in disk.items() if v)}), "
+            f"{format_bytes(room.disk_free)} are "
+            f"free{f' where {room.folder} lies' if room.folder else ''}; "
+            "free some, put --model on another disk, or choose an engine that keeps less "
+            "(`topics engines`)"
         )
-    return Plan(memory, place, disk, work.engine.smaller_state if disk["block state"] >= MUCH_STATE else "", spare)
+    return Plan(
+        memory,
+        place,
+        disk,
+        work.engine.smaller_state if disk["block state"] >= MUCH_STATE else "",
+        spare,
+    )
 
 
 def _exchange(work: Work, tables: TableBytes, place: Placement) -> int:
-    """Bytes that a member holds of what it sends others and gets from them, beyond the room for the deltas of a whole round.
+    """Bytes that a member holds of what it sends others and gets from them, beyond the room for the
+    deltas of a whole round.
 
-    After its visits: the deltas of its own blocks, copies of those that others add up, and what it adds up of theirs, twice while it
-    arrives.  At the end of the round: all but the copies, and what changed in the tables, its own part of it twice.
+    After its visits: the deltas of its own blocks, copies of those that others add up, and what it
+    adds up of theirs, twice while it
+    arrives.  At the end of the round: all but the copies, and what changed in the tables, its own
+              part of it twice.
     """
     members, blocks = work.members, work.layout.round_blocks
     if members == 1:
         return 0
     deltas, own = tables.delta * blocks, tables.delta * -(-blocks // members)
-    sent, arriving, changed = own * (members - 1) // members, (deltas - own) // members, min(tables.saved, deltas)
+    sent, arriving, changed = (
+        own * (members - 1) // members,
+        (deltas - own) // members,
+        min(tables.saved, deltas),
+    )
     most = max(sent + 2 * arriving, arriving + changed + changed // members)
     return most if place.deltas_on_disk else max(0, own + most - deltas)
 
@@ -263,17 +295,24 @@ def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
         "vocabulary": WORD_BYTES * engine.shape.words,
     }
     fixed = always | {
-        "deltas": tables.delta * blocks * (not place.deltas_on_disk) + Array((blocks, block.words), np.int32).nbytes,
+        "deltas": tables.delta * blocks * (not place.deltas_on_disk)
+        + Array((blocks, block.words), np.int32).nbytes,
         "prefetch": STORAGE_BLOCK * (place.prefetch + 1),
         "exchange": _exchange(work, tables, place),
     }
-    cells = [Array((2, block.cells), np.int32), Array((block.docs,), np.int64), Array((3, block.words), np.int32)]
+    cells = [
+        Array((2, block.cells), np.int32),
+        Array((block.docs,), np.int64),
+        Array((3, block.words), np.int32),
+    ]
     cutting = [Array((5, engine.shape.words), np.int8), Array((CELLS,), np.int32)]
     worker = {
         "blocks": total_bytes([*cells, *cutting]),
         "visits": tables.scratch + tables.delta * place.deltas_on_disk + tables.window * mapped,
         "prefetch": STORAGE_BLOCK,
-        "exchange": 3 * tables.window * (work.members > 1),  # a range before it was changed, and what changed in it
+        "exchange": 3
+        * tables.window
+        * (work.members > 1),  # a range before it was changed, and what changed in it
     }
     seeds = Array((block.words, width), np.float32).nbytes if work.seeded else 0
     start = Counter(fixed) + Counter({"start": work.start.fixed})

@@ -1,5 +1,5 @@
-"""``train --dry-run``: the plan of memory and disk, and the time, measured on the first seconds of the real training in a
-folder that goes away again."""
+"""``train --dry-run``: the plan of memory and disk, and the time, measured on the first seconds of
+the real training in a folder that goes away again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from topicstream.training.passes import Pass
 from topicstream.training.session import Session
 
 SECONDS = 5.0
-"""How long blocks are visited, in the start and in the passes, to know how fast that is; two rounds are always finished."""
+"""How long blocks are visited, in the start and in the passes, to know how fast that is; two rounds
+are always finished.
+"""
 PASSES = 3
 """Passes after which it is known."""
 
@@ -33,7 +35,14 @@ class PlanOnly(Progress):
         if not self._planned:
             self._to.say(line)
 
-    def step(self, phase: str, done: int = 0, total: int | None = None, unit: str = "", documents: int = 0) -> None:
+    def step(
+        self,
+        phase: str,
+        done: int = 0,
+        total: int | None = None,
+        unit: str = "",
+        documents: int = 0,
+    ) -> None:
         self._planned |= unit == "cell"  # the first pass begins
 
 
@@ -44,12 +53,16 @@ def beside(config: TrainConfig) -> Iterator[TrainConfig]:
     near = next(p for p in folder.parents if p.is_dir())
     quiet = PlanOnly(listener(config.progress, Shown))
     with tempfile.TemporaryDirectory(dir=near, prefix="topics-dry-run-") as place:
-        yield replace(config, model=Path(place) / "model", force=False, resume=False, progress=quiet)
+        yield replace(
+            config, model=Path(place) / "model", force=False, resume=False, progress=quiet
+        )
 
 
 def rehearse(session: Session) -> dict[str, Json]:
-    """Train for a few seconds: ``memory_bytes``, ``disk_bytes`` (of the plan), ``passes`` (at most), ``start_seconds``,
-    ``pass_seconds`` and ``expected_seconds`` of the whole run; of a cluster also ``workers``, and ``speedup`` over one of them.  The
+    """Train for a few seconds: ``memory_bytes``, ``disk_bytes`` (of the plan), ``passes`` (at
+    most), ``start_seconds``,
+    ``pass_seconds`` and ``expected_seconds`` of the whole run; of a cluster also ``workers``, and
+    ``speedup`` over one of them.  The
     first passes are slower than the later ones."""
     stopping, ends = session.run.stopping, list[float]()
     rounds = -(-len(session.run.grid) // session.runner.round_blocks)
@@ -64,13 +77,16 @@ def rehearse(session: Session) -> dict[str, Json]:
         work(pause)
         if not 0 < len(ends) < rounds:
             return time.monotonic() - began
-        # the first round brings kernels and memory, and the start learns topics before it: on a sample of bounded size
+        # the first round brings kernels and memory, and the start learns topics before it: on a
+        # sample of bounded size
         a_round = (ends[-1] - ends[0]) / (len(ends) - 1)
         return ends[0] - began + a_round * (rounds - 1)
 
     start, passes = seconds_of(session.run_pass), list[float]()
     a_pass = partial(_visit_again, session) if session.needs_start else session.run_pass
-    while not passes or (len(passes) < PASSES and sum(passes) < SECONDS and not session.needs_start):
+    while not passes or (
+        len(passes) < PASSES and sum(passes) < SECONDS and not session.needs_start
+    ):
         passes.append(seconds_of(a_pass))
     expected = start + stopping.passes * passes[-1]
     effort = session.executor.effort().get("cluster", {})
@@ -81,16 +97,27 @@ def rehearse(session: Session) -> dict[str, Json]:
         "passes": stopping.passes,
         "start_seconds": start,
         "pass_seconds": passes[-1],
-        "expected_seconds": expected if stopping.max_time is None else min(expected, stopping.max_time + passes[-1]),
+        "expected_seconds": expected
+        if stopping.max_time is None
+        else min(expected, stopping.max_time + passes[-1]),
     }
 
 
 def _visit_again(session: Session, pause: Callable[[int], bool]) -> None:
     """Visit the blocks of a start that is not finished as a pass does."""
     run, runner, memories = session.run, session.runner, session.memories
-    order = run.grid.order(session.engine.phases[0].order, run.record.seed, 0)[: session.rounds * runner.round_blocks]
+    order = run.grid.order(session.engine.phases[0].order, run.record.seed, 0)[
+        : session.rounds * runner.round_blocks
+    ]
     memories.end_pass()
     memories.begin(1, set())
-    again = Pass(1, order, session.params, session.stats, old=memories.held.get("old"), new=memories.held.get("new"))
+    again = Pass(
+        1,
+        order,
+        session.params,
+        session.stats,
+        old=memories.held.get("old"),
+        new=memories.held.get("new"),
+    )
     again.after_round = lambda done, _: pause(done)
     runner.run(again)

@@ -24,7 +24,14 @@ from topicstream.training.passes import START, Pass, PassRunner
 from topicstream.training.plan import Plan
 from topicstream.training.setup import TrainingRun
 from topicstream.training.starts.start import Ground
-from topicstream.training.state.checkpoint import Facts, Saver, State, checkpoints, place_name, read_checkpoint
+from topicstream.training.state.checkpoint import (
+    Facts,
+    Saver,
+    State,
+    checkpoints,
+    place_name,
+    read_checkpoint,
+)
 from topicstream.training.state.memory import Memories
 from topicstream.training.state.record import FINISHED, History, Outcome
 from topicstream.training.state.settled_topics import forget_topics, topics_file, topics_moved
@@ -34,7 +41,8 @@ from topicstream.training.tables import Readable, RunTables, Settled
 class Session:
     """The state of a run between rounds.
 
-    passes, rounds, needs_start   passes done, rounds done of the next one, whether the start is not done
+    passes, rounds, needs_start   passes done, rounds done of the next one, whether the start is not
+                                  done
     made   passes in all, those behind the one that was kept too
     """
 
@@ -43,15 +51,34 @@ class Session:
         self.work, self._checkpoints = run.folder / "work", run.folder / "checkpoints"
         self.work.mkdir(exist_ok=True)
         owned.sweep(self.work)  # what a run that was killed left; block state stays
-        # the words as they are now: an append that ends while this run continues puts a longer file in their place
+        # the words as they are now: an append that ends while this run continues puts a longer file
+        # in their place
         self.vocab = self.work / "vocab.parquet"
         owned.copy(run.corpus.file("vocab"), self.vocab)
         self.workers = Workers(plan.threads)
-        self.tables = RunTables(run.engine, run.n_w, self.workers, self.work if plan.place.tables_on_disk else None)
+        self.tables = RunTables(
+            run.engine, run.n_w, self.workers, self.work if plan.place.tables_on_disk else None
+        )
         spill = self.work if plan.place.deltas_on_disk else None
-        job = Job(run.engine, run.corpus, run.grid, run.layout, run.block, self.workers, plan.place.prefetch, spill)
+        job = Job(
+            run.engine,
+            run.corpus,
+            run.grid,
+            run.layout,
+            run.block,
+            self.workers,
+            plan.place.prefetch,
+            spill,
+        )
         self.executor = run.executor(job)
-        self.runner = PassRunner(run.engine, run.grid, self.executor, self.tables, run.record.seed, job.layout.round_blocks)
+        self.runner = PassRunner(
+            run.engine,
+            run.grid,
+            self.executor,
+            self.tables,
+            run.record.seed,
+            job.layout.round_blocks,
+        )
         self.readable = Readable(self.tables, self.executor.gather)
         self.params, self.stats = run.engine.initial_params(), new_stats(run.engine)
         self.passes, self.rounds, self.needs_start, self.made = 0, 0, True, 0
@@ -62,9 +89,13 @@ class Session:
         self.saver = Saver(self._checkpoints, self.work)
         self.heed: Callable[[], None] = lambda: None
 
-    # -- resume ------------------------------------------------------------------------------------------------------
+    # -- resume
+    # ------------------------------------------------------------------------------------------------------
     def resume(self) -> Outcome | None:
-        """Load the latest checkpoint that is whole.  Returns how the run had finished, or None when it had not."""
+        """Load the latest checkpoint that is whole.
+
+        Returns how the run had finished, or None when it had not.
+        """
         loaded = self._load_latest()
         self.saver.adopt()
         self.memories.tidy(self.saver.needed)
@@ -106,10 +137,19 @@ class Session:
             self.memories.reopen(state)
         except (KeyError, ValueError, TypeError, IndexError) as e:
             problem = f"{type(e).__name__}: {e}"
-            raise StoreError(f"{place}: not the state of this run ({problem}); start over with --force") from None
+            raise StoreError(
+                f"{place}: not the state of this run ({problem}); start over with --force"
+            ) from None
         self.params = state.checked_params(place, self.engine.initial_params())
-        self.passes, self.rounds, self.needs_start = state.passes, state.rounds, state.facts.needs_start
-        self.course.running, self.course.measured = list(state.facts.perplexities), list(state.facts.heldout)
+        self.passes, self.rounds, self.needs_start = (
+            state.passes,
+            state.rounds,
+            state.facts.needs_start,
+        )
+        self.course.running, self.course.measured = (
+            list(state.facts.perplexities),
+            list(state.facts.heldout),
+        )
         self._pass_seconds = state.facts.pass_seconds
         if self.engine.state and not self.needs_start and "old" not in self.memories.held:
             raise StoreError(f"{place}: names no block state; start over with --force")
@@ -122,7 +162,8 @@ class Session:
         phase = phase_of(self.engine.phases, max(number, 1))[0]
         return self.run.grid.order(phase.order, self.run.record.seed, number)
 
-    # -- passes ------------------------------------------------------------------------------------------------------
+    # -- passes
+    # ------------------------------------------------------------------------------------------------------
     def begin(self) -> None:
         """A finished run that continues is finished no more."""
         owned.remove_file(self.run.folder / FINISHED, missing_ok=True)
@@ -130,7 +171,9 @@ class Session:
             self._topics_moved(self.passes, self.tables.current)  # as they were loaded
 
     def run_pass(self, pause: Callable[[int], bool]) -> bool:
-        """The start or one pass, whole or from the round a checkpoint stopped at; False when ``pause`` asked to stop."""
+        """The start or one pass, whole or from the round a checkpoint stopped at; False when
+        ``pause`` asked to stop.
+        """
         began = time.monotonic()
         number = 0 if self.needs_start else self.passes + 1
         whole = self._start(pause) if number == 0 else self._pass(number, pause)
@@ -143,13 +186,26 @@ class Session:
     def _start(self, pause: Callable[[int], bool]) -> bool:
         start, kind = self.run.start, self.engine.phases[0].start
         ground = Ground(
-            self.engine, self.run.corpus, self.run.grid, self.run.record.seed, self.run.n_w, self.workers,
-            self.plan.memory.free, self.run.progress.say, self.run.layout, self.run.executor, self._step,
-        )  # fmt: skip
+            self.engine,
+            self.run.corpus,
+            self.run.grid,
+            self.run.record.seed,
+            self.run.n_w,
+            self.workers,
+            self.plan.memory.free,
+            self.run.progress.say,
+            self.run.layout,
+            self.run.executor,
+            self._step,
+        )
         if self.rounds == 0:
             start.begin(ground, self.params)
         if kind == "visit":
-            return self._visits(Pass(0, self._order(0), self.params, self.stats, seeds=start.seeds(ground)), "start", pause)
+            return self._visits(
+                Pass(0, self._order(0), self.params, self.stats, seeds=start.seeds(ground)),
+                "start",
+                pause,
+            )
         if kind == "table":
             start.fill(ground, self.tables.current, self.params)
         return True
@@ -163,7 +219,9 @@ class Session:
         return self._visits(work, f"pass {number}/{self.run.stopping.passes}", pause)
 
     def _visits(self, work: Pass, phase: str, pause: Callable[[int], bool]) -> bool:
-        show = partial(self.run.progress.step, phase, total=int(self.run.grid.cells.sum()), unit="cell")
+        show = partial(
+            self.run.progress.step, phase, total=int(self.run.grid.cells.sum()), unit="cell"
+        )
         show(0)
         self.memories.begin(work.number, self.saver.needed)
 
@@ -172,13 +230,26 @@ class Session:
             show(cells)
             return pause(rounds)
 
-        work.first_round, work.old, work.new = self.rounds, self.memories.held.get("old"), self.memories.held.get("new")
+        work.first_round, work.old, work.new = (
+            self.rounds,
+            self.memories.held.get("old"),
+            self.memories.held.get("new"),
+        )
         work.after_round = after
         return self.runner.run(work)
 
     def _pass_end(self, number: int, phase: Phase, stats: Mapping[str, np.ndarray]) -> PassEnd:
         key = Key(self.run.record.seed, number, phase.name)
-        return PassEnd(key, phase, self.params, stats, self.tables.totals, self.readable, self.run.progress.say, self._step)
+        return PassEnd(
+            key,
+            phase,
+            self.params,
+            stats,
+            self.tables.totals,
+            self.readable,
+            self.run.progress.say,
+            self._step,
+        )
 
     def _step(self, phase: str, done: int, total: int, unit: str) -> None:
         """Long work between rounds tells how far it is; Interrupted where a signal came."""
@@ -221,7 +292,9 @@ class Session:
         self.history.append(record)
         run.progress.end_pass(record, run.stopping.passes)
         pin = low is not None and self.course.best == number
-        self.saver.end_pass(self._state, self.tables.current, final=number >= run.stopping.passes, pin=pin)
+        self.saver.end_pass(
+            self._state, self.tables.current, final=number >= run.stopping.passes, pin=pin
+        )
 
     def _figures(
         self, number: int, phase: Phase, last_of_phase: bool, settled: Mapping[str, Settled]
@@ -229,7 +302,9 @@ class Session:
         """What the engine makes of the end of a pass, for the history."""
         stats = dict(self.stats)
         for name, table in settled.items():
-            stats |= {f"{name}.{figure_name}": figure for figure_name, figure in table.summary.items()}
+            stats |= {
+                f"{name}.{figure_name}": figure for figure_name, figure in table.summary.items()
+            }
             if number in self.engine.tables[name].samples:
                 self.readable[name].take_sample()
                 self.executor.share()
@@ -239,7 +314,11 @@ class Session:
         value = objective.value(self.stats)
         if value is not None:
             self.course.note(value)
-            figures |= {"running_perplexity": value} if objective.name == "perplexity" else {"objective": {objective.name: value}}
+            figures |= (
+                {"running_perplexity": value}
+                if objective.name == "perplexity"
+                else {"objective": {objective.name: value}}
+            )
         if last_of_phase or number >= self.run.stopping.passes:
             self.executor.rest()
         if last_of_phase:
@@ -250,18 +329,23 @@ class Session:
         return figures
 
     def _topics_moved(self, number: int, tables: Mapping[str, Table]) -> float | None:
-        """How far the topics moved in a pass; their file is kept, and no more than are needed beside it."""
+        """How far the topics moved in a pass; their file is kept, and no more than are needed
+        beside it.
+        """
         moved = topics_moved(self.work, number, tables["phi"], float(self.params["beta"][0]))
         forget_topics(self.work, self.saver.needed | {topics_file(self.work, number).name})
         return moved
 
-    # -- checkpoints -------------------------------------------------------------------------------------------------
+    # -- checkpoints
+    # -------------------------------------------------------------------------------------------------
     def _state(self) -> State:
         self.executor.keep()
         arrays = self.tables.arrays
         arrays |= {f"param.{name}": value.copy() for name, value in self.params.items()}
         arrays |= {f"stat.{name}": figure.copy() for name, figure in self.stats.items()}
-        arrays |= {f"memory.{which}": memory.index.copy() for which, memory in self.memories.held.items()}
+        arrays |= {
+            f"memory.{which}": memory.index.copy() for which, memory in self.memories.held.items()
+        }
         memory = {which: memory.path.name for which, memory in self.memories.held.items()}
         topics = topics_file(self.work, self.passes)
         facts = Facts(
@@ -278,12 +362,17 @@ class Session:
     def checkpoint_between_rounds(self, rounds: int) -> None:
         """A checkpoint inside a pass, written before this returns."""
         self.rounds = rounds
-        self.saver.save(self._state(), self.tables.current if self.needs_start else self.tables.roles)
+        self.saver.save(
+            self._state(), self.tables.current if self.needs_start else self.tables.roles
+        )
 
-    # -- end ---------------------------------------------------------------------------------------------------------
+    # -- end
+    # ---------------------------------------------------------------------------------------------------------
     def finish(self, reason: str) -> str:
-        """Make the last checkpoint, or that of the best pass, durable; returns the reason, with what is kept.  The buffers of
-        the passes make room for what writing the model takes: the plan counts the larger of the two."""
+        """Make the last checkpoint, or that of the best pass, durable; returns the reason, with
+        what is kept.  The buffers of
+        the passes make room for what writing the model takes: the plan counts the larger of the
+        two."""
         self.executor.gather()
         self.executor.release()
         self.made = self.passes
@@ -296,7 +385,9 @@ class Session:
         return reason
 
     def _go_back(self, best: int) -> bool:
-        """Be as after that pass again, all that came behind it forgotten; False, and a word, when its checkpoint is damaged."""
+        """Be as after that pass again, all that came behind it forgotten; False, and a word, when
+        its checkpoint is damaged.
+        """
         try:
             self._load(self._checkpoints / place_name(best))
         except StoreError as e:

@@ -1,4 +1,6 @@
-"""What a run is made of, settled before anything begins: the corpus, the engine on it, its start, when it ends."""
+"""What a run is made of, settled before anything begins: the corpus, the engine on it, its start,
+when it ends.
+"""
 
 from __future__ import annotations
 
@@ -76,22 +78,37 @@ class TrainingRun:
         engine, start = self.engine, self.start
         seeded = engine.phases[0].start == "visit" and start.has_seeds(engine)
         memory, state = start.memory(engine, self.block), state_bytes_of_pass(engine, self.grid)
-        return Work(engine, self.layout, self.block, state, memory, seeded, bool(self.stopping.eval_every))
+        return Work(
+            engine, self.layout, self.block, state, memory, seeded, bool(self.stopping.eval_every)
+        )
 
 
 def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> TrainingRun:
     """The run that a configuration asks for; UsageError, InputError where it cannot be."""
     folder, given_options = Path(config.model), config.options or {}
-    options = {**given_options, **({} if config.force else left_open(folder, config.algo, given_options))}
+    options = {
+        **given_options,
+        **({} if config.force else left_open(folder, config.algo, given_options)),
+    }
     n_w = corpus.word_counts() if corpus.weights is None else corpus.weights.n_w
     engine, seed_words = engine_of(config, corpus, options, n_w, progress)
     name = start_of(config, engine)
     start = start_named(name, engine, config.warm, config.warm_share)
     start.check(engine)
     own = engine.layout
-    layout = Layout(config.block_cells or own.block_cells, own.block_docs, config.round_blocks or own.round_blocks)
+    layout = Layout(
+        config.block_cells or own.block_cells,
+        own.block_docs,
+        config.round_blocks or own.round_blocks,
+    )
     warm = None if config.warm is None else str(Path(config.warm).resolve())
-    resolved = {"topics": engine.shape.topics, "start": name, "warm": warm, "seed_words": seed_words, "sample": sample_of(config)}
+    resolved = {
+        "topics": engine.shape.topics,
+        "start": name,
+        "warm": warm,
+        "seed_words": seed_words,
+        "sample": sample_of(config),
+    }
     settings = {name: getattr(config, name) for name in RECORDED} | resolved
     record = RunRecord(
         engine=engine.name,
@@ -106,7 +123,20 @@ def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> Training
     grid = corpus.grid(layout.block_cells, layout.block_docs, axes=engine.about.axes)
     block = block_of(engine, grid, n_w)
     executor = executor_of(config.executor)
-    return TrainingRun(folder, record, engine, corpus, layout, grid, block, n_w, start, stopping, executor, progress)
+    return TrainingRun(
+        folder,
+        record,
+        engine,
+        corpus,
+        layout,
+        grid,
+        block,
+        n_w,
+        start,
+        stopping,
+        executor,
+        progress,
+    )
 
 
 def block_of(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:
@@ -114,7 +144,9 @@ def block_of(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:
     return BlockShape(
         docs=int(grid.docs.max()),
         cells=int(grid.cells.max()),
-        tokens=int(grid.tokens.max()) if any(spec.per == "token" for spec in engine.state.values()) else 0,
+        tokens=int(grid.tokens.max())
+        if any(spec.per == "token" for spec in engine.state.values())
+        else 0,
         words=grid.max_words,
         longest=grid.longest,
         table_entries=int(np.minimum(n_w, engine.shape.topics).sum()),
@@ -124,18 +156,24 @@ def block_of(engine: Engine, grid: Grid, n_w: np.ndarray) -> BlockShape:
 
 
 def corpus_of(config: TrainConfig) -> Corpus:
-    """The corpus, where there is something in it that the engine can train on; its cells weighed as asked."""
+    """The corpus, where there is something in it that the engine can train on; its cells weighed as
+    asked.
+    """
     store = Corpus.open(config.corpus, dense=True)
     if bool(store.width) != (config.algo != "auto" and find(config.algo).about.dense):
         able = [name for name, kind in engines().items() if kind.about.dense == bool(store.width)]
         raise UsageError(
-            f"{store.path}: holds {noun_of(store.width)}, which --algo {config.algo} does not take; choose another "
+            f"{store.path}: holds {noun_of(store.width)}, which --algo {config.algo} does not "
+            f"take; choose another "
             f"(`topics engines` lists them), such as {able[-1]}"
         )
     if (part := sample_of(config)) is not None:
         store = _sample(store, part, config)
     if store.n_cells == 0:
-        raise InputError(f"{store.path}: no training document contains a word of the vocabulary; ingest again with other documents or another vocabulary")
+        raise InputError(
+            f"{store.path}: no training document contains a word of the vocabulary; ingest "
+            f"again with other documents or another vocabulary"
+        )
     if kind_of(Path(config.model)) != "model":
         check_place(Path(config.model), "--model", [config.corpus])
     weigh(store, config.weighting)
@@ -151,9 +189,14 @@ def _sample(store: Corpus, part: float, config: TrainConfig) -> Corpus:
     axes = [] if config.algo == "auto" else find(config.algo).about.axes
     if store.width or axes:
         whose = axes[0] if axes else noun_of(store.width)
-        raise UsageError(f"--sample: --algo {config.algo} reads {whose}, which cannot be sampled; `topics ingest --heldout` sets documents aside")
+        raise UsageError(
+            f"--sample: --algo {config.algo} reads {whose}, which cannot be sampled; `topics "
+            f"ingest --heldout` sets documents aside"
+        )
     sample = sampled(store, part)
-    listener(config.progress, Shown).say(f"sample: {sample.n_docs:,} of {store.n_docs:,} training documents")
+    listener(config.progress, Shown).say(
+        f"sample: {sample.n_docs:,} of {store.n_docs:,} training documents"
+    )
     return sample
 
 
@@ -162,14 +205,18 @@ def weigh(store: Corpus, kind: str) -> None:
     if kind == "none":
         return
     if store.weighted:
-        raise InputError(f"{store.path}: has real-valued cells; --weighting {kind} weighs counts, leave it out")
+        raise InputError(
+            f"{store.path}: has real-valued cells; --weighting {kind} weighs counts, leave it out"
+        )
     store.weights = TrainingWeights.of_corpus(kind, store)
 
 
 def shape_of(store: Corpus, topics: int) -> Shape:
     """The training problem of a store, as far as it has no axes."""
     weighted = store.weighted or store.weights is not None
-    return Shape(store.n_docs, store.n_words, store.n_cells, float(store.n_tokens), topics, weighted)
+    return Shape(
+        store.n_docs, store.n_words, store.n_cells, float(store.n_tokens), topics, weighted
+    )
 
 
 def make_options(engine: type[Engine], given: Mapping[str, Any]) -> Any:
@@ -197,7 +244,9 @@ def engine_facts(algo: str) -> About:
 def bare_cells(store: Corpus, axis: str) -> int:
     """Cells of the training documents without an id of the axis."""
     blocks = range(len(store.part().blocks))
-    return sum(int(store.lengths(b)[store.lists(axis, b)[0] == 0].sum(dtype=np.int64)) for b in blocks)
+    return sum(
+        int(store.lengths(b)[store.lists(axis, b)[0] == 0].sum(dtype=np.int64)) for b in blocks
+    )
 
 
 def engine_of(
@@ -207,11 +256,13 @@ def engine_of(
     algo, kind = config.algo, find(config.algo)
     if store.weights is not None and not kind.about.real_cells:
         raise InputError(
-            f"--weighting {config.weighting}: {algo} needs whole counts; leave it out or use an engine such as sparse-bp"
+            f"--weighting {config.weighting}: {algo} needs whole counts; leave it out or use an "
+            f"engine such as sparse-bp"
         )
     if store.weighted and not kind.about.real_cells:
         raise InputError(
-            f"{store.path} has real-valued cells and {algo} needs whole counts; use a message-passing engine such as atbp"
+            f"{store.path} has real-valued cells and {algo} needs whole counts; use a "
+            f"message-passing engine such as atbp"
         )
     if kind.about.products:
         machine.one_blas_thread()
@@ -222,7 +273,8 @@ def engine_of(
     topics, docs = engine.shape.topics, engine.shape.docs
     if topics > docs:
         progress.say(
-            f"warning: {topics:,} topics for {docs:,} training documents: most will be empty or repeat a "
+            f"warning: {topics:,} topics for {docs:,} training documents: most will be empty or "
+            f"repeat a "
             "single document; use fewer topics (-K)"
         )
     return engine, seeds
@@ -235,17 +287,29 @@ def start_of(config: TrainConfig, engine: Engine) -> str:
         chosen = begun_from(Path(config.model), engine.name)
     chosen = chosen or default_start(engine)
     if chosen not in engine.about.starts:
-        raise UsageError(f"{config.algo} cannot start from {chosen!r}; choose {', '.join(engine.about.starts)}")
+        raise UsageError(
+            f"{config.algo} cannot start from {chosen!r}; choose {', '.join(engine.about.starts)}"
+        )
     if (chosen == "warm") != (config.warm is not None):
-        raise UsageError("--start warm and --warm MODEL must be given together: --start warm --warm MODEL")
+        raise UsageError(
+            "--start warm and --warm MODEL must be given together: --start warm --warm MODEL"
+        )
     return chosen
 
 
 def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stopping:
     """When the run ends."""
     if config.tol_params is not None and ("phi" not in engine.tables or len(engine.phases) > 1):
-        raise UsageError(f"--tol-params: {config.algo} does not update topics in every pass; leave it out")
-    tol = config.tol if config.tol is not None else engine.about.tol if config.tol_params is None else 0.0
+        raise UsageError(
+            f"--tol-params: {config.algo} does not update topics in every pass; leave it out"
+        )
+    tol = (
+        config.tol
+        if config.tol is not None
+        else engine.about.tol
+        if config.tol_params is None
+        else 0.0
+    )
     ours = config.tol is None and not config.eval_every and engine.phases[-1].settles_after
     stopping = Stopping(
         config.passes if config.passes is not None else engine.about.passes,
@@ -262,7 +326,9 @@ def stopping_of(config: TrainConfig, engine: Engine, progress: Progress) -> Stop
     return replace(stopping, passes=needed, tol=0.0)
 
 
-def start_named(name: str, engine: Engine, warm: str | Path | None = None, warm_share: float = 1.0) -> Start:
+def start_named(
+    name: str, engine: Engine, warm: str | Path | None = None, warm_share: float = 1.0
+) -> Start:
     """The start of that name; warm: the model to start from."""
     if engine.about.dense:
         return VectorStart()
@@ -284,7 +350,11 @@ def default_start(engine: Engine) -> str:
     """The engine's own; ``best`` in the place of ``documents`` where it pays."""
     about, shape = engine.about, engine.shape
     first = "documents" if shape.topics >= about.documents_from else about.starts[0]
-    return "best" if first == "documents" and "best" in about.starts and pays(shape, about.best_from) else first
+    return (
+        "best"
+        if first == "documents" and "best" in about.starts and pays(shape, about.best_from)
+        else first
+    )
 
 
 @dataclass(frozen=True)
@@ -299,5 +369,7 @@ class TrainingWeights(Weights):
         """Of the training part of a corpus, which is read once more for tf."""
         counts = corpus.word_counts()
         plain = Weights.of(kind, counts, corpus.document_counts(), corpus.n_docs)
-        n_w = plain.sums(counts, map(plain.block, corpus.blocks()) if plain.per_word is None else ())
+        n_w = plain.sums(
+            counts, map(plain.block, corpus.blocks()) if plain.per_word is None else ()
+        )
         return cls(plain.about, plain.per_word, n_w, counts)

@@ -1,7 +1,9 @@
 """When a run stops: passes, tolerance, held-out perplexity, time, signals.
 
-A tolerance that is a ``Share`` means the same on every corpus: running perplexity changed by less than that share over
-``SPAN`` passes.  A plain number is a change of perplexity itself, pass to pass, in two passes in a row: what that is worth depends
+A tolerance that is a ``Share`` means the same on every corpus: running perplexity changed by less
+than that share over
+``SPAN`` passes.  A plain number is a change of perplexity itself, pass to pass, in two passes in a
+                  row: what that is worth depends
 on the corpus (docs/decisions/defaults.md).
 """
 
@@ -19,9 +21,12 @@ from topicstream.options import share
 
 @dataclass(frozen=True)
 class Stopping:
-    """When to stop: after ``passes``, when running perplexity has settled within ``tol`` (0: never), when no probability of a
-    word moved by more than ``tol_params`` in a pass (0: never), or after ``max_time`` seconds.  ``eval_every`` passes the
-    held-out perplexity is measured (0: never): then it decides in the place of the running one, and its lowest pass is what is
+    """When to stop: after ``passes``, when running perplexity has settled within ``tol`` (0:
+    never), when no probability of a
+    word moved by more than ``tol_params`` in a pass (0: never), or after ``max_time`` seconds.
+    ``eval_every`` passes the
+    held-out perplexity is measured (0: never): then it decides in the place of the running one, and
+    its lowest pass is what is
     kept.  Before ``least`` passes running perplexity does not decide."""
 
     passes: int
@@ -39,10 +44,13 @@ class Share(float):
         return f"{100 * self:g}%"
 
 
-# Running perplexity of a small corpus lingers for ten passes and falls again (cora, 20 topics: held out 3.4 % above 200 passes at
-# pass 41): as many passes are made as visit so many cells, some seconds' work, but no more than LONG (docs/decisions/defaults.md)
+# Running perplexity of a small corpus lingers for ten passes and falls again (cora, 20 topics: held
+# out 3.4 % above 200 passes at
+# pass 41): as many passes are made as visit so many cells, some seconds' work, but no more than
+# LONG (docs/decisions/defaults.md)
 CELLS, LONG = 20_000_000, 100
-SPAN = 10  # passes: engines that look at a topic outside a document's own every few passes move in steps
+# passes: engines that look at a topic outside a document's own every few passes move in steps
+SPAN = 10
 
 
 def tolerance(text: float | str) -> float:
@@ -53,12 +61,14 @@ def tolerance(text: float | str) -> float:
     try:
         return Share(share(number)) if number.endswith("%") else float(number)
     except (ValueError, UsageError):
-        raise UsageError(f"{text!r} is not a tolerance; write for example 0.1%, or 0 for none") from None
+        raise UsageError(
+            f"{text!r} is not a tolerance; write for example 0.1%, or 0 for none"
+        ) from None
 
 
 def converged(perplexities: Sequence[float], tol: float, passes: int, least: int) -> bool:
-    """Running perplexity changed by less than ``tol``, after ``least`` passes at least: a share over the last SPAN passes,
-    a plain number from pass to pass, in two passes in a row."""
+    """Running perplexity changed by less than ``tol``, after ``least`` passes at least: a share
+    over the last SPAN passes, a plain number from pass to pass, in two passes in a row."""
     p = perplexities
     if tol <= 0 or passes < least:
         return False
@@ -68,8 +78,8 @@ def converged(perplexities: Sequence[float], tol: float, passes: int, least: int
 
 
 def risen(measured: Sequence[tuple[int, float]], tol: float) -> bool:
-    """Whether held-out perplexity, measured after some passes, has found no new low by ``tol`` in the last SPAN passes and the
-    last two measurements."""
+    """Whether held-out perplexity, measured after some passes, has found no new low by ``tol`` in
+    the last SPAN passes and the last two measurements."""
     if tol <= 0 or len(measured) < 3:
         return False
     since = min(measured[-1][0] - SPAN, measured[-3][0])
@@ -96,7 +106,11 @@ class Signals:
     def heed(self) -> None:
         """Interrupted where a signal came in work that no checkpoint can hold."""
         if self.asked:
-            raise Interrupted("stopped by a signal; the same command resumes from the last checkpoint, or starts again where there is none", self.asked)
+            raise Interrupted(
+                "stopped by a signal; the same command resumes from the last checkpoint, or "
+                "starts again where there is none",
+                self.asked,
+            )
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[Signals]:

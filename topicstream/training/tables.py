@@ -16,8 +16,8 @@ from topicstream.tables.table import Table
 
 
 class Settled(NamedTuple):
-    """What is known of a table at the end of a pass: its column sums, what had to be corrected, figures (``Table.settle``,
-    ``Table.summary``)."""
+    """What is known of a table at the end of a pass: its column sums, what had to be corrected,
+    figures (``Table.settle``, ``Table.summary``)."""
 
     totals: np.ndarray
     worst: np.ndarray
@@ -35,31 +35,43 @@ class RunTables:
         Where files for the rows are made; None: they are in memory.
     """
 
-    def __init__(self, engine: Engine, n_w: np.ndarray, workers: Workers, folder: Path | None = None) -> None:
+    def __init__(
+        self, engine: Engine, n_w: np.ndarray, workers: Workers, folder: Path | None = None
+    ) -> None:
         self._engine, shape = engine, engine.shape
 
         def new(name: str) -> Table:
             spec = engine.tables[name]
             rows, mass = spec.n_rows(shape.sizes), n_w if spec.axis == WORDS else None
             columns, constants = spec.n_columns(shape.topics), shape.constants(name)
-            return LAYOUTS[spec.layout](spec, rows, columns, mass, folder, workers.run_ranges, constants)
+            return LAYOUTS[spec.layout](
+                spec, rows, columns, mass, folder, workers.run_ranges, constants
+            )
 
         self.current = {name: new(name) for name in engine.tables}
-        self.successors = {name: new(name) for name, spec in engine.tables.items() if spec.rule is Rule.REPLACE}
+        self.successors = {
+            name: new(name) for name, spec in engine.tables.items() if spec.rule is Rule.REPLACE
+        }
 
     def written(self, phase: Phase) -> tuple[str, ...]:
         """Tables that get deltas in a phase."""
         return tuple(self.current) if phase.writes is None else phase.writes
 
     def settle(self, phase: Phase | None) -> dict[str, Settled]:
-        """End of a pass (None: of the start): the REPLACE tables that it wrote and their successors change places; then see
-        ``Table.settle``."""
+        """End of a pass (None: of the start): the REPLACE tables that it wrote and their successors
+        change places; then see ``Table.settle``."""
         for name in self.written(phase) if phase is not None else ():
             if name in self.successors:
-                self.current[name], self.successors[name] = self.successors[name], self.current[name]
+                self.current[name], self.successors[name] = (
+                    self.successors[name],
+                    self.current[name],
+                )
                 self.successors[name].clear()
         worst = {name: table.settle() for name, table in self.current.items()}
-        return {name: Settled(table.totals, worst[name], table.summary()) for name, table in self.current.items()}
+        return {
+            name: Settled(table.totals, worst[name], table.summary())
+            for name, table in self.current.items()
+        }
 
     @property
     def totals(self) -> dict[str, np.ndarray]:
@@ -75,20 +87,29 @@ class RunTables:
     def arrays(self) -> dict[str, np.ndarray]:
         """Copies of all totals, as a checkpoint has them."""
         arrays = {f"totals.{name}": table.totals.copy() for name, table in self.current.items()}
-        return arrays | {f"next.{name}": table.totals.copy() for name, table in self.successors.items()}
+        return arrays | {
+            f"next.{name}": table.totals.copy() for name, table in self.successors.items()
+        }
 
     @property
     def roles(self) -> dict[str, Table]:
         """All tables by what their files are called."""
-        return {**self.current, **{f"{name}.next": table for name, table in self.successors.items()}}
+        return {
+            **self.current,
+            **{f"{name}.next": table for name, table in self.successors.items()},
+        }
 
     def save(self, place: Path, midway: bool) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-        """Write the rows into a folder, those of successors only midway in a pass; what ``load`` takes besides."""
+        """Write the rows into a folder, those of successors only midway in a pass; what ``load``
+        takes besides.
+        """
         for role, table in (self.roles if midway else self.current).items():
             table.save(place / f"{role}.rows")
         return self.arrays, self.scales
 
-    def load(self, place: Path, arrays: Mapping[str, np.ndarray], scales: Mapping[str, float]) -> None:
+    def load(
+        self, place: Path, arrays: Mapping[str, np.ndarray], scales: Mapping[str, float]
+    ) -> None:
         """Be as the checkpoint at ``place`` says, or what ``save`` wrote there."""
         for name, table in self.current.items():
             table.scale = scales.get(name, 1.0)
@@ -108,7 +129,9 @@ class RunTables:
 
 
 class Readable(Mapping[str, Table]):
-    """The tables of a run for those who read rows: ``gather`` brings them here before the first look."""
+    """The tables of a run for those who read rows: ``gather`` brings them here before the first
+    look.
+    """
 
     def __init__(self, tables: RunTables, gather: Callable[[], None]) -> None:
         self._tables, self._gather = tables, gather

@@ -14,7 +14,16 @@ from topicstream.corpus.grid import Cutter, Decoded
 from topicstream.engines.base import BlockShape, Out, Rows, Scratch, Visit, new_stats
 from topicstream.tables.rounds import Round, RoundSpace
 from topicstream.tables.table import Table
-from topicstream.training.executor import Assignment, Executor, Job, MakeExecutor, Report, ids_of, run_visit, shrunk
+from topicstream.training.executor import (
+    Assignment,
+    Executor,
+    Job,
+    MakeExecutor,
+    Report,
+    ids_of,
+    run_visit,
+    shrunk,
+)
 from topicstream.training.tables import RunTables
 
 
@@ -47,7 +56,9 @@ class Threads(Executor):
 
     def begin(self, blocks: np.ndarray) -> None:
         self._todo = blocks
-        self._decoded = self.job.corpus.decoded(blocks, self.job.grid, self.job.prefetch, self.engine.about.axes)
+        self._decoded = self.job.corpus.decoded(
+            blocks, self.job.grid, self.job.prefetch, self.engine.about.axes
+        )
 
     def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
         return self.visit_some(position, group, range(len(group)), assignment)
@@ -93,28 +104,45 @@ class Threads(Executor):
             self.rounds[name].put(slot, ids[name], out.delta.pop(name))
         return Report(block.n_docs, out.stats)
 
-    def _seen(self, block: Block, number: int, assignment: Assignment, buffers: WorkerBuffers, shape: BlockShape) -> Visit:
+    def _seen(
+        self,
+        block: Block,
+        number: int,
+        assignment: Assignment,
+        buffers: WorkerBuffers,
+        shape: BlockShape,
+    ) -> Visit:
         """What the visit of a block reads."""
         key, params = assignment.key, assignment.params
         if key.pass_number == 0:
             seeds = assignment.seeds
             if seeds is None:
                 return Visit(block, {}, {}, {}, params, key)
-            rows = Rows(seeds.rows(block.vocab, buffers.seeds), np.arange(len(block.vocab), dtype=np.int64))
+            rows = Rows(
+                seeds.rows(block.vocab, buffers.seeds), np.arange(len(block.vocab), dtype=np.int64)
+            )
             return Visit(block, {"phi": rows}, {"phi": seeds.totals}, {}, params, key)
         gathered: dict[str, Any] = {}
         for name in assignment.reads:
             spec = self.engine.tables[name]
-            gathered[name] = self.tables.current[name].gather(ids_of(block, spec.gathered, spec), buffers.rows[name])
+            gathered[name] = self.tables.current[name].gather(
+                ids_of(block, spec.gathered, spec), buffers.rows[name]
+            )
         totals = {name: self.tables.current[name].seen_totals for name in assignment.reads}
-        state = assignment.old.read(number, shape, buffers.state) if assignment.old is not None else {}
+        state = (
+            assignment.old.read(number, shape, buffers.state) if assignment.old is not None else {}
+        )
         return Visit(block, gathered, totals, state, params, key)
 
     def compute(self, visit: Visit, out: Out) -> Out:
-        """One visit, as ``run_visit`` has it; an executor derived from this one may make it elsewhere."""
+        """One visit, as ``run_visit`` has it; an executor derived from this one may make it
+        elsewhere.
+        """
         return run_visit(self.engine, visit, out)
 
-    def apply(self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool) -> None:
+    def apply(
+        self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool
+    ) -> None:
         target.apply(self.rounds[name], shrunk(target, blend), hold)
 
     def end(self) -> None:
@@ -127,7 +155,11 @@ class Threads(Executor):
     def rest(self) -> None:
         for deltas in self.rounds.values():
             deltas.rest()
-        own = [scratch for one in self._buffers for scratch in (one.work, one.state, *one.rows.values())]
+        own = [
+            scratch
+            for one in self._buffers
+            for scratch in (one.work, one.state, *one.rows.values())
+        ]
         for scratch in [*self._space.keep, *own]:
             scratch.clear()
 
@@ -136,7 +168,9 @@ class Threads(Executor):
 
 
 def executor_of(executor: MakeExecutor | str | None) -> MakeExecutor:
-    """What makes the executor of a run: a function as it is, the entry point of that name, or threads of this process."""
+    """What makes the executor of a run: a function as it is, the entry point of that name, or
+    threads of this process.
+    """
     if executor is None:
         return Threads
     if callable(executor):

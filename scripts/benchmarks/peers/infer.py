@@ -1,10 +1,14 @@
 """tomotopy's ``infer`` on exported documents with topics that it trains itself:
 
-    python scripts/benchmarks/peers/infer.py TRAIN NEW OUT -K 100 --alpha 0.1 --beta 0.01 --passes 100
+    python scripts/benchmarks/peers/infer.py TRAIN NEW OUT -K 100 --alpha 0.1 --beta 0.01 --passes
+    100
 
-TRAIN and NEW are folders of export_corpus.py over the same words.  Writes OUT/phi.npy (float32[W, K], counts without the
-prior), OUT/shares.npy (float32[D, K], NaN where a document has no word that the model knows) and OUT/infer.json with the
-seconds of making the documents and of ``infer`` itself.  Runs under the peers' own Python; needs nothing of topicstream.
+TRAIN and NEW are folders of export_corpus.py over the same words.  Writes OUT/phi.npy (float32[W,
+K], counts without the
+prior), OUT/shares.npy (float32[D, K], NaN where a document has no word that the model knows) and
+OUT/infer.json with the
+seconds of making the documents and of ``infer`` itself.  Runs under the peers' own Python; needs
+nothing of topicstream.
 """
 
 from __future__ import annotations
@@ -22,7 +26,9 @@ from trainers import Data, Setting, tomotopy_model, tomotopy_phi
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("train", type=Path)
     parser.add_argument("new", type=Path)
     parser.add_argument("out", type=Path)

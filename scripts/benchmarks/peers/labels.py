@@ -1,6 +1,8 @@
-"""Classifiers and tomotopy's labeled LDA on a file of cells and labels (scripts/benchmarks/bench_labels.py): F1 and seconds as JSON.
+"""Classifiers and tomotopy's labeled LDA on a file of cells and labels
+(scripts/benchmarks/bench_labels.py): F1 and seconds as JSON.
 
-    python scripts/benchmarks/peers/labels.py FILE.npz "naive Bayes" "logistic regression" "logistic regression, TF-IDF" LLDAModel
+    python scripts/benchmarks/peers/labels.py FILE.npz "naive Bayes" "logistic regression" "logistic
+    regression, TF-IDF" LLDAModel
 
 Runs under the peers' own Python; needs nothing of topicstream.
 """
@@ -18,7 +20,9 @@ from scipy.sparse import csr_matrix
 warnings.filterwarnings("ignore")
 
 
-def scores(true: np.ndarray, said: np.ndarray, keep: np.ndarray, first: np.ndarray | None) -> dict[str, float]:
+def scores(
+    true: np.ndarray, said: np.ndarray, keep: np.ndarray, first: np.ndarray | None
+) -> dict[str, float]:
     right, a, b = (true & said).sum(0), said.sum(0), true.sum(0)
     f1 = 2 * right / np.maximum(a + b, 1)
     found = {"micro_f1": 2 * right.sum() / (a.sum() + b.sum()), "macro_f1": f1[keep].mean()}
@@ -29,7 +33,8 @@ def scores(true: np.ndarray, said: np.ndarray, keep: np.ndarray, first: np.ndarr
 
 
 def chosen(true: np.ndarray, score: np.ndarray) -> tuple[float, bool]:
-    """Our evaluation's rule (topicstream/evaluation/labels.py): the threshold, and whether a document gets one label at least, of
+    """Our evaluation's rule (topicstream/evaluation/labels.py): the threshold, and whether a
+    document gets one label at least, of
     the highest micro F1.  Tried are quantiles of the scores."""
     best = (-1.0, 0.5, False)
     for t in np.unique(np.quantile(score, 1 - np.geomspace(1e-4, 0.2, 200))):
@@ -56,7 +61,10 @@ def main() -> None:
         cells = tuple(data[f"{part}_{k}"] for k in ("counts", "words", "indptr"))
         x[part] = csr_matrix(cells, shape=(len(cells[2]) - 1, w), dtype=float)
         labels, indptr = data[f"{part}_labels"], data[f"{part}_label_indptr"]
-        y[part] = csr_matrix((np.ones(len(labels)), labels, indptr), shape=(len(indptr) - 1, n)).toarray() > 0
+        y[part] = (
+            csr_matrix((np.ones(len(labels)), labels, indptr), shape=(len(indptr) - 1, n)).toarray()
+            > 0
+        )
     known, keep = y["train"].any(0), y["train"].any(0) & y["test"].any(0)
     found = {}
     from sklearn.feature_extraction.text import TfidfTransformer
@@ -87,8 +95,12 @@ def main() -> None:
         apart = OneVsRestClassifier(model).fit(x["train"][~tenth], y["train"][~tenth][:, nine])
         rules = {
             "at even odds": (0.0, False),
-            "threshold by a tenth of training, as ours": chosen(y["train"][tenth], score(x["train"][tenth])),
-            "threshold by a tenth kept from training": chosen(y["train"][tenth], score(x["train"][tenth], apart, nine)),
+            "threshold by a tenth of training, as ours": chosen(
+                y["train"][tenth], score(x["train"][tenth])
+            ),
+            "threshold by a tenth kept from training": chosen(
+                y["train"][tenth], score(x["train"][tenth], apart, nine)
+            ),
         }
         for rule, (t, one) in rules.items():
             said = decided(test, t, one)
@@ -98,15 +110,28 @@ def main() -> None:
 
     if "naive Bayes" in which:
         for alpha in (1.0, 0.1, 0.01):
-            fit(f"naive Bayes, alpha {alpha:g}", MultinomialNB(alpha=alpha), "one against the rest, scikit-learn")
+            fit(
+                f"naive Bayes, alpha {alpha:g}",
+                MultinomialNB(alpha=alpha),
+                "one against the rest, scikit-learn",
+            )
     if "logistic regression" in which:
-        fit("logistic regression", LogisticRegression(solver="liblinear"), "one against the rest on counts, C = 1")
+        fit(
+            "logistic regression",
+            LogisticRegression(solver="liblinear"),
+            "one against the rest on counts, C = 1",
+        )
     if "logistic regression, TF-IDF" in which:
         weigh = TfidfTransformer(sublinear_tf=True).fit(x["train"])
         weighed = {part: weigh.transform(counts) for part, counts in x.items()}
         for c in (1.0, 10.0):
             model = LogisticRegression(solver="liblinear", C=c)
-            fit(f"logistic regression, TF-IDF, C = {c:g}", model, "one against the rest, (1 + log count) idf, length 1", weighed)
+            fit(
+                f"logistic regression, TF-IDF, C = {c:g}",
+                model,
+                "one against the rest, (1 + log count) idf, length 1",
+                weighed,
+            )
     if "LLDAModel" in which:
         import tomotopy as tp
 
@@ -115,10 +140,16 @@ def main() -> None:
             row = x["train"][d]
             words = np.repeat(row.indices, row.data.astype(int))
             if len(words):
-                model.add_doc([f"w{i}" for i in words], labels=[f"l{k}" for k in np.flatnonzero(y["train"][d])])
+                model.add_doc(
+                    [f"w{i}" for i in words],
+                    labels=[f"l{k}" for k in np.flatnonzero(y["train"][d])],
+                )
         began = time.process_time()
         model.train(100, workers=1)
-        found["tomotopy LLDAModel"] = {"seconds": time.process_time() - began, "how": "100 iterations, 1 worker"}
+        found["tomotopy LLDAModel"] = {
+            "seconds": time.process_time() - began,
+            "how": "100 iterations, 1 worker",
+        }
     print(json.dumps(found))
 
 

@@ -1,7 +1,8 @@
-"""tomotopy with the alpha that it learns: python learned.py EXPORTED_CORPUS OUT.npz TOPICS ITERATIONS SEED (export_corpus.py)
+"""tomotopy with the alpha that it learns: python learned.py EXPORTED_CORPUS OUT.npz TOPICS
+ITERATIONS SEED (export_corpus.py)
 
-One thread, alpha from 0.1 a topic on, eta 0.01; OUT holds phi (counts [W, K] without the prior) and alpha [K].
-"""
+One thread, alpha from 0.1 a topic on, eta 0.01; OUT holds phi (counts [W, K] without the prior) and
+alpha [K]."""
 
 from __future__ import annotations
 

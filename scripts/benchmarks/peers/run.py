@@ -1,9 +1,12 @@
 """Train another program on an exported corpus and keep its topics:
 
-    python scripts/benchmarks/peers/run.py tomotopy_lda EXPORTED OUT -K 100 --alpha 0.1 --beta 0.01 --passes 100 --save-at 20,100
+    python scripts/benchmarks/peers/run.py tomotopy_lda EXPORTED OUT -K 100 --alpha 0.1 --beta 0.01
+    --passes 100 --save-at 20,100
 
-writes OUT/phi-PASS.npy (float32[W, K], counts without the prior) at the asked passes and the last, and OUT/run.json
-(seconds of each pass, by the clock and of processor).  Runs under the peers' own Python; needs nothing of topicstream.  Score with score_phi.py.
+writes OUT/phi-PASS.npy (float32[W, K], counts without the prior) at the asked passes and the last,
+and OUT/run.json
+(seconds of each pass, by the clock and of processor).  Runs under the peers' own Python; needs
+nothing of topicstream.  Score with score_phi.py.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from trainers import TRAINERS, Data, Setting
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("trainer", choices=sorted(TRAINERS))
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
@@ -31,8 +36,14 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=100)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--save-at", default="", help="passes at which to write the topics, comma-separated")
-    parser.add_argument("--carry", action="store_true", help="go on from where OUT stopped, in pieces (tomotopy_lda)")
+    parser.add_argument(
+        "--save-at", default="", help="passes at which to write the topics, comma-separated"
+    )
+    parser.add_argument(
+        "--carry",
+        action="store_true",
+        help="go on from where OUT stopped, in pieces (tomotopy_lda)",
+    )
     args = parser.parse_args()
     args.out = args.out.resolve()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -41,7 +52,9 @@ def main() -> None:
     seconds: list[float] = []
     processor: list[float] = []
     if args.carry and carry.exists():
-        seconds, processor = (json.loads(before.read_text())[name] for name in ("seconds", "processor"))
+        seconds, processor = (
+            json.loads(before.read_text())[name] for name in ("seconds", "processor")
+        )
     setting = Setting(args.topics, args.alpha, args.beta, args.passes, args.workers, args.seed)
     if args.carry:
         setting.carry, setting.done = str(carry), len(seconds)

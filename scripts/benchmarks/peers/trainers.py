@@ -1,9 +1,9 @@
-"""Other programs trained on an exported corpus (scripts/tools/export_corpus.py), each in its own words, alike in what they get:
-K, alpha and beta per topic and per word, passes, threads, seed.
+"""Other programs trained on an exported corpus (scripts/tools/export_corpus.py), each in its own
+words, alike in what they get: K, alpha and beta per topic and per word, passes, threads, seed.
 
-A trainer is a generator: after every pass it yields what the pass took (``now``; reading and converting the corpus is not
-counted) and a function that gives the topics as they stand: counts [W, K] without the prior.
-"""
+A trainer is a generator: after every pass it yields what the pass took (``now``; reading and
+converting the corpus is not counted) and a function that gives the topics as they stand: counts [W,
+K] without the prior."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ class Setting:
     passes: int
     workers: int
     seed: int
-    carry: str = ""  # a file to carry on from, where it is there, and to leave for the next piece (tomotopy only)
+    # a file to carry on from, where it is there, and to leave for the next piece (tomotopy only)
+    carry: str = ""
     done: int = 0  # passes that were made before
 
 
@@ -136,7 +137,9 @@ def gensim_online(data: Data, s: Setting) -> Iterator[Step]:
 
 
 def sklearn_online(data: Data, s: Setting) -> Iterator[Step]:
-    """scikit-learn's online variational Bayes; a pass is a partial_fit over the corpus in batches of 2000."""
+    """scikit-learn's online variational Bayes; a pass is a partial_fit over the corpus in batches
+    of 2000.
+    """
     from sklearn.decomposition import LatentDirichletAllocation
 
     matrix = data.matrix()
@@ -169,7 +172,11 @@ def bigartm_online(data: Data, s: Setting) -> Iterator[Step]:
             np.savetxt(f, np.column_stack([doc, data.words + 1, data.counts]), fmt="%d")
         (Path(folder) / "vocab.c.txt").write_text("".join(f"w{i}\n" for i in range(data.n_words)))
         source = artm.BatchVectorizer(
-            data_path=folder, data_format="bow_uci", collection_name="c", target_folder=f"{folder}/b", batch_size=1000
+            data_path=folder,
+            data_format="bow_uci",
+            collection_name="c",
+            target_folder=f"{folder}/b",
+            batch_size=1000,
         )
         model = artm.LDA(
             num_topics=s.topics,
@@ -197,7 +204,8 @@ def bigartm_online(data: Data, s: Setting) -> Iterator[Step]:
 
 
 def vw_online(data: Data, s: Setting) -> Iterator[Step]:
-    """Vowpal Wabbit's online variational Bayes.  It runs all passes in one go on one thread: each pass is given the mean
+    """Vowpal Wabbit's online variational Bayes.  It runs all passes in one go on one thread: each
+    pass is given the mean
     time, reading its cache included, and the topics exist after the last only."""
     import vowpalwabbit
 
@@ -211,14 +219,18 @@ def vw_online(data: Data, s: Setting) -> Iterator[Step]:
                     f.write("| " + " ".join(f"{w}:{x}" for w, x in pairs) + "\n")
         begin = now()
         workspace = vowpalwabbit.Workspace(
-            f"--lda {s.topics} --lda_D {data.n_docs} --lda_alpha {s.alpha} --lda_rho {s.beta} --minibatch 256 "
-            f"--power_t 0.5 --initial_t 1 -b {bits} -d {folder}/text --cache_file {folder}/cache -k --passes {s.passes} "
+            f"--lda {s.topics} --lda_D {data.n_docs} --lda_alpha {s.alpha} --lda_rho {s.beta} "
+            f"--minibatch 256 "
+            f"--power_t 0.5 --initial_t 1 -b {bits} -d {folder}/text --cache_file "
+            f"{folder}/cache -k --passes {s.passes} "
             f"--random_seed {s.seed} --quiet --readable_model {folder}/model"
         )
         workspace.finish()
         mean = (now() - begin) / s.passes
         lines = Path(f"{folder}/model").read_text().splitlines()
-        rows = [line.split() for line in lines if len(line.split()) == s.topics + 1 and ":" not in line]
+        rows = [
+            line.split() for line in lines if len(line.split()) == s.topics + 1 and ":" not in line
+        ]
         out = np.zeros((data.n_words, s.topics), np.float32)
         for row in rows:
             if int(row[0]) < data.n_words:
@@ -231,4 +243,6 @@ def vw_online(data: Data, s: Setting) -> Iterator[Step]:
             yield mean, (lambda: out) if done == s.passes else not_yet
 
 
-TRAINERS = {f.__name__: f for f in (tomotopy_lda, gensim_online, sklearn_online, bigartm_online, vw_online)}
+TRAINERS = {
+    f.__name__: f for f in (tomotopy_lda, gensim_online, sklearn_online, bigartm_online, vw_online)
+}

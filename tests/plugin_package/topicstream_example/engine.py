@@ -1,6 +1,7 @@
 """The mixture of unigrams (Nigam et al. 2000): a document has one topic; EM, batch.
 
-    p(k|d)  ~  pi_k prod_w p(w|k)^x_dw,      p(w|k) = (phi_wk + beta) / (lam_k + W beta),      phi_wk = sum_d x_dw p(k|d)
+p(k|d)  ~  pi_k prod_w p(w|k)^x_dw,      p(w|k) = (phi_wk + beta) / (lam_k + W beta),      phi_wk =
+        sum_d x_dw p(k|d)
 """
 
 from __future__ import annotations
@@ -27,9 +28,13 @@ from topicstream.engines.base import (
 
 @dataclass(frozen=True)
 class UnigramOptions(Options):
-    """Its own options: each is an option of ``topics train --algo unigrams`` and goes into the run's record."""
+    """Its own options: each is an option of ``topics train --algo unigrams`` and goes into the
+    run's record.
+    """
 
-    sharpness: float = option(1.0, "power of a document's likelihood: below 1, softer assignments", min=0.0, max=1.0)
+    sharpness: float = option(
+        1.0, "power of a document's likelihood: below 1, softer assignments", min=0.0, max=1.0
+    )
 
 
 class Unigrams(Engine):

@@ -1,4 +1,5 @@
-"""Documents that share a value of a field (a day, a forum) are read together: their own topics, drawn to those of the group.
+"""Documents that share a value of a field (a day, a forum) are read together: their own topics,
+drawn to those of the group.
 
     theta_d  =  (1 - pull) theta(words of d)  +  pull theta(words of all documents of its group)
 
@@ -27,8 +28,15 @@ class PooledOptions:
     """Options of ``topics infer --method pooled``."""
 
     group_by: str | None = option(None, "Field whose values make the groups.", metavar="FIELD")
-    pull: float = option(0.5, "How much of a document's topics are the group's, 0.5 or 50%.", parse=share, show=True)
-    group_words: str = option("counts", "Of the group's words: counts, or presence.", choices=("counts", "presence"), show=True)
+    pull: float = option(
+        0.5, "How much of a document's topics are the group's, 0.5 or 50%.", parse=share, show=True
+    )
+    group_words: str = option(
+        "counts",
+        "Of the group's words: counts, or presence.",
+        choices=("counts", "presence"),
+        show=True,
+    )
 
 
 class Pooled(Method):
@@ -50,20 +58,39 @@ class Pooled(Method):
 
     def _values(self, docs: Documents) -> list[Any]:
         column = docs.columns[self.columns[0]]
-        return column.cast(pa.large_string()).to_pylist() if not pa.types.is_list(column.type) else list(map(str, column.to_pylist()))
+        return (
+            column.cast(pa.large_string()).to_pylist()
+            if not pa.types.is_list(column.type)
+            else list(map(str, column.to_pylist()))
+        )
 
     def gather(self, blocks: Iterable[Documents]) -> Iterable[Documents]:
-        held = self.hold(blocks, lambda docs: docs.words.nbytes + docs.counts.nbytes + 100 * len(docs))
+        held = self.hold(
+            blocks, lambda docs: docs.words.nbytes + docs.counts.nbytes + 100 * len(docs)
+        )
         names = list(dict.fromkeys(value for docs in held for value in self._values(docs)))
         place, words = {name: i for i, name in enumerate(names)}, self.rows.model.n_words
         total = csr_array((len(names), words), dtype=np.float32)
         for docs in held:
             owner = np.repeat([place[value] for value in self._values(docs)], np.diff(docs.indptr))
-            counts = docs.counts if self.options.group_words == "counts" else np.minimum(docs.counts, 1)
+            counts = (
+                docs.counts if self.options.group_words == "counts" else np.minimum(docs.counts, 1)
+            )
             total = total + csr_array((counts, (owner, docs.words)), shape=total.shape)
         total.sort_indices()
-        indptr, indices, sums = total.indptr.astype(np.int64), total.indices.astype(np.int64), total.sum(axis=1)
-        pooled = Documents(pa.array(map(str, names), pa.large_string()), indptr, indices, total.data, sums, 0 * sums)
+        indptr, indices, sums = (
+            total.indptr.astype(np.int64),
+            total.indices.astype(np.int64),
+            total.sum(axis=1),
+        )
+        pooled = Documents(
+            pa.array(map(str, names), pa.large_string()),
+            indptr,
+            indices,
+            total.data,
+            sums,
+            0 * sums,
+        )
         self.groups = dict(zip(names, self.first.shares(pooled) if names else []))
         return held
 

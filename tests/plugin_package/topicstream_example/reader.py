@@ -1,4 +1,7 @@
-"""Text whose documents are paragraphs: an empty line ends one.  Files called ``*.para`` are known by their name."""
+"""Text whose documents are paragraphs: an empty line ends one.
+
+Files called ``*.para`` are known by their name.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,18 @@ class Paragraphs(Reader):
     suffixes = (".para",)
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        lines = (pair for numbers, part in lines_of(source, options) for pair in zip(numbers.tolist(), part))
+        lines = (
+            pair
+            for numbers, part in lines_of(source, options)
+            for pair in zip(numbers.tolist(), part)
+        )
         ids, texts, size = [], [], 0
         for filled, paragraph in groupby(lines, lambda pair: bool(pair[1].strip())):
             if filled:
                 number, text = next(paragraph)
-                text = b"\n".join([text, *(line for _, line in paragraph)]).decode("utf-8", "replace")
+                text = b"\n".join([text, *(line for _, line in paragraph)]).decode(
+                    "utf-8", "replace"
+                )
                 ids.append(f"{source.key}:{number}")
                 texts.append(text)
                 size += len(text)

@@ -1,7 +1,10 @@
-"""Web archives in WARC (ISO 28500:2017): a document a page, compressed or not; Common Crawl's WET files too.
+"""Web archives in WARC (ISO 28500:2017): a document a page, compressed or not; Common Crawl's WET
+files too.
 
-Pages are the records ``response`` (an HTTP message), ``resource`` and ``conversion`` whose content is HTML or plain text; all
-others are passed over.  Fields of a document: ``text``, ``status``, and the named fields of its record (``WARC-Target-URI``, ...).
+Pages are the records ``response`` (an HTTP message), ``resource`` and ``conversion`` whose content
+is HTML or plain text; all
+others are passed over.  Fields of a document: ``text``, ``status``, and the named fields of its
+                         record (``WARC-Target-URI``, ...).
 """
 
 from __future__ import annotations
@@ -24,7 +27,16 @@ from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
 
-FIELDS = ("text", "status", "WARC-Record-ID", "WARC-Target-URI", "WARC-Date", "WARC-Type", "WARC-IP-Address", "Content-Type")
+FIELDS = (
+    "text",
+    "status",
+    "WARC-Record-ID",
+    "WARC-Target-URI",
+    "WARC-Date",
+    "WARC-Type",
+    "WARC-IP-Address",
+    "Content-Type",
+)
 LINE_BYTES, HEAD_LINES = 1 << 16, 1000
 HTML = ("text/html", "application/xhtml+xml")
 
@@ -53,21 +65,31 @@ class Record(NamedTuple):
 
 
 def records(source: Source, longest: int) -> Iterator[Record]:
-    """The records of a source: version, named fields, an empty line, a block of the length that they say, two empty lines."""
+    """The records of a source: version, named fields, an empty line, a block of the length that
+    they say, two empty lines.
+    """
     file, number = io.BufferedReader(Bytes(source), LINE_BYTES), 0
     while line := file.readline(LINE_BYTES):
         if not line.strip():
             continue
         number += 1
         if not line.startswith(b"WARC/"):
-            raise BadFile(source.name, 0, f"record {number} does not begin with WARC/; the file is damaged, get it again")
+            raise BadFile(
+                source.name,
+                0,
+                f"record {number} does not begin with WARC/; the file is damaged, get it again",
+            )
         lines = []
         while (line := file.readline(LINE_BYTES)).strip() and len(lines) < HEAD_LINES:
             lines.append(line)
         head = BytesParser().parsebytes(b"".join(lines), headersonly=True)
         length = head.get("Content-Length", "")
         if line and not length.isdecimal():
-            raise BadFile(source.name, 0, f"record {number} has no Content-Length; the file is damaged, get it again")
+            raise BadFile(
+                source.name,
+                0,
+                f"record {number} has no Content-Length; the file is damaged, get it again",
+            )
         size = left = int(length) if line else 1
         block = file.read(size) if size <= longest else None
         while block is None and left and (part := file.read(min(left, longest))):
@@ -111,7 +133,10 @@ class Text(HTMLParser):
 
 
 def page(record: Record) -> tuple[str, str] | None:
-    """Status and text of a record; None where it is no page.  HTTPException, ValueError, zlib.error: it is broken."""
+    """Status and text of a record; None where it is no page.
+
+    HTTPException, ValueError, zlib.error: it is broken.
+    """
     kind, head, body, status = record.head.get("WARC-Type"), record.head, record.block or b"", ""
     if kind == "response" and head.get_content_type() == "application/http":
         message = HTTPResponse(Connection(body))  # knows chunks
@@ -147,18 +172,30 @@ class Warc(Reader):
         for record in records(source, options.record_bytes):
             where = f"{source.name}#{record.number}"
             if record.block is None:
-                source.reject(0, f"a record of more than {options.record_bytes >> 20} MiB; raise the limit", file=where)
+                source.reject(
+                    0,
+                    f"a record of more than {options.record_bytes >> 20} MiB; raise the limit",
+                    file=where,
+                )
                 continue
             try:
                 found = page(record)
             except (HTTPException, ValueError, zlib.error) as e:
-                source.reject(0, f"no HTTP message ({type(e).__name__}: {e})", record.block, file=where)
+                source.reject(
+                    0, f"no HTTP message ({type(e).__name__}: {e})", record.block, file=where
+                )
                 continue
             if found is None or found[0] not in ("", "200"):
-                source.note("records that are no page" if found is None else "pages of another status than 200")
+                source.note(
+                    "records that are no page"
+                    if found is None
+                    else "pages of another status than 200"
+                )
                 continue
             fields = {"status": found[0], "text": found[1]}
-            rows.append((record.number, [fields.get(name) or record.head.get(name) for name in wanted]))
+            rows.append(
+                (record.number, [fields.get(name) or record.head.get(name) for name in wanted])
+            )
             size += len(found[1])
             if size >= options.piece_bytes:
                 yield batch(source, options, wanted, rows)
@@ -168,8 +205,12 @@ class Warc(Reader):
 
 def batch(source: Source, options: ReadOptions, names: list[str], rows: list) -> pa.RecordBatch:
     """Pages as documents."""
-    columns = {name: pa.array([values[i] for _, values in rows], TEXT) for i, name in enumerate(names)}
-    return as_documents(source, options, columns, np.array([number for number, _ in rows], np.int64), mark="#")
+    columns = {
+        name: pa.array([values[i] for _, values in rows], TEXT) for i, name in enumerate(names)
+    }
+    return as_documents(
+        source, options, columns, np.array([number for number, _ in rows], np.int64), mark="#"
+    )
 
 
 WARC = Warc()

@@ -1,12 +1,16 @@
-"""WarpLDA (Chen, Li, Zhu & Chen 2016): Metropolis-Hastings on latent Dirichlet allocation, O(1) a token whatever K is.
+"""WarpLDA (Chen, Li, Zhu & Chen 2016): Metropolis-Hastings on latent Dirichlet allocation, O(1) a
+token whatever K is.
 
-A token's topic k gives way to a proposal t with probability min(1, ratio), counts standing as before the visit (their eq. 7):
+A token's topic k gives way to a proposal t with probability min(1, ratio), counts standing as
+before the visit (their eq. 7):
 
-    from the document   t ~ C_dt + alpha_t     ratio = (C_wt + beta) (C_k + W beta) / ((C_wk + beta) (C_t + W beta))
-    from the word       t ~ C_wt + beta        ratio = (C_dt + alpha_t) (C_k + W beta) / ((C_dk + alpha_k) (C_t + W beta))
+    from the document   t ~ C_dt + alpha_t     ratio = (C_wt + beta) (C_k + W beta) / ((C_wk + beta)
+                        (C_t + W beta))
+    from the word       t ~ C_wt + beta        ratio = (C_dt + alpha_t) (C_k + W beta) / ((C_dk +
+                        alpha_k) (C_t + W beta))
 
-The document proposes the topic of one of its tokens; the word proposes by an alias table (Walker 1977) of its counts.
-"""
+The document proposes the topic of one of its tokens; the word proposes by an alias table (Walker
+1977) of its counts."""
 
 from __future__ import annotations
 
@@ -26,8 +30,8 @@ from topicstream.kernels.rng import below, bits, step, stream, uniform
 
 
 class Alias(NamedTuple):
-    """The words' alias tables: word u has ptr[u] .. ptr[u + 1], each a topic, the share of its slot, and who has the rest;
-    mass float64[U], the words' tokens."""
+    """The words' alias tables: word u has ptr[u] .. ptr[u + 1], each a topic, the share of its
+    slot, and who has the rest; mass float64[U], the words' tokens."""
 
     ptr: Longs
     topic: Ints
@@ -37,7 +41,9 @@ class Alias(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Before the visit: words int32[U, >= K]; topics float64[K], W beta added; alpha float64[K] and its running sums."""
+    """Before the visit: words int32[U, >= K]; topics float64[K], W beta added; alpha float64[K] and
+    its running sums.
+    """
 
     words: Ints
     topics: Doubles
@@ -90,11 +96,23 @@ def from_word(state: int, u: int, beta: float, topics: int, alias: Alias) -> int
 
 @kernel
 def sweep(
-    cells: Cells, before: Array, z: Array, counts: Counts, alias: Alias, beta: float, turns: int, key: tuple[int, int, int],
-    mine: Longs, named: Longs, topic_bins: Doubles, lengths: Doubles,
-) -> tuple[int, int, int, float]:  # fmt: skip
-    """Every token once: z from ``before``, uint[tokens].  mine int64[K], zeros, zero again on return; named int64[K] scratch;
-    key: seed, pass, first document.  Returns tokens that kept their topic, documents, their topics, log p(z)."""
+    cells: Cells,
+    before: Array,
+    z: Array,
+    counts: Counts,
+    alias: Alias,
+    beta: float,
+    turns: int,
+    key: tuple[int, int, int],
+    mine: Longs,
+    named: Longs,
+    topic_bins: Doubles,
+    lengths: Doubles,
+) -> tuple[int, int, int, float]:
+    """Every token once: z from ``before``, uint[tokens].  mine int64[K], zeros, zero again on
+    return; named int64[K] scratch;
+    key: seed, pass, first document.  Returns tokens that kept their topic, documents, their topics,
+                                      log p(z)."""
     (indptr, words, x), (c_w, c_t, alpha, ends) = cells, counts
     n_topics, kept, documents, pairs, loglik, i = len(alpha), 0, 0, 0, 0.0, 0
     for d in range(len(indptr) - 1):
@@ -115,13 +133,18 @@ def sweep(
                     if place < tokens:
                         t = np.int64(before[first + np.int64(place)])
                     else:
-                        t = min(np.int64(np.searchsorted(ends, place - tokens, "right")), n_topics - 1)
+                        t = min(
+                            np.int64(np.searchsorted(ends, place - tokens, "right")), n_topics - 1
+                        )
                     state = step(state)
                     if uniform(bits(state)) * (row[k] + beta) * c_t[t] < (row[t] + beta) * c_t[k]:
                         k = t
                     t = from_word(state, words[c], beta, n_topics, alias)
                     state = step(step(step(step(state))))
-                    if uniform(bits(state)) * (mine[k] + alpha[k]) * c_t[t] < (mine[t] + alpha[t]) * c_t[k]:
+                    if (
+                        uniform(bits(state)) * (mine[k] + alpha[k]) * c_t[t]
+                        < (mine[t] + alpha[t]) * c_t[k]
+                    ):
                         k = t
                 kept += k == before[i]
                 z[i] = k
@@ -144,25 +167,49 @@ def sweep(
 class WarpOptions(GibbsOptions):
     """Options of ``warp``."""
 
-    turns: int = option(2, "proposals of the document and of the word, each, for a token and pass", min=1)
+    turns: int = option(
+        2, "proposals of the document and of the word, each, for a token and pass", min=1
+    )
 
 
 class Warp(GibbsSampling):
-    """The samplers' state, starts, priors and statistics; another sweep.  It has no p(w | d): the joint likelihood tells its course."""
+    """The samplers' state, starts, priors and statistics; another sweep.
 
-    name, cites, Options = "warp", "Chen, Li, Zhu & Chen 2016, WarpLDA, Alg. 2 and eq. (7)", WarpOptions
-    about = replace(GibbsSampling.about, objective=Objective("log p(z) a token", "doc_loglik", "tokens"))
+    It has no p(w | d): the joint likelihood tells its course.
+    """
+
+    name, cites, Options = (
+        "warp",
+        "Chen, Li, Zhu & Chen 2016, WarpLDA, Alg. 2 and eq. (7)",
+        WarpOptions,
+    )
+    about = replace(
+        GibbsSampling.about, objective=Objective("log p(z) a token", "doc_loglik", "tokens")
+    )
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        entries = min(block.table_entries or block.words * self.shape.topics, block.words * self.shape.topics)
+        entries = min(
+            block.table_entries or block.words * self.shape.topics, block.words * self.shape.topics
+        )
         return super().workspace(block) | {
             "rows": Buffer(entries, f"u{self.entry_bytes(block)}"),
             "alias": Buffer((entries, 2), "float64"),
         }
 
     def process(self, visit: Visit, out: Out) -> None:
-        block, params, stats, phi, topics = visit.block, visit.params, out.stats, visit.rows["phi"], self.shape.topics
-        z, dense, n_t, scratch = out.state["z"], out.array("dense rows"), out.array("n_t"), out.array("document topics")
+        block, params, stats, phi, topics = (
+            visit.block,
+            visit.params,
+            out.stats,
+            visit.rows["phi"],
+            self.shape.topics,
+        )
+        z, dense, n_t, scratch = (
+            out.state["z"],
+            out.array("dense rows"),
+            out.array("n_t"),
+            out.array("document topics"),
+        )
         self._spread(phi, dense, out)
         ptr = out.array("row ends")
         entries = out.array("rows", int(ptr[-1]), f"u{entry_bytes(phi.largest, topics)}")
@@ -177,9 +224,23 @@ class Warp(GibbsSampling):
         counts = Counts(dense, n_t, params["alpha"], np.cumsum(params["alpha"]))
         key = (visit.key.seed, visit.key.pass_number, block.first_doc)
         figures = sweep(
-            block.cells, visit.state["z"], z, counts, alias, beta, self.options.turns, key, scratch[0], scratch[1],
-            stats["topic_bins"], stats["lengths"],
-        )  # fmt: skip
-        stats["kept"][0], stats["documents"][:], stats["doc_loglik"][0] = figures[0], figures[1:3], figures[3]
+            block.cells,
+            visit.state["z"],
+            z,
+            counts,
+            alias,
+            beta,
+            self.options.turns,
+            key,
+            scratch[0],
+            scratch[1],
+            stats["topic_bins"],
+            stats["lengths"],
+        )
+        stats["kept"][0], stats["documents"][:], stats["doc_loglik"][0] = (
+            figures[0],
+            figures[1:3],
+            figures[3],
+        )
         stats["tokens"][0] = len(z)
         out.delta["phi"] = self._changes(block, visit.state["z"], z, out)

@@ -1,4 +1,6 @@
-"""What the Gibbs samplers share: z on disk, packed counts, starts, priors, statistics; each only sweeps differently."""
+"""What the Gibbs samplers share: z on disk, packed counts, starts, priors, statistics; each only
+sweeps differently.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ from topicstream.kernels.jit import kernel
 from topicstream.kernels.packed import entry_bytes
 from topicstream.kernels.rng import below, bits, step, stream, uniform
 
-# with so many topics 200 passes do not bring the random start to the perplexity of seed documents (docs/decisions/defaults.md)
+# with so many topics 200 passes do not bring the random start to the perplexity of seed documents
+# (docs/decisions/defaults.md)
 MANY = 500
 
 
@@ -44,14 +47,28 @@ MANY = 500
 class GibbsOptions(Options):
     """Options of the samplers."""
 
-    alpha: float | None = option(None, "Document-topic Dirichlet prior, per topic (default: 5/K).", above=0.0)
-    beta: float | None = option(None, "Topic-word Dirichlet prior, per word (default: 0.01).", above=0.0)
-    learn_priors: bool = option(True, "Learn an asymmetric alpha and a symmetric beta during training.", decided=True)
-    prior_low: float = option(1e-5, "Smallest value of a learned prior.", above=0.0, advanced=True, was=1e-5)
-    prior_high: float = option(100.0, "Largest value of a learned prior.", above=0.0, advanced=True, was=100.0)
-    learn_after: int = option(20, "Start learning priors after this many passes.", min=0, advanced=True)
+    alpha: float | None = option(
+        None, "Document-topic Dirichlet prior, per topic (default: 5/K).", above=0.0
+    )
+    beta: float | None = option(
+        None, "Topic-word Dirichlet prior, per word (default: 0.01).", above=0.0
+    )
+    learn_priors: bool = option(
+        True, "Learn an asymmetric alpha and a symmetric beta during training.", decided=True
+    )
+    prior_low: float = option(
+        1e-5, "Smallest value of a learned prior.", above=0.0, advanced=True, was=1e-5
+    )
+    prior_high: float = option(
+        100.0, "Largest value of a learned prior.", above=0.0, advanced=True, was=100.0
+    )
+    learn_after: int = option(
+        20, "Start learning priors after this many passes.", min=0, advanced=True
+    )
     learn_every: int = option(5, "Update the priors every N passes.", min=1, advanced=True)
-    samples: int = option(0, "Average the topics over this many samples of the chain; 0: use the last state.", min=0)
+    samples: int = option(
+        0, "Average the topics over this many samples of the chain; 0: use the last state.", min=0
+    )
     burn_in: int = option(100, "Burn-in passes before the first sample.", min=0)
     sample_every: int = option(10, "Passes between samples.", min=1, advanced=True)
 
@@ -60,9 +77,10 @@ class Chain(Engine):
     """Base of the samplers.
 
     params    alpha float64[K], beta float64[1], passes float64[1] (done so far)
-    stats     loglik: sum over tokens of log p(w | d), the normaliser that its draw was made from (own token excluded);
-              draws: by bucket (s, r, q); kept: draws that gave the old topic; documents: number, and the sum of
-              their topics; doc_loglik: log p(z) under alpha
+    stats     loglik: sum over tokens of log p(w | d), the normaliser that its draw was made from
+              (own token excluded);
+              draws: by bucket (s, r, q); kept: draws that gave the old topic; documents: number,
+              and the sum of their topics; doc_loglik: log p(z) under alpha
     """
 
     Options: ClassVar[type[Options]] = GibbsOptions
@@ -79,24 +97,37 @@ class Chain(Engine):
         super().__init__(shape, options)
         if shape.weighted:
             raise InputError(
-                f"{self.name} assigns a topic to every token and needs whole counts, but the corpus has real-valued "
+                f"{self.name} assigns a topic to every token and needs whole counts, but the "
+                f"corpus has real-valued "
                 "cells; train it with a message-passing engine such as atbp"
             )
         if shape.seeds is not None and not shape.seeds.whole:
-            raise UsageError(f"{self.name} counts whole tokens: --seed-words needs whole-number strengths")
+            raise UsageError(
+                f"{self.name} counts whole tokens: --seed-words needs whole-number strengths"
+            )
         if options.prior_low > options.prior_high:
-            raise UsageError(f"--prior-low {options.prior_low:g}: is above --prior-high {options.prior_high:g}")
+            raise UsageError(
+                f"--prior-low {options.prior_low:g}: is above --prior-high {options.prior_high:g}"
+            )
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
         o = self.options
         first = max(o.burn_in, 1)
         samples = range(first, first + o.samples * o.sample_every, o.sample_every)
-        return {"phi": TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row", samples=samples)}
+        return {
+            "phi": TableSpec(
+                dtype="int32", layout="packed", delta="sparse", mass="row", samples=samples
+            )
+        }
 
     @property
     def state(self) -> Mapping[str, ArraySpec]:
-        return {"z": ArraySpec("token", np.min_scalar_type(self.shape.topics - 1).name, below=self.shape.topics)}
+        return {
+            "z": ArraySpec(
+                "token", np.min_scalar_type(self.shape.topics - 1).name, below=self.shape.topics
+            )
+        }
 
     @property
     def stats(self) -> Mapping[str, int]:
@@ -117,11 +148,15 @@ class Chain(Engine):
 
     @property
     def layout(self) -> Layout:
-        """At least 32 blocks a pass where possible: rows are copied in and out once a block, so blocks are larger than
-        those of the engines that read rows in place; bounded so that the copies fit beside the table in 300 MB, and from
-        256 topics on by 2^26 / K, so that 512 MB do for a thousand topics."""
+        """At least 32 blocks a pass where possible: rows are copied in and out once a block, so
+        blocks are larger than those of the engines that read rows in place; bounded so that the
+        copies fit beside the table in 300 MB, and from 256 topics on by 2^26 / K, so that 512 MB do
+        for a thousand topics."""
         cells = min(max(self.shape.cells // 32, 1 << 16), 1 << 18)
-        return replace(super().layout, block_cells=max(min(cells, (1 << 26) // padded(self.shape.topics)), 1 << 12))
+        return replace(
+            super().layout,
+            block_cells=max(min(cells, (1 << 26) // padded(self.shape.topics)), 1 << 12),
+        )
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         """What draws and moves are counted in; two changes for a token that moved."""
@@ -156,15 +191,21 @@ class Chain(Engine):
                 z,
             )
         else:
-            draw_topics(block.indptr, block.counts, k, key.seed, key.pass_number, block.first_doc, z)
+            draw_topics(
+                block.indptr, block.counts, k, key.seed, key.pass_number, block.first_doc, z
+            )
         out.delta["phi"] = self._changes(block, z[:0], z, out)
 
-    def _changes(self, block: Block, before: np.ndarray, after: np.ndarray, out: Out) -> SparseDelta:
-        """What the counts by word and topic change by when the tokens' topics go from ``before`` (empty: no topics yet) to
-        ``after``, both uint[tokens]."""
+    def _changes(
+        self, block: Block, before: np.ndarray, after: np.ndarray, out: Out
+    ) -> SparseDelta:
+        """What the counts by word and topic change by when the tokens' topics go from ``before``
+        (empty: no topics yet) to ``after``, both uint[tokens]."""
         ptr, topic, value = out.array("ptr"), out.array("topic"), out.array("value")
         work = np.zeros(self.shape.topics, np.int32)
-        used = count_moves(block.words, block.counts, before, after, work, out.array("first"), ptr, topic, value)
+        used = count_moves(
+            block.words, block.counts, before, after, work, out.array("first"), ptr, topic, value
+        )
         return SparseDelta(ptr, topic[:used], value[:used])
 
     def process(self, visit: Visit, out: Out) -> None:
@@ -173,14 +214,23 @@ class Chain(Engine):
         z[:] = visit.state["z"]
         n_t[:] = visit.totals["phi"][: self.shape.topics]
         self.sweep(visit, out, n_t, figures)
-        stats["loglik"][0], stats["draws"][:], stats["kept"][0] = figures[0], figures[1:4], figures[4]
-        stats["documents"][:], stats["doc_loglik"][0], stats["tokens"][0] = figures[5:7], figures[7], figures[8]
+        stats["loglik"][0], stats["draws"][:], stats["kept"][0] = (
+            figures[0],
+            figures[1:4],
+            figures[4],
+        )
+        stats["documents"][:], stats["doc_loglik"][0], stats["tokens"][0] = (
+            figures[5:7],
+            figures[7],
+            figures[8],
+        )
         out.delta["phi"] = self._changes(visit.block, visit.state["z"], z, out)
 
     def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, figures: np.ndarray) -> None:
         """Redraw every token's topic into ``out.state["z"]``, which has the old ones.
 
-        n_t: float64[K], tokens of each topic;  figures: float64[12] for log p(w | d) summed, draws from s, r, q, draws of the old
+        n_t: float64[K], tokens of each topic;  figures: float64[12] for log p(w | d) summed, draws
+        from s, r, q, draws of the old
         topic, documents, their topics, log p(z), tokens, and three more.
         """
         raise NotImplementedError(f"{type(self).__name__}.sweep")
@@ -188,7 +238,9 @@ class Chain(Engine):
     def entry_bytes(self, block: BlockShape) -> int:
         """Of a packed entry in a block, at most."""
         seeded = int(self.shape.seeds.weight.max()) if self.shape.seeds is not None else 0
-        return entry_bytes((block.heaviest or int(self.shape.tokens)) + block.tokens + seeded, self.shape.topics)
+        return entry_bytes(
+            (block.heaviest or int(self.shape.tokens)) + block.tokens + seeded, self.shape.topics
+        )
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         o, k, params, stats = self.options, self.shape.topics, end.params, end.stats
@@ -196,13 +248,18 @@ class Chain(Engine):
         tokens = float(stats["tokens"][0])
         if n_k.sum() != self.shape.tokens or tokens != self.shape.tokens:
             raise TopicsError(
-                f"{self.name}: {tokens:.0f} tokens were drawn and {n_k.sum():.0f} stand in the table, but the corpus has "
+                f"{self.name}: {tokens:.0f} tokens were drawn and {n_k.sum():.0f} stand in the "
+                f"table, but the corpus has "
                 f"{self.shape.tokens:.0f}; the last checkpoint is intact, report this"
             )
         beta = float(params["beta"][0])
-        joint = float(stats["doc_loglik"][0]) + words_loglik(beta, counts, times, n_k, self.shape.words)
+        joint = float(stats["doc_loglik"][0]) + words_loglik(
+            beta, counts, times, n_k, self.shape.words
+        )
         if self.shape.seeds is not None:
-            joint += self.shape.seeds.evidence(stats["phi.constants"], n_k, beta, beta * self.shape.words)
+            joint += self.shape.seeds.evidence(
+                stats["phi.constants"], n_k, beta, beta * self.shape.words
+            )
         draws = stats["draws"] / max(tokens, 1.0)
         figures = {
             "joint_loglik": joint,
@@ -213,22 +270,32 @@ class Chain(Engine):
             "draws_kept": float(stats["kept"][0]) / max(tokens, 1.0),
             "table_bytes": float(stats["phi.bytes"][0]),
             "topics_per_word": float(times.sum()) / max(self.shape.words, 1),
-            "topics_per_document": float(stats["documents"][1]) / max(float(stats["documents"][0]), 1.0),
+            "topics_per_document": float(stats["documents"][1])
+            / max(float(stats["documents"][0]), 1.0),
         }
         params["passes"] += 1
         passes = int(params["passes"][0])
-        if o.learn_priors and passes > o.learn_after and (passes - o.learn_after) % o.learn_every == 0:
+        if (
+            o.learn_priors
+            and passes > o.learn_after
+            and (passes - o.learn_after) % o.learn_every == 0
+        ):
             bounds = o.prior_low, o.prior_high
             documents = topic_counts(stats["topic_bins"], k), length_counts(stats["lengths"])
             params["alpha"][:] = fit_alpha(params["alpha"], *documents, digamma_rise, *bounds)
-            params["beta"][0] = fit_beta(beta, Histogram(times, counts), 1.0, n_k, self.shape.words, digamma_rise, *bounds)
+            params["beta"][0] = fit_beta(
+                beta, Histogram(times, counts), 1.0, n_k, self.shape.words, digamma_rise, *bounds
+            )
             at_bound = int(np.isin([*params["alpha"], *params["beta"]], bounds).sum())
             figures["priors_held"] = float(at_bound)
             if at_bound and not self._warned:
                 self._warned = True
                 where = f"{o.prior_low:g} or {o.prior_high:g} (--prior-low, --prior-high)"
                 end.say(f"warning: {at_bound} learned priors are at a bound, {where}")
-        figures["alpha_sum"], figures["beta"] = float(params["alpha"].sum()), float(params["beta"][0])
+        figures["alpha_sum"], figures["beta"] = (
+            float(params["alpha"].sum()),
+            float(params["beta"][0]),
+        )
         return figures
 
 
@@ -236,7 +303,10 @@ class Chain(Engine):
 def draw_topics(
     indptr: Longs, counts: Ints, topics: int, seed: int, pass_number: int, first_doc: int, z: Array
 ) -> None:
-    """z[token] = a uniform topic 0..topics-1, from the document's stream.  indptr: int64[D+1]; counts: int32[nnz]."""
+    """z[token] = a uniform topic 0..topics-1, from the document's stream.
+
+    indptr: int64[D+1]; counts: int32[nnz].
+    """
     i = 0
     for d in range(len(indptr) - 1):
         state = stream(seed, pass_number, first_doc + d)
@@ -264,8 +334,8 @@ def seeded_topics(
 ) -> None:
     """z of each token in turn from p(k) ~ (alpha_k + n_dk so far) * base[index[w], k] * inverse[k].
 
-    base: float32[R, >=K] seed rows; inverse: float64[K], 1 / their column sums; work: float64[2, K].
-    """
+    base: float32[R, >=K] seed rows; inverse: float64[K], 1 / their column sums; work: float64[2,
+    K]."""
     topics = len(alpha)
     prior, sums = work[0], work[1]
     i = 0

@@ -1,17 +1,24 @@
-"""Collapsed Gibbs sampling with the dense conditional: the baseline, and the reference for SparseLDA.
+"""Collapsed Gibbs sampling with the dense conditional: the baseline, and the reference for
+SparseLDA.
 
-Griffiths & Steyvers, Finding scientific topics, PNAS 2004, eq. (5), as Yao, Mimno & McCallum 2009 state it, eq. (5):
+Griffiths & Steyvers, Finding scientific topics, PNAS 2004, eq. (5), as Yao, Mimno & McCallum 2009
+state it, eq. (5):
 
-    p(z = t) ~ (alpha_t + n_td) (beta + n_wt) / (beta W + n_t)          own token taken out of all counts
+    p(z = t) ~ (alpha_t + n_td) (beta + n_wt) / (beta W + n_t)          own token taken out of all
+    counts
 
-Every topic is weighed for every token.  coef_t = (alpha_t + n_td) / (beta W + n_t) is kept for all topics (a move changes
-two of them), so a token costs one multiply-add a topic; weights are summed 16 topics at a time, then the sums are walked,
-then the 16 topics of the sum that the draw fell in.
+Every topic is weighed for every token.  coef_t = (alpha_t + n_td) / (beta W + n_t) is kept for all
+                                         topics (a move changes
+two of them), so a token costs one multiply-add a topic; weights are summed 16 topics at a time,
+then the sums are walked, then the 16 topics of the sum that the draw fell in.
 
-Blocks of one round do not see each other's moves (AD-LDA); at round width 1 the chain is the exact sampler.
+Blocks of one round do not see each other's moves (AD-LDA); at round width 1 the chain is the exact
+sampler.
 
-    z      uint[tokens]       topics, cell after cell         rows   int32[U, padded(K)]   n_wt of the block's words
-    n_t    float64[K]         tokens of a topic               coef   float64[padded(K)]    0 beyond K
+    z      uint[tokens]       topics, cell after cell         rows   int32[U, padded(K)]   n_wt of
+           the block's words
+    n_t    float64[K]         tokens of a topic               coef   float64[padded(K)]    0 beyond
+           K
     n_td   int64[K]           the present document's          sums   float64[padded(K) / 16]
 """
 
@@ -48,7 +55,9 @@ def weigh(row: Ints, coef: Doubles, beta: float, sums: Doubles) -> float:
 
 @kernel
 def pick(row: Ints, coef: Doubles, beta: float, sums: Doubles, x: float) -> int:
-    """The topic at which the running sum of weights passes x (the last one with weight, when rounding lets none)."""
+    """The topic at which the running sum of weights passes x (the last one with weight, when
+    rounding lets none).
+    """
     i = 0
     while i + 1 < len(sums) and x >= sums[i]:
         x -= sums[i]
@@ -66,11 +75,30 @@ def pick(row: Ints, coef: Doubles, beta: float, sums: Doubles, x: float) -> int:
 
 @kernel
 def sweep(
-    indptr: Longs, words: Ints, counts: Ints, z: Array, rows: Ints, n_t: Doubles, coef: Doubles, sums: Doubles,
-    alpha: Doubles, beta: float, mass: float, seed: int, pass_number: int, first_doc: int, n_td: Longs, topics: Longs,
-    topic_bins: Doubles, lengths: Doubles, figures: Doubles,
-) -> None:  # fmt: skip
-    """One sweep over a block (symbols: the module's head).  mass: beta W; figures: of ``Chain.sweep``, no buckets."""
+    indptr: Longs,
+    words: Ints,
+    counts: Ints,
+    z: Array,
+    rows: Ints,
+    n_t: Doubles,
+    coef: Doubles,
+    sums: Doubles,
+    alpha: Doubles,
+    beta: float,
+    mass: float,
+    seed: int,
+    pass_number: int,
+    first_doc: int,
+    n_td: Longs,
+    topics: Longs,
+    topic_bins: Doubles,
+    lengths: Doubles,
+    figures: Doubles,
+) -> None:
+    """One sweep over a block (symbols: the module's head).
+
+    mass: beta W; figures: of ``Chain.sweep``, no buckets.
+    """
     n_topics_all = len(alpha)
     alpha_sum = alpha.sum()
     loglik = doc_loglik = 0.0
@@ -120,7 +148,9 @@ def sweep(
             if n_td[t] > 0:
                 topics[n_topics] = t
                 n_topics += 1
-        doc_loglik += close_document(topics, n_topics, n_td, n_d, alpha, alpha_sum, topic_bins, lengths)
+        doc_loglik += close_document(
+            topics, n_topics, n_td, n_d, alpha, alpha_sum, topic_bins, lengths
+        )
         documents += 1
         doc_topics += n_topics  # type: ignore[assignment]
     figures[0], figures[4] = loglik, kept
@@ -131,10 +161,15 @@ class GibbsSampling(Chain):
     """The plain collapsed sampler: every topic is weighed for every token."""
 
     name = "gs"
-    cites = "Griffiths & Steyvers 2004, Finding scientific topics, eq. (5); Yao, Mimno & McCallum 2009, eq. (5)"
+    cites = (
+        "Griffiths & Steyvers 2004, Finding scientific topics, eq. (5); Yao, Mimno & McCallum "
+        "2009, eq. (5)"
+    )
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        """Dense rows of the block, and the packed rows that are spread out at once, beside what every sampler holds."""
+        """Dense rows of the block, and the packed rows that are spread out at once, beside what
+        every sampler holds.
+        """
         topics, wide = self.shape.topics, padded(self.shape.topics)
         return super().workspace(block) | {
             "dense rows": Buffer((block.words, wide), "int32"),
@@ -147,13 +182,33 @@ class GibbsSampling(Chain):
 
     def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, figures: np.ndarray) -> None:
         block, params, key, stats = visit.block, visit.params, visit.key, out.stats
-        dense, whole, beta = out.array("dense rows"), out.array("document topics"), float(params["beta"][0])
+        dense, whole, beta = (
+            out.array("dense rows"),
+            out.array("document topics"),
+            float(params["beta"][0]),
+        )
         self._spread(visit.rows["phi"], dense, out)
         sweep(
-            block.indptr, block.words, block.counts, out.state["z"], dense, n_t, out.array("coefficients"), out.array("sums"),
-            params["alpha"], beta, beta * self.shape.words, key.seed, key.pass_number, block.first_doc, whole[0], whole[1],
-            stats["topic_bins"], stats["lengths"], figures,
-        )  # fmt: skip
+            block.indptr,
+            block.words,
+            block.counts,
+            out.state["z"],
+            dense,
+            n_t,
+            out.array("coefficients"),
+            out.array("sums"),
+            params["alpha"],
+            beta,
+            beta * self.shape.words,
+            key.seed,
+            key.pass_number,
+            block.first_doc,
+            whole[0],
+            whole[1],
+            stats["topic_bins"],
+            stats["lengths"],
+            figures,
+        )
 
     def _spread(self, phi: PackedRows, dense: np.ndarray, out: Out) -> None:
         """The packed rows as dense rows int32[U, padded(K)], some at a time."""

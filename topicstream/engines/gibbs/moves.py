@@ -1,11 +1,14 @@
 """What a sweep did to the counts by word and topic, from the topics of its tokens alone.
 
-A counting sort by word, then a tally a word in an array of all topics; the topics of a word come in the order in which its
-tokens name them first.
+A counting sort by word, then a tally a word in an array of all topics; the topics of a word come in
+the order in which its tokens name them first.
 
-    words, counts  int32[nnz]   local word and tokens of each cell       topic, value  int32[changes]  what comes out
-    z              uint[tokens] topics, cell after cell                   ptr           int64[U+1]     word u: ptr[u] .. ptr[u+1]
-    first          int64[U]     scratch                                   work          int32[K] zeros, zero again on return
+    words, counts  int32[nnz]   local word and tokens of each cell       topic, value
+                   int32[changes]  what comes out
+    z              uint[tokens] topics, cell after cell                   ptr           int64[U+1]
+                   word u: ptr[u] .. ptr[u+1]
+    first          int64[U]     scratch                                   work          int32[K]
+                   zeros, zero again on return
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from topicstream.kernels.jit import kernel
 
 @kernel
 def _tally(first: Longs, work: Ints, ptr: Longs, topic: Ints, value: Ints) -> Int:
-    """topic[..first[u]]: the word's topics up to the next word's, t for one more and ~t for one less.  They are replaced by
+    """topic[..first[u]]: the word's topics up to the next word's, t for one more and ~t for one
+    less.  They are replaced by
     the topics whose count changes; what is written is never ahead of what is read."""
     begin = np.int64(0)
     w = np.int64(0)
@@ -56,14 +60,17 @@ def count_moves(
     topic: Ints,
     value: Ints,
 ) -> int:
-    """Change of the counts by word and topic when the tokens' topics go from ``before`` (length 0: none had one) to ``after``;
+    """Change of the counts by word and topic when the tokens' topics go from ``before`` (length 0:
+    none had one) to ``after``;
     topic, value: int32[2 * tokens that moved + 2].  Returns the entries written."""
     fresh = len(before) == 0
     n = 0
     i = 0
     for c in range(len(words)):
         u = words[c]
-        for _ in range(counts[c]):  # word and number of each token that moved, written without a branch
+        for _ in range(
+            counts[c]
+        ):  # word and number of each token that moved, written without a branch
             value[n] = u
             value[n + 1] = i
             n += 2 * (fresh or before[i] != after[i])

@@ -1,22 +1,33 @@
 """SparseLDA: the collapsed Gibbs conditional in three buckets.
 
-Yao, Mimno & McCallum, Efficient methods for topic model inference on streaming document collections, KDD 2009, section
+Yao, Mimno & McCallum, Efficient methods for topic model inference on streaming document
+collections, KDD 2009, section
 3.4.  The conditional of one token (its own topic taken out of all counts)
 
-    p(z = t) ~ (alpha_t + n_td) (beta + n_wt) / (beta W + n_t)                                            (eq. 5)
-             = alpha_t beta / (beta W + n_t)  +  n_td beta / (beta W + n_t)  +  coef_t n_wt               (eq. 6, 10)
-                 s, every topic                   r, the document's topics       q, the word's topics
+    p(z = t) ~ (alpha_t + n_td) (beta + n_wt) / (beta W + n_t)
+    (eq. 5)
+             = alpha_t beta / (beta W + n_t)  +  n_td beta / (beta W + n_t)  +  coef_t n_wt
+             (eq. 6, 10)
+                 s, every topic                   r, the document's topics       q, the word's
+                 topics
 
-with coef_t = (alpha_t + n_td) / (beta W + n_t) cached for every topic.  (The paper's text has n_t|d in the denominators
-of r and coef; its equation 5 has n_t, which is meant.)  q is searched first, along the word's packed list in descending
-counts; then the document's topics; then all.  A move changes two topics, so s, r, q, coef and 1 / (beta W + n_t) are
-updated in O(1); s and r are summed afresh for each document, so that rounding never adds up and resuming is exact.
+with coef_t = (alpha_t + n_td) / (beta W + n_t) cached for every topic.  (The paper's text has n_t|d
+in the denominators
+of r and coef; its equation 5 has n_t, which is meant.)  q is searched first, along the word's
+packed list in descending
+counts; then the document's topics; then all.  A move changes two topics, so s, r, q, coef and 1 /
+(beta W + n_t) are
+updated in O(1); s and r are summed afresh for each document, so that rounding never adds up and
+resuming is exact.
 
-Within a block every draw sees all earlier ones.  Blocks of one round do not see each other: that is the AD-LDA
+Within a block every draw sees all earlier ones.  Blocks of one round do not see each other: that is
+the AD-LDA
 approximation (Newman et al. 2007); at round width 1 the chain is the exact collapsed sampler.
 
-    z      uint[tokens]    topics, cell after cell     n_td    int64[K]    topics of the present document, dense
-    start, length, arena   packed.py                   topics  int64[K]    the topics with n_td > 0, slot their places
+    z      uint[tokens]    topics, cell after cell     n_td    int64[K]    topics of the present
+           document, dense
+    start, length, arena   packed.py                   topics  int64[K]    the topics with n_td > 0,
+                           slot their places
     n_t    float64[K]      tokens of a topic           inv     float64[K]  1 / (beta W + n_t)
     alpha  float64[K]                                  coef    float64[K]  (alpha_t + n_td) inv_t
 """
@@ -53,14 +64,34 @@ def dot(a: Doubles, b: Doubles) -> float:
 
 @kernel
 def sweep(
-    indptr: Longs, words: Ints, counts: Ints, z: Array, start: Longs, length: Ints, arena: Array, m: int,
-    n_t: Doubles, inv: Doubles, coef: Doubles, alpha: Doubles, beta: float, mass: float, seed: int, pass_number: int,
+    indptr: Longs,
+    words: Ints,
+    counts: Ints,
+    z: Array,
+    start: Longs,
+    length: Ints,
+    arena: Array,
+    m: int,
+    n_t: Doubles,
+    inv: Doubles,
+    coef: Doubles,
+    alpha: Doubles,
+    beta: float,
+    mass: float,
+    seed: int,
+    pass_number: int,
     first_doc: int,
-    n_td: Longs, slot: Longs, topics: Longs, topic_bins: Doubles, lengths: Doubles, figures: Doubles,
-) -> Int:  # fmt: skip
+    n_td: Longs,
+    slot: Longs,
+    topics: Longs,
+    topic_bins: Doubles,
+    lengths: Doubles,
+    figures: Doubles,
+) -> Int:
     """One sweep over a block (symbols: the module's head).  mass: beta W.
 
-    figures: of ``Chain.sweep``, and the running s, r, q after the last token.  Returns -1, or the number of the first token whose
+    figures: of ``Chain.sweep``, and the running s, r, q after the last token.  Returns -1, or the
+    number of the first token whose
     topic its word's row does not have (then z and table do not belong together).
     """
     n_all = len(alpha)
@@ -161,7 +192,9 @@ def sweep(
                         if k == NEAR:
                             skip, x = passing(arena, at + k, n - k, coef, bits_m, x)
                             k += skip
-                    while f < one and k > 0:  # rounding has carried x past the last entry: the last with a count
+                    while (
+                        f < one and k > 0
+                    ):  # rounding has carried x past the last entry: the last with a count
                         k -= 1
                         f = np.int64(arena[at + k])
                     pn = k
@@ -239,14 +272,22 @@ def sweep(
                 q += c1 * (cn + 1.0) - c0 * cn
             length[u] = n
         loglik += math.log(product) - n_d * math.log(alpha_sum + (n_d - 1))
-        doc_loglik += close_document(topics, n_topics, n_td, n_d, alpha, alpha_sum, topic_bins, lengths)
+        doc_loglik += close_document(
+            topics, n_topics, n_td, n_d, alpha, alpha_sum, topic_bins, lengths
+        )
         documents += 1
         doc_topics += n_topics  # type: ignore[assignment]
         for j in range(n_topics):
             t = topics[j]
             n_td[t] = 0
             coef[t] = alpha[t] * inv[t]
-    figures[0], figures[1], figures[2], figures[3], figures[4] = loglik, draws_s, draws_r, draws_q, kept
+    figures[0], figures[1], figures[2], figures[3], figures[4] = (
+        loglik,
+        draws_s,
+        draws_r,
+        draws_q,
+        kept,
+    )
     figures[5], figures[6], figures[7], figures[8] = documents, doc_topics, doc_loglik, i
     figures[9], figures[10], figures[11] = beta * s, beta * r, q
     return np.int64(-1)
@@ -256,10 +297,15 @@ class SparseLDA(Chain):
     """The sampler whose cost a token is the topics of its word, not K."""
 
     name = "sparselda"
-    cites = "Yao, Mimno & McCallum 2009, Efficient methods for topic model inference, section 3.4, eq. (6)-(10)"
+    cites = (
+        "Yao, Mimno & McCallum 2009, Efficient methods for topic model inference, section 3.4, "
+        "eq. (6)-(10)"
+    )
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        """The arena beside what every sampler holds: the rows with room for what may enter, a row begins a cache line."""
+        """The arena beside what every sampler holds: the rows with room for what may enter, a row
+        begins a cache line.
+        """
         topics = self.shape.topics
         most = (block.table_entries or int(self.shape.tokens)) + block.tokens
         entries = min(block.words * topics, most) + 16 * block.words + READ_PAST
@@ -275,7 +321,12 @@ class SparseLDA(Chain):
     def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, figures: np.ndarray) -> None:
         block, params, key, stats = visit.block, visit.params, visit.key, out.stats
         phi: PackedRows = visit.rows["phi"]
-        k, tokens, start, length = self.shape.topics, out.array("word tokens"), out.array("row start"), out.array("row length")
+        k, tokens, start, length = (
+            self.shape.topics,
+            out.array("word tokens"),
+            out.array("row start"),
+            out.array("row length"),
+        )
         length[:] = phi.length
         entries = slack_starts(block.words, block.counts, length, k, tokens, start)
         size = entry_bytes(phi.largest + int(tokens.max(initial=0)), k)
@@ -284,12 +335,33 @@ class SparseLDA(Chain):
         real, whole = out.array("coefficients"), out.array("document topics")
         alpha, beta = params["alpha"], float(params["beta"][0])
         stray = sweep(
-            block.indptr, block.words, block.counts, out.state["z"], start, length, arena, phi.bits, n_t, real[0], real[1], alpha,
-            beta, beta * self.shape.words, key.seed, key.pass_number, block.first_doc, whole[0], whole[1], whole[2],
-            stats["topic_bins"], stats["lengths"], figures,
-        )  # fmt: skip
+            block.indptr,
+            block.words,
+            block.counts,
+            out.state["z"],
+            start,
+            length,
+            arena,
+            phi.bits,
+            n_t,
+            real[0],
+            real[1],
+            alpha,
+            beta,
+            beta * self.shape.words,
+            key.seed,
+            key.pass_number,
+            block.first_doc,
+            whole[0],
+            whole[1],
+            whole[2],
+            stats["topic_bins"],
+            stats["lengths"],
+            figures,
+        )
         if stray >= 0:
             raise TopicsError(
-                f"{self.name}: block {block.index}, token {stray}: its topic is not in the table, so block memory and table "
+                f"{self.name}: block {block.index}, token {stray}: its topic is not in the "
+                f"table, so block memory and table "
                 "do not belong together; start over with --force"
             )

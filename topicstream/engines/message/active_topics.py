@@ -1,4 +1,5 @@
-"""Which topics are active in a document of sparse-L belief propagation: at the start, and by bids from outside.
+"""Which topics are active in a document of sparse-L belief propagation: at the start, and by bids
+from outside.
 
 Arrays are those of ``sparse_messages``.
 """
@@ -18,14 +19,23 @@ _ZERO = np.float32(0.0)
 
 @kernel
 def choose(
-    scores: Floats, chosen: Ints, topics: Shorts, theta: Floats, alpha: Doubles, gain: float, next_topics: Shorts
+    scores: Floats,
+    chosen: Ints,
+    topics: Shorts,
+    theta: Floats,
+    alpha: Doubles,
+    gain: float,
+    next_topics: Shorts,
 ) -> None:
-    """Which topics a document lets in for which: next_topics (uint16[D, L]) = topics but for the exchanged ones.
+    """Which topics a document lets in for which: next_topics (uint16[D, L]) = topics but for the
+    exchanged ones.
 
-    scores[c, k] is the factor by which one step would multiply a share of topic k in the document (the gradient of its
-    log-likelihood), counted over the words for which k is strong.  From the best newcomer and the weakest topic on, they
-    change places while gain * alpha_k * score_k exceeds the weak topic's theta (float32[D, L], counts).
-    """
+    scores[c, k] is the factor by which one step would multiply a share of topic k in the document
+    (the gradient of its
+    log-likelihood), counted over the words for which k is strong.  From the best newcomer and the
+    weakest topic on, they
+    change places while gain * alpha_k * score_k exceeds the weak topic's theta (float32[D, L],
+    counts)."""
     width, k_all = topics.shape[1], len(alpha)
     used = np.zeros(scores.shape[1], np.uint8)
     for d in range(len(chosen)):
@@ -65,11 +75,15 @@ def open_topics(
     topics: Shorts,
     theta: Floats,
 ) -> None:
-    """Active topics of each document from seed topics: the L largest shares of an even mixture after one step of EM.
+    """Active topics of each document from seed topics: the L largest shares of an even mixture
+    after one step of EM.
 
-    A word gives each of its documents p(k | w), its row over its sum.  What all topics have of a word alike changes no
-    order, so only what stands out above the row's least entry is added topic by topic: rows of seed documents mixed
-    with the corpus' mean stand out in few.  took: float32[D, Kp] scratch; topics: uint16[D, L], ascending; theta:
+    A word gives each of its documents p(k | w), its row over its sum.  What all topics have of a
+    word alike changes no
+    order, so only what stands out above the row's least entry is added topic by topic: rows of seed
+    documents mixed
+    with the corpus' mean stand out in few.  took: float32[D, Kp] scratch; topics: uint16[D, L],
+    ascending; theta:
     float32[D, L], the shares, adding up to less than n_d by what the other topics have.
     """
     (ptr, doc, x), width, columns = cells, topics.shape[1], base.shape[1]
@@ -104,7 +118,9 @@ def open_topics(
             for j in range(n):
                 took[d, out_topic[j]] += weight * out[j]
     for d in range(len(topics)):
-        largest_numbers(took[d], columns, width, chosen)  # padding has share 0 and the highest numbers
+        largest_numbers(
+            took[d], columns, width, chosen
+        )  # padding has share 0 and the highest numbers
         for j in range(width):
             topics[d, j] = chosen[j]
             theta[d, j] = even[d] + took[d, chosen[j]] if chosen[j] < k_all else _ZERO

@@ -1,20 +1,28 @@
-"""aTBP: asynchronous tiny belief propagation (Zeng, Liu, Cao: Memory-Efficient Topic Modeling, Fig. 3).
+"""aTBP: asynchronous tiny belief propagation (Zeng, Liu, Cao: Memory-Efficient Topic Modeling, Fig.
+3).
 
-No message is stored.  Before a cell's update each of its three sums is shrunk by the share that the cell has in it,
+No message is stored.  Before a cell's update each of its three sums is shrunk by the share that the
+                       cell has in it,
 which stands for the message that is taken out; then the new message is put in:
 
-    phi[w,:] *= 1 - x/n_w    theta[d,:] *= 1 - x/n_d    lam *= 1 - x/N                      (lines 13-15)
-    eta_k = (phi[w,k] + beta)(theta[d,k] + alpha_k) / (lam_k + W beta) / sum                (lines 16-17)
-    phi[w,:] += x eta        theta[d,:] += x eta        lam += x eta                        (lines 18-20)
+    phi[w,:] *= 1 - x/n_w    theta[d,:] *= 1 - x/n_d    lam *= 1 - x/N                      (lines
+                             13-15)
+    eta_k = (phi[w,k] + beta)(theta[d,k] + alpha_k) / (lam_k + W beta) / sum                (lines
+    16-17)
+    phi[w,:] += x eta        theta[d,:] += x eta        lam += x eta                        (lines
+                             18-20)
 
     symbol        array
-    phi[w, :]     base[index[u], :] + delta[u, :]   float32[., KP]; base is only read, the change alone accumulates
+    phi[w, :]     base[index[u], :] + delta[u, :]   float32[., KP]; base is only read, the change
+                  alone accumulates
     theta[d, :]   theta[d, :]                       float32[D, KP]
-    lam           lam + dl + fresh                  float32[KP]; the change since the block began accumulates alone
+    lam           lam + dl + fresh                  float32[KP]; the change since the block began
+                  accumulates alone
     1/n_w         per_n_w[u]                        float32[U], from the row's own sum
     u_k           u                                 float32[KP]
 
-Numbers: phi[w,:] is never rounded at its own size.  The delta of a block is small beside the row, its rounding errors
+Numbers: phi[w,:] is never rounded at its own size.  The delta of a block is small beside the row,
+its rounding errors
 are those of small numbers, and the driver adds deltas in float64.
 """
 
@@ -34,14 +42,17 @@ from topicstream.kernels.jit import kernel
 from topicstream.kernels.simd import WIDTH, fetch, fma, get, load, rows_ahead, splat, store, total
 
 DRIFT = 1e-4  # most that a topic's 1/(lam + W beta) may be out by
-REVIEW = 16  # documents between two looks at the smallest topic, which decides how often that is renewed
+REVIEW = (
+    16  # documents between two looks at the smallest topic, which decides how often that is renewed
+)
 
 
 class Rows(NamedTuple):
-    """phi of local word u is base[index[u]], its prior words[of[u]]: beta or, for seed words, beta and pseudo-counts, which
-    no shrinking touches.
+    """phi of local word u is base[index[u]], its prior words[of[u]]: beta or, for seed words, beta
+    and pseudo-counts, which no shrinking touches.
 
-    base, words float32[., KP];  row int64[U];  of int32[U];  alpha float32[KP], padding zero;  spread float32[KP]: sums of
+    base, words float32[., KP];  row int64[U];  of int32[U];  alpha float32[KP], padding zero;
+                                 spread float32[KP]: sums of
     the priors over all words
     """
 
@@ -71,16 +82,28 @@ def _least(l0: Floats, dl: Floats, spread: Floats, topics: int) -> Float:
 
 
 @kernel
-def sweep(cells: Cells, rows: Rows, lam: Floats, n_all: float, theta: Floats, delta: Floats, work: Workspace) -> float:
-    """All cells of a block in document order, Fig. 3.  lam float32[KP]: column sums of phi, padding huge; n_all: their total;
+def sweep(
+    cells: Cells,
+    rows: Rows,
+    lam: Floats,
+    n_all: float,
+    theta: Floats,
+    delta: Floats,
+    work: Workspace,
+) -> float:
+    """All cells of a block in document order, Fig. 3.  lam float32[KP]: column sums of phi, padding
+    huge; n_all: their total;
     theta: changed in place; delta: written whole.
 
-    theta[d, :] is held as ``left`` times what is in the array until the document's end: the shrink of line 14 costs one
-    number, not a row.  1/(lam + W beta) is renewed before the tokens that have passed since could have changed any
-    topic's by a ``DRIFT``-th part; in a small corpus that is before every cell, the figure to the letter.
+    theta[d, :] is held as ``left`` times what is in the array until the document's end: the shrink
+    of line 14 costs one
+    number, not a row.  1/(lam + W beta) is renewed before the tokens that have passed since could
+                        have changed any
+    topic's by a ``DRIFT``-th part; in a small corpus that is before every cell, the figure to the
+    letter.
 
-    Returns the sum of x log(sum_k u_k / (n_d - x + sum alpha)): the words' probability before their update, own share taken out.
-    """
+    Returns the sum of x log(sum_k u_k / (n_d - x + sum alpha)): the words' probability before their
+    update, own share taken out."""
     (indptr, words, counts), (base, index, prior, of, alpha, spread) = cells, rows
     (per_n_w, topics_of, p), width = work, rows.base.shape[1]
     u, dl = topics_of[:width], topics_of[width : 2 * width]
@@ -138,20 +161,28 @@ def sweep(cells: Cells, rows: Rows, lam: Floats, n_all: float, theta: Floats, de
                 passed = np.float32(0.0)
             passed += x
             left *= one - x * per_n_d
-            if left < np.float32(1e-3):  # nearly all of the document is in this cell: write the shrink out
+            if left < np.float32(
+                1e-3
+            ):  # nearly all of the document is in this cell: write the shrink out
                 keep = splat(max(left, np.float32(0.0)))
                 for k in range(0, width, WIDTH):
                     store(theta, at + k, keep * load(theta, at + k))
                 left = one
             keep = splat(left)
             acc = zero
-            if own == 0:  # no seed word: a load less for each vector, a tenth of the time at 100 topics
+            if (
+                own == 0
+            ):  # no seed word: a load less for each vector, a tenth of the time at 100 topics
                 for k in range(0, width, WIDTH):
                     fetch(base, next_row + k)
                     b = load(base, row + k)
                     c = load(delta, out + k)
                     c = fma(less_w, b + c, c)
-                    v = (b + c + smooth) * fma(keep, load(theta, at + k), load(alpha, k)) * load(inverse, k)
+                    v = (
+                        (b + c + smooth)
+                        * fma(keep, load(theta, at + k), load(alpha, k))
+                        * load(inverse, k)
+                    )
                     store(u, k, v)
                     acc = acc + v
             else:
@@ -214,7 +245,9 @@ class ATBP(TinyEngine):
         theta, (alpha, beta) = self.theta_of(visit, out), self.priors(visit, out)
         if self.sweeps:
             nowhere = np.zeros((0, len(alpha)), np.float32)
-            self.assign(visit, out, theta, (alpha, beta), self.sweeps, self.options.fold_tol, nowhere)
+            self.assign(
+                visit, out, theta, (alpha, beta), self.sweeps, self.options.fold_tol, nowhere
+            )
         prior, of, spread = self.word_priors(visit, beta, out)
         sums = totals if self.shape.seeds is None else totals - self.shape.seeds.totals
         lam = out.array("lam")
@@ -232,14 +265,19 @@ class ATBP(TinyEngine):
         out.stats["tokens"][0] = block.tokens
         self.count_for_priors(visit, theta, out)
 
-    def word_priors(self, visit: Visit, beta: float, out: Out) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Priors of the block's words (see ``sweep``): what is shrunk for a cell's own share must not have seed words'
-        pseudo-counts in it, or phi would have to fall below zero to make up for what is taken from them."""
+    def word_priors(
+        self, visit: Visit, beta: float, out: Out
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Priors of the block's words (see ``sweep``): what is shrunk for a cell's own share must
+        not have seed words' pseudo-counts in it, or phi would have to fall below zero to make up
+        for what is taken from them."""
         seeds, width = self.shape.seeds, padded(self.shape.topics)
         of = out.array("row of prior")
         of[:] = 0
         spread = np.full(width, self.shape.words * beta, np.float32)
-        seeded, which = (np.zeros(0, np.int64),) * 2 if seeds is None else seeds.find(visit.block.vocab)
+        seeded, which = (
+            (np.zeros(0, np.int64),) * 2 if seeds is None else seeds.find(visit.block.vocab)
+        )
         prior = out.array("priors", (1 + len(seeded), width))
         prior[:] = beta
         if seeds is not None:

@@ -1,13 +1,19 @@
-"""The author-topic model by belief propagation: a message over (author, topic) pairs, a second table keyed by author.
+"""The author-topic model by belief propagation: a message over (author, topic) pairs, a second
+table keyed by author.
 
-A document's topics are those of its authors: T (authors x topics) takes the place of the documents' own mixtures, and the
-author factor keeps its denominator, which makes authors of few tokens as eligible as prolific ones.  With one author a
+A document's topics are those of its authors: T (authors x topics) takes the place of the documents'
+own mixtures, and the
+author factor keeps its denominator, which makes authors of few tokens as eligible as prolific ones.
+With one author a
 document, all of them different, it is belief propagation for LDA, message by message.
 
-    pairs       a document keeps the ``sparsity`` strongest of its authors x topics pairs, so that a cell costs as many numbers,
-                however many authors and topics there are; ``--sparsity 0`` keeps them all (the paper's joint message).  Every
+    pairs       a document keeps the ``sparsity`` strongest of its authors x topics pairs, so that a
+                cell costs as many numbers,
+                however many authors and topics there are; ``--sparsity 0`` keeps them all (the
+                paper's joint message).  Every
                 ``reopen`` passes a document looks at all of them again
-    authors     of a document that names none: a private one, which is LDA for that document (``own``), or the document is left
+    authors     of a document that names none: a private one, which is LDA for that document
+                (``own``), or the document is left
                 out (``skip``)
     schedules   async and sync, as for the dense engines (engines/message/dense.py)
 """
@@ -44,7 +50,8 @@ from topicstream.text import counted
 
 START_ROUNDS = 3
 AXIS = "authors"
-# authors of a document for which a block of joint messages is sized: what more there are makes its buffers larger
+# authors of a document for which a block of joint messages is sized: what more there are makes its
+# buffers larger
 TYPICAL = 4
 
 
@@ -58,25 +65,39 @@ class AuthorOptions(Options):
         choices=("async", "sync"),
     )
     sparsity: int = option(
-        32, "Active (author, topic) pairs a document; 0: all pairs (the joint message).", min=0, max=65536
+        32,
+        "Active (author, topic) pairs a document; 0: all pairs (the joint message).",
+        min=0,
+        max=65536,
     )
     no_author: str = option(
         "own",
-        "Documents without an author: give each a private author (own), or leave them out of training (skip).",
+        "Documents without an author: give each a private author (own), or leave them out of "
+        "training (skip).",
         choices=("own", "skip"),
     )
-    reopen: int = option(4, "Reconsider inactive pairs of a document every N passes.", min=1, advanced=True)
-    gain: float = option(4.0, "Tokens given to an inactive pair when it is reconsidered.", min=0.0, advanced=True)
+    reopen: int = option(
+        4, "Reconsider inactive pairs of a document every N passes.", min=1, advanced=True
+    )
+    gain: float = option(
+        4.0, "Tokens given to an inactive pair when it is reconsidered.", min=0.0, advanced=True
+    )
 
 
 class AuthorTopicModel(Engine):
-    """Tables: phi (words) and authors (T).  Block state: the documents' pairs, and messages over them, both ragged: document d
+    """Tables: phi (words) and authors (T).  Block state: the documents' pairs, and messages over
+    them, both ragged: document d
     has min(sparsity, its authors x K) pairs, and as many floats a cell."""
 
     name = "atm"
-    cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (24)-(27), Fig. 6"
+    cites = (
+        "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (24)-(27), "
+        "Fig. 6"
+    )
     Options = AuthorOptions
-    about = About(priors=Priors(0.01, 0.01), learns_priors=False, axes=(AXIS,), stored_tables=("phi", AXIS))
+    about = About(
+        priors=Priors(0.01, 0.01), learns_priors=False, axes=(AXIS,), stored_tables=("phi", AXIS)
+    )
     options: AuthorOptions
 
     @property
@@ -103,7 +124,9 @@ class AuthorTopicModel(Engine):
     def state(self) -> Mapping[str, ArraySpec]:
         return {
             "pairs": ArraySpec("block", "int32", limit=lambda b: b.docs * self._most_pairs(b)),
-            "messages": ArraySpec("block", "float32", limit=lambda b: b.cells * self._most_pairs(b)),
+            "messages": ArraySpec(
+                "block", "float32", limit=lambda b: b.cells * self._most_pairs(b)
+            ),
         }
 
     @property
@@ -112,7 +135,8 @@ class AuthorTopicModel(Engine):
 
     @property
     def layout(self) -> Layout:
-        """Two copies of a block's messages are in RAM a thread: each near 64 MiB.  Each author is a row of K floats, three
+        """Two copies of a block's messages are in RAM a thread: each near 64 MiB.  Each author is a
+        row of K floats, three
         times."""
         cells = min(super().layout.block_cells, (1 << 26) // (4 * int(self._kept(TYPICAL))))
         docs = max(min(1 << 14, (1 << 22) // self.shape.topics), 1 << 8)
@@ -135,10 +159,25 @@ class AuthorTopicModel(Engine):
         change = out.array("change", (len(names.ids) + 1, self.shape.topics))
         phi, sums = visit.rows.get("phi", none), visit.totals.get("phi", np.zeros(0))
         kernels.start(
-            block.indptr, block.words, block.counts, names.indptr, names.local, pptr, mptr, phi.base, phi.index, sums,
-            visit.params["alpha"].astype(np.float32), START_ROUNDS, visit.key.seed, block.first_doc, pairs, messages,
-            out.delta["phi"], change,
-        )  # fmt: skip
+            block.indptr,
+            block.words,
+            block.counts,
+            names.indptr,
+            names.local,
+            pptr,
+            mptr,
+            phi.base,
+            phi.index,
+            sums,
+            visit.params["alpha"].astype(np.float32),
+            START_ROUNDS,
+            visit.key.seed,
+            block.first_doc,
+            pairs,
+            messages,
+            out.delta["phi"],
+            change,
+        )
         self._hand_over(out, change)
         out.stats["tokens"][0] = block.tokens
 
@@ -155,11 +194,30 @@ class AuthorTopicModel(Engine):
         numbers = block.first_doc + np.arange(block.n_docs)
         looks = ((numbers + visit.key.pass_number) % self.options.reopen == 0).astype(np.uint8)
         out.stats["loglik"][0] = kernels.visit(
-            block.indptr, block.words, block.counts, names.indptr, names.local, pptr, mptr, phi.base, phi.index,
-            visit.totals["phi"], have, change, before, old, pairs, messages, out.delta["phi"],
-            visit.params["alpha"].astype(np.float32), np.float32(beta), np.float32(self.shape.words * beta),
-            not self._asynchronous, looks, np.float32(self.options.gain),
-        )  # fmt: skip
+            block.indptr,
+            block.words,
+            block.counts,
+            names.indptr,
+            names.local,
+            pptr,
+            mptr,
+            phi.base,
+            phi.index,
+            visit.totals["phi"],
+            have,
+            change,
+            before,
+            old,
+            pairs,
+            messages,
+            out.delta["phi"],
+            visit.params["alpha"].astype(np.float32),
+            np.float32(beta),
+            np.float32(self.shape.words * beta),
+            not self._asynchronous,
+            looks,
+            np.float32(self.options.gain),
+        )
         self._hand_over(out, change)
         without = np.diff(names.indptr) == 0
         out.stats["tokens"][0] = block.tokens
@@ -175,7 +233,11 @@ class AuthorTopicModel(Engine):
         if self.options.no_author == "own":
             authors = np.maximum(authors, 1)
         pairs = self._kept(authors).astype(np.int64)
-        return names, np.append(0, np.cumsum(pairs)), np.append(0, np.cumsum(pairs * np.diff(block.indptr)))
+        return (
+            names,
+            np.append(0, np.cumsum(pairs)),
+            np.append(0, np.cumsum(pairs * np.diff(block.indptr))),
+        )
 
     @staticmethod
     def _lease(out: Out, pptr: np.ndarray, mptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -203,7 +265,9 @@ class AuthorTopicModel(Engine):
         limit = np.repeat(np.maximum(np.diff(aptr), 1) * self.shape.topics, np.diff(pptr))
         sound = len(pairs) == pptr[-1] and len(messages) == mptr[-1]
         if not (sound and bool((pairs >= 0).all()) and bool((pairs < limit).all())):
-            raise StoreError(f"the memory of block {block.index} is corrupt; start over with --force")
+            raise StoreError(
+                f"the memory of block {block.index} is corrupt; start over with --force"
+            )
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         n = int(end.stats["unnamed"][0])

@@ -1,20 +1,26 @@
 """Messages over (author, topic) pairs: the kernels of ``engines/message/atm.py``.
 
-The message of a cell (word w, document d, count x) over the pairs (a, k) of d's authors (Zeng, Cheung & Liu 2013, "Learning
-topic models by belief propagation", eq. 24 to 27), every sum without what the cell itself put in:
+The message of a cell (word w, document d, count x) over the pairs (a, k) of d's authors (Zeng,
+Cheung & Liu 2013, "Learning topic models by belief propagation", eq. 24 to 27), every sum without
+what the cell itself put in:
 
     mu_ak  ~  (T_ak - x mu_ak + alpha_k) / (sum_k (T_ak - x mu_ak) + sum alpha)
               (phi_wk - x m_k + beta) / (lam_k - x m_k + W beta),     m_k = sum_a mu_ak
 
-normalised over all pairs of the cell.  A document keeps P of its A K pairs, all or the strongest; a pair is the number
-``slot * K + topic``, slot being the place of the author in the document's list, and a document's pairs ascend.
+normalised over all pairs of the cell.  A document keeps P of its A K pairs, all or the strongest; a
+                                        pair is the number
+``slot * K + topic``, slot being the place of the author in the document's list, and a document's
+pairs ascend.
 
     indptr int64[D+1], words int32[nnz] local, counts [nnz]     the block's cells
     aptr int64[D+1], authors int32[E]     local author rows of each document
-    pptr int64[D+1]    pairs of document d stand at pptr[d] ..;  mptr int64[D+1]: its messages, P floats a cell, at mptr[d] ..
+    pptr int64[D+1]    pairs of document d stand at pptr[d] ..;  mptr int64[D+1]: its messages, P
+                       floats a cell, at mptr[d] ..
     phi float32[R, Kp], index int64[U], totals float64[Kp]     rows of the words, column sums
-    have, change float32[Ua + 1, K]     T as the block found it, and what the block changes; the last row is the private author
-                                        of a document that names none, whose T is what the document itself has put there
+    have, change float32[Ua + 1, K]     T as the block found it, and what the block changes; the
+                                        last row is the private author
+                                        of a document that names none, whose T is what the document
+                                        itself has put there
 """
 
 from __future__ import annotations
@@ -33,21 +39,42 @@ _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 @kernel
 def start(
-    indptr: Longs, words: Ints, counts: Array, aptr: Longs, authors: Ints, pptr: Longs, mptr: Longs, base: Floats,
-    index: Longs, totals: Doubles, alpha: Floats, rounds: int, seed: int, first_doc: int, pairs: Ints,
+    indptr: Longs,
+    words: Ints,
+    counts: Array,
+    aptr: Longs,
+    authors: Ints,
+    pptr: Longs,
+    mptr: Longs,
+    base: Floats,
+    index: Longs,
+    totals: Doubles,
+    alpha: Floats,
+    rounds: int,
+    seed: int,
+    first_doc: int,
+    pairs: Ints,
     messages: Floats,
-    delta: Floats, change: Floats,
-) -> None:  # fmt: skip
-    """First messages.  With seed topics (base float32[R, Kp]): the document's mixture of them, found in ``rounds`` steps, spread
-    over its authors with a random weight of 0.5 to 1.5 a pair, so that no two authors are alike.  Without (base of no rows): a
-    random pair for every cell.  delta float32[U, Kp] and change float32[Ua + 1, K] get the block's contribution."""
+    delta: Floats,
+    change: Floats,
+) -> None:
+    """First messages.  With seed topics (base float32[R, Kp]): the document's mixture of them,
+                        found in ``rounds`` steps, spread
+    over its authors with a random weight of 0.5 to 1.5 a pair, so that no two authors are alike.
+    Without (base of no rows): a
+    random pair for every cell.  delta float32[U, Kp] and change float32[Ua + 1, K] get the block's
+                                 contribution."""
     topics, seeded = change.shape[1], len(base) > 0
     private = np.array([len(change) - 1], np.int32)
     longest = 1
     for d in range(len(indptr) - 1):
         longest = max(longest, aptr[d + 1] - aptr[d])
     value = np.empty(longest * topics, np.float32)
-    inverse, theta, gained = np.zeros(topics, np.float32), np.empty(topics, np.float32), np.empty(topics, np.float32)
+    inverse, theta, gained = (
+        np.zeros(topics, np.float32),
+        np.empty(topics, np.float32),
+        np.empty(topics, np.float32),
+    )
     if seeded:
         for k in range(topics):
             inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
@@ -114,8 +141,8 @@ def _open(
     author: Longs,
     tops: Longs,
 ) -> int:
-    """Take a document's pairs apart: author row, topic, slot of the topic, slot of the author of each; returns the slots.
-    authors: rows of the document's."""
+    """Take a document's pairs apart: author row, topic, slot of the topic, slot of the author of
+    each; returns the slots. authors: rows of the document's."""
     n = 0
     for j in range(len(pairs)):
         a, k = pairs[j] // topics, pairs[j] % topics
@@ -131,7 +158,14 @@ def _open(
 
 @fast_kernel
 def _collect(
-    o: Floats, count: int, place: Longs, author: Longs, n_slots: int, n_authors: int, m: Floats, na: Floats
+    o: Floats,
+    count: int,
+    place: Longs,
+    author: Longs,
+    n_slots: int,
+    n_authors: int,
+    m: Floats,
+    na: Floats,
 ) -> None:
     """m[s], na[a] = what a cell's shares o[:count] add up to over authors and over topics."""
     for s in range(n_slots):
@@ -154,11 +188,32 @@ def _collect(
 
 @fast_kernel
 def _weigh(
-    o: Floats, count: int, m: Floats, na: Floats, t: Floats, al: Floats, asum: Doubles, mass: float, f: Floats,
-    g: Floats, lam: Floats, phi: Floats, r: int, ch: Floats, c0: int, whole: bool, beta: float, tops: Longs,
-    place: Longs, author: Longs, n_slots: int, n_authors: int, p: Floats,
-) -> Float:  # fmt: skip
-    """p[j] = the unnormalised message of a cell whose own shares are o, m and na; returns the sum.  The word's row of counts
+    o: Floats,
+    count: int,
+    m: Floats,
+    na: Floats,
+    t: Floats,
+    al: Floats,
+    asum: Doubles,
+    mass: float,
+    f: Floats,
+    g: Floats,
+    lam: Floats,
+    phi: Floats,
+    r: int,
+    ch: Floats,
+    c0: int,
+    whole: bool,
+    beta: float,
+    tops: Longs,
+    place: Longs,
+    author: Longs,
+    n_slots: int,
+    n_authors: int,
+    p: Floats,
+) -> Float:
+    """p[j] = the unnormalised message of a cell whose own shares are o, m and na; returns the sum.
+    The word's row of counts
     stands in phi at r, its change in ch at c0; whole: all topics are there, in their order."""
     if whole:
         for s in range(n_slots):
@@ -189,22 +244,44 @@ def _weigh(
 
 @fast_kernel
 def visit(
-    indptr: Longs, words: Ints, counts: Array, aptr: Longs, authors: Ints, pptr: Longs, mptr: Longs, phi: Floats,
-    index: Longs, totals: Doubles, have: Floats, change: Floats, before: Ints, old: Floats, pairs: Ints, new: Floats,
-    delta: Floats, alpha: Floats,
-    beta: float, smooth: float, sync: bool, looks: Bytes, gain: float,
-) -> float:  # fmt: skip
+    indptr: Longs,
+    words: Ints,
+    counts: Array,
+    aptr: Longs,
+    authors: Ints,
+    pptr: Longs,
+    mptr: Longs,
+    phi: Floats,
+    index: Longs,
+    totals: Doubles,
+    have: Floats,
+    change: Floats,
+    before: Ints,
+    old: Floats,
+    pairs: Ints,
+    new: Floats,
+    delta: Floats,
+    alpha: Floats,
+    beta: float,
+    smooth: float,
+    sync: bool,
+    looks: Bytes,
+    gain: float,
+) -> float:
     """One visit of a block: new messages from the old ones.
 
-    before, pairs  int32[.]  pairs of the documents as the old messages have them, and from now on (written)
+    before, pairs  int32[.]  pairs of the documents as the old messages have them, and from now on
+                   (written)
     old, new  float32[.]     messages
-    sync      bool   every sum as the pass before left it: delta and change get the whole contribution; else sums move with
+    sync      bool   every sum as the pass before left it: delta and change get the whole
+              contribution; else sums move with
                      each cell and delta and change get what changed
-    looks     uint8[D]  1: the document chooses its pairs again before it is visited: the strongest by what they have of it, and of
+    looks     uint8[D]  1: the document chooses its pairs again before it is visited: the strongest
+              by what they have of it, and of
                      those outside by what they would have with ``gain`` tokens of it to begin with
 
-    Returns sum of x log p(w | the other cells, a uniform author) in nats, p as it stood before each update.
-    """
+    Returns sum of x log p(w | the other cells, a uniform author) in nats, p as it stood before each
+    update."""
     topics, private, alone = have.shape[1], len(have) - 1, np.array([len(have) - 1], np.int32)
     longest, most = 1, 1
     for d in range(len(indptr) - 1):
@@ -243,7 +320,9 @@ def visit(
     width = delta.shape[1]
     flat_phi, flat_delta = phi.reshape(-1), delta.reshape(-1)
     nothing = np.zeros(width, np.float32)
-    moves = nothing if sync else flat_delta  # in delta stands what this pass puts in, when it is sync
+    moves = (
+        nothing if sync else flat_delta
+    )  # in delta stands what this pass puts in, when it is sync
     delta[:] = _ZERO
     change[:] = _ZERO
     loglik = 0.0
@@ -285,11 +364,39 @@ def visit(
                 for j in range(count):
                     o[j] = x * old[at + j]
                 _collect(o, count, place, author, n_slots, n_authors, m, na)
-                total = _weigh(o, count, m, na, t, al, asum, mass, f, g, slots, flat_phi, r, moves, c0, count == n_authors * topics, beta, tops, place, author, n_slots, n_authors, p)  # fmt: skip
+                total = _weigh(
+                    o,
+                    count,
+                    m,
+                    na,
+                    t,
+                    al,
+                    asum,
+                    mass,
+                    f,
+                    g,
+                    slots,
+                    flat_phi,
+                    r,
+                    moves,
+                    c0,
+                    count == n_authors * topics,
+                    beta,
+                    tops,
+                    place,
+                    author,
+                    n_slots,
+                    n_authors,
+                    p,
+                )
                 if total > _ZERO:
                     weight = x / total
                     for k in range(topics):
-                        score[k] += weight * (max(flat_phi[r + k] + moves[c0 + k], _ZERO) + beta) * inverse[k]
+                        score[k] += (
+                            weight
+                            * (max(flat_phi[r + k] + moves[c0 + k], _ZERO) + beta)
+                            * inverse[k]
+                        )
             for a in range(n_authors):
                 owner = writers[a]
                 each = np.float32(1.0 / (max(asum[a], 0.0) + mass))
@@ -353,7 +460,31 @@ def visit(
                             slots_moved[slot_of[k]] -= share
                         else:
                             lam[k] -= share
-            total = _weigh(o, count, m, na, t, al, asum, mass, f, g, slots, flat_phi, r, moves, c0, count == n_authors * topics, beta, tops, place, author, n_slots, n_authors, p)  # fmt: skip
+            total = _weigh(
+                o,
+                count,
+                m,
+                na,
+                t,
+                al,
+                asum,
+                mass,
+                f,
+                g,
+                slots,
+                flat_phi,
+                r,
+                moves,
+                c0,
+                count == n_authors * topics,
+                beta,
+                tops,
+                place,
+                author,
+                n_slots,
+                n_authors,
+                p,
+            )
             if total > _ZERO:
                 loglik += float(x) * math.log(total / np.float32(n_authors))
             else:  # alpha or beta are 0 and nothing is left

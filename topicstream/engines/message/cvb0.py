@@ -9,7 +9,8 @@ from topicstream.engines.message.messages import TOKEN
 
 
 class ZeroOrderCollapsedVariational(DenseMessages):
-    """Each token's message from all others.  The tokens of a cell share one message (they differ only by the order of
+    """Each token's message from all others.  The tokens of a cell share one message (they differ
+    only by the order of
     update), so one of the cell's x tokens is left out of the sums, which weight it by x."""
 
     name = "cvb0"

@@ -1,11 +1,15 @@
-"""What the three algorithms with dense stored messages share: belief propagation, siBP and CVB0 differ in one number.
+"""What the three algorithms with dense stored messages share: belief propagation, siBP and CVB0
+differ in one number.
 
-A cell's message over all K topics is kept on disk between visits (float32[K] a cell); the sums theta, phi and lam are
+A cell's message over all K topics is kept on disk between visits (float32[K] a cell); the sums
+theta, phi and lam are
 made of x mu.  Two schedules (Zeng, Cheung & Liu 2013, section 2.2):
 
-    async   the sums move after each cell; inside a block this is the paper's order, one block is the paper's algorithm.
+    async   the sums move after each cell; inside a block this is the paper's order, one block is
+            the paper's algorithm.
             The delta is the change of the block's contribution (ADD).
-    sync    every message of a pass comes from the sums of the pass before; the delta is the block's whole contribution
+    sync    every message of a pass comes from the sums of the pass before; the delta is the block's
+            whole contribution
             and the tables swap at the end of the pass (REPLACE).
 """
 
@@ -50,7 +54,9 @@ class DenseOptions(Options):
 
 
 class DenseMessages(Learning):
-    """Base of ``bp``, ``sibp`` and ``cvb0``: a subclass says what a cell's update leaves out (``exclude``)."""
+    """Base of ``bp``, ``sibp`` and ``cvb0``: a subclass says what a cell's update leaves out
+    (``exclude``).
+    """
 
     Options = DenseOptions
     exclude: ClassVar[int]
@@ -72,7 +78,10 @@ class DenseMessages(Learning):
     def smaller_state(self) -> str:
         if self.about.axes or not self.state:
             return ""  # authors or links: no other engine learns the same
-        return "--algo sparse-bp keeps 32 bytes a cell (perplexity no higher), --algo atbp 4 bytes a topic and document (0 to 3 % higher)"
+        return (
+            "--algo sparse-bp keeps 32 bytes a cell (perplexity no higher), --algo atbp 4 bytes "
+            "a topic and document (0 to 3 % higher)"
+        )
 
     @property
     def layout(self) -> Layout:
@@ -81,7 +90,9 @@ class DenseMessages(Learning):
         return replace(super().layout, block_cells=max(cells, 1 << 12))
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        return super().workspace(block) | {"theta": Buffer((block.docs, self.shape.topics), "float32")}
+        return super().workspace(block) | {
+            "theta": Buffer((block.docs, self.shape.topics), "float32")
+        }
 
     def start(self, visit: Visit, out: Out) -> None:
         block, key, rows = visit.block, visit.key, visit.rows
@@ -90,9 +101,13 @@ class DenseMessages(Learning):
             topics = messages.Topics(rows["phi"].base, rows["phi"].index, visit.totals["phi"])
             alpha = visit.params["alpha"].astype(np.float32)
             thetas = out.array("theta")
-            out.stats["loglik"][0] = messages.start_soft(block.cells, topics, new, delta, alpha, START_ROUNDS, thetas)
+            out.stats["loglik"][0] = messages.start_soft(
+                block.cells, topics, new, delta, alpha, START_ROUNDS, thetas
+            )
         else:
-            messages.start_random(block.cells, key.seed, key.pass_number, block.first_doc, new, delta)
+            messages.start_random(
+                block.cells, key.seed, key.pass_number, block.first_doc, new, delta
+            )
         out.stats["tokens"][0] = block.tokens
 
     def process(self, visit: Visit, out: Out) -> None:
@@ -100,11 +115,16 @@ class DenseMessages(Learning):
         self._update(visit, out, thetas, None)
         self.count_for_priors(visit, thetas, out)
 
-    def _update(self, visit: Visit, out: Out, thetas: np.ndarray, links: messages.Links | None) -> None:
+    def _update(
+        self, visit: Visit, out: Out, thetas: np.ndarray, links: messages.Links | None
+    ) -> None:
         """New messages of the block from the old ones."""
         phi, beta = visit.rows["phi"], visit.params["beta"][0]
         topics = messages.Topics(phi.base, phi.index, visit.totals["phi"])
-        alpha, smooth = visit.params["alpha"].astype(np.float32), np.float32(self.shape.words * beta)
+        alpha, smooth = (
+            visit.params["alpha"].astype(np.float32),
+            np.float32(self.shape.words * beta),
+        )
         out.stats["loglik"][0] = messages.visit(
             visit.block.cells,
             topics,

@@ -1,11 +1,14 @@
-"""Documents against topics that stand still: fold theta in, then give every cell's soft assignment to the delta.
+"""Documents against topics that stand still: fold theta in, then give every cell's soft assignment
+to the delta.
 
 For the cell of word w in document d with count x (Zeng, Liu & Cao 2012, Fig. 2, lines 15-19):
 
-    eta_k  = (phi[w,k] + beta) g_k / s,   g_k = (theta[d,k] + alpha_k) / (lam_k + W beta),   s = sum over k
+    eta_k  = (phi[w,k] + beta) g_k / s,   g_k = (theta[d,k] + alpha_k) / (lam_k + W beta),   s = sum
+           over k
     theta'[d,k] += x eta_k,   phi'[w,k] += x eta_k
 
-One sweep is a document's inner iteration; the last one also writes phi'.  sTBP's visit, the first assignment of a start
+One sweep is a document's inner iteration; the last one also writes phi'.  sTBP's visit, the first
+assignment of a start
 and any fold-in are this with different arguments.
 
     symbol          array
@@ -27,11 +30,24 @@ from topicstream.kernels.arrays import Bytes, Cells, Doubles, Floats, Longs
 from topicstream.kernels.digamma import sum_x_log
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import below, bits, step, stream
-from topicstream.kernels.simd import WIDTH, fetch, fma, get, larger, load, rows_ahead, splat, store, total
+from topicstream.kernels.simd import (
+    WIDTH,
+    fetch,
+    fma,
+    get,
+    larger,
+    load,
+    rows_ahead,
+    splat,
+    store,
+    total,
+)
 
 
 class Topics(NamedTuple):
-    """phi of local word u is base[row[u]], float32[., KP];  beta;  inverse float32[KP]: 1 / (lam + W beta), padding zero."""
+    """phi of local word u is base[row[u]], float32[., KP];  beta;  inverse float32[KP]: 1 / (lam +
+    W beta), padding zero.
+    """
 
     base: Floats
     row: Longs
@@ -49,10 +65,19 @@ class Workspace(NamedTuple):
 
 @kernel
 def _sweep(
-    first: int, last: int, cells: Cells, topics: Topics, alpha: Floats, theta: Floats, at: int, work: Workspace, delta: Floats, give: bool
+    first: int,
+    last: int,
+    cells: Cells,
+    topics: Topics,
+    alpha: Floats,
+    theta: Floats,
+    at: int,
+    work: Workspace,
+    delta: Floats,
+    give: bool,
 ) -> None:
-    """One inner iteration over a document's cells: theta[at:] -> the first row of work.topics; work.p[i]: s of each cell.
-    ``give``: every cell's share enters its row of delta."""
+    """One inner iteration over a document's cells: theta[at:] -> the first row of work.topics;
+    work.p[i]: s of each cell. ``give``: every cell's share enters its row of delta."""
     (_, words, counts), (base, index, beta, inverse), (rows, p, seen) = cells, topics, work
     width = base.shape[1]
     new, g, u = rows[:width], rows[width : 2 * width], rows[2 * width : 3 * width]
@@ -95,7 +120,16 @@ def _sweep(
 
 @kernel
 def fold_in(
-    first: int, last: int, cells: Cells, topics: Topics, alpha: Floats, theta: Floats, at: int, work: Workspace, inner: int, stop: float
+    first: int,
+    last: int,
+    cells: Cells,
+    topics: Topics,
+    alpha: Floats,
+    theta: Floats,
+    at: int,
+    work: Workspace,
+    inner: int,
+    stop: float,
 ) -> None:
     """At most ``inner`` sweeps of a document on theta[at:], until sum |change| <= stop."""
     width, new = topics.base.shape[1], work.topics
@@ -112,15 +146,25 @@ def fold_in(
 
 @kernel
 def assign(
-    cells: Cells, topics: Topics, alpha: Floats, theta: Floats, inner: int, tol: float, delta: Floats, work: Workspace
+    cells: Cells,
+    topics: Topics,
+    alpha: Floats,
+    theta: Floats,
+    inner: int,
+    tol: float,
+    delta: Floats,
+    work: Workspace,
 ) -> float:
     """Every document of a block: fold theta in, then one sweep that writes theta and delta.
 
     alpha    float32[KP], padding zero
-    theta    float32[D, KP]; in: where the documents stand, or anything where they are folded in; out: theta'
-    inner    sweeps before the writing one, from the even spread, or fewer when no more than a share ``tol`` of the tokens
+    theta    float32[D, KP]; in: where the documents stand, or anything where they are folded in;
+             out: theta'
+    inner    sweeps before the writing one, from the even spread, or fewer when no more than a share
+             ``tol`` of the tokens
              moves; 0: theta is not folded in
-    delta    float32[U, KP] is written whole, whatever it held; of no rows: there is no writing sweep
+    delta    float32[U, KP] is written whole, whatever it held; of no rows: there is no writing
+             sweep
     -> sum of x log(s / (n_d + sum alpha)) in nats: the words' probability before the last sweep
     """
     (indptr, _, counts), inverse, width = cells, topics.inverse, topics.base.shape[1]
@@ -152,8 +196,11 @@ def assign(
 
 
 @kernel
-def random_topics(cells: Cells, topics: int, seed: int, first_doc: int, theta: Floats, delta: Floats) -> None:
-    """A random topic for every cell (Zeng, Liu & Cao 2012, Fig. 2, lines 4-9), stream (seed, 0, document).
+def random_topics(
+    cells: Cells, topics: int, seed: int, first_doc: int, theta: Floats, delta: Floats
+) -> None:
+    """A random topic for every cell (Zeng, Liu & Cao 2012, Fig. 2, lines 4-9), stream (seed, 0,
+    document).
 
     theta: float32[D, KP], delta: float32[U, KP], both written whole.
     """

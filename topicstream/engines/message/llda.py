@@ -1,20 +1,30 @@
-"""Labeled LDA by belief propagation (Zeng, Cheung & Liu 2013, section 5.1): the topics are the labels.
+"""Labeled LDA by belief propagation (Zeng, Cheung & Liu 2013, section 5.1): the topics are the
+labels.
 
-A cell's message lives on the labels of its document and on the shared topics only; elsewhere it is zero:
+A cell's message lives on the labels of its document and on the shared topics only; elsewhere it is
+zero:
 
-    mu_k  ~  (theta_dk - x mu_k + a_k) (phi_wk - x mu_k + beta) / (lam_k - x mu_k + W beta),   k in topics(d)
+    mu_k  ~  (theta_dk - x mu_k + a_k) (phi_wk - x mu_k + beta) / (lam_k - x mu_k + W beta),   k in
+          topics(d)
 
-a_k is ``label_alpha`` for the document's own labels, of which it is known that they apply (flat by default; with the sparse
-prior of inference, labels of few documents starve beside frequent ones), alpha for the rest.
+a_k is ``label_alpha`` for the document's own labels, of which it is known that they apply (flat by
+default; with the sparse prior of inference, labels of few documents starve beside frequent ones),
+alpha for the rest.
 
-The ``free`` shared topics are numbers 0 .. free - 1, label l is topic free + l: labels that an append brings are new last
-columns.  A document of one topic has mu = 1: it is counted at the start and costs nothing but its likelihood afterwards.
+The ``free`` shared topics are numbers 0 .. free - 1, label l is topic free + l: labels that an
+append brings are new last
+columns.  A document of one topic has mu = 1: it is counted at the start and costs nothing but its
+          likelihood afterwards.
 
-A document without labels has every topic open.  It enters in pass 1, into topics that the labelled documents have made: were
-its cells spread at random first, a label of few documents would drown in them.  Or (``skip``) it is left out.
+A document without labels has every topic open.  It enters in pass 1, into topics that the labelled
+documents have made: were
+its cells spread at random first, a label of few documents would drown in them.  Or (``skip``) it is
+left out.
 
-A block is swept word by word (within a word, document by document): phi_w and theta_d move after each cell, lam after each
-block.  A message is stored as 16-bit integers q, mu_k = q_k / sum q: what is stored is what was added, so exclusion is exact.
+A block is swept word by word (within a word, document by document): phi_w and theta_d move after
+each cell, lam after each
+block.  A message is stored as 16-bit integers q, mu_k = q_k / sum q: what is stored is what was
+        added, so exclusion is exact.
 """
 
 from __future__ import annotations
@@ -44,7 +54,16 @@ from topicstream.engines.base import (
     padded,
 )
 from topicstream.errors import InputError, StoreError, UsageError
-from topicstream.kernels.arrays import Bytes, CellsByWord, Doubles, Floats, Ints, Longs, Shorts, sort_by_word
+from topicstream.kernels.arrays import (
+    Bytes,
+    CellsByWord,
+    Doubles,
+    Floats,
+    Ints,
+    Longs,
+    Shorts,
+    sort_by_word,
+)
 from topicstream.kernels.digamma import sum_x_log
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, step, stream, uniform
@@ -61,19 +80,30 @@ class LabeledOptions(Options):
 
     label_alpha: float = option(
         1.0,
-        "Prior of a document's own labels during training; --alpha applies to shared topics, to documents "
+        "Prior of a document's own labels during training; --alpha applies to shared topics, to "
+        "documents "
         "without labels, and at inference.",
         min=0.0,
     )
-    free: int = option(0, "Number of topics that all documents share, in addition to one per label.", min=0, max=65536)
+    free: int = option(
+        0,
+        "Number of topics that all documents share, in addition to one per label.",
+        min=0,
+        max=65536,
+    )
     no_label: str = option(
-        "all", "Documents without labels: let them use all topics (all), or leave them out (skip).", choices=("all", "skip")
+        "all",
+        "Documents without labels: let them use all topics (all), or leave them out (skip).",
+        choices=("all", "skip"),
     )
 
 
 @kernel
-def sum_theta(cells: CellsByWord, lists: Longs, stored: Bytes, theta: Doubles, messages: Shorts) -> None:
-    """theta[lists[d] + j] (float64, zeros) += x mu_j of each of the document's cells, from the stored messages.
+def sum_theta(
+    cells: CellsByWord, lists: Longs, stored: Bytes, theta: Doubles, messages: Shorts
+) -> None:
+    """theta[lists[d] + j] (float64, zeros) += x mu_j of each of the document's cells, from the
+    stored messages.
 
     lists: int64[D+1], topics of each document; stored: uint8[D], whether it keeps messages
     """
@@ -96,7 +126,8 @@ class Documents(NamedTuple):
     """Documents of a block while it is swept.
 
     lists, topics   int64[D+1], int32[E]: topics of each document
-    stored   uint8[D]: whether it keeps messages (it has two topics or more);  waits uint8[D], 1: not before pass 1
+    stored   uint8[D]: whether it keeps messages (it has two topics or more);  waits uint8[D], 1:
+             not before pass 1
     theta    float64[E] and mass float64[D], its sum: before, and afterwards
     prior    float64[E], a_k
     """
@@ -111,8 +142,8 @@ class Documents(NamedTuple):
 
 
 class Topics(NamedTuple):
-    """phi of local word u is base[row[u]]; lam: float64[K], lam + W beta (SEEDED: column sums), no less than ``least`` after
-    exclusion."""
+    """phi of local word u is base[row[u]]; lam: float64[K], lam + W beta (SEEDED: column sums), no
+    less than ``least`` after exclusion."""
 
     base: Floats
     row: Longs
@@ -123,12 +154,23 @@ class Topics(NamedTuple):
 
 @kernel
 def sweep(
-    mode: int, cells: CellsByWord, rows: Topics, documents: Documents, key: tuple[int, int, int], old: Shorts, new: Shorts,
-    likely: Doubles, change: Doubles, out_ptr: Longs, out_topic: Ints, out_value: Floats,
-) -> int:  # fmt: skip
+    mode: int,
+    cells: CellsByWord,
+    rows: Topics,
+    documents: Documents,
+    key: tuple[int, int, int],
+    old: Shorts,
+    new: Shorts,
+    likely: Doubles,
+    change: Doubles,
+    out_ptr: Longs,
+    out_topic: Ints,
+    out_value: Floats,
+) -> int:
     """Visit every cell of a block once.  Returns the entries of the delta.
 
-    mode    VISIT; RANDOM: first messages, drawn by ``key`` (seed, pass, number of the first document); SEEDED: first
+    mode    VISIT; RANDOM: first messages, drawn by ``key`` (seed, pass, number of the first
+            document); SEEDED: first
             messages from base, rows of seed topics
     old, new    uint16[.]: stored messages, cell by cell
     likely  float64[nnz]: p(w | all other cells) before the update;  change: float64[K], zeros
@@ -171,7 +213,11 @@ def sweep(
                 if mode == VISIT:
                     own = scale * old[at + j]
                     f = max(base[index[u], t] + change[t] - own, 0.0) + beta
-                    p = (max(theta[first + j] - own, 0.0) + prior[first + j]) * f / max(lam[t] - own, least)
+                    p = (
+                        (max(theta[first + j] - own, 0.0) + prior[first + j])
+                        * f
+                        / max(lam[t] - own, least)
+                    )
                     share[j] = p
                     norm += prior[first + j]
                 elif mode == RANDOM:
@@ -194,7 +240,11 @@ def sweep(
                 share[j] = q
                 s += q
             for j in range(n):
-                moved = c * (share[j] / s) - scale * old[at + j] if mode == VISIT else c * (share[j] / s)
+                moved = (
+                    c * (share[j] / s) - scale * old[at + j]
+                    if mode == VISIT
+                    else c * (share[j] / s)
+                )
                 new[at + j] = np.uint16(share[j])
                 if mode == VISIT:
                     theta[first + j] += moved
@@ -222,7 +272,8 @@ def a_topic_a_label(axes: Mapping[str, int], options: Any, asked: int | None) ->
     if asked not in (None, topics):
         shared = f" and {options.free:,} shared ones" if options.free else ""
         raise UsageError(
-            f"-K {asked}: llda has a topic for each of the {axes[LABELS]:,} labels{shared}; leave --topics out"
+            f"-K {asked}: llda has a topic for each of the {axes[LABELS]:,} labels{shared}; "
+            f"leave --topics out"
         )
     return topics
 
@@ -231,10 +282,16 @@ class LabeledBeliefPropagation(Engine):
     """Table: phi.  Block state: the messages of documents of two topics or more, ragged."""
 
     name = "llda"
-    cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, section 5.1, L-LDA"
+    cites = (
+        "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, section 5.1, L-LDA"
+    )
     Options = LabeledOptions
     about = About(
-        starts=("random", "warm"), learns_priors=False, axes=(LABELS,), topics_axis=LABELS, topics=a_topic_a_label
+        starts=("random", "warm"),
+        learns_priors=False,
+        axes=(LABELS,),
+        topics_axis=LABELS,
+        topics=a_topic_a_label,
     )
     options: LabeledOptions
 
@@ -244,7 +301,11 @@ class LabeledBeliefPropagation(Engine):
 
     @property
     def state(self) -> Mapping[str, ArraySpec]:
-        return {"messages": ArraySpec("block", "uint16", limit=lambda b: b.cells * self._most(b), total=self._messages)}
+        return {
+            "messages": ArraySpec(
+                "block", "uint16", limit=lambda b: b.cells * self._most(b), total=self._messages
+            )
+        }
 
     @property
     def stats(self) -> Mapping[str, int]:
@@ -252,21 +313,25 @@ class LabeledBeliefPropagation(Engine):
 
     @property
     def layout(self) -> Layout:
-        """Documents without labels have K messages a cell, and a block may have only such: it is cut so that the messages,
-        lists and deltas of a thousand topics fit 512 MB."""
+        """Documents without labels have K messages a cell, and a block may have only such: it is
+        cut so that the messages, lists and deltas of a thousand topics fit 512 MB."""
         cells = min(max(self.shape.cells // 64, 1 << 16), 1 << 20)
         docs = max(min(1 << 16, (1 << 21) // padded(self.shape.topics)), 1 << 8)
         return Layout(max(min(cells, (1 << 23) // padded(self.shape.topics)), 1 << 12), docs, 8)
 
     def _most(self, block: BlockShape) -> int:
         """Topics that a document of the block can have."""
-        if (self.options.no_label == "all" and self.shape.bare.get(LABELS, 1)) or LABELS not in block.axes:
+        if (
+            self.options.no_label == "all" and self.shape.bare.get(LABELS, 1)
+        ) or LABELS not in block.axes:
             return self.shape.topics
         return min(self.options.free + block.axes[LABELS].longest, self.shape.topics)
 
     def _messages(self, corpus: BlockShape) -> int:
         """Numbers of the messages of all blocks, at most."""
-        open_to_all = self.shape.bare.get(LABELS, corpus.cells) if self.options.no_label == "all" else 0
+        open_to_all = (
+            self.shape.bare.get(LABELS, corpus.cells) if self.options.no_label == "all" else 0
+        )
         few = min(self.options.free + corpus.axes[LABELS].longest, self.shape.topics)
         return (corpus.cells - open_to_all) * few + open_to_all * self.shape.topics
 
@@ -292,7 +357,9 @@ class LabeledBeliefPropagation(Engine):
         if "phi" in visit.rows:
             self._sweep(SEEDED, visit, visit.rows["phi"], visit.totals["phi"], out)
         else:
-            none = Rows(np.zeros((1, padded(topics)), np.float32), np.zeros(visit.block.n_words, np.int64))
+            none = Rows(
+                np.zeros((1, padded(topics)), np.float32), np.zeros(visit.block.n_words, np.int64)
+            )
             self._sweep(RANDOM, visit, none, np.ones(topics), out)
 
     def process(self, visit: Visit, out: Out) -> None:
@@ -306,42 +373,75 @@ class LabeledBeliefPropagation(Engine):
         return {"unlabelled": n}
 
     def topics_of(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of each document of a block: its topics, ascending (int64[D+1], int32[E]), and whether it has labels (bool[D])."""
+        """Of each document of a block: its topics, ascending (int64[D+1], int32[E]), and whether it
+        has labels (bool[D]).
+        """
         labels = block.rows(LABELS)
         n_labels = np.diff(labels.indptr)
         free, topics = self.options.free, self.shape.topics
-        spare = np.where(np.diff(block.indptr) > 0, topics, 0) if self.options.no_label == "all" else 0
+        spare = (
+            np.where(np.diff(block.indptr) > 0, topics, 0) if self.options.no_label == "all" else 0
+        )
         lengths = np.where(n_labels > 0, n_labels + free, spare)
         ptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        place = np.arange(ptr[-1]) - np.repeat(ptr[:-1], lengths)  # 0, 1, .. of each document: right for all but labels
+        place = np.arange(ptr[-1]) - np.repeat(
+            ptr[:-1], lengths
+        )  # 0, 1, .. of each document: right for all but labels
         topic_ids = place.astype(np.int32)
         labelled = np.repeat(n_labels > 0, lengths) & (place >= free)
         topic_ids[labelled] = free + labels.ids[labels.local]
         return ptr, topic_ids, n_labels > 0
 
     def _sweep(self, mode: int, visit: Visit, phi: Rows, lam: np.ndarray, out: Out) -> None:
-        block, params, key, old = visit.block, visit.params, visit.key, visit.state.get("messages", np.zeros(0, np.uint16))
-        cells, likely = CellsByWord(out.array("ptr"), out.array("doc"), out.array("x")), out.array("likely")
+        block, params, key, old = (
+            visit.block,
+            visit.params,
+            visit.key,
+            visit.state.get("messages", np.zeros(0, np.uint16)),
+        )
+        cells, likely = (
+            CellsByWord(out.array("ptr"), out.array("doc"), out.array("x")),
+            out.array("likely"),
+        )
         sort_by_word(block.cells, cells)
         lists, topics, labelled = self.topics_of(block)
         widths, owner = np.diff(lists), np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
         stored = (widths > 1).astype(np.uint8)
         kept = int((np.diff(block.indptr) * widths)[stored == 1].sum())
-        theta, mass, new = out.array("theta", len(topics)), np.zeros(block.n_docs), out.state["messages"]
+        theta, mass, new = (
+            out.array("theta", len(topics)),
+            np.zeros(block.n_docs),
+            out.state["messages"],
+        )
         if len(new) < kept or (mode == VISIT and len(old) != kept):
-            raise StoreError(f"block {block.index}: its messages belong to other labels; start over with --force")
+            raise StoreError(
+                f"block {block.index}: its messages belong to other labels; start over with --force"
+            )
         theta[:] = 0.0
         if mode == VISIT:
             sum_theta(cells, lists, stored, theta, old)
         mass += np.bincount(np.repeat(np.arange(block.n_docs), widths), theta, block.n_docs)
         prior = params["alpha"][topics]
-        prior[np.repeat(labelled, widths) & (topics >= self.options.free)] = self.options.label_alpha
+        prior[np.repeat(labelled, widths) & (topics >= self.options.free)] = (
+            self.options.label_alpha
+        )
         waits = np.zeros(block.n_docs, np.uint8) if mode == SEEDED else (~labelled).astype(np.uint8)
-        most = int(np.minimum(np.bincount(block.words, widths[owner], block.n_words), self.shape.topics).sum())
-        out_ptr, out_topic, out_value = out.array("delta ptr"), out.array("delta topic", most), out.array("delta value", most)
+        most = int(
+            np.minimum(
+                np.bincount(block.words, widths[owner], block.n_words), self.shape.topics
+            ).sum()
+        )
+        out_ptr, out_topic, out_value = (
+            out.array("delta ptr"),
+            out.array("delta topic", most),
+            out.array("delta value", most),
+        )
         change, beta = np.zeros(self.shape.topics), float(params["beta"][0])
         rows = Topics(phi.base, phi.index, beta, lam, max(self.shape.words * beta, 1e-12))
-        documents, numbers = Documents(lists, topics, stored, waits, theta, mass, prior), (*key[:2], block.first_doc)
+        documents, numbers = (
+            Documents(lists, topics, stored, waits, theta, mass, prior),
+            (*key[:2], block.first_doc),
+        )
         delta = out_ptr, out_topic, out_value
         entries = sweep(mode, cells, rows, documents, numbers, old, new, likely, change, *delta)
         out.state["messages"] = new[:kept]

@@ -1,20 +1,25 @@
-"""Dense message updates over stored messages (Zeng, Cheung & Liu 2013, "Learning topic models by belief propagation").
+"""Dense message updates over stored messages (Zeng, Cheung & Liu 2013, "Learning topic models by
+belief propagation").
 
-Eq. (7), the message of a cell (word w, document d, count x), each sum taken without what the cell itself put in:
+Eq. (7), the message of a cell (word w, document d, count x), each sum taken without what the cell
+itself put in:
 
     mu_k  ~  (theta_dk - own_k + alpha_k) (phi_wk - own_k + beta) / (lam_k - own_k + W beta)
 
-own is x mu (``CELL``: belief propagation), mu (``TOKEN``: CVB0, one of the cell's x tokens) or 0 (``NOTHING``: siBP).  Where
-documents are linked (eq. 30), with n_d the document's tokens and m_d the message of its links (eq. 29),
+own is x mu (``CELL``: belief propagation), mu (``TOKEN``: CVB0, one of the cell's x tokens) or 0
+(``NOTHING``: siBP).  Where
+documents are linked (eq. 30), with n_d the document's tokens and m_d the message of its links (eq.
+29),
 
-    mu_k  ~  [(1 - xi) (theta_dk - own_k + alpha_k) + xi (n_d - x + sum alpha) m_dk] (phi_wk - own_k + beta) / (lam_k - own_k + W beta)
+    mu_k  ~  [(1 - xi) (theta_dk - own_k + alpha_k) + xi (n_d - x + sum alpha) m_dk] (phi_wk - own_k
+          + beta) / (lam_k - own_k + W beta)
 
 which is the same update, term by term, without links or with xi = 0.
 
-Shapes: indptr int64[D+1], words int32[nnz] local ids, counts int32 or float32[nnz]; base float32[R, Kp] and index
-int64[U]: phi of local word u is base[index[u]]; totals float64[Kp] column sums of phi; old, new float32[nnz, K]
-messages; delta float32[U, Kp]; alpha float32[K]; beta, smooth = W beta float32.
-"""
+Shapes: indptr int64[D+1], words int32[nnz] local ids, counts int32 or float32[nnz]; base float32[R,
+Kp] and index int64[U]: phi of local word u is base[index[u]]; totals float64[Kp] column sums of
+phi; old, new float32[nnz, K] messages; delta float32[U, Kp]; alpha float32[K]; beta, smooth = W
+beta float32."""
 
 from __future__ import annotations
 
@@ -50,7 +55,8 @@ class Priors(NamedTuple):
 class Links(NamedTuple):
     """The links' part of a visit.
 
-    message   float32[D, Kp]  m_d of each document;  weight float32[D]: its sum, 0 where a document has no links
+    message   float32[D, Kp]  m_d of each document;  weight float32[D]: its sum, 0 where a document
+              has no links
     xi        share of the links in a message
     fresh     float32[D, K]   receives the documents' sums of the new messages
     tokens    float64[1]      gains the tokens of documents with a link message
@@ -73,19 +79,31 @@ def _share(x: float, exclude: int) -> Float:
 
 @fast_kernel
 def _weigh(
-    own: float, mu: Floats, theta: Floats, alpha: Floats, phi: Floats, change: Floats, beta: float, lam: Floats, p: Floats,
-    a: float, b: float, message: Any,
-) -> Float:  # fmt: skip
+    own: float,
+    mu: Floats,
+    theta: Floats,
+    alpha: Floats,
+    phi: Floats,
+    change: Floats,
+    beta: float,
+    lam: Floats,
+    p: Floats,
+    a: float,
+    b: float,
+    message: Any,
+) -> Float:
     """p[k] = the unnormalised message; returns its sum.
 
-    own: the share of mu left out of every sum; a, b, message: what theta and the links weigh and the links' message, or None.
-    """
+    own: the share of mu left out of every sum; a, b, message: what theta and the links weigh and
+    the links' message, or None."""
     s = _ZERO
     for k in range(len(p)):
         o = own * mu[k]
         t = theta[k] - o
         f = phi[k] + change[k] - o
-        t = (t if t > _ZERO else _ZERO) + alpha[k]  # a rounding below zero must not make a message negative
+        t = (t if t > _ZERO else _ZERO) + alpha[
+            k
+        ]  # a rounding below zero must not make a message negative
         f = (f if f > _ZERO else _ZERO) + beta
         if message is None:
             p[k] = t * f / (lam[k] - o)
@@ -98,7 +116,14 @@ def _weigh(
 
 @fast_kernel
 def _move(
-    x: float, scale: float, p: Floats, old: Floats, new: Floats, theta: Floats, change: Floats, lam: Floats
+    x: float,
+    scale: float,
+    p: Floats,
+    old: Floats,
+    new: Floats,
+    theta: Floats,
+    change: Floats,
+    lam: Floats,
 ) -> None:
     """new = scale p; the sums move by x (new - old)."""
     for k in range(len(p)):
@@ -149,9 +174,11 @@ def visit(
 ) -> float:
     """One visit of a block, document by document, cell by cell.
 
-    moving   True: theta, phi and lam move after each cell; delta gets the change of the block's contribution.  False: every
+    moving   True: theta, phi and lam move after each cell; delta gets the change of the block's
+             contribution.  False: every
              message comes from the sums of the pass before; delta gets the whole new contribution
-    thetas   float32[D, K] receives the documents' sums: of the new messages when they move, else of the old ones; with
+    thetas   float32[D, K] receives the documents' sums: of the new messages when they move, else of
+             the old ones; with
              links always of the old ones
     links    ``Links`` or None
 
@@ -171,7 +198,13 @@ def visit(
         theta = thetas[d]
         n = gather_theta(indptr[d], indptr[d + 1], counts, old, theta)
         if links is not None:
-            fresh, message, z, a, b = links.fresh[d], links.message[d][:k_all], np.float64(links.weight[d]), 1.0, 0.0
+            fresh, message, z, a, b = (
+                links.fresh[d],
+                links.message[d][:k_all],
+                np.float64(links.weight[d]),
+                1.0,
+                0.0,
+            )
             fresh[:] = theta if moving else nothing
             if z > 0.0:
                 a, b = 1.0 - links.xi, links.xi
@@ -184,14 +217,18 @@ def visit(
                     s = _weigh(own, old[i], theta, alpha, phi, row, beta, lam, p, _ONE, _ZERO, None)
                     _move(x, _ONE / s, p, old[i], new[i], theta, row, lam)
                 else:
-                    s = _weigh(own, old[i], theta, alpha, phi, nothing, beta, lam, p, _ONE, _ZERO, None)
+                    s = _weigh(
+                        own, old[i], theta, alpha, phi, nothing, beta, lam, p, _ONE, _ZERO, None
+                    )
                     _put(x, _ONE / s, p, new[i], row, None)
                 loglik += float(x) * math.log(s / (n - own + mass))
             else:
                 rest = n - x + mass
                 first, scaled = np.float32(a), np.float32(b * rest)
                 sums, change = (fresh, row) if moving else (theta, nothing)
-                s = _weigh(own, old[i], sums, alpha, phi, change, beta, lam, p, first, scaled, message)
+                s = _weigh(
+                    own, old[i], sums, alpha, phi, change, beta, lam, p, first, scaled, message
+                )
                 loglik += float(x) * math.log(s / (rest * (a + b * z)))
                 if moving:
                     _move(x, _ONE / s, p, old[i], new[i], fresh, row, lam)
@@ -202,10 +239,18 @@ def visit(
 
 @fast_kernel
 def start_soft(
-    cells: Cells, topics: Topics, new: Floats, delta: Floats, alpha: Floats, rounds: int, thetas: Floats
+    cells: Cells,
+    topics: Topics,
+    new: Floats,
+    delta: Floats,
+    alpha: Floats,
+    rounds: int,
+    thetas: Floats,
 ) -> float:
-    """First messages from seed topics: p(w|k) = base / totals; ``rounds`` inner iterations of the document's mixture
-    (1: uniform mixture).  delta gets the block's contribution.  Returns sum of x log p(w) under the last mixture."""
+    """First messages from seed topics: p(w|k) = base / totals; ``rounds`` inner iterations of the
+    document's mixture
+    (1: uniform mixture).  delta gets the block's contribution.  Returns sum of x log p(w) under the
+                           last mixture."""
     (indptr, words, counts), (base, index, totals), k_all = cells, topics, new.shape[1]
     inverse, p = np.empty(k_all, np.float32), np.empty(k_all, np.float32)
     for k in range(k_all):
@@ -250,8 +295,13 @@ def start_soft(
 
 
 @kernel
-def start_random(cells: Cells, seed: int, pass_number: int, first_doc: int, new: Floats, delta: Floats) -> None:
-    """A random topic for every cell (Zeng, Cheung & Liu 2013's start).  delta gets the block's contribution."""
+def start_random(
+    cells: Cells, seed: int, pass_number: int, first_doc: int, new: Floats, delta: Floats
+) -> None:
+    """A random topic for every cell (Zeng, Cheung & Liu 2013's start).
+
+    delta gets the block's contribution.
+    """
     indptr, words, counts = cells
     new[:] = _ZERO
     delta[:] = _ZERO

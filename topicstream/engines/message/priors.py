@@ -1,12 +1,18 @@
-"""Learned Dirichlet priors of the engines that store messages: histograms summed block by block, a fixed point at the end of a pass.
+"""Learned Dirichlet priors of the engines that store messages: histograms summed block by block, a
+fixed point at the end of a pass.
 
-The fixed point (kernels/dirichlet_fit.py) is for whole counts n_dk and phi_wk; messages give their means.  The brackets are concave, the steeper the smaller the
-prior, so a mean must not be put in their place: a tenth of a token with prior 0.01 gives 91 where one token in one
-of ten cases gives 10, and the priors grow without end.  ``expected_rise`` takes their expectation instead.
+The fixed point (kernels/dirichlet_fit.py) is for whole counts n_dk and phi_wk; messages give their
+means.  The brackets are concave, the steeper the smaller the
+prior, so a mean must not be put in their place: a tenth of a token with prior 0.01 gives 91 where
+one token in one
+of ten cases gives 10, and the priors grow without end.  ``expected_rise`` takes their expectation
+instead.
 
-What is approximate: counts enter through bins a quarter octave wide (four a doubling), each standing for its middle, so
-a count is off by at most 12 %, half of it up and half down; counts below 2^-16 are left out (they add less than
-2^-16 / alpha each).  The bins let one pass over the documents serve any number of fixed-point steps.  The rows of phi
+What is approximate: counts enter through bins a quarter octave wide (four a doubling), each
+standing for its middle, so a count is off by at most 12 %, half of it up and half down; counts
+below 2^-16 are left out (they add less than
+2^-16 / alpha each).  The bins let one pass over the documents serve any number of fixed-point
+                      steps.  The rows of phi
 are sampled: one word in 16, chosen by a hash of its id.
 """
 
@@ -47,11 +53,13 @@ def bin_of(value: float) -> Int:
 
 
 @kernel
-def count_documents(theta: Floats, topics: int, active: Any, topic_bins: Doubles, length_bins: Doubles) -> None:
+def count_documents(
+    theta: Floats, topics: int, active: Any, topic_bins: Doubles, length_bins: Doubles
+) -> None:
     """Adds the documents to topic_bins: float64[K * BINS] and length_bins: float64[BINS].
 
-    theta: counts float32[D, KP], or float32[D, L] of the topics ``active`` (uint16[D, L]; None: all).
-    """
+    theta: counts float32[D, KP], or float32[D, L] of the topics ``active`` (uint16[D, L]; None:
+    all)."""
     for d in range(theta.shape[0]):
         length = 0.0
         for j in range(topics if active is None else theta.shape[1]):
@@ -80,9 +88,11 @@ def count_words(
     row_bins: Doubles,
     sampled: Doubles,
 ) -> None:
-    """Rows of phi of the sampled words of a block, each weighted by the share of the word's tokens that lie in the block.
+    """Rows of phi of the sampled words of a block, each weighted by the share of the word's tokens
+    that lie in the block.
 
-    Over all blocks the shares of a word add up to 1.  weight: float64[U] scratch; row_bins: float64[BINS];
+    Over all blocks the shares of a word add up to 1.  weight: float64[U] scratch; row_bins:
+    float64[BINS];
     sampled: float64[1], the (whole and partial) words seen.
     """
     weight[:] = 0.0
@@ -108,10 +118,11 @@ def count_words(
 
 
 def expected_rise(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """E[psi(n + prior) - psi(prior)] over whole numbers n whose means are ``counts`` (float64[n]); prior: float64[..., 1],
-    the result [..., n].
+    """E[psi(n + prior) - psi(prior)] over whole numbers n whose means are ``counts`` (float64[n]);
+    prior: float64[..., 1], the result [..., n].
 
-    A mean says nothing of how n lies about it; taken is the least possible, the two whole numbers next to it.  Between
+    A mean says nothing of how n lies about it; taken is the least possible, the two whole numbers
+    next to it.  Between
     them the value is linear, and psi(n + 1 + prior) - psi(n + prior) = 1 / (n + prior).
     """
     whole = np.floor(counts)
@@ -121,7 +132,9 @@ def expected_rise(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return np.asarray(rise)
 
 
-def document_counts(topic_bins: np.ndarray, length_bins: np.ndarray, topics: int) -> tuple[Histogram, Histogram]:
+def document_counts(
+    topic_bins: np.ndarray, length_bins: np.ndarray, topics: int
+) -> tuple[Histogram, Histogram]:
     """Documents by n_dk and by n_d."""
     times, values = topic_bins.reshape(topics, BINS), bin_values()
     used = np.flatnonzero(times.sum(0))
@@ -129,11 +142,16 @@ def document_counts(topic_bins: np.ndarray, length_bins: np.ndarray, topics: int
 
 
 def pull_of(lengths: Histogram, strength: float, mean: float) -> Pull:
-    """A pull of ``strength`` a document.  Short documents say little of alpha each: of those that ask for less than ``mean``
+    """A pull of ``strength`` a document.  Short documents say little of alpha each: of those that
+                                           ask for less than ``mean``
     the rate falls with the square of their mean length below SAYS_LITTLE tokens."""
     docs = lengths.times.sum()
     rate = strength * docs
-    return Pull(mean, rate, rate * min(1.0, (lengths.times @ lengths.values / max(docs, 1.0) / SAYS_LITTLE) ** 2))
+    return Pull(
+        mean,
+        rate,
+        rate * min(1.0, (lengths.times @ lengths.values / max(docs, 1.0) / SAYS_LITTLE) ** 2),
+    )
 
 
 def reach_option() -> Any:
@@ -144,41 +162,58 @@ def reach_option() -> Any:
 
 def held(values: np.ndarray, began: float, reach: float) -> int:
     """How many of the learned priors are at a bound."""
-    return int(((values <= began / reach * (1 + 1e-9)) | (values >= began * reach * (1 - 1e-9))).sum())
+    return int(
+        ((values <= began / reach * (1 + 1e-9)) | (values >= began * reach * (1 - 1e-9))).sum()
+    )
 
 
 class Learning(Engine):
-    """Base of engines that learn their priors where ``learn_priors`` says so; ``prior_reach`` bounds them."""
+    """Base of engines that learn their priors where ``learn_priors`` says so; ``prior_reach``
+    bounds them.
+    """
 
     _warned = False
 
     @property
     def stats(self) -> Mapping[str, int]:
-        """loglik, tokens; with learned priors the histograms that they are learned from, and the words sampled."""
+        """loglik, tokens; with learned priors the histograms that they are learned from, and the
+        words sampled.
+        """
         if not self.options.learn_priors:
             return super().stats
-        bins = {"topic_bins": self.shape.topics * BINS, "length_bins": BINS, "row_bins": BINS, "sampled": 1}
+        bins = {
+            "topic_bins": self.shape.topics * BINS,
+            "length_bins": BINS,
+            "row_bins": BINS,
+            "sampled": 1,
+        }
         return {**super().stats, **bins}
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         return {"weight": Buffer(block.words, "float64")} if self.options.learn_priors else {}
 
-    def count_for_priors(self, visit: Visit, theta: np.ndarray, out: Out, active: np.ndarray | None = None) -> None:
-        """Add a block to the histograms, when priors are learned: the documents' topics (``count_documents``) and the
-        block's share of the sampled rows of phi, without the pseudo-counts of seed words."""
+    def count_for_priors(
+        self, visit: Visit, theta: np.ndarray, out: Out, active: np.ndarray | None = None
+    ) -> None:
+        """Add a block to the histograms, when priors are learned: the documents' topics
+        (``count_documents``) and the block's share of the sampled rows of phi, without the
+        pseudo-counts of seed words."""
         if not self.options.learn_priors:
             return
         block, phi, topics = visit.block, visit.rows["phi"], self.shape.topics
         count_documents(theta, topics, active, out.stats["topic_bins"], out.stats["length_bins"])
         rows, weight = (out.stats["row_bins"], out.stats["sampled"]), out.array("weight")
-        count_words(block.words, block.counts, block.vocab, phi.base, phi.counts, topics, weight, *rows)
+        count_words(
+            block.words, block.counts, block.vocab, phi.base, phi.counts, topics, weight, *rows
+        )
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         return self.learn(end)
 
     def learn(self, end: PassEnd, pull: float = 0.0, fixed: int = 0) -> dict[str, float]:
-        """Move alpha (per topic, but of the ``fixed`` last ones) and beta in place; returns what goes into the history.
-        Nothing happens when priors are not learned, or when no document has been counted."""
+        """Move alpha (per topic, but of the ``fixed`` last ones) and beta in place; returns what
+        goes into the history. Nothing happens when priors are not learned, or when no document has
+        been counted."""
         params, stats, reach = end.params, end.stats, self.options.prior_reach
         if not self.options.learn_priors or not stats["length_bins"].any():
             return {}
@@ -188,14 +223,29 @@ class Learning(Engine):
         low[topics - fixed :] = high[topics - fixed :] = first["alpha"][topics - fixed :]
         of_topics, of_lengths = document_counts(stats["topic_bins"], stats["length_bins"], topics)
         held_to = pull_of(of_lengths, pull, min(a, MOST / topics))
-        params["alpha"][:] = fit_alpha(params["alpha"], of_topics, of_lengths, expected_rise, low, high, held_to)
-        sampled, lam, beta = float(stats["sampled"][0]), end.totals["phi"][:topics], float(params["beta"][0])
+        params["alpha"][:] = fit_alpha(
+            params["alpha"], of_topics, of_lengths, expected_rise, low, high, held_to
+        )
+        sampled, lam, beta = (
+            float(stats["sampled"][0]),
+            end.totals["phi"][:topics],
+            float(params["beta"][0]),
+        )
         if sampled > 0:
             rows, words = Histogram(stats["row_bins"], bin_values()), self.shape.words
-            params["beta"][0] = fit_beta(beta, rows, words / sampled, lam, words, expected_rise, b / reach, b * reach)
+            params["beta"][0] = fit_beta(
+                beta, rows, words / sampled, lam, words, expected_rise, b / reach, b * reach
+            )
         n = held(params["alpha"][: topics - fixed], a, reach) + held(params["beta"], b, reach)
         if n and not self._warned:
             self._warned = True
             which = "learned prior is" if n == 1 else "learned priors are"
-            end.say(f"warning: {n} {which} at a bound, {reach:g} times above or below its initial value (--prior-reach)")
-        return {"alpha_sum": float(params["alpha"].sum()), "beta": float(params["beta"][0]), "priors_held": n}
+            end.say(
+                f"warning: {n} {which} at a bound, {reach:g} times above or below its initial "
+                f"value (--prior-reach)"
+            )
+        return {
+            "alpha_sum": float(params["alpha"].sum()),
+            "beta": float(params["beta"][0]),
+            "priors_held": n,
+        }

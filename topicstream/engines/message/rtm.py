@@ -1,20 +1,27 @@
-"""The relational topic model by belief propagation: a document's topics are drawn to those of the documents it is linked with.
+"""The relational topic model by belief propagation: a document's topics are drawn to those of the
+documents it is linked with.
 
-A cell's message weighs the factor of its own document against that of the links (Zeng, Cheung & Liu 2013, eq. 28 to 30):
+A cell's message weighs the factor of its own document against that of the links (Zeng, Cheung & Liu
+2013, eq. 28 to 30):
 
     mu    ~  [(1 - xi) m_theta + xi m_eta] m_phi
     m_eta =  mean over the linked documents d' of eta theta_d' / n_d'
     eta   =  sum over links of theta_d theta_d'^T, each row scaled to the sum 1
 
-Links count in both directions.  The printed eq. (29) adds up unnormalised theta, whose size would be that of the linked
+Links count in both directions.  The printed eq. (29) adds up unnormalised theta, whose size would
+                                 be that of the linked
 documents; the mean, not renormalised over topics, is what the authors' published code does.
 
-The documents' theta is a table over documents, read along the links: a visit sees what the linked documents had at the end
-of the pass before (synchronous in the link factor, whatever the schedule in the words).  eta is a parameter, computed at the
-end of a pass from the theta that the pass saw, so it is one pass behind; the first pass has none yet and is that of ``bp``.
-(The paper computes eta within each iteration, the first too.)  A learned eta smears topics over the linked documents' ones;
-the default is the identity, a link to the same topics, which tells links far better (docs/decisions/links.md).
-"""
+The documents' theta is a table over documents, read along the links: a visit sees what the linked
+documents had at the end
+of the pass before (synchronous in the link factor, whatever the schedule in the words).  eta is a
+parameter, computed at the
+end of a pass from the theta that the pass saw, so it is one pass behind; the first pass has none
+yet and is that of ``bp``.
+(The paper computes eta within each iteration, the first too.)  A learned eta smears topics over the
+linked documents' ones;
+the default is the identity, a link to the same topics, which tells links far better
+(docs/decisions/links.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +30,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from topicstream.engines.base import BlockShape, Buffer, Out, PassEnd, Priors, Rule, TableSpec, Visit, option, padded
+from topicstream.engines.base import (
+    BlockShape,
+    Buffer,
+    Out,
+    PassEnd,
+    Priors,
+    Rule,
+    TableSpec,
+    Visit,
+    option,
+    padded,
+)
 from topicstream.engines.message.dense import DenseMessages, DenseOptions
 from topicstream.engines.message.messages import CELL, Links, gather_theta
 from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
@@ -45,11 +63,14 @@ def link_messages(
     sums: Floats,
     weight: Floats,
 ) -> None:
-    """Eq. (29) of every document of a block: the mean over its linked documents that have words of eta theta_d' / n_d'.
+    """Eq. (29) of every document of a block: the mean over its linked documents that have words of
+    eta theta_d' / n_d'.
 
-    Shapes: as in messages.py; the links of document d are local[ptr[d]] .. local[ptr[d + 1] - 1], rows of theta (of the pass
-    before) at theta[row[local]]; link, sums float32[D, Kp]; weight float32[D], the sum of a document's link message, 0 where
-    it has none; eta float32[K, K]; renormalise: scale a document's message to the sum 1.  sums gets the linked documents' theta added up,
+    Shapes: as in messages.py; the links of document d are local[ptr[d]] .. local[ptr[d + 1] - 1],
+    rows of theta (of the pass before) at theta[row[local]]; link, sums float32[D, Kp]; weight
+    float32[D], the sum of a document's link message, 0 where
+    it has none; eta float32[K, K]; renormalise: scale a document's message to the sum 1.  sums gets
+    the linked documents' theta added up,
     not normalised: what eq. (28) needs.
     """
     k_all = eta.shape[0]
@@ -91,7 +112,9 @@ def link_messages(
 
 @fast_kernel
 def link_products(before: Floats, sums: Floats, pairs: Doubles) -> None:
-    """pairs[k, j] += before[d, k] sums[d, j]: the numerator of eq. (28), both directions of each link, in float64."""
+    """pairs[k, j] += before[d, k] sums[d, j]: the numerator of eq. (28), both directions of each
+    link, in float64.
+    """
     k_all = before.shape[1]
     for d in range(len(before)):
         for k in range(k_all):
@@ -116,33 +139,42 @@ class RelationalOptions(DenseOptions):
 
     xi: float = option(
         0.5,
-        "Weight of the links against a document's own words (the paper: 0.15; 0: plain belief propagation).",
+        "Weight of the links against a document's own words (the paper: 0.15; 0: plain belief "
+        "propagation).",
         min=0.0,
         max=1.0,
     )
     eta: str = option(
         "identity",
-        "How topics of linked documents relate: identity (the same topics), rows (learned, as in the paper) "
+        "How topics of linked documents relate: identity (the same topics), rows (learned, as "
+        "in the paper) "
         "or columns (learned, transposed).",
         choices=("rows", "columns", "identity"),
     )
     renormalise: bool = option(
-        False, "Normalise the links' message to sum to 1 over topics (default: use the mean unscaled)"
+        False,
+        "Normalise the links' message to sum to 1 over topics (default: use the mean unscaled)",
     )
 
 
 class RelationalTopicModel(DenseMessages):
-    """Tables: phi, and theta over documents.  Params beside the priors: eta [K, K], ends [K] (share of the links' ends by
+    """Tables: phi, and theta over documents.  Params beside the priors: eta [K, K], ends [K] (share
+    of the links' ends by
     topic: ends_k eta_kj is symmetric), xi [1]."""
 
     name = "rtm"
-    cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (28) to (30), Fig. 8"
+    cites = (
+        "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (28) to "
+        "(30), Fig. 8"
+    )
     Options = RelationalOptions
     options: RelationalOptions
     exclude = CELL
     about = replace(
         DenseMessages.about,
-        priors=Priors(0.1, 0.1),  # as xi and eta by folds (docs/decisions/links.md); the paper's is 0.01
+        priors=Priors(
+            0.1, 0.1
+        ),  # as xi and eta by folds (docs/decisions/links.md); the paper's is 0.01
         axes=("links",),
         stored_tables=("phi", "theta"),
         stored_params=("eta", "ends", "xi"),
@@ -150,7 +182,10 @@ class RelationalTopicModel(DenseMessages):
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        return {**super().tables, "theta": TableSpec(rows=DOCUMENTS, reads="links", rule=Rule.REPLACE)}
+        return {
+            **super().tables,
+            "theta": TableSpec(rows=DOCUMENTS, reads="links", rule=Rule.REPLACE),
+        }
 
     @property
     def stats(self) -> Mapping[str, int]:
@@ -211,7 +246,9 @@ class RelationalTopicModel(DenseMessages):
         pairs = stats["pairs"].reshape(self.shape.topics, -1)
         pairs = (pairs + pairs.T) / 2
         ends = pairs.sum(1)
-        params["eta"][:] = np.divide(pairs, ends[:, None], out=np.zeros_like(pairs), where=ends[:, None] > 0)
+        params["eta"][:] = np.divide(
+            pairs, ends[:, None], out=np.zeros_like(pairs), where=ends[:, None] > 0
+        )
         params["ends"][:] = ends / max(float(ends.sum()), 1e-300)
         if end.key.pass_number == 2 and not figures["linked"]:
             end.say("warning: no training document links to another: rtm trains like bp")

@@ -1,35 +1,54 @@
-"""Sparse-L belief propagation: stored messages over a document's L active topics, cost and storage flat in K.
+"""Sparse-L belief propagation: stored messages over a document's L active topics, cost and storage
+flat in K.
 
-A cell's message is exact belief propagation (its own old share is taken out of theta, phi and lam) over the topics that
-are active in its document; it is stored as L small integers, without topic ids, since the document's cells share them:
-L bytes a cell whatever K is.  The decisions (measured by scripts/benchmarks/bench_message.py; held-out perplexity, alpha 0.1):
+A cell's message is exact belief propagation (its own old share is taken out of theta, phi and lam)
+over the topics that are active in its document; it is stored as L small integers, without topic
+ids, since the document's cells share them:
+L bytes a cell whatever K is.  The decisions (measured by scripts/benchmarks/bench_message.py;
+                               held-out perplexity, alpha 0.1):
 
-    active set   the L largest topics of the document's mixture under the seed topics; no dense pass is needed.  For all
-                 documents in turn, every ``reopen`` passes, topics outside bid with the gradient of the document's
-                 likelihood, summed over the words that they are strong for, and change places with the weakest inside
-                 (20news, K = 100, 30 passes: 2632; never reopened 2679; every 2 or 8 passes 2635, 2632).
-                 How eagerly (``gain``) decides quality on short documents.  acl, K = 100, 20 passes: gain 2 1465, 32
-                 1402, 48 1379, 64 1367 (dense bp 1430), 60 passes: 1351, 1336, 1323; wiki articles, 100 passes: 32, 48
-                 and 64 give 4405, 4406, 4412; 20news, 50 passes: 32 2564, 64 2558.  With a look every pass 128 is
-                 unstable; at most a quarter of the topics exchanged at one look: 1459 on acl whatever the gain.
-    L            one a corpus and a multiple of 16, the lanes of a register; the cut is per document, not per cell.
-                 20news, K = 100, 50 passes: L = 16 2604, 32 2595, dense 2608.  Wiki articles, K = 500, 40 passes:
+    active set   the L largest topics of the document's mixture under the seed topics; no dense pass
+                 is needed.  For all
+                 documents in turn, every ``reopen`` passes, topics outside bid with the gradient of
+                 the document's likelihood, summed over the words that they are strong for, and
+                 change places with the weakest inside (20news, K = 100, 30 passes: 2632; never
+                 reopened 2679; every 2 or 8 passes 2635, 2632).
+                 How eagerly (``gain``) decides quality on short documents.  acl, K = 100, 20
+                 passes: gain 2 1465, 32
+                 1402, 48 1379, 64 1367 (dense bp 1430), 60 passes: 1351, 1336, 1323; wiki articles,
+                 100 passes: 32, 48
+                 and 64 give 4405, 4406, 4412; 20news, 50 passes: 32 2564, 64 2558.  With a look
+                 every pass 128 is
+                 unstable; at most a quarter of the topics exchanged at one look: 1459 on acl
+                 whatever the gain.
+    L            one a corpus and a multiple of 16, the lanes of a register; the cut is per
+                 document, not per cell.
+                 20news, K = 100, 50 passes: L = 16 2604, 32 2595, dense 2608.  Wiki articles, K =
+                 500, 40 passes:
                  L = 16 3845, 32 3752.
-    step         a message goes 1.8 times as far as eq. (7) says (over-relaxation; what would fall below 0 becomes 0).  Eq.
-                 (7) has no term in the cell's own message, so a message alone swings in by 0.8 a pass; from 2 on it would
-                 not.  The optimum is another one too.  K = 100, passes: wiki articles step 1 4508 (20) 4441 (60) 4412
-                 (100), 1.5 4456 4371 4361, 1.8 4435 4370 4364; acl 1 1367 (20) 1323 (60), 1.5 1338 1315, 1.8 1327 1307,
-                 1.9 1323 1307; nips12 1 1964 (20) 1950 (40), 1.8 1938 1936; 20news (whole) 1 695 686, 1.8 683 679.
-    priors       learned where none is given.  K = 100, 300, 500, 1000, 50 passes, L = 32, alpha 0.1 against learned: acl 1310
-                 1308 1405 1656, 1325 1295 1330 1422; 20news 676 611 604 624, 672 584 556 524; nips12 1937 1867 1862
-                 1884, 1909 1867 1881 1891.
+    step         a message goes 1.8 times as far as eq. (7) says (over-relaxation; what would fall
+                 below 0 becomes 0).  Eq.
+                 (7) has no term in the cell's own message, so a message alone swings in by 0.8 a
+                 pass; from 2 on it would
+                 not.  The optimum is another one too.  K = 100, passes: wiki articles step 1 4508
+                       (20) 4441 (60) 4412
+                 (100), 1.5 4456 4371 4361, 1.8 4435 4370 4364; acl 1 1367 (20) 1323 (60), 1.5 1338
+                 1315, 1.8 1327 1307, 1.9 1323 1307; nips12 1 1964 (20) 1950 (40), 1.8 1938 1936;
+                 20news (whole) 1 695 686, 1.8 683 679.
+    priors       learned where none is given.  K = 100, 300, 500, 1000, 50 passes, L = 32, alpha 0.1
+                 against learned: acl 1310
+                 1308 1405 1656, 1325 1295 1330 1422; 20news 676 611 604 624, 672 584 556 524;
+                 nips12 1937 1867 1862 1884, 1909 1867 1881 1891.
     values       8 bits on a square-root scale: 2632 where 16 bits give 2633.
-    start        every cell begins with its document's mixture, whatever the word: starting from the words' own topics is
+    start        every cell begins with its document's mixture, whatever the word: starting from the
+                 words' own topics is
                  2 % worse after 10 passes.
-    order        word by word inside a block, so that a row of phi is read once and stays in the first cache.  theta and
-                 phi move after each cell, lam after each round.  A word of few cells has its topics gathered from the
-                 table where they lie; a row is read whole when a document of its looks outside, and so all documents of
-                 a block do it in the same pass.
+    order        word by word inside a block, so that a row of phi is read once and stays in the
+                 first cache.  theta and
+                 phi move after each cell, lam after each round.  A word of few cells has its topics
+                 gathered from the
+                 table where they lie; a row is read whole when a document of its looks outside, and
+                 so all documents of a block do it in the same pass.
 
 With --sparsity K and 32 bits a message it is dense belief propagation in that order.
 """
@@ -68,15 +87,18 @@ from topicstream.errors import InputError, UsageError
 from topicstream.kernels.arrays import CellsByWord, sort_by_word
 from topicstream.kernels.digamma import sum_x_log
 
-FLAT = (
-    1e4  # first messages follow the document's mixture alone: 1 to 3 % better after 20 passes than following the words
-)
-# a bid grows with alpha up to here: at 13 times the score (gain 128, alpha 0.1, every pass) acl got worse from pass to pass
+# first messages follow the document's mixture alone: 1 to 3 % better after 20 passes than following
+# the words
+FLAT = 1e4
+# a bid grows with alpha up to here: at 13 times the score (gain 128, alpha 0.1, every pass) acl got
+# worse from pass to pass
 EAGER = 0.1
-# a word's row is copied for its cells when they are more than 1 / 64 of its length; with looks by block K = 2000 fell from
+# a word's row is copied for its cells when they are more than 1 / 64 of its length; with looks by
+# block K = 2000 fell from
 # 398 to 340 ns a cell (without AVX-512 1,100 to 490), K = 500 from 159 to 155
 GATHERED = 64
-# bits of a stored number: its dtype and its largest value, so small that squares sum to whole float32 numbers: with 4095 the
+# bits of a stored number: its dtype and its largest value, so small that squares sum to whole
+# float32 numbers: with 4095 the
 # first messages of 10,000 articles added up to the tokens only within 1.2e-8
 STORED = {"8": ("uint8", 255.0), "16": ("uint16", 2047.0), "32": ("float32", 1.0)}
 
@@ -87,19 +109,29 @@ class SparseOptions(Options):
 
     withdrawn = ("schedule",)
 
-    beta: float | None = option(None, "Topic-word Dirichlet prior, per word (default: the engine's).", min=1e-9)
+    beta: float | None = option(
+        None, "Topic-word Dirichlet prior, per word (default: the engine's).", min=1e-9
+    )
     learn_priors: bool | None = option(
         None,
-        "Learn an asymmetric alpha and a symmetric beta during training (default: if neither is given).",
+        "Learn an asymmetric alpha and a symmetric beta during training (default: if neither is "
+        "given).",
         decided=True,
     )
     sparsity: int = option(
-        32, "Active topics of a document, rounded up to a multiple of 16.", min=1, max=65536, decided=True
+        32,
+        "Active topics of a document, rounded up to a multiple of 16.",
+        min=1,
+        max=65536,
+        decided=True,
     )
-    message_bits: str = option("8", "Bits of a stored message.", choices=("8", "16", "32"), advanced=True)
+    message_bits: str = option(
+        "8", "Bits of a stored message.", choices=("8", "16", "32"), advanced=True
+    )
     band: float = option(
         1.0,
-        "Leave a message unchanged if it would move by at most this many quantisation steps; -1: update all.",
+        "Leave a message unchanged if it would move by at most this many quantisation steps; "
+        "-1: update all.",
         min=-1.0,
         advanced=True,
     )
@@ -111,9 +143,14 @@ class SparseOptions(Options):
         advanced=True,
         was=1.0,
     )
-    reopen: int = option(4, "Reconsider inactive topics of a document every N passes.", min=1, advanced=True)
+    reopen: int = option(
+        4, "Reconsider inactive topics of a document every N passes.", min=1, advanced=True
+    )
     gain: float = option(
-        64.0, "How readily inactive topics enter a document; larger is more readily.", min=0.0, advanced=True
+        64.0,
+        "How readily inactive topics enter a document; larger is more readily.",
+        min=0.0,
+        advanced=True,
     )
     reach: float = option(
         0.05,
@@ -124,11 +161,17 @@ class SparseOptions(Options):
     )
     prior_reach: float = reach_option()
     learn_after: int = option(
-        0, "Start learning priors after this many passes.", min=0, advanced=True, was=0, decided=True
+        0,
+        "Start learning priors after this many passes.",
+        min=0,
+        advanced=True,
+        was=0,
+        decided=True,
     )
     prior_pull: float = option(
         0.0,
-        "With --learn-priors: weight of a gamma prior that holds alpha near its initial value (or 30/K, if "
+        "With --learn-priors: weight of a gamma prior that holds alpha near its initial value "
+        "(or 30/K, if "
         "less), in documents' worth; short documents are held less from above.",
         min=0.0,
         max=1e6,
@@ -138,7 +181,8 @@ class SparseOptions(Options):
     )
     background: float = option(
         0.0,
-        "Alpha of a background topic for words that all documents share: the last topic, initialised with the "
+        "Alpha of a background topic for words that all documents share: the last topic, "
+        "initialised with the "
         "corpus mean; 0: no such topic.",
         min=0.0,
         max=1e6,
@@ -147,23 +191,33 @@ class SparseOptions(Options):
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "learn_priors", learns_priors(self.alpha, self.beta, self.learn_priors))
+        object.__setattr__(
+            self, "learn_priors", learns_priors(self.alpha, self.beta, self.learn_priors)
+        )
 
 
 class SparseBeliefPropagation(Learning):
-    """Table: phi.  Block state: messages (uint8[nnz, L], word by word), topics and wanted (uint16[D, L]: the active
+    """Table: phi.  Block state: messages (uint8[nnz, L], word by word), topics and wanted
+                    (uint16[D, L]: the active
     topics the messages are over, and those of the next visit), theta (float32[D, L])."""
 
     name = "sparse-bp"
-    cites = "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (7), over L topics a document"
+    cites = (
+        "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (7), over L "
+        "topics a document"
+    )
     Options = SparseOptions
-    about = About(starts=("documents", "kmeans", "best", "anchors", "warm", "random"), random_seeds=True)
+    about = About(
+        starts=("documents", "kmeans", "best", "anchors", "warm", "random"), random_seeds=True
+    )
     options: SparseOptions
 
     def __init__(self, shape: Shape, options: SparseOptions) -> None:
         super().__init__(shape, options)
         if padded(shape.topics) > 1 << 16:
-            raise InputError(f"sparse-bp stores topics in 16 bits: at most 65,536 topics, not {shape.topics}")
+            raise InputError(
+                f"sparse-bp stores topics in 16 bits: at most 65,536 topics, not {shape.topics}"
+            )
         if options.background and shape.topics < 2:
             raise UsageError("--background adds a topic to others; use at least two topics (-K 2)")
         self.columns = padded(shape.topics)
@@ -194,14 +248,23 @@ class SparseBeliefPropagation(Learning):
 
     @property
     def smaller_state(self) -> str:
-        fewer = "--sparsity 16 halves it (held-out perplexity 2 % lower to 2 % higher), " if self.width == 32 else ""
-        return f"{fewer}--algo atbp keeps 4 bytes a topic and document (perplexity 1.5 to 3 % higher, more passes)"
+        fewer = (
+            "--sparsity 16 halves it (held-out perplexity 2 % lower to 2 % higher), "
+            if self.width == 32
+            else ""
+        )
+        return (
+            f"{fewer}--algo atbp keeps 4 bytes a topic and document (perplexity 1.5 to 3 % "
+            f"higher, more passes)"
+        )
 
     @property
     def layout(self) -> Layout:
-        """Larger blocks than other engines: a row of phi is read once a block, so its cost a cell falls with the block.
-        Bounded so that rows, messages and deltas of a block fit 300 MB at a hundred topics and 512 MB at a thousand; the
-        start keeps a row of K floats a document: 64 MB of them a thread.  Rounds of 4 to 16 blocks, at least 12 of them a pass
+        """Larger blocks than other engines: a row of phi is read once a block, so its cost a cell
+        falls with the block. Bounded so that rows, messages and deltas of a block fit 300 MB at a
+        hundred topics and 512 MB at a thousand; the
+        start keeps a row of K floats a document: 64 MB of them a thread.  Rounds of 4 to 16 blocks,
+        at least 12 of them a pass
         where possible: wider ones cost topics where a pass has few (docs/decisions/rounds.md)."""
         cells = min(max(self.shape.cells // 12, 1 << 16), 3 << 17)
         cells = max(min(cells, (3 << 26) // self.columns), 1 << 12)
@@ -226,8 +289,14 @@ class SparseBeliefPropagation(Learning):
 
     def start(self, visit: Visit, out: Out) -> None:
         seeds, sums, new = visit.rows["phi"], visit.totals["phi"], out.state
-        cells, scores, topics = self._by_word(visit.block, out), out.array("scores"), self.shape.topics
-        active_topics.open_topics(cells, seeds.base, seeds.index, sums, topics, scores, new["topics"], new["theta"])
+        cells, scores, topics = (
+            self._by_word(visit.block, out),
+            out.array("scores"),
+            self.shape.topics,
+        )
+        active_topics.open_topics(
+            cells, seeds.base, seeds.index, sums, topics, scores, new["topics"], new["theta"]
+        )
         little = FLAT * sums.sum() / (topics * self.shape.words)
         nobody = np.full(visit.block.n_docs, -1, np.int32)
         self._sweep(visit, out, cells, little, nobody)
@@ -241,7 +310,9 @@ class SparseBeliefPropagation(Learning):
         theta[topics != visit.state["topics"]] = 0.0
         look = self._looks(visit.block, visit.key.pass_number)
         chosen = np.where(look, np.cumsum(look) - 1, -1).astype(np.int32)
-        scores = self._sweep(visit, out, self._by_word(visit.block, out), float(visit.params["beta"][0]), chosen)
+        scores = self._sweep(
+            visit, out, self._by_word(visit.block, out), float(visit.params["beta"][0]), chosen
+        )
         eager, gain = np.minimum(visit.params["alpha"], EAGER), np.float32(self.options.gain)
         active_topics.choose(scores, chosen, topics, theta, eager, gain, out.state["wanted"])
         if visit.key.pass_number > self.options.learn_after:
@@ -251,8 +322,9 @@ class SparseBeliefPropagation(Learning):
         return self.learn(end, self.options.prior_pull, fixed=int(self.options.background > 0))
 
     def _looks(self, block: Block, pass_number: int) -> np.ndarray:
-        """Which documents look at topics outside: all of every ``reopen``-th block, so that rows are looked through for them
-        once in so many visits; of a corpus of few blocks every ``reopen``-th document, lest all exchange topics at once."""
+        """Which documents look at topics outside: all of every ``reopen``-th block, so that rows
+        are looked through for them once in so many visits; of a corpus of few blocks every
+        ``reopen``-th document, lest all exchange topics at once."""
         if self.width >= self.shape.topics:
             return np.zeros(block.n_docs, np.bool_)  # there are none outside
         if self.shape.cells >= 2 * self.options.reopen * self.layout.block_cells:
@@ -265,10 +337,18 @@ class SparseBeliefPropagation(Learning):
         sort_by_word(block.cells, cells)
         return cells
 
-    def _sweep(self, visit: Visit, out: Out, cells: CellsByWord, beta: float, chosen: np.ndarray) -> np.ndarray:
-        """Sweep the cells once; the new theta holds the documents' counts before and after.  Returns the scores of topics
+    def _sweep(
+        self, visit: Visit, out: Out, cells: CellsByWord, beta: float, chosen: np.ndarray
+    ) -> np.ndarray:
+        """Sweep the cells once; the new theta holds the documents' counts before and after.
+        Returns the scores of topics
         outside for the documents that are ``chosen``."""
-        block, phi, sums, first = visit.block, visit.rows["phi"], visit.totals["phi"], visit.key.pass_number == 0
+        block, phi, sums, first = (
+            visit.block,
+            visit.rows["phi"],
+            visit.totals["phi"],
+            visit.key.pass_number == 0,
+        )
         n, columns, likely = self.shape.topics, self.columns, out.array("likely")
         new, old = out.state, out.state if first else visit.state
         topics, before, theta = new["topics"], old["topics"], new["theta"]
@@ -290,12 +370,18 @@ class SparseBeliefPropagation(Learning):
         out_value = out.array("delta value", most)
         theta += near
         o, f32 = self.options, np.float32
-        documents = kernels.Documents(topics, before, left, lanes.astype(np.uint16), theta, lam[topics], mass)
+        documents = kernels.Documents(
+            topics, before, left, lanes.astype(np.uint16), theta, lam[topics], mass
+        )
         bids = kernels.Bids(chosen, scores, inverse, f32(o.reach if looked else -1.0))
         top, rare = f32(STORED[o.message_bits][1]), columns // GATHERED
-        how = kernels.Step(f32(alpha[:n].min()), f32(beta), top, f32(o.band), f32(o.step), first, rare)
+        how = kernels.Step(
+            f32(alpha[:n].min()), f32(beta), top, f32(o.band), f32(o.step), first, rare
+        )
         messages, delta = (old["messages"], new["messages"]), (out_ptr, out_topic, out_value)
-        entries = kernels.sweep(cells, phi.base, phi.index, documents, bids, how, *messages, likely, *delta)
+        entries = kernels.sweep(
+            cells, phi.base, phi.index, documents, bids, how, *messages, likely, *delta
+        )
         theta -= near
         out.delta["phi"] = SparseDelta(out_ptr, out_topic[:entries], out_value[:entries])
         out.stats["loglik"][0] = sum_x_log(likely, cells.x, 0, block.n_cells, 1.0, 0.0)

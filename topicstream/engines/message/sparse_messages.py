@@ -1,23 +1,32 @@
-"""Belief propagation whose cell costs L topics instead of K: the kernels of ``engines/message/sparse_bp.py``.
+"""Belief propagation whose cell costs L topics instead of K: the kernels of
+``engines/message/sparse_bp.py``.
 
 Eq. (7) of Zeng, Cheung & Liu 2013 over the L active topics of a document only:
 
-    mu_j  ~  (theta_dj - x mu_j + alpha) (phi_w,a(j) - x mu_j + beta) / (lam_a(j) - x mu_j + W beta),   a = topics[d]
+    mu_j  ~  (theta_dj - x mu_j + alpha) (phi_w,a(j) - x mu_j + beta) / (lam_a(j) - x mu_j + W
+          beta),   a = topics[d]
 
-A message is stored as L small integers q and means mu_j = q_j^2 / sum_i q_i^2; squaring gives small shares fine steps.  The
-largest is ``top`` (255 in 8 bits) where nothing was taken from what eq. (7) says, and top / sqrt(step), 190, where a
-message has settled and a step beyond takes its old self from it: waiting for the largest of what is left cost 4 of 60 ns.
-With m for the largest q, |mu_j - wanted| <= sqrt(mu_j max mu) / m * (1 + small): 0.4 to 0.5 % of the largest share at
-most, a tenth of that where the share is a hundredth of it; shares below 7e-6 of the largest become 0.  What is
-stored is what is added to theta, phi and lam and what is taken out of them later, so exclusion is exact.
+A message is stored as L small integers q and means mu_j = q_j^2 / sum_i q_i^2; squaring gives small
+shares fine steps.  The
+largest is ``top`` (255 in 8 bits) where nothing was taken from what eq. (7) says, and top /
+sqrt(step), 190, where a message has settled and a step beyond takes its old self from it: waiting
+for the largest of what is left cost 4 of 60 ns. With m for the largest q, |mu_j - wanted| <=
+sqrt(mu_j max mu) / m * (1 + small): 0.4 to 0.5 % of the largest share at
+most, a tenth of that where the share is a hundredth of it; shares below 7e-6 of the largest become
+0.  What is
+stored is what is added to theta, phi and lam and what is taken out of them later, so exclusion is
+exact.
 
-A block is swept word by word (within a word, document by document): a word's row of phi stays in the first cache
-however large K is, and a document's state is 2 L floats.  phi_w and theta_d move after each cell, lam after each block.
+A block is swept word by word (within a word, document by document): a word's row of phi stays in
+the first cache
+however large K is, and a document's state is 2 L floats.  phi_w and theta_d move after each cell,
+lam after each block.
 
     cells     the block's cells word by word: all cell arrays are in this order
     old, new  uint8, uint16 or float32[nnz, L]  stored messages
     base, index   rows of phi: base[index[u]], float32[., Kp]
-    out_ptr int64[U+1], out_topic uint16[.], out_value float32[.]   the sparse delta, one entry a changed (word, topic)
+    out_ptr int64[U+1], out_topic uint16[.], out_value float32[.]   the sparse delta, one entry a
+    changed (word, topic)
 """
 
 from __future__ import annotations
@@ -26,7 +35,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topicstream.kernels.arrays import Array, CellsByWord, Doubles, Float, Floats, Int, Ints, Longs, Shorts
+from topicstream.kernels.arrays import (
+    Array,
+    CellsByWord,
+    Doubles,
+    Float,
+    Floats,
+    Int,
+    Ints,
+    Longs,
+    Shorts,
+)
 from topicstream.kernels.gather import (
     append,
     gather,
@@ -41,11 +60,14 @@ from topicstream.kernels.jit import kernel
 from topicstream.kernels.select import keep
 from topicstream.kernels.simd import fetch, larger, load, splat, store, total
 
-# rows with a larger entry keep their change apart: float32 would lose the small messages.  At 4096 a row of acl was off by
-# 1.1e-5 of its mass after a pass with 64 active topics.  So do rows below beta: on kos with beta 100 a word's one token was
+# rows with a larger entry keep their change apart: float32 would lose the small messages.  At 4096
+# a row of acl was off by
+# 1.1e-5 of its mass after a pass with 64 active topics.  So do rows below beta: on kos with beta
+# 100 a word's one token was
 # off by 1e-4
 HEAVY = np.float32(512.0)
-# rows of no more topics bid as a whole, not by the topics they stand out for: K = 500 146 -> 142 ns a cell
+# rows of no more topics bid as a whole, not by the topics they stand out for: K = 500 146 -> 142 ns
+# a cell
 WHOLE = 512
 AHEAD = 4  # cells between the asking for a document's state and its use
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
@@ -53,7 +75,9 @@ _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 @kernel
 def document_tokens(cells: CellsByWord, docs: Int) -> Doubles:
-    """Tokens of each of ``docs`` documents, float64[D]; NumPy's ``bincount`` would keep other threads waiting."""
+    """Tokens of each of ``docs`` documents, float64[D]; NumPy's ``bincount`` would keep other
+    threads waiting.
+    """
     tokens = np.zeros(docs)
     for i in range(len(cells.doc)):
         tokens[cells.doc[i]] += cells.x[i]
@@ -94,7 +118,9 @@ def _leave(
     new: Array,
     row: Floats,
 ) -> None:
-    """A document whose active topics changed: the shares of topics that left it are taken out of the word's row."""
+    """A document whose active topics changed: the shares of topics that left it are taken out of
+    the word's row.
+    """
     for j in range(0, width, 16):
         narrow(new, i * width + j, widen(old, i * width + j))
     for e in range(begin, end):
@@ -104,11 +130,17 @@ def _leave(
 
 
 @kernel(inline="always")
-def _take(row: Floats, topics: Shorts, at: int, width: int, out_topic: Shorts, out_value: Floats, n: int) -> Int:
-    """Move the changes of a document's topics out of the word's row, which is zero there afterwards; how many there were."""
+def _take(
+    row: Floats, topics: Shorts, at: int, width: int, out_topic: Shorts, out_value: Floats, n: int
+) -> Int:
+    """Move the changes of a document's topics out of the word's row, which is zero there
+    afterwards; how many there were.
+    """
     taken = np.int64(0)
     for j in range(0, width, 16):
-        taken += append(out_topic, out_value, n + taken, topics, at + j, gather(row, 0, topics, at + j))
+        taken += append(
+            out_topic, out_value, n + taken, topics, at + j, gather(row, 0, topics, at + j)
+        )
         scatter(row, 0, topics, at + j, splat(_ZERO))
     return taken
 
@@ -117,7 +149,8 @@ class Documents(NamedTuple):
     """Documents of a block while it is swept.
 
     topics    uint16[D, L]   active topics;  before uint16[D, L]: those the stored messages are over
-    left, lanes  int64[D+1], uint16[.]   where the two differ: in row d at lanes[left[d]] .. lanes[left[d + 1] - 1]
+    left, lanes  int64[D+1], uint16[.]   where the two differ: in row d at lanes[left[d]] ..
+                 lanes[left[d + 1] - 1]
     theta     float32[D, L]  theta_dj + alpha_a(j)
     lam       float32[D, L]  lam + W beta of the active topics
     mass      float32[D]     n_d + sum of alpha over the active topics
@@ -136,7 +169,8 @@ class Bids(NamedTuple):
     """Where the gain of topics outside is collected.
 
     chosen   int32[D]        row of ``scores``, or -1
-    scores   float32[n, Kp]  gains (see ``active_topics.choose``), from the topics of a word within ``reach`` of its strongest
+    scores   float32[n, Kp]  gains (see ``active_topics.choose``), from the topics of a word within
+             ``reach`` of its strongest
     inverse  float32[Kp]     1 / (lam + W beta)
     reach    float32         below 0: no document looks
     """
@@ -152,11 +186,15 @@ class Step(NamedTuple):
 
     floor, beta  float32     the least alpha; beta
     top      float32         largest stored integer
-    band     float32         a message none of whose stored numbers would move by more stays as it is
-    length   float32         how far a message goes: 1 to what eq. (7) says, more beyond it (shares below 0 become 0);
+    band     float32         a message none of whose stored numbers would move by more stays as it
+             is
+    length   float32         how far a message goes: 1 to what eq. (7) says, more beyond it (shares
+             below 0 become 0);
                              always 1 in documents whose active topics changed
-    first    bool            the first visit: nothing is stored yet, base are seed topics, theta stays as it is
-    rare     int64           words of at most so many cells: their rows are not copied, entries are gathered where they lie
+    first    bool            the first visit: nothing is stored yet, base are seed topics, theta
+             stays as it is
+    rare     int64           words of at most so many cells: their rows are not copied, entries are
+             gathered where they lie
     """
 
     floor: Float
@@ -170,10 +208,21 @@ class Step(NamedTuple):
 
 @kernel
 def sweep(
-    cells: CellsByWord, base: Floats, index: Longs, documents: Documents, bids: Bids, how: Step, old: Array, new: Array,
-    likely: Doubles, out_ptr: Longs, out_topic: Shorts, out_value: Floats,
-) -> Int:  # fmt: skip
-    """Visit every cell of a block once; see the module's legend.  likely float64[nnz] receives p(w | all other cells) as it
+    cells: CellsByWord,
+    base: Floats,
+    index: Longs,
+    documents: Documents,
+    bids: Bids,
+    how: Step,
+    old: Array,
+    new: Array,
+    likely: Doubles,
+    out_ptr: Longs,
+    out_topic: Shorts,
+    out_value: Floats,
+) -> Int:
+    """Visit every cell of a block once; see the module's legend.  likely float64[nnz] receives p(w
+    | all other cells) as it
     stood before the update.  Returns the entries of the delta."""
     (ptr, doc, x), (chosen, scores, inverse, reach) = cells, bids
     topics, before, left, lanes, theta, lam, mass = documents
@@ -182,7 +231,11 @@ def sweep(
     flat_before, flat_topics = before.reshape(-1), topics.reshape(-1)
     flat_old, flat_new = old.reshape(-1), new.reshape(-1)
     row = np.empty(columns, np.float32)
-    share, own_share, entry = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
+    share, own_share, entry = (
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+    )
     strong_topic, strong = np.empty(columns + 16, np.uint16), np.empty(columns + 16, np.float32)
     betas, floors, zeros = splat(beta), splat(floor), splat(_ZERO)
     whole = columns <= WHOLE
@@ -199,7 +252,8 @@ def sweep(
             for i in range(ptr[after], ptr[after + 1]):
                 for j in range(np.int64(doc[i]) * width, (np.int64(doc[i]) + 1) * width):
                     fetch(base, ahead + flat_topics[j])
-        # apart: row holds the word's changes alone, else all of it; between words of few cells it is all zeros
+        # apart: row holds the word's changes alone, else all of it; between words of few cells it
+        # is all zeros
         gathered, apart = ptr[u + 1] - ptr[u] <= rare, True
         if not gathered:
             peak = zeros
@@ -244,7 +298,19 @@ def sweep(
                 own = x[i] / sum_q if sum_q > _ZERO else _ZERO
                 moved = left[d + 1] > left[d]
                 if moved:
-                    _leave(i, at, width, own, flat_before, lanes, left[d], left[d + 1], flat_old, flat_new, row)
+                    _leave(
+                        i,
+                        at,
+                        width,
+                        own,
+                        flat_before,
+                        lanes,
+                        left[d],
+                        left[d + 1],
+                        flat_old,
+                        flat_new,
+                        row,
+                    )
             s, peak, owns = splat(_ZERO), splat(_ZERO), splat(own)
             for j in range(0, width, 16):
                 f = gather(row, 0, flat_topics, at + j)
@@ -257,7 +323,11 @@ def sweep(
                     q = widen(flat_new, i * width + j) if moved else widen(flat_old, i * width + j)
                     o = owns * (q * q)
                 store(own_share, j, o)
-                p = larger(load(theta, at + j) - o, floors) / (load(lam, at + j) - o) * larger(f - o, betas)
+                p = (
+                    larger(load(theta, at + j) - o, floors)
+                    / (load(lam, at + j) - o)
+                    * larger(f - o, betas)
+                )
                 store(share, j, p)
                 s = s + p
                 peak = larger(peak, p)

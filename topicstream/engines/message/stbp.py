@@ -1,6 +1,8 @@
-"""sTBP: synchronous tiny belief propagation (Zeng, Liu, Cao: Memory-Efficient Topic Modeling, Fig. 2).
+"""sTBP: synchronous tiny belief propagation (Zeng, Liu, Cao: Memory-Efficient Topic Modeling, Fig.
+2).
 
-phi, theta and lam of the last pass are only read; their successors are the sums of this pass's x eta:
+phi, theta and lam of the last pass are only read; their successors are the sums of this pass's x
+eta:
 
     eta_k = (phi[w,k] + beta)(theta[d,k] + alpha_k)/(lam_k + W beta) / sum       (lines 15-16)
     phi' += x eta,  theta' += x eta,  lam' += x eta                              (lines 17-19)
@@ -17,7 +19,9 @@ from topicstream.engines.message.tiny import TinyEngine
 
 
 class STBP(TinyEngine):
-    """Synchronous tiny belief propagation: a block's whole contribution enters phi at the end of the pass."""
+    """Synchronous tiny belief propagation: a block's whole contribution enters phi at the end of
+    the pass.
+    """
 
     name = "stbp"
     cites = "Zeng, Liu & Cao, Memory-Efficient Topic Modeling, Fig. 2"
@@ -28,8 +32,16 @@ class STBP(TinyEngine):
         return {"phi": TableSpec(mass="row", rule=Rule.REPLACE)}
 
     def process(self, visit: Visit, out: Out) -> None:
-        """One visit; theta is the kept one or folded in (then ``fold_sweeps`` inner iterations before the last)."""
-        theta, priors, tol = self.theta_of(visit, out), self.priors(visit, out), self.options.fold_tol
-        out.stats["loglik"][0] = self.assign(visit, out, theta, priors, self.sweeps, tol, out.delta["phi"])
+        """One visit; theta is the kept one or folded in (then ``fold_sweeps`` inner iterations
+        before the last).
+        """
+        theta, priors, tol = (
+            self.theta_of(visit, out),
+            self.priors(visit, out),
+            self.options.fold_tol,
+        )
+        out.stats["loglik"][0] = self.assign(
+            visit, out, theta, priors, self.sweeps, tol, out.delta["phi"]
+        )
         out.stats["tokens"][0] = visit.block.tokens
         self.count_for_priors(visit, theta, out)

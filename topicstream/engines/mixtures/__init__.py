@@ -1,1 +1,3 @@
-"""A document, or a vector, in one cluster each, with L responsibilities at most (Hughes & Sudderth 2016)."""
+"""A document, or a vector, in one cluster each, with L responsibilities at most (Hughes & Sudderth
+2016).
+"""

@@ -1,4 +1,5 @@
-"""Responsibilities of points, at most L each, and what all mixtures share (Hughes & Sudderth 2016, section 2 and Alg. 1).
+"""Responsibilities of points, at most L each, and what all mixtures share (Hughes & Sudderth 2016,
+section 2 and Alg. 1).
 
     W_nk = E[log pi_k] + E[log F(x_n | phi_k)],      r_n = softmax of the L largest W_n.
     N_k  = sum_n r_nk,      q(pi) = Dir(N + alpha),      E[log pi_k] = psi(N_k + alpha) + const.
@@ -45,10 +46,12 @@ ROUND = 8  # blocks of a step: as many threads can share it
 def respond(
     scores: Doubles, nonempty: Bools, topics: int, most: int, cluster: Shorts, share: Floats
 ) -> tuple[float, float]:
-    """The ``most`` largest scores of each row, normalised -> cluster: uint16[n, L], share: float32[n, L]; rows of points that are
+    """The ``most`` largest scores of each row, normalised -> cluster: uint16[n, L], share:
+    float32[n, L]; rows of points that are
     not ``nonempty`` are 0.  Returns (entropy, sum of log sum_k exp score).
 
-    scores: float64[n, >= topics].  Among equal scores the first ones are taken; with L = K clusters stay in their order.
+    scores: float64[n, >= topics].  Among equal scores the first ones are taken; with L = K clusters
+                                    stay in their order.
     """
     entropy, fit = 0.0, 0.0
     best, value, p = np.empty(most, np.int64), np.empty(most), np.empty(most)
@@ -100,8 +103,8 @@ def changes(
     by: Floats,
     sizes: Doubles,
 ) -> None:
-    """What changed of each point: count[n] pairs (which[n, :], by[n, :]) of cluster and change of its share, those that did not
-    left out; sizes: float64[topics] += the changes."""
+    """What changed of each point: count[n] pairs (which[n, :], by[n, :]) of cluster and change of
+    its share, those that did not left out; sizes: float64[topics] += the changes."""
     total = np.zeros(topics)
     for d in range(len(cluster)):
         n = 0
@@ -128,7 +131,11 @@ def allocation_bound(sizes: np.ndarray, alpha: np.ndarray) -> float:
     """log B(N + alpha) - log B(alpha); sizes, alpha: float64[K]."""
     counts = np.maximum(sizes, 0.0) + alpha
     mass, prior = (np.cumsum(x)[-1:] for x in (counts, alpha))
-    return float((np.cumsum(log_gamma(counts) - log_gamma(alpha))[-1] - log_gamma(mass) + log_gamma(prior))[0])
+    return float(
+        (np.cumsum(log_gamma(counts) - log_gamma(alpha))[-1] - log_gamma(mass) + log_gamma(prior))[
+            0
+        ]
+    )
 
 
 def log_shares(sizes: np.ndarray, alpha: np.ndarray) -> np.ndarray:
@@ -144,25 +151,47 @@ class ClusterOptions(Options):
     alpha: float | None = option(
         None, "Prior of a cluster's size, in documents or points (default: 10/K).", above=0.0
     )
-    sparsity: int = option(4, "Clusters a document or point may have, L; 1: hard assignment, K: dense.", min=1, decided=True)
+    sparsity: int = option(
+        4,
+        "Clusters a document or point may have, L; 1: hard assignment, K: dense.",
+        min=1,
+        decided=True,
+    )
     schedule: str = option(
         "memoized",
-        "memoized: replace each block's last contribution, so the bound never falls; stochastic: steps of decreasing size.",
+        "memoized: replace each block's last contribution, so the bound never falls; "
+        "stochastic: steps of decreasing size.",
         choices=("memoized", "stochastic"),
     )
     tries: int = option(4, "Number of starts to try on a sample; the best is used.", min=1)
-    kappa: float = option(0.55, "With --schedule stochastic: step size decay, rho = (tau + t)^-kappa.", min=0.5, max=1.0)
-    tau: float = option(10.0, "With --schedule stochastic: step size delay, rho = (tau + t)^-kappa.", min=1.0)
-    block_docs: int = option(512, "With --schedule stochastic: documents or points per step, rounded up to a multiple of 8.", min=8)
+    kappa: float = option(
+        0.55,
+        "With --schedule stochastic: step size decay, rho = (tau + t)^-kappa.",
+        min=0.5,
+        max=1.0,
+    )
+    tau: float = option(
+        10.0, "With --schedule stochastic: step size delay, rho = (tau + t)^-kappa.", min=1.0
+    )
+    block_docs: int = option(
+        512,
+        "With --schedule stochastic: documents or points per step, rounded up to a multiple of 8.",
+        min=8,
+    )
 
 
 class ClusterEngine(SteppingEngine):
-    """Base of the mixtures.  ``sizes`` has N_k in two rows, what float32 holds of a block's and the rest: the sum of both is
+    """Base of the mixtures.  ``sizes`` has N_k in two rows, what float32 holds of a block's and the
+                              rest: the sum of both is
     exact to 48 bits."""
 
     Options: ClassVar[Any] = ClusterOptions
     about = About(
-        priors=Priors(10.0, 0.1, together=True), constants=False, learns_priors=False, stored_params=("sizes",), completion=False
+        priors=Priors(10.0, 0.1, together=True),
+        constants=False,
+        learns_priors=False,
+        stored_params=("sizes",),
+        completion=False,
     )
 
     def __init__(self, shape: Shape, options: ClusterOptions) -> None:
@@ -199,7 +228,11 @@ class ClusterEngine(SteppingEngine):
         }
 
     def initial_params(self) -> dict[str, np.ndarray]:
-        cluster_params = {"sizes": np.zeros(self.shape.topics), "bound": np.full(1, -np.inf), "step": np.zeros(1)}
+        cluster_params = {
+            "sizes": np.zeros(self.shape.topics),
+            "bound": np.full(1, -np.inf),
+            "step": np.zeros(1),
+        }
         return super().initial_params() | cluster_params
 
     @property
@@ -228,7 +261,9 @@ class ClusterEngine(SteppingEngine):
     def respond(
         self, scores: np.ndarray, nonempty: np.ndarray, state: Mapping[str, np.ndarray], out: Out
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Responsibilities of a block into its state and the changes of the sizes; returns (count, which, by) of ``changes``."""
+        """Responsibilities of a block into its state and the changes of the sizes; returns (count,
+        which, by) of ``changes``.
+        """
         n, most, topics = len(scores), self.most, self.shape.topics
         if self.stochastic:
             cluster, share = out.array("cluster"), out.array("share")
@@ -256,9 +291,15 @@ class ClusterEngine(SteppingEngine):
         return record | {"rho": self._rho(end.params)} if self.stochastic else record
 
     def bound_of(self, end: PassEnd, data: float) -> dict[str, float]:
-        """The bound of a memoized pass whose data term is given, and by how much it fell, if it did."""
+        """The bound of a memoized pass whose data term is given, and by how much it fell, if it
+        did.
+        """
         params = end.params
-        value = data + allocation_bound(params["sizes"], params["alpha"]) + float(end.stats["entropy"][0])
+        value = (
+            data
+            + allocation_bound(params["sizes"], params["alpha"])
+            + float(end.stats["entropy"][0])
+        )
         fall = float(params["bound"][0]) - value
         params["bound"][0] = value
         if fall > 1e-8 * abs(value):  # not by rounding alone

@@ -1,6 +1,8 @@
-"""Vectors in Gaussian components, memoized or stochastic, L responsibilities each (Hughes & Sudderth 2016, sections 2 and 3, B.1).
+"""Vectors in Gaussian components, memoized or stochastic, L responsibilities each (Hughes &
+Sudderth 2016, sections 2 and 3, B.1).
 
-Blocks come as cells of all coordinates, row after row (a store of dense rows).  What a visit works with is in gaussians.py.
+Blocks come as cells of all coordinates, row after row (a store of dense rows).  What a visit works
+with is in gaussians.py.
 """
 
 from __future__ import annotations
@@ -25,7 +27,12 @@ from topicstream.engines.base import (
     padded,
 )
 from topicstream.engines.mixtures import gaussians
-from topicstream.engines.mixtures.clusters import ClusterEngine, ClusterOptions, allocation_bound, log_shares
+from topicstream.engines.mixtures.clusters import (
+    ClusterEngine,
+    ClusterOptions,
+    allocation_bound,
+    log_shares,
+)
 from topicstream.engines.mixtures.gaussians import Prior, Statistics
 from topicstream.engines.mixtures.split_merge import grouped, split_and_merge
 from topicstream.errors import InputError
@@ -34,7 +41,8 @@ from topicstream.kernels.gaussian_density import Densities, best_density, point_
 LLOYD = 10  # steps of k-means on the sample
 WIDE = 1 << 20  # numbers of a block, at most, where covariances are diagonal
 LARGEST = 1e24  # mean square of a coordinate: float32 holds that of 1e14 points
-FAR = 1000.0  # times the median of squared distances from the mean: what lies beyond has no part in the prior
+# times the median of squared distances from the mean: what lies beyond has no part in the prior
+FAR = 1000.0
 KAPPA = 0.01  # points that the prior of a mean is worth
 
 
@@ -44,14 +52,19 @@ class GaussianOptions(ClusterOptions):
 
     tries: int = option(
         3,
-        "Number of starts to try on a sample (k-means, groups by distance from the mean, Bregman k-means++, "
+        "Number of starts to try on a sample (k-means, groups by distance from the mean, "
+        "Bregman k-means++, "
         "in turn); the best is used.",
         min=1,
     )
     block_docs: int = option(
-        8192, "With --schedule stochastic: documents or points per step, rounded up to a multiple of 8.", min=8
+        8192,
+        "With --schedule stochastic: documents or points per step, rounded up to a multiple of 8.",
+        min=8,
     )
-    covariance: str = option("full", "Full covariance matrices, or diagonal ones.", choices=("full", "diag"))
+    covariance: str = option(
+        "full", "Full covariance matrices, or diagonal ones.", choices=("full", "diag")
+    )
     mean: str = option(
         "free",
         "Estimate the means (free), or fix them at zero (for image patches without their mean).",
@@ -59,13 +72,18 @@ class GaussianOptions(ClusterOptions):
     )
     estimate: str = option(
         "posterior",
-        "Compute responsibilities from the posterior, its mode (map), or maximum likelihood (ml; the bound may then fall).",
+        "Compute responsibilities from the posterior, its mode (map), or maximum likelihood "
+        "(ml; the bound may then fall).",
         flags=("--global",),
         choices=("posterior", "map", "ml"),
     )
-    spread: float = option(1.0, "Prior mean of a covariance, as a multiple of the data's covariance.", above=0.0)
+    spread: float = option(
+        1.0, "Prior mean of a covariance, as a multiple of the data's covariance.", above=0.0
+    )
     floor: float = option(
-        1e-3, "With --global ml: added to variances, as a share of the data's mean variance.", above=0.0
+        1e-3,
+        "With --global ml: added to variances, as a share of the data's mean variance.",
+        above=0.0,
     )
 
 
@@ -73,7 +91,10 @@ class GaussianMixture(ClusterEngine, VectorEngine):
     """``gmm``: sizes, sums and squares of K components."""
 
     name = "gmm"
-    cites = "Hughes & Sudderth 2016, sections 2 and 3, Alg. 1, eq. 4 and appendix B.1: L-sparse mixture of Gaussians"
+    cites = (
+        "Hughes & Sudderth 2016, sections 2 and 3, Alg. 1, eq. 4 and appendix B.1: L-sparse "
+        "mixture of Gaussians"
+    )
     Options: ClassVar[Any] = GaussianOptions
     about = replace(
         ClusterEngine.about,
@@ -105,7 +126,8 @@ class GaussianMixture(ClusterEngine, VectorEngine):
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
-        # as in ``sizes``: rows of what float32 holds, then rows of the rest; a covariance is a small difference of large sums
+        # as in ``sizes``: rows of what float32 holds, then rows of the rest; a covariance is a
+        # small difference of large sums
         k, rule = self.shape.topics, self.rule
         return {
             **super().tables,
@@ -133,7 +155,9 @@ class GaussianMixture(ClusterEngine, VectorEngine):
     @property
     def layout(self) -> Layout:
         points = min(max(self.shape.docs // 64, 512), 8192)
-        if self.diagonal:  # a full one's factors are rebuilt each round: the fewer rounds, the better
+        if (
+            self.diagonal
+        ):  # a full one's factors are rebuilt each round: the fewer rounds, the better
             points = min(points, max(WIDE // self.n, 512))
         return replace(super().layout, block_cells=points * self.n)
 
@@ -141,31 +165,48 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         numbers = (2 if self.diagonal else 5) * self.n + 3 * self.shape.topics
         return super().workspace(block) | {
             "points and scores": Buffer((block.docs, numbers), "float64"),
-            # of a visit, and of a start and a pass' end: tables, posteriors and what a checkpoint copies
+            # of a visit, and of a start and a pass' end: tables, posteriors and what a checkpoint
+            # copies
             "components": Buffer((self.shape.topics, 20 * self.squares + 4 * self.n), "float64"),
         }
 
-    # -- what a visit does -----------------------------------------------------------------------------------------
+    # -- what a visit does
+    # -----------------------------------------------------------------------------------------
     def prior(self, params: Mapping[str, np.ndarray]) -> Prior:
         """Of every component, where points are seen from the data's mean."""
-        return Prior(np.zeros(self.n), params["covariance"], KAPPA if self.options.mean == "free" else 0.0)
+        return Prior(
+            np.zeros(self.n), params["covariance"], KAPPA if self.options.mean == "free" else 0.0
+        )
 
     def statistics(self, rows: Mapping[str, Any]) -> Statistics:
         """The tables as gathered."""
         halves = {"sizes": 2, "sums": 2 * self.shape.topics, "squares": 2 * self.shape.topics}
-        return self._joined({name: rows[name].base[:number] * rows[name].scale for name, number in halves.items()})
+        return self._joined(
+            {name: rows[name].base[:number] * rows[name].scale for name, number in halves.items()}
+        )
 
     def _joined(self, sums_of_parts: Mapping[str, np.ndarray]) -> Statistics:
         """Of the tables' rows, [2, P] and twice [2 K, P]."""
         k = self.shape.topics
-        sums, squares = (sums_of_parts[name][:k] + sums_of_parts[name][k:] for name in ("sums", "squares"))
-        return Statistics(sums_of_parts["sizes"].sum(axis=0)[:k], sums[:, : self.n], self._square(squares[:, : self.squares]))
+        sums, squares = (
+            sums_of_parts[name][:k] + sums_of_parts[name][k:] for name in ("sums", "squares")
+        )
+        return Statistics(
+            sums_of_parts["sizes"].sum(axis=0)[:k],
+            sums[:, : self.n],
+            self._square(squares[:, : self.squares]),
+        )
 
     def _square(self, squares: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(squares).reshape(len(squares), *([self.n] if self.diagonal else [self.n, self.n]))
+        return np.ascontiguousarray(squares).reshape(
+            len(squares), *([self.n] if self.diagonal else [self.n, self.n])
+        )
 
     def components(self, stats: Statistics, params: Mapping[str, np.ndarray]) -> Densities:
-        """What the weights W are computed from.  All blocks of a round see the same statistics: the last ones are kept, and compared."""
+        """What the weights W are computed from.
+
+        All blocks of a round see the same statistics: the last ones are kept, and compared.
+        """
         of, cached = (*stats, params["covariance"]), self._held
         if cached is not None and all(np.array_equal(a, b) for a, b in zip(cached[0], of)):
             return cached[1]
@@ -198,13 +239,17 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         scores = best_density(x, self.components(stats, params), self.most, near)
         count, which, by = self.respond(scores, nonempty, state, out)
         sums = gaussians.summed(x, count, which, by, self.shape.topics, self.diagonal)
-        for name, value in (("sums", sums.sums), ("squares", sums.squares.reshape(-1, self.squares))):
+        for name, value in (
+            ("sums", sums.sums),
+            ("squares", sums.squares.reshape(-1, self.squares)),
+        ):
             delta, (k, width) = out.delta[name], value.shape
             delta[:, width:] = 0.0
             delta[:k, :width] = value
             delta[k:, :width] = value - delta[:k, :width]
 
-    # -- start, end of a pass --------------------------------------------------------------------------------------
+    # -- start, end of a pass
+    # --------------------------------------------------------------------------------------
     def begun(self, params: Mapping[str, np.ndarray]) -> Statistics:
         """The statistics that the start left, as of the whole corpus."""
         begin, n = params["begin"], self.n
@@ -213,7 +258,11 @@ class GaussianMixture(ClusterEngine, VectorEngine):
     def start_rows(self, table: str, params: Mapping[str, np.ndarray]) -> np.ndarray:
         """A table as the start left it, for the stochastic schedule; padded."""
         stats, k = self.begun(params), self.shape.topics
-        value = {"sizes": stats.sizes[None], "sums": stats.sums, "squares": stats.squares.reshape(k, -1)}[table]
+        value = {
+            "sizes": stats.sizes[None],
+            "sums": stats.sums,
+            "squares": stats.squares.reshape(k, -1),
+        }[table]
         rows = np.zeros((2 * len(value), padded(value.shape[1])))
         rows[: len(value), : value.shape[1]] = value
         return rows
@@ -227,12 +276,20 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         squares = (sample * sample).sum(axis=1)
         size = float(squares.mean()) / self.n
         if size > LARGEST or 0 < mean_square < 1 / LARGEST:
-            magnitude = f"of about {max(size, mean_square) ** 0.5:.0e} are too {'large' if size > 1 else 'small'}"
-            raise InputError(f"gmm sums squares in float32, and numbers {magnitude} for it; rescale them")
-        # a few points far from all others would make the prior of every component as wide as they lie apart
+            magnitude = (
+                f"of about {max(size, mean_square) ** 0.5:.0e} are too "
+                f"{'large' if size > 1 else 'small'}"
+            )
+            raise InputError(
+                f"gmm sums squares in float32, and numbers {magnitude} for it; rescale them"
+            )
+        # a few points far from all others would make the prior of every component as wide as they
+        # lie apart
         near = sample[squares <= FAR * np.median(squares)] if o.mean == "free" else sample
         variance = (near * near).mean(axis=0)
-        least = 1e-6 * np.where(variance > 0, variance, max(float(variance.mean()), 1e-30))  # a coordinate that never changes
+        least = 1e-6 * np.where(
+            variance > 0, variance, max(float(variance.mean()), 1e-30)
+        )  # a coordinate that never changes
         if self.diagonal:
             params["covariance"][:] = o.spread * (variance + least)
         else:
@@ -251,9 +308,13 @@ class GaussianMixture(ClusterEngine, VectorEngine):
             [stats.sizes[:, None], stats.sums, stats.squares.reshape(len(stats.sizes), -1)], axis=1
         )
 
-    def _groups(self, sample: np.ndarray, number: int, seed: int, params: Mapping[str, np.ndarray]) -> np.ndarray:
-        """A hard group of every point, int64[S], in turn of k-means; of equal distances from the mean, as components of patches differ
-        in scale before all (they end 1 to 1.5 nats above k-means); of seeds far apart in units of the data's spread.  EM on a sample
+    def _groups(
+        self, sample: np.ndarray, number: int, seed: int, params: Mapping[str, np.ndarray]
+    ) -> np.ndarray:
+        """A hard group of every point, int64[S], in turn of k-means; of equal distances from the
+        mean, as components of patches differ
+        in scale before all (they end 1 to 1.5 nats above k-means); of seeds far apart in units of
+        the data's spread.  EM on a sample
         fits its few points too closely: left out, patches end 0.5 to 3 nats higher."""
         topics = self.shape.topics
         if number % 3 == 0:
@@ -263,16 +324,25 @@ class GaussianMixture(ClusterEngine, VectorEngine):
             return np.asarray(rank * topics // len(sample))
         return far_apart(sample, params["covariance"], topics, seed, self.options.mean == "zero")
 
-    def _fit(self, sample: np.ndarray, group: np.ndarray, params: Mapping[str, np.ndarray]) -> float:
-        """Of groups: the bound, at responsibilities of 0 and 1 (it is log p of points and groups, so tiny groups do not fit best)."""
+    def _fit(
+        self, sample: np.ndarray, group: np.ndarray, params: Mapping[str, np.ndarray]
+    ) -> float:
+        """Of groups: the bound, at responsibilities of 0 and 1 (it is log p of points and groups,
+        so tiny groups do not fit best).
+        """
         stats, prior = grouped(sample, group, self.shape.topics, self.diagonal), self.prior(params)
         data = gaussians.data_bound(gaussians.posterior(stats, prior), prior, len(sample))
         return data + allocation_bound(stats.sizes, params["alpha"])
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
-        """Means and covariances of the model (of the posterior its mean), and the bound of a memoized pass."""
+        """Means and covariances of the model (of the posterior its mean), and the bound of a
+        memoized pass.
+        """
         record, k, params = super().end_pass(end), self.shape.topics, end.params
-        rows = {name: np.concatenate([rows.copy() for _, rows in t.pieces()]) for name, t in end.tables.items()}
+        rows = {
+            name: np.concatenate([rows.copy() for _, rows in t.pieces()])
+            for name, t in end.tables.items()
+        }
         statistics = self._joined(rows)
         prior = self.prior(params)
         post = gaussians.posterior(statistics, prior)
@@ -285,7 +355,9 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         params["covariances"][:] = gaussians.storable(covariance).reshape(k, -1)
         if self.stochastic or self.options.estimate != "posterior":
             return record
-        return record | self.bound_of(end, gaussians.data_bound(post, prior, float(end.stats["docs"][0])))
+        return record | self.bound_of(
+            end, gaussians.data_bound(post, prior, float(end.stats["docs"][0]))
+        )
 
     def model_rows(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
         """What stands in the place of a model's topics: [n, K], variances times sizes."""
@@ -294,12 +366,19 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         return np.asarray(np.maximum(variance, 0.0).T * params["sizes"])
 
 
-def far_apart(x: np.ndarray, covariance: np.ndarray, topics: int, seed: int, zero: bool) -> np.ndarray:
-    """Bregman k-means++ (Hughes & Sudderth 2016): the number of the nearest seed of every point, int64[S].
+def far_apart(
+    x: np.ndarray, covariance: np.ndarray, topics: int, seed: int, zero: bool
+) -> np.ndarray:
+    """Bregman k-means++ (Hughes & Sudderth 2016): the number of the nearest seed of every point,
+    int64[S].
 
-    With the data's covariance made the unit, a seed s stands for mean s, or for covariance (1 + s s') / 2 where means are zero.
-    """
-    y = x / np.sqrt(covariance) if covariance.ndim == 1 else np.linalg.solve(np.linalg.cholesky(covariance), x.T).T
+    With the data's covariance made the unit, a seed s stands for mean s, or for covariance (1 + s
+    s') / 2 where means are zero."""
+    y = (
+        x / np.sqrt(covariance)
+        if covariance.ndim == 1
+        else np.linalg.solve(np.linalg.cholesky(covariance), x.T).T
+    )
     norms, diagonal = (y * y).sum(axis=1), covariance.ndim == 1
     nearest, number = np.full(len(y), np.inf), np.zeros(len(y), np.int64)
     rng = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 0]))
@@ -316,7 +395,9 @@ def far_apart(x: np.ndarray, covariance: np.ndarray, topics: int, seed: int, zer
             distance = 0.5 * (v @ (1 / u) - np.log(v).sum(axis=1) + np.log(u).sum() - len(s))
         else:
             one = 1 + s @ s
-            distance = 0.5 * (norms - (y @ s) ** 2 / one - (one - 1) / one - np.log1p(norms) + np.log(one))
+            distance = 0.5 * (
+                norms - (y @ s) ** 2 / one - (one - 1) / one - np.log1p(norms) + np.log(one)
+            )
         distance[distance < 1e-12] = 0.0
         closer = distance < nearest
         nearest[closer], number[closer] = distance[closer], t
@@ -324,7 +405,9 @@ def far_apart(x: np.ndarray, covariance: np.ndarray, topics: int, seed: int, zer
 
 
 def nearest_means(x: np.ndarray, topics: int, seed: int) -> np.ndarray:
-    """k-means: the number of the nearest mean of every point, int64[S]; seeds as of k-means++ (Arthur & Vassilvitskii 2007)."""
+    """k-means: the number of the nearest mean of every point, int64[S]; seeds as of k-means++
+    (Arthur & Vassilvitskii 2007).
+    """
     norms, nearest = (x * x).sum(axis=1), np.full(len(x), np.inf)
     draws = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 1])).random(topics)
     means = np.empty((0, x.shape[1]))

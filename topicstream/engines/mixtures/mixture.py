@@ -1,10 +1,13 @@
-"""Documents in clusters: a mixture of multinomials, memoized or stochastic (Hughes & Sudderth 2016, sections 2 and 3, B.2).
+"""Documents in clusters: a mixture of multinomials, memoized or stochastic (Hughes & Sudderth 2016,
+sections 2 and 3, B.2).
 
-    phi_k ~ Dir(beta),      E[log F(x_d | phi_k)] = sum_w x_dw (psi(S_wk + beta) - psi(sum_w S_wk + W beta)).
-    S_wk = sum_d r_dk x_dw    is the table ``phi``: words of a cluster, as many as its documents have.
+    phi_k ~ Dir(beta),      E[log F(x_d | phi_k)] = sum_w x_dw (psi(S_wk + beta) - psi(sum_w S_wk +
+                            W beta)).
+    S_wk = sum_d r_dk x_dw    is the table ``phi``: words of a cluster, as many as its documents
+                              have.
 
-A block keeps the responsibilities of its documents, and gives what changed of them since it was last seen.
-"""
+A block keeps the responsibilities of its documents, and gives what changed of them since it was
+last seen."""
 
 from __future__ import annotations
 
@@ -51,9 +54,17 @@ def document_scores(cells: CellsByWord, src: WeightSource, work: Doubles, scores
 
 @kernel
 def words_of_clusters(
-    cells: CellsByWord, topics: int, count: Longs, which: Shorts, by: Floats, ptr: Longs, topic: Shorts, value: Floats
+    cells: CellsByWord,
+    topics: int,
+    count: Longs,
+    which: Shorts,
+    by: Floats,
+    ptr: Longs,
+    topic: Shorts,
+    value: Floats,
 ) -> int:
-    """What changed of the documents, by words: a SparseDelta's ptr: int64[U+1], topic: uint16, value: float32; returns its
+    """What changed of the documents, by words: a SparseDelta's ptr: int64[U+1], topic: uint16,
+    value: float32; returns its
     length.  count, which, by: of ``clusters.changes``."""
     start, owner, counts = cells
     total, seen, n = np.zeros(topics), np.zeros(topics, np.bool_), 0
@@ -86,17 +97,26 @@ class DocumentMixture(ClusterEngine):
     """``mixture``: each document in one cluster."""
 
     name = "mixture"
-    cites = "Hughes & Sudderth 2016, sections 2 and 3, Alg. 1 and appendix B.2: L-sparse mixture of multinomials"
+    cites = (
+        "Hughes & Sudderth 2016, sections 2 and 3, Alg. 1 and appendix B.2: L-sparse mixture of "
+        "multinomials"
+    )
     Options: ClassVar[Any] = DocumentMixtureOptions
     about = replace(
-        ClusterEngine.about, starts=("kmeans", "documents", "anchors", "warm", "random"), random_seeds=True, tol=0.1
+        ClusterEngine.about,
+        starts=("kmeans", "documents", "anchors", "warm", "random"),
+        random_seeds=True,
+        tol=0.1,
     )
 
     @property
     def tables(self) -> Mapping[str, TableSpec]:
         # float32 would let the bound fall by 1e-9 of itself once responsibilities hardly move
         mass = "none" if self.stochastic else "row"
-        return {"phi": TableSpec(mass=mass, dtype="float64", delta="sparse", rule=self.rule), **super().tables}
+        return {
+            "phi": TableSpec(mass=mass, dtype="float64", delta="sparse", rule=self.rule),
+            **super().tables,
+        }
 
     @property
     def stats(self) -> Mapping[str, int]:
@@ -135,7 +155,14 @@ class DocumentMixture(ClusterEngine):
         if starting:  # seeds come in any unit: smooth them by a hundredth of their mean entry
             beta = 0.01 * float(totals["phi"].sum()) / (topics * words)
         term, scores = out.array("term"), out.array("scores")
-        topic_terms(np.maximum(totals["phi"], 0.0), words * beta, topics, starting, term, out.array("factor"))
+        topic_terms(
+            np.maximum(totals["phi"], 0.0),
+            words * beta,
+            topics,
+            starting,
+            term,
+            out.array("factor"),
+        )
         scores[:] = 0.0
         if not starting:
             scores[:, :topics] = log_shares(totals["sizes"], visit.params["alpha"])
@@ -145,12 +172,18 @@ class DocumentMixture(ClusterEngine):
         nonempty = np.diff(block.indptr) > 0
         changed = self.respond(scores, nonempty, visit.state, out)
         out.stats["tokens"][0] = block.tokens
-        ptr, topic, value = out.array("delta ptr"), out.array("delta topics"), out.array("delta values")
+        ptr, topic, value = (
+            out.array("delta ptr"),
+            out.array("delta topics"),
+            out.array("delta values"),
+        )
         n = words_of_clusters(cells, topics, *changed, ptr, topic, value)
         out.delta["phi"] = SparseDelta(ptr, topic[:n], value[:n])
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
-        """With the evidence lower bound of a memoized pass; the multinomial coefficients of the documents are left out."""
+        """With the evidence lower bound of a memoized pass; the multinomial coefficients of the
+        documents are left out.
+        """
         record = super().end_pass(end)
         if self.stochastic:
             return record

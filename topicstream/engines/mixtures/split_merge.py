@@ -1,12 +1,15 @@
-"""Partition of points improved by splitting one and merging two others (Ueda, Nakano, Ghahramani & Hinton 2000, SMEM).
+"""Partition of points improved by splitting one and merging two others (Ueda, Nakano, Ghahramani &
+Hinton 2000, SMEM).
 
-k-means and EM end where one group covers two clusters and two groups share a third: no single point gains by changing its group.
-A move across such a plateau merges the two groups whose union costs least and splits the group that gains most; it stays where
-the classification likelihood has grown after a few steps of classification EM (Celeux & Govaert 1992),
+k-means and EM end where one group covers two clusters and two groups share a third: no single point
+gains by changing its group. A move across such a plateau merges the two groups whose union costs
+least and splits the group that gains most; it stays where the classification likelihood has grown
+after a few steps of classification EM (Celeux & Govaert 1992),
 
     2 log L = const - sum_k n_k log |C_k|,
 
-with n_k the points and C_k the covariance of group k, to which the prior's counts as one point.  Partition weigh alike: with
+with n_k the points and C_k the covariance of group k, to which the prior's counts as one point.
+Partition weigh alike: with
 their sizes in it, the likelihood of hard groups empties those that overlap.
 """
 
@@ -45,7 +48,9 @@ class Partition:
         Of every component.
     """
 
-    def __init__(self, points: np.ndarray, assigned: np.ndarray, components: int, prior: Prior) -> None:
+    def __init__(
+        self, points: np.ndarray, assigned: np.ndarray, components: int, prior: Prior
+    ) -> None:
         self.points, self.components, self.prior = points, components, prior
         self.assigned = assigned
         self._measure()
@@ -74,10 +79,14 @@ class Partition:
         return self
 
 
-def grouped(points: np.ndarray, assigned: np.ndarray, components: int, diagonal: bool) -> Statistics:
+def grouped(
+    points: np.ndarray, assigned: np.ndarray, components: int, diagonal: bool
+) -> Statistics:
     """Statistics of points in hard groups."""
     one, share = np.ones(len(points), np.int64), np.ones((len(points), 1), np.float32)
-    return gaussians.summed(points, one, assigned[:, None].astype(np.uint16), share, components, diagonal)
+    return gaussians.summed(
+        points, one, assigned[:, None].astype(np.uint16), share, components, diagonal
+    )
 
 
 def costs(statistics: Statistics, posterior: Posterior, prior: Prior) -> np.ndarray:
@@ -87,7 +96,9 @@ def costs(statistics: Statistics, posterior: Posterior, prior: Prior) -> np.ndar
     return np.asarray(sizes * logdet)
 
 
-def split_and_merge(points: np.ndarray, assigned: np.ndarray, components: int, prior: Prior) -> np.ndarray:
+def split_and_merge(
+    points: np.ndarray, assigned: np.ndarray, components: int, prior: Prior
+) -> np.ndarray:
     """The groups after all moves that pay, int64[S].
 
     Parameters
@@ -139,9 +150,13 @@ def moves(groups: Partition) -> Iterator[np.ndarray]:
 
 
 def near_pairs(groups: Partition) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of groups whose means are near in units of the data's spread, int64[P] and int64[P]; those of no point with all."""
+    """Pairs of groups whose means are near in units of the data's spread, int64[P] and int64[P];
+    those of no point with all.
+    """
     k, n = groups.components, groups.prior.n
-    spread = groups.prior.covariance if groups.prior.diagonal else np.diagonal(groups.prior.covariance)
+    spread = (
+        groups.prior.covariance if groups.prior.diagonal else np.diagonal(groups.prior.covariance)
+    )
     means = groups.posterior.means / np.sqrt(spread)
     squares = (means * means).sum(axis=1)
     distances = squares[:, None] + squares - 2 * means @ means.T
@@ -154,13 +169,15 @@ def near_pairs(groups: Partition) -> tuple[np.ndarray, np.ndarray]:
 
 
 def halved(groups: Partition, group: int) -> tuple[float, np.ndarray] | None:
-    """What a group's cost falls by when it is split in two across its longest axis, and the members of the second half; None
-    where it has too few points."""
+    """What a group's cost falls by when it is split in two across its longest axis, and the members
+    of the second half; None where it has too few points."""
     members = np.flatnonzero(groups.assigned == group)
     if len(members) < 4:
         return None
     points = groups.points[members]
     centred = points - points.mean(axis=0)
     axis = np.linalg.svd(centred.T @ centred, hermitian=True)[0][:, 0]
-    two = Partition(points, (centred @ axis > 0).astype(np.int64), 2, groups.prior).settle(SETTLING // 2)
+    two = Partition(points, (centred @ axis > 0).astype(np.int64), 2, groups.prior).settle(
+        SETTLING // 2
+    )
     return float(groups.costs[group] - two.cost), members[two.assigned == 1]

@@ -1,15 +1,21 @@
-"""Anchor words: topics from words that belong to one topic each, found in the co-occurrence matrix (four passes, and some of EM).
+"""Anchor words: topics from words that belong to one topic each, found in the co-occurrence matrix
+(four passes, and some of EM).
 
     1  count     p(w), the row sums of M, and documents of each word
                  end: the words in enough documents are the candidates, which are numbered
-    2  project   S = M R, R of 1000 columns of random signs: rows of M nearly keep their distances; candidates' rows alone
-                 end: the K words whose rows S_w / p(w) lie furthest apart are the anchors s_1 .. s_K
+    2  project   S = M R, R of 1000 columns of random signs: rows of M nearly keep their distances;
+       candidates' rows alone
+                 end: the K words whose rows S_w / p(w) lie furthest apart are the anchors s_1 ..
+                 s_K
     3  columns   A = M[:, s], and p(w)
     4  products  B = M A
-                 end: every word's convex weights on the anchors' rows, from G_kj = B[s_k, j] / (p(s_k) p(s_j)) and
-                 b_k = B[w, k] / (p(w) p(s_k)), which are the exact products of rows of M; then p(w|k) ~ p(w) c_wk
-    5  refine    (``--refine`` passes) EM over all documents from these topics, theta folded in at each visit: sTBP's pass.
-                 Every topic of pass 4 holds words that are frequent everywhere; documents say whose they are
+                 end: every word's convex weights on the anchors' rows, from G_kj = B[s_k, j] /
+                 (p(s_k) p(s_j)) and b_k = B[w, k] / (p(w) p(s_k)), which are the exact products of
+                 rows of M; then p(w|k) ~ p(w) c_wk
+    5  refine    (``--refine`` passes) EM over all documents from these topics, theta folded in at
+       each visit: sTBP's pass.
+                 Every topic of pass 4 holds words that are frequent everywhere; documents say whose
+                 they are
 
 Passes 1 to 4 keep sums over documents; the mean cancels.
 """
@@ -62,11 +68,19 @@ class AnchorOptions(Options):
     withdrawn = ("recover",)
 
     min_docs: int | None = option(
-        None, "Minimum number of documents with an anchor word (default: documents / K, at most 5 % of them).", min=1
+        None,
+        "Minimum number of documents with an anchor word (default: documents / K, at most 5 % "
+        "of them).",
+        min=1,
     )
-    min_tokens: int = option(20, "Leave documents with fewer tokens out of the co-occurrences.", min=2, was=2)
+    min_tokens: int = option(
+        20, "Leave documents with fewer tokens out of the co-occurrences.", min=2, was=2
+    )
     refine: int = option(
-        3, "Run so many passes of EM over the documents after the four of the method; 0: none.", min=0, was=0
+        3,
+        "Run so many passes of EM over the documents after the four of the method; 0: none.",
+        min=0,
+        was=0,
     )
 
 
@@ -74,7 +88,10 @@ class Anchors(Engine):
     """``anchors``: topics by anchor words, out of core."""
 
     name = "anchors"
-    cites = "Arora et al. 2013, A Practical Algorithm for Topic Modeling with Provable Guarantees, Alg. 1-4; co-occurrence as Fisher, Kozdoba & Mannor, eq. 9"
+    cites = (
+        "Arora et al. 2013, A Practical Algorithm for Topic Modeling with Provable Guarantees, "
+        "Alg. 1-4; co-occurrence as Fisher, Kozdoba & Mannor, eq. 9"
+    )
     Options: ClassVar[Any] = AnchorOptions
     about = About(
         priors=Priors(1.0, 0.01, together=True),
@@ -95,12 +112,16 @@ class Anchors(Engine):
     def tables(self) -> Mapping[str, TableSpec]:
         k = self.shape.topics
         return {
-            "counted": TableSpec(columns=3, dtype="float64"),  # p(w), documents, number as a candidate (-1: none)
+            "counted": TableSpec(
+                columns=3, dtype="float64"
+            ),  # p(w), documents, number as a candidate (-1: none)
             "projected": TableSpec(rows=self.most_candidates, columns=PROJECTION, delta="sparse"),
             "columns": TableSpec(columns=k + 1, dtype="float64"),  # and p(w)
             "products": TableSpec(dtype="float64"),
             # filled by the end of pass 4
-            "phi": TableSpec(rule=Rule.REPLACE) if self.options.refine else TableSpec(delta="sparse"),
+            "phi": TableSpec(rule=Rule.REPLACE)
+            if self.options.refine
+            else TableSpec(delta="sparse"),
         }
 
     @property
@@ -110,7 +131,11 @@ class Anchors(Engine):
             Phase("project", 1, reads=("counted",), writes=("projected",)),
             Phase("columns", 1, reads=(), writes=("columns",)),
             Phase("products", 1, reads=("columns",), writes=("products",)),
-            *([Phase("refine", self.options.refine, reads=("phi",), writes=("phi",))] if self.options.refine else []),
+            *(
+                [Phase("refine", self.options.refine, reads=("phi",), writes=("phi",))]
+                if self.options.refine
+                else []
+            ),
         )
 
     @property
@@ -130,7 +155,9 @@ class Anchors(Engine):
     @property
     def layout(self) -> Layout:
         """Small enough that a round's rows take half a gigabyte at most, whatever the corpus."""
-        return replace(super().layout, block_cells=max(min(self.shape.cells // 64, 1 << 17), 1 << 12))
+        return replace(
+            super().layout, block_cells=max(min(self.shape.cells // 64, 1 << 17), 1 << 12)
+        )
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         """Of passes 1 to 4 nearly everything is a temporary of NumPy or SciPy."""
@@ -141,7 +168,8 @@ class Anchors(Engine):
             "counts": Buffer((6, cells), "float64"),
             "sums of words": Buffer((words + docs, 6), "float64"),
             "signs": Buffer((words, 2 * PROJECTION // co.SIGNS), "float64"),
-            # a document's row times the signs, or the anchors' columns; the product before it enters the delta
+            # a document's row times the signs, or the anchors' columns; the product before it
+            # enters the delta
             "sums of documents": Buffer((docs, max(8 * PROJECTION, 8 * k)), "uint8"),
             "product": Buffer(max(12 * PROJECTION * candidates, 16 * words * k), "uint8"),
             # of the one thread that picks
@@ -152,7 +180,8 @@ class Anchors(Engine):
             "x": Buffer((candidates, PROJECTION), "float32", keep=True),
         }
 
-    # -- visits ----------------------------------------------------------------------------------------------------
+    # -- visits
+    # ----------------------------------------------------------------------------------------------------
     def process(self, visit: Visit, out: Out) -> None:
         if visit.key.phase == "refine":
             self._em.process(visit, out)
@@ -169,14 +198,19 @@ class Anchors(Engine):
             which = np.flatnonzero(place >= 0)  # ascending, as their places are
             ends = out.array("ends")
             ends[:] = PROJECTION * np.searchsorted(place[which], np.arange(len(ends)))
-            column, x = out.array("column", (len(which), PROJECTION)), out.array("x", (len(which), PROJECTION))
+            column, x = (
+                out.array("column", (len(which), PROJECTION)),
+                out.array("x", (len(which), PROJECTION)),
+            )
             column[:] = np.arange(PROJECTION)
             x[:] = pairs.times(co.signs(visit.key.seed, block.vocab, PROJECTION), which)
             out.delta["projected"] = SparseDelta(ends, column.ravel(), x.ravel())
         elif visit.key.phase == "columns":
             topic = topic_of_anchor(visit.params["anchors"], block.vocab)
             anchor_rows = np.flatnonzero(topic >= 0)
-            anchors = sparse.csr_array((np.ones(len(anchor_rows)), (anchor_rows, topic[anchor_rows])), (block.n_words, k))
+            anchors = sparse.csr_array(
+                (np.ones(len(anchor_rows)), (anchor_rows, topic[anchor_rows])), (block.n_words, k)
+            )
             delta = out.delta["columns"]
             delta[:], delta[:, k] = 0.0, pairs.sums
             delta[:, :k] = pairs.times(anchors, every)
@@ -185,13 +219,16 @@ class Anchors(Engine):
             delta[:] = 0.0
             delta[:, :k] = pairs.times(columns, every)
 
-    # -- ends of passes and phases ---------------------------------------------------------------------------------
+    # -- ends of passes and phases
+    # ---------------------------------------------------------------------------------
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         if end.phase.name == "refine":
             return {}
         docs = float(end.stats["docs"][0])
         if not docs > 0:
-            raise InputError("anchors: no document has two or more words, so there are no co-occurrences")
+            raise InputError(
+                "anchors: no document has two or more words, so there are no co-occurrences"
+            )
         return {"docs": docs}
 
     def end_phase(self, end: PassEnd) -> None:
@@ -204,8 +241,8 @@ class Anchors(Engine):
 
     @property
     def least_docs(self) -> int:
-        """Documents that an anchor is in, at least: enough that its row is no noise, few enough that a topic's own words have
-        them (with one topic a document each of K has D/K)."""
+        """Documents that an anchor is in, at least: enough that its row is no noise, few enough
+        that a topic's own words have them (with one topic a document each of K has D/K)."""
         if self.options.min_docs is not None:
             return int(self.options.min_docs)
         return int(max(2, self.shape.docs * min(1.0 / self.shape.topics, 0.05)))
@@ -233,15 +270,21 @@ class Anchors(Engine):
         n = len(words)
         if n < topics:
             raise InputError(
-                f"anchors: only {n:,} words are in {self.least_docs:,} documents or more, too few for {topics} anchor words; "
+                f"anchors: only {n:,} words are in {self.least_docs:,} documents or more, too "
+                f"few for {topics} anchor words; "
                 "lower -K or --min-docs"
             )
 
         def told(done: int) -> None:
             end.step("choosing anchors", done, topics, "words")
 
-        picked = picking.pick(end.tables["projected"].pieces, PROJECTION, rows[words, 0], n, topics, told)
-        end.params["anchors"][:], end.params["distances"][:] = words[picked.anchors], picked.distances
+        picked = picking.pick(
+            end.tables["projected"].pieces, PROJECTION, rows[words, 0], n, topics, told
+        )
+        end.params["anchors"][:], end.params["distances"][:] = (
+            words[picked.anchors],
+            picked.distances,
+        )
         for line in picking.lines(picked, n):
             end.say(line)
 
@@ -271,7 +314,12 @@ class Anchors(Engine):
                 c = np.empty((len(ids), k))
                 topic = topic_of_anchor(anchors, ids).astype(np.int64)
                 rhs = np.full((len(ids), k), np.nan)
-                np.divide(_rows(tables["products"], ids, k), np.outer(p, mass), out=rhs, where=(p > 0)[:, None])
+                np.divide(
+                    _rows(tables["products"], ids, k),
+                    np.outer(p, mass),
+                    out=rhs,
+                    where=(p > 0)[:, None],
+                )
                 if unfinished_words := simplex_weights(gram, rhs, topic, c):
                     unfinished.append(int(unfinished_words))
                 told(len(ids))
@@ -282,12 +330,14 @@ class Anchors(Engine):
         sizes = phi.totals[:k] / max(float(phi.totals[:k].sum()), 1e-300)
         if self.options.alpha is None:
             params["alpha"][:] = dirichlet_of(
-                apart_of(ours[:, :k] / np.outer(mass, mass), sizes, tables["columns"].totals[k]), sizes
+                apart_of(ours[:, :k] / np.outer(mass, mass), sizes, tables["columns"].totals[k]),
+                sizes,
             )
             end.say(f"alpha from the moments: {params['alpha'].sum():.3g} over all topics")
         if unfinished:
             end.say(
-                f"warning: {sum(unfinished):,} words' weights have not fully converged: some anchor words are nearly equal"
+                f"warning: {sum(unfinished):,} words' weights have not fully converged: some "
+                f"anchor words are nearly equal"
             )
 
 
@@ -308,18 +358,23 @@ def _rows(table: Table, ids: np.ndarray, columns: int) -> np.ndarray:
 
 
 def apart_of(ratio: np.ndarray, sizes: np.ndarray, mass: float) -> float:
-    """p(two tokens are of different topics), the sum over k != j of a_kj, from the anchors' rows alone.
+    """p(two tokens are of different topics), the sum over k != j of a_kj, from the anchors' rows
+    alone.
 
-    ratio   M[s_k, s_j] / (p(s_k) p(s_j)), in sums over documents, so that a_kj = ratio p_k p_j mass for topics with anchors
-            (its diagonal is left alone: a word that a document has once it often has again, whatever the topic)
+    ratio   M[s_k, s_j] / (p(s_k) p(s_j)), in sums over documents, so that a_kj = ratio p_k p_j mass
+            for topics with anchors
+            (its diagonal is left alone: a word that a document has once it often has again,
+            whatever the topic)
     """
     joint = ratio * mass * np.outer(sizes, sizes)
     return float(joint.sum() - np.trace(joint))
 
 
 def dirichlet_of(apart: float, sizes: np.ndarray) -> np.ndarray:
-    """alpha float64[K] of the Dirichlet under which two tokens of a document are of different topics with probability
-    ``apart`` = alpha0 (1 - sum_k p_k^2) / (alpha0 + 1), alpha_k = alpha0 p_k; sizes: p_k.  alpha0 is held to
+    """alpha float64[K] of the Dirichlet under which two tokens of a document are of different
+    topics with probability
+    ``apart`` = alpha0 (1 - sum_k p_k^2) / (alpha0 + 1), alpha_k = alpha0 p_k; sizes: p_k.  alpha0
+    is held to
     ALPHA_SUM_BOUNDS."""
     possible = float(1.0 - (sizes**2).sum())
     total = apart / (possible - apart) if 0.0 < apart < possible else (np.inf if apart > 0 else 0.0)

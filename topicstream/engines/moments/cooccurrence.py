@@ -2,8 +2,10 @@
 
     M = sum over documents of two tokens or more of (c c^T - diag(c)) / (l - 1)
 
-(Fisher, Kozdoba & Mannor, eq. 9 and 10): M[u, v] is proportional to p(u, v) of two tokens of a document at different
-positions; a document weighs as much as it has tokens.  For any X of a row a word, M X sums c_d (c_d^T X) - diag(c_d) X over
+(Fisher, Kozdoba & Mannor, eq. 9 and 10): M[u, v] is proportional to p(u, v) of two tokens of a
+document at different
+positions; a document weighs as much as it has tokens.  For any X of a row a word, M X sums c_d
+(c_d^T X) - diag(c_d) X over
 documents.
 """
 
@@ -25,8 +27,10 @@ SIGNS = 100  # a word has one sign in every so many columns of the projection
 class Pairs(NamedTuple):
     """The pairs of tokens of a block.
 
-    counts   [D, U] sparse, float64: the documents that take part, the others empty;  weight float64[D]: 1 / (l - 1), or 0
-    sums, excess, documents   float64[U] of each word: its row of M, summed (its tokens); what c c^T holds too much on the
+    counts   [D, U] sparse, float64: the documents that take part, the others empty;  weight
+             float64[D]: 1 / (l - 1), or 0
+    sums, excess, documents   float64[U] of each word: its row of M, summed (its tokens); what c c^T
+                              holds too much on the
              diagonal (x / (l - 1)); documents that have it
     """
 
@@ -37,7 +41,9 @@ class Pairs(NamedTuple):
     documents: np.ndarray
 
     def times(self, x: Any, rows: np.ndarray) -> Any:
-        """Rows of the block's part of M X, [len(rows), columns], dense; x: [U, columns], dense or sparse."""
+        """Rows of the block's part of M X, [len(rows), columns], dense; x: [U, columns], dense or
+        sparse.
+        """
         weighed = sparse.diags_array(self.weight).astype(x.dtype) @ self.counts.astype(x.dtype)
         by_document = weighed @ x
         if sparse.issparse(by_document):
@@ -61,8 +67,8 @@ def pairs_of(block: Block, least: float) -> Pairs:
 
 
 def signs(seed: int, words: np.ndarray, columns: int) -> Any:
-    """Rows of the projection, float32 [U, columns] sparse: each word has +1 or -1 in one of each ``SIGNS`` columns, by its
-    global id."""
+    """Rows of the projection, float32 [U, columns] sparse: each word has +1 or -1 in one of each
+    ``SIGNS`` columns, by its global id."""
     shape = len(words), columns // SIGNS
     column, sign = np.empty(shape, np.int32), np.empty(shape, np.float32)
     _draw_signs(seed, words, column, sign)

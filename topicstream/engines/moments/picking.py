@@ -1,8 +1,9 @@
-"""Choosing anchor words: the words whose rows of the co-occurrence matrix lie furthest apart (Arora et al. 2013, Algorithm 4).
+"""Choosing anchor words: the words whose rows of the co-occurrence matrix lie furthest apart (Arora
+et al. 2013, Algorithm 4).
 
-The first is the row with the largest norm; the origin moves there; then the row furthest from the span of those chosen is
-taken, again and again, the span kept orthonormal by Gram-Schmidt with a second projection (rounding undone).
-"""
+The first is the row with the largest norm; the origin moves there; then the row furthest from the
+span of those chosen is taken, again and again, the span kept orthonormal by Gram-Schmidt with a
+second projection (rounding undone)."""
 
 from __future__ import annotations
 
@@ -13,12 +14,14 @@ import numpy as np
 
 Pieces = Callable[[], Iterator[tuple[int, np.ndarray]]]
 TOLD = 30  # distances that are printed; the model has all
-NOISE = 0.1  # of the first distance: a row that is no further from the span is a mixture of the others, but for noise
+# of the first distance: a row that is no further from the span is a mixture of the others, but for
+# noise
+NOISE = 0.1
 
 
 class Picked(NamedTuple):
-    """anchors int64[K], rows in the order in which they were chosen; distances float64[K] at which they were: from zero,
-    from the first, then from the span of those before."""
+    """anchors int64[K], rows in the order in which they were chosen; distances float64[K] at which
+    they were: from zero, from the first, then from the span of those before."""
 
     anchors: np.ndarray
     distances: np.ndarray
@@ -32,9 +35,11 @@ def pick(
     topics: int,
     step: Callable[[int], None] = lambda _: None,
 ) -> Picked:
-    """``topics`` of the first ``candidates`` rows (as many at least), by rows / ``row_sums`` (float64[candidates]).
+    """``topics`` of the first ``candidates`` rows (as many at least), by rows / ``row_sums``
+    (float64[candidates]).
 
-    pieces()  (first row, rows [n, >= columns]) in order: read ``topics`` times, and nothing of their size is held
+    pieces()  (first row, rows [n, >= columns]) in order: read ``topics`` times, and nothing of
+              their size is held
     step      called after each with how many are chosen
     """
     inverse = 1.0 / row_sums
@@ -72,7 +77,9 @@ def pick(
         far = int(np.argmax(np.where(candidates_left, squares, -np.inf)))
         rest = row(far) - origin
         for _ in range(2):
-            rest -= np.einsum("ij,i->j", basis, np.einsum("ij,j->i", basis, rest))  # BLAS sums by its number of threads
+            rest -= np.einsum(
+                "ij,i->j", basis, np.einsum("ij,j->i", basis, rest)
+            )  # BLAS sums by its number of threads
         norm = float(np.linalg.norm(rest))
         chosen.append(far)
         distances.append(norm)
@@ -87,13 +94,21 @@ def pick(
 def lines(picked: Picked, words: int) -> list[str]:
     """What to say of the picks."""
     all_told = [f"{d:.3g}" for d in picked.distances]
-    told = " ".join(all_told if len(all_told) <= TOLD else [*all_told[: TOLD // 2], "...", *all_told[-TOLD // 2 :]])
-    said = [f"{len(picked.anchors)} anchor words of {words:,} candidates, each chosen at a distance of {told}"]
+    told = " ".join(
+        all_told
+        if len(all_told) <= TOLD
+        else [*all_told[: TOLD // 2], "...", *all_told[-TOLD // 2 :]]
+    )
+    said = [
+        f"{len(picked.anchors)} anchor words of {words:,} candidates, each chosen at a distance "
+        f"of {told}"
+    ]
     base = float(picked.distances[1]) if len(picked.distances) > 1 else 0.0
     noise = int(np.count_nonzero(picked.distances[1:] < NOISE * base))
     if noise or (len(picked.distances) > 1 and not base > 0):
         said.append(
-            f"warning: {noise} of {len(picked.anchors)} anchor words lie nearer than {NOISE:.0%} of the first distance to the "
+            f"warning: {noise} of {len(picked.anchors)} anchor words lie nearer than "
+            f"{NOISE:.0%} of the first distance to the "
             "others' span: they are noise or near-duplicates; lower -K or raise --min-docs"
         )
     return said

@@ -2,10 +2,11 @@
 
     minimise over the simplex  f(c) = c^T G c - 2 b^T c       (|q - sum_k c_k q_k|^2 less |q|^2)
 
-Arora et al. 2013 go there by exponentiated gradient, which takes thousands of steps for the last digits.  Few weights of a
-word are above zero, so an active-set method (Wolfe 1976, Finding the nearest point in a polytope; Lawson & Hanson 1974,
-chapter 23) reaches the minimum itself in about as many steps as there are such weights.
-"""
+Arora et al. 2013 go there by exponentiated gradient, which takes thousands of steps for the last
+digits.  Few weights of a
+word are above zero, so an active-set method (Wolfe 1976, Finding the nearest point in a polytope;
+Lawson & Hanson 1974, chapter 23) reaches the minimum itself in about as many steps as there are
+such weights."""
 
 from __future__ import annotations
 
@@ -23,8 +24,10 @@ SINGULAR = 1e-10  # of a pivot, beside the diagonal: a row that lies in the span
 class Workspace(NamedTuple):
     """What the problem of one word is solved in.
 
-    support  int64[K + 1]: the anchors whose weights are above zero;  upper  float64[K + 1, K + 1]: U of U^T U = G over them;
-    u, v  float64[K + 1]: U^-T b and U^-T 1;  x, y  the solutions;  row  float64[K + 1], gradient  float64[K];
+    support  int64[K + 1]: the anchors whose weights are above zero;  upper  float64[K + 1, K + 1]:
+             U of U^T U = G over them;
+    u, v  float64[K + 1]: U^-T b and U^-T 1;  x, y  the solutions;  row  float64[K + 1], gradient
+          float64[K];
     barred  bool[K]: anchors that cannot enter
     """
 
@@ -41,8 +44,10 @@ class Workspace(NamedTuple):
 
 @kernel
 def _factor(gram: Doubles, b: Doubles, known: int, n: int, work: Workspace) -> int:
-    """Columns ``known`` to n - 1 of the Cholesky factor and entries of u and v, those before standing (a new anchor adds one
-    column: a word of s anchors costs s^3, not s^4).  Returns the first column that lies in the span of those before, or n."""
+    """Columns ``known`` to n - 1 of the Cholesky factor and entries of u and v, those before
+    standing (a new anchor adds one
+    column: a word of s anchors costs s^3, not s^4).  Returns the first column that lies in the span
+    of those before, or n."""
     support, upper, u, v, row = work.support, work.upper, work.u, work.v, work.row
     for i in range(known, n):
         for j in range(i + 1):
@@ -155,9 +160,9 @@ def _word(gram: Doubles, b: Doubles, scale: float, c: Doubles, work: Workspace) 
 def simplex_weights(gram: Doubles, rhs: Doubles, anchor: Longs, c: Doubles) -> int:
     """c float64[n, K] of n words with right-hand sides rhs float64[n, K]; gram float64[K, K].
 
-    anchor int64[n]: the topic whose anchor a word is (its c is that vertex), or -1; a right-hand side with NaN: c = 0.
-    Returns how many words' weights were not found: rounding led in a circle (they are near the minimum).
-    """
+    anchor int64[n]: the topic whose anchor a word is (its c is that vertex), or -1; a right-hand
+    side with NaN: c = 0. Returns how many words' weights were not found: rounding led in a circle
+    (they are near the minimum)."""
     k_all = len(gram)
     work = Workspace(
         np.empty(k_all + 1, np.int64),

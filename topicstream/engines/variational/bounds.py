@@ -20,7 +20,9 @@ def _logs(e: Floats, u: int, work: Doubles) -> None:
 
 @fast_kernel
 def data_term(src: WeightSource, e: Floats, log_scale: Doubles, stat: Floats) -> float:
-    """sum_uk stat[u, k] E[log phi_uk] in float64; stat: expected counts [U, P] of a block; e, log_scale: its weights."""
+    """sum_uk stat[u, k] E[log phi_uk] in float64; stat: expected counts [U, P] of a block; e,
+    log_scale: its weights.
+    """
     total, work = 0.0, np.empty(e.shape[1])
     for u in range(len(log_scale)):
         _logs(e, u, work)
@@ -42,7 +44,9 @@ def data_term(src: WeightSource, e: Floats, log_scale: Doubles, stat: Floats) ->
 
 @kernel
 def rows_bound(rows: Array, beta: float, topics: int) -> float:
-    """sum over rows and topics of lgamma(beta-hat) - lgamma(beta), float64: the words' part of log B(beta-hat) - log B(beta)."""
+    """sum over rows and topics of lgamma(beta-hat) - lgamma(beta), float64: the words' part of log
+    B(beta-hat) - log B(beta).
+    """
     total, zero = 0.0, lgamma(beta)
     for i in range(rows.shape[0]):
         row = 0.0
@@ -53,5 +57,7 @@ def rows_bound(rows: Array, beta: float, topics: int) -> float:
 
 
 def totals_bound(totals: np.ndarray, width: float) -> float:
-    """sum_k lgamma(W beta) - lgamma(sum_w beta-hat_kw): the topics' part; width = W beta, totals float64[K] without it."""
+    """sum_k lgamma(W beta) - lgamma(sum_w beta-hat_kw): the topics' part; width = W beta, totals
+    float64[K] without it.
+    """
     return float(np.cumsum(log_gamma(np.array([width])) - log_gamma(totals + width))[-1])

@@ -1,4 +1,6 @@
-"""Lists of at most L topics: of each word of a block, and of each cell at the end of its document's visit."""
+"""Lists of at most L topics: of each word of a block, and of each cell at the end of its document's
+visit.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,11 @@ from topicstream.kernels.select import keep_top
 
 
 @kernel
-def best_of_words(e: Floats, most: int, p: Floats, work: Floats, topic: Shorts, value: Floats) -> None:
-    """The L best topics of each word and their shares, flat [U * L + 16]: uint16 topic, float32 value, zeros after the last.
+def best_of_words(
+    e: Floats, most: int, p: Floats, work: Floats, topic: Shorts, value: Floats
+) -> None:
+    """The L best topics of each word and their shares, flat [U * L + 16]: uint16 topic, float32
+    value, zeros after the last.
 
     p, work: float32[P + 16].
     """
@@ -30,10 +35,14 @@ def best_of_words(e: Floats, most: int, p: Floats, work: Floats, topic: Shorts, 
 
 
 @kernel(forceinline=True)
-def collect(p: Floats, o: int, width: int, most: int, topic: Shorts, value: Floats, at: int) -> None:
-    """Positions and values of the positive entries of p[o .. o + width) to topic and value [at ..]; a value 0 ends the list.
+def collect(
+    p: Floats, o: int, width: int, most: int, topic: Shorts, value: Floats, at: int
+) -> None:
+    """Positions and values of the positive entries of p[o .. o + width) to topic and value [at ..];
+    a value 0 ends the list.
 
-    At most ``most`` are positive.  Sixteen entries are written each time: lists are filled in ascending order, and up to
+    At most ``most`` are positive.  Sixteen entries are written each time: lists are filled in
+                                    ascending order, and up to
     16 long they are zeros to their end, topics too.
     """
     n = 0

@@ -1,22 +1,25 @@
-"""The dense local step (Hughes & Sudderth 2016, Alg. 2 left; Blei 2003; Hoffman 2010): responsibilities over all topics.
+"""The dense local step (Hughes & Sudderth 2016, Alg. 2 left; Blei 2003; Hoffman 2010):
+responsibilities over all topics.
 
     symbol                          here
     x_w                             c = counts[i]
     exp E[log phi_wk]               e[u, k], rows sum to 1 (weights.py)
-    exp E[log pi_dk]                t[k] = exp(psi(N_dk + alpha_k));  the common psi of the sum cancels
+    exp E[log pi_dk]                t[k] = exp(psi(N_dk + alpha_k));  the common psi of the sum
+                                    cancels
     r_wk = e t / Z_w                never stored: Z_w = z[i] and t are enough
     N_dk = sum_w x_w r_wk           n[k] = t[k] * sum_w (c / Z_w) e[u, k]
 
-so an inner iteration takes no exponential a cell, two sweeps over the document's rows and K exponentials.  The document's
+so an inner iteration takes no exponential a cell, two sweeps over the document's rows and K
+exponentials.  The document's
 bound needs one logarithm a cell:
 
     bound_d = sum_w x_w sum_k r_wk (E[log phi_wk] - log r_wk)
-              + sum_k [lgamma(N_dk + alpha_k) - lgamma(alpha_k)] - lgamma(n_d + sum alpha) + lgamma(sum alpha)
+              + sum_k [lgamma(N_dk + alpha_k) - lgamma(alpha_k)] - lgamma(n_d + sum alpha) +
+              lgamma(sum alpha)
             = sum_w x_w (log_scale_w + log Z_w) - sum_k N_dk log t_k + ...
 
-A cell whose Z_w float32 cannot hold (every topic of the document is impossible for the word but for its prior) is done in
-logarithms, in float64 (``_hard_cell``).
-"""
+A cell whose Z_w float32 cannot hold (every topic of the document is impossible for the word but for
+its prior) is done in logarithms, in float64 (``_hard_cell``)."""
 
 from __future__ import annotations
 
@@ -41,7 +44,9 @@ BOUND, LOGLIK, INNER, CAPPED, TRIED, ACCEPTED = range(6)
 
 @fast_kernel
 def prior_weights(n: Doubles, alpha: Doubles, topics: int, t: Floats) -> None:
-    """t[k] = exp(psi(n[k] + alpha[k])), 0 below 1e-37; n, alpha: float64[P]; t: float32[P], its padding stays."""
+    """t[k] = exp(psi(n[k] + alpha[k])), 0 below 1e-37; n, alpha: float64[P]; t: float32[P], its
+    padding stays.
+    """
     for k in range(topics):
         y = exp_digamma(n[k] + alpha[k])
         t[k] = y if y > LEAST_T else 0.0
@@ -49,7 +54,9 @@ def prior_weights(n: Doubles, alpha: Doubles, topics: int, t: Floats) -> None:
 
 @kernel
 def _hard_cell(src: WeightSource, u: int, n_used: Doubles, alpha: Doubles, work: Doubles) -> float:
-    """work[k] = r_k of one cell by way of logarithms; returns log sum_k exp(E[log phi_k]) t_k; n_used: the N_dk behind t."""
+    """work[k] = r_k of one cell by way of logarithms; returns log sum_k exp(E[log phi_k]) t_k;
+    n_used: the N_dk behind t.
+    """
     log_weights(src, u, work)
     most, total = -np.inf, 0.0
     for k in range(src.topics):
@@ -80,7 +87,9 @@ class Words(NamedTuple):
 
 
 class Effort(NamedTuple):
-    """Inner iterations until max |change of N_dk| < tol, two at least and at most most_inner; restart proposals a document."""
+    """Inner iterations until max |change of N_dk| < tol, two at least and at most most_inner;
+    restart proposals a document.
+    """
 
     tol: float
     most_inner: int
@@ -104,7 +113,10 @@ def _inner(
     alpha: Doubles,
     work: Doubles,
 ) -> tuple[float, int]:
-    """One inner iteration: from t to n (float64[P]).  n_used: N_dk behind t.  Returns (max |change|, hard cells)."""
+    """One inner iteration: from t to n (float64[P]).
+
+    n_used: N_dk behind t.  Returns (max |change|, hard cells).
+    """
     for k in range(0, width, simd.WIDTH):
         simd.store(acc, k, simd.splat(np.float32(0)))
     sweep_cells(cells, x, own, width, t, LEAST_Z, z, acc)
@@ -128,10 +140,13 @@ def _inner(
 def document_bound(
     fit: float, n: Doubles, used: Doubles, alpha: Doubles, width: int, prior: float, terms: Doubles
 ) -> tuple[float, float]:
-    """(bound_d, sum_w x_w log sum_k exp(E[log phi] + E[log pi])) of a document, from fit = sum_w x_w (log_scale_w + log Z_w).
+    """(bound_d, sum_w x_w log sum_k exp(E[log phi] + E[log pi])) of a document, from fit = sum_w
+    x_w (log_scale_w + log Z_w).
 
-    bound_d = fit + sum_k [lgamma(n_k + alpha_k) - lgamma(alpha_k) - n_k psi(used_k + alpha_k)] - lgamma(mass + prior)
-              + lgamma(prior),    mass = sum n,    prior: sum of all alpha;    terms: float64[width], overwritten.
+    bound_d = fit + sum_k [lgamma(n_k + alpha_k) - lgamma(alpha_k) - n_k psi(used_k + alpha_k)] -
+    lgamma(mass + prior)
+              + lgamma(prior),    mass = sum n,    prior: sum of all alpha;    terms:
+                                  float64[width], overwritten.
     """
     for k in range(width):
         terms[k] = lgamma(n[k] + alpha[k]) - lgamma(alpha[k]) - n[k] * digamma(used[k] + alpha[k])
@@ -143,7 +158,9 @@ def document_bound(
 
 
 @fast_kernel
-def log_fit(first: int, words: Ints, counts: Array, log_scale: Doubles, z: Floats, cells: int) -> float:
+def log_fit(
+    first: int, words: Ints, counts: Array, log_scale: Doubles, z: Floats, cells: int
+) -> float:
     """sum over the cells that are not hard of x (log_scale + log z), float64."""
     total = 0.0
     for j in range(cells):
@@ -179,7 +196,10 @@ def _bound(
 
 @kernel
 def smallest_active(n: Doubles, topics: int, tried: Bytes) -> int:
-    """The untried topic of smallest mass above a hundredth of a token, or -1; never the only one.  tried: uint8[P]."""
+    """The untried topic of smallest mass above a hundredth of a token, or -1; never the only one.
+
+    tried: uint8[P].
+    """
     best, active = -1, 0
     for k in range(topics):
         if n[k] > 0.01:
@@ -191,21 +211,37 @@ def smallest_active(n: Doubles, topics: int, tried: Bytes) -> int:
 
 @kernel
 def dense_step(
-    of: Words, effort: Effort, delta: Floats, reports: Doubles, own: Floats, lanes: Floats, x: Floats, z_of: Floats
+    of: Words,
+    effort: Effort,
+    delta: Floats,
+    reports: Doubles,
+    own: Floats,
+    lanes: Floats,
+    x: Floats,
+    z_of: Floats,
 ) -> None:
     """Visit every document of a block.
 
     delta                   float32[U, P], zeroed by the caller: += x_w r_wk
-    reports                 float64[6], added to: bound, log-likelihood, inner iterations, documents capped, restarts tried, accepted
-    own, lanes, x, z_of     buffers, aligned to 64 bytes: float32[(longest document + 8) * P], [3, P], [longest + 32],
+    reports                 float64[6], added to: bound, log-likelihood, inner iterations, documents
+                            capped, restarts tried, accepted
+    own, lanes, x, z_of     buffers, aligned to 64 bytes: float32[(longest document + 8) * P], [3,
+                            P], [longest + 32],
                             [2, longest + 16]
     """
-    src, (indptr, words, counts), e, log_scale, alpha = of  # apart: a function that takes a tuple counts all its references
+    src, (indptr, words, counts), e, log_scale, alpha = (
+        of  # apart: a function that takes a tuple counts all its references
+    )
     tol, most_inner, restarts = effort
     width, topics = e.shape[1], src.topics
     t, acc, t_trial = lanes[0], lanes[1], lanes[2]
     work, tried, ones = np.zeros(width), np.zeros(width, np.uint8), np.ones(width, np.float32)
-    n, used, n_trial, used_trial = np.zeros(width), np.zeros(width), np.zeros(width), np.zeros(width)
+    n, used, n_trial, used_trial = (
+        np.zeros(width),
+        np.zeros(width),
+        np.zeros(width),
+        np.zeros(width),
+    )
     prior = 0.0
     for k in range(topics):
         prior += alpha[k]
@@ -223,14 +259,18 @@ def dense_step(
             used[k], tried[k] = 0.0, 0
         inner, hard, change = 0, 0, np.inf
         while True:
-            change, hard = _inner(src, first, cells, words, x, own, width, t, z, acc, used, n, alpha, work)
+            change, hard = _inner(
+                src, first, cells, words, x, own, width, t, z, acc, used, n, alpha, work
+            )
             inner += 1
             if inner > 1 and (change < tol or inner >= most_inner):
                 break
             used[:] = n
             prior_weights(used, alpha, topics, t)
         reports[CAPPED] += 0.0 if change < tol else 1.0
-        bound, fit = _bound(src, first, last, words, counts, log_scale, z, used, n, alpha, prior, hard, work)
+        bound, fit = _bound(
+            src, first, last, words, counts, log_scale, z, used, n, alpha, prior, hard, work
+        )
         for _ in range(restarts):
             k = smallest_active(n, topics, tried)
             if k < 0:
@@ -243,13 +283,38 @@ def dense_step(
                 used_trial[:] = n_trial
                 prior_weights(used_trial, alpha, topics, t_trial)
                 change, hard_trial = _inner(
-                    src, first, cells, words, x, own, width, t_trial, z_trial, acc, used_trial, n_trial, alpha, work
+                    src,
+                    first,
+                    cells,
+                    words,
+                    x,
+                    own,
+                    width,
+                    t_trial,
+                    z_trial,
+                    acc,
+                    used_trial,
+                    n_trial,
+                    alpha,
+                    work,
                 )
                 inner += 1
                 if change < tol:
                     break
             bound_trial, fit_trial = _bound(
-                src, first, last, words, counts, log_scale, z_trial, used_trial, n_trial, alpha, prior, hard_trial, work
+                src,
+                first,
+                last,
+                words,
+                counts,
+                log_scale,
+                z_trial,
+                used_trial,
+                n_trial,
+                alpha,
+                prior,
+                hard_trial,
+                work,
             )
             reports[TRIED] += 1.0
             if bound_trial > bound:
@@ -270,7 +335,9 @@ def dense_step(
 
 
 @kernel
-def _write(first: int, cells: int, words: Ints, x: Floats, own: Floats, t: Floats, z: Floats, delta: Floats) -> None:
+def _write(
+    first: int, cells: int, words: Ints, x: Floats, own: Floats, t: Floats, z: Floats, delta: Floats
+) -> None:
     """delta[u, k] += x_w r_wk of a document's cells, hard ones left out."""
     width = delta.shape[1]
     for j in range(cells):

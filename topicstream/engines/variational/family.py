@@ -1,16 +1,19 @@
-"""What the four variational engines share: priors, the local step over a block, the bound in the history.
+"""What the four variational engines share: priors, the local step over a block, the bound in the
+history.
 
 The evidence lower bound, with the topics' own terms (Hughes & Sudderth 2016, eq. 42-49):
 
-    L = sum_d bound_d + sum_k [log B(beta-hat_k) - log B(beta)] + sum_wk (beta - beta-hat_wk) E[log phi_wk]
+    L = sum_d bound_d + sum_k [log B(beta-hat_k) - log B(beta)] + sum_wk (beta - beta-hat_wk) E[log
+    phi_wk]
 
-``process`` sums bound_d at the tables it saw.  Where the tables are exactly the sums of the documents' statistics
+``process`` sums bound_d at the tables it saw.  Where the tables are exactly the sums of the
+documents' statistics
 (after a pass of ``vb`` or ``mvi``) the data term and the last sum cancel and
 
     L = sum_d (bound_d - sum_wk x_w r_wk E[log phi_wk]) + sum_k [log B(beta-hat_k) - log B(beta)]
 
-whose first sum ``process`` reports as ``local_bound``, and whose second one ``rows_bound`` sums over table rows.
-"""
+whose first sum ``process`` reports as ``local_bound``, and whose second one ``rows_bound`` sums
+over table rows."""
 
 from __future__ import annotations
 
@@ -38,19 +41,31 @@ from topicstream.engines.variational import bounds, dense, weights
 
 START_INNER = 3  # inner iterations of the first assignment to seed topics
 
+
 @dataclass(frozen=True)
 class VariationalOptions(Options):
     """Options of every variational engine."""
 
     phi: str = option(
         "dirichlet",
-        "Topics as a Dirichlet posterior (as Hoffman and Hughes) or a point estimate (as Zeng, Liu & Cao "
+        "Topics as a Dirichlet posterior (as Hoffman and Hughes) or a point estimate (as Zeng, "
+        "Liu & Cao "
         "2012; Zeng, Cheung & Liu 2013).",
         choices=("dirichlet", "point"),
     )
-    restarts: int = option(0, "Restart proposals per document: empty a small topic, and accept if the bound rises.", min=0)
-    inner_tol: float = option(0.05, "Stop inner iterations when no topic of a document changes by more than this many tokens.", min=0.0)
-    inner_max: int = option(100, "Maximum number of inner iterations for a document, two at least.", min=1)
+    restarts: int = option(
+        0,
+        "Restart proposals per document: empty a small topic, and accept if the bound rises.",
+        min=0,
+    )
+    inner_tol: float = option(
+        0.05,
+        "Stop inner iterations when no topic of a document changes by more than this many tokens.",
+        min=0.0,
+    )
+    inner_max: int = option(
+        100, "Maximum number of inner iterations for a document, two at least.", min=1
+    )
 
 
 class Variational(Engine):
@@ -63,12 +78,25 @@ class Variational(Engine):
         random_seeds=True,
         learns_priors=False,
     )
-    tracks_bound: ClassVar[bool] = False  # after a pass the table is the sum of the documents' statistics
+    tracks_bound: ClassVar[bool] = (
+        False  # after a pass the table is the sum of the documents' statistics
+    )
 
     @property
     def stats(self) -> Mapping[str, int]:
         return dict.fromkeys(
-            ("loglik", "tokens", "docs", "bound", "local_bound", "inner", "capped", "tried", "accepted"), 1
+            (
+                "loglik",
+                "tokens",
+                "docs",
+                "bound",
+                "local_bound",
+                "inner",
+                "capped",
+                "tried",
+                "accepted",
+            ),
+            1,
         )
 
     def initial_params(self) -> dict[str, np.ndarray]:
@@ -84,7 +112,8 @@ class Variational(Engine):
             "work": Buffer(width, "float64"),
             "weights": Buffer((block.words, width), "float32"),
             "log scale": Buffer(block.words, "float64"),
-            # a document's rows (they go by eights), counts and normalisers, and lanes of the weights
+            # a document's rows (they go by eights), counts and normalisers, and lanes of the
+            # weights
             "document": Buffer((longest + 8, width), "float32"),
             "document's counts": Buffer(longest + 32, "float32"),
             "normalisers": Buffer((2, longest + 16), "float32"),
@@ -92,25 +121,37 @@ class Variational(Engine):
             "of topics": Buffer((8, width), "float64"),
         }
 
-    def dense_visit(self, visit: Visit, out: Out, delta: np.ndarray, starting: bool = False) -> None:
-        """Word weights, the dense local step and its statistics; ``delta`` [U, P] becomes the block's expected counts.
+    def dense_visit(
+        self, visit: Visit, out: Out, delta: np.ndarray, starting: bool = False
+    ) -> None:
+        """Word weights, the dense local step and its statistics; ``delta`` [U, P] becomes the
+        block's expected counts.
 
-        ``starting``: rows are seed topics, taken as a point estimate; a few inner iterations without restarts.
-        """
+        ``starting``: rows are seed topics, taken as a point estimate; a few inner iterations
+        without restarts."""
         block = visit.block
         of = self.weigh(visit, out, starting)
         reports = np.zeros(len(dense.REPORTS))
         delta[:] = 0.0
-        buffers = out.array("document").reshape(-1), out.array("lanes"), out.array("document's counts"), out.array("normalisers")
+        buffers = (
+            out.array("document").reshape(-1),
+            out.array("lanes"),
+            out.array("document's counts"),
+            out.array("normalisers"),
+        )
         dense.dense_step(of, self.effort(starting), delta, reports, *buffers)
         self.report(block, reports, out)
         if self.tracks_bound:
-            out.stats["local_bound"][0] = out.stats["bound"][0] - bounds.data_term(of.src, of.e, of.log_scale, delta)
+            out.stats["local_bound"][0] = out.stats["bound"][0] - bounds.data_term(
+                of.src, of.e, of.log_scale, delta
+            )
 
     def effort(self, starting: bool) -> dense.Effort:
         """Of a document's visit; less at the start."""
         o: Any = self.options
-        most, restarts = (min(o.inner_max, START_INNER), 0) if starting else (o.inner_max, o.restarts)
+        most, restarts = (
+            (min(o.inner_max, START_INNER), 0) if starting else (o.inner_max, o.restarts)
+        )
         return dense.Effort(o.inner_tol, most, restarts)
 
     def weigh(self, visit: Visit, out: Out, starting: bool) -> dense.Words:
@@ -152,9 +193,8 @@ class Variational(Engine):
     def bound(self, end: PassEnd) -> dict[str, float]:
         """The evidence lower bound, from the pass's statistics and the rows of the table.
 
-        Where it fell below that of the pass before, ``bound_fall`` says by how much (nats): cold starts and the rounding
-        of inner iterations allow small falls.
-        """
+        Where it fell below that of the pass before, ``bound_fall`` says by how much (nats): cold
+        starts and the rounding of inner iterations allow small falls."""
         beta, topics, seeds = float(end.params["beta"][0]), self.shape.topics, self.shape.seeds
         value, totals = float(end.stats["local_bound"][0]), np.zeros(topics)
         seeded = np.zeros(len(seeds.weight) if seeds is not None else 0)

@@ -1,7 +1,10 @@
-"""Memoized sparse-L variational inference (Hughes & Sudderth 2016, section 3.4; memoized after their paper of 2013).
+"""Memoized sparse-L variational inference (Hughes & Sudderth 2016, section 3.4; memoized after
+their paper of 2013).
 
-Each block keeps its statistics; a visit puts new ones in their place, S += S_new - S_old, and the topics follow at the end
-of the round.  Documents are started cold at each visit: from where their last visit left them they are caught in poor
+Each block keeps its statistics; a visit puts new ones in their place, S += S_new - S_old, and the
+topics follow at the end
+of the round.  Documents are started cold at each visit: from where their last visit left them they
+               are caught in poor
 optima (Hughes & Sudderth, Fig. 5).
 """
 
@@ -85,7 +88,12 @@ class Memoized(Sparse):
 
     def process(self, visit: Visit, out: Out) -> None:
         """A visit; no state means the first one."""
-        block, state, topics, starting = visit.block, visit.state, self.shape.topics, not visit.state
+        block, state, topics, starting = (
+            visit.block,
+            visit.state,
+            self.shape.topics,
+            not visit.state,
+        )
         if self.dense:
             delta = out.delta["phi"]
             self.dense_visit(visit, out, delta, starting)
@@ -101,14 +109,18 @@ class Memoized(Sparse):
         n = statistics.merge_cells(*cells, out.array("total"), ptr, topic, value)
         topic, value = topic[:n], value[:n]
         out.state.update(ptr=ptr, topic=topic, value=value)
-        out.stats["local_bound"][0] = out.stats["bound"][0] - statistics.sparse_data_term(src, ptr, topic, value)
+        out.stats["local_bound"][0] = out.stats["bound"][0] - statistics.sparse_data_term(
+            src, ptr, topic, value
+        )
         if starting:
             old = (np.zeros(block.n_words + 1, np.int32), topic[:0], value[:0])
         else:
             old = (state["ptr"], state["topic"], state["value"])
         room = n + len(old[1])
         delta_ptr, delta_topic, delta_value = (
-            out.array("delta ptr"), out.array("delta topics", room), out.array("delta values", room)
+            out.array("delta ptr"),
+            out.array("delta topics", room),
+            out.array("delta values", room),
         )
         n = statistics.change(topics, *old, ptr, topic, value, delta_ptr, delta_topic, delta_value)
         out.delta["phi"] = SparseDelta(delta_ptr, delta_topic[:n], delta_value[:n])

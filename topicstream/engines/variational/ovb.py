@@ -1,4 +1,6 @@
-"""Online variational Bayes (Hoffman, Blei & Bach 2010): the dense local step, blended into the topics step by step."""
+"""Online variational Bayes (Hoffman, Blei & Bach 2010): the dense local step, blended into the
+topics step by step.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from topicstream.engines.base import Layout, Out, PassEnd, Phase, Rule, SteppingEngine, TableSpec, Visit, option
+from topicstream.engines.base import (
+    Layout,
+    Out,
+    PassEnd,
+    Phase,
+    Rule,
+    SteppingEngine,
+    TableSpec,
+    Visit,
+    option,
+)
 from topicstream.engines.variational.family import Variational, VariationalOptions
 
 ROUND = 8  # blocks of a step: as many threads can share it
@@ -18,7 +30,8 @@ ROUND = 8  # blocks of a step: as many threads can share it
 class StochasticOptions(VariationalOptions):
     """Options of the stochastic engines: rho_t = (tau + t)^-kappa at step t = 0, 1, ...
 
-    Of eight schedules tried on five corpora 0.7 and 10 were best or near it after four passes of K = 100.  Slower ones
+    Of eight schedules tried on five corpora 0.7 and 10 were best or near it after four passes of K
+    = 100.  Slower ones
     (0.5 and 1, gensim's) go on forgetting: 22 % worse on short documents, 3 % on articles.
     """
 
@@ -28,7 +41,9 @@ class StochasticOptions(VariationalOptions):
 
 
 class Stochastic(SteppingEngine, Variational):
-    """Base of ``ovb`` and ``svi``: BLEND, one step a round, blocks in shuffled order without replacement."""
+    """Base of ``ovb`` and ``svi``: BLEND, one step a round, blocks in shuffled order without
+    replacement.
+    """
 
     Options: ClassVar[Any] = StochasticOptions
     about = replace(Variational.about, tol=0.0)
@@ -56,7 +71,10 @@ class OnlineVariationalBayes(Stochastic):
     """``ovb``: dense, without restarts unless asked for."""
 
     name = "ovb"
-    cites = "Hoffman, Blei & Bach 2010, Alg. 2; Zeng, Liu & Cao 2012, baselines; Hughes & Sudderth 2016, section 3.4"
+    cites = (
+        "Hoffman, Blei & Bach 2010, Alg. 2; Zeng, Liu & Cao 2012, baselines; Hughes & Sudderth "
+        "2016, section 3.4"
+    )
 
     def process(self, visit: Visit, out: Out) -> None:
         self.dense_visit(visit, out, out.delta["phi"])

@@ -1,14 +1,21 @@
-"""The L-sparse local step (Hughes & Sudderth 2016, Alg. 2 right): at most L topics a cell, chosen among the document's active topics.
+"""The L-sparse local step (Hughes & Sudderth 2016, Alg. 2 right): at most L topics a cell, chosen
+among the document's active topics.
 
-Symbols as in dense.py.  The first assignment of a cell is its word's own L best topics, found once a block.  Then the
-document's rows are turned into tiles of sixteen cells (tiles.py), which lose the rows of topics that have left whenever a
-selection is due.  A selection keeps the L largest of e * t in ``kept`` (the others are zero there); until the next one an
+Symbols as in dense.py.  The first assignment of a cell is its word's own L best topics, found once
+                         a block.  Then the
+document's rows are turned into tiles of sixteen cells (tiles.py), which lose the rows of topics
+that have left whenever a
+selection is due.  A selection keeps the L largest of e * t in ``kept`` (the others are zero there);
+                   until the next one an
 inner iteration runs over ``kept``: reweighting.
 
-Selections are made in inner iterations 1 to 5 and then every 10th.  A topic leaves the document, and never comes back, when
-its weight exp(psi(N_dk + alpha_k)) is below ``leave`` of the largest topic's (but not with two tokens and more), or when the
-first assignment gives it less than two and less than an even share: such a topic is on its way out, psi falls like -1/x
-(Mimno, Hoffman & Blei 2012).  With leave = 0 it leaves with its last token, which is the paper's own rule: slower, and the
+Selections are made in inner iterations 1 to 5 and then every 10th.  A topic leaves the document,
+and never comes back, when
+its weight exp(psi(N_dk + alpha_k)) is below ``leave`` of the largest topic's (but not with two
+tokens and more), or when the first assignment gives it less than two and less than an even share:
+such a topic is on its way out, psi falls like -1/x
+(Mimno, Hoffman & Blei 2012).  With leave = 0 it leaves with its last token, which is the paper's
+                               own rule: slower, and the
 bound is no better.  Digamma is taken over active topics only.
 """
 
@@ -61,7 +68,9 @@ def _hard_top(
     work: Doubles,
     scores: Doubles,
 ) -> float:
-    """scores[a] = r of one cell over the columns, its ``most`` best, by way of logarithms; returns log Z."""
+    """scores[a] = r of one cell over the columns, its ``most`` best, by way of logarithms; returns
+    log Z.
+    """
     log_weights(src, u, work)
     best = -np.inf
     for a in range(width):
@@ -87,29 +96,52 @@ def _hard_top(
 
 @kernel
 def _first(
-    first: int, cells: int, words: Ints, x: Floats, most: int, topic: Shorts, value: Floats, parts: Doubles, n: Doubles
+    first: int,
+    cells: int,
+    words: Ints,
+    x: Floats,
+    most: int,
+    topic: Shorts,
+    value: Floats,
+    parts: Doubles,
+    n: Doubles,
 ) -> None:
     """Inner iteration 1: N_dk from the words' own best topics; n: float64[P].
 
-    parts: float64[4, P]: neighbours add to different rows, so that none waits for the one before it.
-    """
+    parts: float64[4, P]: neighbours add to different rows, so that none waits for the one before
+    it."""
     width = len(n)
     for part in range(4):
         for k in range(width):
             parts[part, k] = 0.0
-    topic_, value_, parts_, x_ = pointers.address_of(topic), pointers.address_of(value), pointers.address_of(parts), pointers.address_of(x)
+    topic_, value_, parts_, x_ = (
+        pointers.address_of(topic),
+        pointers.address_of(value),
+        pointers.address_of(parts),
+        pointers.address_of(x),
+    )
     for j in range(cells):
-        o, row, count = words[first + j] * most, parts_ + 8 * width * (j & 3), pointers.float_at(x_, j)
+        o, row, count = (
+            words[first + j] * most,
+            parts_ + 8 * width * (j & 3),
+            pointers.float_at(x_, j),
+        )
         for c in range(o, o + most):
             k = pointers.short_at(topic_, c)
-            pointers.put_double(row, k, pointers.double_at(row, k) + np.float64(count * pointers.float_at(value_, c)))
+            pointers.put_double(
+                row,
+                k,
+                pointers.double_at(row, k) + np.float64(count * pointers.float_at(value_, c)),
+            )
     for k in range(width):
         n[k] = (parts[0, k] + parts[1, k]) + (parts[2, k] + parts[3, k])
 
 
 @kernel
 def _weigh(used: int, alpha: int, count: int, t: int) -> None:
-    """t[a] = exp(psi(used[a] + alpha[a])) of the topics, zero for those that have left; all addresses."""
+    """t[a] = exp(psi(used[a] + alpha[a])) of the topics, zero for those that have left; all
+    addresses.
+    """
     for a in range(count):
         n = pointers.double_at(used, a)
         y = exp_digamma(n + pointers.double_at(alpha, a))
@@ -118,7 +150,10 @@ def _weigh(used: int, alpha: int, count: int, t: int) -> None:
 
 @kernel
 def _shrink(used: Doubles, alpha: Doubles, active: Shorts, count: int, stays: Longs) -> int:
-    """Leave out the topics with used = 0, in place; returns how many are left.  The tiles are left to the caller."""
+    """Leave out the topics with used = 0, in place; returns how many are left.
+
+    The tiles are left to the caller.
+    """
     left = 0
     for a in range(count):
         if used[a] > 0.0:
@@ -129,13 +164,18 @@ def _shrink(used: Doubles, alpha: Doubles, active: Shorts, count: int, stays: Lo
 
 @kernel
 def _alive(n: int, alpha: int, count: int, faint: float, used: int) -> int:
-    """used = n for the topics that stay, else 0; all addresses; faint: log of ``leave``.  Returns how many stay."""
+    """used = n for the topics that stay, else 0; all addresses; faint: log of ``leave``.
+
+    Returns how many stay.
+    """
     most = 0.0
     for a in range(count):
         v = pointers.double_at(n, a)
         most = max(most, v + pointers.double_at(alpha, a) if v > 0.0 else 0.0)
     y = min(np.log(most) + faint, SURE)
-    least = np.exp(y) + 0.5 if y > -2.22 else -1.0 / (y + 0.5772)  # psi(least) = y, nearly (Minka 2000)
+    least = (
+        np.exp(y) + 0.5 if y > -2.22 else -1.0 / (y + 0.5772)
+    )  # psi(least) = y, nearly (Minka 2000)
     least = min(least, most)  # the largest stays whatever its weight
     alive = 0
     for a in range(count):
@@ -218,12 +258,16 @@ def _bound(
         for j in range(cells):
             if not z[j] > np.float32(LEAST_Z):
                 u = words[first + j]
-                fit += counts[first + j] * _hard_top(src, u, active, width, used, alpha, most, logs, scores)
+                fit += counts[first + j] * _hard_top(
+                    src, u, active, width, used, alpha, most, logs, scores
+                )
     return document_bound(fit, n, used, alpha, width, prior, scores)  # type: ignore[no-any-return]
 
 
 class Lists(NamedTuple):
-    """most: L;  faint: log of ``leave``, -inf: topics leave with their last token;  topic, value: ``best_of_words``."""
+    """most: L;  faint: log of ``leave``, -inf: topics leave with their last token;  topic, value:
+    ``best_of_words``.
+    """
 
     most: int
     faint: float
@@ -232,8 +276,8 @@ class Lists(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """Scratch: own and kept: tiles, float32[(longest + 16) * P + 256] and two of them; lanes float32[2, P + 16]; acc
-    float32[35 * (P + 16)]; x, z: float32[longest + 32] and two of them."""
+    """Scratch: own and kept: tiles, float32[(longest + 16) * P + 256] and two of them; lanes
+    float32[2, P + 16]; acc float32[35 * (P + 16)]; x, z: float32[longest + 32] and two of them."""
 
     own: Floats
     kept: Floats
@@ -245,11 +289,18 @@ class Buffers(NamedTuple):
 
 @kernel
 def sparse_step(
-    of: Words, effort: Effort, lists: Lists, reports: Doubles, cell_topic: Shorts, cell_value: Floats, buffers: Buffers
+    of: Words,
+    effort: Effort,
+    lists: Lists,
+    reports: Doubles,
+    cell_topic: Shorts,
+    cell_value: Floats,
+    buffers: Buffers,
 ) -> None:
     """Visit every document of a block; reports as in ``dense.dense_step``.
 
-    cell_topic, cell_value   uint16 and float32 [nnz * L + 16]: topics of each cell and x_w r_wk (0 ends the list)
+    cell_topic, cell_value   uint16 and float32 [nnz * L + 16]: topics of each cell and x_w r_wk (0
+                             ends the list)
     """
     src, (indptr, words, counts), e, log_scale, alpha = of
     tol, most_inner, restarts = effort
@@ -257,13 +308,27 @@ def sparse_step(
     full, topics = e.shape[1], src.topics
     t, t_trial = lanes[0], lanes[1]
     n, used, n_trial, used_trial = np.zeros(full), np.zeros(full), np.zeros(full), np.zeros(full)
-    logs, scores, columns, tried = np.zeros(full), np.zeros(full), np.zeros(full), np.zeros(full, np.uint8)
+    logs, scores, columns, tried = (
+        np.zeros(full),
+        np.zeros(full),
+        np.zeros(full),
+        np.zeros(full, np.uint8),
+    )
     parts = np.zeros((4, full))
     active, stays = np.zeros(full, np.uint16), np.zeros(full, np.int64)
     picks = np.zeros(full + full // 16, np.int64)
     # addresses; the arrays made here stay alive because the loop below uses them too
-    e_, own_, x_, acc_ = pointers.address_of(e), pointers.address_of(own), pointers.address_of(x), pointers.address_of(acc)
-    columns_, stays_, picks_ = pointers.address_of(columns), pointers.address_of(stays), pointers.address_of(picks)
+    e_, own_, x_, acc_ = (
+        pointers.address_of(e),
+        pointers.address_of(own),
+        pointers.address_of(x),
+        pointers.address_of(acc),
+    )
+    columns_, stays_, picks_ = (
+        pointers.address_of(columns),
+        pointers.address_of(stays),
+        pointers.address_of(picks),
+    )
     best_ = acc_ + 4 * (16 * full + 528)  # behind what tiles.iterate and tiles.shares take of acc
     rows_ = best_ + 4 * 256
     prior = 0.0
@@ -275,7 +340,12 @@ def sparse_step(
         if cells == 0:
             continue
         z, z_trial, kept, kept_trial = z_of[0], z_of[1], kept_of[0], kept_of[1]
-        words_, z_, kept_, t_ = pointers.address_of(words) + 4 * first, pointers.address_of(z), pointers.address_of(kept), pointers.address_of(t)
+        words_, z_, kept_, t_ = (
+            pointers.address_of(words) + 4 * first,
+            pointers.address_of(z),
+            pointers.address_of(kept),
+            pointers.address_of(t),
+        )
         n_, used_ = pointers.address_of(n), pointers.address_of(used)
         take_counts(counts, first, cells, x)
         _first(first, cells, words, x, most, best_topic, best_value, parts, n)
@@ -292,27 +362,73 @@ def sparse_step(
             if selecting and (filling or alive < count):
                 count = _shrink(used, columns, active, count, stays)
             if filling:
-                tiles.fill(e_, full, words_, cells, picks_, tiles.take(stays, count, picks), count, own_, rows_)
+                tiles.fill(
+                    e_,
+                    full,
+                    words_,
+                    cells,
+                    picks_,
+                    tiles.take(stays, count, picks),
+                    count,
+                    own_,
+                    rows_,
+                )
             elif count < rows_of:
                 tiles.shrink(cells, rows_of, stays_, count, own_)
             _weigh(used_, columns_, count, t_)
-            hard = tiles.iterate(cells, count, most, selecting, own_, kept_, t_, x_, z_, acc_, best_, n_)
+            hard = tiles.iterate(
+                cells, count, most, selecting, own_, kept_, t_, x_, z_, acc_, best_, n_
+            )
             if hard:
-                _mend(src, first, cells, words, x, z, active, count, used, columns, most, logs, scores, n)
+                _mend(
+                    src,
+                    first,
+                    cells,
+                    words,
+                    x,
+                    z,
+                    active,
+                    count,
+                    used,
+                    columns,
+                    most,
+                    logs,
+                    scores,
+                    n,
+                )
             change = _change(n_, used_, count)
             if change < tol or inner >= most_inner:
                 break
         reports[CAPPED] += 0.0 if change < tol else 1.0
         bound, fit = _bound(
-            src, first, cells, words, counts, log_scale, z, used, n, columns, prior, active, count, hard, most, logs,
-            scores
-        )  # fmt: skip
+            src,
+            first,
+            cells,
+            words,
+            counts,
+            log_scale,
+            z,
+            used,
+            n,
+            columns,
+            prior,
+            active,
+            count,
+            hard,
+            most,
+            logs,
+            scores,
+        )
         for _ in range(restarts):
             candidate = smallest_active(n, count, tried)
             if candidate < 0:
                 break
             tried[candidate] = 1
-            trial_, used_trial_, t_trial_ = pointers.address_of(n_trial), pointers.address_of(used_trial), pointers.address_of(t_trial)
+            trial_, used_trial_, t_trial_ = (
+                pointers.address_of(n_trial),
+                pointers.address_of(used_trial),
+                pointers.address_of(t_trial),
+            )
             z_trial_, kept_trial_ = pointers.address_of(z_trial), pointers.address_of(kept_trial)
             for a in range(count):
                 n_trial[a] = n[a] if a != candidate else 0.0
@@ -322,20 +438,59 @@ def sparse_step(
                 _weigh(used_trial_, columns_, count, t_trial_)
                 selecting = step == 0
                 hard_trial = tiles.iterate(
-                    cells, count, most, selecting, own_, kept_trial_, t_trial_, x_, z_trial_, acc_, best_, trial_
+                    cells,
+                    count,
+                    most,
+                    selecting,
+                    own_,
+                    kept_trial_,
+                    t_trial_,
+                    x_,
+                    z_trial_,
+                    acc_,
+                    best_,
+                    trial_,
                 )
                 if hard_trial:
                     _mend(
-                        src, first, cells, words, x, z_trial, active, count, used_trial, columns, most, logs, scores, n_trial
-                    )  # fmt: skip
+                        src,
+                        first,
+                        cells,
+                        words,
+                        x,
+                        z_trial,
+                        active,
+                        count,
+                        used_trial,
+                        columns,
+                        most,
+                        logs,
+                        scores,
+                        n_trial,
+                    )
                 change = _change(trial_, used_trial_, count)
                 inner += 1
                 if change < tol:
                     break
             bound_trial, fit_trial = _bound(
-                src, first, cells, words, counts, log_scale, z_trial, used_trial, n_trial, columns, prior, active, count,
-                hard_trial, most, logs, scores
-            )  # fmt: skip
+                src,
+                first,
+                cells,
+                words,
+                counts,
+                log_scale,
+                z_trial,
+                used_trial,
+                n_trial,
+                columns,
+                prior,
+                active,
+                count,
+                hard_trial,
+                most,
+                logs,
+                scores,
+            )
             reports[TRIED] += 1.0
             if bound_trial > bound:
                 reports[ACCEPTED] += 1.0
@@ -351,7 +506,9 @@ def sparse_step(
             for j in range(16 * tile, min(16 * tile + 16, cells)):
                 o = (j - 16 * tile) * width
                 if not z[j] > np.float32(LEAST_Z):
-                    _hard_top(src, words[first + j], active, count, used, columns, most, logs, scores)
+                    _hard_top(
+                        src, words[first + j], active, count, used, columns, most, logs, scores
+                    )
                     for a in range(count):
                         acc[o + a] = x[j] * scores[a]
                 at = (first + j) * most

@@ -20,19 +20,26 @@ class SparsityOptions(VariationalOptions):
     """Options of the engines of Hughes & Sudderth 2016."""
 
     sparsity: int = option(
-        8, "Topics that a word of a document may have, L; 1: hard assignment, K: dense.", min=1, decided=True
+        8,
+        "Topics that a word of a document may have, L; 1: hard assignment, K: dense.",
+        min=1,
+        decided=True,
     )
     leave: float = option(
         0.011,
-        "Drop a topic from a document for the rest of the visit when its weight falls below this share of the "
-        "largest topic's (after the first assignment also below 1.9 tokens and an even share); 0: only with "
+        "Drop a topic from a document for the rest of the visit when its weight falls below "
+        "this share of the "
+        "largest topic's (after the first assignment also below 1.9 tokens and an even share); "
+        "0: only with "
         "its last token, as Hughes & Sudderth 2016.",
         min=0.0,
         max=1.0,
         advanced=True,
     )
     restarts: int = option(
-        5, "Restart proposals per document: empty a small topic, and accept if the bound rises.", min=0
+        5,
+        "Restart proposals per document: empty a small topic, and accept if the bound rises.",
+        min=0,
     )
 
 
@@ -79,8 +86,8 @@ class Sparse(Variational):
     def sparse_visit(
         self, visit: Visit, out: Out, starting: bool = False
     ) -> tuple[WeightSource, tuple[Any, ...]]:
-        """The L-sparse local step; returns the weights' source, and what ``statistics`` adds up: start and order of the cells by
-        word, L, the cells' topics and values, flat."""
+        """The L-sparse local step; returns the weights' source, and what ``statistics`` adds up:
+        start and order of the cells by word, L, the cells' topics and values, flat."""
         o: Any = self.options
         of, most, lanes = self.weigh(visit, out, starting), self.most, out.array("lanes")
         faint = math.log(o.leave) if o.leave > 0 else -math.inf
@@ -90,7 +97,9 @@ class Sparse(Variational):
         names = "document", "kept", "lanes", "sums by lane", "document's counts", "normalisers"
         cell_topic, cell_value = out.array("cell topics"), out.array("cell values")
         buffers = sparse.Buffers(*map(out.array, names))
-        sparse.sparse_step(of, self.effort(starting), lists, reports, cell_topic, cell_value, buffers)
+        sparse.sparse_step(
+            of, self.effort(starting), lists, reports, cell_topic, cell_value, buffers
+        )
         self.report(visit.block, reports, out)
         start, order = out.array("cells of words"), out.array("cells by word")
         statistics.entries_by_word(visit.block.words, start, order)

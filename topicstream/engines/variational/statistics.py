@@ -1,4 +1,5 @@
-"""Expected counts of a block from its cells' sparse responsibilities: by word, merged, compared with the last visit's.
+"""Expected counts of a block from its cells' sparse responsibilities: by word, merged, compared
+with the last visit's.
 
 A statistic is three arrays: ptr int32[U+1], topic uint16[n] and value float32[n]; word u has topics
 topic[ptr[u] .. ptr[u+1]), each once, in the order of first use.
@@ -15,7 +16,9 @@ from topicstream.kernels.digamma import digamma, log
 from topicstream.kernels.jit import kernel
 
 AHEAD = 8  # cells before their entries are used, they are asked for
-FULL_LISTS = 16  # shorter lists are zeros to their end (choice.collect): no branch that has to be guessed
+FULL_LISTS = (
+    16  # shorter lists are zeros to their end (choice.collect): no branch that has to be guessed
+)
 
 
 @kernel
@@ -35,13 +38,20 @@ def _ask_for(i: int, topic_: int, value_: int) -> None:
 
 
 @kernel
-def sum_cells(start: Longs, order: Ints, most: int, cell_topic: Shorts, cell_value: Floats, delta: Floats) -> None:
-    """delta[u, k] = the sum of the values of word u's cells (``entries_by_word``, sparse.sparse_step); delta: float32[U, P].
+def sum_cells(
+    start: Longs, order: Ints, most: int, cell_topic: Shorts, cell_value: Floats, delta: Floats
+) -> None:
+    """delta[u, k] = the sum of the values of word u's cells (``entries_by_word``,
+    sparse.sparse_step); delta: float32[U, P].
 
     Word by word, so that a row is cleared and summed while it is in the first cache.
     """
     width, delta_, last = delta.shape[1], pointers.address_of(delta), len(order) - 1
-    topic_, value_, nothing = pointers.address_of(cell_topic), pointers.address_of(cell_value), simd.splat(np.float32(0))
+    topic_, value_, nothing = (
+        pointers.address_of(cell_topic),
+        pointers.address_of(cell_value),
+        simd.splat(np.float32(0)),
+    )
     for u in range(delta.shape[0]):
         row = delta_ + 4 * width * u
         for k in range(0, width, 16):
@@ -69,12 +79,17 @@ def merge_cells(
     topic: Shorts,
     value: Floats,
 ) -> int:
-    """The block's statistic into ptr, topic, value; returns its length.  total: float64[P], overwritten.
+    """The block's statistic into ptr, topic, value; returns its length.  total: float64[P],
+    overwritten.
 
-    topic has room for one entry more than the statistic can have: each is written before it is known to be new.
-    """
+    topic has room for one entry more than the statistic can have: each is written before it is
+    known to be new."""
     last, n = len(order) - 1, 0
-    cell_topic_, cell_value_, total_ = pointers.address_of(cell_topic), pointers.address_of(cell_value), pointers.address_of(total)
+    cell_topic_, cell_value_, total_ = (
+        pointers.address_of(cell_topic),
+        pointers.address_of(cell_value),
+        pointers.address_of(total),
+    )
     total[:] = 0.0
     ptr[0] = 0
     for u in range(len(ptr) - 1):
@@ -112,7 +127,8 @@ def change(
     topic: Shorts,
     value: Floats,
 ) -> int:
-    """new - old as a SparseDelta (ptr int64[U+1], topic, value), entries that are the same left out; returns its length.  Both
+    """new - old as a SparseDelta (ptr int64[U+1], topic, value), entries that are the same left
+    out; returns its length.  Both
     have a topic of a word once."""
     total = np.zeros(topics)
     n = 0

@@ -1,4 +1,6 @@
-"""Stochastic sparse-L variational inference (Hughes & Sudderth 2016, section 3.4; Hoffman, Blei, Wang & Paisley 2013)."""
+"""Stochastic sparse-L variational inference (Hughes & Sudderth 2016, section 3.4; Hoffman, Blei,
+Wang & Paisley 2013).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ class StochasticSparse(Stochastic, Sparse):
     """``svi``: BLEND, one step a round."""
 
     name = "svi"
-    cites = "Hughes & Sudderth 2016, section 3.4 and Alg. 2 LSparseStepForDoc; Hoffman, Blei, Wang & Paisley 2013"
+    cites = (
+        "Hughes & Sudderth 2016, section 3.4 and Alg. 2 LSparseStepForDoc; Hoffman, Blei, Wang "
+        "& Paisley 2013"
+    )
     Options = SparseStochasticOptions
 
     @property
@@ -52,6 +57,10 @@ class StochasticSparse(Stochastic, Sparse):
         if not self.few:
             statistics.sum_cells(*cells, out.delta["phi"])
             return
-        ptr, topic, value = out.array("delta ptr"), out.array("delta topics"), out.array("delta values")
+        ptr, topic, value = (
+            out.array("delta ptr"),
+            out.array("delta topics"),
+            out.array("delta values"),
+        )
         n = statistics.merge_cells(*cells, out.array("total"), ptr, topic, value)
         out.delta["phi"] = SparseDelta(ptr, topic[:n], value[:n])

@@ -1,14 +1,18 @@
-"""The inner iterations of a document's sparse local step, on tiles of sixteen cells turned on their side (kernels/lanes.py).
+"""The inner iterations of a document's sparse local step, on tiles of sixteen cells turned on their
+side (kernels/lanes.py).
 
-    own    float32[tiles, count, 16]: own[., a, r] = e[u, active[a]] of cell r of the tile; the last tile repeats its last
+    own    float32[tiles, count, 16]: own[., a, r] = e[u, active[a]] of cell r of the tile; the last
+           tile repeats its last
            cell, whose counts there are zero
     kept   the same, zero where topic a is not among the L chosen of the cell
     t      float32[count + 16], zeros at the end
     x, z   float32[cells + 32]
     acc    float32[(count + 8) * 16]: sum_j (x_j / z_j) kept_j, by lane
 
-Tiles lie one after the other whatever ``count`` is; sixteen rows of zeros follow the last one, so that rows can be taken
-sixteen at a time.  What is called once an inner iteration or more takes addresses, not arrays (kernels/pointers.py):
+Tiles lie one after the other whatever ``count`` is; sixteen rows of zeros follow the last one, so
+that rows can be taken
+sixteen at a time.  What is called once an inner iteration or more takes addresses, not arrays
+                    (kernels/pointers.py):
 the same names, ``n`` and other float64 arrays included.
 """
 
@@ -32,12 +36,12 @@ HALVINGS = 31  # as many as a float has bits behind its sign
 
 @kernel
 def take(stays: Longs, count: int, picks: Longs) -> int:
-    """Where the topics in stays (int64[P], the first ``count``, ascending) go in a tile.  Returns how many sixteens of a
+    """Where the topics in stays (int64[P], the first ``count``, ascending) go in a tile.  Returns
+    how many sixteens of a
     row hold any.
 
-    picks: int64[P + P / 16]: the offset in bytes of every topic's row, which is the one of the next that stays where it
-    does not itself; then the first topics of those sixteens.
-    """
+    picks: int64[P + P / 16]: the offset in bytes of every topic's row, which is the one of the next
+    that stays where it does not itself; then the first topics of those sixteens."""
     n, a, width = 0, 0, len(stays)
     for k in range(width):
         picks[k] = ROW * a
@@ -51,29 +55,77 @@ def take(stays: Longs, count: int, picks: Longs) -> int:
 
 @kernel(forceinline=True)
 def _fill(rows: int, width: int, picks: int, sixteens: int, target: int) -> None:
-    """One tile over the topics of ``take``; rows: address of int64[16] addresses of rows of ``width``."""
-    r0, r1, r2, r3 = pointers.long_at(rows, 0), pointers.long_at(rows, 1), pointers.long_at(rows, 2), pointers.long_at(rows, 3)
-    r4, r5, r6, r7 = pointers.long_at(rows, 4), pointers.long_at(rows, 5), pointers.long_at(rows, 6), pointers.long_at(rows, 7)
-    r8, r9, ra, rb = pointers.long_at(rows, 8), pointers.long_at(rows, 9), pointers.long_at(rows, 10), pointers.long_at(rows, 11)
-    rc, rd, re, rf = pointers.long_at(rows, 12), pointers.long_at(rows, 13), pointers.long_at(rows, 14), pointers.long_at(rows, 15)
+    """One tile over the topics of ``take``; rows: address of int64[16] addresses of rows of
+    ``width``.
+    """
+    r0, r1, r2, r3 = (
+        pointers.long_at(rows, 0),
+        pointers.long_at(rows, 1),
+        pointers.long_at(rows, 2),
+        pointers.long_at(rows, 3),
+    )
+    r4, r5, r6, r7 = (
+        pointers.long_at(rows, 4),
+        pointers.long_at(rows, 5),
+        pointers.long_at(rows, 6),
+        pointers.long_at(rows, 7),
+    )
+    r8, r9, ra, rb = (
+        pointers.long_at(rows, 8),
+        pointers.long_at(rows, 9),
+        pointers.long_at(rows, 10),
+        pointers.long_at(rows, 11),
+    )
+    rc, rd, re, rf = (
+        pointers.long_at(rows, 12),
+        pointers.long_at(rows, 13),
+        pointers.long_at(rows, 14),
+        pointers.long_at(rows, 15),
+    )
     for b in range(sixteens):
         k = pointers.long_at(picks, width + b)
         lanes.transpose_to(
-            target, picks + 8 * k, pointers.load(r0, k), pointers.load(r1, k), pointers.load(r2, k), pointers.load(r3, k),
-            pointers.load(r4, k), pointers.load(r5, k), pointers.load(r6, k), pointers.load(r7, k), pointers.load(r8, k),
-            pointers.load(r9, k), pointers.load(ra, k), pointers.load(rb, k), pointers.load(rc, k), pointers.load(rd, k),
-            pointers.load(re, k), pointers.load(rf, k)
-        )  # fmt: skip
+            target,
+            picks + 8 * k,
+            pointers.load(r0, k),
+            pointers.load(r1, k),
+            pointers.load(r2, k),
+            pointers.load(r3, k),
+            pointers.load(r4, k),
+            pointers.load(r5, k),
+            pointers.load(r6, k),
+            pointers.load(r7, k),
+            pointers.load(r8, k),
+            pointers.load(r9, k),
+            pointers.load(ra, k),
+            pointers.load(rb, k),
+            pointers.load(rc, k),
+            pointers.load(rd, k),
+            pointers.load(re, k),
+            pointers.load(rf, k),
+        )
 
 
 @kernel
 def fill(
-    e: int, width: int, words: int, cells: int, picks: int, sixteens: int, count: int, own: int, rows: int
+    e: int,
+    width: int,
+    words: int,
+    cells: int,
+    picks: int,
+    sixteens: int,
+    count: int,
+    own: int,
+    rows: int,
 ) -> None:
-    """The tiles of a document over the ``count`` topics of ``take``; words: its int32; rows: int64[16], overwritten."""
+    """The tiles of a document over the ``count`` topics of ``take``; words: its int32; rows:
+    int64[16], overwritten.
+    """
     for j in range(0, cells, 16):
         for r in range(16):
-            pointers.put_long(rows, r, e + 4 * width * pointers.int_at(words, min(j + r, cells - 1)))
+            pointers.put_long(
+                rows, r, e + 4 * width * pointers.int_at(words, min(j + r, cells - 1))
+            )
         _fill(rows, width, picks, sixteens, own)
         own += ROW * count
     _end(own)
@@ -87,7 +139,10 @@ def _end(target: int) -> None:
 
 @kernel
 def shrink(cells: int, count: int, stays: int, left: int, own: int) -> None:
-    """Leave out the rows of topics that do not stay, in place.  stays: int64[left], which do, ascending."""
+    """Leave out the rows of topics that do not stay, in place.
+
+    stays: int64[left], which do, ascending.
+    """
     source = target = own
     for _ in range(0, cells, 16):
         for a in range(left):
@@ -111,23 +166,44 @@ def _border_by_network(own: int, t: int, count: int, most: int, best: int) -> An
         pointers.store(best, i, simd.splat(np.float32(0)))
     for a in range(0, count if most > 8 else 0, 16):
         lanes.keep_largest_16(
-            best, _products(own, t, a), _products(own, t, a + 1), _products(own, t, a + 2), _products(own, t, a + 3),
-            _products(own, t, a + 4), _products(own, t, a + 5), _products(own, t, a + 6), _products(own, t, a + 7),
-            _products(own, t, a + 8), _products(own, t, a + 9), _products(own, t, a + 10), _products(own, t, a + 11),
-            _products(own, t, a + 12), _products(own, t, a + 13), _products(own, t, a + 14),
-            _products(own, t, a + 15)
-        )  # fmt: skip
+            best,
+            _products(own, t, a),
+            _products(own, t, a + 1),
+            _products(own, t, a + 2),
+            _products(own, t, a + 3),
+            _products(own, t, a + 4),
+            _products(own, t, a + 5),
+            _products(own, t, a + 6),
+            _products(own, t, a + 7),
+            _products(own, t, a + 8),
+            _products(own, t, a + 9),
+            _products(own, t, a + 10),
+            _products(own, t, a + 11),
+            _products(own, t, a + 12),
+            _products(own, t, a + 13),
+            _products(own, t, a + 14),
+            _products(own, t, a + 15),
+        )
     for a in range(0, count if most <= 8 else 0, 8):
         lanes.keep_largest_8(
-            best, _products(own, t, a), _products(own, t, a + 1), _products(own, t, a + 2), _products(own, t, a + 3),
-            _products(own, t, a + 4), _products(own, t, a + 5), _products(own, t, a + 6), _products(own, t, a + 7)
-        )  # fmt: skip
+            best,
+            _products(own, t, a),
+            _products(own, t, a + 1),
+            _products(own, t, a + 2),
+            _products(own, t, a + 3),
+            _products(own, t, a + 4),
+            _products(own, t, a + 5),
+            _products(own, t, a + 6),
+            _products(own, t, a + 7),
+        )
     return larger(pointers.load(best, 16 * (most - 1)), simd.splat(SMALLEST))
 
 
 @kernel(forceinline=True)
 def _border_by_bisection(own: int, t: int, count: int, most: int) -> Any:
-    """What exactly ``most`` of own * t reach in each lane, or, where several are equal, the ``most``-th largest."""
+    """What exactly ``most`` of own * t reach in each lane, or, where several are equal, the
+    ``most``-th largest.
+    """
     wanted, low = simd.splat(np.float32(most)), simd.splat(SMALLEST)
     high, reached = low, simd.splat(np.float32(0))
     for a in range(count):
@@ -148,8 +224,12 @@ def _border_by_bisection(own: int, t: int, count: int, most: int) -> Any:
 
 
 @kernel
-def _choose_first(own: int, t: int, kept: int, count: int, most: int, lane: int, border: float) -> None:
-    """Choose again for one lane where more than ``most`` reach the border: the first of those on it stay."""
+def _choose_first(
+    own: int, t: int, kept: int, count: int, most: int, lane: int, border: float
+) -> None:
+    """Choose again for one lane where more than ``most`` reach the border: the first of those on it
+    stay.
+    """
     left = most
     for a in range(count):
         left -= pointers.float_at(own, 16 * a + lane) * pointers.float_at(t, a) > border
@@ -187,13 +267,20 @@ def _sums(acc: int, count: int, t: int, best: int, n: int) -> None:
     """n[a] = t[a] * the sum of acc[a]."""
     for a in range(0, count, 8):
         s = lanes.totals(
-            pointers.load(acc, 16 * a), pointers.load(acc, 16 * a + 16), pointers.load(acc, 16 * a + 32),
-            pointers.load(acc, 16 * a + 48), pointers.load(acc, 16 * a + 64), pointers.load(acc, 16 * a + 80),
-            pointers.load(acc, 16 * a + 96), pointers.load(acc, 16 * a + 112)
-        )  # fmt: skip
+            pointers.load(acc, 16 * a),
+            pointers.load(acc, 16 * a + 16),
+            pointers.load(acc, 16 * a + 32),
+            pointers.load(acc, 16 * a + 48),
+            pointers.load(acc, 16 * a + 64),
+            pointers.load(acc, 16 * a + 80),
+            pointers.load(acc, 16 * a + 96),
+            pointers.load(acc, 16 * a + 112),
+        )
         pointers.store(best, 0, s)
         for i in range(min(8, count - a)):
-            pointers.put_double(n, a + i, np.float64(pointers.float_at(best, i)) * pointers.float_at(t, a + i))
+            pointers.put_double(
+                n, a + i, np.float64(pointers.float_at(best, i)) * pointers.float_at(t, a + i)
+            )
 
 
 @kernel
@@ -211,9 +298,11 @@ def iterate(
     best: int,
     n: int,
 ) -> bool:
-    """One inner iteration: n[a] = N_da of the document's topics from t; cells with z <= LEAST_Z are left out.
+    """One inner iteration: n[a] = N_da of the document's topics from t; cells with z <= LEAST_Z are
+    left out.
 
-    ``selecting``: kept is chosen from own first.  best: float32[256].  Returns whether there are such cells.
+    ``selecting``: kept is chosen from own first.  best: float32[256].  Returns whether there are
+    such cells.
     """
     nothing, least = simd.splat(np.float32(0)), simd.splat(np.float32(LEAST_Z))
     hard, size = nothing, ROW * count
@@ -222,7 +311,9 @@ def iterate(
     for a in range(16):
         pointers.put_float(t, count + a, np.float32(0))
     for j in range(0, cells, 32):  # two tiles at a time share t and acc
-        two = size if j + 16 < cells else 0  # a last one alone is taken twice, the second time without counts
+        two = (
+            size if j + 16 < cells else 0
+        )  # a last one alone is taken twice, the second time without counts
         if selecting:
             _select(own, t, kept, count, most, best)
             if two > 0:
@@ -244,7 +335,10 @@ def iterate(
         pointers.store(z, j, y0)
         pointers.store(z, j + 16, z0)
         hard = hard + (mark(least, y0) + mark(least, z0))
-        f, g = lanes.quotient(pointers.load(x, j), y0, least), lanes.quotient(pointers.load(x, j + 16), z0, least)
+        f, g = (
+            lanes.quotient(pointers.load(x, j), y0, least),
+            lanes.quotient(pointers.load(x, j + 16), z0, least),
+        )
         for a in range(count):
             pointers.fetch(kept + 2 * size, 16 * a)  # the next two
             pointers.fetch(other + 2 * size, 16 * a)
@@ -258,10 +352,18 @@ def iterate(
 
 @kernel
 def shares(count: int, kept: Floats, t: Floats, x: Floats, z: Floats, tile: int, p: Floats) -> None:
-    """p[r * width + a] = x r_a of the cells of one tile by row, width = count rounded up to 16; p: [16 * width + 512]."""
+    """p[r * width + a] = x r_a of the cells of one tile by row, width = count rounded up to 16; p:
+    [16 * width + 512].
+    """
     width = -(-count // 16) * 16
-    kept_, t_, p_ = pointers.address_of(kept) + tile * ROW * count, pointers.address_of(t), pointers.address_of(p)
-    g = lanes.quotient(simd.load(x, 16 * tile), simd.load(z, 16 * tile), simd.splat(np.float32(LEAST_Z)))
+    kept_, t_, p_ = (
+        pointers.address_of(kept) + tile * ROW * count,
+        pointers.address_of(t),
+        pointers.address_of(p),
+    )
+    g = lanes.quotient(
+        simd.load(x, 16 * tile), simd.load(z, 16 * tile), simd.splat(np.float32(LEAST_Z))
+    )
     nothing = simd.splat(np.float32(0))
     block = p_ + 64 * width  # a square of 16 rows, then the same turned
     for a in range(0, width, 16):
@@ -269,11 +371,23 @@ def shares(count: int, kept: Floats, t: Floats, x: Floats, z: Floats, tile: int,
             v = _products(kept_, t_, a + i) * g if a + i < count else nothing
             pointers.store(block, 16 * i, v)
         lanes.transpose(
-            block + 1024, pointers.load(block, 0), pointers.load(block, 16), pointers.load(block, 32),
-            pointers.load(block, 48), pointers.load(block, 64), pointers.load(block, 80), pointers.load(block, 96),
-            pointers.load(block, 112), pointers.load(block, 128), pointers.load(block, 144), pointers.load(block, 160),
-            pointers.load(block, 176), pointers.load(block, 192), pointers.load(block, 208), pointers.load(block, 224),
-            pointers.load(block, 240)
-        )  # fmt: skip
+            block + 1024,
+            pointers.load(block, 0),
+            pointers.load(block, 16),
+            pointers.load(block, 32),
+            pointers.load(block, 48),
+            pointers.load(block, 64),
+            pointers.load(block, 80),
+            pointers.load(block, 96),
+            pointers.load(block, 112),
+            pointers.load(block, 128),
+            pointers.load(block, 144),
+            pointers.load(block, 160),
+            pointers.load(block, 176),
+            pointers.load(block, 192),
+            pointers.load(block, 208),
+            pointers.load(block, 224),
+            pointers.load(block, 240),
+        )
         for r in range(16):
             pointers.store(p_ + 4 * width * r, a, pointers.load(block + 1024, 16 * r))

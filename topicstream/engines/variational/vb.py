@@ -1,4 +1,6 @@
-"""Batch variational Bayes: every document's dense local step, then the global step (Blei, Ng & Jordan 2003; Zeng, Liu & Cao 2012; Hughes & Sudderth 2016)."""
+"""Batch variational Bayes: every document's dense local step, then the global step (Blei, Ng &
+Jordan 2003; Zeng, Liu & Cao 2012; Hughes & Sudderth 2016).
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,14 @@ class VariationalBayes(Variational):
     """``vb``: REPLACE; the tables of a pass are those of the pass before."""
 
     name = "vb"
-    cites = "Zeng, Liu & Cao 2012, eq. 8-10; Hughes & Sudderth 2016, Alg. 2 DenseStepForDoc; Blei, Ng & Jordan 2003"
+    cites = (
+        "Zeng, Liu & Cao 2012, eq. 8-10; Hughes & Sudderth 2016, Alg. 2 DenseStepForDoc; Blei, "
+        "Ng & Jordan 2003"
+    )
     # Zeng, Liu & Cao 2012: alpha = 2 / K, beta = 0.01
-    about = replace(Variational.about, priors=Priors(2.0, 0.01, together=True), best_from=LONG_ENOUGH)
+    about = replace(
+        Variational.about, priors=Priors(2.0, 0.01, together=True), best_from=LONG_ENOUGH
+    )
     tracks_bound: ClassVar[bool] = True
 
     @property

@@ -1,13 +1,17 @@
-"""Word weights of a block: exp(E[log phi]) of its words, once per visit (Hughes & Sudderth 2016, eq. 10 and Alg. 2; Hoffman 2010).
+"""Word weights of a block: exp(E[log phi]) of its words, once per visit (Hughes & Sudderth 2016,
+eq. 10 and Alg. 2; Hoffman 2010).
 
     symbol                                  here
     beta-hat_kw = phi_wk + beta             x = scale * base[index[u], k] + beta
     E[log phi_kw] = psi(beta-hat_kw) - psi(sum_w beta-hat_kw)        (``dirichlet``)
-                  = log(beta-hat_kw) - log(sum_w beta-hat_kw)        (``point``: Zeng, Liu & Cao 2012; Zeng, Cheung & Liu 2013)
+                  = log(beta-hat_kw) - log(sum_w beta-hat_kw)        (``point``: Zeng, Liu & Cao
+                  2012; Zeng, Cheung & Liu 2013)
     e[u, k] = exp(E[log phi_kw] - log_scale[u])     rows of e sum to one
 
-A softmax over topics does not see a factor of its word, so each row is scaled by its own: float32 then holds it whatever
-the counts are.  What float32 cannot hold (smaller than 1e-37 of the row) is 0 in e and is recovered by ``log_weights``
+A softmax over topics does not see a factor of its word, so each row is scaled by its own: float32
+then holds it whatever
+the counts are.  What float32 cannot hold (smaller than 1e-37 of the row) is 0 in e and is recovered
+                 by ``log_weights``
 where a document has nothing else.
 """
 
@@ -28,7 +32,8 @@ LEAST_ROW = 1e-30  # a row of float32 weights whose sum is below this is recompu
 class WeightSource(NamedTuple):
     """Where word weights come from: what a cell needs to be done again in logarithms.
 
-    row_of: int64[U], base: float32[R, P], scale: the rows (engines.base.Rows);  beta: prior per word;  term: float64[P]
+    row_of: int64[U], base: float32[R, P], scale: the rows (engines.base.Rows);  beta: prior per
+    word;  term: float64[P]
     of ``topic_terms``;  topics: K;  point: log instead of digamma.
     """
 
@@ -42,10 +47,14 @@ class WeightSource(NamedTuple):
 
 
 @kernel
-def topic_terms(totals: Doubles, width: float, topics: int, point: bool, term: Doubles, factor: Floats) -> float:
-    """Per topic: term[k] = psi(lam_k) (or log lam_k) and factor[k] = exp(min term - term[k]); returns min term.
+def topic_terms(
+    totals: Doubles, width: float, topics: int, point: bool, term: Doubles, factor: Floats
+) -> float:
+    """Per topic: term[k] = psi(lam_k) (or log lam_k) and factor[k] = exp(min term - term[k]);
+    returns min term.
 
-    totals: float64[P], sum_w beta-hat_kw; width = W * beta is added here.  Padding topics get 0 and 0.
+    totals: float64[P], sum_w beta-hat_kw; width = W * beta is added here.  Padding topics get 0 and
+    0.
     """
     term[:] = 0.0
     least = np.inf
@@ -82,8 +91,12 @@ def _row_in_logarithms(src: WeightSource, u: int, work: Doubles, e: Floats) -> f
 
 
 @fast_kernel
-def word_weights(src: WeightSource, factor: Floats, least: float, work: Doubles, e: Floats, log_scale: Doubles) -> None:
-    """Fill e: float32[U, P] and log_scale: float64[U].  factor: float32[P] and least of ``topic_terms``; work: float64[P]."""
+def word_weights(
+    src: WeightSource, factor: Floats, least: float, work: Doubles, e: Floats, log_scale: Doubles
+) -> None:
+    """Fill e: float32[U, P] and log_scale: float64[U].  factor: float32[P] and least of
+    ``topic_terms``; work: float64[P].
+    """
     one, s, b = np.float32(1.0), np.float32(src.scale), np.float32(src.beta)
     base, width = src.base, e.shape[1]
     for u in range(len(src.row_of)):

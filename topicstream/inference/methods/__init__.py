@@ -34,22 +34,31 @@ def methods() -> Iterator[type[Method]]:
 
 
 def method_of(model: TopicModel, name: str = DEFAULT) -> str:
-    """The name of the method that answers where ``name`` was asked for: where that is the default, a model may require its
-    engine's own."""
+    """The name of the method that answers where ``name`` was asked for: where that is the default,
+    a model may require its engine's own."""
     engine = str(model.manifest.engine)
     has_method = engine in plugins.entries(plugins.METHODS)
-    return engine if name == DEFAULT and has_method and find_method(engine).required_by(model) else name
+    return (
+        engine
+        if name == DEFAULT and has_method and find_method(engine).required_by(model)
+        else name
+    )
 
 
 def make_method(name: str, rows: TopicRows, beside: type | None = None, **options: Any) -> Method:
-    """A method by its name with its options; UsageError for a name or an option that does not exist (or is one of ``beside``
-    mistyped)."""
+    """A method by its name with its options; UsageError for a name or an option that does not exist
+    (or is one of ``beside`` mistyped)."""
     method = find_method(name)
     if method.dense != bool(rows.model.manifest.width):
-        raise UsageError(f"--method {name}: is for {noun_of(method.dense)}, which the model is not of")
+        raise UsageError(
+            f"--method {name}: is for {noun_of(method.dense)}, which the model is not of"
+        )
     if rows.model.weights is not None and not method.weighs_cells:
         able = " or ".join(m.name for m in methods() if m.weighs_cells)
-        raise InputError(f"--method {name}: the model uses weighted cells ({rows.model.weights.about.kind}); choose {able}")
+        raise InputError(
+            f"--method {name}: the model uses weighted cells ({rows.model.weights.about.kind}); "
+            f"choose {able}"
+        )
     return method(rows, **checked(method.Options, options, f"--method {name}", beside=beside))
 
 
@@ -66,13 +75,17 @@ def variants() -> dict[str, tuple[type[Method], Variant]]:
     for method in methods():
         tried = method.variants
         if tried is None:
-            tried = {method.name: Variant((method.__doc__ or method.name).split("\n")[0].rstrip("."))}
+            tried = {
+                method.name: Variant((method.__doc__ or method.name).split("\n")[0].rstrip("."))
+            }
         by_name.update({name: (method, variant) for name, variant in tried.items()})
     return by_name
 
 
 def find_variant(name: str, flag: str) -> tuple[type[Method], Variant]:
-    """What is compared under that name; UsageError, naming the option ``flag``, where there is none."""
+    """What is compared under that name; UsageError, naming the option ``flag``, where there is
+    none.
+    """
     by_name = variants()
     if name not in by_name:
         raise UsageError(f"{flag} {name}: choose of {', '.join(by_name)}")
@@ -80,10 +93,14 @@ def find_variant(name: str, flag: str) -> tuple[type[Method], Variant]:
 
 
 def make_variant(name: str, rows: TopicRows, **common: Any) -> Method:
-    """The method of a variant, loaded where the model is; ``common``: options of the comparison, of which it takes those it has."""
+    """The method of a variant, loaded where the model is; ``common``: options of the comparison, of
+    which it takes those it has.
+    """
     method, variant = find_variant(name, "--method")
     options = {**common, **({"burn": 1, "sweeps": 1} if variant.short else {}), **variant.options}
-    method_made = make_method(method.name, rows, **{k: v for k, v in options.items() if k in fields_of(method)})
+    method_made = make_method(
+        method.name, rows, **{k: v for k, v in options.items() if k in fields_of(method)}
+    )
     if rows.model.phi is not None:
         method_made.load()
     return method_made

@@ -1,8 +1,11 @@
-"""Topics of documents whose authors are known to an author-topic model: the authors' mixtures in the place of a prior.
+"""Topics of documents whose authors are known to an author-topic model: the authors' mixtures in
+the place of a prior.
 
-    p(a, k | w)  ~  theta_a[k] p(w|k)          over the document's authors whom the model knows, each as likely beforehand
+    p(a, k | w)  ~  theta_a[k] p(w|k)          over the document's authors whom the model knows,
+                 each as likely beforehand
 
-and the document's share of k is the sum over its words and authors (Zeng, Cheung & Liu 2013, eq. 24 with the sums of training
+and the document's share of k is the sum over its words and authors (Zeng, Cheung & Liu 2013, eq. 24
+with the sums of training
 held still): no iteration.  A document that names no author of the model is answered as by ``bp``.
 """
 
@@ -40,10 +43,12 @@ def spread_authors(
 ) -> float:
     """p(a, k | cell) ~ theta[a, k] p(w|k) over all topics and the authors of the cell's document.
 
-    indptr int64[D+1], rows int64[nnz] of base float32[R, >= K], counts float32[nnz]: the documents' cells; beta, inverse
-    float32[>= K]: p(w|k) = (base + beta) inverse; aptr int64[D+1], authors int64[E]: rows of theta float32[A, K].
-    gained float64[A, K] gains each pair's tokens, explained float64[E] the tokens of each author of each document.
-    Returns sum of x log(mean over the document's authors of p(w|a)).  A cell that no pair explains is left out.
+    indptr int64[D+1], rows int64[nnz] of base float32[R, >= K], counts float32[nnz]: the documents'
+    cells; beta, inverse float32[>= K]: p(w|k) = (base + beta) inverse; aptr int64[D+1], authors
+    int64[E]: rows of theta float32[A, K]. gained float64[A, K] gains each pair's tokens, explained
+    float64[E] the tokens of each author of each document.
+    Returns sum of x log(mean over the document's authors of p(w|a)).  A cell that no pair explains
+    is left out.
     """
     topics, loglik = theta.shape[1], 0.0
     word_weights, b = np.empty(topics, np.float32), np.float32(beta)
@@ -97,7 +102,9 @@ class Authors(Method):
         except StoreError as e:
             raise InputError(f"--method authors: {e}; train with --algo atm") from None
         if self._table.columns != rows.topics or self._table.names is None:
-            raise InputError(f"--method authors: {rows.model.path}: its table of authors is not over its topics")
+            raise InputError(
+                f"--method authors: {rows.model.path}: its table of authors is not over its topics"
+            )
 
     def shares(self, docs: Documents) -> np.ndarray:
         out = self._bp.shares(docs)
@@ -105,9 +112,16 @@ class Authors(Method):
         if lists is None or not len(docs):
             return out
         lists = lists.cast(pa.list_(pa.large_string()))
-        owner = np.repeat(np.arange(len(docs)), pc.fill_null(pc.list_value_length(lists), 0).to_numpy())
-        author_ids = pc.fill_null(pc.index_in(lists.flatten(), value_set=self._table.names), -1).to_numpy()
-        pairs = np.unique(np.stack((owner[author_ids >= 0], author_ids[author_ids >= 0].astype(np.int64)), 1), axis=0)
+        owner = np.repeat(
+            np.arange(len(docs)), pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+        )
+        author_ids = pc.fill_null(
+            pc.index_in(lists.flatten(), value_set=self._table.names), -1
+        ).to_numpy()
+        pairs = np.unique(
+            np.stack((owner[author_ids >= 0], author_ids[author_ids >= 0].astype(np.int64)), 1),
+            axis=0,
+        )
         if not len(pairs):
             return out
         ids, local = np.unique(pairs[:, 1], return_inverse=True)
@@ -121,7 +135,19 @@ class Authors(Method):
             cells, mine = slice(docs.indptr[d], docs.indptr[d + 1]), local[ends[d] : ends[d + 1]]
             gained, one = np.zeros((len(mine), self.rows.topics)), np.arange(len(mine))
             ptr, own = np.array([0, cells.stop - cells.start]), np.array([0, len(mine)])
-            spread_authors(ptr, at[cells], docs.counts[cells], base, beta, inverse, own, one, theta[mine], gained, np.zeros(len(mine)))  # fmt: skip
+            spread_authors(
+                ptr,
+                at[cells],
+                docs.counts[cells],
+                base,
+                beta,
+                inverse,
+                own,
+                one,
+                theta[mine],
+                gained,
+                np.zeros(len(mine)),
+            )
             share = gained.sum(0)
             if share.sum() > 0:
                 out[d] = share / share.sum()

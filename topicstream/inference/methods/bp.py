@@ -1,6 +1,8 @@
-"""Belief propagation with the topics held still: the fixed point of EM (Zeng et al. 2012), each document on its own.
+"""Belief propagation with the topics held still: the fixed point of EM (Zeng et al. 2012), each
+document on its own.
 
-The arithmetic is the local step's (kernels/local_step.py) with the weight POINT.  Nothing is drawn at random and nothing
+The arithmetic is the local step's (kernels/local_step.py) with the weight POINT.  Nothing is drawn
+at random and nothing
 is shared between documents: the same document always gets the same bits.
 """
 
@@ -23,7 +25,10 @@ class BPOptions:
     """Options of belief propagation."""
 
     tol: float = option(
-        TOLERANCE, "Stop when at most this share of a document's tokens changed topic.", min=0, show=True
+        TOLERANCE,
+        "Stop when at most this share of a document's tokens changed topic.",
+        min=0,
+        show=True,
     )
     inner: int = option(INNER, "Maximum number of iterations for a document.", min=1, show=True)
 
@@ -47,4 +52,6 @@ class BP(Method):
         out = np.empty((len(docs), r.topics), np.float32)
         cells, base = r.of(docs)
         prior, (tol, inner) = (r.beta, r.inverse, r.alpha), (self.options.tol, self.options.inner)
-        return out, local_step(docs.indptr, cells, docs.counts, base, *prior, POINT, EVEN, tol, inner, out)
+        return out, local_step(
+            docs.indptr, cells, docs.counts, base, *prior, POINT, EVEN, tol, inner, out
+        )

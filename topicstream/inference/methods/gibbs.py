@@ -1,17 +1,24 @@
-"""Gibbs sampling of new documents (Yao, Mimno and McCallum 2009): each alone, the topics held still, or with
-``own_counts`` adding to the training counts, which stay (their Gibbs3); or ``joint``, all together, adding (their Gibbs2).
+"""Gibbs sampling of new documents (Yao, Mimno and McCallum 2009): each alone, the topics held
+still, or with ``own_counts`` adding to the training counts, which stay (their Gibbs3); or
+``joint``, all together, adding (their Gibbs2).
 
-    p(z_i = k | rest)  ~  (phi_wk + beta) / (lam_k + W beta) * (n_dk + alpha_k)                               alone
-    p(z_i = k | rest)  ~  (phi_wk + m_wk + beta) / (lam_k + m_k + W beta) * (n_dk + alpha_k)                  adding
+    p(z_i = k | rest)  ~  (phi_wk + beta) / (lam_k + W beta) * (n_dk + alpha_k)
+                       alone
+    p(z_i = k | rest)  ~  (phi_wk + m_wk + beta) / (lam_k + m_k + W beta) * (n_dk + alpha_k)
+                       adding
 
-n_dk counts the document's other tokens, m the other tokens of this document (``own_counts``) or of all (``joint``).  The shares are the mean of
+n_dk counts the document's other tokens, m the other tokens of this document (``own_counts``) or of
+all (``joint``).  The shares are the mean of
 (n_dk + alpha_k) / (n_d + sum alpha) over ``sweeps`` sweeps after ``burn``.
 
-A document alone draws from a stream keyed by its id and the seed, so the same document gets the same answer whatever its
-neighbours, order or threads.  Joint sampling holds all documents in memory and runs on one thread; its answer depends on
+A document alone draws from a stream keyed by its id and the seed, so the same document gets the
+same answer whatever its
+neighbours, order or threads.  Joint sampling holds all documents in memory and runs on one thread;
+                               its answer depends on
 the documents and their order.
 
-A token whose word is impossible in every topic (a model without a prior) has no topic.  A cell of count x is x tokens; of a weight that is no whole number the last token has the rest.
+A token whose word is impossible in every topic (a model without a prior) has no topic.  A cell of
+count x is x tokens; of a weight that is no whole number the last token has the rest.
 """
 
 from __future__ import annotations
@@ -77,9 +84,8 @@ def alone(
 ) -> None:
     """Every document of a block by itself -> shares float32[D, K].
 
-    rows: int64[nnz] of base: float32[R, K]; x: float32[nnz]; inverse: float64[K], 1 / (lam + W beta); alpha: float64[K];
-    keys: uint64[D].
-    """
+    rows: int64[nnz] of base: float32[R, K]; x: float32[nnz]; inverse: float64[K], 1 / (lam + W
+    beta); alpha: float64[K]; keys: uint64[D]."""
     topics = len(alpha)
     longest, most = 0, 0
     for d in range(len(indptr) - 1):
@@ -148,10 +154,12 @@ def together(
 ) -> None:
     """All documents at once -> shares float32[D, K], sums over the sweeps in place.
 
-    base: float32[U, K], the rows of the words that occur; extra: float64[U, K] gains base and beta, then with totals:
-    float64[K] (the sizes of the topics) the new tokens; width: W beta; key: uint64 of the stream of draws.  z:
-    int32[tokens], the topics of documents that have them, which extra and totals hold already; -1, of all tokens of a document: to be drawn.
-    """
+    base: float32[U, K], the rows of the words that occur; extra: float64[U, K] gains base and beta,
+    then with totals:
+    float64[K] (the sizes of the topics) the new tokens; width: W beta; key: uint64 of the stream of
+    draws.  z:
+    int32[tokens], the topics of documents that have them, which extra and totals hold already; -1,
+    of all tokens of a document: to be drawn."""
     topics = len(alpha)
     n, coef, p = np.zeros((len(indptr) - 1, topics), np.float32), np.zeros(topics), np.zeros(topics)
     shares[:, :] = 0
@@ -214,8 +222,14 @@ def undrawn(x: np.ndarray) -> np.ndarray:
 
 
 def bytes_sampled(docs: Documents, topics: int) -> int:
-    """Bytes of documents that are sampled together: cells twice (sorted and numbered), z of each token, and the answers."""
-    return 64 * len(docs.words) + 4 * int(np.ceil(docs.counts).sum(dtype=np.float64)) + 4 * topics * len(docs)
+    """Bytes of documents that are sampled together: cells twice (sorted and numbered), z of each
+    token, and the answers.
+    """
+    return (
+        64 * len(docs.words)
+        + 4 * int(np.ceil(docs.counts).sum(dtype=np.float64))
+        + 4 * topics * len(docs)
+    )
 
 
 def by_block(blocks: Sequence[Documents], shares: np.ndarray) -> dict[int, np.ndarray]:
@@ -238,7 +252,9 @@ class JointOptions(SamplingOptions):
     """Options of sampling new documents."""
 
     joint: bool = option(False, "Sample all documents together, held in memory.")
-    own_counts: bool = option(False, "Count a document's own tokens in the topics while it is sampled.")
+    own_counts: bool = option(
+        False, "Count a document's own tokens in the topics while it is sampled."
+    )
 
 
 class Gibbs(Method):
@@ -260,7 +276,8 @@ class Gibbs(Method):
         super().__init__(rows, **options)
         if self.options.joint and self.options.own_counts:
             raise InputError(
-                "--joint counts the tokens of all new documents, --own-counts those of each: leave one out"
+                "--joint counts the tokens of all new documents, --own-counts those of each: "
+                "leave one out"
             )
         self.needs_all = self.options.joint
         norms = np.asarray(rows.model.totals, np.float64) + rows.model.n_words * rows.beta
@@ -276,13 +293,18 @@ class Gibbs(Method):
         def each(block: Documents) -> int:
             nonlocal cells
             before, cells = cells, cells + len(block.words)
-            rows = min(words, cells) - min(words, before)  # of the table, as float32 and as float64 with the new tokens
+            rows = min(words, cells) - min(
+                words, before
+            )  # of the table, as float32 and as float64 with the new tokens
             return 12 * topics * rows + bytes_sampled(block, topics)
 
         blocks_held = self.hold(blocks, each)
         if blocks_held:
             indptr = np.concatenate([[0], *(np.diff(b.indptr) for b in blocks_held)]).cumsum()
-            ids, x = np.concatenate([b.words for b in blocks_held]), np.concatenate([b.counts for b in blocks_held])
+            ids, x = (
+                np.concatenate([b.words for b in blocks_held]),
+                np.concatenate([b.counts for b in blocks_held]),
+            )
             used, rows = np.unique(ids, return_inverse=True)
             shares = self._sampled(indptr, rows, x, self.rows.model.rows(used), np.uint64(0))
             self._answers = by_block(blocks_held, shares)
@@ -298,19 +320,52 @@ class Gibbs(Method):
             for d, key in enumerate(keys):
                 cells = slice(docs.indptr[d], docs.indptr[d + 1])
                 used, local = np.unique(rows[cells], return_inverse=True)
-                out[d] = self._sampled(np.array([0, len(local)]), local, docs.counts[cells], base[used], key)
+                out[d] = self._sampled(
+                    np.array([0, len(local)]), local, docs.counts[cells], base[used], key
+                )
             return out
         prior = (self.rows.beta, self._inverse, self.rows.alpha64)
-        alone(docs.indptr, rows, docs.counts, base, *prior, keys, options.seed, options.burn, options.sweeps, out)
+        alone(
+            docs.indptr,
+            rows,
+            docs.counts,
+            base,
+            *prior,
+            keys,
+            options.seed,
+            options.burn,
+            options.sweeps,
+            out,
+        )
         return out
 
-    def _sampled(self, indptr: np.ndarray, rows: np.ndarray, x: np.ndarray, base: np.ndarray, key: np.uint64) -> np.ndarray:
-        """Shares float32[D, K] of documents whose tokens count in the topics meanwhile; rows: of ``base``."""
+    def _sampled(
+        self, indptr: np.ndarray, rows: np.ndarray, x: np.ndarray, base: np.ndarray, key: np.uint64
+    ) -> np.ndarray:
+        """Shares float32[D, K] of documents whose tokens count in the topics meanwhile; rows: of
+        ``base``.
+        """
         r, options = self.rows, self.options
-        shares, totals = np.empty((len(indptr) - 1, r.topics), np.float32), np.array(r.model.totals, np.float64)
+        shares, totals = (
+            np.empty((len(indptr) - 1, r.topics), np.float32),
+            np.array(r.model.totals, np.float64),
+        )
         width = r.model.n_words * r.beta
         together(
-            indptr, rows.astype(np.int64), x, undrawn(x), base, np.zeros((len(base), r.topics)), totals, r.beta, width,
-            r.alpha64, options.seed, key, options.burn, options.sweeps, shares,
-        )  # fmt: skip
+            indptr,
+            rows.astype(np.int64),
+            x,
+            undrawn(x),
+            base,
+            np.zeros((len(base), r.topics)),
+            totals,
+            r.beta,
+            width,
+            r.alpha64,
+            options.seed,
+            key,
+            options.burn,
+            options.sweeps,
+            shares,
+        )
         return shares

@@ -1,4 +1,6 @@
-"""The components of points under a model of ``gmm``: p(k|x) at the point estimates (Hughes & Sudderth 2016)."""
+"""The components of points under a model of ``gmm``: p(k|x) at the point estimates (Hughes &
+Sudderth 2016).
+"""
 
 from __future__ import annotations
 

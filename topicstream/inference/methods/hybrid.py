@@ -2,8 +2,8 @@
 
     z_i  ~  theta_k p(w_i | k)  independently;      theta[k] = (n_k + alpha_k) / (n + sum alpha)
 
-``resamples`` times, each from the theta before; the draws depend on the document's id and the seed alone.
-"""
+``resamples`` times, each from the theta before; the draws depend on the document's id and the seed
+alone."""
 
 from __future__ import annotations
 
@@ -37,9 +37,11 @@ def draw_by_shares(
     times: int,
     shares: Floats,
 ) -> None:
-    """shares float32[D, K], ``times`` over: every token gets a topic by shares[d, k] p(w | k), then shares from the counts.
+    """shares float32[D, K], ``times`` over: every token gets a topic by shares[d, k] p(w | k), then
+    shares from the counts.
 
-    rows: int64[nnz] of base: float32[R, K]; x: float32[nnz]; inverse: float64[K], 1 / (lam + W beta); alpha: float64[K];
+    rows: int64[nnz] of base: float32[R, K]; x: float32[nnz]; inverse: float64[K], 1 / (lam + W
+    beta); alpha: float64[K];
     keys: uint64[D].  A token whose weights are all zero counts nowhere.
     """
     topics = len(alpha)
@@ -81,7 +83,9 @@ class Hybrid(Method):
     name: ClassVar[str] = "hybrid"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
     Options: ClassVar[type] = HybridOptions
-    variants: ClassVar[Mapping[str, Variant]] = {"hybrid": Variant("the classifier, then sampled once")}
+    variants: ClassVar[Mapping[str, Variant]] = {
+        "hybrid": Variant("the classifier, then sampled once")
+    }
     tables: ClassVar[int] = 2
     options: HybridOptions
 
@@ -100,6 +104,14 @@ class Hybrid(Method):
         prior = (self.rows.beta, inverse, self.rows.alpha64)
         options = self.options
         draw_by_shares(
-            docs.indptr, cells, docs.counts, base, *prior, fnv1a(docs.ids), options.seed, options.resamples, theta
+            docs.indptr,
+            cells,
+            docs.counts,
+            base,
+            *prior,
+            fnv1a(docs.ids),
+            options.seed,
+            options.resamples,
+            theta,
         )
         return theta

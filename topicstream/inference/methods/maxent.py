@@ -1,8 +1,10 @@
-"""Topics by the model's classifier (Yao, Mimno and McCallum 2009): one sparse product, no iteration, nothing drawn.
+"""Topics by the model's classifier (Yao, Mimno and McCallum 2009): one sparse product, no
+iteration, nothing drawn.
 
     theta[k]  ~  exp((sum_w x_w weights[w, k] + bias[k]) / temperature)
 
-`topics classifier` trains the weights.  A document without a known word gets the prior's mean, as with every method.
+`topics classifier` trains the weights.  A document without a known word gets the prior's mean, as
+                                         with every method.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ class MaxEntOptions:
     """Options of the classifier."""
 
     temperature: float | None = option(
-        None, "Divide the logits by this number (default: chosen when the classifier was trained).", above=0
+        None,
+        "Divide the logits by this number (default: chosen when the classifier was trained).",
+        above=0,
     )
 
 
@@ -51,7 +55,9 @@ class MaxEnt(Method):
     def shares(self, docs: Documents) -> np.ndarray:
         has, root = self.classifier, self.classifier.features == "root"
         cells, weights = has.of(docs.words)
-        x = csr_array((docs.evened(has.length, root), cells, docs.indptr), shape=(len(docs), len(weights)))
+        x = csr_array(
+            (docs.evened(has.length, root), cells, docs.indptr), shape=(len(docs), len(weights))
+        )
         z = (x @ weights + has.bias) / np.float32(self.temperature)
         z -= z.max(axis=1, keepdims=True)
         np.exp(z, out=z)

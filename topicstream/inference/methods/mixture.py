@@ -1,4 +1,6 @@
-"""The clusters of a document under a model of ``mixture``: p(k|x) at the point estimates (Hughes & Sudderth 2016)."""
+"""The clusters of a document under a model of ``mixture``: p(k|x) at the point estimates (Hughes &
+Sudderth 2016).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class MixtureMethod(Method):
     def __init__(self, rows: TopicRows, **options: Any) -> None:
         super().__init__(rows, **options)
         if not self.required_by(rows.model):
-            raise InputError("--method mixture: the model has no clusters; train with --algo mixture")
+            raise InputError(
+                "--method mixture: the model has no clusters; train with --algo mixture"
+            )
         self._clusters = ClusterView.of(rows.model)
 
     @classmethod

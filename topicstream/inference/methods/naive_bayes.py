@@ -1,9 +1,13 @@
-"""Naive Bayes with the topics as classes (Yao, Mimno and McCallum 2009): no iteration, each document on its own.
+"""Naive Bayes with the topics as classes (Yao, Mimno and McCallum 2009): no iteration, each
+document on its own.
 
-    theta[k]  ~  sum_w x_w p(w|k)              a sum of probabilities, as Yao, Mimno and McCallum write it
-    theta[k]  ~  prod_w p(w|k)^x_w             ``log``: the usual multinomial model, all topics equally likely beforehand
+    theta[k]  ~  sum_w x_w p(w|k)              a sum of probabilities, as Yao, Mimno and McCallum
+              write it
+    theta[k]  ~  prod_w p(w|k)^x_w             ``log``: the usual multinomial model, all topics
+              equally likely beforehand
 
-with p(w|k) = (phi_wk + beta) / (lam_k + W beta).  A word that is impossible in every topic is left out.
+with p(w|k) = (phi_wk + beta) / (lam_k + W beta).  A word that is impossible in every topic is left
+out.
 """
 
 from __future__ import annotations
@@ -27,7 +31,9 @@ class NaiveBayesOptions:
 
 
 class NaiveBayes(Method):
-    """Naive Bayes baseline: one sum over the words; fast, but poor for documents with several topics."""
+    """Naive Bayes baseline: one sum over the words; fast, but poor for documents with several
+    topics.
+    """
 
     name: ClassVar[str] = "naive-bayes"
     cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
@@ -44,14 +50,22 @@ class NaiveBayes(Method):
         inverse = self.rows.inverse[: self.rows.topics].astype(np.float64)
         for d in range(len(docs)):
             cells = slice(docs.indptr[d], docs.indptr[d + 1])
-            p = (base[rows[cells], : self.rows.topics].astype(np.float64) + self.rows.beta) * inverse
+            p = (
+                base[rows[cells], : self.rows.topics].astype(np.float64) + self.rows.beta
+            ) * inverse
             x = docs.counts[cells].astype(np.float64)[:, None]
-            if self.options.log:  # sums run over axis 0, row after row: the same bits for any number of topics and documents
+            # sums run over axis 0, row after row: the same bits for any number of topics and
+            # documents
+            if self.options.log:
                 possible = p.max(axis=1, initial=0.0) > 0.0
                 with np.errstate(divide="ignore"):
                     score = (x[possible] * np.log(p[possible])).sum(axis=0)
                 top = score.max()
-                score = np.exp(score - top) if possible.any() and top > -np.inf else np.zeros(len(score))
+                score = (
+                    np.exp(score - top)
+                    if possible.any() and top > -np.inf
+                    else np.zeros(len(score))
+                )
             else:
                 score = (x * p).sum(axis=0)
             total = score.sum()

@@ -1,16 +1,22 @@
 """Variational inference with the topics held still, each document on its own (Blei et al. 2003).
 
-    r_wk  ~  own_wk exp psi(n_dk + alpha_k),      n_dk = sum_w x_w r_wk,      theta_dk ~ n_dk + alpha_k
+    r_wk  ~  own_wk exp psi(n_dk + alpha_k),      n_dk = sum_w x_w r_wk,      theta_dk ~ n_dk +
+          alpha_k
 
-``phi``: own is exp E[log phi_wk] under the topics' Dirichlet posterior, psi(phi_wk + beta) - psi(lam_k + W beta) in the
-exponent (``dirichlet``), or the point estimate p(w|k) (``point``; variational EM).  The arithmetic is the local step's
+``phi``: own is exp E[log phi_wk] under the topics' Dirichlet posterior, psi(phi_wk + beta) -
+psi(lam_k + W beta) in the
+exponent (``dirichlet``), or the point estimate p(w|k) (``point``; variational EM).  The arithmetic
+is the local step's
 (kernels/local_step.py) with the weight DIRICHLET.
 
-``begin``: r begins with all topics alike (``even``), or with the variational parameters at alpha (``prior``; Yao, Mimno and
-McCallum 2009, section 4).  Where alpha was learned, exp psi(alpha) of a large and of a small topic are many powers of ten
+``begin``: r begins with all topics alike (``even``), or with the variational parameters at alpha
+(``prior``; Yao, Mimno and
+McCallum 2009, section 4).  Where alpha was learned, exp psi(alpha) of a large and of a small topic
+                            are many powers of ten
 apart, and a document then ends with the corpus' large topics (docs/reproduce/streaming.md).
 
-``sparse`` = L (Hughes and Sudderth 2015): a cell's responsibilities keep their L largest topics.  Selections are made in
+``sparse`` = L (Hughes and Sudderth 2015): a cell's responsibilities keep their L largest topics.
+Selections are made in
 inner iterations 1 to 5 and every 10th; between them only the kept ones are weighed again.
 """
 
@@ -50,9 +56,19 @@ ALWAYS, EVERY = 5, 10
 
 @kernel
 def _select(
-    cells: int, x: Floats, weights: Floats, t: Floats, most: int, p: Floats, work: Floats, selected: Floats, acc: Floats
+    cells: int,
+    x: Floats,
+    weights: Floats,
+    t: Floats,
+    most: int,
+    p: Floats,
+    work: Floats,
+    selected: Floats,
+    acc: Floats,
 ) -> None:
-    """A selection: selected = weights where weights * t is among the ``most`` largest of its row, else 0; acc as in ``sweep``."""
+    """A selection: selected = weights where weights * t is among the ``most`` largest of its row,
+    else 0; acc as in ``sweep``.
+    """
     width, least = len(t), splat(SMALLEST)
     for j in range(cells):
         o = j * width
@@ -87,9 +103,16 @@ def sparse_step(
     longest = 1
     for d in range(len(indptr) - 1):
         longest = max(longest, indptr[d + 1] - indptr[d])
-    weights, selected = np.empty((longest + 8) * width, np.float32), np.empty((longest + 8) * width, np.float32)
+    weights, selected = (
+        np.empty((longest + 8) * width, np.float32),
+        np.empty((longest + 8) * width, np.float32),
+    )
     x, z = np.empty(longest + 32, np.float32), np.empty(longest + 32, np.float32)
-    t, acc, n = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
+    t, acc, n = (
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+    )
     p, work = np.zeros(width, np.float32), np.zeros(width + 16, np.float32)
     alpha_sum = 0.0
     for k in range(topics):
@@ -135,16 +158,25 @@ class VBOptions:
     """Options of variational inference."""
 
     tol: float = option(
-        VB_TOLERANCE, "Stop when at most this share of a document's tokens changed topic.", min=0, show=True
+        VB_TOLERANCE,
+        "Stop when at most this share of a document's tokens changed topic.",
+        min=0,
+        show=True,
     )
     inner: int = option(INNER, "Maximum number of iterations for a document.", min=1, show=True)
-    sparse: int | None = option(None, "At most L topics per word of a document (default: all).", min=1, metavar="L")
+    sparse: int | None = option(
+        None, "At most L topics per word of a document (default: all).", min=1, metavar="L"
+    )
     phi: str = option(
-        "dirichlet", "Topics as Dirichlet posteriors or as point estimates.", choices=("dirichlet", "point"), show=True
+        "dirichlet",
+        "Topics as Dirichlet posteriors or as point estimates.",
+        choices=("dirichlet", "point"),
+        show=True,
     )
     begin: str = option(
         "even",
-        "Start from equal topics (even), or from the prior as Yao, Mimno and McCallum 2009 (worse if alpha was learned).",
+        "Start from equal topics (even), or from the prior as Yao, Mimno and McCallum 2009 "
+        "(worse if alpha was learned).",
         choices=("even", "prior"),
         show=True,
     )
@@ -159,7 +191,9 @@ class VB(Method):
     variants: ClassVar[Mapping[str, Variant]] = {
         "vb": Variant("variational, Dirichlet topics"),
         "vb-point": Variant("variational EM, point topics", {"phi": "point"}),
-        "vb-prior": Variant("the same, from the prior (Yao et al.)", {"phi": "point", "begin": "prior"}),
+        "vb-prior": Variant(
+            "the same, from the prior (Yao et al.)", {"phi": "point", "begin": "prior"}
+        ),
     }
     weighs_cells: ClassVar[bool] = True
     options: VBOptions

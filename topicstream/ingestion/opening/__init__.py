@@ -1,1 +1,3 @@
-"""First: what is given, files, folders, memory or standard input, becomes sources whose format is known."""
+"""First: what is given, files, folders, memory or standard input, becomes sources whose format is
+known.
+"""

@@ -75,7 +75,16 @@ class Tree:
             sources: Iterator[tuple[str, Source]] = iter([(FILES, TreeSource(self))])
         else:
             sources = (
-                (form, Source(os.path.join(self.name, key), Path(path), key=self.prefix + key, encoding=encoding, strict=strict))
+                (
+                    form,
+                    Source(
+                        os.path.join(self.name, key),
+                        Path(path),
+                        key=self.prefix + key,
+                        encoding=encoding,
+                        strict=strict,
+                    ),
+                )
                 for path, key, form in self.files()
             )
         for number, (form, source) in enumerate(sources):
@@ -90,19 +99,24 @@ class TreeSource(Source):
     def __init__(self, tree: Tree) -> None:
         options = tree.options
         key = tree.prefix.rstrip("/") or "."
-        super().__init__(tree.name, tree.root, key=key, encoding=options.encoding, strict=options.strict)
+        super().__init__(
+            tree.name, tree.root, key=key, encoding=options.encoding, strict=options.strict
+        )
         self.tree, self.size, self.progress = tree, tree.size, 0
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Path and key of each file."""
         for path, key, _ in self.tree.files():
             yield path, self.tree.prefix + key
-            self.progress = (self.progress or 0) + (os.stat(path).st_size if os.path.exists(path) else 0)
+            self.progress = (self.progress or 0) + (
+                os.stat(path).st_size if os.path.exists(path) else 0
+            )
 
 
 @dataclass
 class Inputs:
-    """What ``survey_inputs`` finds; ``sources`` may be walked more than once, but for standard input.
+    """What ``survey_inputs`` finds; ``sources`` may be walked more than once, but for standard
+    input.
 
     total: bytes on disk of all, None with standard input.
     """
@@ -114,12 +128,15 @@ class Inputs:
         """Reader and source of each input in order."""
         for part in self.parts:
             for name, source in part.sources() if isinstance(part, Tree) else [part]:
-                source.alone = len(self.parts) == 1 and not isinstance(part, Tree)  # tomorrow a folder may hold more
+                source.alone = len(self.parts) == 1 and not isinstance(
+                    part, Tree
+                )  # tomorrow a folder may hold more
                 yield reader_named(name), source
 
 
 def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -> Inputs:
-    """Look at every input once: it exists, its format is known, its size.  Nothing but names and counts is kept.
+    """Look at every input once: it exists, its format is known, its size.  Nothing but names and
+    counts is kept.
 
     eager: of standard input read what is there, without waiting for more.
     """
@@ -143,38 +160,56 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
             raise InputError(f"{name}: no such file or folder{hint}")
         by_name = path is not None and (path.is_dir() or not (options.turned or options.format))
         if path is not None and by_name and (form := matrix_form(path)) is not None:
-            source = Source(name, path, key=keys.get(name, Path(name).resolve().name), strict=options.strict)
+            source = Source(
+                name, path, key=keys.get(name, Path(name).resolve().name), strict=options.strict
+            )
             inputs.parts.append((form, source))
             if path.is_dir():
                 source.size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
             size = source.size
         elif path is not None and (path / MARK).is_file() and (path / "manifest.json").is_file():
-            raise InputError(f"{name}: a corpus store or a model, not raw input; other commands take it (--corpus, --model)")
+            raise InputError(
+                f"{name}: a corpus store or a model, not raw input; other commands take it "
+                f"(--corpus, --model)"
+            )
         elif path is not None and path.is_dir():
             tree = _survey_tree(path, name, options, each)
             tree.prefix = tree_prefix(name, names)
             inputs.parts.append(tree)
             size, form = tree.size, tree.format
-        elif path is not None and not remote and not path.is_file():  # it is read twice, and a pipe may never end
-            raise InputError(f"{name}: no regular file (a pipe, a socket or a device); give a pipe as standard input: -")
+        elif (
+            path is not None and not remote and not path.is_file()
+        ):  # it is read twice, and a pipe may never end
+            raise InputError(
+                f"{name}: no regular file (a pipe, a socket or a device); give a pipe as "
+                f"standard input: -"
+            )
         else:
-            source = Source(name, path, key=keys[name], encoding=options.encoding, strict=options.strict)
+            source = Source(
+                name, path, key=keys[name], encoding=options.encoding, strict=options.strict
+            )
             source.eager = eager
-            form = options.format or guess_source(source, options, in_folder=False, name="stdin.lines" if eager else name)
+            form = options.format or guess_source(
+                source, options, in_folder=False, name="stdin.lines" if eager else name
+            )
             if form == "lines" and options.format is None and options.split is not None:
                 form = FILES  # what is to be cut is a whole, as in a folder
             source.close()  # until it is read; what was read of standard input stays
             inputs.parts.append((form, source))
             size = source.size
         if options.layer and form != "h5ad" and "layer" not in options.recalled:
-            raise UsageError(f"--layer {options.layer}: {name} is read as {form}, which has no layers; leave it out")
+            raise UsageError(
+                f"--layer {options.layer}: {name} is read as {form}, which has no layers; leave "
+                f"it out"
+            )
         inputs.total = None if inputs.total is None or size is None else inputs.total + size
     return inputs
 
 
 def file_keys(names: list[str]) -> dict[str, str]:
-    """What each input that is no folder is called in ids and sources: its base name; where several have the same, the path as
-    given, and an absolute one from the folder on that all those of the name have in common."""
+    """What each input that is no folder is called in ids and sources: its base name; where several
+    have the same, the path as given, and an absolute one from the folder on that all those of the
+    name have in common."""
     same: dict[str, list[str]] = {}
     for name in names:
         same.setdefault("stdin" if name == "-" else Path(name).name, []).append(name)
@@ -197,7 +232,9 @@ def tree_prefix(name: str, names: list[str]) -> str:
 
 
 def input_places(names: list[str]) -> list[str]:
-    """What paths of files lose when they are stored: the places of the inputs, as given and absolute."""
+    """What paths of files lose when they are stored: the places of the inputs, as given and
+    absolute.
+    """
     keys, places = file_keys([n for n in names if n != "-" and not os.path.isdir(n)]), set()
     for name in set(names) - {"-"}:
         tail = "" if name in keys else os.sep
@@ -209,12 +246,13 @@ def input_places(names: list[str]) -> list[str]:
 
 
 def walk(root: Path) -> Iterator[tuple[str, str]]:
-    """(path, key) of the regular files below root in sorted order; left out: hidden ones, and what Spark, Hadoop and
-    Hugging Face write beside the data (``_SUCCESS``, ``*.crc``, ``dataset_infos.json``).  The key is the path below root with forward slashes.
+    """(path, key) of the regular files below root in sorted order; left out: hidden ones, and what
+    Spark, Hadoop and
+    Hugging Face write beside the data (``_SUCCESS``, ``*.crc``, ``dataset_infos.json``).  The key
+    is the path below root with forward slashes.
 
-    InputError at a link that leads out of the tree; one to a folder within it is passed over, their files are read
-    at their own place.
-    """
+    InputError at a link that leads out of the tree; one to a folder within it is passed over, their
+    files are read at their own place."""
     real = root.resolve()
     stack = [(str(root), "")]
     while stack:
@@ -222,13 +260,18 @@ def walk(root: Path) -> Iterator[tuple[str, str]]:
         try:
             entries = sorted(os.scandir(folder), key=lambda e: os.fsencode(e.name))
         except OSError as e:
-            raise InputError(f"{folder}: cannot be read ({e.strerror}); check its permissions") from None
+            raise InputError(
+                f"{folder}: cannot be read ({e.strerror}); check its permissions"
+            ) from None
         folders = []
         for entry in entries:
             if entry.name.startswith(".") or is_mark(entry.name):
                 continue
             if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(real):
-                raise InputError(f"{entry.path}: a link that leads out of the folder; copy the file or give its own path")
+                raise InputError(
+                    f"{entry.path}: a link that leads out of the folder; copy the file or give "
+                    f"its own path"
+                )
             if entry.is_dir(follow_symlinks=False):
                 folders.append((entry.path, prefix + entry.name + "/"))
             elif entry.is_file():
@@ -237,7 +280,9 @@ def walk(root: Path) -> Iterator[tuple[str, str]]:
 
 
 class _Kinds:
-    """Tells what files are in walking order; after LOOKED_AT files of one suffix that agree the suffix is trusted."""
+    """Tells what files are in walking order; after LOOKED_AT files of one suffix that agree the
+    suffix is trusted.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
@@ -245,7 +290,8 @@ class _Kinds:
         self.error: InputError | None = None
 
     def __call__(self, path: str, name: str, key: str) -> str:
-        """What a file is: a format, ``unknown`` (``error`` says why), or one of ASIDE.  name: for messages; key: below the
+        """What a file is: a format, ``unknown`` (``error`` says why), or one of ASIDE.  name: for
+        messages; key: below the
         folder."""
         base = os.path.basename(path)
         if is_vocab_name(base):
@@ -283,14 +329,22 @@ def _survey_tree(root: Path, name: str, options: ReadOptions, each: bool) -> Tre
     tree = Tree(root, name, options)
     if options.format is not None:
         tree.format = options.format
-        tree.left_out = frozenset(counts) - {tree.format} if counts[tree.format] else frozenset({"vocab"})
+        tree.left_out = (
+            frozenset(counts) - {tree.format} if counts[tree.format] else frozenset({"vocab"})
+        )
         tree.left_out = frozenset() if tree.format == FILES else tree.left_out
     elif not counts:
         raise InputError(f"{name}: contains no files to read")
     elif "unknown" in formats:
         most = max(formats, key=lambda form: counts[form] * (form != "unknown"))
-        beside = f", or move it out of the folder, or leave such files out by --format={most}" if len(formats) > 1 else ""
-        raise InputError(f"{kind_of.error}{beside}{' --on-error=skip' * (most == FILES)}") from None  # that format takes every file
+        beside = (
+            f", or move it out of the folder, or leave such files out by --format={most}"
+            if len(formats) > 1
+            else ""
+        )
+        raise InputError(
+            f"{kind_of.error}{beside}{' --on-error=skip' * (most == FILES)}"
+        ) from None  # that format takes every file
     elif len(formats) > 1 and not each:
         forms_found = ", ".join(f"{form} ({example[form]})" for form in formats)
         advice = "give --format (each: every file by its own), or name the files"
@@ -302,7 +356,9 @@ def _survey_tree(root: Path, name: str, options: ReadOptions, each: bool) -> Tre
         if len(formats) > 1 or reader_named(tree.format).kind == "counts":
             tree.left_out = frozenset(ASIDE)
         else:
-            others_of_text = {"about", "nothing"} if tree.format == FILES else {"about", "vocab", "nothing"}
+            others_of_text = (
+                {"about", "nothing"} if tree.format == FILES else {"about", "vocab", "nothing"}
+            )
             tree.left_out = frozenset(others_of_text if formats else {"nothing"})
         if formats and (others := counts["about"]):
             more = f" and {others - 1} more" if others > 1 else ""

@@ -1,6 +1,7 @@
 """``.inputs.json`` of a store: where its inputs lay and how they were asked to be read.
 
-It tells a finished ingest that is run again, and a report where the raw files are.  It is no part of the store's content:
+It tells a finished ingest that is run again, and a report where the raw files are.  It is no part
+of the store's content:
 no fingerprint, no manifest and no checksum knows of it, and a store without it lacks nothing else.
 """
 
@@ -25,13 +26,25 @@ from topicstream.ingestion.settings import IngestOptions
 from topicstream.records import Record, read_record, write_record
 
 NAME = ".inputs.json"
-CHOOSING = ("min_df", "max_df", "min_count", "max_vocab", "vocab", "drop_words", "drop_top", "grow_vocab", "on_duplicate", "on_error", "phrase_threshold")
+CHOOSING = (
+    "min_df",
+    "max_df",
+    "min_count",
+    "max_vocab",
+    "vocab",
+    "drop_words",
+    "drop_top",
+    "grow_vocab",
+    "on_duplicate",
+    "on_error",
+    "phrase_threshold",
+)
 """Options that decide what is stored of what was read."""
 
 
 class InputPlace(Record):
-    """Where an input lay, whether it is a folder, and what tells it from a changed one (``stamp``; of a store from elsewhere
-    it may be anything)."""
+    """Where an input lay, whether it is a folder, and what tells it from a changed one (``stamp``;
+    of a store from elsewhere it may be anything)."""
 
     place: str
     folder: bool
@@ -39,7 +52,9 @@ class InputPlace(Record):
 
 
 class InputsRecord(Record):
-    """``.inputs.json``: the inputs, a digest of what decides the content, the fingerprint of the store."""
+    """``.inputs.json``: the inputs, a digest of what decides the content, the fingerprint of the
+    store.
+    """
 
     inputs: list[InputPlace] = []
     settings: str = ""
@@ -52,13 +67,17 @@ class InputsRecord(Record):
 
     @property
     def digest(self) -> str:
-        """Of inputs and settings, equal where the same ingest is run again; "" where that cannot be known."""
+        """Of inputs and settings, equal where the same ingest is run again; "" where that cannot be
+        known.
+        """
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest() if self.is_known else ""
 
 
 def stamp(name: str, most: float = math.inf) -> list[int | str] | None:
-    """[files, bytes, digest of names, sizes and times] of a file or a folder; None for standard input, what is gone, and
-    a folder of more than ``most`` files.  Of an object its version takes the place of the digest."""
+    """[files, bytes, digest of names, sizes and times] of a file or a folder; None for standard
+    input, what is gone, and
+    a folder of more than ``most`` files.  Of an object its version takes the place of the
+                                           digest."""
     if (address := address_of(name)) is not None and not os.path.exists(name):
         return [1, *version_of(address)]
     if name == "-" or not os.path.exists(name):
@@ -74,17 +93,24 @@ def stamp(name: str, most: float = math.inf) -> list[int | str] | None:
             continue
         about = os.stat(path)
         files, size = files + 1, size + about.st_size
-        digest.update(b"%s\0%d\0%d\n" % (os.fsencode(os.path.relpath(path, name)), about.st_size, about.st_mtime_ns))
+        digest.update(
+            b"%s\0%d\0%d\n"
+            % (os.fsencode(os.path.relpath(path, name)), about.st_size, about.st_mtime_ns)
+        )
     return [files, size, digest.hexdigest()[:32]]
 
 
 def describe(names: list[str], options: IngestOptions) -> InputsRecord:
-    """The record of an ingest that begins: place and stamp of each input, a digest of what decides the content.
+    """The record of an ingest that begins: place and stamp of each input, a digest of what decides
+    the content.
 
     ``names``: as given, [] for documents in memory; ``options``: before phrases were learnt.
     """
     config = options.given
-    settings = {name: getattr(config, name) for name in CHOOSING} | {"heldout": options.heldout, "reading": options.reading()}
+    settings = {name: getattr(config, name) for name in CHOOSING} | {
+        "heldout": options.heldout,
+        "reading": options.reading(),
+    }
     files = [os.fspath(f) for f in (config.vocab, config.words, config.drop_words) if f is not None]
     settings["files"] = [[os.path.abspath(f), stamp(f)] for f in files]
     text = json.dumps(settings, sort_keys=True, default=str)
@@ -99,10 +125,14 @@ def place_of(name: str) -> InputPlace:
 
 
 def save(store: Path, record: InputsRecord, fingerprint: str, *, appended: bool) -> None:
-    """Write it; after an append the earlier places too, and no settings: no single ingest has made such a store."""
+    """Write it; after an append the earlier places too, and no settings: no single ingest has made
+    such a store.
+    """
     if appended:
         new = {entry.place for entry in record.inputs}
-        record = InputsRecord(inputs=[e for e in load(store).inputs if e.place not in new] + record.inputs)
+        record = InputsRecord(
+            inputs=[e for e in load(store).inputs if e.place not in new] + record.inputs
+        )
     write_record(store / NAME, replace(record, fingerprint=fingerprint))
 
 
@@ -115,7 +145,9 @@ def load(store: Path) -> InputsRecord:
 
 
 def is_this(store: Path, fingerprint: str, record: InputsRecord) -> bool:
-    """Whether the store is what an ingest described by ``record`` has made, and nothing was changed since."""
+    """Whether the store is what an ingest described by ``record`` has made, and nothing was changed
+    since.
+    """
     return record.is_known and load(store) == replace(record, fingerprint=fingerprint)
 
 
@@ -126,15 +158,19 @@ def are_same(record: InputsRecord, earlier: InputsRecord) -> bool:
 
 
 def file_of(source: str) -> str:
-    """The file of a source such as ``docs.jsonl:17`` (a line), ``docs.parquet#17`` (a record), or a file that is one document."""
+    """The file of a source such as ``docs.jsonl:17`` (a line), ``docs.parquet#17`` (a record), or a
+    file that is one document.
+    """
     return re.sub(r":\d{1,17}$|(?<=[^/]\.)([^/.#]+)#\d{1,17}$", r"\1", source)
 
 
 def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None]:
-    """Where the file of a source lies: a function of the source's file name as stored, to the path of a file that is
+    """Where the file of a source lies: a function of the source's file name as stored, to the path
+    of a file that is
     there, or None.  A store without a record (of 0.1.0) has whole paths in it.
 
-    known  only of inputs that are as the record says, to the nanosecond: a store of a stranger, who cannot know that, leads
+    known  only of inputs that are as the record says, to the nanosecond: a store of a stranger, who
+           cannot know that, leads
            to no file of this machine
     """
     inputs = load(store).inputs
@@ -152,7 +188,9 @@ def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None
             unchanged[place] = files > 0 and stamp(place, files) == said
         # a linked folder within is in no stamp
         above, root = os.path.realpath(os.path.dirname(path)), os.path.realpath(place)
-        return unchanged[place] and (path == place or above == root or above.startswith(root + os.sep))
+        return unchanged[place] and (
+            path == place or above == root or above.startswith(root + os.sep)
+        )
 
     def find(name: str) -> str | None:
         if not inputs:
@@ -176,7 +214,13 @@ def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None
 
 
 def forget(store: Path, ids: set[str]) -> None:
-    """Take out the files that are a document of these each, and what tells one state of the inputs from another."""
+    """Take out the files that are a document of these each, and what tells one state of the inputs
+    from another.
+    """
     if inputs := load(store).inputs:
-        kept = [replace(e, stamp=None) for e in inputs if e.folder or os.path.basename(e.place) not in ids]
+        kept = [
+            replace(e, stamp=None)
+            for e in inputs
+            if e.folder or os.path.basename(e.place) not in ids
+        ]
         write_record(store / NAME, InputsRecord(inputs=kept))

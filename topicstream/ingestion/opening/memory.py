@@ -1,6 +1,6 @@
-"""Documents that are already in memory: lists and generators of strings or dicts, Arrow tables, data frames, matrices.
-They become the same batches as files do, a piece at a time, so a generator is never held whole.
-"""
+"""Documents that are already in memory: lists and generators of strings or dicts, Arrow tables,
+data frames, matrices. They become the same batches as files do, a piece at a time, so a generator
+is never held whole."""
 
 from __future__ import annotations
 
@@ -26,10 +26,22 @@ from topicstream.ingestion.parsing.cut import most_records
 from topicstream.ingestion.parsing.documents import TEXT, as_documents, as_metadata, select_fields
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.parsing.sparse import Compressed, Dense, Matrix, MatrixReader, Side, is_matrix
+from topicstream.ingestion.parsing.sparse import (
+    Compressed,
+    Dense,
+    Matrix,
+    MatrixReader,
+    Side,
+    is_matrix,
+)
 from topicstream.ingestion.parsing.vocabulary import numbered
 from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.readers.dense_rows import check_width, coordinate_names, rows_at_once, vector_batch
+from topicstream.ingestion.readers.dense_rows import (
+    check_width,
+    coordinate_names,
+    rows_at_once,
+    vector_batch,
+)
 from topicstream.ingestion.readers.h5ad import unique_names
 from topicstream.ingestion.readers.jsonl import Objects
 from topicstream.ingestion.readers.parquet import sliced
@@ -75,14 +87,19 @@ class InMemory:
     @property
     def once(self) -> bool:
         """Whether the documents can be read only once."""
-        return isinstance(getattr(self.documents, "parts", self.documents), (Iterator, pa.RecordBatchReader))
+        return isinstance(
+            getattr(self.documents, "parts", self.documents), (Iterator, pa.RecordBatchReader)
+        )
 
     def sources(self, options: ReadOptions) -> Iterator[tuple[Reader, Input]]:
         """The one reader and source."""
         source = Input("documents", "documents", strict=options.strict)
         if of_vectors(self.documents, options):
             if self.vocabulary is not None:
-                raise InputError("documents: values below 0 in a matrix with names; give the counts (of an AnnData: layer=NAME)")
+                raise InputError(
+                    "documents: values below 0 in a matrix with names; give the counts (of an "
+                    "AnnData: layer=NAME)"
+                )
             check_width(self.documents.shape[1], "documents")
             yield MemoryReader(self, _vectors, "counts"), source
         elif is_matrix(self.documents):
@@ -90,7 +107,10 @@ class InMemory:
         else:
             for name, value in (("vocabulary", self.vocabulary), ("ids", self.ids)):
                 if value is not None:
-                    raise InputError(f"{name}= requires a matrix of counts; documents hold their own words and ids")
+                    raise InputError(
+                        f"{name}= requires a matrix of counts; documents hold their own words "
+                        f"and ids"
+                    )
             yield MemoryReader(self, _rows, "text"), source
 
     def numbered(self, first: int, last: int) -> pa.Array:
@@ -107,7 +127,8 @@ class InMemory:
 def as_inputs(
     documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = None, layer: str | None = None
 ) -> list[str] | InMemory:
-    """What the caller gave as names of files or as documents.  A ``Path`` is a file or folder, an element of a list that
+    """What the caller gave as names of files or as documents.  A ``Path`` is a file or folder, an
+    element of a list that
     is a ``str`` a document; ``path``: whether a ``str`` alone is a path (else a document)."""
     version_of.cache_clear()
     if isinstance(documents, InMemory):
@@ -121,35 +142,66 @@ def as_inputs(
     if hasattr(documents, "scanner") or hasattr(documents, "to_reader"):  # pyarrow.dataset
         return InMemory(documents, vocabulary, ids)
     if isinstance(documents, str):
-        if len(documents) < 256 and os.path.splitext(documents)[1] and "\0" not in documents and os.path.exists(documents):
-            raise InputError(f"documents: {documents!r} is a file, and a str a document: give Path({documents!r})")
+        if (
+            len(documents) < 256
+            and os.path.splitext(documents)[1]
+            and "\0" not in documents
+            and os.path.exists(documents)
+        ):
+            raise InputError(
+                f"documents: {documents!r} is a file, and a str a document: give "
+                f"Path({documents!r})"
+            )
         documents = [documents]
     first, documents = _first_of(documents)
     if isinstance(first, os.PathLike):
         documents = list(documents)
-    if hasattr(first, "__arrow_c_stream__") and not _is_series(first):  # a table, a record batch or a data frame
+    if hasattr(first, "__arrow_c_stream__") and not _is_series(
+        first
+    ):  # a table, a record batch or a data frame
         return InMemory(Frames(documents), vocabulary, ids)
     if isinstance(documents, (list, tuple)) and any(isinstance(d, os.PathLike) for d in documents):
         if not all(isinstance(d, os.PathLike) for d in documents):
-            raise InputError("documents: a list holds either documents (str, dict) or files (Path), not both")
+            raise InputError(
+                "documents: a list holds either documents (str, dict) or files (Path), not both"
+            )
         return expanded([os.fspath(d) for d in documents])
     if isinstance(documents, (bytes, bytearray, Mapping)) and not is_matrix(documents):
-        hint = "one of its splits" if hasattr(documents, "num_rows") else "a list of dicts, one a document"
+        hint = (
+            "one of its splits"
+            if hasattr(documents, "num_rows")
+            else "a list of dicts, one a document"
+        )
         raise InputError(f"documents: cannot be {type(documents).__name__}; give {hint}")
     if isinstance(documents, np.ndarray) and documents.dtype.kind in "iuf" and documents.ndim != 2:
         shape = documents.shape
-        raise InputError(f"documents: an array of shape {shape}; expected two dimensions, one row per document")
-    if not (is_matrix(documents) or hasattr(documents, "__iter__") or hasattr(documents, "__arrow_c_stream__")):
-        hint = "call .collect() first" if hasattr(documents, "collect") else "give texts, dicts, a table or a matrix"
+        raise InputError(
+            f"documents: an array of shape {shape}; expected two dimensions, one row per document"
+        )
+    if not (
+        is_matrix(documents)
+        or hasattr(documents, "__iter__")
+        or hasattr(documents, "__arrow_c_stream__")
+    ):
+        hint = (
+            "call .collect() first"
+            if hasattr(documents, "collect")
+            else "give texts, dicts, a table or a matrix"
+        )
         raise InputError(f"documents: cannot be {type(documents).__name__}; {hint}")
     if isinstance(first, (list, tuple, set)) or (_is_series(first) and not isinstance(first, str)):
         return counted_tokens(documents, ids)
     if path and isinstance(documents, (list, tuple)) and 0 < len(documents) <= 1000:
         names = [d for d in documents if isinstance(d, str) and len(d) < 1024 and "\0" not in d]
-        places = [d for d in names if d == "-" or os.path.exists(d) or (address_of(d) is not None and len(d.split()) == 1)]
+        places = [
+            d
+            for d in names
+            if d == "-" or os.path.exists(d) or (address_of(d) is not None and len(d.split()) == 1)
+        ]
         if len(places) == len(documents):
             raise InputError(
-                f"documents: {names[0]!r} is a file, and a str in a list a document: give Path({names[0]!r})"
+                f"documents: {names[0]!r} is a file, and a str in a list a document: give "
+                f"Path({names[0]!r})"
             )
     return InMemory(documents, vocabulary, ids)
 
@@ -158,27 +210,46 @@ def _annotated(cells: Any, layer: str | None) -> InMemory:
     """The counts of an AnnData, with the names of its cells and features."""
     if getattr(cells, "isbacked", False):
         file = f"Path({str(cells.filename)!r}), which is read piece by piece"
-        raise InputError(f"documents: an AnnData that is backed by a file; give {file}, or .to_memory()")
+        raise InputError(
+            f"documents: an AnnData that is backed by a file; give {file}, or .to_memory()"
+        )
     raw = getattr(cells, "raw", None)
     layers = [*getattr(cells, "layers", ()), *(["raw"] if raw is not None else [])]
     if cells.X is None if layer is None else layer not in layers:
-        raise InputError(f"documents: no {'X' if layer is None else f'layer {layer!r}'} (its layers: {', '.join(layers) or 'none'})")
+        raise InputError(
+            f"documents: no {'X' if layer is None else f'layer {layer!r}'} (its layers: "
+            f"{', '.join(layers) or 'none'})"
+        )
     matrix_owner: Any = raw if layer == "raw" else cells
-    features, names = (unique_names(pa.array(list(names), TEXT)) for names in (matrix_owner.var_names, cells.obs_names))
-    return InMemory(matrix_owner.X if layer in (None, "raw") else cells.layers[layer], features, names, cells.obs)
+    features, names = (
+        unique_names(pa.array(list(names), TEXT))
+        for names in (matrix_owner.var_names, cells.obs_names)
+    )
+    return InMemory(
+        matrix_owner.X if layer in (None, "raw") else cells.layers[layer],
+        features,
+        names,
+        cells.obs,
+    )
 
 
 def _first_of(documents: Any) -> tuple[Any, Any]:
-    """The first of some documents that follow each other, and all of them: an iterator loses nothing."""
+    """The first of some documents that follow each other, and all of them: an iterator loses
+    nothing.
+    """
     if isinstance(documents, Iterator) and not isinstance(documents, pa.RecordBatchReader):
         first = next(documents, None)
         return first, chain(() if first is None else (first,), documents)
-    return next(iter(documents), None) if isinstance(documents, (list, tuple)) or _is_series(documents) else None, documents
+    return next(iter(documents), None) if isinstance(documents, (list, tuple)) or _is_series(
+        documents
+    ) else None, documents
 
 
 def _is_series(documents: Any) -> bool:
     """A series of pandas or polars, or an array of objects."""
-    return hasattr(documents, "to_list") or (isinstance(documents, np.ndarray) and documents.dtype.kind == "O")
+    return hasattr(documents, "to_list") or (
+        isinstance(documents, np.ndarray) and documents.dtype.kind == "O"
+    )
 
 
 def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMemory:
@@ -187,22 +258,37 @@ def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMem
 
     numbers, words, ends = array("i"), dict[Any, int](), array("q", [0])
     for document in documents:
-        if (isinstance(document, tuple) and (len(document) == 2 or hasattr(document, "_fields"))) or hasattr(document, "iloc"):
-            raise InputError("documents: a row of fields; give dicts such as {'id': ..., 'text': ...}, or lists of words")
+        if (
+            isinstance(document, tuple) and (len(document) == 2 or hasattr(document, "_fields"))
+        ) or hasattr(document, "iloc"):
+            raise InputError(
+                "documents: a row of fields; give dicts such as {'id': ..., 'text': ...}, or "
+                "lists of words"
+            )
         if isinstance(document, (str, bytes, Mapping)):
-            raise InputError(f"documents[{len(ends) - 1}]: is {type(document).__name__}, not a list of words as the first")
+            raise InputError(
+                f"documents[{len(ends) - 1}]: is {type(document).__name__}, not a list of words "
+                f"as the first"
+            )
         if wrong := [word for word in document if not isinstance(word, str)]:
-            raise InputError(f"documents[{len(ends) - 1}]: {wrong[0]!r} in a list of words, which may hold only strings")
+            raise InputError(
+                f"documents[{len(ends) - 1}]: {wrong[0]!r} in a list of words, which may hold "
+                f"only strings"
+            )
         numbers.extend(words.setdefault(word, len(words)) for word in document)
         ends.append(len(numbers))
     indices, shape = np.array(numbers, np.int32), (len(ends) - 1, len(words))
-    counts = scipy.sparse.csr_array((np.ones(len(indices), np.int32), indices, np.array(ends)), shape)
+    counts = scipy.sparse.csr_array(
+        (np.ones(len(indices), np.int32), indices, np.array(ends)), shape
+    )
     counts.sum_duplicates()
     return InMemory(counts, list(words), ids)
 
 
 def of_vectors(documents: Any, options: ReadOptions) -> bool:
-    """Whether the rows of a matrix are vectors: the user says so, or there are real numbers below 0."""
+    """Whether the rows of a matrix are vectors: the user says so, or there are real numbers below
+    0.
+    """
     if not (isinstance(documents, np.ndarray) and is_matrix(documents)):
         if options.vectors and not isinstance(documents, np.ndarray):
             raise InputError("vectors=True requires a NumPy array of two dimensions")
@@ -241,7 +327,11 @@ class MemoryMatrix(MatrixReader):
             matrix = matrix.tocsr()  # a second copy; others are cut where they lie
         by_row = isinstance(matrix, np.ndarray) or matrix.format == "csr"
         lines = matrix.shape[0 if by_row else 1]
-        cells = Dense(matrix) if isinstance(matrix, np.ndarray) else Compressed(matrix.indptr, matrix.indices, matrix.data, lines)
+        cells = (
+            Dense(matrix)
+            if isinstance(matrix, np.ndarray)
+            else Compressed(matrix.indptr, matrix.indices, matrix.data, lines)
+        )
         docs, width = matrix.shape[::-1] if options.transpose else matrix.shape
         documents = Side(docs, self.given.own_ids(docs), _metadata_of(self.given, options))
         words = Side(width, _matrix_words(self.given, width))
@@ -301,7 +391,9 @@ def _fields(document: object, options: ReadOptions) -> dict[str, object]:
 def _plain(value: object) -> object:
     if isinstance(value, np.generic):
         value = value.item()
-    if type(value).__name__ in ("NaTType", "NAType") or (isinstance(value, float) and value != value):
+    if type(value).__name__ in ("NaTType", "NAType") or (
+        isinstance(value, float) and value != value
+    ):
         return None  # missing, as pandas writes it
     if isinstance(value, (datetime.date, uuid.UUID, os.PathLike)):
         return getattr(value, "isoformat", value.__str__)()
@@ -309,28 +401,51 @@ def _plain(value: object) -> object:
 
 
 def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.Table] | None:
-    """A table or a frame as Arrow tables of the columns that are read, some rows at a time; None for anything else."""
+    """A table or a frame as Arrow tables of the columns that are read, some rows at a time; None
+    for anything else.
+    """
     if isinstance(documents, Frames):
         tables = map(_as_table, documents.parts)
-        return (table.select(select_fields(table.column_names, options, source)) for table in tables)
+        return (
+            table.select(select_fields(table.column_names, options, source)) for table in tables
+        )
     if isinstance(documents, (pa.Array, pa.ChunkedArray)):
         documents = pa.table({options.text_fields[0]: documents})
     if isinstance(documents, (pa.Table, pa.RecordBatch)):
         return [pa.table(documents).select(select_fields(documents.column_names, options, source))]
-    if hasattr(documents, "scanner"):  # pyarrow.dataset: of its columns, partitions included, those that are read
-        documents = documents.scanner(columns=select_fields(documents.schema.names, options, source), batch_size=ROWS)
+    if hasattr(
+        documents, "scanner"
+    ):  # pyarrow.dataset: of its columns, partitions included, those that are read
+        documents = documents.scanner(
+            columns=select_fields(documents.schema.names, options, source), batch_size=ROWS
+        )
     if hasattr(documents, "to_reader"):
         documents = documents.to_reader()
-    if hasattr(documents, "with_format") and hasattr(documents, "column_names") and hasattr(documents, "__len__"):
-        names = select_fields(documents.column_names, options, source)  # Hugging Face: memory-mapped, cut as it is
+    if (
+        hasattr(documents, "with_format")
+        and hasattr(documents, "column_names")
+        and hasattr(documents, "__len__")
+    ):
+        names = select_fields(
+            documents.column_names, options, source
+        )  # Hugging Face: memory-mapped, cut as it is
         arrow = documents.with_format("arrow")
-        return (_named(arrow[first : first + ROWS].select(names), documents) for first in range(0, len(documents), ROWS))
+        return (
+            _named(arrow[first : first + ROWS].select(names), documents)
+            for first in range(0, len(documents), ROWS)
+        )
     if not hasattr(documents, "__arrow_c_stream__") or hasattr(documents, "to_list"):
         return None
-    if hasattr(documents, "iloc") or hasattr(documents, "iter_slices"):  # of pandas or polars: some rows are converted at a time
+    if hasattr(documents, "iloc") or hasattr(
+        documents, "iter_slices"
+    ):  # of pandas or polars: some rows are converted at a time
         names = select_fields([str(name) for name in documents.columns], options, source)
-        columns = [name for name in documents.columns if str(name) in names]  # pandas' may be numbers
-        parts = (documents[columns][first : first + ROWS] for first in range(0, len(documents), ROWS))
+        columns = [
+            name for name in documents.columns if str(name) in names
+        ]  # pandas' may be numbers
+        parts = (
+            documents[columns][first : first + ROWS] for first in range(0, len(documents), ROWS)
+        )
         return (_as_table(part).select(names) for part in parts)
     stream = pa.RecordBatchReader.from_stream(documents)
     names = select_fields(stream.schema.names, options, source)
@@ -338,7 +453,9 @@ def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.
 
 
 def _named(table: pa.Table, dataset: Any) -> pa.Table:
-    """Rows of a Hugging Face dataset, classes (``ClassLabel``) by their names; a negative one is none."""
+    """Rows of a Hugging Face dataset, classes (``ClassLabel``) by their names; a negative one is
+    none.
+    """
     for i, name in enumerate(table.column_names):
         if (classes := getattr(dataset.features[name], "names", None)) is not None:
             class_numbers = pc.if_else(pc.less(table[name], 0), None, table[name])
@@ -350,18 +467,25 @@ def _as_table(frame: Any) -> pa.Table:
     try:
         return pa.table(frame)
     except pa.ArrowException as e:
-        raise InputError(f"documents: {'; '.join(map(str, e.args))}; give its values one type, as by .astype(str)") from None
+        raise InputError(
+            f"documents: {'; '.join(map(str, e.args))}; give its values one type, as by "
+            f".astype(str)"
+        ) from None
 
 
 def _matrix_words(in_memory: InMemory, size: int) -> pa.LargeStringArray:
-    """The words of a matrix's columns: a sequence, a dict word -> column (as CountVectorizer has it), or numbers."""
+    """The words of a matrix's columns: a sequence, a dict word -> column (as CountVectorizer has
+    it), or numbers.
+    """
     words = in_memory.vocabulary
     if words is None:
         return numbered(size, 0, "documents")
     if isinstance(words, Mapping):
         columns = np.array(list(words.values()), np.int64)
         if not np.array_equal(np.sort(columns), np.arange(size)):
-            raise InputError(f"vocabulary: {len(words)} words do not number the {size} columns one by one")
+            raise InputError(
+                f"vocabulary: {len(words)} words do not number the {size} columns one by one"
+            )
         words = np.array(list(words), object)[np.argsort(columns)]
     try:
         words = pa.array(words.to_pylist() if isinstance(words, pa.ChunkedArray) else words, TEXT)
@@ -388,8 +512,16 @@ def _metadata_of(in_memory: InMemory, options: ReadOptions) -> dict[str, pa.Arra
     meta = {}
     for column, name in options.meta.items():
         if in_memory.frame is None or name not in in_memory.frame:
-            columns = ", ".join(map(str, in_memory.frame)) if in_memory.frame is not None else "none: it is a matrix alone"
-            raise InputError(f"documents: no column {name!r} (there are {columns}); choose another meta")
+            columns = (
+                ", ".join(map(str, in_memory.frame))
+                if in_memory.frame is not None
+                else "none: it is a matrix alone"
+            )
+            raise InputError(
+                f"documents: no column {name!r} (there are {columns}); choose another meta"
+            )
         values = pa.array(in_memory.frame[name], from_pandas=True)
-        meta[column] = as_metadata(values, column, f"documents: column {name!r}", options.list_separator)
+        meta[column] = as_metadata(
+            values, column, f"documents: column {name!r}", options.list_separator
+        )
     return meta

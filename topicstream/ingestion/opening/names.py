@@ -1,5 +1,6 @@
-"""What the names of inputs say, and their first bytes: the format of a file, marks of Spark and Hadoop, files about a corpus,
-documents of office programs, addresses, patterns, and ``key=value`` folders."""
+"""What the names of inputs say, and their first bytes: the format of a file, marks of Spark and
+Hadoop, files about a corpus, documents of office programs, addresses, patterns, and ``key=value``
+folders."""
 
 from __future__ import annotations
 
@@ -21,7 +22,16 @@ from topicstream.ingestion.read_options import ReadOptions
 _MARKS = re.compile(
     r"_(SUCCESS|metadata|common_metadata|temporary|delta_log|spark_metadata|(started|committed)(_.*)?)|.*\.crc|dataset_(dict|infos?)\.json"
 )
-_ABOUT = {"readme", "license", "licence", "copying", "changelog", "citation", "contributing", "notice"}
+_ABOUT = {
+    "readme",
+    "license",
+    "licence",
+    "copying",
+    "changelog",
+    "citation",
+    "contributing",
+    "notice",
+}
 _ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".cff", ".bib")
 _NONE = "__HIVE_DEFAULT_PARTITION__"
 _KEY = re.compile(r"[A-Za-z_][\w.-]*")
@@ -33,7 +43,8 @@ CONVERT = {
     ".ods": "a spreadsheet; save the sheet as CSV and give that",
     ".docx": "a Word document; " + _TEXT_OF.format("pandoc -t plain, or save as plain text"),
     ".doc": "a Word document; " + _TEXT_OF.format("save as plain text, or antiword"),
-    ".odt": "a text document of an office program; " + _TEXT_OF.format("pandoc -t plain, or save as plain text"),
+    ".odt": "a text document of an office program; "
+    + _TEXT_OF.format("pandoc -t plain, or save as plain text"),
     ".rtf": "rich text; " + _TEXT_OF.format("pandoc -t plain, or save as plain text"),
     ".pptx": "a presentation; " + _TEXT_OF.format("save as plain text"),
     ".epub": "an e-book; " + _TEXT_OF.format("pandoc -t plain"),
@@ -41,21 +52,26 @@ CONVERT = {
     ".zip": "a zip archive; unpack it and give the folder",
     ".7z": "a 7z archive; unpack it and give the folder",
     ".rar": "a rar archive; unpack it and give the folder",
-    ".mbox": "a mailbox; write each message as JSON (Python's mailbox module reads it) and give the JSON lines",
+    ".mbox": "a mailbox; write each message as JSON (Python's mailbox module reads it) and give the "
+    "JSON lines",
     ".rds": "data of R; write it as CSV or Parquet (arrow::write_parquet) and give that",
     ".rdata": "data of R; write it as CSV or Parquet (arrow::write_parquet) and give that",
     ".dta": "data of Stata; export it as CSV and give that",
     ".sav": "data of SPSS; export it as CSV and give that",
     ".sqlite": "a database; write the table as CSV (sqlite3 -csv -header) and give that",
     ".db": "a database; write the table as CSV (sqlite3 -csv -header) and give that",
-    ".pkl": "a pickle, which can run anything it likes and is not read; write the data as Parquet or JSON lines",
-    ".pickle": "a pickle, which can run anything it likes and is not read; write the data as Parquet or JSON lines",
+    ".pkl": "a pickle, which can run anything it likes and is not read; write the data as Parquet "
+    "or JSON lines",
+    ".pickle": "a pickle, which can run anything it likes and is not read; write the data as Parquet "
+    "or JSON lines",
 }
 """What a file that no reader takes is, by its suffix, and what to do."""
 
 
 def is_mark(name: str) -> bool:
-    """True for what Spark, Hadoop, Delta and Hugging Face write beside the data: ``_SUCCESS``, ``_metadata``, ``*.crc`` and the like."""
+    """True for what Spark, Hadoop, Delta and Hugging Face write beside the data: ``_SUCCESS``,
+    ``_metadata``, ``*.crc`` and the like.
+    """
     return bool(_MARKS.fullmatch(name))
 
 
@@ -66,11 +82,15 @@ def is_about(name: str) -> bool:
 
 
 def conversion(name: str, head: bytes) -> str | None:
-    """What a file that no reader takes is, and what to do with it; None for any other.  Suffix and first bytes must agree
+    """What a file that no reader takes is, and what to do with it; None for any other.  Suffix and
+    first bytes must agree
     where the suffix is used for text, too."""
     suffix = os.path.splitext(name.lower())[1]
     if "fragments.tsv" in os.path.basename(name.lower()):
-        return "fragments of single cells; count them by peaks or bins first (SnapATAC2, pycisTopic, ArchR) and give that matrix"
+        return (
+            "fragments of single cells; count them by peaks or bins first (SnapATAC2, "
+            "pycisTopic, ArchR) and give that matrix"
+        )
     if head.startswith(b"%PDF-"):
         return CONVERT[".pdf"]
     if head.startswith(b"SQLite format 3\0"):
@@ -84,8 +104,8 @@ IN_PATH = "files with {0}= in their path (--meta {0} keeps it)"
 
 
 def partitions(key: str) -> dict[str, str | None]:
-    """The fields of a path like ``date=2020-01/lang=en/part-0.parquet``, as Hive and Spark write them (values in URL
-    escapes; their word for none: None)."""
+    """The fields of a path like ``date=2020-01/lang=en/part-0.parquet``, as Hive and Spark write
+    them (values in URL escapes; their word for none: None)."""
     values: dict[str, str | None] = {}
     for part in key.split("/")[:-1]:
         name, mark, value = part.partition("=")
@@ -95,8 +115,8 @@ def partitions(key: str) -> dict[str, str | None]:
 
 
 def expanded(names: Sequence[str]) -> list[str]:
-    """The names, patterns such as ``data/*.txt`` (in quotes, the shell leaves them) replaced by what they match, in order, and
-    a folder of a bucket by its objects.
+    """The names, patterns such as ``data/*.txt`` (in quotes, the shell leaves them) replaced by
+    what they match, in order, and a folder of a bucket by its objects.
 
     InputError where nothing matches, and for addresses that are not read.
     """
@@ -105,11 +125,14 @@ def expanded(names: Sequence[str]) -> list[str]:
         if (address := address_of(name)) is not None and not os.path.exists(name):
             expanded_names += _objects(address)
             continue
-        if (scheme := re.match(r"([a-z][a-z0-9+]{1,9}):/{1,2}[^/]", name)) and not os.path.exists(name):
+        if (scheme := re.match(r"([a-z][a-z0-9+]{1,9}):/{1,2}[^/]", name)) and not os.path.exists(
+            name
+        ):
             how = f"a tool that speaks {scheme[1]}"
             address = re.sub(":/+", "://", name, count=1)  # a Path has one slash of them
             raise InputError(
-                f"{address}: only files and s3, gs, az and https are read; fetch it first ({how}), or pipe it in as -"
+                f"{address}: only files and s3, gs, az and https are read; fetch it first "
+                f"({how}), or pipe it in as -"
             )
         if name == "-" or os.path.exists(name) or not glob.has_magic(name):
             expanded_names.append(name)
@@ -118,50 +141,74 @@ def expanded(names: Sequence[str]) -> list[str]:
         if not matched:
             raise InputError(f"{name}: no file matches this pattern")
         expanded_names += matched
-    return list(dict.fromkeys(expanded_names)) if len(expanded_names) != len(names) else expanded_names
+    return (
+        list(dict.fromkeys(expanded_names)) if len(expanded_names) != len(names) else expanded_names
+    )
 
 
 def _objects(address: str) -> list[str]:
-    """An object itself; of a folder of a bucket its objects, without hidden ones, marks, and files about the folder, and of matrices of
-    10x without the files beside them.  A store, which a name in ``.zarr`` tells, is read through its mirror."""
+    """An object itself; of a folder of a bucket its objects, without hidden ones, marks, and files
+    about the folder, and of matrices of
+    10x without the files beside them.  A store, which a name in ``.zarr`` tells, is read through
+                                        its mirror."""
     if address.rstrip("/").endswith(".zarr"):
         try:
             return [str(mirrored(address))]
         except StoreError as e:
-            raise StoreError(f"{e}; AnnData in Zarr is read from a folder of this machine: copy it first") from None
+            raise StoreError(
+                f"{e}; AnnData in Zarr is read from a folder of this machine: copy it first"
+            ) from None
     if is_object(address):  # who may read it need not be allowed to list its folder
         return [address]
     folder, objects = address.rstrip("/") + "/", []
     for entry in list_below(address):
         names = entry.removeprefix(folder).split("/")
-        if any(name.startswith(".") or is_mark(name) for name in names) or (len(names) == 1 and is_about(names[0])):
+        if any(name.startswith(".") or is_mark(name) for name in names) or (
+            len(names) == 1 and is_about(names[0])
+        ):
             continue
         objects.append(entry)
     if not objects:
-        raise InputError(f"{address}: no such object, and no folder with objects to read; check bucket, key and region")
+        raise InputError(
+            f"{address}: no such object, and no folder with objects to read; check bucket, key "
+            f"and region"
+        )
     matrices = [name for name in objects if f"/{name}".endswith((MATRIX[0], MATRIX[0] + ".gz"))]
-    beside = {matrix_file(Path(name), part) for name in matrices for part in (MATRIX, CELLS, FEATURES)}
+    beside = {
+        matrix_file(Path(name), part) for name in matrices for part in (MATRIX, CELLS, FEATURES)
+    }
     return matrices if {Path(name) for name in objects} <= beside else objects
 
 
-# -- matrices with files beside them ---------------------------------------------------------------------------------------
-MATRIX, CELLS, FEATURES = ("matrix.mtx",), ("barcodes.tsv",), ("features.tsv", "genes.tsv", "peaks.bed")
+# -- matrices with files beside them
+# ---------------------------------------------------------------------------------------
+MATRIX, CELLS, FEATURES = (
+    ("matrix.mtx",),
+    ("barcodes.tsv",),
+    ("features.tsv", "genes.tsv", "peaks.bed"),
+)
 """The files of a matrix of 10x, by what they hold."""
 
 
 def matrix_file(place: Path, names: tuple[str, ...]) -> Path | None:
-    """The file of one of these names, gzipped or not, in a folder, or beside a matrix and with its prefix (GEO's
-    ``GSM1_matrix.mtx.gz``)."""
-    folder, prefix = (place, "") if place.is_dir() else (place.parent, place.name.partition(MATRIX[0])[0])
+    """The file of one of these names, gzipped or not, in a folder, or beside a matrix and with its
+    prefix (GEO's ``GSM1_matrix.mtx.gz``)."""
+    folder, prefix = (
+        (place, "") if place.is_dir() else (place.parent, place.name.partition(MATRIX[0])[0])
+    )
     candidates = (folder / (prefix + name + suffix) for name in names for suffix in ("", ".gz"))
     return next((path for path in candidates if path.is_file() or is_object(path)), None)
 
 
 def matrix_form(place: Path) -> str | None:
-    """The reader of a folder that is one matrix, 10x's files (``tenx``) or AnnData in Zarr (``h5ad``), or of a matrix that has 10x's
-    other files beside it."""
+    """The reader of a folder that is one matrix, 10x's files (``tenx``) or AnnData in Zarr
+    (``h5ad``), or of a matrix that has 10x's other files beside it."""
     named = place.is_dir() or MATRIX[0] in place.name
-    if named and matrix_file(place, MATRIX) and (matrix_file(place, CELLS) or matrix_file(place, FEATURES)):
+    if (
+        named
+        and matrix_file(place, MATRIX)
+        and (matrix_file(place, CELLS) or matrix_file(place, FEATURES))
+    ):
         return "tenx"
     return "h5ad" if all((place / name).is_dir() for name in ("obs", "var")) else None
 
@@ -175,15 +222,19 @@ TEXT_SUFFIXES = ("", ".txt", ".text", ".md", ".rst")
 
 
 def is_vocab_name(name: str) -> bool:
-    """True for the usual names of a vocabulary file: vocab.txt, vocab.kos.txt, ap.vocab, words.txt …"""
+    """True for the usual names of a vocabulary file: vocab.txt, vocab.kos.txt, ap.vocab, words.txt
+    …
+    """
     stem = re.sub(r"\.(gz|bz2|xz|zst)$", "", name.lower())
     return bool(VOCAB_NAME.match(stem))
 
 
 def guess(name: str, head: bytes, *, in_folder: bool) -> str:
-    """A reader's name, by the readers' signatures, then by their suffixes, then by what the text resembles.
+    """A reader's name, by the readers' signatures, then by their suffixes, then by what the text
+    resembles.
 
-    Text without a format of its own is ``files`` (one document) in a folder, ``lines`` else.  InputError that names
+    Text without a format of its own is ``files`` (one document) in a folder, ``lines`` else.
+    InputError that names
     ``--format`` when neither name nor content tell.
     """
     suffix, formats, text = plain_suffix(name), readers(), head.lstrip()
@@ -193,22 +244,34 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
     if (advice := conversion(name, head)) is not None:
         raise BadFile(name, 0, advice)
     if re.match(rb"\[\s*\{", text):
-        raise BadFile(name, 1, "a JSON array, not JSON lines; write one object a line (jq -c '.[]')")
+        raise BadFile(
+            name, 1, "a JSON array, not JSON lines; write one object a line (jq -c '.[]')"
+        )
     for form, reader in formats.items():
         if suffix in reader.suffixes and (suffix not in TEXT_SUFFIXES):
             return form
     resembling = next((form for form, reader in formats.items() if reader.resembles(head)), None)
     if b"\0" in head and resembling is None:
-        raise BadFile(name, 0, "not text (it holds zero bytes); give --format or --encoding if it is")
+        raise BadFile(
+            name, 0, "not text (it holds zero bytes); give --format or --encoding if it is"
+        )
     if resembling is not None:
         return resembling
     if suffix == ".xml" or text.startswith((b"<?xml", b"<!DOCTYPE")):
-        raise BadFile(name, 1, "XML that is neither PubmedArticleSet nor MedlineCitationSet nor TEI; convert it to JSON lines")
+        raise BadFile(
+            name,
+            1,
+            "XML that is neither PubmedArticleSet nor MedlineCitationSet nor TEI; convert it to "
+            "JSON lines",
+        )
     if in_folder:
         return "files"
     if suffix in (".txt", ".text", ".lines") or (name == "-" and not HEADER.match(head)):
         return "lines"
-    raise InputError(f"{name}: cannot detect the format; give --format (lines for one document a line, csv, jsonl …)")
+    raise InputError(
+        f"{name}: cannot detect the format; give --format (lines for one document a line, csv, "
+        f"jsonl …)"
+    )
 
 
 def guess_source(source: Source, options: ReadOptions, *, in_folder: bool, name: str) -> str:

@@ -1,4 +1,6 @@
-"""One input, open for reading as UTF-8 bytes: a file or standard input, compressed or not, in any encoding."""
+"""One input, open for reading as UTF-8 bytes: a file or standard input, compressed or not, in any
+encoding.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ HEAD_BYTES = 64 << 10
 
 
 def _mark_undecodable(error: UnicodeError) -> tuple[str, int]:
-    # A lone surrogate that surrogateescape writes as byte 0xFF: the record it stands in then fails the UTF-8 check of
+    # A lone surrogate that surrogateescape writes as byte 0xFF: the record it stands in then fails
+    # the UTF-8 check of
     # the reader, which knows its line.
     assert isinstance(error, UnicodeDecodeError)
     return "\udcff", error.end
@@ -52,12 +55,16 @@ codecs.register_error("topicstream-mark", _mark_undecodable)
 
 
 def printable(name: str) -> str:
-    """A file name as text: bytes that are no UTF-8 as ``\\xNN``, so that ids and sources can be stored."""
+    """A file name as text: bytes that are no UTF-8 as ``\\xNN``, so that ids and sources can be
+    stored.
+    """
     return os.fsencode(name).decode("utf-8", "backslashreplace") if not name.isascii() else name
 
 
 def plain_suffix(name: str) -> str:
-    """The last suffix of a file name under the compression's, lower case: ``a.jsonl.gz`` -> ``.jsonl``."""
+    """The last suffix of a file name under the compression's, lower case: ``a.jsonl.gz`` ->
+    ``.jsonl``.
+    """
     stem, suffix = os.path.splitext(os.path.basename(name.lower()))
     if suffix == ".tgz":
         return ".tar"
@@ -79,13 +86,17 @@ def open_source(path: Path | None) -> io.BufferedReader:
     try:
         return open(path, "rb")
     except OSError as e:
-        raise InputError(f"{path}: cannot be read ({e.strerror}); check the path and its permissions") from None
+        raise InputError(
+            f"{path}: cannot be read ({e.strerror}); check the path and its permissions"
+        ) from None
 
 
 def decompressed(raw: Any, kind: str) -> Any:
     """A stream of the bytes that ``raw`` holds compressed, several members one after the other."""
     if kind == "zst":
-        return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"), READ_BYTES)
+        return io.BufferedReader(
+            pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"), READ_BYTES
+        )
     if kind == "gz":
         return gzip.open(raw)  # type: ignore[no-untyped-call,unused-ignore]
     return bz2.BZ2File(raw) if kind == "bz2" else lzma.LZMAFile(raw)
@@ -99,13 +110,15 @@ class Input:
     name
         The path as the user gave it, for messages.
     key
-        What ids and sources of documents begin with: relative to the folder given, else the file's own name.
+        What ids and sources of documents begin with: relative to the folder given, else the file's
+        own name.
     strict
         Whether the first bad record is an error (``--on-error fail``).
     rejects
         Records left out and notes since the last piece.
     alone
-        Whether it is the only input, and no file of a folder: no other can have the same names of cells.
+        Whether it is the only input, and no file of a folder: no other can have the same names of
+        cells.
     words
         The vocabulary of a source of counts, set by its reader.
     path
@@ -113,14 +126,17 @@ class Input:
     size
         Bytes on disk, None where unknown.
     line
-        Where the piece being read begins, counted by the readers that split lines; damage is listed there.
+        Where the piece being read begins, counted by the readers that split lines; damage is listed
+        there.
     damage
         Why reading ended early, where it is not strict (a truncated or corrupt archive); "" else.
     progress
         Bytes done, of what is not read through this object.
     """
 
-    def __init__(self, name: str, key: str, *, strict: bool = True, path: Path | None = None) -> None:
+    def __init__(
+        self, name: str, key: str, *, strict: bool = True, path: Path | None = None
+    ) -> None:
         self.name, self.key, self.strict, self.path = printable(name), printable(key), strict, path
         self.rejects, self.alone = Rejects(), True
         self.words: pa.LargeStringArray = pa.array([], pa.large_string())
@@ -141,8 +157,12 @@ class Input:
         """Bytes read so far, as they are stored."""
         return self.progress or 0
 
-    def reject(self, line: int, reason: str, start: bytes = b"", *, file: str | None = None) -> None:
-        """Leave out one record (``line`` 0: of a file without lines); InputError where the input is read strictly."""
+    def reject(
+        self, line: int, reason: str, start: bytes = b"", *, file: str | None = None
+    ) -> None:
+        """Leave out one record (``line`` 0: of a file without lines); InputError where the input is
+        read strictly.
+        """
         record = Reject(file or self.name, line, reason, bytes(start[:SHOWN_BYTES]))
         if self.strict:
             raise record.error()
@@ -165,7 +185,8 @@ class Input:
 
 
 class Source(Input):
-    """One file, or standard input (``path`` None).  Reading yields UTF-8 bytes without a mark; bytes that the encoding
+    """One file, or standard input (``path`` None).  Reading yields UTF-8 bytes without a mark;
+    bytes that the encoding
     cannot decode come out as 0xFF.
 
     Attributes
@@ -175,7 +196,13 @@ class Source(Input):
     """
 
     def __init__(
-        self, name: str, path: Path | None, *, key: str = "", encoding: str | None = None, strict: bool = True
+        self,
+        name: str,
+        path: Path | None,
+        *,
+        key: str = "",
+        encoding: str | None = None,
+        strict: bool = True,
     ) -> None:
         super().__init__(name, key or (path.name if path else "stdin"), strict=strict, path=path)
         self.encoding, self.eager = encoding, False
@@ -209,10 +236,22 @@ class Source(Input):
         raw = open_source(self.path)
         self._ended, self._inflated, start = False, 0, raw.peek(6)
         kind = next((k for m, k in MAGIC.items() if start.startswith(m)), None)
-        if kind is None and start and self.path and (named := SUFFIXES.get(self.path.suffix.lower())):
-            raise BadFile(self.name, 0, f"is named {self.path.suffix} but is not {named}-compressed; rename it")
+        if (
+            kind is None
+            and start
+            and self.path
+            and (named := SUFFIXES.get(self.path.suffix.lower()))
+        ):
+            raise BadFile(
+                self.name,
+                0,
+                f"is named {self.path.suffix} but is not {named}-compressed; rename it",
+            )
         self._raw = raw
-        self._packed, self._stream = kind is not None, raw if kind is None else decompressed(raw, kind)
+        self._packed, self._stream = (
+            kind is not None,
+            raw if kind is None else decompressed(raw, kind),
+        )
         head = self._more()
         while len(head) < HEAD_BYTES and not self._ended and not self.eager:
             head += self._more()
@@ -227,7 +266,10 @@ class Source(Input):
             part: bytes = self._stream.read1(READ_BYTES)
         except DAMAGE as e:
             part, why = b"", str(e) or "it ends in the middle of the compressed data"
-            behind = f"the compressed file is damaged or truncated somewhere behind {self._inflated:,} bytes of text"
+            behind = (
+                f"the compressed file is damaged or truncated somewhere behind "
+                f"{self._inflated:,} bytes of text"
+            )
             self.damage = f"{behind} ({why}); get it again"
         self._ended = not part
         self._inflated += len(part)
@@ -239,13 +281,16 @@ class Source(Input):
         return self._decoder.decode(data, self._ended).encode("utf-8", "surrogateescape")
 
     def head(self, n: int = HEAD_BYTES) -> bytes:
-        """The first decoded bytes, which ``read`` will return again: at least min(n, 16 KiB) of them if there are."""
+        """The first decoded bytes, which ``read`` will return again: at least min(n, 16 KiB) of
+        them if there are.
+        """
         if self._stream is None:
             self._open()
         return self._ahead[:n]
 
     def read(self, n: int) -> bytes:
-        """n decoded bytes, fewer only at the end, so that pieces are the same on every run.  BadFile where compressed data are
+        """n decoded bytes, fewer only at the end, so that pieces are the same on every run.
+        BadFile where compressed data are
         damaged and the input is read strictly, once all before is read."""
         parts = [self.head(n)]
         have, self._ahead = len(parts[0]), self._ahead[n:]
@@ -260,7 +305,9 @@ class Source(Input):
         return b"".join(parts)
 
     def as_bytes(self) -> Any:
-        """This source as a file object of bytes as they are, not decoded; before the first ``read``."""
+        """This source as a file object of bytes as they are, not decoded; before the first
+        ``read``.
+        """
         if self._stream is None:
             self.encoding = "utf-8"
         return self
@@ -274,9 +321,13 @@ class Source(Input):
 
 
 def without_mark(data: bytes, encoding: str | None) -> tuple[bytes, str | None]:
-    """A text without its byte order mark, and the encoding to decode it with; None where it is UTF-8 already."""
+    """A text without its byte order mark, and the encoding to decode it with; None where it is
+    UTF-8 already.
+    """
     for mark, marked in BOMS:
-        if data.startswith(mark) and (encoding is None or _family(encoding) == marked[:6].rstrip("-")):
+        if data.startswith(mark) and (
+            encoding is None or _family(encoding) == marked[:6].rstrip("-")
+        ):
             data, encoding = data[len(mark) :], marked
             break
     name = codecs.lookup(encoding).name if encoding is not None else "utf-8"
@@ -287,13 +338,23 @@ def without_mark(data: bytes, encoding: str | None) -> tuple[bytes, str | None]:
 
 def _family(encoding: str) -> str:
     """``utf-8``, ``utf-16`` or ``utf-32`` of an encoding of Unicode."""
-    return codecs.lookup(encoding).name.replace("_", "-").removesuffix("-sig").removesuffix("-le").removesuffix("-be")
+    return (
+        codecs.lookup(encoding)
+        .name.replace("_", "-")
+        .removesuffix("-sig")
+        .removesuffix("-le")
+        .removesuffix("-be")
+    )
 
 
 def to_utf8(data: bytes, encoding: str | None) -> bytes:
     """A whole text as UTF-8 without its mark; bytes that the encoding cannot decode become 0xFF."""
     data, name = without_mark(data, encoding)
-    return data if name is None else data.decode(name, "topicstream-mark").encode("utf-8", "surrogateescape")
+    return (
+        data
+        if name is None
+        else data.decode(name, "topicstream-mark").encode("utf-8", "surrogateescape")
+    )
 
 
 def check_encoding(encoding: str | None) -> None:
@@ -302,4 +363,6 @@ def check_encoding(encoding: str | None) -> None:
         if encoding is not None and not getattr(codecs.lookup(encoding), "_is_text_encoding", True):
             raise LookupError
     except LookupError:
-        raise UsageError(f"--encoding {encoding}: not an encoding that Python knows; try utf-8 or latin-1") from None
+        raise UsageError(
+            f"--encoding {encoding}: not an encoding that Python knows; try utf-8 or latin-1"
+        ) from None

@@ -1,1 +1,3 @@
-"""What the readers share: the protocol, cutting at records, numbers, JSON and CSV fields, columns, rejected records."""
+"""What the readers share: the protocol, cutting at records, numbers, JSON and CSV fields, columns,
+rejected records.
+"""

@@ -32,7 +32,9 @@ def as_text(value: object, name: str) -> str:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         value = "\n".join(value)
     if not isinstance(value, str):
-        raise WrongField(f"field '{name}' is {kind_of(value)}, not a string; choose another --text-field")
+        raise WrongField(
+            f"field '{name}' is {kind_of(value)}, not a string; choose another --text-field"
+        )
     return clean(value)
 
 
@@ -60,7 +62,9 @@ def as_scalar(value: object, name: str) -> str | None:
 
 
 def as_list(value: object, name: str, separator: str) -> list[str]:
-    """A list column's value: a list of strings or numbers, or one string cut at the separator; null is empty."""
+    """A list column's value: a list of strings or numbers, or one string cut at the separator; null
+    is empty.
+    """
     if value is None:
         return []
     if isinstance(value, str):
@@ -76,10 +80,18 @@ def as_list(value: object, name: str, separator: str) -> list[str]:
 def as_lists(values: pa.Array, separator: str) -> pa.Array:
     """Strings cut at the separator -> lists of trimmed strings, none empty."""
     cells = pc.split_pattern(pc.fill_null(values, ""), separator)
-    return without_empty(pa.ListArray.from_arrays(cells.offsets, pc.utf8_trim_whitespace(cells.values)))
+    return without_empty(
+        pa.ListArray.from_arrays(cells.offsets, pc.utf8_trim_whitespace(cells.values))
+    )
 
 
 def kind_of(value: object) -> str:
     """The JSON name of a value's type, for messages."""
-    kinds: dict[type, str] = {NoneType: "null", bool: "a boolean", str: "a string", list: "a list", dict: "an object"}
+    kinds: dict[type, str] = {
+        NoneType: "null",
+        bool: "a boolean",
+        str: "a string",
+        list: "a list",
+        dict: "an object",
+    }
     return kinds.get(type(value), "a number")

@@ -1,4 +1,6 @@
-"""What the formats of counts share: lines of numbers, checked; cells put in order; documents of cells."""
+"""What the formats of counts share: lines of numbers, checked; cells put in order; documents of
+cells.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,12 @@ def parsed_numbers(lines: list[bytes], real: bool) -> np.ndarray:
     return np.fromstring(b"" if text.isspace() else text, np.float64 if real else np.int64, sep=" ")
 
 
-def in_order(docs: np.ndarray, words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cells with ascending documents, so that words ascend within each and are unique; the counts of repeated ones are summed."""
+def in_order(
+    docs: np.ndarray, words: np.ndarray, counts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cells with ascending documents, so that words ascend within each and are unique; the counts
+    of repeated ones are summed.
+    """
     same = docs[1:] == docs[:-1]
     if not (words[1:][same] <= words[:-1][same]).any():
         return docs, words, counts
@@ -45,7 +51,9 @@ def in_order(docs: np.ndarray, words: np.ndarray, counts: np.ndarray) -> tuple[n
     key += words
     order = np.argsort(key, kind="stable")
     docs, words, counts = docs[order], words[order], counts[order]
-    first = np.flatnonzero(np.concatenate(([True], (docs[1:] != docs[:-1]) | (words[1:] != words[:-1]))))
+    first = np.flatnonzero(
+        np.concatenate(([True], (docs[1:] != docs[:-1]) | (words[1:] != words[:-1])))
+    )
     return docs[first], words[first], np.add.reduceat(counts, first)
 
 

@@ -18,10 +18,13 @@ def most_records(options: ReadOptions) -> int:
     return max(1, options.piece_bytes // RECORD_BYTES)
 
 
-def lines_of(source: Source, options: ReadOptions, first: int = 1) -> Iterator[tuple[np.ndarray, list[bytes]]]:
+def lines_of(
+    source: Source, options: ReadOptions, first: int = 1
+) -> Iterator[tuple[np.ndarray, list[bytes]]]:
     """The lines of a source in pieces of about ``piece_bytes``.
 
-    Lines longer than ``record_bytes`` are rejected.  Behind the damage of an archive the last line is left out.
+    Lines longer than ``record_bytes`` are rejected.  Behind the damage of an archive the last line
+    is left out.
 
     Parameters
     ----------
@@ -36,7 +39,9 @@ def lines_of(source: Source, options: ReadOptions, first: int = 1) -> Iterator[t
     rest = b""
     while True:
         source.line = first
-        data = source.read(max(options.piece_bytes, len(rest)))  # a long line is read in steps of its own length
+        data = source.read(
+            max(options.piece_bytes, len(rest))
+        )  # a long line is read in steps of its own length
         lines = (rest + data).split(b"\n")
         rest = lines.pop()
         if not data and rest and not source.damage:

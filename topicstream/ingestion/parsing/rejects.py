@@ -15,7 +15,8 @@ LEFT_OUT = "field left out: "
 
 
 class BadFile(InputError):
-    """A file as a whole cannot be read on (a broken header, a truncated archive).  ``--on-error skip`` leaves the rest
+    """A file as a whole cannot be read on (a broken header, a truncated archive).  ``--on-error
+    skip`` leaves the rest
     of it out; every other InputError of a reader is the user's to mend and stops either way."""
 
     def __init__(self, file: str, line: int, reason: str) -> None:
@@ -28,7 +29,10 @@ class BadFile(InputError):
 
 @dataclass(frozen=True)
 class Reject:
-    """One record left out.  ``line`` is 1-based, 0 where the file has none; ``start`` its first 200 bytes."""
+    """One record left out.
+
+    ``line`` is 1-based, 0 where the file has none; ``start`` its first 200 bytes.
+    """
 
     file: str
     line: int
@@ -41,16 +45,17 @@ class Reject:
     def error(self) -> InputError:
         """What ``--on-error fail`` ends with."""
         where = f"{self.file}:{self.line}" if self.line else self.file
-        return InputError(f"{where}: {self.reason} (ingest with --on-error=skip leaves such records out)")
+        return InputError(
+            f"{where}: {self.reason} (ingest with --on-error=skip leaves such records out)"
+        )
 
 
 @dataclass
 class Rejects:
     """The bad records of some input.
 
-    ``notes`` counts what is odd but not bad (``records without abstract``), for the summary; a note that begins with ``LEFT_OUT``
-    names a field that no option asked for.
-    """
+    ``notes`` counts what is odd but not bad (``records without abstract``), for the summary; a note
+    that begins with ``LEFT_OUT`` names a field that no option asked for."""
 
     records: list[Reject] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
@@ -59,11 +64,15 @@ class Rejects:
         return len(self.records)
 
     def lines(self, name: str, key: str) -> bytes:
-        """The lines of ``rejects.jsonl``: the file (of the source ``name``, which is stored as ``key``), line, reason and start;
-        bytes that are not UTF-8 are written as \\xNN."""
+        """The lines of ``rejects.jsonl``: the file (of the source ``name``, which is stored as
+        ``key``), line, reason and start; bytes that are not UTF-8 are written as \\xNN."""
         text = ""
         for record in self.records:
-            file = key + record.file.removeprefix(name) if record.file.startswith(name) else record.file
+            file = (
+                key + record.file.removeprefix(name)
+                if record.file.startswith(name)
+                else record.file
+            )
             about = {"file": file, "line": record.line, "reason": record.reason}
             about["start"] = record.start.decode("utf-8", "backslashreplace")
             text += json.dumps(about, ensure_ascii=False) + "\n"

@@ -1,6 +1,8 @@
-"""What the formats of matrices of counts share: documents by rows or by columns, of cells that come in the order of either.
+"""What the formats of matrices of counts share: documents by rows or by columns, of cells that come
+in the order of either.
 
-Cells that come in the order of the documents are read as they lie.  Others are put in order out of core: they go to ranges of
+Cells that come in the order of the documents are read as they lie.  Others are put in order out of
+core: they go to ranges of
 documents, each small enough for memory, in scratch files; then range by range is sorted.
 """
 
@@ -59,20 +61,34 @@ class Compressed:
     ascending = True
 
     def __init__(self, pointers: Any, indices: Any, values: Any, lines: int) -> None:
-        self.pointers, self.indices, self.values = np.asarray(pointers[:], np.int64), indices, values
+        self.pointers, self.indices, self.values = (
+            np.asarray(pointers[:], np.int64),
+            indices,
+            values,
+        )
         self.lines, self.cells = lines, int(values.shape[0])
 
     def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
         """Line after line; BadFile where the pointers do not divide the cells among the lines."""
         p, first = self.pointers, 0
-        consistent = len(p) == self.lines + 1 and p[0] == 0 and p[-1] == self.cells == self.indices.shape[0]
+        consistent = (
+            len(p) == self.lines + 1 and p[0] == 0 and p[-1] == self.cells == self.indices.shape[0]
+        )
         if not consistent or (np.diff(p) < 0).any():
-            raise BadFile(source.name, 0, "the pointers of the sparse matrix do not fit its values; the file is damaged")
+            raise BadFile(
+                source.name,
+                0,
+                "the pointers of the sparse matrix do not fit its values; the file is damaged",
+            )
         while first < self.lines:
             last = max(first + 1, int(np.searchsorted(p, p[first] + READ_CELLS, "right")) - 1)
             cells = slice(int(p[first]), int(p[last]))
             line = np.repeat(np.arange(first, last), np.diff(p[first : last + 1]))
-            yield line, np.asarray(self.indices[cells], np.int64), as_counts(source, options, np.asarray(self.values[cells]))
+            yield (
+                line,
+                np.asarray(self.indices[cells], np.int64),
+                as_counts(source, options, np.asarray(self.values[cells])),
+            )
             first = last
 
 
@@ -116,22 +132,39 @@ class Side:
     first: int = 0
     mark: str = "#"
 
-    def batch(self, source: Input, first: int, rows: np.ndarray, words: np.ndarray, counts: np.ndarray, size: int) -> pa.RecordBatch:
-        """The documents first .. first + size - 1; rows: int64[cells], ascending, from 0.  Of a file among others, or in a
+    def batch(
+        self,
+        source: Input,
+        first: int,
+        rows: np.ndarray,
+        words: np.ndarray,
+        counts: np.ndarray,
+        size: int,
+    ) -> pa.RecordBatch:
+        """The documents first .. first + size - 1; rows: int64[cells], ascending, from 0.  Of a
+        file among others, or in a
         folder, an id that is a name begins with the file's."""
         numbers = np.arange(first + self.first, first + self.first + size)
-        ids = positions(source.key, numbers, self.mark) if self.names is None else self.names.slice(first, size)
+        ids = (
+            positions(source.key, numbers, self.mark)
+            if self.names is None
+            else self.names.slice(first, size)
+        )
         if self.names is not None and not source.alone:  # samples use the same barcodes
-            ids = pc.binary_join_element_wise(pa.scalar(source.key, TEXT), ids, pa.scalar(":", TEXT))
+            ids = pc.binary_join_element_wise(
+                pa.scalar(source.key, TEXT), ids, pa.scalar(":", TEXT)
+            )
             source.note("ids begin with the name of their file", size)
         meta = {name: column.slice(first, size) for name, column in self.meta.items()}
-        return count_batch(source, ids, positions(source.key, numbers, "#"), rows, words, counts, meta)
+        return count_batch(
+            source, ids, positions(source.key, numbers, "#"), rows, words, counts, meta
+        )
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix in a file, open: its cells, whether their lines are its rows (else its columns), and its sides, the documents
-    first, unless it is transposed."""
+    """A matrix in a file, open: its cells, whether their lines are its rows (else its columns), and
+    its sides, the documents first, unless it is transposed."""
 
     cells: MatrixCells
     by_row: bool
@@ -145,7 +178,8 @@ class MatrixReader(Reader):
     Attributes
     ----------
     what
-        What its rows and columns are called, in the note that says which are the documents; none: no note.
+        What its rows and columns are called, in the note that says which are the documents; none:
+        no note.
     shown
         How the note shows the shape.
     first_word
@@ -157,15 +191,26 @@ class MatrixReader(Reader):
     shown: ClassVar[str] = "{:,} x {:,}"
     first_word: ClassVar[int] = 0
 
-    def documents(self, source: Source, options: ReadOptions, matrix: Matrix) -> Iterator[pa.RecordBatch]:
+    def documents(
+        self, source: Source, options: ReadOptions, matrix: Matrix
+    ) -> Iterator[pa.RecordBatch]:
         """The documents of a matrix, whose words are set."""
         cells, by_document = matrix.cells, matrix.by_row != options.transpose
-        documents, words = (matrix.columns, matrix.rows) if options.transpose else (matrix.rows, matrix.columns)
+        documents, words = (
+            (matrix.columns, matrix.rows) if options.transpose else (matrix.rows, matrix.columns)
+        )
         listed = words_for(source, options, words.size) if words.names is None else words.names
-        source.words = numbered_words(source, words.size, self.first_word, options) if listed is None else listed
+        source.words = (
+            numbered_words(source, words.size, self.first_word, options)
+            if listed is None
+            else listed
+        )
         if self.what:
             shape = self.shown.format(matrix.rows.size, matrix.columns.size)
-            source.note(f"{self.what[options.transpose]} as documents, of {shape}, {cells.cells:,} values", documents.size)
+            source.note(
+                f"{self.what[options.transpose]} as documents, of {shape}, {cells.cells:,} values",
+                documents.size,
+            )
         parts = (
             (line, position, counts) if by_document else (position, line, counts)
             for line, position, counts in cells.parts(source, options)
@@ -177,12 +222,16 @@ class MatrixReader(Reader):
         begun, done = 0, 0  # bytes for putting cells in order, and documents
         for batch in batches:
             begun, done = begun if done else source.progress or 0, done + len(batch)
-            if source.size and done:  # a library reads the file, or it is read once before its first document
+            if (
+                source.size and done
+            ):  # a library reads the file, or it is read once before its first document
                 source.progress = begun + (source.size - begun) * done // documents.size
             yield batch
 
 
-def _as_they_come(source: Input, options: ReadOptions, parts: Iterator[Part], documents: Side, words: int) -> Iterator[pa.RecordBatch]:
+def _as_they_come(
+    source: Input, options: ReadOptions, parts: Iterator[Part], documents: Side, words: int
+) -> Iterator[pa.RecordBatch]:
     """The documents of cells in their order; of a file that is damaged those that were read whole."""
     first, waiting = 0, (np.zeros(0, np.int64),) * 3
     for part in parts:
@@ -190,7 +239,9 @@ def _as_they_come(source: Input, options: ReadOptions, parts: Iterator[Part], do
         check_positions(source, columns, words, "word")
         last = int(rows[-1]) if len(rows) else first  # it may go on in the next part
         cut = int(np.searchsorted(rows, last))
-        yield from _cut(source, options, documents, first, last, rows[:cut], columns[:cut], counts[:cut])
+        yield from _cut(
+            source, options, documents, first, last, rows[:cut], columns[:cut], counts[:cut]
+        )
         first, waiting = last, (rows[cut:], columns[cut:], counts[cut:])
     if not source.damage:
         yield from _cut(source, options, documents, first, documents.size, *waiting)
@@ -210,14 +261,21 @@ def _cut(
     for begin in range(first, last, most_records(options)):
         end = min(begin + most_records(options), last)
         cells = slice(*np.searchsorted(rows, (begin, end)))
-        yield documents.batch(source, begin, rows[cells] - begin, words[cells], counts[cells], end - begin)
+        yield documents.batch(
+            source, begin, rows[cells] - begin, words[cells], counts[cells], end - begin
+        )
 
 
 def ordered_batches(
-    source: Input, options: ReadOptions, parts: Iterator[Part], documents: Side, words: int, cells: int
+    source: Input,
+    options: ReadOptions,
+    parts: Iterator[Part],
+    documents: Side,
+    words: int,
+    cells: int,
 ) -> Iterator[pa.RecordBatch]:
-    """The documents of cells in any order, sorted out of core; an empty batch for each part that went to the scratch files, half of
-    the progress.
+    """The documents of cells in any order, sorted out of core; an empty batch for each part that
+    went to the scratch files, half of the progress.
 
     Parameters
     ----------
@@ -228,11 +286,15 @@ def ordered_batches(
     """
     import scipy.sparse  # a tenth of a second, which texts need not spend
 
-    ranges = max(1, min(documents.size, -(-cells * CELL.itemsize * 3 // max(options.piece_bytes, 1)), 512))
+    ranges = max(
+        1, min(documents.size, -(-cells * CELL.itemsize * 3 // max(options.piece_bytes, 1)), 512)
+    )
     edges = np.linspace(0, documents.size, ranges + 1).astype(np.int64)
     real, done = False, 0
     with ExitStack() as opened:
-        files = [opened.enter_context(tempfile.TemporaryFile(dir=options.scratch)) for _ in range(ranges)]
+        files = [
+            opened.enter_context(tempfile.TemporaryFile(dir=options.scratch)) for _ in range(ranges)
+        ]
         for rows, columns, counts in parts:
             check_positions(source, rows, documents.size, "document")
             check_positions(source, columns, words, "word")
@@ -255,9 +317,13 @@ def ordered_batches(
             file.close()
             first, last = int(edges[number]), int(edges[number + 1])
             shape = (last - first, words)
-            by_row = scipy.sparse.csr_array((part["count"], (part["document"], part["word"])), shape=shape).tocoo()
+            by_row = scipy.sparse.csr_array(
+                (part["count"], (part["document"], part["word"])), shape=shape
+            ).tocoo()
             counts = by_row.data if real else by_row.data.astype(np.int64)
-            yield from _cut(source, options, documents, first, last, by_row.row + first, by_row.col, counts)
+            yield from _cut(
+                source, options, documents, first, last, by_row.row + first, by_row.col, counts
+            )
 
 
 def is_matrix(documents: object) -> bool:
@@ -270,11 +336,16 @@ def is_matrix(documents: object) -> bool:
 def check_positions(source: Input, positions: np.ndarray, size: int, axis: str) -> None:
     """BadFile where a cell lies outside of the matrix."""
     if len(positions) and not (positions.min() >= 0 and positions.max() < size):
-        raise BadFile(source.name, 0, f"a {axis} number out of range (there are {size:,}); the file is damaged")
+        raise BadFile(
+            source.name,
+            0,
+            f"a {axis} number out of range (there are {size:,}); the file is damaged",
+        )
 
 
 def as_counts(source: Input, options: ReadOptions, values: np.ndarray) -> np.ndarray:
-    """Values as counts (int64) or, with ``--weighted``, as weights (float32); with ``--binarize`` 1 where they are above 0.
+    """Values as counts (int64) or, with ``--weighted``, as weights (float32); with ``--binarize`` 1
+    where they are above 0.
 
     Raises
     ------
@@ -283,16 +354,23 @@ def as_counts(source: Input, options: ReadOptions, values: np.ndarray) -> np.nda
     """
     if values.dtype.kind not in "biuf":
         raise BadFile(source.name, 0, f"values of type {values.dtype}; counts are numbers")
-    if (values.dtype.kind == "f" and not np.isfinite(values).all()) or (len(values) and values.min() < 0):
+    if (values.dtype.kind == "f" and not np.isfinite(values).all()) or (
+        len(values) and values.min() < 0
+    ):
         raise BadFile(
-            source.name, 0, "a value that is negative or not finite; give the matrix of counts (--layer NAME)"
+            source.name,
+            0,
+            "a value that is negative or not finite; give the matrix of counts (--layer NAME)",
         )
     if options.binarize:
         return (values > 0).astype(np.int64)
     if options.weighted:
         return values.astype(np.float32)
     if values.dtype.kind == "f" and (values != np.floor(values)).any():
-        reason = "a value that is no count; give the matrix of counts (--layer NAME), --binarize, or --weighted"
+        reason = (
+            "a value that is no count; give the matrix of counts (--layer NAME), --binarize, or "
+            "--weighted"
+        )
         raise BadFile(source.name, 0, reason)
     if len(values) and int(values.max()) >= min(MOST_COUNT, 2**63):
         raise BadFile(source.name, 0, "a count that is too large")

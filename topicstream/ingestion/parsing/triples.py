@@ -1,4 +1,6 @@
-"""What the formats with one cell a line share: a header of sizes, then ``document word count`` in the order of documents."""
+"""What the formats with one cell a line share: a header of sizes, then ``document word count`` in
+the order of documents.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ _REAL = r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?"
 
 @dataclass(frozen=True)
 class MatrixHeader:
-    """D, W and NNZ as the file says; fields a line (2: no count, it is 1); whether counts are decimal numbers; the header's
-    bytes."""
+    """D, W and NNZ as the file says; fields a line (2: no count, it is 1); whether counts are
+    decimal numbers; the header's bytes."""
 
     documents: int
     words: int
@@ -37,28 +39,45 @@ def check_header(name: str, line: int, header: MatrixHeader) -> None:
     if header.words >= 2**31:
         raise BadFile(name, line, f"{header.words} words; at most 2147483647 are possible")
     if header.cells > header.documents * header.words:
-        raise BadFile(name, line, f"{header.cells} cells do not fit {header.documents} x {header.words}")
+        raise BadFile(
+            name, line, f"{header.cells} cells do not fit {header.documents} x {header.words}"
+        )
     if header.documents > 1_000_000 + 100 * header.cells:
-        raise BadFile(name, line, f"{header.documents} documents for {header.cells} cells; is the header right?")
+        raise BadFile(
+            name,
+            line,
+            f"{header.documents} documents for {header.cells} cells; is the header right?",
+        )
 
 
 class Triples:
-    """The cells of a file with one a line: row and column, from 1, and count.  ascending: whether its rows have to ascend."""
+    """The cells of a file with one a line: row and column, from 1, and count.
+
+    ascending: whether its rows have to ascend.
+    """
 
     def __init__(self, file: Source, header: MatrixHeader, *, ascending: bool) -> None:
         self._file, self._header, self.cells, self.ascending = file, header, header.cells, ascending
 
     def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
-        """Row, column and count of the cells that can be used; BadFile where the file has another number than its header."""
+        """Row, column and count of the cells that can be used; BadFile where the file has another
+        number than its header.
+        """
         file, header, filled, least = self._file, self._header, 0, 1
         for numbers, lines in lines_of(file, options, 1 + file.read(header.size).count(b"\n")):
-            cells, used = _cells(file, options, header, numbers, lines, least if self.ascending else None)
+            cells, used = _cells(
+                file, options, header, numbers, lines, least if self.ascending else None
+            )
             filled += used
             least = int(cells[-1, 0]) if len(cells) else least
             yield cells[:, 0].astype(np.int64) - 1, cells[:, 1].astype(np.int64) - 1, cells[:, 2]
-        # before the documents without a cell at the end: a header of a few bytes may speak of billions
+        # before the documents without a cell at the end: a header of a few bytes may speak of
+        # billions
         if filled != header.cells and not file.damage:
-            reason = f"{filled} cells where the header says {header.cells}; the file is truncated or its header wrong"
+            reason = (
+                f"{filled} cells where the header says {header.cells}; the file is truncated or "
+                f"its header wrong"
+            )
             raise BadFile(file.name, file.line, reason)
 
 
@@ -79,9 +98,15 @@ class TripleReader(MatrixReader):
 
 
 def _cells(
-    source: Source, options: ReadOptions, header: MatrixHeader, numbers: np.ndarray, lines: list[bytes], first: int | None
+    source: Source,
+    options: ReadOptions,
+    header: MatrixHeader,
+    numbers: np.ndarray,
+    lines: list[bytes],
+    first: int | None,
 ) -> tuple[np.ndarray, int]:
-    """The good cells [c, 3] of some lines, and how many lines are not blank.  first: the least document, from which on they
+    """The good cells [c, 3] of some lines, and how many lines are not blank.  first: the least
+    document, from which on they
     have to ascend; None: in any order."""
     filled = matching(lines, r"[^ \t\r]")
     pattern = r"\s+".join([_WHOLE, _WHOLE, _REAL if header.real else _WHOLE][: header.fields])
@@ -96,18 +121,25 @@ def _cells(
     docs, words, counts = cells.T
     below = np.zeros(len(docs), docs.dtype)
     if first is not None:
-        below = np.maximum.accumulate(np.concatenate(([first], np.where(docs <= header.documents, docs, first))))[:-1]
+        below = np.maximum.accumulate(
+            np.concatenate(([first], np.where(docs <= header.documents, docs, first)))
+        )[:-1]
     wrong = {
-        f"document number out of range (1 to {header.documents})": (docs < 1) | (docs > header.documents),
+        f"document number out of range (1 to {header.documents})": (docs < 1)
+        | (docs > header.documents),
         "a document out of order; sort the file by document (by row)": docs < below,
         f"word number out of range ({header.words} words)": (words < 1) | (words > header.words),
         "a count that is negative or not finite": ~((counts >= 0) & (counts < MOST_COUNT)),
     }
     if header.real and not (options.weighted or options.binarize):
-        wrong["a weight that is no count; --weighted accepts it, --binarize takes it for 1"] = (counts != np.floor(counts)) | (counts > 9e15)
+        wrong["a weight that is no count; --weighted accepts it, --binarize takes it for 1"] = (
+            counts != np.floor(counts)
+        ) | (counts > 9e15)
     bad = np.logical_or.reduce(list(wrong.values()))
     for i in np.flatnonzero(bad).tolist():
-        source.reject(int(numbers[i]), next(reason for reason, rows in wrong.items() if rows[i]), lines[i])
+        source.reject(
+            int(numbers[i]), next(reason for reason, rows in wrong.items() if rows[i]), lines[i]
+        )
     cells = cells[~bad]
     if header.real and not (options.weighted or options.binarize):
         cells = cells.astype(np.int64)  # counts, which R's writeMM writes as real

@@ -15,22 +15,34 @@ from topicstream.ingestion.read_options import ReadOptions
 
 MOST_NUMBERED = 50_000_000
 A_WORD = 160
-"""Bytes that a word of a bag-of-words file takes while it is read: its text, and its sums in every piece in work."""
+"""Bytes that a word of a bag-of-words file takes while it is read: its text, and its sums in every
+piece in work.
+"""
 
 
 def beside(path: Path) -> Path | None:
     """The vocabulary file of a bag-of-words file, by the usual names; None when there is none.
 
-    For ``docword.kos.txt.gz``: vocab.kos.txt, kos.vocab, docword.kos.vocab … and at last vocab.txt, words.txt.
-    """
+    For ``docword.kos.txt.gz``: vocab.kos.txt, kos.vocab, docword.kos.vocab … and at last vocab.txt,
+    words.txt."""
     name = path.name
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
     stem = name.rsplit(".", 1)[0] if "." in name else name
     short = stem.removeprefix("docword").lstrip("._-")
     usual = ["vocab.{}.txt", "vocab_{}.txt", "{}.vocab", "{}.vocab.txt", "{}_vocab.txt", "{}.words"]
-    names = [pattern.format(s) for s in dict.fromkeys([short, stem, name]) if s for pattern in usual]
-    for candidate in [*names, "vocab.txt", "vocabulary.txt", "words.txt", "terms.txt", "features.txt", "vocab"]:
+    names = [
+        pattern.format(s) for s in dict.fromkeys([short, stem, name]) if s for pattern in usual
+    ]
+    for candidate in [
+        *names,
+        "vocab.txt",
+        "vocabulary.txt",
+        "words.txt",
+        "terms.txt",
+        "features.txt",
+        "vocab",
+    ]:
         for suffix in ("", *SUFFIXES):
             if (neighbour := path.parent / (candidate + suffix)).is_file() and neighbour != path:
                 return neighbour
@@ -55,14 +67,30 @@ def _ask(size: int, name: str, options: ReadOptions | None) -> None:
 
 
 def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.LargeStringArray | None:
-    """The words of a source: the file given as --words, one beside it, or the file of --vocab where that has a line for
-    each word; None when there is none of these.  InputError when the file has another length than ``size`` (the number
+    """The words of a source: the file given as --words, one beside it, or the file of --vocab where
+    that has a line for
+    each word; None when there is none of these.  InputError when the file has another length than
+    ``size`` (the number
     that the source's own header says)."""
-    path = Path(options.words) if options.words is not None else beside(source.path) if source.path else None
+    path = (
+        Path(options.words)
+        if options.words is not None
+        else beside(source.path)
+        if source.path
+        else None
+    )
     if path is not None and not path.is_file():
         raise InputError(f"--words {path}: no such file")
-    vocab_file = None if path is not None or size is None or options.vocab_file is None else Path(options.vocab_file)
-    listed = vocab_file if vocab_file is not None and vocab_file.suffix != ".parquet" and vocab_file.is_file() else path
+    vocab_file = (
+        None
+        if path is not None or size is None or options.vocab_file is None
+        else Path(options.vocab_file)
+    )
+    listed = (
+        vocab_file
+        if vocab_file is not None and vocab_file.suffix != ".parquet" and vocab_file.is_file()
+        else path
+    )
     if listed is None:
         return None
     _ask(size or 0, source.name, options)
@@ -72,21 +100,31 @@ def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.Larg
     elif listed is vocab_file:
         return None
     elif size is not None and len(words) != size:
-        raise InputError(f"{path}: {len(words)} words, but {source.name} states {size}; name the right file with --words")
+        raise InputError(
+            f"{path}: {len(words)} words, but {source.name} states {size}; name the right file "
+            f"with --words"
+        )
     _ask(len(words), source.name, options)
     return words
 
 
-def numbered(size: int, first: int, name: str, options: ReadOptions | None = None) -> pa.LargeStringArray:
-    """Words for a file without any: their numbers.  InputError when there are too many to be believed, DoesNotFit when
+def numbered(
+    size: int, first: int, name: str, options: ReadOptions | None = None
+) -> pa.LargeStringArray:
+    """Words for a file without any: their numbers.  InputError when there are too many to be
+    believed, DoesNotFit when
     there are too many for the memory limit."""
     if size > MOST_NUMBERED:
-        raise InputError(f"{name}: uses words up to number {size}, but no file names them; give it as --words")
+        raise InputError(
+            f"{name}: uses words up to number {size}, but no file names them; give it as --words"
+        )
     _ask(size, name, options)
     return pa.array(np.arange(first, first + max(size, 0))).cast(pa.large_string())
 
 
-def numbered_words(source: Source, size: int, first: int, options: ReadOptions) -> pa.LargeStringArray:
+def numbered_words(
+    source: Source, size: int, first: int, options: ReadOptions
+) -> pa.LargeStringArray:
     """``numbered``, with a note that the words have no names."""
     source.note("words have no names but their numbers (--words FILE names them)", size)
     return numbered(size, first, source.name, options)

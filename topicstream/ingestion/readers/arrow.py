@@ -27,14 +27,19 @@ class Arrow(Reader):
         for batch in _record_batches(source, options):
             for rows in sliced(batch, options):
                 numbers = np.arange(first + 1, first + 1 + len(rows), dtype=np.int64)
-                yield as_documents(source, options, dict(zip(rows.schema.names, rows.columns)), numbers, mark="#")
+                yield as_documents(
+                    source, options, dict(zip(rows.schema.names, rows.columns)), numbers, mark="#"
+                )
                 first += len(rows)
 
 
 def _record_batches(source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The record batches of a file, with the columns that are asked for."""
     try:
-        with seekable(source) as place, pa.ipc.open_file(place if place is not source.path else pa.OSFile(str(place))) as file:
+        with (
+            seekable(source) as place,
+            pa.ipc.open_file(place if place is not source.path else pa.OSFile(str(place))) as file,
+        ):
             names = select_fields(file.schema.names, options, source)
             for number in range(file.num_record_batches):
                 batch = file.get_batch(number).select(names)
@@ -42,7 +47,9 @@ def _record_batches(source: Source, options: ReadOptions) -> Iterator[pa.RecordB
                 source.progress = (source.size or 0) * (number + 1) // file.num_record_batches
                 yield batch
     except BROKEN as e:
-        raise BadFile(source.name, 0, f"not a whole Arrow file ({str(e).splitlines()[0][:200]})") from None
+        raise BadFile(
+            source.name, 0, f"not a whole Arrow file ({str(e).splitlines()[0][:200]})"
+        ) from None
 
 
 READER = Arrow()

@@ -1,4 +1,5 @@
-"""CSV and TSV, parsed by Python's ``csv``; quoted fields may hold line breaks.  The first line names the columns; without a
+"""CSV and TSV, parsed by Python's ``csv``; quoted fields may hold line breaks.  The first line
+names the columns; without a
 header they are called by their numbers, from 1."""
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ import pyarrow as pa
 from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.opening.source import Source, plain_suffix
 from topicstream.ingestion.parsing.cut import lines_of, most_records
-from topicstream.ingestion.parsing.documents import TEXT, as_documents, select_fields, western, why_not_utf8
+from topicstream.ingestion.parsing.documents import (
+    TEXT,
+    as_documents,
+    select_fields,
+    western,
+    why_not_utf8,
+)
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
@@ -33,8 +40,8 @@ csv.field_size_limit(64 << 20)  # of the process; the default is 128 kB, less th
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """Names of the columns, the delimiter (and whether blanks follow it, perhaps before a quote) and the quote, which columns hold
-    text, and how many lines precede the first record."""
+    """Names of the columns, the delimiter (and whether blanks follow it, perhaps before a quote)
+    and the quote, which columns hold text, and how many lines precede the first record."""
 
     names: tuple[str, ...]
     delimiter: str
@@ -57,7 +64,9 @@ class Csv(Reader):
             fields = select_fields(layout.names, options, source, ":1")
         except InputError as e:
             hint = options.header is None and "no column 'text'" in str(e)
-            raise InputError(f"{e}; --no-header where the first line is a document" if hint else str(e)) from None
+            raise InputError(
+                f"{e}; --no-header where the first line is a document" if hint else str(e)
+            ) from None
         slots = [layout.names.index(name) for name in fields]
         numbers: list[int] = []
         rows: list[list[str]] = []
@@ -65,7 +74,11 @@ class Csv(Reader):
         for number, row in records(source, options, layout):
             if len(row) != len(layout.names):
                 start = layout.delimiter.join(row).encode("utf-8", "surrogateescape")
-                source.reject(number, f"{counted(len(row), 'field')} where the header has {len(layout.names)}", start)
+                source.reject(
+                    number,
+                    f"{counted(len(row), 'field')} where the header has {len(layout.names)}",
+                    start,
+                )
                 continue
             numbers.append(number)
             rows.append([row[slot] for slot in slots])
@@ -77,7 +90,11 @@ class Csv(Reader):
 
 
 def _batch(
-    source: Source, options: ReadOptions, names: list[str], rows: list[list[str]], numbers: list[int]
+    source: Source,
+    options: ReadOptions,
+    names: list[str],
+    rows: list[list[str]],
+    numbers: list[int],
 ) -> pa.RecordBatch:
     columns = {name: _array([row[i] for row in rows]) for i, name in enumerate(names)}
     return as_documents(source, options, columns, np.array(numbers, np.int64))
@@ -87,10 +104,14 @@ def _array(values: list[str]) -> pa.Array:
     try:
         return pa.array(values, TEXT)
     except UnicodeEncodeError:  # bytes that are not UTF-8
-        return pa.array([value.encode("utf-8", "surrogateescape") for value in values], pa.large_binary())
+        return pa.array(
+            [value.encode("utf-8", "surrogateescape") for value in values], pa.large_binary()
+        )
 
 
-def records(source: Source, options: ReadOptions, layout: CsvLayout) -> Iterator[tuple[int, list[str]]]:
+def records(
+    source: Source, options: ReadOptions, layout: CsvLayout
+) -> Iterator[tuple[int, list[str]]]:
     """Line and fields of each record behind the header; those that are not CSV are rejected."""
     line, text = 0, b""
 
@@ -100,7 +121,13 @@ def records(source: Source, options: ReadOptions, layout: CsvLayout) -> Iterator
             for line, text in zip(numbers.tolist(), part):  # noqa: B007
                 yield text.decode("utf-8", "surrogateescape") + "\n"
 
-    rows = csv.reader(lines(), delimiter=layout.delimiter, skipinitialspace=layout.blanks, quotechar=layout.quote, strict=True)
+    rows = csv.reader(
+        lines(),
+        delimiter=layout.delimiter,
+        skipinitialspace=layout.blanks,
+        quotechar=layout.quote,
+        strict=True,
+    )
     while True:
         first = line + 1
         try:
@@ -109,7 +136,12 @@ def records(source: Source, options: ReadOptions, layout: CsvLayout) -> Iterator
             return
         except csv.Error as e:
             if not source.damage:
-                source.reject(first, f"a quote that is not closed or has text behind it ({e}); --quotechar '' takes quotes as text", text)
+                source.reject(
+                    first,
+                    f"a quote that is not closed or has text behind it ({e}); --quotechar '' "
+                    f"takes quotes as text",
+                    text,
+                )
             continue
         if row and line > layout.lines:
             yield first, row
@@ -121,28 +153,49 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
     if not head.strip():
         raise BadFile(source.name, 1, "is empty; a CSV file begins with the names of its columns")
     if b"\r" in head and b"\n" not in head:
-        raise BadFile(source.name, 1, r"lines end as on an old Mac (\r alone); save it with others, or: tr '\r' '\n' < FILE")
+        raise BadFile(
+            source.name,
+            1,
+            r"lines end as on an old Mac (\r alone); save it with others, or: tr '\r' '\n' < FILE",
+        )
     if options.encoding is None and why_not_utf8(head.rpartition(b"\n")[0]):
         head = western(head) or head
     lines = head.decode("utf-8", "surrogateescape").split("\n")
     blank = next(i for i, line in enumerate(lines) if line.strip())
-    if re.fullmatch(r"(?i)\ufeff?sep=.\r?", lines[blank]) and len(lines) > blank + 1:  # what tells Excel the delimiter
+    if (
+        re.fullmatch(r"(?i)\ufeff?sep=.\r?", lines[blank]) and len(lines) > blank + 1
+    ):  # what tells Excel the delimiter
         blank += 1
     quote = '"' if options.quotechar is None else options.quotechar or NO_QUOTE
-    guessed = "\t" if plain_suffix(source.name) in (".tsv", ".tab") else max(",\t;|", key=lines[blank].count)
+    guessed = (
+        "\t"
+        if plain_suffix(source.name) in (".tsv", ".tab")
+        else max(",\t;|", key=lines[blank].count)
+    )
     chosen = guessed if options.delimiter is None else options.delimiter
-    delimiter, quote = _one_character(DELIMITERS.get(chosen, chosen), "--delimiter", ", or tab"), _one_character(quote, "--quotechar")
+    delimiter, quote = (
+        _one_character(DELIMITERS.get(chosen, chosen), "--delimiter", ", or tab"),
+        _one_character(quote, "--quotechar"),
+    )
     blanks, below = f"{delimiter} " in lines[blank], (line + "\n" for line in lines[blank:])
-    rows = csv.reader(below, delimiter=delimiter, skipinitialspace=blanks, quotechar=quote, strict=True)
+    rows = csv.reader(
+        below, delimiter=delimiter, skipinitialspace=blanks, quotechar=quote, strict=True
+    )
     try:
         first = tuple(name.strip() for name in next(rows))
         "".join(first).encode()
     except csv.Error as e:
-        raise BadFile(source.name, 1, f"the header is not CSV: a quote that is not closed or has text behind it ({e})") from None
+        raise BadFile(
+            source.name,
+            1,
+            f"the header is not CSV: a quote that is not closed or has text behind it ({e})",
+        ) from None
     except UnicodeEncodeError:
         raise BadFile(source.name, 1, "the header is not valid UTF-8; give --encoding") from None
     if sum(map(len, first)) > MOST_HEADER:
-        raise BadFile(source.name, 1, f"the header does not end within {MOST_HEADER} bytes; is it CSV?")
+        raise BadFile(
+            source.name, 1, f"the header does not end within {MOST_HEADER} bytes; is it CSV?"
+        )
     end, text, named = blank + rows.line_num, tuple(options.text_fields), options.header
     if named is None and set(_wanted(options)) <= set(first):
         named = True
@@ -152,8 +205,13 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
     if text == ("text",):  # the user did not say which: the longest
         sizes = [sum(len(row[c]) for row in [first, *examples]) for c in range(len(first))]
         text = (str(1 + sizes.index(max(sizes))),)
-        source.note(f"CSV files without a header, column {text[0]} taken for the text (--text-field, --header)")
-    return CsvLayout(tuple(str(c + 1) for c in range(len(first))), delimiter, blanks, quote, text, 0)
+        source.note(
+            f"CSV files without a header, column {text[0]} taken for the text (--text-field, "
+            f"--header)"
+        )
+    return CsvLayout(
+        tuple(str(c + 1) for c in range(len(first))), delimiter, blanks, quote, text, 0
+    )
 
 
 def _examples(rows: Iterable[list[str]], width: int) -> list[list[str]]:
@@ -179,14 +237,17 @@ def _wanted(options: ReadOptions) -> list[str]:
 
 
 def _is_data(first: tuple[str, ...], others: list[list[str]], options: ReadOptions) -> bool:
-    """Whether the first record looks like a document's and not like names: it lacks a name that is wanted, and wanted are
-    numbers, or the user did not name the text and values stand in it."""
+    """Whether the first record looks like a document's and not like names: it lacks a name that is
+    wanted, and wanted are numbers, or the user did not name the text and values stand in it."""
     missing = set(_wanted(options)) - set(first)
     unsaid = {"text"} if options.text_fields == ["text"] else set()
     if numbers := missing - unsaid:
         return all(w.isdecimal() and 1 <= int(w) <= len(first) for w in numbers)
     return any(
-        len(name) > 60 or len(name.split()) > 6 or _VALUE.match(name) or (name and any(r[c] == name for r in others))
+        len(name) > 60
+        or len(name.split()) > 6
+        or _VALUE.match(name)
+        or (name and any(r[c] == name for r in others))
         for c, name in enumerate(first)
     )
 

@@ -1,4 +1,6 @@
-"""UCI bag of words: three header lines D, W, NNZ, then ``document word count`` a line, numbers from 1."""
+"""UCI bag of words: three header lines D, W, NNZ, then ``document word count`` a line, numbers from
+1.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,12 @@ class Docword(TripleReader):
         triples = [bool(re.match(rb"^\s*\d+\s+\d+\s+-?\d+\s*$", x)) for x in lines[3:20]]
         # a header with negative sizes is one too, and ``header`` says what is wrong with it
         sizes = [re.match(rb"^\s*(-?)\d+\s*$", x) for x in lines[:3]]
-        return len(lines) >= 3 and all(sizes) and all(triples) and bool(triples or not any(x and x[1] for x in sizes))
+        return (
+            len(lines) >= 3
+            and all(sizes)
+            and all(triples)
+            and bool(triples or not any(x and x[1] for x in sizes))
+        )
 
     def header(self, source: Source) -> MatrixHeader:
         head = source.head(4096)
@@ -31,7 +38,9 @@ class Docword(TripleReader):
         if sizes is None and _NEGATIVE.match(head):
             raise BadFile(source.name, 1, "the header's D, W and NNZ must be numbers from 0 on")
         if sizes is None:
-            raise BadFile(source.name, 1, "does not begin with three lines D, W, NNZ (UCI bag of words)")
+            raise BadFile(
+                source.name, 1, "does not begin with three lines D, W, NNZ (UCI bag of words)"
+            )
         header = MatrixHeader(int(sizes[1]), int(sizes[2]), int(sizes[3]), size=sizes.end())
         check_header(source.name, 1, header)
         return header

@@ -1,4 +1,6 @@
-"""Text files, one document each: of a folder tree, the id the path below the folder, or of a tar archive."""
+"""Text files, one document each: of a folder tree, the id the path below the folder, or of a tar
+archive.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from topicstream.ingestion.opening.inputs import TreeSource
 from topicstream.ingestion.opening.names import CELLS, FEATURES, MATRIX, partitions
 from topicstream.ingestion.opening.source import MAGIC, SUFFIXES, Input, Source, printable, to_utf8
 from topicstream.ingestion.parsing.columns import LISTS
-from topicstream.ingestion.parsing.documents import LIST, NOTE, TEXT, batch_of, western, why_not_utf8
+from topicstream.ingestion.parsing.documents import (
+    LIST,
+    NOTE,
+    TEXT,
+    batch_of,
+    western,
+    why_not_utf8,
+)
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
@@ -35,11 +44,15 @@ class Files(Reader):
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         if source.path is None:
             raise InputError("standard input cannot be read as files; give --format lines")
-        files = source.files() if isinstance(source, TreeSource) else [(str(source.path), source.key)]
+        files = (
+            source.files() if isinstance(source, TreeSource) else [(str(source.path), source.key)]
+        )
         yield from document_batches(source, options, _contents(source, options, files))
 
 
-def _contents(source: Source, options: ReadOptions, files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, bytes]]:
+def _contents(
+    source: Source, options: ReadOptions, files: Iterable[tuple[str, str]]
+) -> Iterator[tuple[str, str, bytes]]:
     for path, key in files:
         try:
             yield printable(path), printable(key), _content(path, options)
@@ -55,21 +68,28 @@ def _content(path: str, options: ReadOptions) -> bytes:
         with open(path, "rb", buffering=0) as f:
             if os.fstat(f.fileno()).st_size <= SMALL_BYTES:
                 data = f.readall() or b""
-                if not data.startswith(tuple(MAGIC)) and os.path.splitext(path)[1].lower() not in SUFFIXES:
+                if (
+                    not data.startswith(tuple(MAGIC))
+                    and os.path.splitext(path)[1].lower() not in SUFFIXES
+                ):
                     return to_utf8(data, options.encoding)
     with Source(path, Path(path), encoding=options.encoding) as packed:
         return packed.read(options.record_bytes + 1)
 
 
 def document_batches(
-    source: Input, options: ReadOptions, contents: Iterable[tuple[str, str, bytes]], prefix: str = ""
+    source: Input,
+    options: ReadOptions,
+    contents: Iterable[tuple[str, str, bytes]],
+    prefix: str = "",
 ) -> Iterator[pa.RecordBatch]:
     """Whole files as documents.
 
     Parameters
     ----------
     contents
-        Name for messages, id and content of each.  What is not UTF-8 is read as windows-1252 where it looks like that and the
+        Name for messages, id and content of each.  What is not UTF-8 is read as windows-1252 where
+        it looks like that and the
         user names no encoding, else rejected with the line of the bad byte.
     prefix
         What stands before the id in the column ``source``.
@@ -90,7 +110,12 @@ def document_batches(
         except UnicodeDecodeError as e:
             guessed = western(content) if options.encoding is None else None
             if guessed is None:
-                source.reject(1 + content.count(b"\n", 0, e.start), why_not_utf8(content) or "", content, file=name)
+                source.reject(
+                    1 + content.count(b"\n", 0, e.start),
+                    why_not_utf8(content) or "",
+                    content,
+                    file=name,
+                )
                 continue
             text = guessed.decode()
             source.note(f"documents {NOTE}")
@@ -108,7 +133,9 @@ def _batch(ids: list[str], texts: list[str], prefix: str, options: ReadOptions) 
         for column, name in options.meta.items():
             values = [path.get(name) for path in fields]
             meta[column] = (
-                pa.array([[v] if v else [] for v in values], LIST) if column in LISTS else pa.array(values, TEXT)
+                pa.array([[v] if v else [] for v in values], LIST)
+                if column in LISTS
+                else pa.array(values, TEXT)
             )
     return batch_of(ids, [prefix + key for key in ids], {"text": pa.array(texts, TEXT)}, meta)
 
@@ -116,8 +143,8 @@ def _batch(ids: list[str], texts: list[str], prefix: str, options: ReadOptions) 
 class Tar(Reader):
     """A tar archive, compressed or not; a document's id is the name of its member.
 
-    Members are read from the stream and never written to disk; linked members, devices and hidden files are passed over.
-    """
+    Members are read from the stream and never written to disk; linked members, devices and hidden
+    files are passed over."""
 
     name = "tar"
     about = "a tar archive of text files, one document a file"
@@ -138,7 +165,11 @@ def _members(source: Source, options: ReadOptions) -> Iterator[tuple[str, str, b
                 if not member.isfile() or any(p.startswith(".") and p != ".." for p in parts):
                     continue
                 if name.removesuffix(".gz").endswith((*MATRIX, *CELLS, *FEATURES, ".h5", ".h5ad")):
-                    raise BadFile(source.name, 0, f"holds a matrix ({name}); unpack it and give the folder of the matrix")
+                    raise BadFile(
+                        source.name,
+                        0,
+                        f"holds a matrix ({name}); unpack it and give the folder of the matrix",
+                    )
                 where = f"{source.name}/{name}"
                 if name.startswith("/") or ".." in parts:
                     source.reject(0, "a name that leads out of the archive", file=where)
@@ -149,7 +180,9 @@ def _members(source: Source, options: ReadOptions) -> Iterator[tuple[str, str, b
                     raise tarfile.ReadError("unexpected end of data")
                 yield where, name, to_utf8(data, options.encoding)
     except (tarfile.TarError, EOFError) as e:
-        raise BadFile(source.name, 0, f"the archive is damaged or truncated ({e}); get it again") from None
+        raise BadFile(
+            source.name, 0, f"the archive is damaged or truncated ({e}); get it again"
+        ) from None
 
 
 FILES = Files()

@@ -1,8 +1,7 @@
 """JSON lines: one object a line, parsed by orjson.
 
-What orjson refuses and Python's own parser takes (NaN, Infinity, lone surrogates) is read by that, which also says what is
-wrong with the rest.
-"""
+What orjson refuses and Python's own parser takes (NaN, Infinity, lone surrogates) is read by that,
+which also says what is wrong with the rest."""
 
 from __future__ import annotations
 
@@ -16,9 +15,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.ingestion.opening.source import Input, Source
-from topicstream.ingestion.parsing.columns import LISTS, WrongField, as_id, as_list, as_scalar, as_text
+from topicstream.ingestion.parsing.columns import (
+    LISTS,
+    WrongField,
+    as_id,
+    as_list,
+    as_scalar,
+    as_text,
+)
 from topicstream.ingestion.parsing.cut import lines_of
-from topicstream.ingestion.parsing.documents import LIST, NO_ID, TEXT, batch_of, positions, why_not_utf8
+from topicstream.ingestion.parsing.documents import (
+    LIST,
+    NO_ID,
+    TEXT,
+    batch_of,
+    positions,
+    why_not_utf8,
+)
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.read_options import ReadOptions
 
@@ -68,7 +81,8 @@ READER = JsonLines()
 
 
 def field_at(value: object, path: str) -> object:
-    """What stands at a path such as ``meta.author.name``; through a list, what stands there in each item.
+    """What stands at a path such as ``meta.author.name``; through a list, what stands there in each
+    item.
 
     >>> field_at({"meta": {"authors": [{"name": "Ada"}, {"name": "Bo"}]}}, "meta.authors.name")
     ['Ada', 'Bo']
@@ -97,7 +111,10 @@ class Objects:
         self.paths = {name for name in self.asked if "." in name}
 
     def add(self, number: int, record: Mapping[str, object]) -> None:
-        """Take the fields that the options name from a record at line ``number``.  Raises WrongField with the reason."""
+        """Take the fields that the options name from a record at line ``number``.
+
+        Raises WrongField with the reason.
+        """
         options = self.options
         self.fields.update(record)
         for path in self.paths - record.keys():
@@ -105,7 +122,10 @@ class Objects:
                 record = {**record, path: value}
         for name in options.text_fields:
             if name not in record:
-                raise WrongField(f"no field '{name}'; choose one of {', '.join(sorted(record))[:200]} (--text-field of ingest and infer)")
+                raise WrongField(
+                    f"no field '{name}'; choose one of {', '.join(sorted(record))[:200]} "
+                    f"(--text-field of ingest and infer)"
+                )
         text = "\n".join([as_text(record[name], name) for name in options.text_fields])
         own_id = None
         if (id_name := options.id_column(record)) is not None:
@@ -115,7 +135,9 @@ class Objects:
             self.source.note(NO_ID, own_id is None)
             self.asked.add(id_name)
         meta = [
-            as_list(record.get(name), name, options.list_separator) if column in LISTS else as_scalar(record.get(name), name)
+            as_list(record.get(name), name, options.list_separator)
+            if column in LISTS
+            else as_scalar(record.get(name), name)
             for column, name in options.meta.items()
         ]
         self.rows.append((text, own_id, meta))
@@ -125,15 +147,21 @@ class Objects:
     def batch(self) -> pa.RecordBatch:
         """The documents."""
         options = self.options
-        self.source.leave_out(self.fields - self.asked - {path.partition(".")[0] for path in self.paths})
+        self.source.leave_out(
+            self.fields - self.asked - {path.partition(".")[0] for path in self.paths}
+        )
         source = positions(self.source.key, np.array(self.numbers, np.int64), self.mark)
         ids = [own_id for _, own_id, _ in self.rows]
         if ids and all(isinstance(own_id, int) and own_id in _INT64 for own_id in ids):
             named = pa.array(ids, pa.int64())
         else:
-            named = pc.coalesce(pa.array([None if own_id is None else str(own_id) for own_id in ids], TEXT), source)
+            named = pc.coalesce(
+                pa.array([None if own_id is None else str(own_id) for own_id in ids], TEXT), source
+            )
         meta = {
             column: pa.array([row[i] for _, _, row in self.rows], LIST if column in LISTS else TEXT)
             for i, column in enumerate(options.meta)
         }
-        return batch_of(named, source, {"text": pa.array([text for text, _, _ in self.rows], TEXT)}, meta)
+        return batch_of(
+            named, source, {"text": pa.array([text for text, _, _ in self.rows], TEXT)}, meta
+        )

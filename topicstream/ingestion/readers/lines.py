@@ -11,7 +11,14 @@ import pyarrow as pa
 from topicstream.corpus.format import LABELS
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.cut import lines_of
-from topicstream.ingestion.parsing.documents import LIST, TEXT, as_documents, batch_of, positions, why_not_utf8
+from topicstream.ingestion.parsing.documents import (
+    LIST,
+    TEXT,
+    as_documents,
+    batch_of,
+    positions,
+    why_not_utf8,
+)
 from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.read_options import ReadOptions
 
@@ -25,9 +32,13 @@ class Lines(Reader):
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         plain = replace(options, text_field="text", id_field=None, meta={})
         for numbers, lines in lines_of(source, options):
-            batch = as_documents(source, plain, {"text": pa.array(lines, pa.large_binary())}, numbers)
+            batch = as_documents(
+                source, plain, {"text": pa.array(lines, pa.large_binary())}, numbers
+            )
             if options.format is None and source.path is not None:
-                source.note("lines, each a document (--format files makes each file one)", len(batch))
+                source.note(
+                    "lines, each a document (--format files makes each file one)", len(batch)
+                )
             yield batch
 
 
@@ -43,14 +54,23 @@ class Mallet(Reader):
             rows = []
             for number, line in zip(numbers.tolist(), lines):
                 parts = line.split(None, 2)
-                reason = why_not_utf8(line) or ("not 'id label text'; give --format lines for text alone" if len(parts) == 1 else None)
+                reason = why_not_utf8(line) or (
+                    "not 'id label text'; give --format lines for text alone"
+                    if len(parts) == 1
+                    else None
+                )
                 if reason is not None:
                     source.reject(number, reason, line)
                 elif parts:
                     rows.append((number, *(part.decode() for part in [*parts, b""][:3])))
             places = positions(source.key, np.array([row[0] for row in rows], np.int64))
             text = pa.array([row[3] for row in rows], TEXT)
-            yield batch_of([row[1] for row in rows], places, {"text": text}, {LABELS: pa.array([[row[2]] for row in rows], LIST)})
+            yield batch_of(
+                [row[1] for row in rows],
+                places,
+                {"text": text},
+                {LABELS: pa.array([[row[2]] for row in rows], LIST)},
+            )
 
 
 LINES = Lines()

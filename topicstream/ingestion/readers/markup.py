@@ -1,8 +1,8 @@
-"""TEI XML and HTML, one document a file: the text without header, running heads and notes, a blank line between blocks (extra ``xml``: lxml).
+"""TEI XML and HTML, one document a file: the text without header, running heads and notes, a blank
+line between blocks (extra ``xml``: lxml).
 
-Of what a TEI edition says twice the reading text is kept (``reg``, ``corr``, ``expan``, not ``orig``, ``sic``, ``abbr``).
-Entities are never resolved, no DTD is loaded.
-"""
+Of what a TEI edition says twice the reading text is kept (``reg``, ``corr``, ``expan``, not
+``orig``, ``sic``, ``abbr``). Entities are never resolved, no DTD is loaded."""
 
 from __future__ import annotations
 
@@ -27,10 +27,47 @@ SKIPPED = {"teiheader", "standoff", "fw", "note", "idno", "script", "style", "te
 TWICE = {"orig", "sic", "abbr"}
 """Within ``choice``: what stands there beside the reading text."""
 BLOCKS = {
-    "p", "head", "l", "lg", "sp", "speaker", "stage", "div", "ab", "item", "cell", "row", "opener", "closer",
-    "salute", "signed", "dateline", "epigraph", "front", "body", "back", "title", "h1", "h2", "h3", "h4", "h5", "h6",
-    "li", "tr", "td", "th", "br", "section", "article", "blockquote", "pre", "dt", "dd", "figcaption",
-}  # fmt: skip
+    "p",
+    "head",
+    "l",
+    "lg",
+    "sp",
+    "speaker",
+    "stage",
+    "div",
+    "ab",
+    "item",
+    "cell",
+    "row",
+    "opener",
+    "closer",
+    "salute",
+    "signed",
+    "dateline",
+    "epigraph",
+    "front",
+    "body",
+    "back",
+    "title",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "li",
+    "tr",
+    "td",
+    "th",
+    "br",
+    "section",
+    "article",
+    "blockquote",
+    "pre",
+    "dt",
+    "dd",
+    "figcaption",
+}
 LINES = {"l", "br", "lb"}
 HEADINGS = {"head", "h1", "h2", "h3", "h4", "h5", "h6"}
 FIELDS = {
@@ -39,8 +76,14 @@ FIELDS = {
     "date": (  # the work's own, else the earliest of its editions
         "{*}teiHeader//{*}creation//{*}date",
         "{*}teiHeader//{*}sourceDesc//{*}date",
-        *(f"{{*}}standOff//{{*}}event[@type='{kind}']" for kind in ("written", "print", "premiere")),  # DraCor
-        *(f"head/meta[@{name}]" for name in ("property='article:published_time'", "name='date'", "name='DC.date'")),
+        *(
+            f"{{*}}standOff//{{*}}event[@type='{kind}']"
+            for kind in ("written", "print", "premiere")
+        ),  # DraCor
+        *(
+            f"head/meta[@{name}]"
+            for name in ("property='article:published_time'", "name='date'", "name='DC.date'")
+        ),
     ),
     "published": ("{*}teiHeader//{*}publicationStmt/{*}date",),  # the digital edition
 }
@@ -60,22 +103,40 @@ class Markup(Reader):
         try:
             from lxml import etree  # optional
         except ImportError:
-            raise UsageError(f"{source.name}: TEI and HTML need lxml; pip install 'topicstream[xml]'") from None
+            raise UsageError(
+                f"{source.name}: TEI and HTML need lxml; pip install 'topicstream[xml]'"
+            ) from None
         data = source.as_bytes().read(options.record_bytes + 1)
         if len(data) > options.record_bytes:
-            source.reject(0, f"a document of more than {options.record_bytes >> 20} MiB; split it or raise the limit")
+            source.reject(
+                0,
+                f"a document of more than {options.record_bytes >> 20} MiB; split it or raise "
+                f"the limit",
+            )
             return
-        if plain_suffix(source.name) in (".html", ".htm") or re.search(rb"(?i)<html[\s>]", data[:4096]):
-            stated = options.encoding or (None if why_not_utf8(data) else "utf-8")  # which a page need not say
-            parser = etree.HTMLParser(encoding=stated, no_network=True, remove_comments=True, remove_pis=True)
+        if plain_suffix(source.name) in (".html", ".htm") or re.search(
+            rb"(?i)<html[\s>]", data[:4096]
+        ):
+            stated = options.encoding or (
+                None if why_not_utf8(data) else "utf-8"
+            )  # which a page need not say
+            parser = etree.HTMLParser(
+                encoding=stated, no_network=True, remove_comments=True, remove_pis=True
+            )
         else:
-            parser = etree.XMLParser(encoding=options.encoding, resolve_entities=False, load_dtd=False, no_network=True)
+            parser = etree.XMLParser(
+                encoding=options.encoding, resolve_entities=False, load_dtd=False, no_network=True
+            )
         try:
             root = etree.fromstring(data, parser)
-            root = etree.Element("html") if root is None else root  # a page of white space and comments
+            root = (
+                etree.Element("html") if root is None else root
+            )  # a page of white space and comments
         except (etree.XMLSyntaxError, ValueError) as e:
             line = getattr(e, "lineno", None) or 1
-            raise BadFile(source.name, line, f"not well-formed XML ({getattr(e, 'msg', e)}); mend the file") from None
+            raise BadFile(
+                source.name, line, f"not well-formed XML ({getattr(e, 'msg', e)}); mend the file"
+            ) from None
         for entity in list(root.iter(etree.Entity)):
             _in_words(entity)
         fields = fields_of(root)
@@ -91,8 +152,14 @@ class Markup(Reader):
 
 
 def _in_words(entity: Any) -> None:
-    """Put a reference to a standard entity (``&mdash;``) into the text as its character, any other as it stands."""
-    text, before, parent = html.unescape(entity.text) + (entity.tail or ""), entity.getprevious(), entity.getparent()
+    """Put a reference to a standard entity (``&mdash;``) into the text as its character, any other
+    as it stands.
+    """
+    text, before, parent = (
+        html.unescape(entity.text) + (entity.tail or ""),
+        entity.getprevious(),
+        entity.getparent(),
+    )
     if before is None:
         parent.text = (parent.text or "") + text
     else:
@@ -107,8 +174,8 @@ def _name(element: Any) -> str:
 
 
 def text_of(walker: Any, headed: bool) -> str:
-    """The text of a document, of lxml's walk over it: a blank line between blocks, a line break between verses; ``headed``: ``#``
-    before a heading."""
+    """The text of a document, of lxml's walk over it: a blank line between blocks, a line break
+    between verses; ``headed``: ``#`` before a heading."""
     parts: list[str] = []
     for event, element in walker:
         name = _name(element)
@@ -122,15 +189,22 @@ def text_of(walker: Any, headed: bool) -> str:
                 parts.append(element.text or "")
         elif element.getparent() is not None:
             parts += [mark, element.tail or ""]
-    blocks = ([" ".join(line.split()) for line in block.split("\x1e")] for block in "".join(parts).split("\x1f"))
-    return "\n\n".join(text for block in blocks if (text := "\n".join(line for line in block if line)))
+    blocks = (
+        [" ".join(line.split()) for line in block.split("\x1e")]
+        for block in "".join(parts).split("\x1f")
+    )
+    return "\n\n".join(
+        text for block in blocks if (text := "\n".join(line for line in block if line))
+    )
 
 
 def fields_of(root: Any) -> dict[str, str]:
     """What the header says of the document."""
     fields: dict[str, str] = {}
     for name, paths in FIELDS.items():
-        values = [value for path in paths for element in root.iterfind(path) if (value := _said(element))]
+        values = [
+            value for path in paths for element in root.iterfind(path) if (value := _said(element))
+        ]
         if name == "date":
             values.sort(key=lambda value: parse(value) or (9999,))
         if values:
@@ -139,9 +213,13 @@ def fields_of(root: Any) -> dict[str, str]:
 
 
 def _said(element: Any) -> str:
-    """What an element of the header says: its date as it is encoded, or its text, of a person the full name, without identifiers."""
+    """What an element of the header says: its date as it is encoded, or its text, of a person the
+    full name, without identifiers.
+    """
     names = [*element.iterfind("{*}persName"), *element.iterfind("{*}name")]
-    named = next((name for name in names if name.get("type") == "full"), names[0] if names else element)
+    named = next(
+        (name for name in names if name.get("type") == "full"), names[0] if names else element
+    )
     words = "".join(named.xpath(".//text()[not(ancestor::*[local-name()='idno'])]")).split()
     return next(filter(None, map(element.get, DATED)), " ".join(words))
 

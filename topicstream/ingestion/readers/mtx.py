@@ -1,7 +1,8 @@
-"""Matrix Market coordinate files: rows are documents, sorted, columns words; with ``--transpose`` the other way, in any order.
+"""Matrix Market coordinate files: rows are documents, sorted, columns words; with ``--transpose``
+the other way, in any order.
 
-``integer`` and ``pattern`` matrices hold counts; so do ``real`` ones, or with ``--weighted`` weights (float32 cells).
-"""
+``integer`` and ``pattern`` matrices hold counts; so do ``real`` ones, or with ``--weighted``
+weights (float32 cells)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.parsing.triples import MatrixHeader, TripleReader, check_header
 
 _BANNER = re.compile(rb"%%MatrixMarket\s+matrix\s+(\w+)\s+(\w+)\s+([\w-]+)\s*?\n", re.IGNORECASE)
-_SIZES = re.compile(rb"(?:(?:%[^\n]*|[ \t\r]*)\n)*[ \t]*(\d{1,18})[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*(\n|$)")
+_SIZES = re.compile(
+    rb"(?:(?:%[^\n]*|[ \t\r]*)\n)*[ \t]*(\d{1,18})[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*(\n|$)"
+)
 
 
 class MatrixMarket(TripleReader):
@@ -29,14 +32,23 @@ class MatrixMarket(TripleReader):
         if banner is None:
             raise BadFile(source.name, 1, "does not begin with %%MatrixMarket matrix …")
         layout, field, symmetry = (banner[i].decode().lower() for i in (1, 2, 3))
-        if layout != "coordinate" or symmetry != "general" or field not in ("integer", "real", "pattern"):
-            reason = f"the header says {layout} {field} {symmetry}; coordinate integer, real or pattern general is read"
+        if (
+            layout != "coordinate"
+            or symmetry != "general"
+            or field not in ("integer", "real", "pattern")
+        ):
+            reason = (
+                f"the header says {layout} {field} {symmetry}; coordinate integer, real or "
+                f"pattern general is read"
+            )
             raise BadFile(source.name, 1, reason)
         sizes = _SIZES.match(head, banner.end())
         if sizes is None:
             raise BadFile(source.name, 2, "no line 'rows columns entries' behind the comments")
         documents, words, cells = (int(sizes[i]) for i in (1, 2, 3))
-        header = MatrixHeader(documents, words, cells, 2 if field == "pattern" else 3, field == "real", sizes.end())
+        header = MatrixHeader(
+            documents, words, cells, 2 if field == "pattern" else 3, field == "real", sizes.end()
+        )
         check_header(source.name, 1 + head.count(b"\n", 0, sizes.start(1)), header)
         return header
 

@@ -1,4 +1,5 @@
-"""NumPy's .npz: a sparse matrix that SciPy saved, its rows documents; or arrays of vectors, a row each (readers/dense_rows.py).
+"""NumPy's .npz: a sparse matrix that SciPy saved, its rows documents; or arrays of vectors, a row
+each (readers/dense_rows.py).
 
 Arrays of Python objects are never read.
 """
@@ -46,7 +47,11 @@ class Npz(MatrixReader):
                 else:
                     yield from _vectors(source, options, archive)
         except (*BROKEN, KeyError, ValueError, TypeError) as e:
-            raise BadFile(source.name, 0, f"not an .npz that can be read ({e or 'it is truncated'}); get it again") from None
+            raise BadFile(
+                source.name,
+                0,
+                f"not an .npz that can be read ({e or 'it is truncated'}); get it again",
+            ) from None
 
 
 def _matrix(name: str, archive: zipfile.ZipFile) -> Matrix:
@@ -56,7 +61,9 @@ def _matrix(name: str, archive: zipfile.ZipFile) -> Matrix:
         kind = np.lib.format.read_array(stream, allow_pickle=False).astype(str).item()
     if kind not in ("csr", "csc"):
         raise BadFile(name, 0, f"a sparse matrix in {kind} form; save it as CSR (matrix.tocsr())")
-    pointers, indices, values = (_Member(archive, member) for member in ("indptr", "indices", "data"))
+    pointers, indices, values = (
+        _Member(archive, member) for member in ("indptr", "indices", "data")
+    )
     cells = Compressed(pointers, indices, values, rows if kind == "csr" else columns)
     return Matrix(cells, kind == "csr", Side(rows), Side(columns))
 
@@ -79,14 +86,21 @@ class _Member:
         return np.frombuffer(data, self._dtype)
 
 
-def _vectors(source: Source, options: ReadOptions, archive: zipfile.ZipFile) -> Iterator[pa.RecordBatch]:
+def _vectors(
+    source: Source, options: ReadOptions, archive: zipfile.ZipFile
+) -> Iterator[pa.RecordBatch]:
     """The rows of all arrays."""
     width = record = 0
     for member in archive.namelist():
         with archive.open(member) as stream:
             header = ArrayHeader(stream, f"{source.name}[{member}]")
             if width and header.columns != width:
-                raise BadFile(source.name, 0, f"vectors of {header.columns} numbers in {member}, of {width} in the first array")
+                raise BadFile(
+                    source.name,
+                    0,
+                    f"vectors of {header.columns} numbers in {member}, of {width} in the first "
+                    f"array",
+                )
             width = header.columns
             source.words = coordinate_names(width)
             yield from header.batches(source, stream, options, record)

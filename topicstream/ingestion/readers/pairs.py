@@ -12,7 +12,13 @@ import pyarrow as pa
 from topicstream.corpus.format import LABELS
 from topicstream.errors import InputError
 from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.counts import MOST_COUNT, count_batch, first_lines, matching, parsed_numbers
+from topicstream.ingestion.parsing.counts import (
+    MOST_COUNT,
+    count_batch,
+    first_lines,
+    matching,
+    parsed_numbers,
+)
 from topicstream.ingestion.parsing.cut import lines_of
 from topicstream.ingestion.parsing.documents import LIST, positions
 from topicstream.ingestion.parsing.reader import Reader
@@ -25,8 +31,8 @@ _QID = re.compile(rb"\sqid:\S*")
 
 
 class PairLines(NamedTuple):
-    """Lines taken apart: bool[L], which hold a document; of those, the heads, numbers of pairs int64[D], and the pairs
-    float64[c, 2]; bool[L], which are neither that nor blank."""
+    """Lines taken apart: bool[L], which hold a document; of those, the heads, numbers of pairs
+    int64[D], and the pairs float64[c, 2]; bool[L], which are neither that nor blank."""
 
     good: np.ndarray
     heads: list[bytes]
@@ -45,7 +51,8 @@ class PairReader(Reader):
     labelled
         Whether a head is labels (its counts may be weights), not the number of pairs.
     line
-        A regular expression (of RE2) of a line that holds a document; ``blank`` of one that holds none.
+        A regular expression (of RE2) of a line that holds a document; ``blank`` of one that holds
+        none.
     """
 
     kind = "counts"
@@ -61,17 +68,25 @@ class PairReader(Reader):
             owner = np.repeat(np.arange(len(pairs.heads)), pairs.lengths)
             words, counts = pairs.cells[:, 0] - self._first(options), pairs.cells[:, 1]
             wrong = {
-                f"word number out of range ({len(source.words)} words)": (words < 0) | (words >= len(source.words)),
+                f"word number out of range ({len(source.words)} words)": (words < 0)
+                | (words >= len(source.words)),
                 "a count that is negative or not finite": ~((counts >= 0) & (counts < MOST_COUNT)),
             }
             if not weighted:
-                wrong["a weight that is no count; --weighted accepts it"] = (counts != np.floor(counts)) | (counts > 9e15)
+                wrong["a weight that is no count; --weighted accepts it"] = (
+                    counts != np.floor(counts)
+                ) | (counts > 9e15)
             places = np.flatnonzero(pairs.good)
             reasons = dict.fromkeys(np.flatnonzero(pairs.bad).tolist(), NO_PAIRS)
             for reason, cells in reversed(wrong.items()):
                 reasons.update(dict.fromkeys(places[owner[cells]].tolist(), reason))
             if not self.labelled:
-                reasons.update(dict.fromkeys(places[pairs.lengths != [int(head) for head in pairs.heads]].tolist(), NO_PAIRS))
+                reasons.update(
+                    dict.fromkeys(
+                        places[pairs.lengths != [int(head) for head in pairs.heads]].tolist(),
+                        NO_PAIRS,
+                    )
+                )
             for row in sorted(reasons):
                 source.reject(int(numbers[row]), reasons[row], lines[row])
             good = ~np.isin(places, list(reasons))
@@ -80,11 +95,17 @@ class PairReader(Reader):
             counts = counts[kept] if weighted else counts[kept].astype(np.int64)
             ids = positions(source.key, numbers[places[good]])
             heads = (head.decode("utf-8", "replace") for head, use in zip(pairs.heads, good) if use)
-            meta = {LABELS: pa.array([list(filter(None, head.split(","))) for head in heads], LIST)} if self.labelled else {}
+            meta = (
+                {LABELS: pa.array([list(filter(None, head.split(","))) for head in heads], LIST)}
+                if self.labelled
+                else {}
+            )
             yield count_batch(source, ids, ids, rows, words[kept].astype(np.int64), counts, meta)
 
     def _words(self, source: Source, options: ReadOptions) -> pa.LargeStringArray:
-        """The vocabulary given or beside the file; else numbers up to the highest, for which the file is read once."""
+        """The vocabulary given or beside the file; else numbers up to the highest, for which the
+        file is read once.
+        """
         listed = words_for(source, options, None)
         if listed is not None:
             return listed
@@ -109,7 +130,9 @@ class PairReader(Reader):
                 heads.append(head)
                 rests.append(_QID.sub(b"", b" " + rest))
         lengths = np.array([rest.count(b":") for rest in rests], np.int64)
-        cells = parsed_numbers([rest.replace(b":", b" ") for rest in rests], real=True).reshape(-1, 2)
+        cells = parsed_numbers([rest.replace(b":", b" ") for rest in rests], real=True).reshape(
+            -1, 2
+        )
         return PairLines(good, heads, lengths, cells, bad)
 
 
@@ -128,7 +151,9 @@ class LdaC(PairReader):
     def resembles(self, head: bytes) -> bool:
         lines = first_lines(head)
         parts = [_LDAC.match(line) for line in lines]
-        return any(b":" in line for line in lines) and all(p and int(p[1]) == p[2].count(b":") for p in parts)
+        return any(b":" in line for line in lines) and all(
+            p and int(p[1]) == p[2].count(b":") for p in parts
+        )
 
 
 _SVMLIGHT = re.compile(rb"^[-+]?[\w.,+-]*(?: +(?:qid|\d+):[-+.\deE]+)+\s*(?:#.*)?$")
@@ -147,7 +172,11 @@ class SvmLight(PairReader):
 
     def resembles(self, head: bytes) -> bool:
         lines = first_lines(head)
-        return bool(lines) and lines[0][:1] != b"#" and all(_SVMLIGHT.match(x) for x in lines if x[:1] != b"#")
+        return (
+            bool(lines)
+            and lines[0][:1] != b"#"
+            and all(_SVMLIGHT.match(x) for x in lines if x[:1] != b"#")
+        )
 
 
 LDAC = LdaC()

@@ -24,9 +24,12 @@ from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
 
 BUFFER = 1 << 20
-"""Bytes of a column that are read at once; without it Arrow reads the column of a whole row group."""
+"""Bytes of a column that are read at once; without it Arrow reads the column of a whole row group.
+"""
 MOST_ROWS = 1 << 13
-"""Rows decoded at once: a value that stands in a dictionary once may take far more memory than file."""
+"""Rows decoded at once: a value that stands in a dictionary once may take far more memory than
+file.
+"""
 BROKEN = (pa.ArrowException, OSError, ValueError, KeyError)
 
 
@@ -41,7 +44,9 @@ class Parquet(Reader):
             names = select_fields(file.schema_arrow.names, options, source)
             for first, rows in row_batches(source, file, names, options):
                 numbers = np.arange(first + 1, first + 1 + len(rows), dtype=np.int64)
-                yield as_documents(source, options, dict(zip(rows.schema.names, rows.columns)), numbers, mark="#")
+                yield as_documents(
+                    source, options, dict(zip(rows.schema.names, rows.columns)), numbers, mark="#"
+                )
 
 
 def parquet_place(path: Path) -> Any:
@@ -52,8 +57,8 @@ def parquet_place(path: Path) -> Any:
 
 @contextmanager
 def seekable(source: Source) -> Iterator[Any]:
-    """What a library opens that goes to and fro in a file: the path, an object read by ranges, or a copy of what is compressed as a
-    whole or comes from a stream."""
+    """What a library opens that goes to and fro in a file: the path, an object read by ranges, or a
+    copy of what is compressed as a whole or comes from a stream."""
     if source.path is not None and not source.as_bytes().compressed:
         source.close()
         place = parquet_place(source.path)
@@ -72,7 +77,9 @@ def open_parquet(source: Source) -> Iterator[pq.ParquetFile]:
         try:
             yield pq.ParquetFile(place, buffer_size=BUFFER, pre_buffer=False)
         except BROKEN as e:
-            raise BadFile(source.name, 0, f"not a whole Parquet file ({str(e).splitlines()[0][:200]})") from None
+            raise BadFile(
+                source.name, 0, f"not a whole Parquet file ({str(e).splitlines()[0][:200]})"
+            ) from None
 
 
 def row_batches(
@@ -81,7 +88,9 @@ def row_batches(
     """Rows of some columns, about ``piece_bytes`` of them, and the number of the first one, from 0."""
     total = max(file.metadata.num_rows, 1)
     size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups))
-    step = max(1, min(MOST_ROWS, most_records(options), options.piece_bytes * total // max(size, 1)))
+    step = max(
+        1, min(MOST_ROWS, most_records(options), options.piece_bytes * total // max(size, 1))
+    )
     first = 0
     for batch in file.iter_batches(step, columns=names, use_threads=False):
         for rows in sliced(batch, options):
@@ -92,7 +101,9 @@ def row_batches(
 
 def sliced(batch: pa.RecordBatch, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """A batch cut into slices of about ``piece_bytes``."""
-    step = max(1, min(most_records(options), options.piece_bytes * len(batch) // max(batch.nbytes, 1)))
+    step = max(
+        1, min(most_records(options), options.piece_bytes * len(batch) // max(batch.nbytes, 1))
+    )
     for first in range(0, len(batch), step):
         yield batch.slice(first, step)
 

@@ -1,6 +1,8 @@
-"""PubMed and MEDLINE XML as NLM ships it: one document a citation, title and abstract (extra ``xml``: lxml).
+"""PubMed and MEDLINE XML as NLM ships it: one document a citation, title and abstract (extra
+``xml``: lxml).
 
-Citations are taken from the stream one by one, so a baseline file of any size needs little memory.  Entities are never
+Citations are taken from the stream one by one, so a baseline file of any size needs little memory.
+Entities are never
 resolved, no DTD is loaded.  Withdrawn citations (DeleteCitation) are rows without text.
 """
 
@@ -54,24 +56,36 @@ class PubMed(Reader):
         try:
             from lxml import etree  # optional
         except ImportError:
-            raise UsageError(f"{source.name}: PubMed XML needs lxml; pip install 'topicstream[xml]'") from None
+            raise UsageError(
+                f"{source.name}: PubMed XML needs lxml; pip install 'topicstream[xml]'"
+            ) from None
         stream = source if options.encoding is not None else source.as_bytes()
         encoding = "utf-8" if options.encoding is not None else None  # instead of the one declared
         events = etree.iterparse(
-            stream, tag=RECORDS, encoding=encoding, resolve_entities=False, load_dtd=False, no_network=True
+            stream,
+            tag=RECORDS,
+            encoding=encoding,
+            resolve_entities=False,
+            load_dtd=False,
+            no_network=True,
         )
         citations: list[Citation] = []
         size, number, error = 0, 0, None
         try:
             for _, element in events:
-                if element.tag == "MedlineCitation" and _tag(element.getparent()) == "PubmedArticle":
+                if (
+                    element.tag == "MedlineCitation"
+                    and _tag(element.getparent()) == "PubmedArticle"
+                ):
                     continue
                 number += 1
                 try:
                     citations += _citations(element, f"{source.key}#{number}")
                     size += len(citations[-1].text or "")
                 except NoRecord as e:
-                    source.reject(element.sourceline, str(e), etree.tostring(element, with_tail=False))
+                    source.reject(
+                        element.sourceline, str(e), etree.tostring(element, with_tail=False)
+                    )
                 _forget(element)
                 if size > options.piece_bytes or len(citations) >= most_records(options):
                     yield _batch(source, citations)
@@ -82,7 +96,11 @@ class PubMed(Reader):
         if source.damage:
             return
         if error is not None:
-            raise BadFile(source.name, error.lineno or 1, f"not well-formed XML ({error.msg}); get the file again")
+            raise BadFile(
+                source.name,
+                error.lineno or 1,
+                f"not well-formed XML ({error.msg}); get the file again",
+            )
         if _tag(events.root) not in (*RECORDS, "PubmedArticleSet", "MedlineCitationSet"):
             raise BadFile(source.name, 1, "no PubmedArticleSet or MedlineCitationSet in it")
 
@@ -101,9 +119,14 @@ def _forget(element: Any) -> None:
 def _batch(source: Source, citations: list[Citation]) -> pa.RecordBatch:
     source.note(NO_ABSTRACT, sum(c.text is not None and not c.abstract for c in citations))
     columns = {name: [getattr(c, name) for c in citations] for name in Citation._fields}
-    lists = {column: pa.array(columns[name], LIST) for column, name in ((AUTHORS, "authors"), (LABELS, "headings"))}
+    lists = {
+        column: pa.array(columns[name], LIST)
+        for column, name in ((AUTHORS, "authors"), (LABELS, "headings"))
+    }
     single = {name: pa.array(columns[name], TEXT) for name in ("date", "journal")}
-    return batch_of(columns["id"], columns["source"], {"text": pa.array(columns["text"], TEXT)}, lists | single)
+    return batch_of(
+        columns["id"], columns["source"], {"text": pa.array(columns["text"], TEXT)}, lists | single
+    )
 
 
 def _content(element: Any, path: str = ".") -> str:
@@ -113,33 +136,62 @@ def _content(element: Any, path: str = ".") -> str:
 
 
 def _citations(element: Any, source: str) -> Iterator[Citation]:
-    """What a PubmedArticle, MedlineCitation or PubmedBookArticle says, or whom a DeleteCitation withdraws.  Raises NoRecord."""
+    """What a PubmedArticle, MedlineCitation or PubmedBookArticle says, or whom a DeleteCitation
+    withdraws.  Raises NoRecord.
+    """
     if element.tag == "DeleteCitation":
         yield from (Citation(_content(pmid), source) for pmid in element.iter("PMID"))
         return
     book = element.find("BookDocument") if element.tag == "PubmedBookArticle" else None
-    cited = book if book is not None else element.find("MedlineCitation") if element.tag == "PubmedArticle" else element
+    cited = (
+        book
+        if book is not None
+        else element.find("MedlineCitation")
+        if element.tag == "PubmedArticle"
+        else element
+    )
     if cited is None or not _content(cited, "PMID"):
         raise NoRecord(f"a {element.tag} without PMID")
     article = cited if book is not None else cited.find("Article")
-    journal = _content(cited, "Book/BookTitle") if book is not None else _content(article, "Journal/Title")
+    journal = (
+        _content(cited, "Book/BookTitle")
+        if book is not None
+        else _content(article, "Journal/Title")
+    )
     title = _content(article, "ArticleTitle") or _content(article, "VernacularTitle")
-    abstract = [] if article is None else [_content(part) for part in article.iterfind("Abstract/AbstractText")]
-    dates = ("Book/PubDate", "Article/Journal/JournalIssue/PubDate", "Article/ArticleDate", "DateCreated")
+    abstract = (
+        []
+        if article is None
+        else [_content(part) for part in article.iterfind("Abstract/AbstractText")]
+    )
+    dates = (
+        "Book/PubDate",
+        "Article/Journal/JournalIssue/PubDate",
+        "Article/ArticleDate",
+        "DateCreated",
+    )
     yield Citation(
         _content(cited, "PMID"),
         source,
-        "\n".join(part for part in [title or (journal if book is not None else ""), *abstract] if part),
+        "\n".join(
+            part for part in [title or (journal if book is not None else ""), *abstract] if part
+        ),
         any(abstract),
         (_authors(article, "AuthorList") or _authors(cited, "Book/AuthorList")),
-        [label for e in cited.iterfind("MeshHeadingList/MeshHeading") if (label := _content(e, "DescriptorName"))],
+        [
+            label
+            for e in cited.iterfind("MeshHeadingList/MeshHeading")
+            if (label := _content(e, "DescriptorName"))
+        ],
         next((year for path in dates if (year := _year(cited.find(path)))), None),
         journal or _content(cited, "MedlineJournalInfo/MedlineTA") or None,
     )
 
 
 def _year(date: Any) -> str | None:
-    """The year of a date, from <Year> or the first of a <MedlineDate> such as ``1998 Dec-1999 Jan``."""
+    """The year of a date, from <Year> or the first of a <MedlineDate> such as ``1998 Dec-1999
+    Jan``.
+    """
     year = _YEAR.search(_content(date, "Year") or _content(date, "MedlineDate"))
     return year[0] if year else None
 

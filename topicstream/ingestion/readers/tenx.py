@@ -1,5 +1,7 @@
-"""Single cells: files as 10x Genomics writes them, ``matrix.mtx``, ``barcodes.tsv`` and ``features.tsv`` (or ``genes.tsv``,
-``peaks.bed``), each perhaps gzipped and, as GEO has them, with a prefix.  The matrix has a row a feature; documents are its
+"""Single cells: files as 10x Genomics writes them, ``matrix.mtx``, ``barcodes.tsv`` and
+``features.tsv`` (or ``genes.tsv``,
+``peaks.bed``), each perhaps gzipped and, as GEO has them, with a prefix.  The matrix has a row a
+feature; documents are its
 columns, the cells.
 """
 
@@ -25,7 +27,10 @@ from topicstream.ingestion.readers.mtx import MatrixMarket
 
 class TenX(MatrixReader):
     name = "tenx"
-    about = "10x folder, or matrix.mtx with barcodes.tsv and features.tsv beside it; documents are the cells"
+    about = (
+        "10x folder, or matrix.mtx with barcodes.tsv and features.tsv beside it; documents are "
+        "the cells"
+    )
     what = ("cells", "features")
     shown = "{:,} cells x {:,} features"
 
@@ -37,7 +42,10 @@ class TenX(MatrixReader):
         with Source(str(path), path, key=source.key, strict=source.strict) as file:
             header = MatrixMarket().header(file)
             if (header.documents, header.words) != (len(features), len(cells)):
-                sizes = f"{header.documents:,} x {header.words:,} in {path.name}, {len(features):,} features and {len(cells):,} barcodes"
+                sizes = (
+                    f"{header.documents:,} x {header.words:,} in {path.name}, {len(features):,} "
+                    f"features and {len(cells):,} barcodes"
+                )
                 raise BadFile(source.name, 0, f"the files do not fit one another: {sizes}")
             triples = Triples(file, header, ascending=False)
             matrix = Matrix(triples, False, Side(len(cells), cells), Side(len(features), features))
@@ -50,7 +58,11 @@ def _part(source: Source, names: tuple[str, ...]) -> Path:
     path = None if source.path is None else matrix_file(source.path, names)
     if path is None:
         kinds = ", ".join(kind[0] for kind in (MATRIX, CELLS, FEATURES))
-        raise BadFile(source.name, 0, f"10x matrix without {names[0]}; it has {kinds} (--format mtx reads rows as documents)")
+        raise BadFile(
+            source.name,
+            0,
+            f"10x matrix without {names[0]}; it has {kinds} (--format mtx reads rows as documents)",
+        )
     return path
 
 
@@ -62,7 +74,9 @@ def _columns(path: Path, options: ReadOptions) -> list[list[str]]:
 
 
 def feature_names(source: Source, options: ReadOptions) -> pa.Array:
-    """Names of genes (one that occurs again gets -1, -2, ... as in AnnData), or regions as chr:start-end."""
+    """Names of genes (one that occurs again gets -1, -2, ... as in AnnData), or regions as
+    chr:start-end.
+    """
     path = _part(source, FEATURES)
     rows = _columns(path, options)
     if path.name.endswith(("peaks.bed", "peaks.bed.gz")):  # perhaps behind GEO's prefix

@@ -1,4 +1,5 @@
-"""The working folder of an ingest (``corpus.zarr.wip``) and its journal: where a killed run carries on.
+"""The working folder of an ingest (``corpus.zarr.wip``) and its journal: where a killed run carries
+on.
 
     state.json     what is committed: pieces, lengths of the spools, totals
     cells.spool    a frame a piece: the cells (see prepare.py)
@@ -46,7 +47,8 @@ class IngestState(msgspec.Struct, kw_only=True):
     key
         What it was asked to read and how.
     pieces, crc, consumed
-        Batches that are spooled, their checksum (to know on a resume that the input is the same), bytes of input read.
+        Batches that are spooled, their checksum (to know on a resume that the input is the same),
+        bytes of input read.
     before
         Pieces and checksum as they were before the last source began.
     spools
@@ -67,7 +69,9 @@ class IngestState(msgspec.Struct, kw_only=True):
     crc: Crc = 0
     consumed: Count = 0
     before: tuple[Count, Crc] = (0, 0)
-    spools: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=lambda: dict.fromkeys(SPOOLS, (0, 0)))
+    spools: dict[str, tuple[Count, Count]] = msgspec.field(
+        default_factory=lambda: dict.fromkeys(SPOOLS, (0, 0))
+    )
     totals: dict[str, int] = {}
     notes: dict[str, int] = {}
     columns: dict[str, str] = {}
@@ -86,26 +90,43 @@ class IngestState(msgspec.Struct, kw_only=True):
 
 
 def read_state(folder: Path) -> IngestState | None:
-    """The state of a working folder; None where there is none.  InputError where another version left it."""
+    """The state of a working folder; None where there is none.
+
+    InputError where another version left it.
+    """
     path = folder / "state.json"
     if not path.exists():
         return None
     state = read_record(path, IngestState, ADVICE)
     if state.journal != JOURNAL:
-        raise InputError(f"{folder}: was left by another version of this program; --force starts over")
+        raise InputError(
+            f"{folder}: was left by another version of this program; --force starts over"
+        )
     return state
 
 
 class Journal:
-    """State and spools of one ingest; the caller holds the folder's lock.  left: the state to carry on from."""
+    """State and spools of one ingest; the caller holds the folder's lock.
+
+    left: the state to carry on from.
+    """
 
     def __init__(self, folder: Path, key: dict[str, Any], unfinished: IngestState | None) -> None:
         self.folder = folder
-        self.resumed = unfinished is not None and (unfinished.pieces > 0 or unfinished.key == key)  # else nothing was read that could be lost
-        self.state = unfinished if unfinished is not None and self.resumed else IngestState(journal=JOURNAL, key=key)
-        if changed := sorted(k for k in {*self.state.key, *key} if self.state.key.get(k) != key.get(k)):
+        self.resumed = unfinished is not None and (
+            unfinished.pieces > 0 or unfinished.key == key
+        )  # else nothing was read that could be lost
+        self.state = (
+            unfinished
+            if unfinished is not None and self.resumed
+            else IngestState(journal=JOURNAL, key=key)
+        )
+        if changed := sorted(
+            k for k in {*self.state.key, *key} if self.state.key.get(k) != key.get(k)
+        ):
             raise InputError(
-                f"{folder}: an unfinished ingest with other options ({', '.join(changed)}) exists; run it again as"
+                f"{folder}: an unfinished ingest with other options ({', '.join(changed)}) "
+                f"exists; run it again as"
                 " it was to resume, or use --force to start over"
             )
         if not self.resumed:
@@ -127,7 +148,8 @@ class Journal:
         return [("cells", self.cells), ("types", self.types), ("docs", self.docs)]
 
     def commit(self, seconds: float, *, done: bool, durable: bool = True) -> None:
-        """Make what was read so far durable: spools first, the state last.  ``durable=False``: remember it in this process
+        """Make what was read so far durable: spools first, the state last.  ``durable=False``:
+        remember it in this process
         alone; after a kill it is read again."""
         state, self.durable = self.state, durable
         for name, spool in self._spools():
@@ -143,7 +165,9 @@ class Journal:
         """Say that the new store is whole, before it is put in place."""
         state = self.state
         if not self.durable:  # what was spooled is not safe
-            state = IngestState(journal=JOURNAL, key=state.key, record=state.record, places=state.places)
+            state = IngestState(
+                journal=JOURNAL, key=state.key, record=state.record, places=state.places
+            )
         self._write(msgspec.structs.replace(state, committed=Committed(fingerprint, summary)))
 
     def close(self) -> None:
@@ -164,7 +188,10 @@ _FORCE = "run again with --force to start afresh"
 
 def encode_frame(arrays: Mapping[str, Any]) -> bytes:
     """Arrays of numbers or strings of one dimension -> the bytes of one frame."""
-    lists = [pa.LargeListArray.from_arrays(pa.array([0, len(a)], pa.int64()), pa.array(a)) for a in arrays.values()]
+    lists = [
+        pa.LargeListArray.from_arrays(pa.array([0, len(a)], pa.int64()), pa.array(a))
+        for a in arrays.values()
+    ]
     batch = pa.RecordBatch.from_arrays(lists, names=list(arrays))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_LZ4) as stream:
@@ -176,11 +203,14 @@ def encode_frame(arrays: Mapping[str, Any]) -> bytes:
 class Spool:
     """What was read, kept on disk until the vocabulary is known: an append-only file of frames.
 
-    A frame is its length and an Arrow stream of one row, the arrays as lists, compressed with lz4; one that is the same as the
-    frame before is a length of 0 alone.  Frames are encoded and decoded in worker threads.  ``entries`` lists (offset, size)
+    A frame is its length and an Arrow stream of one row, the arrays as lists, compressed with lz4;
+    one that is the same as the
+    frame before is a length of 0 alone.  Frames are encoded and decoded in worker threads.
+                                          ``entries`` lists (offset, size)
     of each, of the same frames the first one's.
 
-    ``Spool(path)`` opens or creates; ``truncate(frames, size)`` goes back to a committed state.  One writer; ``read`` is
+    ``Spool(path)`` opens or creates; ``truncate(frames, size)`` goes back to a committed state.
+    One writer; ``read`` is
     thread-safe (pread).
     """
 
@@ -192,12 +222,16 @@ class Spool:
         self._last: bytes | None = None
 
     def truncate(self, frames: int, size: int) -> None:
-        """Keep the first ``frames`` frames, ``size`` bytes; StoreError when they are not there whole."""
+        """Keep the first ``frames`` frames, ``size`` bytes; StoreError when they are not there
+        whole.
+        """
         self.entries = []
         at = 0
         while at < min(size, self.size):
             length = _LENGTH + int.from_bytes(os.pread(self._fd, _LENGTH, at), "little")
-            self.entries.append((at, length) if length > _LENGTH or not self.entries else self.entries[-1])
+            self.entries.append(
+                (at, length) if length > _LENGTH or not self.entries else self.entries[-1]
+            )
             at += length
         if at != size or len(self.entries) != frames:
             raise StoreError(f"{self.path}: does not match the journal; {_FORCE}")
@@ -222,7 +256,9 @@ class Spool:
         """The arrays of one frame."""
         offset, size = self.entries[number]
         try:
-            batch = pa.ipc.open_stream(os.pread(self._fd, size - _LENGTH, offset + _LENGTH)).read_next_batch()
+            batch = pa.ipc.open_stream(
+                os.pread(self._fd, size - _LENGTH, offset + _LENGTH)
+            ).read_next_batch()
         except (pa.ArrowException, OSError, StopIteration) as e:
             raise StoreError(f"{self.path}: piece {number} is damaged ({e}); {_FORCE}") from None
         return {name: column.values for name, column in zip(batch.schema.names, batch.columns)}

@@ -1,4 +1,6 @@
-"""Long documents cut into parts that become documents: paragraphs, sections, or what stands between matches of a pattern."""
+"""Long documents cut into parts that become documents: paragraphs, sections, or what stands between
+matches of a pattern.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ _UNSPACED = np.r_[0xE0B8:0xE0BC, 0xE180:0xE183, 0xE19E:0xE1A0, 0xE381:0xE9C0].as
 def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
     """What ``--split`` says: a pattern of what lies between parts, or their words.  UsageError."""
     if not split:
-        raise UsageError("--split: give paragraph, section, '1000 words' or a regular expression; it is empty")
+        raise UsageError(
+            "--split: give paragraph, section, '1000 words' or a regular expression; it is empty"
+        )
     if length := _LENGTH.fullmatch(split.strip()):
         if words := int(re.sub(r"\D", "", length[1])):
             return words
@@ -54,23 +58,31 @@ def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
         return NAMED[split]
     if number := _NO_PATTERN.fullmatch(split.strip()):
         raise UsageError(
-            f"--split {split}: for parts of that length write '{number[1]} words', to cut wherever the text says {split} "
+            f"--split {split}: for parts of that length write '{number[1]} words', to cut "
+            f"wherever the text says {split} "
             f"write '\\b{split.strip()}\\b'"
         )
     if split.isalpha() and (near := get_close_matches(split.lower(), NAMED, 1, 0.8)):
-        raise UsageError(f"--split {split}: did you mean {near[0]}? (to cut at that word write '\\b{split}\\b')")
-    return as_pattern(split, f"--split {split[:80]!r}: give paragraph, section, '1000 words' or a regular expression")
+        raise UsageError(
+            f"--split {split}: did you mean {near[0]}? (to cut at that word write '\\b{split}\\b')"
+        )
+    return as_pattern(
+        split,
+        f"--split {split[:80]!r}: give paragraph, section, '1000 words' or a regular expression",
+    )
 
 
 def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -> pa.RecordBatch:
-    """The parts of some documents, as documents ``id#1``, ``id#2``, ...; parts of white space alone are left out, but a
+    """The parts of some documents, as documents ``id#1``, ``id#2``, ...; parts of white space alone
+    are left out, but a
     document has one part at least.  ``notes`` counts those that have one."""
     assert options.split is not None
     if content_kind(batch) != "text":
         raise InputError("--split cuts text, but the input contains word counts")
     if "links" in options.meta or batch.column(2).null_count or DOCUMENT in options.meta:
         raise InputError(
-            "--split: links, withdrawn records and a field called document refer to whole documents; leave them out"
+            "--split: links, withdrawn records and a field called document refer to whole "
+            "documents; leave them out"
         )
     pattern, (ends, bytes_given) = pattern_of(options.split), string_buffers(batch.column(2))
     text = bytes_given.copy()
@@ -89,12 +101,16 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
     rows = pa.array(owner, pa.int64())
     document_ids, sources = batch.column(0).take(rows).cast(TEXT), batch.column(1).take(rows)
     meta = {name: column.take(rows) for name, column in metadata_of(batch).items()}
-    ids = pc.binary_join_element_wise(document_ids, pa.array(numbers).cast(TEXT), pa.scalar("#", TEXT))
+    ids = pc.binary_join_element_wise(
+        document_ids, pa.array(numbers).cast(TEXT), pa.scalar("#", TEXT)
+    )
     content = {"text": word_array(text, np.array([*starts, ends[-1]], np.int64))}
     return batch_of(ids, sources, content, meta | {DOCUMENT: document_ids})
 
 
-def _between(raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int) -> Iterator[tuple[int, int]]:
+def _between(
+    raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int
+) -> Iterator[tuple[int, int]]:
     """Where a document is cut, in bytes."""
     if isinstance(pattern, int):
         yield from _by_length(raw, pattern)
@@ -110,8 +126,8 @@ def _between(raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int) -> 
 
 
 def _by_length(raw: bytes, words: int) -> Iterator[tuple[int, int]]:
-    """Where runs of so many words begin, a character of a script without spaces being one; a rest of less than half of them stays
-    with the run before."""
+    """Where runs of so many words begin, a character of a script without spaces being one; a rest
+    of less than half of them stays with the run before."""
     data = np.frombuffer(raw + b" ", np.uint8)
     in_word = np.isin(data, _SPACE, invert=True)
     alone = np.isin(data[:-1].astype(np.uint16) << 8 | data[1:], _UNSPACED)

@@ -1,8 +1,12 @@
-"""One piece of the input, from raw bytes to what is spooled.  Pure: runs in any thread, in any order.
+"""One piece of the input, from raw bytes to what is spooled.  Pure: runs in any thread, in any
+order.
 
-A prepared piece is two frames.  The *cells* frame: lengths uint32[D], words int32[nnz] (numbers of the piece's own
-types), counts, and of text pieces the types themselves; provisional ids of the types go into a third, small file, as
-they are known in input order only.  The *documents* frame: id hashes, whether a document was taken as training so far,
+A prepared piece is two frames.  The *cells* frame: lengths uint32[D], words int32[nnz] (numbers of
+                                 the piece's own
+types), counts, and of text pieces the types themselves; provisional ids of the types go into a
+third, small file, as
+they are known in input order only.  The *documents* frame: id hashes, whether a document was taken
+                                     as training so far,
 and the metadata as an Arrow stream.
 """
 
@@ -78,11 +82,16 @@ def batch_crc(batch: pa.RecordBatch) -> int:
 
 
 def metadata(batch: pa.RecordBatch) -> pa.Table:
-    """What is stored of documents beside their cells: id, source, then the list columns, date and the user's own columns."""
+    """What is stored of documents beside their cells: id, source, then the list columns, date and
+    the user's own columns.
+    """
     columns = {"id": batch.column(0).cast(TEXT), "source": batch.column(1).cast(TEXT)}
     for name, values in metadata_of(batch).items():
         if name in columns or name in ("part", "block", "row"):
-            raise UsageError(f"--meta {name}: the store has a column of that name itself; choose another, such as --meta my_{name}={name}")
+            raise UsageError(
+                f"--meta {name}: the store has a column of that name itself; choose another, "
+                f"such as --meta my_{name}={name}"
+            )
         columns[name] = values.cast(LIST if name in LISTS else TEXT)
     return pa.table(columns)
 
@@ -90,13 +99,18 @@ def metadata(batch: pa.RecordBatch) -> pa.Table:
 def as_stream(table: pa.Table) -> np.ndarray:
     """A table as the bytes of an Arrow stream, compressed."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as out:
+    with pa.ipc.new_stream(
+        sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
+    ) as out:
         out.write_table(table)
     return np.frombuffer(sink.getvalue(), np.uint8)
 
 
-def _types_of(source: pa.LargeStringArray, words: np.ndarray) -> tuple[pa.LargeStringArray, np.ndarray]:
-    """The words of a piece among those of its source, and ``words`` as numbers of these.  A piece that has many of them takes
+def _types_of(
+    source: pa.LargeStringArray, words: np.ndarray
+) -> tuple[pa.LargeStringArray, np.ndarray]:
+    """The words of a piece among those of its source, and ``words`` as numbers of these.  A piece
+    that has many of them takes
     all, so that they are spooled, counted and looked up once for all such pieces of the source."""
     used = np.bincount(words, minlength=len(source)) > 0
     if 4 * np.count_nonzero(used) > len(source):
@@ -110,21 +124,35 @@ def _ask(room: Room, sources: pa.Array) -> Callable[[int, int], None]:
     return lambda needed, whole: room.ask(needed, f"counting the words of {first}", whole)
 
 
-def long_enough(batch: pa.RecordBatch, cells: DocumentCells, least: int) -> tuple[pa.RecordBatch, DocumentCells]:
+def long_enough(
+    batch: pa.RecordBatch, cells: DocumentCells, least: int
+) -> tuple[pa.RecordBatch, DocumentCells]:
     """The documents of ``least`` words or more, and their cells."""
     lengths = np.diff(cells.indptr)
     owner = np.repeat(np.arange(len(lengths)), lengths)
     kept = np.bincount(owner, cells.counts, len(lengths)) >= least
     cells_left, indptr = kept[owner], np.concatenate(([0], np.cumsum(lengths[kept])))
-    return batch.filter(pa.array(kept)), DocumentCells(indptr, cells.words[cells_left], cells.counts[cells_left])
+    return batch.filter(pa.array(kept)), DocumentCells(
+        indptr, cells.words[cells_left], cells.counts[cells_left]
+    )
 
 
-def prepared_pieces(tasks: Iterable[Task], tokenizer: Tokenizer, threads: int, piece_bytes: int) -> Generator[Prepared, None, None]:
-    """``prepare_piece`` of each task in a pool, in order; a piece of more than twice the bytes is counted alone."""
+def prepared_pieces(
+    tasks: Iterable[Task], tokenizer: Tokenizer, threads: int, piece_bytes: int
+) -> Generator[Prepared, None, None]:
+    """``prepare_piece`` of each task in a pool, in order; a piece of more than twice the bytes is
+    counted alone.
+    """
     pool = ThreadPoolExecutor(threads, thread_name_prefix="prepare")
     prepare = partial(prepare_piece, tokenizer=tokenizer)
     try:
-        yield from pooled(pool, prepare, tasks, threads + 1, alone=lambda task: task.batch.nbytes > 2 * piece_bytes)
+        yield from pooled(
+            pool,
+            prepare,
+            tasks,
+            threads + 1,
+            alone=lambda task: task.batch.nbytes > 2 * piece_bytes,
+        )
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # a pattern may match without end
 
@@ -135,9 +163,13 @@ def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
     batch, gone = task.run()
     totals, width, text = Counter[str](), 0, content_kind(batch) == "text"
     if text:
-        counted = tokenizer.count(batch.column(2), _ask(room, batch.column(1)) if room is not None else None)
+        counted = tokenizer.count(
+            batch.column(2), _ask(room, batch.column(1)) if room is not None else None
+        )
         types, cells = counted.types, DocumentCells(counted.indptr, counted.words, counted.counts)
-        totals.update(characters=counted.characters, discarded=counted.discarded, unspaced=counted.unspaced)
+        totals.update(
+            characters=counted.characters, discarded=counted.discarded, unspaced=counted.unspaced
+        )
     else:
         assert task.words is not None
         cells = document_cells(batch)
@@ -179,5 +211,9 @@ def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
         columns={n: "list" if n in LISTS else "string" for n in table.column_names},
         rejects=rejects,
         crc=crc,
-        frames=(encode_frame(arrays), encode_frame({"types": types}), encode_frame(document_arrays)),
+        frames=(
+            encode_frame(arrays),
+            encode_frame({"types": types}),
+            encode_frame(document_arrays),
+        ),
     )

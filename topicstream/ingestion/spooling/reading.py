@@ -1,4 +1,6 @@
-"""The first half of an ingest: batches are read, counted in a pool, and taken in order into the spools."""
+"""The first half of an ingest: batches are read, counted in a pool, and taken in order into the
+spools.
+"""
 
 from __future__ import annotations
 
@@ -34,24 +36,41 @@ def chain(crc: int, piece: int) -> int:
 class Reading:
     """Takes prepared pieces in order into the journal's spools.
 
-    same: whether the inputs are known to be those that an earlier run read, so that those it finished are not read again.
-    """
+    same: whether the inputs are known to be those that an earlier run read, so that those it
+    finished are not read again."""
 
-    def __init__(self, journal: Journal, options: IngestConfig, progress: Progress, stop: Stop, *, same: bool) -> None:
+    def __init__(
+        self, journal: Journal, options: IngestConfig, progress: Progress, stop: Stop, *, same: bool
+    ) -> None:
         self.stop, self.journal, self.options, self.progress = stop, journal, options, progress
         self._last = time.monotonic()
         self._error: Exception | None = None
         self._last_bytes = journal.state.consumed
         self._last_name = journal.state.sources[-1] if journal.state.sources else None
-        self._begin = self._last_name if same and self._last_name and journal.state.before[0] else ""
+        self._begin = (
+            self._last_name if same and self._last_name and journal.state.before[0] else ""
+        )
 
     def run(self, paths: Places | InMemory, tokenizer: Tokenizer, workers: int | Spread) -> None:
-        """Read to the end, committing on the way; afterwards ``state.done``.  workers: threads, or those of a cluster."""
+        """Read to the end, committing on the way; afterwards ``state.done``.
+
+        workers: threads, or those of a cluster.
+        """
         began, before = time.monotonic(), self.journal.state.seconds
         if isinstance(workers, int):
-            made = prepared_pieces(self._uncommitted(paths), tokenizer, workers, self.options.piece_bytes)
+            made = prepared_pieces(
+                self._uncommitted(paths), tokenizer, workers, self.options.piece_bytes
+            )
         else:
-            made = self._uncommitted_of(workers.pieces(paths, self.options, tokenizer.recipe, self.journal.state.sources[:-1], self._begin))
+            made = self._uncommitted_of(
+                workers.pieces(
+                    paths,
+                    self.options,
+                    tokenizer.recipe,
+                    self.journal.state.sources[:-1],
+                    self._begin,
+                )
+            )
         self.stop.deferring = isinstance(workers, int)  # a part of a cluster may take long
         try:
             with closing(made):
@@ -66,8 +85,12 @@ class Reading:
         soon = not self.journal.durable and time.monotonic() - began < AN_INSTANT
         self._commit(before + time.monotonic() - began, done=True, durable=not soon)
 
-    def _uncommitted_of(self, pieces: Generator[Piece, None, None]) -> Generator[Prepared, None, None]:
-        """What the pieces gave behind those that an earlier run committed; InputError where these are others now."""
+    def _uncommitted_of(
+        self, pieces: Generator[Piece, None, None]
+    ) -> Generator[Prepared, None, None]:
+        """What the pieces gave behind those that an earlier run committed; InputError where these
+        are others now.
+        """
         with closing(pieces):
             self._check_committed(piece.crc for piece in pieces)
             for piece in pieces:
@@ -82,7 +105,8 @@ class Reading:
             raise InputError(f"{self.journal.folder}: {changed}")
 
     def _uncommitted(self, paths: Places | InMemory) -> Iterator[Task]:
-        """The tasks behind those that an earlier run committed; InputError where these are others now.
+        """The tasks behind those that an earlier run committed; InputError where these are others
+        now.
 
         An error of the input is kept, to be raised when the tasks before it are done.
         """
@@ -96,13 +120,18 @@ class Reading:
     def _take(self, done: Prepared) -> None:
         state, journal, task = self.journal.state, self.journal, done.task
         state.text = state.text or done.text
-        for spool, frame in zip((journal.cells, journal.types, journal.docs), done.frames, strict=True):
+        for spool, frame in zip(
+            (journal.cells, journal.types, journal.docs), done.frames, strict=True
+        ):
             spool.append(frame)
         journal.notes.update(done.rejects.notes)
         journal.totals.update(done.totals)
         if done.totals["documents"]:
             if state.width not in (None, done.width):
-                raise InputError(f"{task.name}: {payload_of(done.width)}, where those before are {payload_of(state.width)}; ingest them into another store")
+                raise InputError(
+                    f"{task.name}: {payload_of(done.width)}, where those before are "
+                    f"{payload_of(state.width)}; ingest them into another store"
+                )
             state.width, state.whole_ids = done.width, state.whole_ids is not False and done.whole
         state.weighted = state.weighted or done.weighted
         state.pubmed = state.pubmed or task.reader.name == "pubmed"

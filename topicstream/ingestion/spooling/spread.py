@@ -1,4 +1,6 @@
-"""Files read by the workers of a Dask cluster: each counts some of them into a part file, which is appended to the spools in order."""
+"""Files read by the workers of a Dask cluster: each counts some of them into a part file, which is
+appended to the spools in order.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class SourceSpan(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A batch that was read: its checksum and, unless it was spooled before, what it gave and the lengths of its frames."""
+    """A batch that was read: its checksum and, unless it was spooled before, what it gave and the
+    lengths of its frames.
+    """
 
     crc: int
     made: Prepared | None = None
@@ -51,37 +55,65 @@ class Spread:
         self.cluster, self.threads = cluster, threads
 
     def pieces(
-        self, paths: Places | InMemory, options: IngestConfig, recipe: Recipe, spooled: list[str], begin: str
+        self,
+        paths: Places | InMemory,
+        options: IngestConfig,
+        recipe: Recipe,
+        spooled: list[str],
+        begin: str,
     ) -> Generator[Piece, None, None]:
-        """All pieces in input order, from the source ``begin`` on; ``spooled``: keys of the sources that are in the spools already.
+        """All pieces in input order, from the source ``begin`` on; ``spooled``: keys of the sources
+        that are in the spools already.
 
         Raises
         ------
         UsageError
             For documents that only this process has.
         """
-        named = [paths] if isinstance(paths, str | os.PathLike) else [] if isinstance(paths, InMemory) else list(paths)
+        named = (
+            [paths]
+            if isinstance(paths, str | os.PathLike)
+            else []
+            if isinstance(paths, InMemory)
+            else list(paths)
+        )
         if isinstance(paths, InMemory) or "-" in named:
-            raise UsageError("--scheduler: workers read files and folders; save the documents to a file first")
+            raise UsageError(
+                "--scheduler: workers read files and folders; save the documents to a file first"
+            )
         words = options.words if options.words is None else os.path.abspath(options.words)
-        options = replace(options, documents=(), words=words, scheduler=None, progress=None, stop=None)
+        options = replace(
+            options, documents=(), words=words, scheduler=None, progress=None, stop=None
+        )
         inputs = survey_inputs(named, options)
         assert options.scratch is not None
         with owned.scratch(options.scratch, "parts") as folder:
             worker_options = replace(options, scratch=folder.absolute())
             read = partial(
-                _read, options=worker_options, recipe=recipe, total=inputs.total, threads=self.threads, spooled=frozenset(spooled)
+                _read,
+                options=worker_options,
+                recipe=recipe,
+                total=inputs.total,
+                threads=self.threads,
+                spooled=frozenset(spooled),
             )
             sources = [(reader, _absolute(source)) for reader, source in inputs.sources()]
             first = next((i for i, (_, source) in enumerate(sources) if source.key == begin), 0)
             sizes = [source.size or 0 for _, source in sources]
             spans = self.cluster.spans(sizes[first:], PART_BYTES)
-            shares = (SourceSpan(sources[first + a : first + b], sum(sizes[: first + a])) for a, b in spans)
+            shares = (
+                SourceSpan(sources[first + a : first + b], sum(sizes[: first + a]))
+                for a, b in spans
+            )
             for part, made in self.cluster.map(read, shares):
                 with open(part, "rb") as file:
                     for piece in made:
                         frames = tuple(map(file.read, piece.lengths))
-                        yield piece if piece.made is None else piece._replace(made=replace(piece.made, frames=frames))
+                        yield (
+                            piece
+                            if piece.made is None
+                            else piece._replace(made=replace(piece.made, frames=frames))
+                        )
                 owned.remove_file(part)
 
 
@@ -95,7 +127,12 @@ def _absolute(source: Source) -> Source:
 
 
 def _read(
-    share: SourceSpan, options: IngestConfig, recipe: Recipe, total: int | None, threads: int, spooled: frozenset[str]
+    share: SourceSpan,
+    options: IngestConfig,
+    recipe: Recipe,
+    total: int | None,
+    threads: int,
+    spooled: frozenset[str],
 ) -> tuple[Path, list[Piece]]:
     """Read and count some inputs into a part file in the scratch folder, on a worker."""
     assert options.scratch is not None

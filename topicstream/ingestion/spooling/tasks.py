@@ -20,7 +20,9 @@ from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.parts import in_parts
 
 WORK_BYTES = 9
-"""Bytes that a byte of a batch takes until it is spooled: text, cells, frames, and what waits in the queues."""
+"""Bytes that a byte of a batch takes until it is spooled: text, cells, frames, and what waits in
+the queues.
+"""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Task:
     reader
         Who made it.
     name, key
-        The source, as in messages and as it is stored: without the place of the input that was given.
+        The source, as in messages and as it is stored: without the place of the input that was
+        given.
     batch
         The documents.
     rejects
@@ -40,11 +43,14 @@ class Task:
     options
         How documents are cut into parts.
     consumed
-        Bytes on disk read up to the end of this piece, over all inputs; ``total``: of all, None with standard input.
+        Bytes on disk read up to the end of this piece, over all inputs; ``total``: of all, None
+        with standard input.
     words
-        The vocabulary of a bag-of-words source (the same array object for all its batches), else None.
+        The vocabulary of a bag-of-words source (the same array object for all its batches), else
+        None.
     path_fields
-        Columns whose value stands in the path (``date=2020-01/``), which the reader is not asked for.
+        Columns whose value stands in the path (``date=2020-01/``), which the reader is not asked
+        for.
     """
 
     reader: Reader
@@ -59,20 +65,27 @@ class Task:
     path_fields: Mapping[str, str | None] = field(default_factory=dict)
 
     def run(self) -> tuple[pa.RecordBatch, pa.Array]:
-        """The documents, with the fields of their path and cut into parts where the options say so, and the ids of those that
-        are withdrawn."""
+        """The documents, with the fields of their path and cut into parts where the options say so,
+        and the ids of those that are withdrawn."""
         batch, gone = self.batch, self.batch.column(0)[:0]
         if self.path_fields:
             batch = with_fields(batch, self.path_fields, self.options.meta)
         if self.options.split is not None:
             batch = in_parts(batch, self.options, self.rejects.notes)
         if batch.column(2).null_count:
-            gone, batch = batch.column(0).filter(batch.column(2).is_null()), batch.filter(batch.column(2).is_valid())
+            gone, batch = (
+                batch.column(0).filter(batch.column(2).is_null()),
+                batch.filter(batch.column(2).is_valid()),
+            )
         return batch, gone
 
 
-def with_fields(batch: pa.RecordBatch, values: Mapping[str, str | None], order: Mapping[str, str]) -> pa.RecordBatch:
-    """The documents with a column of one value for each of ``values``, metadata in the order of ``order``."""
+def with_fields(
+    batch: pa.RecordBatch, values: Mapping[str, str | None], order: Mapping[str, str]
+) -> pa.RecordBatch:
+    """The documents with a column of one value for each of ``values``, metadata in the order of
+    ``order``.
+    """
     names = batch.schema.names[: batch.num_columns - len(metadata_of(batch))]
     for name, value in values.items():
         one, kind = ([value] if value else [], LIST) if name in LISTS else (value, TEXT)
@@ -88,7 +101,8 @@ def pieces(
     Parameters
     ----------
     paths
-        Files, folders (read in sorted order, hidden files left out) and ``-`` for standard input; or ``InMemory``.
+        Files, folders (read in sorted order, hidden files left out) and ``-`` for standard input;
+        or ``InMemory``.
     eager
         Of standard input, a piece is what is there.
     begin
@@ -97,8 +111,8 @@ def pieces(
     Raises
     ------
     InputError
-        At once for inputs that do not exist or whose format cannot be told, at the place of the first bad record where it is
-        not left out.
+        At once for inputs that do not exist or whose format cannot be told, at the place of the
+        first bad record where it is not left out.
     """
     if isinstance(paths, InMemory):
         yield from pieces_of(paths.sources(options), options)
@@ -108,32 +122,57 @@ def pieces(
 
 
 def pieces_of(
-    sources: Iterable[tuple[Reader, Input]], options: ReadOptions, total: int | None = None, before: int = 0, begin: str = ""
+    sources: Iterable[tuple[Reader, Input]],
+    options: ReadOptions,
+    total: int | None = None,
+    before: int = 0,
+    begin: str = "",
 ) -> Iterator[Task]:
-    """All the work of some sources; before: bytes of the sources before these, total: of all; begin: as ``pieces`` has it."""
+    """All the work of some sources; before: bytes of the sources before these, total: of all;
+    begin: as ``pieces`` has it.
+    """
     for reader, source in sources:
         if begin not in ("", source.key):
             before += source.size or 0
             continue
         begin = ""
         in_path = partitions(source.name) if source.path is not None else {}
-        if source.path is not None and address_of(source.path) is not None:  # of a folder of this machine the survey says so
+        if (
+            source.path is not None and address_of(source.path) is not None
+        ):  # of a folder of this machine the survey says so
             for name in set(in_path) - {*options.meta.values()}:
                 source.note(IN_PATH.format(name))
         own = {column: in_path[name] for column, name in options.meta.items() if name in in_path}
-        own_options = replace(options, meta={c: n for c, n in options.meta.items() if c not in own}) if own else options
+        own_options = (
+            replace(options, meta={c: n for c, n in options.meta.items() if c not in own})
+            if own
+            else options
+        )
         with source:
             for batch in _batches(reader, source, own_options):
                 if not isinstance(source, Source):
                     source.progress = (source.progress or 0) + batch.nbytes
                 used, rejects = before + source.consumed(), source.taken()
                 words = source.words if reader.kind == "counts" else None
-                yield Task(reader, source.name, source.key, batch, rejects, options, used, total, words, own)
+                yield Task(
+                    reader,
+                    source.name,
+                    source.key,
+                    batch,
+                    rejects,
+                    options,
+                    used,
+                    total,
+                    words,
+                    own,
+                )
             before += source.size or source.consumed()
 
 
 def _batches(reader: Reader, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """What a reader makes of a source, and an empty batch where there are rejects or notes behind its last one."""
+    """What a reader makes of a source, and an empty batch where there are rejects or notes behind
+    its last one.
+    """
     try:
         for batch in reader.batches(source, options):
             if options.room is not None and batch.nbytes > 2 * options.piece_bytes:

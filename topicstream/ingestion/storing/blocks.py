@@ -21,13 +21,15 @@ from topicstream.tokens.vocabulary import TokenVocabulary, word_table
 from topicstream.tokens.word_counts import totals
 
 PieceWords = tuple[tuple[int, int], pa.Array, np.ndarray, np.ndarray, np.ndarray]
-"""The words of a piece: their frame of the spool, which tells them from others, and themselves; which of them its documents use,
-counts and document frequencies in its training documents."""
+"""The words of a piece: their frame of the spool, which tells them from others, and themselves;
+which of them its documents use, counts and document frequencies in its training documents."""
 
 
-def words_of_training(journal: Journal, decision: Decision, pool: ThreadPoolExecutor, ahead: int) -> Iterator[pa.Table]:
-    """The words of the documents of pieces that have the same words, with counts and document frequencies in training
-    documents (``vocabulary.SCHEMA``)."""
+def words_of_training(
+    journal: Journal, decision: Decision, pool: ThreadPoolExecutor, ahead: int
+) -> Iterator[pa.Table]:
+    """The words of the documents of pieces that have the same words, with counts and document
+    frequencies in training documents (``vocabulary.SCHEMA``)."""
 
     last: tuple[tuple[int, int], pa.Array] = (-1, 0), None
 
@@ -38,14 +40,20 @@ def words_of_training(journal: Journal, decision: Decision, pool: ThreadPoolExec
             last = read = entry, journal.types.arrays(piece)["types"]
         used = np.bincount(cells["words"], minlength=len(read[1])) > 0
         training = decision.classes[piece] == TRAIN
-        return *read, used, *totals(cells["lengths"], cells["words"], cells["counts"], training, len(used))
+        return (
+            *read,
+            used,
+            *totals(cells["lengths"], cells["words"], cells["counts"], training, len(used)),
+        )
 
     def add(one: PieceWords, other: PieceWords) -> PieceWords:
         for total, part in zip(one[2:], other[2:]):
             total += part
         return one
 
-    for _, same in groupby(pooled(pool, count, range(len(journal.cells)), ahead), key=itemgetter(0)):
+    for _, same in groupby(
+        pooled(pool, count, range(len(journal.cells)), ahead), key=itemgetter(0)
+    ):
         _, words, used, counts, df = reduce(add, same)
         yield word_table(words.filter(pa.array(used)), counts[used], df[used])
 
@@ -53,8 +61,8 @@ def words_of_training(journal: Journal, decision: Decision, pool: ThreadPoolExec
 def number_words(
     lengths: np.ndarray, words: np.ndarray, counts: np.ndarray, final: np.ndarray, kind: np.ndarray
 ) -> tuple[Cells, int]:
-    """The documents of a piece that count, the training documents first, their words by final ids, ascending; and how many
-    are training documents.
+    """The documents of a piece that count, the training documents first, their words by final ids,
+    ascending; and how many are training documents.
 
     Parameters
     ----------
@@ -68,17 +76,29 @@ def number_words(
         uint8[D]: TRAIN, HELDOUT or DROPPED.
     """
     order = np.concatenate([np.flatnonzero(kind == TRAIN), np.flatnonzero(kind == HELDOUT)])
-    row = np.full(len(lengths), len(order), np.int32)  # what is left out comes last: one word more and one document more
+    row = np.full(
+        len(lengths), len(order), np.int32
+    )  # what is left out comes last: one word more and one document more
     row[order] = np.arange(len(order), dtype=np.int32)
     size = int(final.max(initial=-1)) + 1
-    given = Cells(np.append(0, np.cumsum(lengths, dtype=np.int64)), np.where(final < 0, size, final)[words], counts)
-    by_word = CellsByWord(np.empty(size + 2, np.int64), np.empty(len(words), np.int32), np.empty_like(counts))
+    given = Cells(
+        np.append(0, np.cumsum(lengths, dtype=np.int64)),
+        np.where(final < 0, size, final)[words],
+        counts,
+    )
+    by_word = CellsByWord(
+        np.empty(size + 2, np.int64), np.empty(len(words), np.int32), np.empty_like(counts)
+    )
     sort_by_word(given, by_word)
     n = by_word.ptr[size]
-    sorted_cells = CellsByWord(np.empty(len(order) + 2, np.int64), np.empty(n, np.int32), np.empty(n, counts.dtype))
+    sorted_cells = CellsByWord(
+        np.empty(len(order) + 2, np.int64), np.empty(n, np.int32), np.empty(n, counts.dtype)
+    )
     sort_by_word(Cells(by_word.ptr[: size + 1], row[by_word.doc[:n]], by_word.x[:n]), sorted_cells)
     indptr = sorted_cells.ptr[:-1]
-    return Cells(indptr, sorted_cells.doc[: indptr[-1]], sorted_cells.x[: indptr[-1]]), int((kind == TRAIN).sum())
+    return Cells(indptr, sorted_cells.doc[: indptr[-1]], sorted_cells.x[: indptr[-1]]), int(
+        (kind == TRAIN).sum()
+    )
 
 
 def write_blocks(
@@ -90,7 +110,9 @@ def write_blocks(
     ahead: int,
     progress: Progress,
 ) -> int:
-    """Write the storage blocks of both parts, each with its writer, without the fsyncs; documents without a word."""
+    """Write the storage blocks of both parts, each with its writer, without the fsyncs; documents
+    without a word.
+    """
     empty = 0
     final = (-1, 0), np.zeros(0, np.int32)  # ids of the words that the last pieces had
 
@@ -99,7 +121,9 @@ def write_blocks(
         cells, entry = journal.cells.read(piece), journal.types.entries[piece]
         if (ids := final)[0] != entry:
             final = ids = entry, vocabulary.lookup(journal.types.arrays(piece)["types"])
-        return number_words(cells["lengths"], cells["words"], cells["counts"], ids[1], decision.classes[piece])
+        return number_words(
+            cells["lengths"], cells["words"], cells["counts"], ids[1], decision.classes[piece]
+        )
 
     for i, (cells, n) in enumerate(pooled(pool, number, range(len(journal.cells)), ahead)):
         empty += int((np.diff(cells.indptr) == 0).sum())

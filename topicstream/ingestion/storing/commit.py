@@ -1,6 +1,7 @@
 """The last half of an ingest: from the spools to a store that is committed by one rename.
 
-A new store is built in the working folder and renamed into place.  An append writes files that no manifest mentions into
+A new store is built in the working folder and renamed into place.  An append writes files that no
+manifest mentions into
 the store (higher rows, new parts, files of the new generation) and replaces the manifest last.
 """
 
@@ -33,8 +34,12 @@ from topicstream.progress import Progress
 from topicstream.records import Json
 
 
-def fingerprint(vocabulary_hash: str, parts: Mapping[str, PartEntry], removed: StoreFile | None) -> str:
-    """sha256 over the vocabulary and the blocks' checksums in order: equal for stores of equal content."""
+def fingerprint(
+    vocabulary_hash: str, parts: Mapping[str, PartEntry], removed: StoreFile | None
+) -> str:
+    """sha256 over the vocabulary and the blocks' checksums in order: equal for stores of equal
+    content.
+    """
     digest = hashlib.sha256(vocabulary_hash.encode())
     for part in PARTS:
         for block in parts[part].blocks:
@@ -47,14 +52,16 @@ def fingerprint(vocabulary_hash: str, parts: Mapping[str, PartEntry], removed: S
 
 @dataclass
 class ColumnCounts:
-    """How many of the new documents have a value in each column of metadata, and what their dates are.
+    """How many of the new documents have a value in each column of metadata, and what their dates
+    are.
 
     Attributes
     ----------
     filled
         Documents with a value, by column.
     dates, unread
-        Documents by the dates that were read, and the first value of the column ``date`` that is none.
+        Documents by the dates that were read, and the first value of the column ``date`` that is
+        none.
     date_format
         How the input writes dates; None: as ``dates.parse`` reads them.
     """
@@ -68,9 +75,15 @@ class ColumnCounts:
         """Count some documents."""
         for name in table.column_names:
             column = table[name]
-            empty = (pc.equal(pc.list_value_length(column), 0) if pa.types.is_list(column.type) else pc.equal(column, ""))
+            empty = (
+                pc.equal(pc.list_value_length(column), 0)
+                if pa.types.is_list(column.type)
+                else pc.equal(column, "")
+            )
             self.filled[name] += len(column) - column.null_count - (pc.sum(empty).as_py() or 0)
-        for pair in table["date"].value_counts().to_pylist() if "date" in table.column_names else ():
+        for pair in (
+            table["date"].value_counts().to_pylist() if "date" in table.column_names else ()
+        ):
             if pair["values"] and (day := parse(pair["values"])) is not None:
                 self.dates[day] += pair["counts"]
             elif pair["values"]:
@@ -79,12 +92,25 @@ class ColumnCounts:
     def summary(self, columns: Mapping[str, str]) -> dict[str, Json]:
         """Of the columns of the store."""
         ends = [iso(day) for day in (min(self.dates), max(self.dates))] if self.dates else []
-        dates = {"read": self.dates.total(), "unread": self.unread, "ends": ends} if "date" in columns else None
-        return {"columns": {name: self.filled[name] for name in columns if name not in ("id", "source")}, "dates": dates}
+        dates = (
+            {"read": self.dates.total(), "unread": self.unread, "ends": ends}
+            if "date" in columns
+            else None
+        )
+        return {
+            "columns": {
+                name: self.filled[name] for name in columns if name not in ("id", "source")
+            },
+            "dates": dates,
+        }
 
 
 def write_documents(
-    journal: Journal, decision: Decision, writer: PlacedDocuments, counts: ColumnCounts, progress: Progress
+    journal: Journal,
+    decision: Decision,
+    writer: PlacedDocuments,
+    counts: ColumnCounts,
+    progress: Progress,
 ) -> list[StoreFile]:
     """Write the documents' table of this ingest; the manifest's entries of its files."""
     for i in range(len(journal.docs)):
@@ -124,7 +150,8 @@ def axes_summary(axes: Mapping[str, AxisEntry]) -> dict[str, Json]:
 
 
 def put_in_place(new: Path, out: Path) -> None:
-    """Rename ``new`` to ``out``; a store that is there is exchanged in one step and then removed.  What others have put
+    """Rename ``new`` to ``out``; a store that is there is exchanged in one step and then removed.
+    What others have put
     into it stops this before anything has changed."""
     if out.exists() and any(out.iterdir()):
         claim(out, "corpus")

@@ -1,6 +1,7 @@
 """Once everything is read: which documents count, and which of them are held out.
 
-Documents are identified by the hash of their id (``corpus/documents.py``).  A withdrawal ends a life of its id: of the documents
+Documents are identified by the hash of their id (``corpus/documents.py``).  A withdrawal ends a
+life of its id: of the documents
 of one life one is kept, and of the lives the last.
 """
 
@@ -75,14 +76,20 @@ class Decision:
 
 
 def decide(
-    journal: Journal, base: Corpus | None, rule: str, heldout: Heldout, relations: Relations, removed: np.ndarray
+    journal: Journal,
+    base: Corpus | None,
+    rule: str,
+    heldout: Heldout,
+    relations: Relations,
+    removed: np.ndarray,
 ) -> Decision:
     """Resolve duplicates and withdrawals, then fix the threshold.
 
     Parameters
     ----------
     rule
-        ``skip`` keeps the first document of an id, ``replace`` the last, ``fail`` raises InputError.  A withdrawal removes
+        ``skip`` keeps the first document of an id, ``replace`` the last, ``fail`` raises
+        InputError.  A withdrawal removes
         what came before it under any rule.
     relations
         Without tables, before and after; sorts the ids.
@@ -90,10 +97,14 @@ def decide(
         Numbers of documents of the old store that are withdrawn already.
     """
     starts = [0 if base is None else sum(part.docs for part in base.manifest.parts.values())]
-    for numbers, batch in read_documents(base.path, base.manifest.docs, ["id"]) if base is not None else ():
+    for numbers, batch in (
+        read_documents(base.path, base.manifest.docs, ["id"]) if base is not None else ()
+    ):
         still_there = np.isin(numbers, removed, invert=True)
         high, low = hash_ids(batch["id"])
-        relations.insert("events", _events(high[still_there], low[still_there], 2 * numbers[still_there] + 1))
+        relations.insert(
+            "events", _events(high[still_there], low[still_there], 2 * numbers[still_there] + 1)
+        )
     for i in range(len(journal.docs)):
         arrays = journal.docs.read(i)
         starts.append(starts[-1] + len(arrays["high"]))
@@ -103,22 +114,40 @@ def decide(
         relations.insert("events", _events(arrays["gone_high"], arrays["gone_low"], gone))
     reason = np.zeros(starts[-1], np.uint8)
     other, code = ("next", REPLACED) if rule == "replace" else ("previous", DUPLICATE)
-    dropped = f"select number, {other} as other from ({_LIVES}) where {other} is not null or ended order by number"
+    dropped = (
+        f"select number, {other} as other from ({_LIVES}) where {other} is not null or ended "
+        f"order by number"
+    )
     for batch in relations.stream(dropped) if len(reason) else ():
         again = batch["other"].is_valid().to_numpy(zero_copy_only=False)
         if rule == "fail" and again.any():
-            later, earlier = (int(batch[name].filter(pa.array(again))[0].as_py()) for name in ("number", "other"))
+            later, earlier = (
+                int(batch[name].filter(pa.array(again))[0].as_py()) for name in ("number", "other")
+            )
             raise InputError(
-                f"{_name(journal, base, starts, later)}: the same id as {_name(journal, base, starts, earlier)} "
+                f"{_name(journal, base, starts, later)}: the same id as "
+                f"{_name(journal, base, starts, earlier)} "
                 "(--on-duplicate skip or replace takes the first or the last)"
             )
         reason[batch["number"].to_numpy()] = np.where(again, code, DELETED)
     relations.clear()
-    threshold = int(base.manifest.heldout.threshold, 16) if base is not None else _threshold(journal, reason, heldout)
+    threshold = (
+        int(base.manifest.heldout.threshold, 16)
+        if base is not None
+        else _threshold(journal, reason, heldout)
+    )
     decision = Decision(heldout, reason, threshold, starts[0], np.array(starts), [])
     decision = replace(decision, classes=_classes(journal, decision))
-    if base is None and heldout.parts and heldout.too_many(decision.documents(HELDOUT), decision.documents(TRAIN, HELDOUT)):
-        decision = replace(decision, heldout=heldout.by_part(), threshold=_threshold(journal, reason, heldout.by_part()))
+    if (
+        base is None
+        and heldout.parts
+        and heldout.too_many(decision.documents(HELDOUT), decision.documents(TRAIN, HELDOUT))
+    ):
+        decision = replace(
+            decision,
+            heldout=heldout.by_part(),
+            threshold=_threshold(journal, reason, heldout.by_part()),
+        )
         decision = replace(decision, classes=_classes(journal, decision))
     return decision
 
@@ -127,7 +156,9 @@ def _classes(journal: Journal, decision: Decision) -> list[np.ndarray]:
     """TRAIN, HELDOUT or DROPPED by document, uint8[D] of each piece."""
     classes = []
     for i, (start, stop) in enumerate(pairwise(decision.starts.tolist())):
-        classes.append((_split(journal, i, decision.heldout) < np.uint64(decision.threshold)).astype(np.uint8))
+        classes.append(
+            (_split(journal, i, decision.heldout) < np.uint64(decision.threshold)).astype(np.uint8)
+        )
         classes[-1][decision.reason[start:stop] != 0] = DROPPED
     return classes
 
@@ -138,8 +169,10 @@ def _events(high: np.ndarray, low: np.ndarray, time: np.ndarray) -> pa.Table:
 
 
 def _split(journal: Journal, piece: int, heldout: Heldout) -> np.ndarray:
-    """uint64[D], compared with the threshold: the hash of the id, or of the field that decides.  Of a field that must have a
-    value: 0 where the document has it, else the largest number; of others the hash of the id where a document has none."""
+    """uint64[D], compared with the threshold: the hash of the id, or of the field that decides.  Of
+    a field that must have a
+    value: 0 where the document has it, else the largest number; of others the hash of the id where
+    a document has none."""
     arrays = journal.docs.read(piece)
     if heldout.split is None:
         return arrays["high"]
@@ -147,12 +180,15 @@ def _split(journal: Journal, piece: int, heldout: Heldout) -> np.ndarray:
     table = piece_metadata(arrays)
     if name not in table.column_names:
         raise NothingKept(
-            f"--heldout {name}: no document has that field; there are {', '.join(table.column_names)} (--meta keeps more)"
+            f"--heldout {name}: no document has that field; there are "
+            f"{', '.join(table.column_names)} (--meta keeps more)"
         )
     column = table[name].combine_chunks()
     if pa.types.is_list(column.type):
         if value is None:
-            raise NothingKept(f"--heldout-by {name}: a document may have several; choose a field of one value")
+            raise NothingKept(
+                f"--heldout-by {name}: a document may have several; choose a field of one value"
+            )
         owner = np.repeat(np.arange(len(column)), column.value_lengths().fill_null(0).to_numpy())
         equal = pc.equal(column.flatten(), value).fill_null(False).to_numpy(zero_copy_only=False)
         is_heldout = np.bincount(owner[equal], minlength=len(column)) > 0
@@ -170,7 +206,9 @@ def _threshold(journal: Journal, reason: np.ndarray, heldout: Heldout) -> int:
         return 1
     wanted = heldout.number_wanted(int(np.count_nonzero(reason == 0)))
     if wanted is None:
-        return min(int((HELDOUT_SHARE if heldout.share is None else heldout.share) * 2**64), 2**64 - 1)
+        return min(
+            int((HELDOUT_SHARE if heldout.share is None else heldout.share) * 2**64), 2**64 - 1
+        )
     smallest, start = np.zeros(0, np.uint64), 0
     for i in range(len(journal.docs)):
         split = _split(journal, i, heldout)
@@ -184,7 +222,11 @@ def _threshold(journal: Journal, reason: np.ndarray, heldout: Heldout) -> int:
 def _name(journal: Journal, base: Corpus | None, starts: list[int], number: int) -> str:
     """How a document is called in a message."""
     if number < starts[0] and base is not None:
-        [old] = [b["id"][number - int(n[0])] for n, b in read_documents(base.path, base.manifest.docs, ["id"]) if number in n]
+        [old] = [
+            b["id"][number - int(n[0])]
+            for n, b in read_documents(base.path, base.manifest.docs, ["id"])
+            if number in n
+        ]
         return f"document {old.as_py()!r} of {base.path}"
     piece = int(np.searchsorted(starts, number, "right")) - 1
     table = piece_metadata(journal.docs.read(piece))

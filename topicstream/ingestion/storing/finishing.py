@@ -61,7 +61,11 @@ MOST_FIELDS = 100
 
 def notes_summary(notes: Counter[str]) -> dict[str, Json]:
     """Notes for the summary, and the names of the fields that were left out."""
-    fields = sorted(note.removeprefix(LEFT_OUT) for note in notes if note.startswith(LEFT_OUT) and note != LEFT_OUT)
+    fields = sorted(
+        note.removeprefix(LEFT_OUT)
+        for note in notes
+        if note.startswith(LEFT_OUT) and note != LEFT_OUT
+    )
     others = sorted((note, n) for note, n in notes.items() if not note.startswith(LEFT_OUT))
     return {"notes": dict(others), "fields_left_out": fields[:MOST_FIELDS]}
 
@@ -81,7 +85,9 @@ class Finishing:
         self.out, self.base, self.plan, self.progress = out, base, plan, progress
         self.journal, self.options = journal, options
         self.old = base.manifest if base is not None else None
-        self.old_parts = self.old.parts if self.old is not None else {part: part_of([]) for part in PARTS}
+        self.old_parts = (
+            self.old.parts if self.old is not None else {part: part_of([]) for part in PARTS}
+        )
         self.generation = self.old.generation + 1 if self.old is not None else 1
         self.removal = Removal(base)
         self.began = time.monotonic()
@@ -93,40 +99,74 @@ class Finishing:
         self.weighted = state.weighted if self.base is None else self.base.weighted
         if state.weighted and not self.weighted:
             raise InputError(
-                f"{self.out}: contains counts, but the new documents have weights; ingest them into another store"
+                f"{self.out}: contains counts, but the new documents have weights; ingest them "
+                f"into another store"
             )
         given: int | None = state.width  # None: nothing was read
         self.width = self.base.width if self.base is not None else given or 0
         if given is not None and given != self.width:
-            raise InputError(f"{self.out}: holds {payload_of(self.width)}, the input {payload_of(given)}; ingest it into another store")
+            raise InputError(
+                f"{self.out}: holds {payload_of(self.width)}, the input {payload_of(given)}; "
+                f"ingest it into another store"
+            )
         self._join_side_files()
         heldout = self.options.heldout if self.old is None else Heldout.of_rule(self.old.heldout)
         rule = self.options.given.on_duplicate or ("replace" if state.pubmed else "skip")
         self.progress.step("deciding which documents count")
         with ThreadPoolExecutor(self.plan.workers, thread_name_prefix="finish") as pool:
             with Relations(self.journal.folder, self.plan.relations) as relations:
-                decision = decide(self.journal, self.base, rule, heldout, relations, self.removal.numbers)
+                decision = decide(
+                    self.journal, self.base, rule, heldout, relations, self.removal.numbers
+                )
                 self.removal.take(decision.replaced)
-                if self.old is not None and not decision.documents(TRAIN, HELDOUT) and not len(decision.replaced):
+                if (
+                    self.old is not None
+                    and not decision.documents(TRAIN, HELDOUT)
+                    and not len(decision.replaced)
+                ):
                     dropped = {f"dropped_{k}": v for k, v in decision.dropped.items()}
-                    return self._end(self.old.summary | dropped | self._left_out() | {"documents_added": 0, "rejects": None})
+                    return self._end(
+                        self.old.summary
+                        | dropped
+                        | self._left_out()
+                        | {"documents_added": 0, "rejects": None}
+                    )
                 store = self._folder()
                 choice, pruning = self._vocabulary(decision, store, relations, pool)
             saving = pool.submit(choice.vocabulary.save, store / self._name("vocab"))
             writers = [
-                BlockWriter(store, part_folder(before, part), before.rows, self.weighted, pool, bool(self.width))
+                BlockWriter(
+                    store,
+                    part_folder(before, part),
+                    before.rows,
+                    self.weighted,
+                    pool,
+                    bool(self.width),
+                )
                 for part, before in ((part, self.old_parts[part]) for part in PARTS)
             ]
             ahead = self.plan.workers + 1
-            empty = write_blocks(self.journal, decision, choice.vocabulary, writers, pool, ahead, self.progress)
+            empty = write_blocks(
+                self.journal, decision, choice.vocabulary, writers, pool, ahead, self.progress
+            )
             syncs = [pool.submit(writer.sync) for writer in writers]
-            manifest = self._manifest(decision, choice, pruning, [writer.entries for writer in writers], empty, store, saving)
+            manifest = self._manifest(
+                decision,
+                choice,
+                pruning,
+                [writer.entries for writer in writers],
+                empty,
+                store,
+                saving,
+            )
             for done in syncs:  # before a manifest names the blocks
                 done.result()
         self.journal.commit_store(manifest.fingerprint, manifest.summary)
         manifest.write(store)
         assert state.record is not None  # from the beginning on
-        inputs_record.save(store, state.record, manifest.fingerprint, appended=self.base is not None)
+        inputs_record.save(
+            store, state.record, manifest.fingerprint, appended=self.base is not None
+        )
         settle(store, manifest)
         if self.base is None:
             commit.put_in_place(store, self.out)
@@ -139,7 +179,12 @@ class Finishing:
         self.progress.step("joining the side files")
         before, state = self.journal.docs, self.journal.state
         self.journal.docs, columns, notes = join_side_files(
-            before, self.journal.folder, self.options.side, self.options.given, state.places, self.plan.relations
+            before,
+            self.journal.folder,
+            self.options.side,
+            self.options.given,
+            state.places,
+            self.plan.relations,
         )
         before.close()
         state.columns |= columns
@@ -157,16 +202,23 @@ class Finishing:
         return store
 
     def _name(self, kind: str, suffix: str = "parquet") -> str:
-        return f"{kind}.{suffix}" if self.generation == 1 else f"{kind}-{self.generation:04d}.{suffix}"
+        return (
+            f"{kind}.{suffix}" if self.generation == 1 else f"{kind}-{self.generation:04d}.{suffix}"
+        )
 
     def _vocabulary(
         self, decision: Decision, store: Path, relations: Relations, pool: ThreadPoolExecutor
     ) -> tuple[ChosenWords, dict[str, Json]]:
-        """Count the words of the training documents and choose the vocabulary; also what the manifest says of it."""
+        """Count the words of the training documents and choose the vocabulary; also what the
+        manifest says of it.
+        """
         given, fixed = self.options.given, None
         if self.width and (given.vocab or given.drop_words or given.drop_top):
             kind = payload_of(self.width)
-            raise UsageError(f"--vocab, --drop-words and --drop-top choose words, but these documents are {kind}; leave them out")
+            raise UsageError(
+                f"--vocab, --drop-words and --drop-top choose words, but these documents are "
+                f"{kind}; leave them out"
+            )
         if self.base is not None:
             fixed = self.removal.subtract(TokenVocabulary.read(self.base.file("vocab")))
         elif given.vocab is not None:
@@ -176,10 +228,18 @@ class Finishing:
             dropped |= read_drop_words(given.drop_words)
         documents = decision.documents(TRAIN) + self.removal.training
         # of dense rows every coordinate stays
-        limits = WordLimits(min_count=0) if self.width else self.options.limits(documents, self.journal.state.text)
+        limits = (
+            WordLimits(min_count=0)
+            if self.width
+            else self.options.limits(documents, self.journal.state.text)
+        )
         if self.base is None and not documents:
             first = self._left_out()["first_rejected"]
-            raise NothingKept(f"{self.out}: no training documents were read{f', the first was rejected: {first}' if first else ''}; nothing was stored")
+            raise NothingKept(
+                f"{self.out}: no training documents were "
+                f"read{f', the first was rejected: {first}' if first else ''}; nothing was "
+                f"stored"
+            )
         self.progress.step("choosing the vocabulary")
         counts = WordCounts(relations)
         for words in words_of_training(self.journal, decision, pool, self.plan.workers + 1):
@@ -212,11 +272,20 @@ class Finishing:
         """Why no word of the vocabulary occurs."""
         read = self.options.given
         if self.journal.state.text or self.options.given.vocab is None:
-            return f"{self.out}: none of the words of --vocab occurs in the documents; nothing was stored"
-        which = "their words are only numbers" if read.words is None else f"their words are those of {read.words}"
+            return (
+                f"{self.out}: none of the words of --vocab occurs in the documents; nothing was "
+                f"stored"
+            )
+        which = (
+            "their words are only numbers"
+            if read.words is None
+            else f"their words are those of {read.words}"
+        )
         return (
-            f"{self.out}: none of the words of --vocab {self.options.given.vocab} occurs in these counts ({which}); nothing was "
-            "stored.  The file that names the words of a bag-of-words file, a line for each, is given as --words"
+            f"{self.out}: none of the words of --vocab {self.options.given.vocab} occurs in "
+            f"these counts ({which}); nothing was "
+            "stored.  The file that names the words of a bag-of-words file, a line for each, is "
+            "given as --words"
         )
 
     def _manifest(
@@ -234,19 +303,35 @@ class Finishing:
         columns = {**before, **state.columns}
         if without := sorted(set(before) - set(state.columns)):
             self.progress.say(
-                f"note: the store has {', '.join(map(terminal_safe, without))} of its documents, but these came without (--meta, --meta-file)"
+                f"note: the store has {', '.join(map(terminal_safe, without))} of its "
+                f"documents, but these came without (--meta, --meta-file)"
             )
         left = self.removal.apply(self.old_parts, self.generation)
-        parts = {p: part_of([*left[p].blocks, *new], left[p].folder) for p, new in zip(PARTS, blocks, strict=True)}
+        parts = {
+            p: part_of([*left[p].blocks, *new], left[p].folder)
+            for p, new in zip(PARTS, blocks, strict=True)
+        }
         old_docs = old.docs if old is not None else []
-        writer = PlacedDocuments(store, columns, old_docs, parts, [len(self.old_parts[p].blocks) for p in PARTS])
+        writer = PlacedDocuments(
+            store, columns, old_docs, parts, [len(self.old_parts[p].blocks) for p in PARTS]
+        )
         counts = commit.ColumnCounts(self.options.given.date_format)
         docs = commit.write_documents(self.journal, decision, writer, counts, self.progress)
-        settle_arrays(store, {part_folder(entry, p): entry.rows for p, entry in parts.items()}, weighted=self.weighted)
+        settle_arrays(
+            store,
+            {part_folder(entry, p): entry.rows for p, entry in parts.items()},
+            weighted=self.weighted,
+        )
         saving.result()
         files = self._files(store)
-        recipe = self.options.recipe if state.text or (old is not None and old.tokenizer is not None) else None
-        integer = (old is not None if state.whole_ids is None else state.whole_ids) and (old is None or old.ids == "integer")
+        recipe = (
+            self.options.recipe
+            if state.text or (old is not None and old.tokenizer is not None)
+            else None
+        )
+        integer = (old is not None if state.whole_ids is None else state.whole_ids) and (
+            old is None or old.ids == "integer"
+        )
         # no times in it: the same input gives the same bytes
         manifest = StoreManifest(
             schema=1,
@@ -265,11 +350,14 @@ class Finishing:
             docs=[*old_docs, *docs],
             columns=cast("Any", columns),
             sources=Sources(count=len(state.sources), first=state.sources[:100]),
-            summary=self._summary(decision, chosen, parts, blocks, empty, pruning) | counts.summary(columns),
+            summary=self._summary(decision, chosen, parts, blocks, empty, pruning)
+            | counts.summary(columns),
             reading=(old.reading if old is not None else self.options.given.remembered()) or None,
             ids="integer" if integer else None,
             width=self.width,
-            patches=(self.options.given.patches or (old.patches if old is not None else None)) if self.width else None,
+            patches=(self.options.given.patches or (old.patches if old is not None else None))
+            if self.width
+            else None,
             compacted=old.compacted if old is not None else 0,
         )
         return self._with_axes(store, manifest)
@@ -301,8 +389,14 @@ class Finishing:
 
     def _left_out(self) -> dict[str, Json]:
         """How many records were rejected, and the first of them; what else was odd."""
-        pages = (self.journal.docs.read(i)["rejects"].tobytes() for i in range(len(self.journal.docs)))
-        reject = next((json.loads(page.splitlines()[0]) for page in pages if page), None) if self.journal.totals["rejected"] else None
+        pages = (
+            self.journal.docs.read(i)["rejects"].tobytes() for i in range(len(self.journal.docs))
+        )
+        reject = (
+            next((json.loads(page.splitlines()[0]) for page in pages if page), None)
+            if self.journal.totals["rejected"]
+            else None
+        )
         where = reject and f"{reject['file']}:{reject['line']}".removesuffix(":0")
         return {
             "rejected": self.journal.totals["rejected"],
@@ -322,7 +416,11 @@ class Finishing:
         totals, old = self.journal.totals, self.old.summary if self.old is not None else {}
         characters = totals["characters"]
         recipe = self.options.recipe
-        shown = {"stopwords": recipe.stopwords_from, "min_length": recipe.min_length, "numbers": recipe.numbers}
+        shown = {
+            "stopwords": recipe.stopwords_from,
+            "min_length": recipe.min_length,
+            "numbers": recipe.numbers,
+        }
         return commit.parts_summary(parts) | {
             **({noun_of(self.width): self.width} if self.width else {}),
             "documents_added": sum(b.docs for new in blocks for b in new),

@@ -1,7 +1,10 @@
-"""Files beside the documents: metadata by document (``--meta-file``) and links (``--links``), whatever the documents' format.
+"""Files beside the documents: metadata by document (``--meta-file``) and links (``--links``),
+whatever the documents' format.
 
-A file with names (CSV and TSV with a header, JSON lines, Parquet) is read by the reader of its format; TSV and CSV without a
-header take the names that the user gives: ``authors.tsv:row,authors``.  The last of them, where it is a list column, takes all further fields of its line.
+A file with names (CSV and TSV with a header, JSON lines, Parquet) is read by the reader of its
+format; TSV and CSV without a
+header take the names that the user gives: ``authors.tsv:row,authors``.  The last of them, where it
+is a list column, takes all further fields of its line.
 """
 
 from __future__ import annotations
@@ -31,9 +34,15 @@ from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.readers.parquet import parquet_place
 
 FORMATS = {
-    ".tsv": "tsv", ".tab": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".txt": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
     ".parquet": "parquet",
-}  # fmt: skip
+}
 KEY = "\0key"
 
 
@@ -41,12 +50,15 @@ KEY = "\0key"
 class SideOptions:
     """What belongs to the documents but does not stand in them.
 
-    meta_files  ``FILE`` or ``FILE:COLUMN,...``: the columns to keep (``field=column`` renames one), or the names of the
+    meta_files  ``FILE`` or ``FILE:COLUMN,...``: the columns to keep (``field=column`` renames one),
+                or the names of the
                 columns of a file without a header
     links       files of two columns, citing and cited
-    key         how their rows find their documents: ``id``; ``row``: the number of the document in the input, from 1 (a
-                file without a column ``row``: the k-th record is of the k-th document); ``file``: the column ``file`` names
-                the file (path or base name) of the documents; or the name of the column that holds the documents' ids
+    key         how their rows find their documents: ``id``; ``row``: the number of the document in
+                the input, from 1 (a
+                file without a column ``row``: the k-th record is of the k-th document); ``file``:
+                the column ``file`` names the file (path or base name) of the documents; or the name
+                of the column that holds the documents' ids
     """
 
     meta_files: tuple[str, ...] = ()
@@ -57,7 +69,10 @@ class SideOptions:
         return bool(self.meta_files or self.links)
 
     def stamps(self) -> list[list[str | int]]:
-        """Size and time of every file: what a resumed ingest must find again.  InputError: no such file."""
+        """Size and time of every file: what a resumed ingest must find again.
+
+        InputError: no such file.
+        """
         stamps: list[list[str | int]] = []
         for spec in (*self.meta_files, *self.links):
             path = split_spec(spec)[0]
@@ -75,13 +90,18 @@ class SideOptions:
 
 
 def split_spec(spec: str) -> tuple[str, dict[str, str]]:
-    """``FILE:a,b=c`` -> (FILE, {a: a, b: c}): field and column; InputError when there is no such file."""
+    """``FILE:a,b=c`` -> (FILE, {a: a, b: c}): field and column; InputError when there is no such
+    file.
+    """
     path, colon, listed = spec.rpartition(":")
     if os.path.isfile(spec) or (address_of(spec) is not None and "/" in listed):
         return spec, {}
     if not colon or not (address_of(path) is not None or os.path.isfile(path)):
         raise InputError(f"{spec}: no such file (FILE or FILE:COLUMN,COLUMN)")
-    pairs = [(name, column or name) for name, _, column in (item.strip().partition("=") for item in listed.split(","))]
+    pairs = [
+        (name, column or name)
+        for name, _, column in (item.strip().partition("=") for item in listed.split(","))
+    ]
     if not all(name for name, _ in pairs) or len(dict(pairs)) < len(pairs):
         raise InputError(f"{spec}: a column has no name, or two columns have the same name")
     return path, dict(pairs)
@@ -99,7 +119,9 @@ class _NoText(ReadOptions):
 class _SideSource(Source):
     """A side file is read whole or not at all."""
 
-    def reject(self, line: int, reason: str, start: bytes = b"", *, file: str | None = None) -> None:
+    def reject(
+        self, line: int, reason: str, start: bytes = b"", *, file: str | None = None
+    ) -> None:
         raise BadFile(file or self.name, line, reason)
 
 
@@ -109,7 +131,8 @@ class SideFile:
 
     form    tsv, csv, jsonl or parquet
     fields  field -> column, ``citing`` and ``cited`` of links
-    key     the column by which a row finds its documents; None: the k-th record is of the k-th document
+    key     the column by which a row finds its documents; None: the k-th record is of the k-th
+            document
     names   the columns of a file without a header, else None
     """
 
@@ -122,15 +145,28 @@ class SideFile:
     links: bool = False
 
     def tables(self) -> Iterator[tuple[pa.Array, pa.Table]]:
-        """The rows in bounded pieces: where each stands (``file:line``), and its fields and ``KEY``, strings or lists of them.
-        InputError with file and line at the first row that cannot be read."""
+        """The rows in bounded pieces: where each stands (``file:line``), and its fields and
+        ``KEY``, strings or lists of them. InputError with file and line at the first row that
+        cannot be read."""
         wanted = dict(self.fields) | ({KEY: self.key} if self.key is not None else {})
         with _SideSource(self.path, Path(self.path), encoding=self.read.encoding) as source:
-            yield from self._with_names(source, wanted) if self.names is None else self._without(source, wanted, self.names)
+            yield from (
+                self._with_names(source, wanted)
+                if self.names is None
+                else self._without(source, wanted, self.names)
+            )
 
-    def _with_names(self, source: Source, wanted: dict[str, str]) -> Iterator[tuple[pa.Array, pa.Table]]:
+    def _with_names(
+        self, source: Source, wanted: dict[str, str]
+    ) -> Iterator[tuple[pa.Array, pa.Table]]:
         kept = {f.name: getattr(self.read, f.name) for f in fields(ReadOptions)}
-        kept |= {"meta": wanted, "on_error": "fail", "id_field": self.key, "format": None, "header": True}
+        kept |= {
+            "meta": wanted,
+            "on_error": "fail",
+            "id_field": self.key,
+            "format": None,
+            "header": True,
+        }
         options = _NoText(**kept | ({"delimiter": "tab"} if self.form == "tsv" else {}))
         reader = reader_named("csv" if self.form == "tsv" else self.form)
         for batch in filter(len, reader.batches(source, options)):
@@ -148,7 +184,11 @@ class SideFile:
                 if (reason := why_not_utf8(line)) is not None:
                     raise BadFile(self.path, number, reason)
                 text = line.decode()
-                row = text.split(delimiter) if self.form == "tsv" else next(csv.reader([text], delimiter=delimiter), [])
+                row = (
+                    text.split(delimiter)
+                    if self.form == "tsv"
+                    else next(csv.reader([text], delimiter=delimiter), [])
+                )
                 if rest:
                     row[last:] = [self.read.list_separator.join(row[last:])]
                 if len(row) > len(names):
@@ -166,34 +206,52 @@ def _open_metadata(path: str, given: dict[str, str], by: str, read: ReadOptions)
     names = _names(path, form, first, given)
     key = given.pop(by, by if by in (names or first) else None)
     if not given and names is None:
-        given = {n: n for n in first if n.strip() and n != key and not (form == "jsonl" and n in read.text_fields)}
+        given = {
+            n: n
+            for n in first
+            if n.strip() and n != key and not (form == "jsonl" and n in read.text_fields)
+        }
     if key is None and by != "row":
         raise InputError(
-            f"{path}: no column '{by}' to find the documents by; it has {', '.join(names or first)[:300]}. Rename one of them "
-            f"({path}:{by}={next(filter(None, names or first), 'COLUMN')},...), name the columns of a file without a header ({path}:{by},authors), or give "
+            f"{path}: no column '{by}' to find the documents by; it has "
+            f"{', '.join(names or first)[:300]}. Rename one of them "
+            f"({path}:{by}={next(filter(None, names or first), 'COLUMN')},...), name the "
+            f"columns of a file without a header ({path}:{by},authors), or give "
             "--key row, file or COLUMN"
         )
     if taken := sorted(set(given) & set(OWN)):
-        raise InputError(f"{path}: the field {taken[0]!r} is reserved for the store; rename it ({path}:name={taken[0]})")
+        raise InputError(
+            f"{path}: the field {taken[0]!r} is reserved for the store; rename it "
+            f"({path}:name={taken[0]})"
+        )
     return SideFile(path, form, read, given, key, names)
 
 
 def _open_links(path: str, given: dict[str, str], read: ReadOptions) -> SideFile:
     form, first = _head(path, read)
-    if not given and [name.strip().lower() for name in first] in (["source", "target"], ["from", "to"]):
+    if not given and [name.strip().lower() for name in first] in (
+        ["source", "target"],
+        ["from", "to"],
+    ):
         given = dict(zip(("citing", "cited"), first))
     given = given or {"citing": "citing", "cited": "cited"}
     if len(given) != 2 or len(first) == 1:
         raise InputError(f"{path}: expected two columns, citing and cited")
     names = _names(path, form, first, given)
-    return SideFile(path, form, read, dict(zip(("citing", "cited"), given.values())), None, names, links=True)
+    return SideFile(
+        path, form, read, dict(zip(("citing", "cited"), given.values())), None, names, links=True
+    )
 
 
 def _head(path: str, read: ReadOptions) -> tuple[str, list[str]]:
-    """Format of a side file, and the names in its first record: of a header, of a schema, or of the objects in its head."""
+    """Format of a side file, and the names in its first record: of a header, of a schema, or of the
+    objects in its head.
+    """
     form = FORMATS.get(plain_suffix(path))
     if form is None:
-        raise InputError(f"{path}: a side file is named {', '.join(FORMATS)} (or that with .gz, .bz2, .xz, .zst)")
+        raise InputError(
+            f"{path}: a side file is named {', '.join(FORMATS)} (or that with .gz, .bz2, .xz, .zst)"
+        )
     if form == "parquet":
         try:
             return form, list(pq.read_schema(parquet_place(Path(path))).names)
@@ -206,7 +264,11 @@ def _head(path: str, read: ReadOptions) -> tuple[str, list[str]]:
     line = head.decode("utf-8", "replace").lstrip("\r\n").split("\n", 1)[0].rstrip("\r")
     if not line.strip():
         raise InputError(f"{path}: is empty")
-    first = line.split("\t") if form == "tsv" else next(csv.reader([line], delimiter=_delimiter(form, head)))
+    first = (
+        line.split("\t")
+        if form == "tsv"
+        else next(csv.reader([line], delimiter=_delimiter(form, head)))
+    )
     return form, [name.strip().strip('"') for name in first]
 
 
@@ -216,7 +278,8 @@ def _delimiter(form: str, head: bytes) -> str:
 
 
 def _names(path: str, form: str, first: list[str], given: dict[str, str]) -> tuple[str, ...] | None:
-    """The columns given for a file without a header, None where the first record has them all.  InputError where it lacks
+    """The columns given for a file without a header, None where the first record has them all.
+    InputError where it lacks
     some."""
     missing = [column for column in given.values() if column not in first]
     if missing and form in ("tsv", "csv") and (len(missing) == len(given) or len(given) == 1):

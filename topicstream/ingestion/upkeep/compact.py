@@ -1,4 +1,6 @@
-"""``topics compact``: a store that many appends have left in small blocks, rewritten in full ones (rewrite.py)."""
+"""``topics compact``: a store that many appends have left in small blocks, rewritten in full ones
+(rewrite.py).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ class Compaction(TypedDict):
 def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> Compaction:
     """Merge small neighbouring storage blocks and purge documents that were withdrawn or replaced.
 
-    Documents, vocabulary and held-out split stay as they are.  Readers that hold the store open go on with what they opened.
+    Documents, vocabulary and held-out split stay as they are.  Readers that hold the store open go
+    on with what they opened.
     Models keep their topics, but an unfinished training cannot be resumed.
 
     Parameters
@@ -45,9 +48,9 @@ def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> Comp
     Returns
     -------
     dict
-        ``compacted`` (False: there was nothing to do), ``blocks``, ``bytes`` and ``files`` (of the documents' table) before and
-        after, ``documents_purged``, ``cells_purged``, and ``waiting``: old files that readers still hold, which the next
-        command that writes to the store removes.
+        ``compacted`` (False: there was nothing to do), ``blocks``, ``bytes`` and ``files`` (of the
+        documents' table) before and after, ``documents_purged``, ``cells_purged``, and ``waiting``:
+        old files that readers still hold, which the next command that writes to the store removes.
 
     Raises
     ------
@@ -75,9 +78,15 @@ def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> Comp
 
 
 def gain(corpus: Corpus) -> tuple[int, int, int]:
-    """What a compaction would bring: storage blocks fewer, blocks there are, removed documents to purge."""
+    """What a compaction would bring: storage blocks fewer, blocks there are, removed documents to
+    purge.
+    """
     work = Rewrite(corpus, np.zeros((0, 4), np.int64))
-    return work.spare, sum(len(corpus.manifest.parts[p].blocks) for p in PARTS), len(corpus.removed())
+    return (
+        work.spare,
+        sum(len(corpus.manifest.parts[p].blocks) for p in PARTS),
+        len(corpus.removed()),
+    )
 
 
 def _told(path: Path, old: StoreManifest, new: StoreManifest, purged: int) -> Compaction:

@@ -1,8 +1,9 @@
 """``topics edit --drop-words``: words leave a store that is there, without its raw input.
 
-Blocks and vocabulary are rewritten as ``compact`` does it, the words that stay numbered as before, in their order.  What
-goes is listed with the words left out of the vocabulary, and stays out when new documents bring it again.
-"""
+Blocks and vocabulary are rewritten as ``compact`` does it, the words that stay numbered as before,
+in their order.  What
+goes is listed with the words left out of the vocabulary, and stays out when new documents bring it
+again."""
 
 from __future__ import annotations
 
@@ -24,7 +25,12 @@ from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
 from topicstream.progress import Progress, Told, listener
 from topicstream.records import Json
 from topicstream.relations import Relations
-from topicstream.tokens.vocabulary import TokenVocabulary, read_drop_words, stream_pruned, write_words
+from topicstream.tokens.vocabulary import (
+    TokenVocabulary,
+    read_drop_words,
+    stream_pruned,
+    write_words,
+)
 
 
 def drop_words(
@@ -36,7 +42,8 @@ def drop_words(
 ) -> dict[str, Json]:
     """Remove words from a corpus store for good: from its vocabulary and from all documents.
 
-    Readers that hold the store open go on with what they opened.  To a model, the store is another corpus afterwards: train again
+    Readers that hold the store open go on with what they opened.  To a model, the store is another
+    corpus afterwards: train again
     to have topics without the words.
 
     Parameters
@@ -53,7 +60,8 @@ def drop_words(
     Returns
     -------
     dict
-        ``dropped`` (words that were there), ``not_found`` (a number), ``words`` (left), ``cells`` and ``tokens`` that went.
+        ``dropped`` (words that were there), ``not_found`` (a number), ``words`` (left), ``cells``
+        and ``tokens`` that went.
 
     Raises
     ------
@@ -84,12 +92,18 @@ def drop_words(
         before = base.manifest
         manifest = _rewrite(base, vocabulary, mask, present, listener(progress))
     for what in ("cells", "tokens"):
-        told[what] = sum(getattr(before.parts[p], what) - getattr(manifest.parts[p], what) for p in before.parts)
+        told[what] = sum(
+            getattr(before.parts[p], what) - getattr(manifest.parts[p], what) for p in before.parts
+        )
     return told
 
 
-def _matches(path: Path, vocabulary: TokenVocabulary, wanted: set[str]) -> tuple[np.ndarray, dict[str, Json]]:
-    """Which words of the vocabulary are to go, bool[W], and what goes with them; InputError where none would be left."""
+def _matches(
+    path: Path, vocabulary: TokenVocabulary, wanted: set[str]
+) -> tuple[np.ndarray, dict[str, Json]]:
+    """Which words of the vocabulary are to go, bool[W], and what goes with them; InputError where
+    none would be left.
+    """
     out = pc.is_in(vocabulary.words, value_set=pa.array(sorted(wanted), pa.large_string()))
     mask = np.asarray(out.to_numpy(zero_copy_only=False), np.bool_)
     if mask.all():
@@ -114,7 +128,10 @@ def _rewrite(
     generation = old.generation + 1
     work = Rewrite(base, base.removed(), words=np.flatnonzero(~mask))
     work.check_room()
-    left, gone = (TokenVocabulary.of(*vocabulary.table.filter(pa.array(rows)).columns) for rows in (~mask, mask))
+    left, gone = (
+        TokenVocabulary.of(*vocabulary.table.filter(pa.array(rows)).columns)
+        for rows in (~mask, mask)
+    )
     names = {kind: f"{kind}-{generation:04d}.parquet" for kind in ("vocab", "pruned")}
     left.save(store / names["vocab"])
     with owned.scratch(store, "words") as folder, Relations(folder, MEMORY) as pruned:

@@ -1,6 +1,7 @@
 """Documents taken out of a committed store: tombstones.
 
-Blocks are never rewritten.  ``removed.npy`` (int64[n, 4]: document number, part, block, row) lists the documents that
+Blocks are never rewritten.  ``removed.npy`` (int64[n, 4]: document number, part, block, row) lists
+                             the documents that
 readers see as empty; the manifest marks the blocks touched with the generation of the change.
 """
 
@@ -24,7 +25,9 @@ from topicstream.tokens.vocabulary import TokenVocabulary
 
 
 class Removal:
-    """The documents of a store that are gone: those of earlier appends, and those that this one withdraws."""
+    """The documents of a store that are gone: those of earlier appends, and those that this one
+    withdraws.
+    """
 
     def __init__(self, base: Corpus | None) -> None:
         self._base = base
@@ -39,20 +42,28 @@ class Removal:
 
     @property
     def listed(self) -> np.ndarray:
-        """All documents that are gone, those of earlier appends first: int64[n, 4] as of ``Corpus.removed``."""
+        """All documents that are gone, those of earlier appends first: int64[n, 4] as of
+        ``Corpus.removed``.
+        """
         return np.concatenate((self._before, self._new))
 
     @property
     def training(self) -> int:
         """Training documents of the store that are left."""
-        return 0 if self._base is None else self._base.part().docs - int((self.listed[:, 1] == 0).sum())
+        return (
+            0
+            if self._base is None
+            else self._base.part().docs - int((self.listed[:, 1] == 0).sum())
+        )
 
     def take(self, numbers: np.ndarray) -> None:
         """Withdraw documents by number (ascending)."""
         if self._base is None or not len(numbers):
             return
         taken = [self._new]
-        for every, batch in read_documents(self._base.path, self._base.manifest.docs, ["part", "block", "row"]):
+        for every, batch in read_documents(
+            self._base.path, self._base.manifest.docs, ["part", "block", "row"]
+        ):
             matches = np.flatnonzero(np.isin(every, numbers))
             part = pc.index_in(batch["part"].cast(pa.string()), value_set=pa.array(PARTS))
             columns = [np.asarray(c)[matches] for c in (part, batch["block"], batch["row"])]
@@ -60,7 +71,9 @@ class Removal:
         self._new = np.concatenate(taken)
 
     def subtract(self, vocabulary: TokenVocabulary) -> TokenVocabulary:
-        """The vocabulary without the counts of the withdrawn training documents; what each block loses is noted."""
+        """The vocabulary without the counts of the withdrawn training documents; what each block
+        loses is noted.
+        """
         assert self._base is not None
         counts, df = vocabulary.counts, vocabulary.df
         for part, block in sorted({(int(p), int(b)) for p, b in self._new[:, 1:3]}):
@@ -73,7 +86,9 @@ class Removal:
             )
             if part == 0:
                 gone = np.bincount(lost.indices, minlength=len(vocabulary))
-                counts = counts - (gone if self._base.weighted else lost.sum(axis=0, dtype=np.int64))
+                counts = counts - (
+                    gone if self._base.weighted else lost.sum(axis=0, dtype=np.int64)
+                )
                 df = df - gone
         return TokenVocabulary.of(vocabulary.words, counts, df)
 
@@ -83,8 +98,14 @@ class Removal:
         for (part, block), lost in self._changes.items():
             entry = blocks[PARTS[part]][block]
             gone = entry.removed
-            total = Removed(docs=gone.docs + lost.docs, cells=gone.cells + lost.cells, tokens=gone.tokens + lost.tokens)
-            blocks[PARTS[part]][block] = msgspec.structs.replace(entry, removed=total, changed=generation)
+            total = Removed(
+                docs=gone.docs + lost.docs,
+                cells=gone.cells + lost.cells,
+                tokens=gone.tokens + lost.tokens,
+            )
+            blocks[PARTS[part]][block] = msgspec.structs.replace(
+                entry, removed=total, changed=generation
+            )
         return {name: part_of(blocks[name], entry.folder) for name, entry in parts.items()}
 
     def save(self, folder: Path, name: str) -> str | None:

@@ -1,8 +1,12 @@
-"""A committed store rewritten: without some documents, without some words, small neighbouring blocks as one.
+"""A committed store rewritten: without some documents, without some words, small neighbouring
+blocks as one.
 
-``compact``, ``forget`` and ``edit --drop-words`` are each one ``Rewrite``.  Blocks go to folders of their own (``train-2``
-beside ``train``); one that stays as it is becomes a second name of its chunk files.  Nothing that the present manifest names
-is touched, so readers go on.  Killed at any instant, the store is the old one or the new one, and the next command that writes
+``compact``, ``forget`` and ``edit --drop-words`` are each one ``Rewrite``.  Blocks go to folders of
+their own (``train-2``
+beside ``train``); one that stays as it is becomes a second name of its chunk files.  Nothing that
+the present manifest names
+is touched, so readers go on.  Killed at any instant, the store is the old one or the new one, and
+                               the next command that writes
 to it removes what is left over.
 """
 
@@ -45,8 +49,10 @@ _LIST = pa.list_(pa.large_string())
 
 
 def grouped(blocks: Sequence[BlockEntry]) -> list[list[int]]:
-    """Neighbouring blocks that go into one: each group takes the next block as long as it has room.  Any two groups side by
-    side are more than one block, so twice the least number of blocks is never passed, and a second time changes nothing."""
+    """Neighbouring blocks that go into one: each group takes the next block as long as it has room.
+    Any two groups side by
+    side are more than one block, so twice the least number of blocks is never passed, and a second
+    time changes nothing."""
     groups: list[list[int]] = []
     cells = docs = 0
     for number, entry in enumerate(blocks):
@@ -61,14 +67,17 @@ def grouped(blocks: Sequence[BlockEntry]) -> list[list[int]]:
 
 @contextlib.contextmanager
 def writing(store: Path, *, dense: bool = True) -> Iterator[Corpus]:
-    """A store under the writer's lock, without what earlier writers left.  StoreError, Busy, TopicsError where an ingest into it
+    """A store under the writer's lock, without what earlier writers left.  StoreError, Busy,
+    TopicsError where an ingest into it
     was killed and has not been run again; dense: as of ``Corpus.open``."""
     Corpus.open(store, dense=dense).let_go()  # before anything is made
     with lock(store, "writing to", kind="corpus"):
         refuse_links(store)
         wip = store.with_name(store.name + ".wip")
         if (wip / "state.json").exists():
-            raise TopicsError(f"{wip}: an unfinished ingest; run it again first, or remove that folder")
+            raise TopicsError(
+                f"{wip}: an unfinished ingest; run it again first, or remove that folder"
+            )
         base = Corpus.open(store, dense=dense)
         base.let_go()  # the writer's lock keeps what it reads
         settle(store, base.manifest)
@@ -91,7 +100,11 @@ class Rewrite:
     """
 
     def __init__(
-        self, base: Corpus, gone: np.ndarray, parts: Mapping[str, PartEntry] | None = None, words: np.ndarray | None = None
+        self,
+        base: Corpus,
+        gone: np.ndarray,
+        parts: Mapping[str, PartEntry] | None = None,
+        words: np.ndarray | None = None,
     ) -> None:
         self._base, self._gone, self._words = base, gone, words
         self._parts = parts or base.manifest.parts
@@ -102,7 +115,11 @@ class Rewrite:
         self._touched = {(int(part), int(block)) for part, block in gone[:, 1:3]}
 
     def _stays(self, part: str, group: list[int]) -> bool:
-        return self._words is None and len(group) == 1 and (PARTS.index(part), group[0]) not in self._touched
+        return (
+            self._words is None
+            and len(group) == 1
+            and (PARTS.index(part), group[0]) not in self._touched
+        )
 
     @property
     def changes(self) -> bool:
@@ -116,40 +133,67 @@ class Rewrite:
 
     def check_room(self) -> None:
         """DoesNotFit where the disk has no room for the new files beside the old ones."""
-        rewritten = [(p, b) for p in PARTS for group in self._groups[p] if not self._stays(p, group) for b in group]
-        chunks = [chunk for p, b in rewritten for kind in KINDS for chunk in self._parts[p].blocks[b].files[kind]]
+        rewritten = [
+            (p, b)
+            for p in PARTS
+            for group in self._groups[p]
+            if not self._stays(p, group)
+            for b in group
+        ]
+        chunks = [
+            chunk
+            for p, b in rewritten
+            for kind in KINDS
+            for chunk in self._parts[p].blocks[b].files[kind]
+        ]
         need = sum(e.size for e in self._base.manifest.docs) + sum(size for size, _ in chunks)
         free = shutil.disk_usage(self._store).free
         if free < need + (need >> 3):
             raise DoesNotFit(
-                f"{self._store}: rewriting it takes {format_bytes(need)} on the disk, {format_bytes(free)} are free; "
+                f"{self._store}: rewriting it takes {format_bytes(need)} on the disk, "
+                f"{format_bytes(free)} are free; "
                 "make room and run the same command again"
             )
 
     def commit(
-        self, progress: Progress, changes: dict[str, Any] | None = None, forgotten: pa.Array | None = None
+        self,
+        progress: Progress,
+        changes: dict[str, Any] | None = None,
+        forgotten: pa.Array | None = None,
     ) -> StoreManifest:
-        """Write blocks, documents and axes and commit them; what was written is removed when something goes wrong before.
+        """Write blocks, documents and axes and commit them; what was written is removed when
+        something goes wrong before.
 
         Parameters
         ----------
         changes
-            Members that take the place of the old manifest's; of ``summary`` only the figures given.
+            Members that take the place of the old manifest's; of ``summary`` only the figures
+            given.
         forgotten
-            Ids of documents that are taken out of other documents' lists of linked ones; names that no document has any more are replaced
-            by something without meaning.
+            Ids of documents that are taken out of other documents' lists of linked ones; names that
+            no document has any more are replaced by something without meaning.
         """
         path = self._store
         self.check_room()
         try:
             parts = {part: self._write_blocks(part, progress) for part in PARTS}
-            settle_arrays(path, {part_folder(e, p): e.rows for p, e in parts.items()}, weighted=self._base.weighted)
-            manifest = self._manifest(parts, self._write_documents(parts, forgotten, progress), changes or {})
-            axes = derive(Contents(path, manifest, self._gone[:0]), self._base.manifest.axes, MEMORY)
+            settle_arrays(
+                path,
+                {part_folder(e, p): e.rows for p, e in parts.items()},
+                weighted=self._base.weighted,
+            )
+            manifest = self._manifest(
+                parts, self._write_documents(parts, forgotten, progress), changes or {}
+            )
+            axes = derive(
+                Contents(path, manifest, self._gone[:0]), self._base.manifest.axes, MEMORY
+            )
             for name, entry in axes.items() if forgotten is not None else ():
                 if entry.names is not None:
                     axes[name] = replace(entry, names=blank_names(path, entry.names.file))
-            manifest = replace(manifest, axes=axes, summary=manifest.summary | commit.axes_summary(axes))
+            manifest = replace(
+                manifest, axes=axes, summary=manifest.summary | commit.axes_summary(axes)
+            )
             sync(path)
             manifest.write(path)
         except BaseException:  # behind the commit nothing of it goes: it is named now
@@ -161,11 +205,19 @@ class Rewrite:
         settle(path, manifest)
         return manifest
 
-    def _manifest(self, parts: dict[str, PartEntry], docs: list[StoreFile], changes: dict[str, Any]) -> StoreManifest:
+    def _manifest(
+        self, parts: dict[str, PartEntry], docs: list[StoreFile], changes: dict[str, Any]
+    ) -> StoreManifest:
         old = self._base.manifest
         vocabulary = changes.get("vocabulary", old.vocabulary)
-        members: dict[str, Any] = {"same_as": [*(old.same_as or ()), old.fingerprint], "files": old.files, **changes}
-        members["files"] = {kind: file for kind, file in members["files"].items() if kind != "removed"}
+        members: dict[str, Any] = {
+            "same_as": [*(old.same_as or ()), old.fingerprint],
+            "files": old.files,
+            **changes,
+        }
+        members["files"] = {
+            kind: file for kind, file in members["files"].items() if kind != "removed"
+        }
         return replace(
             old,
             **members
@@ -197,20 +249,26 @@ class Rewrite:
         entry = self._parts[part].blocks[number]
         rows = entry.rows[1] - entry.rows[0]
         for kind, r in ((kind, r) for kind in KINDS for r in range(rows)):
-            source = chunk_path(self._store, part_folder(self._parts[part], part), kind, entry.rows[0] + r)
+            source = chunk_path(
+                self._store, part_folder(self._parts[part], part), kind, entry.rows[0] + r
+            )
             target = chunk_path(self._store, self._folders[part], kind, row + r)
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 owned.link_file(source, target)
             except FileNotFoundError:
                 what = f"block {number} of {part} ({kind})"
-                raise StoreError(f"{source}: {what} is missing; restore the file or ingest again") from None
+                raise StoreError(
+                    f"{source}: {what} is missing; restore the file or ingest again"
+                ) from None
             linked.append(target)
         return replace(entry, rows=(row, row + rows), changed=None)
 
     def _merge(self, part: str, group: list[int], row: int) -> list[BlockEntry]:
         """One block of several, or of what is left of one; none where nothing is left."""
-        writer = BlockWriter(self._store, self._folders[part], row, self._base.weighted, dense=self._base.width > 0)
+        writer = BlockWriter(
+            self._store, self._folders[part], row, self._base.weighted, dense=self._base.width > 0
+        )
         gone = self._gone[self._gone[:, 1] == PARTS.index(part)]
         for number in group:
             raw = self._base.decode(number, part == "heldout")
@@ -222,18 +280,23 @@ class Rewrite:
         docs = sum(self._parts[part].blocks[b].left.docs for b in group)
         if sum(e.docs for e in writer.entries) != docs or len(writer.entries) != (docs > 0):
             raise StoreError(
-                f"{self._store}: the blocks {group} of {part} do not hold what the manifest says; verify it"
+                f"{self._store}: the blocks {group} of {part} do not hold what the manifest "
+                f"says; verify it"
             )
         return writer.entries
 
     def _write_documents(
         self, parts: Mapping[str, PartEntry], forgotten: pa.Array | None, progress: Progress
     ) -> list[StoreFile]:
-        """The documents' table with the places in the new parts, where they stand in the same order."""
+        """The documents' table with the places in the new parts, where they stand in the same
+        order.
+        """
         manifest = self._base.manifest
         writer = PlacedDocuments(self._store, manifest.columns, manifest.docs, parts)
         for numbers, batch in read_documents(self._store, manifest.docs):
-            table = pa.Table.from_batches([batch]).filter(pa.array(np.isin(numbers, self._gone[:, 0], invert=True)))
+            table = pa.Table.from_batches([batch]).filter(
+                pa.array(np.isin(numbers, self._gone[:, 0], invert=True))
+            )
             part = pc.equal(table["part"].cast(pa.string()), "heldout").to_numpy().astype(np.uint8)
             if forgotten is not None and LINKS in table.column_names:
                 lists = table[LINKS].combine_chunks().cast(_LIST)

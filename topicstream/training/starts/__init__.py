@@ -1,1 +1,3 @@
-"""Where a training starts: one file for each start (start.py has their interface), and their kernels."""
+"""Where a training starts: one file for each start (start.py has their interface), and their
+kernels.
+"""

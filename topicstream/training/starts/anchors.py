@@ -1,4 +1,6 @@
-"""The start ``anchors``: topics by anchor words (four passes over the blocks), then the engine's own passes."""
+"""The start ``anchors``: topics by anchor words (four passes over the blocks), then the engine's
+own passes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from topicstream.engines import find
-from topicstream.engines.base import BlockShape, Engine, Key, PassEnd, Shape, new_stats, passes_needed, phase_of
+from topicstream.engines.base import (
+    BlockShape,
+    Engine,
+    Key,
+    PassEnd,
+    Shape,
+    new_stats,
+    passes_needed,
+    phase_of,
+)
 from topicstream.errors import InputError
 from topicstream.training.executor import Job
 from topicstream.training.passes import Pass, PassRunner
@@ -28,7 +39,9 @@ class AnchorStart(Start):
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
         anchors = anchor_engine(engine.shape)
         tables = TableBytes(anchors, block)
-        return StartMemory(tables.rows + tables.fixed + tables.delta * anchors.layout.round_blocks, tables.scratch)
+        return StartMemory(
+            tables.rows + tables.fixed + tables.delta * anchors.layout.round_blocks, tables.scratch
+        )
 
     def seeds(self, ground: Ground) -> Seeds | None:
         engine, grid = anchor_engine(ground.engine.shape), ground.grid
@@ -37,7 +50,11 @@ class AnchorStart(Start):
         layout = replace(ground.layout, round_blocks=engine.layout.round_blocks)
         executor = ground.executor(Job(engine, ground.corpus, grid, layout, block, ground.workers))
         runner = PassRunner(engine, grid, executor, tables, ground.seed, layout.round_blocks)
-        params, order, readable = engine.initial_params(), np.arange(len(grid)), Readable(tables, executor.gather)
+        params, order, readable = (
+            engine.initial_params(),
+            np.arange(len(grid)),
+            Readable(tables, executor.gather),
+        )
         cells = int(grid.cells.sum())
 
         def say(line: str) -> None:
@@ -70,7 +87,10 @@ def anchor_engine(shape: Shape) -> Engine:
     """``anchors`` with its own options, but for passes of EM, for the same problem."""
     kind = find("anchors")
     if shape.weighted:
-        raise InputError("--start anchors needs whole counts, and this store has real-valued cells; choose another --start")
+        raise InputError(
+            "--start anchors needs whole counts, and this store has real-valued cells; choose "
+            "another --start"
+        )
     shape = Shape(shape.docs, shape.words, shape.cells, shape.tokens, shape.topics)
     unrefined: dict[str, Any] = {"refine": 0}  # EM is the business of the engine that begins here
     return kind(shape, kind.Options(**unrefined))

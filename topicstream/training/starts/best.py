@@ -1,10 +1,14 @@
-"""The start ``best``: several short trainings on a sample of documents, one more from the topics that recur among them, and the
-topics of the one that explains the sample best.
+"""The start ``best``: several short trainings on a sample of documents, one more from the topics
+that recur among them, and the topics of the one that explains the sample best.
 
-Topics end in a local optimum of the seeds' making: of ten planted topics one is now and then held twice while two others
-share one, and no number of passes over the corpus mends it (half of all seeds, on corpora of make_corpus.py).  On a
-sample a whole training costs little, and its perplexity tells the good seeds from the bad.  Other tries lose other topics,
-so those that recur are nearly all (docs/decisions/cells.md).  Each try runs in one thread, so any number of threads gives
+Topics end in a local optimum of the seeds' making: of ten planted topics one is now and then held
+twice while two others
+share one, and no number of passes over the corpus mends it (half of all seeds, on corpora of
+make_corpus.py).  On a
+sample a whole training costs little, and its perplexity tells the good seeds from the bad.  Other
+tries lose other topics,
+so those that recur are nearly all (docs/decisions/cells.md).  Each try runs in one thread, so any
+number of threads gives
 the same bits.
 """
 
@@ -32,34 +36,46 @@ TRIES = 8
 SWEEPS, AGAIN = 30, 10
 """Of a try, and of the topics that recur, which have been learned already."""
 LONGER = 0.01
-"""What their further sweeps gain in perplexity where no try has lost a topic; a lost topic costs more."""
+"""What their further sweeps gain in perplexity where no try has lost a topic; a lost topic costs
+more.
+"""
 NEXT = 1_000_003  # from the seed of one try to that of the next
 ALPHA, BETA = 0.1, 0.01
-SHARE = 0.9  # of a seed topic that was learned on the sample; the rest, and all of a word not in it, is the corpus mean
+# of a seed topic that was learned on the sample; the rest, and all of a word not in it, is the
+# corpus mean
+SHARE = 0.9
 MOST_TOPICS, LEAST_CELLS, MOST_BYTES = 64, 20_000_000, 128 << 20
-"""``best`` is the default where it costs little: up to so many topics, from so many cells on (the passes it saves make up for
-it) or where documents are long enough for the engine, and when one thread's tries fit beside the rest in the smallest limits
-(a start decides the result, so it may not depend on the limit)."""
+"""``best`` is the default where it costs little: up to so many topics, from so many cells on (the
+passes it saves make up for it) or where documents are long enough for the engine, and when one
+thread's tries fit beside the rest in the smallest limits (a start decides the result, so it may not
+depend on the limit)."""
 
 
 def pays(shape: Shape, long: float = np.inf) -> bool:
-    """Whether the tries cost little beside the passes to come, or documents have ``long`` tokens, from which on the engine ends
-    better for them."""
+    """Whether the tries cost little beside the passes to come, or documents have ``long`` tokens,
+    from which on the engine ends better for them."""
     worth = shape.cells >= LEAST_CELLS or shape.tokens >= long * shape.docs
     return worth and shape.topics <= MOST_TOPICS and sum(tries_memory(shape)) <= MOST_BYTES
 
 
 def tries_memory(shape: Shape) -> StartMemory:
-    """What the tries hold: the sample, the shares of all topics and the best topics yet; each thread those that it trains, twice,
-    and shares."""
+    """What the tries hold: the sample, the shares of all topics and the best topics yet; each
+    thread those that it trains, twice, and shares."""
     width, size = padded(shape.topics), sample_size(shape.docs, shape.cells, shape.words)
-    shared = [Array((4, size.cells), np.float64), Array((TRIES, shape.topics, size.documents), np.float32)]
-    one = total_bytes([Array((2, size.words, width), np.float32), Array((size.documents, width), np.float32)])
+    shared = [
+        Array((4, size.cells), np.float64),
+        Array((TRIES, shape.topics, size.documents), np.float32),
+    ]
+    one = total_bytes(
+        [Array((2, size.words, width), np.float32), Array((size.documents, width), np.float32)]
+    )
     return StartMemory(total_bytes(shared) + one, one)
 
 
 class BestStart(Start):
-    """The best of eight tries and of what recurs among them; as ``kmeans`` where the documents are too few to learn from."""
+    """The best of eight tries and of what recurs among them; as ``kmeans`` where the documents are
+    too few to learn from.
+    """
 
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
         return tries_memory(engine.shape)
@@ -73,9 +89,14 @@ class BestStart(Start):
 
 
 class LearnedSeeds:
-    """Topics learned on a sample.  rows(ids)[u, k] = N_k ((1 - share) n_w/N + share p(w|k)); N_k as the sample has them."""
+    """Topics learned on a sample.
 
-    def __init__(self, words: np.ndarray, phi: np.ndarray, totals: np.ndarray, n_w: np.ndarray) -> None:
+    rows(ids)[u, k] = N_k ((1 - share) n_w/N + share p(w|k)); N_k as the sample has them.
+    """
+
+    def __init__(
+        self, words: np.ndarray, phi: np.ndarray, totals: np.ndarray, n_w: np.ndarray
+    ) -> None:
         tokens = float(n_w.sum())
         self._words, self._phi, self._mean = words, phi, n_w / tokens
         self.totals = totals / totals.sum() * tokens
@@ -86,14 +107,18 @@ class LearnedSeeds:
         place = np.searchsorted(self._words, ids)
         place[place == len(self._words)] = 0
         out = (scratch or Scratch()).array("seeds", (len(ids), len(self.totals)), np.float32)
-        np.multiply((1 - SHARE) * self._mean[ids][:, None], self.totals, out=out, casting="same_kind")
+        np.multiply(
+            (1 - SHARE) * self._mean[ids][:, None], self.totals, out=out, casting="same_kind"
+        )
         in_sample = np.flatnonzero(self._words[place] == ids)
         out[in_sample] += (SHARE * self._phi[place[in_sample]] * self._scale).astype(np.float32)
         return out
 
 
 class TriedTopics(NamedTuple):
-    """A training on the sample: its perplexity, the topics' counts of words float32[U, padded(K)], and their sums."""
+    """A training on the sample: its perplexity, the topics' counts of words float32[U, padded(K)],
+    and their sums.
+    """
 
     perplexity: float
     phi: np.ndarray
@@ -101,7 +126,8 @@ class TriedTopics(NamedTuple):
 
 
 def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: int) -> LearnedSeeds:
-    """Train TRIES times on the sample, from seeds drawn far apart, and once from the topics that recur; keep the topics of the
+    """Train TRIES times on the sample, from seeds drawn far apart, and once from the topics that
+    recur; keep the topics of the
     lowest perplexity.  The sample has ``topics`` documents that differ, or more."""
     from scipy.sparse import csr_array  # a tenth of a second, which other starts need not spend
 
@@ -111,12 +137,25 @@ def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: in
     shares = np.empty((TRIES, topics, len(sample)), np.float32)
 
     def train(phi: np.ndarray, sweeps: int) -> tuple[TriedTopics, np.ndarray]:
-        totals, theta = phi.sum(axis=0, dtype=np.float64), np.empty((len(sample), width), np.float32)
+        totals, theta = (
+            phi.sum(axis=0, dtype=np.float64),
+            np.empty((len(sample), width), np.float32),
+        )
         theta[:] = (sample.lengths / topics)[:, None]
         perplexity = short_training(
-            sample.indptr, local, sample.counts, phi, np.empty_like(phi), totals, theta,
-            np.empty(width, np.float32), topics, ALPHA, BETA, sweeps,
-        )  # fmt: skip
+            sample.indptr,
+            local,
+            sample.counts,
+            phi,
+            np.empty_like(phi),
+            totals,
+            theta,
+            np.empty(width, np.float32),
+            topics,
+            ALPHA,
+            BETA,
+            sweeps,
+        )
         return TriedTopics(float(perplexity), phi, totals), theta
 
     def one(number: int) -> TriedTopics:
@@ -135,7 +174,9 @@ def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: in
     with ThreadPoolExecutor(max(1, min(threads, TRIES)), thread_name_prefix="try") as pool:
         best = min(pool.map(one, range(TRIES)), key=lambda tried: tried.perplexity)
     phi = np.zeros((len(words), width), np.float32)
-    cells = csr_array((sample.counts.astype(np.float32), local, sample.indptr), (len(sample), len(words)))
+    cells = csr_array(
+        (sample.counts.astype(np.float32), local, sample.indptr), (len(sample), len(words))
+    )
     phi[:, :topics] = cells.T @ recurring(shares)
     again, _ = train(phi, AGAIN)
     if again.perplexity < (1 - LONGER) * best.perplexity:
@@ -144,10 +185,11 @@ def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: in
 
 
 def recurring(shares: np.ndarray) -> np.ndarray:
-    """Shares of documents, float32[D, K], of the K topics that the tries have most in common and that differ from one another.
+    """Shares of documents, float32[D, K], of the K topics that the tries have most in common and
+    that differ from one another.
 
-    A topic's support is the mean over the tries of its correlation with the nearest topic of each; what is chosen takes from the
-    support of those that correlate with it.
+    A topic's support is the mean over the tries of its correlation with the nearest topic of each;
+    what is chosen takes from the support of those that correlate with it.
 
     Parameters
     ----------
@@ -161,7 +203,9 @@ def recurring(shares: np.ndarray) -> np.ndarray:
     length = np.maximum(np.linalg.norm(every, axis=1, keepdims=True), np.float32(1e-30))
     every /= length
     nearest = [(every @ one.T).max(axis=1) for one in shares]
-    support = np.mean(np.round(nearest, 5), axis=0)  # so that the last bits of a BLAS library decide nothing
+    support = np.mean(
+        np.round(nearest, 5), axis=0
+    )  # so that the last bits of a BLAS library decide nothing
     support_left, chosen = support.copy(), list[int]()
     for _ in range(topics):
         chosen.append(int(support_left.argmax()))
@@ -186,15 +230,22 @@ def short_training(
     beta: float,
     sweeps: int,
 ) -> float:
-    """``sweeps`` sweeps of smoothed PLSA (simplified BP of Zeng, Cheung & Liu 2013, Fig. 4) over a sample; the perplexity of the last.
+    """``sweeps`` sweeps of smoothed PLSA (simplified BP of Zeng, Cheung & Liu 2013, Fig. 4) over a
+    sample; the perplexity of the last.
 
-    indptr int64[D+1], words int32 (rows of phi), counts float64; phi, nxt: float32[U, KP], the seeds on entry, the topics'
-    counts in phi on return, padding zero; totals float64[KP], their column sums, likewise; theta float32[D, KP], on entry tokens
-    of documents / K, and share float32[KP]: work.  topics: K; alpha, beta: priors a topic and a word.  A document's shares are brought up to date once with the
+    indptr int64[D+1], words int32 (rows of phi), counts float64; phi, nxt: float32[U, KP], the
+    seeds on entry, the topics' counts in phi on return, padding zero; totals float64[KP], their
+    column sums, likewise; theta float32[D, KP], on entry tokens
+    of documents / K, and share float32[KP]: work.  topics: K; alpha, beta: priors a topic and a
+    word.  A document's shares are brought up to date once with the
     topics fixed and then with the visit that counts, so a sweep costs two visits of every cell.
     """
     docs, width = len(indptr) - 1, phi.shape[1]
-    inverse, own, mu = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
+    inverse, own, mu = (
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+    )
     added = np.empty(width)
     loglik, tokens = 0.0, 0.0
     prior = np.float32(beta)

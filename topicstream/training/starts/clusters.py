@@ -1,6 +1,6 @@
-"""The start ``kmeans`` of a mixture of documents with several ``tries``: each draws far documents and is trained in short on a
-sample of documents; the clusters that predict the sample best are kept (Hughes & Sudderth 2016 take the best of several
-starts)."""
+"""The start ``kmeans`` of a mixture of documents with several ``tries``: each draws far documents
+and is trained in short on a sample of documents; the clusters that predict the sample best are kept
+(Hughes & Sudderth 2016 take the best of several starts)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,21 @@ class ClusterStart(Start):
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
         shape = engine.shape
         size = sample_size(shape.docs, shape.cells, shape.words)
-        sample = Array((6, size.cells), np.float64), Array((size.documents, 4, shape.topics), np.float32)
-        return StartMemory(total_bytes([*sample, Array((4, size.words, padded(shape.topics)), np.float64)]))
+        sample = (
+            Array((6, size.cells), np.float64),
+            Array((size.documents, 4, shape.topics), np.float32),
+        )
+        return StartMemory(
+            total_bytes([*sample, Array((4, size.words, padded(shape.topics)), np.float64)])
+        )
 
     def seeds(self, ground: Ground) -> Seeds | None:
-        corpus, seed, topics, n_w = ground.corpus, ground.seed, ground.engine.shape.topics, ground.n_w
+        corpus, seed, topics, n_w = (
+            ground.corpus,
+            ground.seed,
+            ground.engine.shape.topics,
+            ground.n_w,
+        )
         sample = Sample.drawn(corpus, ground.grid, seed)
         known_words = sample.only(n_w)
         words, local = np.unique(sample.words, return_inverse=True)
@@ -43,7 +53,9 @@ class ClusterStart(Start):
             centres = far_apart(sample, mean_of(known_words), topics, seed + number * NEXT)
             if len(centres) < topics:
                 return document_seeds(corpus, ground.grid, topics, seed, n_w, far=True)
-            first = DocumentSeeds(sample, centres, known_words, seed).rows(words.astype(np.int32))[:, :topics]
+            first = DocumentSeeds(sample, centres, known_words, seed).rows(words.astype(np.int32))[
+                :, :topics
+            ]
             fit, learned = _short(sample.indptr, local, counts, first)
             if fit > best:
                 best, phi = fit, learned
@@ -52,12 +64,19 @@ class ClusterStart(Start):
         return LearnedSeeds(words, rows, rows.sum(axis=0, dtype=np.float64), n_w)
 
 
-def _short(indptr: np.ndarray, rows: np.ndarray, counts: np.ndarray, phi: np.ndarray) -> tuple[float, np.ndarray]:
-    """(log-likelihood, words of clusters float32[U, K]) after some sweeps of EM from phi: float32[U, K]."""
+def _short(
+    indptr: np.ndarray, rows: np.ndarray, counts: np.ndarray, phi: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """(log-likelihood, words of clusters float32[U, K]) after some sweeps of EM from phi:
+    float32[U, K].
+    """
     from scipy.sparse import csr_array  # .05 s, which other starts need not spend
 
     docs, topics = len(indptr) - 1, phi.shape[1]
-    cells, sizes = csr_array((counts, rows, indptr), shape=(docs, len(phi))), np.full(topics, docs / topics)
+    cells, sizes = (
+        csr_array((counts, rows, indptr), shape=(docs, len(phi))),
+        np.full(topics, docs / topics),
+    )
     fit, shares = np.empty(docs), np.empty((docs, topics), np.float32)
     base = np.ascontiguousarray(phi)
     for _ in range(SWEEPS):

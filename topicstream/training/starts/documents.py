@@ -1,9 +1,9 @@
 """The starts ``documents`` and ``kmeans``: topics made of documents.
 
-A seed topic is a mixture: ``1 - SHARE`` of the corpus mean, ``SHARE`` of the words of its document.  So every word has a
-chance in every topic and the topics differ from the first cell on (a random topic for each cell leaves all topics equal to
-within noise, and the first passes go into leaving that point).
-"""
+A seed topic is a mixture: ``1 - SHARE`` of the corpus mean, ``SHARE`` of the words of its document.
+So every word has a
+chance in every topic and the topics differ from the first cell on (a random topic for each cell
+leaves all topics equal to within noise, and the first passes go into leaving that point)."""
 
 from __future__ import annotations
 
@@ -19,27 +19,42 @@ from topicstream.training.starts.start import Ground, Start
 
 SHARE = 0.5  # of a seed topic that is its document's words; the rest is the corpus mean
 SAMPLE = 2000  # documents among which kmeans chooses
-FEW_TOKENS = 20  # tokens a document, in the mean, below which the mean's part of the seed topics is split at random
+# tokens a document, in the mean, below which the mean's part of the seed topics is split at random
+FEW_TOKENS = 20
 FREQUENT = 4096  # words whose split counts in the column sums
 
 
 class DocumentStart(Start):
-    """As many documents as topics.  far: drawn far from each other (``kmeans``), else at random (``documents``)."""
+    """As many documents as topics.
+
+    far: drawn far from each other (``kmeans``), else at random (``documents``).
+    """
 
     def __init__(self, far: bool = False) -> None:
         self._far = far
 
     def seeds(self, ground: Ground) -> Seeds | None:
         topics = ground.engine.shape.topics
-        return document_seeds(ground.corpus, ground.grid, topics, ground.seed, ground.n_w, self._far)
+        return document_seeds(
+            ground.corpus, ground.grid, topics, ground.seed, ground.n_w, self._far
+        )
 
 
 def document_seeds(
     corpus: Corpus, grid: Grid, topics: int, seed: int, n_w: np.ndarray, far: bool = False
 ) -> DocumentSeeds:
-    """The seed table of documents; far: see ``DocumentStart``.  Fewer documents than topics are used again."""
-    sample = Sample.read(corpus, grid, draw_documents(corpus, max(SAMPLE, 2 * topics) if far else topics, seed))
-    centres = far_apart(sample, mean_of(n_w), topics, seed) if far else np.arange(min(topics, len(sample)))
+    """The seed table of documents; far: see ``DocumentStart``.
+
+    Fewer documents than topics are used again.
+    """
+    sample = Sample.read(
+        corpus, grid, draw_documents(corpus, max(SAMPLE, 2 * topics) if far else topics, seed)
+    )
+    centres = (
+        far_apart(sample, mean_of(n_w), topics, seed)
+        if far
+        else np.arange(min(topics, len(sample)))
+    )
     split = float(n_w.sum()) < FEW_TOKENS * corpus.part().docs
     return DocumentSeeds(sample, np.resize(centres, topics), n_w, seed, split)
 
@@ -50,8 +65,9 @@ def mean_of(n_w: np.ndarray) -> np.ndarray:
 
 
 def far_apart(sample: Sample, mean: np.ndarray, topics: int, seed: int) -> np.ndarray:
-    """Bregman k-means++ (Hughes & Sudderth 2016): ``topics`` documents of the sample, each drawn with probability
-    proportional to its divergence from the nearest one drawn before (int64; fewer when none is left apart from them)."""
+    """Bregman k-means++ (Hughes & Sudderth 2016): ``topics`` documents of the sample, each drawn
+    with probability proportional to its divergence from the nearest one drawn before (int64; fewer
+    when none is left apart from them)."""
     ground = np.log((1 - SHARE) * mean)
     nearest = np.full(len(sample), np.inf)
     chosen: list[int] = []
@@ -61,7 +77,9 @@ def far_apart(sample: Sample, mean: np.ndarray, topics: int, seed: int) -> np.nd
         weights = np.cumsum(np.ones(len(sample)) if t == 0 else nearest)
         if weights[-1] <= 0:
             break
-        pick = min(int(np.searchsorted(weights, draws[t] * weights[-1], side="right")), len(sample) - 1)
+        pick = min(
+            int(np.searchsorted(weights, draws[t] * weights[-1], side="right")), len(sample) - 1
+        )
         chosen.append(pick)
         np.minimum(nearest, sample.divergences(mean, ground, SHARE, pick), out=nearest)
         nearest[pick] = 0.0
@@ -78,11 +96,14 @@ class DocumentSeeds:
     centres
         int64[K], the document of each topic in the sample.
     split
-        Whether the first part of a word is split over the topics by a flat Dirichlet instead of evenly.  Most documents of a
+        Whether the first part of a word is split over the topics by a flat Dirichlet instead of
+        evenly.  Most documents of a
         few words share none with any seed document: to them all topics would be equal, and stay so.
     """
 
-    def __init__(self, sample: Sample, centres: np.ndarray, n_w: np.ndarray, seed: int, split: bool = False) -> None:
+    def __init__(
+        self, sample: Sample, centres: np.ndarray, n_w: np.ndarray, seed: int, split: bool = False
+    ) -> None:
         topics, tokens = len(centres), float(n_w.sum())
         self._mean, self._topics, self._scale = n_w / tokens, topics, tokens / topics
         self._seed, self._split = seed, DRAW - 1 if split else 0
@@ -104,11 +125,15 @@ class DocumentSeeds:
         self._ptr = np.append(0, np.cumsum(np.bincount(every, minlength=len(n_w)))).astype(np.int64)
         self.totals = np.zeros(padded(topics))
         self.totals[:topics] = self._scale
-        if split:  # the frequent words' shares differ from topic to topic; those of the others come to the same
+        # the frequent words' shares differ from topic to topic; those of the others come to the
+        # same
+        if split:
             frequent = np.argsort(-n_w, kind="stable")[:FREQUENT].astype(np.int32)
             for split_by, sign in ((0, -1.0), (self._split, 1.0)):
                 for some in id_ranges(len(frequent), max(1, 2**20 // topics)):
-                    self.totals += sign * self._rows(frequent[some], split_by, Scratch()).sum(axis=0, dtype=np.float64)
+                    self.totals += sign * self._rows(frequent[some], split_by, Scratch()).sum(
+                        axis=0, dtype=np.float64
+                    )
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         """float32[U, padded(K)]: see the class."""
@@ -117,5 +142,7 @@ class DocumentSeeds:
     def _rows(self, ids: np.ndarray, split_by: int, scratch: Scratch) -> np.ndarray:
         out = scratch.array("seeds", (len(ids), padded(self._topics)), np.float32)
         cells = (self._ptr, self._topic, self._value)
-        fill_rows(ids, *cells, self._mean, SHARE, self._scale, self._topics, self._seed, split_by, out)
+        fill_rows(
+            ids, *cells, self._mean, SHARE, self._scale, self._topics, self._seed, split_by, out
+        )
         return out

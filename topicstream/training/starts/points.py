@@ -38,7 +38,9 @@ class VectorStart(Start):
     def seeds(self, ground: Ground) -> Seeds | None:
         return None
 
-    def fill(self, ground: Ground, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]) -> None:
+    def fill(
+        self, ground: Ground, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]
+    ) -> None:
         assert isinstance(ground.engine, VectorEngine)
         for name, table in tables.items():
             rows = ground.engine.start_rows(name, params)

@@ -1,4 +1,6 @@
-"""The start ``random``: a random topic for each cell or token, which the engine draws; or random topics, where it needs some."""
+"""The start ``random``: a random topic for each cell or token, which the engine draws; or random
+topics, where it needs some.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class RandomStart(Start):
 
 
 class RandomSeeds:
-    """The tokens of each word split over the topics by a flat Dirichlet.  A row depends on the seed and the word alone.
+    """The tokens of each word split over the topics by a flat Dirichlet.  A row depends on the seed
+    and the word alone.
 
     rows(ids)[u, k] = n_w e[w, k] / sum_k e[w, k],  e ~ Exp(1)
     """
@@ -39,7 +42,12 @@ class RandomSeeds:
         """float32[U, padded(K)]: see the class."""
         words = np.asarray(ids, np.int64)
         draws = np.empty(len(words) * self._topics)
-        uniform_draws(self._seed, DRAW - 1, (words[:, None] * self._topics + np.arange(self._topics)).ravel(), draws)
+        uniform_draws(
+            self._seed,
+            DRAW - 1,
+            (words[:, None] * self._topics + np.arange(self._topics)).ravel(),
+            draws,
+        )
         split = 1e-6 - np.log1p(-draws.reshape(len(words), self._topics))
         split *= (self._n_w[words] / split.sum(axis=1))[:, None]
         out = np.zeros((len(words), padded(self._topics)), np.float32)

@@ -13,10 +13,14 @@ from topicstream.kernels.digamma import logs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.rng import bits, stream, uniform
 
-FEW_WORDS = 10  # documents with fewer distinct words are drawn only when there are not enough others
+FEW_WORDS = (
+    10  # documents with fewer distinct words are drawn only when there are not enough others
+)
 DRAW = 2**32 - 1  # pass number under which starts draw
 DOCUMENTS, CELLS = 10_000, 1_000_000  # of a sample that topics are learned on, at most
-FEWEST = 1_000  # documents of such a sample, where the corpus has them: of long ones it has some words, the same of each
+# documents of such a sample, where the corpus has them: of long ones it has some words, the same of
+# each
+FEWEST = 1_000
 
 
 @kernel
@@ -37,19 +41,26 @@ def _products(indptr: Longs, words: Ints, values: Doubles, weights: Doubles, out
 
 
 def draw_documents(corpus: Corpus, n: int, seed: int) -> np.ndarray:
-    """Numbers of at most ``n`` distinct training documents in the order of their random keys, int64."""
+    """Numbers of at most ``n`` distinct training documents in the order of their random keys,
+    int64.
+    """
     best_keys, best = np.zeros(0), np.zeros(0, np.int64)
     first, removed = 0, corpus.removed()
     for storage in range(len(corpus.part().blocks)):
         lengths = corpus.lengths(storage)
-        lengths[removed[(removed[:, 1] == 0) & (removed[:, 2] == storage), 3]] = 0  # these keep their row, without words
+        lengths[removed[(removed[:, 1] == 0) & (removed[:, 2] == storage), 3]] = (
+            0  # these keep their row, without words
+        )
         keys = np.empty(len(lengths))
         uniform_draws(seed, DRAW, first + np.arange(len(lengths)), keys)
         keys += lengths < FEW_WORDS  # behind all others
         candidates = np.flatnonzero(lengths > 0)
         if len(candidates) > n:
             candidates = candidates[np.argpartition(keys[candidates], n)[:n]]
-        best_keys, best = np.append(best_keys, keys[candidates]), np.append(best, first + candidates)
+        best_keys, best = (
+            np.append(best_keys, keys[candidates]),
+            np.append(best, first + candidates),
+        )
         order = np.argsort(best_keys, kind="stable")[:n]
         best_keys, best = best_keys[order], best[order]
         first += len(lengths)
@@ -57,8 +68,9 @@ def draw_documents(corpus: Corpus, n: int, seed: int) -> np.ndarray:
 
 
 class SampleSize(NamedTuple):
-    """A sample that topics are learned on: its documents, the share of the words that it has, and the most cells and words, half as
-    many again as in the mean; a tenth more where it has a share of the words, of which it has many in many documents."""
+    """A sample that topics are learned on: its documents, the share of the words that it has, and
+    the most cells and words, half as many again as in the mean; a tenth more where it has a share
+    of the words, of which it has many in many documents."""
 
     documents: int
     share: float
@@ -77,36 +89,63 @@ def sample_size(docs: int, cells: int, words: int) -> SampleSize:
 
 
 class Sample:
-    """Cells of chosen documents: indptr int64[n+1], words int32 (global), counts float64, lengths float64[n]."""
+    """Cells of chosen documents: indptr int64[n+1], words int32 (global), counts float64, lengths
+    float64[n].
+    """
 
     def __init__(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> None:
         self.indptr, self.words, self.counts = indptr, words, counts
         self.lengths = np.add.reduceat(counts, indptr[:-1])
-        shares, self._entropies = counts / np.repeat(self.lengths, np.diff(indptr)), np.empty(len(self))
-        _products(indptr, np.arange(len(words), dtype=np.int32), shares, logs(shares), self._entropies)
+        shares, self._entropies = (
+            counts / np.repeat(self.lengths, np.diff(indptr)),
+            np.empty(len(self)),
+        )
+        _products(
+            indptr, np.arange(len(words), dtype=np.int32), shares, logs(shares), self._entropies
+        )
 
     @classmethod
     def drawn(cls, corpus: Corpus, grid: Grid, seed: int) -> Sample:
         """What topics are learned on: documents and, where they are long, words drawn at random."""
-        size, draws = sample_size(corpus.n_docs, corpus.n_cells, corpus.n_words), np.zeros(corpus.n_words)
+        size, draws = (
+            sample_size(corpus.n_docs, corpus.n_cells, corpus.n_words),
+            np.zeros(corpus.n_words),
+        )
         if size.share < 1.0:
             uniform_draws(~seed & 2**32 - 1, DRAW, np.arange(len(draws)), draws)
-        return cls.read(corpus, grid, draw_documents(corpus, size.documents, seed), draws < size.share)
+        return cls.read(
+            corpus, grid, draw_documents(corpus, size.documents, seed), draws < size.share
+        )
 
     @classmethod
-    def read(cls, corpus: Corpus, grid: Grid, chosen: np.ndarray, known: np.ndarray | None = None) -> Sample:
-        """The documents of these numbers, in this order; known: bool[W], the words that are looked at."""
+    def read(
+        cls, corpus: Corpus, grid: Grid, chosen: np.ndarray, known: np.ndarray | None = None
+    ) -> Sample:
+        """The documents of these numbers, in this order; known: bool[W], the words that are looked
+        at.
+        """
         place = np.argsort(chosen, kind="stable")
         chosen_sorted = chosen[place]
         owner = np.searchsorted(grid.first_doc, chosen_sorted, side="right") - 1
-        parts: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros(0, np.int32), np.zeros(0))] * len(chosen)
+        parts: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros(0, np.int32), np.zeros(0))] * len(
+            chosen
+        )
         for block in corpus.blocks(np.unique(owner), grid=grid, prefetch=1):
             for i in np.flatnonzero(owner == block.index):
                 row = int(chosen_sorted[i]) - block.first_doc
                 cells = slice(int(block.indptr[row]), int(block.indptr[row + 1]))
-                words, counts = block.vocab[block.words[cells]], block.counts[cells].astype(np.float64)
-                parts[int(place[i])] = (words, counts) if known is None else (words[known[words]], counts[known[words]])
-        parts = [part for part in parts if len(part[0])]  # words that weigh nothing may have been all of a document
+                words, counts = (
+                    block.vocab[block.words[cells]],
+                    block.counts[cells].astype(np.float64),
+                )
+                parts[int(place[i])] = (
+                    (words, counts)
+                    if known is None
+                    else (words[known[words]], counts[known[words]])
+                )
+        parts = [
+            part for part in parts if len(part[0])
+        ]  # words that weigh nothing may have been all of a document
         indptr = np.append(0, np.cumsum([len(words) for words, _ in parts])).astype(np.int64)
         words = np.concatenate([words for words, _ in parts]).astype(np.int32)
         return cls(indptr, words, np.concatenate([counts for _, counts in parts]))
@@ -120,12 +159,15 @@ class Sample:
         in_sample[self.words] = True
         return np.where(in_sample, n_w, 0.0)
 
-    def divergences(self, mean: np.ndarray, ground: np.ndarray, share: float, centre: int) -> np.ndarray:
-        """Multinomial divergence of every document d from the seed topic q of document ``centre``, float64[n] (Hughes & Sudderth
-        2016's k-means++): sum_w p_d(w) log(p_d(w) / q(w)), q = (1 - share) mean + share p_centre.
+    def divergences(
+        self, mean: np.ndarray, ground: np.ndarray, share: float, centre: int
+    ) -> np.ndarray:
+        """Multinomial divergence of every document d from the seed topic q of document ``centre``,
+        float64[n] (Hughes & Sudderth 2016's k-means++): sum_w p_d(w) log(p_d(w) / q(w)), q = (1 -
+        share) mean + share p_centre.
 
-        mean: float64[W], above 0; ground: log((1 - share) mean), changed for the words of the centre and put back.
-        """
+        mean: float64[W], above 0; ground: log((1 - share) mean), changed for the words of the
+        centre and put back."""
         cells = self.cells(centre)
         words, rest = self.words[cells], (1.0 - share) * mean[self.words[cells]]
         ground[words] = logs(rest + share * self.counts[cells] / self.lengths[centre])

@@ -1,5 +1,5 @@
-"""Starts with seed words, whose topics begin from their words, so that numbers and names follow the file; and with a background
-topic, the last."""
+"""Starts with seed words, whose topics begin from their words, so that numbers and names follow the
+file; and with a background topic, the last."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from topicstream.vocabulary import Vocabulary
 def with_seeds(
     engine: Engine, seeds_given: Any, corpus: Corpus, n_w: np.ndarray
 ) -> tuple[Engine, list[SeedEntry] | None, list[str]]:
-    """(the engine with seed words, what the model says of them, what is to be told); as it is where none are given.  n_w:
+    """(the engine with seed words, what the model says of them, what is to be told); as it is where
+    none are given.  n_w:
     float64[W], training tokens of each word."""
     if seeds_given is None:
         return engine, None, []
@@ -34,15 +35,17 @@ def with_seeds(
     if axis:
         first = shape.topics - corpus.axes[axis].size
         named = {name: first + i for i, name in enumerate(corpus.axes[axis].names().to_pylist())}
-    constants, entries, told = resolve(read_seeds(seeds_given), vocabulary, n_w, shape.topics, named)
+    constants, entries, told = resolve(
+        read_seeds(seeds_given), vocabulary, n_w, shape.topics, named
+    )
     return type(engine)(replace(shape, seeds=constants), engine.options), entries, told
 
 
 class SeededStart(Start):
     """Another start, with the run's seed words and background topic.
 
-    learned: whether the other start's topics were learned, so that seed words take the one in which they are likeliest.
-    """
+    learned: whether the other start's topics were learned, so that seed words take the one in which
+    they are likeliest."""
 
     def __init__(self, inner: Start, learned: bool) -> None:
         self._inner, self._learned = inner, learned
@@ -60,8 +63,10 @@ class SeededStart(Start):
 class SeededSeeds:
     """A seed table whose column k is, for a topic with seed words,
 
-        totals_k (1/2 n_w/N + 1/2 its weight of w / all its weights)       instead of a document's words (``learned`` = False)
-        half that, half the topic learned on a sample that its words are likeliest in     (``learned`` = True)
+        totals_k (1/2 n_w/N + 1/2 its weight of w / all its weights)       instead of a document's
+        words (``learned`` = False)
+        half that, half the topic learned on a sample that its words are likeliest in
+        (``learned`` = True)
 
     and the inner table's in all others.
     """
@@ -72,12 +77,16 @@ class SeededSeeds:
         self._seeded = np.flatnonzero(constants.totals)
         self._order = np.arange(constants.columns)
         if learned:
-            self._order = self._matched(inner.rows(constants.ids)[:, : constants.columns], inner.totals)
+            self._order = self._matched(
+                inner.rows(constants.ids)[:, : constants.columns], inner.totals
+            )
         self.totals = np.zeros(padded(constants.columns))
         self.totals[: constants.columns] = inner.totals[self._order]
 
     def _matched(self, rows: np.ndarray, totals: np.ndarray) -> np.ndarray:
-        """int64[K]: the inner topic of each column; seeded ones choose in turn the likeliest that is left."""
+        """int64[K]: the inner topic of each column; seeded ones choose in turn the likeliest that
+        is left.
+        """
         c, order = self._constants, np.arange(self._constants.columns)
         p = rows / np.maximum(totals[: c.columns], 1e-300)
         p /= np.maximum(p.sum(1, keepdims=True), 1e-300)
@@ -85,7 +94,9 @@ class SeededSeeds:
         row = np.repeat(np.arange(len(c)), np.diff(c.ptr))
         np.add.at(likely, c.topic, p[row] * (c.weight / c.totals[c.topic])[:, None])
         for i, k in enumerate(self._seeded):
-            columns_left = np.array([k, *(j for j in range(c.columns) if j not in self._seeded[: i + 1])])
+            columns_left = np.array(
+                [k, *(j for j in range(c.columns) if j not in self._seeded[: i + 1])]
+            )
             at = columns_left[np.argmax(likely[k, order[columns_left]])]
             order[[k, at]] = order[[at, k]]
         return order
@@ -108,7 +119,9 @@ class SeededSeeds:
 
 
 class BackgroundSeeds:
-    """Another start's seed table, but for the last topic: that is the corpus' mean, as heavy as it was."""
+    """Another start's seed table, but for the last topic: that is the corpus' mean, as heavy as it
+    was.
+    """
 
     def __init__(self, inner: Seeds, topics: int, n_w: np.ndarray) -> None:
         self._inner, self.totals, self._last = inner, inner.totals, topics - 1

@@ -20,10 +20,11 @@ class Seeds(Protocol):
     totals: np.ndarray
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
-        """float32[U, padded(K)] rows of these words: positive, unnormalised.  Safe from several threads.
+        """float32[U, padded(K)] rows of these words: positive, unnormalised.  Safe from several
+        threads.
 
-        scratch: where they may be made, valid until it is asked again: new memory costs more than what is written to it.
-        """
+        scratch: where they may be made, valid until it is asked again: new memory costs more than
+        what is written to it."""
 
 
 def id_ranges(n: int, step: int = 8192) -> Iterator[np.ndarray]:
@@ -46,11 +47,12 @@ def fill_rows(
     draw: int,
     out: Floats,
 ) -> None:
-    """Rows of the seed table: out[u, k] = scale * ((1 - share) * mean[w] + share * value of (w, k)), w = ids[u].
+    """Rows of the seed table: out[u, k] = scale * ((1 - share) * mean[w] + share * value of (w,
+    k)), w = ids[u].
 
-    ptr int64[W+1], topic int32, value float32 sorted by word; mean float64[W]; out float32[U, KP], padding zeroed.
-    draw: under this number the mean's part of each word is split over the topics by a flat Dirichlet; 0: evenly.
-    """
+    ptr int64[W+1], topic int32, value float32 sorted by word; mean float64[W]; out float32[U, KP],
+    padding zeroed. draw: under this number the mean's part of each word is split over the topics by
+    a flat Dirichlet; 0: evenly."""
     for u in range(len(ids)):
         w = ids[u]
         ground = scale * (1.0 - share) * mean[w]

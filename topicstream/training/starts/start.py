@@ -1,7 +1,9 @@
 """The interface of a start: where the topics of a run begin.
 
-A start that has seed topics gives a seed table, whose rows are made when they are asked for; the first visit of every
-block begins from them.  Draws depend on the seed and on document and word numbers only, so not on blocks, threads or memory.
+A start that has seed topics gives a seed table, whose rows are made when they are asked for; the
+first visit of every
+block begins from them.  Draws depend on the seed and on document and word numbers only, so not on
+                         blocks, threads or memory.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ class Start:
         """UsageError or InputError where an engine cannot start so, before anything is planned."""
 
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
-        """What is held while seed topics are made; block: the largest of everything over the blocks."""
+        """What is held while seed topics are made; block: the largest of everything over the
+        blocks.
+        """
         return StartMemory()
 
     def has_seeds(self, engine: Engine) -> bool:
@@ -74,7 +78,9 @@ class Start:
         """The seed table; None: the engine draws topics itself."""
         raise NotImplementedError(f"{type(self).__name__}.seeds")
 
-    def fill(self, ground: Ground, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]) -> None:
+    def fill(
+        self, ground: Ground, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]
+    ) -> None:
         """The tables of an engine that begins with the seed table itself, scaled to the corpus."""
         seeds = self.seeds(ground)
         if seeds is None:

@@ -25,16 +25,18 @@ READING = 16 << 20  # what is read of the model's table at a time
 class WarmStart(Start):
     """The topics of the model in a folder.
 
-    share: the part of each topic that is the model's; the rest is the corpus mean, as in seeds made of documents: topics
-    fitted closely to old documents then take new ones more freely.
-    """
+    share: the part of each topic that is the model's; the rest is the corpus mean, as in seeds made
+    of documents: topics fitted closely to old documents then take new ones more freely."""
 
     def __init__(self, model: str | Path, share: float = 1.0) -> None:
         self._model, self._share = Path(model), share
 
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
         words = read_manifest(self._model).words
-        arrays = Array((2, engine.shape.words), np.int64), Array((3, STEP, engine.shape.topics), np.float64)
+        arrays = (
+            Array((2, engine.shape.words), np.int64),
+            Array((3, STEP, engine.shape.topics), np.float64),
+        )
         return StartMemory(A_WORD * words + total_bytes(arrays) + READING)
 
     def seeds(self, ground: Ground) -> Seeds | None:
@@ -46,19 +48,28 @@ class WarmStart(Start):
 
 
 class ModelSeeds:
-    """The topics of a fitted model over the words of this corpus; a word the model does not know has the corpus mean.
+    """The topics of a fitted model over the words of this corpus; a word the model does not know
+    has the corpus mean.
 
-    unknown: the share of the corpus' tokens that the model does not know;  names: of the last topics, where they have names:
+    unknown: the share of the corpus' tokens that the model does not know;  names: of the last
+    topics, where they have names:
     each begins as the model's topic of that name, a new one as the mean.
     """
 
     def __init__(
-        self, model: TopicModel, words: pa.Array, n_w: np.ndarray, topics: int, share: float = 1.0, names: pa.Array | None = None
+        self,
+        model: TopicModel,
+        words: pa.Array,
+        n_w: np.ndarray,
+        topics: int,
+        share: float = 1.0,
+        names: pa.Array | None = None,
     ) -> None:
         self._columns = np.arange(topics) if names is None else same_topics(model, topics, names)
         if names is None and model.n_topics != topics:
             raise InputError(
-                f"the model to start from has {model.n_topics} topics, not {topics}; use -K {model.n_topics}"
+                f"the model to start from has {model.n_topics} topics, not {topics}; use -K "
+                f"{model.n_topics}"
             )
         self._new = self._columns < 0
         self._model, self._topics, self._part = model, topics, share
@@ -68,7 +79,9 @@ class ModelSeeds:
         missing = self._ids < 0
         self.unknown = float(n_w[missing].sum() / max(tokens, 1.0))
         if self.unknown >= 1.0:
-            raise InputError("the model to start from shares no word with this corpus; start without --warm")
+            raise InputError(
+                "the model to start from shares no word with this corpus; start without --warm"
+            )
         self.totals = np.zeros(padded(topics))
         for ids in id_ranges(len(n_w)):
             self.totals += self.rows(ids).sum(0, dtype=np.float64)
@@ -81,22 +94,32 @@ class ModelSeeds:
         known_places = np.flatnonzero(known_words)
         for at in range(0, len(known_places), STEP):  # the probabilities are float64
             some = known_places[at : at + STEP]
-            out[some, : self._topics] = 1e6 * self._part * self._model.probabilities(theirs[some])[:, self._columns]
+            out[some, : self._topics] = (
+                1e6 * self._part * self._model.probabilities(theirs[some])[:, self._columns]
+            )
             mean = self._mean[ids[some]]
             if self._new.any():
-                out[some[:, None], np.flatnonzero(self._new)] = (1e6 * self._part * mean).astype(np.float32)[:, None]
+                out[some[:, None], np.flatnonzero(self._new)] = (1e6 * self._part * mean).astype(
+                    np.float32
+                )[:, None]
             if self._part < 1.0:
-                out[some, : self._topics] += (1e6 * (1 - self._part) * mean).astype(np.float32)[:, None]
-        out[~known_words, : self._topics] = (1e6 * self._mean[ids[~known_words]]).astype(np.float32)[:, None]
+                out[some, : self._topics] += (1e6 * (1 - self._part) * mean).astype(np.float32)[
+                    :, None
+                ]
+        out[~known_words, : self._topics] = (1e6 * self._mean[ids[~known_words]]).astype(
+            np.float32
+        )[:, None]
         return out
 
 
 def same_topics(model: TopicModel, topics: int, names: pa.Array) -> np.ndarray:
-    """int64[topics], the model's topic that each of ours begins as, -1 none: the last ones by their names, those before
-    them, which all documents share, by their numbers."""
+    """int64[topics], the model's topic that each of ours begins as, -1 none: the last ones by their
+    names, those before them, which all documents share, by their numbers."""
     free = model.n_topics - len(model.manifest.label_docs or [])
     by_name = {name: int(k) for k, name in model.manifest.topic_names.items() if int(k) >= free}
     if not by_name:
-        raise InputError("the topics of the model to start from have no names; start without --warm")
+        raise InputError(
+            "the topics of the model to start from have no names; start without --warm"
+        )
     first = [k if k < free else -1 for k in range(topics - len(names))]
     return np.array([*first, *(by_name.get(name, -1) for name in names.to_pylist())], np.int64)

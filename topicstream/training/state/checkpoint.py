@@ -1,7 +1,10 @@
-"""Checkpoints: the whole state of a training run at the end of a pass, or between two rounds of one.
+"""Checkpoints: the whole state of a training run at the end of a pass, or between two rounds of
+one.
 
-``checkpoints/P-R/`` (P passes done, R rounds of the next) holds ``state.json``, ``arrays.npz`` and one raw file a table.
-It is written beside, brought to the disk and renamed, state last; only then are older checkpoints removed.  Writing them takes
+``checkpoints/P-R/`` (P passes done, R rounds of the next) holds ``state.json``, ``arrays.npz`` and
+one raw file a table.
+It is written beside, brought to the disk and renamed, state last; only then are older checkpoints
+removed.  Writing them takes
 at most 5 % of the run's time.
 """
 
@@ -37,9 +40,12 @@ SHARE = 0.05  # of the run's time that writing checkpoints may take
 class Facts(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Plain values of a run between two rounds.
 
-    needs_start: whether the start is not done;  scales: of BLEND tables;  perplexities: running ones of the latest passes;
-    heldout: held-out ones, each with its pass;  pass_seconds: spent on the pass under way;  memory: files of block memory in
-    the work folder, ``old`` (of the last pass) and ``new``;  memory_digest: of the old one's content.
+    needs_start: whether the start is not done;  scales: of BLEND tables;  perplexities: running
+    ones of the latest passes;
+    heldout: held-out ones, each with its pass;  pass_seconds: spent on the pass under way;  memory:
+    files of block memory in
+    the work folder, ``old`` (of the last pass) and ``new``;  memory_digest: of the old one's
+    content.
     """
 
     needs_start: bool
@@ -51,12 +57,17 @@ class Facts(Record, frozen=True, kw_only=True, omit_defaults=True):
     heldout: list[tuple[int, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if any(name != os.path.basename(name) or name in ("", ".", "..") or "\0" in name for name in self.memory.values()):
+        if any(
+            name != os.path.basename(name) or name in ("", ".", "..") or "\0" in name
+            for name in self.memory.values()
+        ):
             raise ValueError("memory: not names of files")
 
 
 class Listing(Record, frozen=True, kw_only=True):
-    """``state.json``: passes done, rounds done of the next one, size and crc32c of every other file, and ``Facts``."""
+    """``state.json``: passes done, rounds done of the next one, size and crc32c of every other
+    file, and ``Facts``.
+    """
 
     schema: Literal[1] = 1
     passes: Count
@@ -65,7 +76,9 @@ class Listing(Record, frozen=True, kw_only=True):
     facts: Facts
 
     def __post_init__(self) -> None:
-        if "arrays.npz" not in self.files or any("/" in name or "\0" in name for name in self.files):
+        if "arrays.npz" not in self.files or any(
+            "/" in name or "\0" in name for name in self.files
+        ):
             raise ValueError("files: not those of a checkpoint")
 
 
@@ -88,13 +101,20 @@ class State:
         return place_name(self.passes, self.rounds)
 
     def checked_params(self, path: Path, wanted: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The parameters by name; StoreError naming ``path`` where they are not of the names and shapes of ``wanted``, or not
-        numbers."""
+        """The parameters by name; StoreError naming ``path`` where they are not of the names and
+        shapes of ``wanted``, or not numbers."""
         params = {k[6:]: v.copy() for k, v in self.arrays.items() if k.startswith("param.")}
         for name, value in wanted.items():
             least = 0.0 if name in ("alpha", "beta") else -np.inf
-            if name not in params or params[name].shape != value.shape or not (params[name] >= least).all():
-                raise StoreError(f"{path}: parameter {name} is missing, of another shape or not a number. {RESTART}")
+            if (
+                name not in params
+                or params[name].shape != value.shape
+                or not (params[name] >= least).all()
+            ):
+                raise StoreError(
+                    f"{path}: parameter {name} is missing, of another shape or not a number. "
+                    f"{RESTART}"
+                )
         return params
 
 
@@ -106,7 +126,8 @@ def place_name(passes: int, rounds: int = 0) -> str:
 def write_checkpoint(
     folder: Path, state: State, tables: Mapping[str, Table], memory: Sequence[Path]
 ) -> Path:
-    """Write one durable checkpoint under ``folder`` and return its place.  tables: by their roles;  memory: files of block state it
+    """Write one durable checkpoint under ``folder`` and return its place.  tables: by their roles;
+    memory: files of block state it
     refers to."""
     beside, final = folder / f".{state.name}.tmp", folder / state.name
     owned.remove_within(beside)
@@ -168,16 +189,23 @@ def read_listing(path: Path) -> Listing:
 
 
 def read_checkpoint(path: Path) -> State:
-    """Verify every file's size and checksum and read state and arrays; StoreError naming what is damaged."""
+    """Verify every file's size and checksum and read state and arrays; StoreError naming what is
+    damaged.
+    """
     listing = read_listing(path)
     for name, (size, crc) in listing.files.items():
-        if (problem := file_problem(path / name, size, crc, f"remove {path} to go back to the checkpoint before it")) is not None:
+        if (
+            problem := file_problem(
+                path / name, size, crc, f"remove {path} to go back to the checkpoint before it"
+            )
+        ) is not None:
             raise StoreError(problem)
     return State(listing.passes, listing.rounds, load_arrays(path / "arrays.npz"), listing.facts)
 
 
 class Saver:
-    """Writes the checkpoints of one run, each durable before it counts, and removes those that it makes needless.
+    """Writes the checkpoints of one run, each durable before it counts, and removes those that it
+    makes needless.
 
     latest   name of the last checkpoint that is on disk
     pinned   name of one that is kept whatever follows, or ""
@@ -187,12 +215,17 @@ class Saver:
     def __init__(self, folder: Path, work: Path) -> None:
         self._folder, self._work = folder, work
         self.pinned = ""
-        self._memory: dict[str, set[str]] = {}  # files of block state that each checkpoint refers to
+        self._memory: dict[
+            str, set[str]
+        ] = {}  # files of block state that each checkpoint refers to
         self.latest, self.last, self._cost = "", time.monotonic(), 0.0
 
     def adopt(self) -> None:
         """The checkpoints that an earlier command left count; what it left of others goes."""
-        self._memory = {place.name: set(read_listing(place).facts.memory.values()) for place in checkpoints(self._folder)}
+        self._memory = {
+            place.name: set(read_listing(place).facts.memory.values())
+            for place in checkpoints(self._folder)
+        }
         self.latest = max(self._memory, default="")
         remove_before(self._folder, set(self._memory))
 
@@ -201,9 +234,17 @@ class Saver:
         """Files of block state that a checkpoint refers to."""
         return set().union(*self._memory.values())
 
-    def end_pass(self, state: Callable[[], State], tables: Mapping[str, Table], final: bool, pin: bool = False) -> None:
-        """A checkpoint at the end of a pass; left out when the last one cost more than 5 % of the time since (passes that short
-        are cheaper to repeat than to save).  ``final``: written in any case;  ``pin``: written, and kept until another is pinned."""
+    def end_pass(
+        self,
+        state: Callable[[], State],
+        tables: Mapping[str, Table],
+        final: bool,
+        pin: bool = False,
+    ) -> None:
+        """A checkpoint at the end of a pass; left out when the last one cost more than 5 % of the
+        time since (passes that short
+        are cheaper to repeat than to save).  ``final``: written in any case;  ``pin``: written, and
+        kept until another is pinned."""
         if not (final or pin) and time.monotonic() - self.last < self._cost / SHARE:
             return
         began = time.monotonic()
@@ -213,13 +254,17 @@ class Saver:
         self.save(present, tables, began)
 
     def save(self, state: State, tables: Mapping[str, Table], began: float | None = None) -> None:
-        """Write a checkpoint; tables: see ``write_checkpoint``;  began: when that began, by the monotonic clock, if not now."""
+        """Write a checkpoint; tables: see ``write_checkpoint``;  began: when that began, by the
+        monotonic clock, if not now.
+        """
         began = time.monotonic() if began is None else began
         files = set(state.facts.memory.values())
         try:
             write_checkpoint(self._folder, state, tables, [self._work / name for name in files])
             remove_before(self._folder, {state.name, self.pinned})
-            self._memory = {name: held for name, held in self._memory.items() if name == self.pinned} | {state.name: files}
+            self._memory = {
+                name: held for name, held in self._memory.items() if name == self.pinned
+            } | {state.name: files}
             self.latest = state.name
         finally:
             self.last = time.monotonic()

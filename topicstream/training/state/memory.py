@@ -1,8 +1,9 @@
-"""Block memory: what an engine keeps of each block between visits, one file a pass, never changed once written.
+"""Block memory: what an engine keeps of each block between visits, one file a pass, never changed
+once written.
 
-A slot is written by the worker that has processed the block, wherever the file ends then; the index (offset, length and
-checksum of each array of each block) says where it went, so the order in which threads finish leaves no trace.
-"""
+A slot is written by the worker that has processed the block, wherever the file ends then; the index
+(offset, length and checksum of each array of each block) says where it went, so the order in which
+threads finish leaves no trace."""
 
 from __future__ import annotations
 
@@ -35,12 +36,15 @@ class BlockMemory:
     specs
         What is kept of each block, by name.
     index
-        int64[blocks, arrays, 3]: offset, bytes and checksum of each array of each block; -1: nothing there.
+        int64[blocks, arrays, 3]: offset, bytes and checksum of each array of each block; -1:
+        nothing there.
 
     ``end`` is where the next array is written.
     """
 
-    def __init__(self, path: Path, specs: Mapping[str, ArraySpec], index: np.ndarray, *, create: bool) -> None:
+    def __init__(
+        self, path: Path, specs: Mapping[str, ArraySpec], index: np.ndarray, *, create: bool
+    ) -> None:
         self.path, self.specs, self.index = path, specs, index
         self._fd = open_plain(owned.reserve(path) if create else path, os.O_RDWR)
         self.end = int((index[:, :, 0] + index[:, :, 1]).max(initial=0) + 63) // 64 * 64
@@ -52,7 +56,10 @@ class BlockMemory:
 
     def buffers(self, shape: BlockShape, scratch: Scratch) -> dict[str, np.ndarray]:
         """Arrays for the engine to fill."""
-        return {name: scratch.array("new " + name, spec.shape(shape), spec.dtype) for name, spec in self.specs.items()}
+        return {
+            name: scratch.array("new " + name, spec.shape(shape), spec.dtype)
+            for name, spec in self.specs.items()
+        }
 
     def write(self, number: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Store the arrays of a block."""
@@ -65,19 +72,28 @@ class BlockMemory:
             self.index[number, i] = offset, data.nbytes, checksum(data.reshape(-1).view(np.uint8))
 
     def read(self, number: int, shape: BlockShape, scratch: Scratch) -> dict[str, np.ndarray]:
-        """The arrays of a block as they were written; StoreError naming the block when they are damaged."""
+        """The arrays of a block as they were written; StoreError naming the block when they are
+        damaged.
+        """
         arrays = dict[str, np.ndarray]()
         for i, (name, spec) in enumerate(self.specs.items()):
             offset, size, crc = self.index[number, i].tolist()
             full, itemsize = spec.shape(shape), np.dtype(spec.dtype).itemsize
             length = (size // itemsize,) if spec.per == "block" and not spec.ends else full
-            fits = offset >= 0 and size == itemsize * math.prod(length) and size <= itemsize * math.prod(full)
+            fits = (
+                offset >= 0
+                and size == itemsize * math.prod(length)
+                and size <= itemsize * math.prod(full)
+            )
             if fits:
                 array = scratch.array("old " + name, length, spec.dtype)
                 read_all(self._fd, array, offset, f"{self.path}: the memory of block {number}")
                 fits = intact(array.reshape(-1).view(np.uint8), crc) and spec.holds(array, arrays)
             if not fits:
-                raise StoreError(f"{self.path}: the memory of block {number} ({name}) is damaged, or of an earlier version; start over with --force")
+                raise StoreError(
+                    f"{self.path}: the memory of block {number} ({name}) is damaged, or of an "
+                    f"earlier version; start over with --force"
+                )
             arrays[name] = array
         return arrays
 
@@ -88,7 +104,9 @@ class BlockMemory:
             os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_WILLNEED)
 
     def digest(self) -> str:
-        """sha256 over the checksums in block order: equal for equal content, wherever it lies in the file."""
+        """sha256 over the checksums in block order: equal for equal content, wherever it lies in
+        the file.
+        """
         return hashlib.sha256(np.ascontiguousarray(self.index[:, :, 1:]).tobytes()).hexdigest()
 
     def sync(self) -> None:
@@ -103,19 +121,27 @@ class BlockMemory:
 
 
 class Memories:
-    """The block state of a run.  ``held``: ``old``, of the last pass, and ``new``, of the one under way, where there is one.
+    """The block state of a run.  ``held``: ``old``, of the last pass, and ``new``, of the one under
+                                  way, where there is one.
 
-    spare: keep needless files for later passes to write over (a file is made where there is none, so they stay as few as one
-    pass needs): their pages are there, and new ones cost ten times the copying into them.  Not where the system has long written
+    spare: keep needless files for later passes to write over (a file is made where there is none,
+    so they stay as few as one
+    pass needs): their pages are there, and new ones cost ten times the copying into them.  Not
+    where the system has long written
     them out.
     """
 
-    def __init__(self, work: Path, specs: Mapping[str, ArraySpec], blocks: int, spare: bool) -> None:
+    def __init__(
+        self, work: Path, specs: Mapping[str, ArraySpec], blocks: int, spare: bool
+    ) -> None:
         self._work, self._specs, self._blocks, self._spare = work, specs, blocks, spare
         self.held: dict[str, BlockMemory] = {}
 
     def begin(self, number: int, needed: set[str]) -> None:
-        """The state of a pass, unless it has begun or the engine keeps none.  needed: files that checkpoints refer to."""
+        """The state of a pass, unless it has begun or the engine keeps none.
+
+        needed: files that checkpoints refer to.
+        """
         if "new" in self.held or not self._specs:
             return
         path, create = self._work / f"memory-{number:06d}.bin", True
@@ -153,8 +179,13 @@ class Memories:
             if which in state.facts.memory:
                 path = self._work / state.facts.memory[which]
                 if not path.exists():
-                    raise StoreError(f"{path}: the block memory of checkpoint {state.name} is missing; start over with --force")
-                self.held[which] = BlockMemory(path, self._specs, state.arrays[f"memory.{which}"].copy(), create=False)
+                    raise StoreError(
+                        f"{path}: the block memory of checkpoint {state.name} is missing; start "
+                        f"over with --force"
+                    )
+                self.held[which] = BlockMemory(
+                    path, self._specs, state.arrays[f"memory.{which}"].copy(), create=False
+                )
 
     def close(self) -> None:
         """Close the files."""
@@ -177,5 +208,7 @@ def read_all(fd: int, array: np.ndarray, offset: int, what: str) -> None:
     while len(view):
         n = os.preadv(fd, [view[: 1 << 26]], offset)
         if n == 0:
-            raise StoreError(f"{what} is shorter than recorded; start again from an older checkpoint")
+            raise StoreError(
+                f"{what} is shorter than recorded; start again from an older checkpoint"
+            )
         view, offset = view[n:], offset + n

@@ -1,8 +1,8 @@
 """What a run records in its folder: what it is, how its passes did, and why it ended.
 
-``training.json`` is written before the first pass, and only the same run may continue it; ``history.jsonl`` has a line a pass, the
-start's with ``pass`` 0; ``finished.json`` is for the same command given again.
-"""
+``training.json`` is written before the first pass, and only the same run may continue it;
+``history.jsonl`` has a line a pass, the start's with ``pass`` 0; ``finished.json`` is for the same
+command given again."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ RECORDED = {f.name: f for f in fields(TrainConfig) if f.metadata.get("recorded")
 
 
 class RunRecord(Record, frozen=True, kw_only=True):
-    """``training.json``: everything that the result depends on.  ``versions`` are compared with a warning, the rest must be equal.
+    """``training.json``: everything that the result depends on.  ``versions`` are compared with a
+    warning, the rest must be equal.
 
-    The fields from ``aim`` to ``weighting`` are the settings of ``TrainConfig`` that are recorded, as they were resolved;
-    their defaults are what a run did before there was the setting.
-    """
+    The fields from ``aim`` to ``weighting`` are the settings of ``TrainConfig`` that are recorded,
+    as they were resolved; their defaults are what a run did before there was the setting."""
 
     schema: Literal[1] = 1
     engine: str
@@ -56,9 +56,17 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, folder: Path) -> RunRecord | None:
-        """That of the run in a folder, None where there is none or it has nothing yet to continue; StoreError for a damaged one."""
-        exists = (folder / RUN).exists() and ((folder / "manifest.json").exists() or any(folder.glob("checkpoints/[0-9]*-[0-9]*")))
-        return read_record(folder / RUN, cls, "Restore the file, or use --force to start over") if exists else None
+        """That of the run in a folder, None where there is none or it has nothing yet to continue;
+        StoreError for a damaged one.
+        """
+        exists = (folder / RUN).exists() and (
+            (folder / "manifest.json").exists() or any(folder.glob("checkpoints/[0-9]*-[0-9]*"))
+        )
+        return (
+            read_record(folder / RUN, cls, "Restore the file, or use --force to start over")
+            if exists
+            else None
+        )
 
     def write(self, folder: Path) -> None:
         """Put it into the folder of the run."""
@@ -66,8 +74,9 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
 
 def left_open(folder: Path, algo: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that the corpus or other options decide and that ``given`` does not name, as the run in the folder has them,
-    if it is one of ``algo`` (``auto``: any): it continues with what was decided when it began."""
+    """Options that the corpus or other options decide and that ``given`` does not name, as the run
+    in the folder has them, if it is one of ``algo`` (``auto``: any): it continues with what was
+    decided when it began."""
     run = RunRecord.read(folder)
     if run is None or algo not in ("auto", run.engine):
         return {}
@@ -80,8 +89,8 @@ def left_open(folder: Path, algo: str, given: Mapping[str, Any]) -> dict[str, An
 
 
 def begun_from(folder: Path, engine: str) -> str | None:
-    """The start of the run in the folder, if it is one of this engine: what a command means that names none, whatever the
-    default is by now."""
+    """The start of the run in the folder, if it is one of this engine: what a command means that
+    names none, whatever the default is by now."""
     run = RunRecord.read(folder)
     return run.start if run is not None and run.engine == engine and run.start != "warm" else None
 
@@ -97,7 +106,8 @@ def same_or_refuse(
     Parameters
     ----------
     options
-        Fields of the engine's options: ``was`` says what a run did that did not know the option yet.
+        Fields of the engine's options: ``was`` says what a run did that did not know the option
+        yet.
     compacted
         Whether a fingerprint is that of the present corpus before it was compacted.
 
@@ -113,7 +123,11 @@ def same_or_refuse(
     before = RunRecord.read(folder)
     if before is None:
         return []
-    shown = {"engine": "--algo", **{name: flags(f)[0] for name, f in RECORDED.items()}, "layout": "block layout"}
+    shown = {
+        "engine": "--algo",
+        **{name: flags(f)[0] for name, f in RECORDED.items()},
+        "layout": "block layout",
+    }
     old, new = plain(before), plain(record)
     differ: list[str] = []
     for name, flag in shown.items():
@@ -121,8 +135,14 @@ def same_or_refuse(
             long = isinstance(old[name], list) or isinstance(new[name], list)
             differ.append(f"{flag} {'other ones' if long else f'{old[name]} -> {new[name]}'}")
     if before.engine == record.engine:
-        had = {name: f.metadata["was"] for name, f in options.items() if "was" in f.metadata} | old["options"]
-        differ += [f"--{k.replace('_', '-')} {had.get(k)} -> {v}" for k, v in new["options"].items() if had.get(k) != v]
+        had = {name: f.metadata["was"] for name, f in options.items() if "was" in f.metadata} | old[
+            "options"
+        ]
+        differ += [
+            f"--{k.replace('_', '-')} {had.get(k)} -> {v}"
+            for k, v in new["options"].items()
+            if had.get(k) != v
+        ]
     if before.corpus != record.corpus:
         other = f" (`--start warm --warm {folder} --model OTHER` continues from its topics)"
         differ.append(
@@ -133,10 +153,22 @@ def same_or_refuse(
         )
     if differ:
         raise TopicsError(
-            f"{folder} contains a run with other settings: {'; '.join(differ)}. Use --force to start over, or another --model"
+            f"{folder} contains a run with other settings: {'; '.join(differ)}. Use --force to "
+            f"start over, or another --model"
         )
-    versions = [f"{k} {before.versions.get(k)} -> {v}" for k, v in record.versions.items() if before.versions.get(k) != v]
-    return [f"resuming under other versions ({'; '.join(versions)}): the result may differ in the last bits"] if versions else []
+    versions = [
+        f"{k} {before.versions.get(k)} -> {v}"
+        for k, v in record.versions.items()
+        if before.versions.get(k) != v
+    ]
+    return (
+        [
+            f"resuming under other versions ({'; '.join(versions)}): the result may differ in "
+            f"the last bits"
+        ]
+        if versions
+        else []
+    )
 
 
 class History:
@@ -147,8 +179,10 @@ class History:
         self.last: dict[str, Any] = {}
 
     def rewind(self, passes: int, needs_start: bool) -> list[str]:
-        """Keep the lines of the first ``passes`` passes (and of the start, unless it is to be made again): what was
-        written after the checkpoint that a run resumes from is lost, and so is a line that a kill cut short.  Returns what to say of lines that are damaged (they are left out)."""
+        """Keep the lines of the first ``passes`` passes (and of the start, unless it is to be made
+        again): what was
+        written after the checkpoint that a run resumes from is lost, and so is a line that a kill
+        cut short.  Returns what to say of lines that are damaged (they are left out)."""
         records, damaged = read_sealed(self._path)
         kept = []
         for record in records:
@@ -169,7 +203,8 @@ class History:
 class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
     """``finished.json``: how a run ended.
 
-    passes: of the model;  made: where the model is that of the best pass, those behind it counted too;  tol, tol_params: 0
+    passes: of the model;  made: where the model is that of the best pass, those behind it counted
+                           too;  tol, tol_params: 0
     where no change stopped it.
     """
 
@@ -183,7 +218,13 @@ class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
     def of(cls, passes: int, reason: str, made: int, stopping: Stopping) -> Outcome:
         """The outcome of a run under ``stopping``."""
         tol = str(stopping.tol) if isinstance(stopping.tol, Share) else stopping.tol
-        return cls(passes=passes, reason=reason, tol=tol, made=made if made > passes else 0, tol_params=stopping.tol_params)
+        return cls(
+            passes=passes,
+            reason=reason,
+            tol=tol,
+            made=made if made > passes else 0,
+            tol_params=stopping.tol_params,
+        )
 
     @classmethod
     def read(cls, folder: Path) -> Outcome | None:
@@ -203,13 +244,24 @@ class Outcome(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def free_disk(folder: Path) -> int:
-    """Bytes that a run may take: those that are free where the folder lies, and those that it takes there already."""
-    free = shutil.disk_usage(next(p for p in (folder, *folder.absolute().parents) if p.exists())).free
-    return free + sum(512 * p.stat().st_blocks for name in RUN_FOLDERS for p in (folder / name).rglob("*") if p.is_file())
+    """Bytes that a run may take: those that are free where the folder lies, and those that it takes
+    there already.
+    """
+    free = shutil.disk_usage(
+        next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    ).free
+    return free + sum(
+        512 * p.stat().st_blocks
+        for name in RUN_FOLDERS
+        for p in (folder / name).rglob("*")
+        if p.is_file()
+    )
 
 
 def forget_runs(folder: Path) -> None:
-    """Remove what a run left in a model folder, but not the model itself (the new one replaces it when it is done)."""
+    """Remove what a run left in a model folder, but not the model itself (the new one replaces it
+    when it is done).
+    """
     refuse_strangers(folder)
     for name in RUN_FOLDERS:
         owned.remove_within(folder / name)
