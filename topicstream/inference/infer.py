@@ -153,11 +153,13 @@ def _parts(
     run: Answers, cluster: Cluster, batches: int, folder: Path
 ) -> Iterator[tuple[Path, Tally]]:
     config = run.config
+    model = Path(config.model).absolute()  # type: ignore[arg-type]
+    store = run.source.corpus.whole.path.absolute()  # type: ignore[attr-defined]
     worker_config = replace(
         config,
-        model=Path(config.model).absolute(),
-        documents=run.source.corpus.whole.path.absolute(),
-        out=None,  # type: ignore[arg-type, attr-defined]
+        model=model,
+        documents=store,
+        out=None,
         progress=False,
         mem_limit=cluster.memory(config.memory),
     )

@@ -76,9 +76,8 @@ class Figure:
             from matplotlib import dates
 
             locator = dates.AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
-            axis.xaxis.set(
-                major_locator=locator, major_formatter=dates.ConciseDateFormatter(locator)
-            )  # type: ignore[no-untyped-call]
+            formatter = dates.ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
+            axis.xaxis.set(major_locator=locator, major_formatter=formatter)
         else:
             axis.locator_params(axis="x", nbins=5, integer=kind == "whole")
 

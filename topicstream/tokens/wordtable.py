@@ -103,9 +103,9 @@ def same_long(data: Bytes, at_a: int, at_b: int, length: int) -> bool:
         k += 8
     if k == length:
         return True
-    return (load8(data, at_a + k) ^ load8(data, at_b + k)) << np.uint64(
-        8 * (8 - (length - k))
-    ) == _ZERO  # type: ignore[no-any-return]
+    unused_bits = np.uint64(8 * (8 - (length - k)))
+    difference = load8(data, at_a + k) ^ load8(data, at_b + k)
+    return difference << unused_bits == _ZERO  # type: ignore[no-any-return]
 
 
 @kernel
