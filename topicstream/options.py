@@ -37,12 +37,12 @@ def option(default: Any, help: str, **about: Any) -> Any:
     value is one more of them), ``parse`` (text -> value), ``stored`` (a store or a model to be
     read, which may be at an address). Shown by the command line: ``flags`` (("-K", "--topics")),
     ``metavar``, ``show`` (the default), ``env``, ``path`` (True, "exists" or "file"), ``pair``
-    (--x/--no-x), ``required``, ``old`` (earlier spellings, which still work, with a note), ``cli``
+    (--x/--no-x), ``required``, ``cli``
     (False: a keyword of the library alone; names of commands: those alone), ``help_COMMAND``
     (another help there), ``rest`` (a mapping that takes the keywords that are no fields), ``after``
     (comes behind that field, and those that follow behind it: for configs that derive from others),
     ``last`` (comes behind all others). For training: ``recorded`` (the result depends on it: it
-    goes into the run's record), ``was`` (what runs did that began before there was the option),
+    goes into the run's record),
     ``decided`` (by corpus or other options where not given: a resumed run keeps it)."""
     return dataclasses.field(default=default, metadata={"help": help, **about})
 
@@ -139,16 +139,6 @@ def ordered(config: type) -> list[dataclasses.Field[Any]]:
 def flags(field: dataclasses.Field[Any]) -> tuple[str, ...]:
     """How an option is spelt on the command line."""
     return tuple(field.metadata.get("flags", ())) or ("--" + field.name.replace("_", "-"),)
-
-
-def renamed(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Old name -> name."""
-    return {
-        old: name
-        for name, field in fields.items()
-        for old in field.metadata.get("old", ())
-        if old not in fields
-    }
 
 
 @functools.cache
@@ -270,14 +260,14 @@ def _check_bounds(name: str, number: float, about: Mapping[str, Any]) -> None:
         raise UsageError(f"{name} must be at most {most}, not {number}")
 
 
-def by_present_name(
+def by_name(
     config: type, given: Mapping[str, Any], whose: str, beside: type | None = None
 ) -> dict[str, Any]:
-    """Values by the present names of the options; UsageError for a name that is none, or one of
+    """Check the names of options; UsageError for a name that is none, or one of
     ``beside`` mistyped.
     """
     fields = config.__dataclass_fields__  # type: ignore[attr-defined]
-    values = {renamed(fields).get(name, name): value for name, value in given.items()}
+    values = dict(given)
     if (
         rest := next((name for name, field in fields.items() if field.metadata.get("rest")), None)
     ) is not None:
@@ -304,14 +294,14 @@ def checked(
     spell: Callable[[Any], str] | None = None,
     beside: type | None = None,
 ) -> dict[str, Any]:
-    """Options of a config, by their present names, each with its type and within its bounds.
+    """Options of a config by name, each with its type and within its bounds.
 
     Parameters
     ----------
     config
         The dataclass of options.
     values_given
-        Values by name, the names of earlier versions among them.
+        Values by name.
     whose
         The function or engine that has these options, for messages.
     spell
@@ -329,7 +319,7 @@ def checked(
     spelling = {name: spell(fields[name]) if spell else name for name in fields}
     return {
         name: _checked_value(spelling[name], value, kinds[name], fields[name].metadata)
-        for name, value in by_present_name(config, values_given, whose, beside).items()
+        for name, value in by_name(config, values_given, whose, beside).items()
     }
 
 
@@ -359,9 +349,7 @@ def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C
                 kind(
                     **checked(
                         kind,
-                        signature.bind_partial(
-                            *args, **by_present_name(kind, given, name)
-                        ).arguments,
+                        signature.bind_partial(*args, **by_name(kind, given, name)).arguments,
                         name,
                     )
                 )

@@ -1,6 +1,4 @@
-"""Axes: authors, labels and links as id columns of a store, through appends, removals and for
-stores made before.
-"""
+"""Axes: authors, labels and links as id columns of a store, through appends and removals."""
 
 from __future__ import annotations
 
@@ -9,7 +7,6 @@ import random
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -21,14 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import topicstream
-from tests import ROOT
 from tests.cgroup import memory_cgroup, run_in
 from tests.ingest_tools import digest, words_of, write_jsonl
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import PARTS
-from topicstream.corpus.info import figures, verify
+from topicstream.corpus.info import verify
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import DoesNotFit, StoreError
+from topicstream.files.durable import read_json, write_json
 from topicstream.files.ownership import note
 from topicstream.memory import MemoryLimit, Room
 
@@ -188,85 +185,6 @@ def test_axes_say_what_the_documents_say(tmp_path_factory, seed, n, heldout, row
         check(Corpus.open(tmp / "c.zarr"))
 
 
-def old_store(tmp_path: Path) -> Path:
-    """A store of commit 7a0c2d0, which knew no axes: 36 documents, then 3 appended, one of which
-    replaces an earlier one.
-    """
-    with tarfile.open(ROOT / "tests" / "data" / "schema1.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path / "schema1.zarr"
-
-
-def test_a_store_made_before_gets_its_axes_on_first_need(tmp_path):
-    path = old_store(tmp_path)
-    corpus = Corpus.open(path)
-    before, print_ = digest(path), corpus.fingerprint
-    assert sum(b.n_docs for b in corpus.blocks()) == corpus.n_docs
-    assert digest(path) == before, "words alone need no axes"
-    assert list(corpus.axes) == ["words", "authors", "labels", "links"]
-    shown = figures(corpus)["axes"]
-    assert [(a["name"], a["size"]) for a in shown] == [(n, a.size) for n, a in corpus.axes.items()]
-    check(corpus)
-    after = digest(path)
-    assert after != before and Corpus.open(path).fingerprint == print_
-    check(Corpus.open(path))
-    assert digest(path) == after, "made once"
-    assert corpus.axes["links"].figures["dangling"] > 0
-
-
-def test_an_old_store_is_appended_to(tmp_path):
-    old_store(tmp_path).rename(tmp_path / "c.zarr")
-    found = [
-        {
-            "id": "nowhere",
-            "text": "w1x w2x",
-            "authors": ["New", "Ann"],
-            "labels": "red",
-            "links": ["d3"],
-        }
-    ]
-    topicstream.ingest(
-        str(write_jsonl(tmp_path / "b.jsonl", found)),
-        tmp_path / "c.zarr",
-        append=True,
-        grow_vocab=True,
-        meta=META,
-    )
-    check(Corpus.open(tmp_path / "c.zarr"))
-
-
-def test_no_axes_are_made_where_the_folder_cannot_be_written(tmp_path, monkeypatch):
-    path = old_store(tmp_path)
-
-    def refuse(*_, **__):
-        raise OSError(30, "Read-only file system")
-
-    monkeypatch.setattr("topicstream.corpus.axis_build.lock", refuse)
-    with pytest.raises(StoreError, match="Read-only file system"):
-        _ = Corpus.open(path).axes
-    assert Corpus.open(path).n_docs
-
-
-def test_killed_on_the_way_nothing_is_seen_and_the_next_one_does_it(tmp_path, monkeypatch):
-    path = old_store(tmp_path)
-    before = digest(path)
-
-    def power_cut(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("topicstream.corpus.manifest.write_json", power_cut)
-    with pytest.raises(KeyboardInterrupt):
-        _ = Corpus.open(path).axes
-    assert digest(path) != before
-    left = path / ".axes.0123456789abcdef.tmp"
-    note(f"{left}/")
-    (left / "spilled").mkdir(parents=True)
-    assert not Corpus.open(path).manifest.axes
-    monkeypatch.undo()
-    check(Corpus.open(path))
-    assert not left.exists()
-
-
 def test_an_append_that_was_killed_leaves_chunks_of_axes_that_stop_nothing(tmp_path):
     ingest(tmp_path, docs(40))
     left = tmp_path / "c.zarr" / "axes" / "authors-0002"
@@ -406,6 +324,17 @@ def test_stock_zarr_reads_the_arrays(tmp_path):
     lengths, ids = corpus.lists("authors", 0)
     assert group["axes/authors/train/lengths"][0, : len(lengths)].tolist() == lengths.tolist()
     assert group["axes/authors/train/ids"][0, : len(ids)].tolist() == ids.tolist()
+
+
+def test_a_store_without_an_index_of_its_lists_is_refused_in_a_line(tmp_path):
+    ingest(tmp_path, docs(12))
+    manifest = tmp_path / "c.zarr" / "manifest.json"
+    value = read_json(manifest)
+    value["axes"].pop("labels")
+    write_json(manifest, value)
+    corpus = Corpus.open(tmp_path / "c.zarr")
+    with pytest.raises(StoreError, match="its index of labels is not that of its documents"):
+        _ = corpus.axes
 
 
 def test_no_such_axis(tmp_path):

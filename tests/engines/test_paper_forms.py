@@ -15,7 +15,6 @@ from topicstream.cli.main import run
 from topicstream.engines import engines
 from topicstream.engines.base import Shape
 from topicstream.errors import UsageError
-from topicstream.files.durable import sealed_line
 from topicstream.model.store import read_history
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train
@@ -100,22 +99,6 @@ def test_the_samplers_bounds_are_options(corpus, tmp_path):
             topics=5,
             options={"prior_low": 2.0, "prior_high": 1.0},
         )
-
-
-def test_one_figure_has_one_name_and_an_old_history_is_read(corpus, tmp_path):
-    done = train(corpus.path, tmp_path / "m", algo="bp", topics=4, passes=2)
-    assert done.last["running_perplexity"] > 1 and "train_perplexity" not in done.last
-    history = tmp_path / "m" / "history.jsonl"
-    records = [json.loads(line) for line in history.read_text().splitlines()]
-    for record in records:
-        record.pop("crc32c", None)
-        record["train_perplexity"] = record.pop("running_perplexity")
-    history.write_text("".join(map(sealed_line, records)))
-    assert [r["running_perplexity"] for r in read_history(tmp_path / "m")] == [
-        r["train_perplexity"] for r in records
-    ]
-    more = train(corpus.path, tmp_path / "m", algo="bp", topics=4, passes=2)
-    assert more.last["running_perplexity"] == records[-1]["train_perplexity"]
 
 
 def test_random_topics_split_each_words_tokens_and_hang_on_seed_and_word_alone():

@@ -45,6 +45,7 @@ topics = false
 keep = 2
 """
 APP = '{"name": "an app", "version": "1.0"}'
+SCHEMA_1 = '{"schema": 1, "kind": "model"}'
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +236,17 @@ REFUSED = [  # what lies in the way, the command
         "retrain --config fresh/retrain.toml",
     ),
     ("fresh/versions/0001/; fresh/versions/0002/", "rollback fresh"),
+    *(
+        (f"!more raw; home/{folder}/; home/{folder}/{mine}", RETRAIN)
+        for folder in ("incoming", "runs", "corpus.zarr.wip")
+        for mine in (f"manifest.json={SCHEMA_1}", "vocab.parquet", f"state.json={SCHEMA_1}")
+    ),
+    *(
+        (f"proj/; proj/{name}={SCHEMA_1}", f"{command} proj --force")
+        for name in ("manifest.json", "training.json", "state.json")
+        for command in (INGEST, TRAIN)
+    ),
+    ("!more raw; home/runs/mine/", f"{RETRAIN} --full"),
     ("!more raw; home/incoming/new/notes.txt", RETRAIN),
     ("!more raw; home/incoming/changed/a.jsonl", RETRAIN),
     ("!more raw; home/incoming/new/deep/er.bin", RETRAIN),
@@ -279,10 +291,7 @@ DONE = [  # what stays while the command does its work
     ("m/classifier-mine/", "classifier --model m --corpus h.zarr --passes 1"),
     ("home/.notes.7.tmp; home/.x.tmp.d/; !more raw", RETRAIN),
     ("!more raw; home/versions/.0002.tmp/", f"{RETRAIN} --full"),
-    (
-        "!more raw; home/versions/.0001.old/; home/versions/notes/; home/runs/mine/",
-        f"{RETRAIN} --full",
-    ),
+    ("!more raw; home/versions/.0001.old/; home/versions/notes/", f"{RETRAIN} --full"),
 ]
 
 
@@ -438,38 +447,3 @@ def test_force_replaces_what_we_wrote(place, out):
         assert run([*OUTPUTS[out].split(), out, "-q"]) == 1
     for inside in ("s.zarr", "m"):
         assert run([*OUTPUTS[out].split(), f"{inside}/{out}", *force, "-q"]) in (2, 3)
-
-
-def first_release() -> None:
-    """Stores and models as version 0.1 left them: without marks, or with marks that list nothing."""
-    for mark in Path().rglob(MARK):
-        mark.unlink()
-    Path("m", MARK).write_text('{"made_by": "topicstream", "kind": "model", "id": "1"}\n')
-    Path("m/topics", MARK).write_text('{"made_by": "topicstream", "kind": "topics", "id": "2"}\n')
-
-
-REPLACED = {"s.zarr": f"{INGEST} s.zarr --force", "m": f"{TRAIN} m --force"}
-
-
-@pytest.mark.parametrize("name", REPLACED)
-def test_what_the_first_release_made_is_grown_and_replaced(place, name):
-    first_release()
-    assert run([*f"{TRAIN} m --passes 3".split(), "-q"]) == 0
-    grown()
-    assert run([*REPLACED[name].split(), "-q"]) == 0
-    assert not list(not_ours(Path(name)))
-
-
-@pytest.mark.parametrize("name", REPLACED)
-@pytest.mark.parametrize(
-    "mine",
-    ["notes.txt", "thesis/", "docs/part-mine.parquet", "train/words/c/mine", "mine->../in.jsonl"],
-)
-def test_what_others_put_into_a_folder_of_the_first_release_stays(place, capsys, name, mine):
-    first_release()
-    put(f"{name}/{mine}")
-    before = tree()
-    capsys.readouterr()
-    assert run([*REPLACED[name].split(), "-q"]) == 3
-    said = capsys.readouterr().err
-    assert ("is not ours" in said or "a link" in said) and tree() == before

@@ -15,7 +15,7 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.matching import align
-from topicstream.files import owned, ownership
+from topicstream.files import ownership
 from topicstream.model.identity import TopicIds, first_ids
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Shown as Progress
@@ -89,17 +89,6 @@ def test_an_update_is_near_a_full_training_and_takes_the_old_ones_place(home, ca
         run(["train", "--corpus", str(home / "c.zarr"), "--model", str(home / "m"), "-q"]) == 1
     )  # other settings
     assert content_hash(home / "m") == before
-
-
-def test_an_update_begun_with_the_block_state_of_the_run_before_starts_over(home):
-    """Version 0.1 took that over where it could, and noted it in carried.json."""
-    append(home, made(30, seed=2, prefix="e"))
-    update(home, out=home / "plain", passes=2)
-    update(home, out=home / "begun", passes=1)
-    owned.reserve(home / "begun" / "carried.json")
-    update(home, out=home / "begun", passes=2)
-    assert content_hash(home / "begun") == content_hash(home / "plain")
-    assert not (home / "begun" / "carried.json").exists()
 
 
 def test_an_unfinished_update_of_another_corpus_is_forgotten(home):

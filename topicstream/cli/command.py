@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from topicstream.cli.options import click_option, spelt_now
+from topicstream.cli.options import click_option
 from topicstream.cli.process import set_verbosity, verbosity
 from topicstream.errors import json_line
 from topicstream.files.ownership import kind_of
@@ -152,8 +152,6 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta["line"] = tuple(args)
-        for section in self.sections(ctx).values():
-            args = spelt_now(args, section.config)
         return super().parse_args(ctx, self._with_places(ctx, args))
 
     def _with_places(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from topicstream.options import checked, flags, ordered, renamed
+from topicstream.options import checked, flags, ordered
 
 C = TypeVar("C")
 
@@ -112,19 +112,3 @@ def value_on_line(line: Sequence[str] | None, flag: str, default: str) -> str:
         elif arg.startswith(flag + "="):
             value = arg.partition("=")[2]
     return value
-
-
-def spelt_now(args: Sequence[str], config: type) -> list[str]:
-    """A command line with earlier spellings of options replaced, each with a note on stderr."""
-    fields = config.__dataclass_fields__  # type: ignore[attr-defined]
-    now = {
-        "--" + old.replace("_", "-"): flags(fields[name])[-1]
-        for old, name in renamed(fields).items()
-    }
-    out = list(args)
-    for i, arg in enumerate(out[: out.index("--")] if "--" in out else out):
-        old, sign, value = arg.partition("=")
-        if old in now:
-            click.echo(f"note: {old} is called {now[old]} now", err=True)
-            out[i] = now[old] + sign + value
-    return out

@@ -1,5 +1,4 @@
-"""The axes of a store out of its documents' table: written by an ingest, or on first need for a
-store made before.
+"""The axes of a store out of its documents' table: written by each command that commits a store.
 
 ``NAMED`` columns: names get ids once and for all (the most frequent first; an append's new names
 follow behind), ``axes/<name>.parquet`` lists them in the order of the ids: name, docs (training
@@ -19,7 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,10 +26,9 @@ from topicstream.corpus.axes import write_lists
 from topicstream.corpus.documents import hash_ids, placed_documents, without_empty
 from topicstream.corpus.format import LINKS, LISTS, NAMED, PARTS, settle_arrays
 from topicstream.corpus.manifest import AxisEntry, AxisPart, StoreFile, StoreManifest, store_file
-from topicstream.corpus.sweep import settle
 from topicstream.errors import StoreError
 from topicstream.files import owned
-from topicstream.files.durable import lock, replacing, sync
+from topicstream.files.durable import replacing, sync
 from topicstream.files.plain import batches, open_table
 from topicstream.memory import Room
 from topicstream.relations import Relations
@@ -77,29 +74,14 @@ class Contents:
 
 
 def stored_axes(path: Path, manifest: StoreManifest, removed: np.ndarray) -> dict[str, AxisEntry]:
-    """The manifest's axes, made now under the writer's lock where the store has none.
-
-    StoreError, Busy.
-    """
+    """Return the axes that the manifest lists; StoreError where one is missing or out of date."""
     contents = Contents(path, manifest, removed)
-    if all(contents.is_fresh(name, manifest.axes.get(name)) for name in contents.names):
-        return {name: manifest.axes[name] for name in contents.names}
-    try:
-        with lock(path, "writing to", kind="corpus", wait=True):
-            now = StoreManifest.read(path)
-            if now.fingerprint != manifest.fingerprint:
-                raise StoreError(f"{path}: changed since it was opened; open it again")
-            if not all(contents.is_fresh(name, now.axes.get(name)) for name in contents.names):
-                settle(path, now)
-                now = msgspec.structs.replace(now, axes=derive(contents, now.axes, MEMORY))
-                now.write(path)
-    except OSError as e:
-        raise StoreError(
-            f"{path}: has no index of its {', '.join(contents.names)} yet and cannot be written "
-            f"to ({e.strerror}); "
-            "run `topics info` on it once where it can be"
-        ) from None
-    return now.axes
+    for name in contents.names:
+        if not contents.is_fresh(name, manifest.axes.get(name)):
+            raise StoreError(
+                f"{path}: its index of {name} is not that of its documents; ingest again"
+            )
+    return {name: manifest.axes[name] for name in contents.names}
 
 
 def derive(

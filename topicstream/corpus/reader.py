@@ -248,9 +248,9 @@ class Corpus(Views):
     # --------------------------------------------------------------------------------------------------------
     @property
     def axes(self) -> Axes:
-        """name -> Axis: ``words``, and the list columns that the input had (corpus/format.py).  A
-        store made by an
-        earlier version gets its axes now, under the writer's lock.  StoreError."""
+        """Axes by name: ``words``, and the list columns of the input (corpus/format.py).
+
+        StoreError where the manifest lacks one."""
         words = Axis("words", self.n_words, self.n_cells, 0, partial(self._axis_column, "words"))
         axes = Axes(words=words)
         for name, entry in self.axis_entries().items():

@@ -263,12 +263,8 @@ class Layout:
 @dataclass(frozen=True)
 class Options:
     """Options that every engine has.  None means the engine's own default, a function of K and the
-                                       corpus.
-
-    ``withdrawn`` names options of earlier versions: records of runs and models may still hold them.
+    corpus.
     """
-
-    withdrawn = ()  # type: tuple[str, ...]  # without an annotation, lest it be a field
 
     alpha: float | None = option(
         None, "Document-topic Dirichlet prior, per topic (default: the engine's).", min=0.0

@@ -14,10 +14,6 @@ a library fills it.
 A path is noted before it is made, so a kill leaves no file of ours that the inventory lacks.  What
 the inventory lacks is
 somebody else's: no command removes or replaces it, whatever ``--force`` says.
-
-Version 0.1 kept no inventories, and first no marks either; its marks have a ``made_by``.  A folder
-of its gets a mark of ours
-when it is first written to, with the files of the names that 0.1 gave as the inventory.
 """
 
 from __future__ import annotations
@@ -62,13 +58,6 @@ KINDS: dict[str, str] = {
     "export": "an export",
 }
 """Each kind of folder in words."""
-_RELEASED = re.compile(
-    r"(manifest|training|finished|carried|classifier|topics|state|journal|sweep)\.json|(history|edits|copies)\.jsonl|\.inputs\.json"
-    r"|(docs/part|vocab|pruned|removed|rejects|axes/[a-z]+|names-[a-z]+)(-\d+)?\.(parquet|npy|jsonl)"
-    r"|work/(vocab\.parquet|memory-\d+\.bin)|checkpoints/\d+-\d+/(state\.json|arrays\.npz|[a-z]+\.rows)"
-    r"|((train|heldout|axes|topics|classifier|table-[a-z]+)(-\d+)?(/[a-z]+(-\d+)?)*/)?(zarr\.json|c/\d+/\d+)"
-)
-"""Files of version 0.1, by their places in a folder of its."""
 # the mark, the lock, what is renamed when it is complete; the last form is zarr's
 _ALWAYS = re.compile(
     r"\.topicstream|\.lock|\..+\.[0-9a-f]{16}\.tmp|(?:zarr|\d+)\.[0-9a-f]{32}\.partial"
@@ -81,17 +70,19 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: Kind
     id: str
     of: str = ""
-    made_by: str = ""
 
 
 _MARKS = msgspec.json.Decoder(Mark)
 
 
-class _Released(msgspec.Struct):
-    """What version 0.1 wrote into each JSON file that tells the kind of its folder."""
+class _Head(msgspec.Struct):
+    """The members of a manifest that say whether this version can read it."""
 
     schema: Literal[1]
-    kind: Kind | None = None
+    kind: Kind
+
+
+_HEADS = msgspec.json.Decoder(_Head)
 
 
 # -- reading
@@ -107,33 +98,14 @@ def _read(folder: Where) -> tuple[Mark | None, bytes]:
 
 
 def mark_of(folder: Where) -> Mark | None:
-    """The mark of a folder; None where it is not ours, or where version 0.1 set none."""
+    """The mark of a folder; None where it is not ours."""
     return _read(folder)[0]
 
 
 def kind_of(folder: Where) -> Kind | None:
     """What kind of ours a folder is; None when it is not ours."""
     mark = mark_of(folder)
-    return mark.kind if mark is not None else _kind_of_released(Path(folder))
-
-
-def _kind_of_released(folder: Path) -> Kind | None:
-    """The kind of a folder of version 0.1: by its manifest, the record of its run or the state of a
-    retrain.
-    """
-    evidence: tuple[tuple[str, Kind | None], ...] = (
-        ("manifest.json", None),
-        ("training.json", "model"),
-        ("state.json", "retrain"),
-    )
-    for name, kind in evidence:
-        if os.path.lexists(folder / name):
-            with suppress(OSError, msgspec.DecodeError, RecursionError):
-                return (
-                    msgspec.json.decode((folder / name).read_bytes(), type=_Released).kind or kind
-                )
-            break
-    return None
+    return None if mark is None else mark.kind
 
 
 def home_of(path: Where) -> tuple[Path | None, bytes]:
@@ -288,7 +260,7 @@ def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
     UsageError
         For an address, and for the local copy of one.
     StoreError
-        Where its manifest cannot be read, or is of a newer version: that is never taken for none.
+        For a manifest that is damaged or of another format version.
     """
     path = Path(folder)
     refuse_address(path)
@@ -301,12 +273,9 @@ def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
     mark = mark_of(path)
     if mark is not None and mark.kind != kind:
         raise NotOurs(f"{path}: is {KINDS[mark.kind]}, not {KINDS[kind]}; name another folder")
-    if mark is None or mark.made_by:
+    if mark is None:
         strangers = sorted(p for p in path.iterdir() if not _ALWAYS.fullmatch(p.name))
-        released = bool(strangers) and (
-            mark is not None or _kind_of_released(path) == kind or is_listed(path)
-        )
-        if strangers and not released and kind != "retrain":  # where the user's own files lie, too
+        if strangers and kind != "retrain":  # where the user's own files lie, too
             noun = KINDS[kind].partition(" ")[2]
             raise NotOurs(
                 f"{path}: a folder that is no {noun} of ours ({strangers[0].name} is in it); "
@@ -314,33 +283,30 @@ def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
             )
         if not is_listed(path):
             note(path)
-        if mark is not None:
-            os.unlink(path / MARK)
-        places = (
-            p.relative_to(path).as_posix()
-            for p in sorted(path.rglob("*"))
-            if released and p.is_file()
-        )
         mark = Mark(kind, secrets.token_hex(8), of)
         with suppress(FileExistsError):  # of another process, which was faster
-            _write(
-                path / MARK,
-                mark,
-                [place.encode() for place in places if _RELEASED.fullmatch(place)],
-            )
+            _write(path / MARK, mark, [])
         mark = mark_of(path)
     if mark is None:
         raise NotOurs(f"{path / MARK}: cannot be read; move {path} away, or name another folder")
-    if (
-        kind in ("corpus", "model")
-        and os.path.lexists(path / "manifest.json")
-        and _kind_of_released(path) != kind
-    ):
-        raise StoreError(
-            f"{path}/manifest.json: is damaged, of a newer version, or not {KINDS[kind]}'s; "
-            f"restore it, or move {path} away"
-        )
+    if kind in ("corpus", "model"):
+        _refuse_other_manifest(path, kind)
     return mark
+
+
+def _refuse_other_manifest(folder: Path, kind: Kind) -> None:
+    """Raise StoreError for a manifest that this version cannot read: --force does not replace it."""
+    try:
+        readable = _HEADS.decode((folder / "manifest.json").read_bytes()).kind == kind
+    except FileNotFoundError:
+        return
+    except (OSError, msgspec.DecodeError, RecursionError):
+        readable = False
+    if not readable:
+        raise StoreError(
+            f"{folder}/manifest.json: is damaged, of another format version, or not "
+            f"{KINDS[kind]}'s; restore it, or move {folder} away"
+        )
 
 
 def check_place(place: Where, option: str, inputs: Iterable[Where] = ()) -> None:

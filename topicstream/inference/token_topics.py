@@ -19,7 +19,7 @@ from topicstream.corpus.sample import learned_from
 from topicstream.errors import InputError, StoreError
 from topicstream.files.durable import file_problem
 from topicstream.files.plain import load_arrays
-from topicstream.kernels.arrays import intact
+from topicstream.kernels.arrays import checksum
 from topicstream.records import Record, Share, read_record
 
 
@@ -118,12 +118,11 @@ def _blocks(
             z = np.frombuffer(data, kind)
             if (
                 len(data) != size
-                or not intact(np.frombuffer(data, np.uint8), crc)
+                or int(checksum(np.frombuffer(data, np.uint8))) != crc
                 or len(z) != int(block.counts.sum())
             ):
                 raise StoreError(
-                    f"{path}: the memory of block {block.index} is damaged, or of an earlier "
-                    f"version; train again"
+                    f"{path}: the memory of block {block.index} is damaged; train again"
                 )
             if len(z) and int(z.max()) >= topics:
                 raise StoreError(f"{path}: a topic past {topics - 1} in block {block.index}")

@@ -145,7 +145,6 @@ class ReadOptions:
         "File with the words of a bag-of-words file, if it is not next to it.",
         help_infer="File with the words of a bag-of-words file, if it is not next to it.",
         path=True,
-        old=("vocab",),
         instead="; the words of a matrix's columns are given as vocabulary=",
     )
     vocab_file: str | None = option(

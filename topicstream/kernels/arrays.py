@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import google_crc32c
 import numpy as np
 
 from topicstream.kernels.jit import kernel
@@ -88,8 +87,3 @@ def checksum(data: Bytes) -> Int:
     for i in range(4 * len(words), len(data)):
         once += np.uint64(data[i]) << np.uint64(32)
     return np.int64(once * np.uint64(0x9E3779B97F4A7C15) ^ weighted)
-
-
-def intact(data: Bytes, stored: int) -> bool:
-    """Whether ``stored`` is the checksum of the data; version 0.1 stored its crc32c."""
-    return int(checksum(data)) == stored or google_crc32c.value(data) == stored

@@ -70,14 +70,14 @@ class ClassifierFacts(Record):
 
 
 class ClassifierRecord(Record, kw_only=True):
-    """``classifier.json``.  Schema 1 had counts alone, and named neither features nor length."""
+    """``classifier.json``."""
 
-    schema: Literal[1, 2]
+    schema: Literal[2]
     array: FileEntry
     topics: _Topics
     temperature: Annotated[float, msgspec.Meta(gt=0, lt=1e300)]
-    features: Literal["root", "frequency", "counts"] = "counts"
-    length: Amount = 0.0
+    features: Literal["root", "frequency", "counts"]
+    length: Amount
     facts: ClassifierFacts
 
     def __post_init__(self) -> None:

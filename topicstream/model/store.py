@@ -55,7 +55,6 @@ class _Pass(Record):
 
     number: Count = msgspec.field(name="pass")
     running_perplexity: float | None = None
-    train_perplexity: float | None = None
     heldout_perplexity: float | None = None
     cells_per_second: float | None = None
     seconds: float | None = None
@@ -72,10 +71,9 @@ def read_history(folder: str | Path, *, verify: bool = False) -> list[dict[str, 
 
 
 def as_pass(record: dict[str, Any], folder: str | Path) -> dict[str, Any]:
-    """A line of a history, checked and with the names of today (``running_perplexity`` was called
-    ``train_perplexity``); StoreError."""
+    """A line of a history, checked; StoreError."""
     decode_record(record, _Pass, f"{folder}/history.jsonl")
-    return {"running_perplexity" if k == "train_perplexity" else k: v for k, v in record.items()}
+    return record
 
 
 def check_file(folder: Path, entry: FileEntry) -> Path:

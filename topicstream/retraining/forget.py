@@ -47,7 +47,7 @@ from topicstream.training.state.record import RunRecord
 from topicstream.vocabulary import Vocabulary
 
 STATE_FOLDERS = ("work", "checkpoints")
-STATE_FILES = ("finished.json", "carried.json", "training.json")
+STATE_FILES = ("finished.json", "training.json")
 SHOWN = 20
 
 

@@ -109,9 +109,7 @@ def prune(folder: Path, keep: int) -> None:
     up_to_current = {n for n in present if now is not None and n <= now}
     spared = set(sorted(up_to_current)[-2:]) | set(present[-keep:])
     for number in (n for n in present if n not in spared):
-        with contextlib.suppress(
-            NotOurs
-        ):  # others have put something into it, or version 0.1 made it: it stays
+        with contextlib.suppress(NotOurs):  # others have put something into it: it stays
             owned.remove(version_path(folder, number), "version")
 
 

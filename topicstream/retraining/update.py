@@ -124,9 +124,6 @@ def train_on(
     if limits.get("tol") is None:
         engines = tolerance(about.tol)
         limits["tol"] = type(engines)(SETTLED * engines)
-    begun = (
-        Path(run) / "carried.json"
-    ).exists()  # by a version that took over the state of another run
     options = manifest.options
     if "prior_pull" in options:  # its topics are there from the first pass on
         options = {**options, "learn_after": 0}
@@ -146,7 +143,6 @@ def train_on(
         block_cells=manifest.layout.get("block_cells"),
         round_blocks=manifest.layout.get("round_blocks"),
         options=options,
-        force=begun,
         progress=progress,
         **limits,
     )

@@ -303,8 +303,7 @@ class PackedTable(Table):
             if head != [MAGIC, self.n_rows, self.columns, head[3], self._counts.dtype.itemsize]:
                 raise StoreError(
                     f"{path}: not the rows of a table of {self.n_rows} words and {self.columns} "
-                    f"topics, or of a version before 0.2; "
-                    "`topics train --force` starts the run over"
+                    f"topics; `topics train --force` starts the run over"
                 )
             self.samples = head[3]
             if self.samples:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -17,10 +17,6 @@ from topicstream.tokens.stopwords import ENGLISH
 
 SCIKIT_LEARN_PATTERN = r"(?u)\b\w\w+\b"
 """scikit-learn's default ``token_pattern``; as ``Recipe.pattern`` it takes the fast path."""
-
-
-LATER = ("drop", "entities", "segmenter", "replace", "lemmas", "tools")
-"""Fields that came after 0.1."""
 
 
 def as_pattern(pattern: str, what: str) -> re.Pattern[str]:
@@ -126,14 +122,8 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def to_json(self) -> dict[str, Json]:
         """Plain JSON values; ``from_json`` gives back an equal recipe."""
-        values: dict[str, Any] = plain(self)
-        # what older versions did not know is left out where it says nothing, so that their stores
-        # keep their hash
-        return {
-            name: value
-            for name, value in values.items()
-            if name not in LATER or value not in (None, False, [])
-        }
+        values: dict[str, Json] = plain(self)
+        return values
 
     @classmethod
     def from_json(cls, value: object) -> Recipe:

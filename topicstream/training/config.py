@@ -45,7 +45,6 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
         choices=("prediction", "reading"),
         show=True,
         recorded=True,
-        was="prediction",
     )
     topics: int | None = option(
         None,
@@ -108,7 +107,6 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
         path="file",
         metavar="FILE",
         recorded=True,
-        was=None,
     )
     sample: float | str | None = option(
         None,
@@ -120,7 +118,6 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
         max=1,
         parse=share,
         recorded=True,
-        was=None,
     )
     weighting: str = option(
         "none",
@@ -130,7 +127,6 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
         choices=KINDS,
         show=True,
         recorded=True,
-        was="none",
     )
     tables: str = option(
         "auto", "Where to keep the large tables.", choices=("auto", "memory", "disk"), show=True

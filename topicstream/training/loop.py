@@ -12,7 +12,7 @@ from typing import Any
 
 from topicstream import machine
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.base import option_fields, passes_needed
+from topicstream.engines.base import passes_needed
 from topicstream.errors import Interrupted, TopicsError, UsageError, WorkersLost
 from topicstream.files.durable import lock
 from topicstream.files.plain import refuse_links
@@ -148,9 +148,7 @@ def _run(config: TrainConfig, corpus: Corpus, progress: Progress, drive: Drive) 
                 run.folder
             )  # a model that cannot be replaced is refused now, not after the last pass
         if not config.force:
-            for warning in same_or_refuse(
-                run.folder, run.record, option_fields(type(run.engine).Options), corpus.is_of
-            ):
+            for warning in same_or_refuse(run.folder, run.record, corpus.is_of):
                 progress.say(f"warning: {warning}")
         for left in reversed(range(RECOVERIES)):
             session = _planned(config, replace(run, executor=executor))

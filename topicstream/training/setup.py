@@ -221,8 +221,7 @@ def shape_of(store: Corpus, topics: int) -> Shape:
 
 def make_options(engine: type[Engine], given: Mapping[str, Any]) -> Any:
     """The engine's Options from plain values; TopicsError naming an unknown or impossible one."""
-    present = {name: value for name, value in given.items() if name not in engine.Options.withdrawn}
-    return engine.Options(**checked(engine.Options, present, engine.name, beside=TrainConfig))
+    return engine.Options(**checked(engine.Options, given, engine.name, beside=TrainConfig))
 
 
 def make_engine(kind: type[Engine], store: Corpus, options: Any, topics: int | None) -> Engine:

@@ -56,12 +56,8 @@ class GibbsOptions(Options):
     learn_priors: bool = option(
         True, "Learn an asymmetric alpha and a symmetric beta during training.", decided=True
     )
-    prior_low: float = option(
-        1e-5, "Smallest value of a learned prior.", above=0.0, advanced=True, was=1e-5
-    )
-    prior_high: float = option(
-        100.0, "Largest value of a learned prior.", above=0.0, advanced=True, was=100.0
-    )
+    prior_low: float = option(1e-5, "Smallest value of a learned prior.", above=0.0, advanced=True)
+    prior_high: float = option(100.0, "Largest value of a learned prior.", above=0.0, advanced=True)
     learn_after: int = option(
         20, "Start learning priors after this many passes.", min=0, advanced=True
     )

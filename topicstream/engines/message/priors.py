@@ -157,7 +157,7 @@ def pull_of(lengths: Histogram, strength: float, mean: float) -> Pull:
 def reach_option() -> Any:
     """The option ``prior_reach``."""
     help = "With --learn-priors: keep each prior within this factor of its initial value."
-    return option(REACH, help, min=1.0, max=1e6, advanced=True, was=REACH, decided=True)
+    return option(REACH, help, min=1.0, max=1e6, advanced=True, decided=True)
 
 
 def held(values: np.ndarray, began: float, reach: float) -> int:

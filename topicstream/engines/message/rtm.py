@@ -135,8 +135,6 @@ def own_theta(indptr: Longs, counts: Array, messages: Floats, thetas: Floats) ->
 class RelationalOptions(DenseOptions):
     """Options of ``rtm``."""
 
-    withdrawn = ("learn_xi",)
-
     xi: float = option(
         0.5,
         "Weight of the links against a document's own words (the paper: 0.15; 0: plain belief "

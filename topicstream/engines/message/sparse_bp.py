@@ -107,8 +107,6 @@ STORED = {"8": ("uint8", 255.0), "16": ("uint16", 2047.0), "32": ("float32", 1.0
 class SparseOptions(Options):
     """Options of ``sparse-bp``."""
 
-    withdrawn = ("schedule",)
-
     beta: float | None = option(
         None, "Topic-word Dirichlet prior, per word (default: the engine's).", min=1e-9
     )
@@ -141,7 +139,6 @@ class SparseOptions(Options):
         min=1.0,
         max=1.9,
         advanced=True,
-        was=1.0,
     )
     reopen: int = option(
         4, "Reconsider inactive topics of a document every N passes.", min=1, advanced=True
@@ -165,7 +162,6 @@ class SparseOptions(Options):
         "Start learning priors after this many passes.",
         min=0,
         advanced=True,
-        was=0,
         decided=True,
     )
     prior_pull: float = option(
@@ -176,7 +172,6 @@ class SparseOptions(Options):
         min=0.0,
         max=1e6,
         advanced=True,
-        was=0.0,
         decided=True,
     )
     background: float = option(
@@ -186,7 +181,6 @@ class SparseOptions(Options):
         "corpus mean; 0: no such topic.",
         min=0.0,
         max=1e6,
-        was=0.0,
         decided=True,
     )
 

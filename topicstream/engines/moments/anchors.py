@@ -65,8 +65,6 @@ ALPHA_SUM_BOUNDS = 0.1, 100.0  # two tokens of a document are of one topic with 
 class AnchorOptions(Options):
     """Options of ``anchors``."""
 
-    withdrawn = ("recover",)
-
     min_docs: int | None = option(
         None,
         "Minimum number of documents with an anchor word (default: documents / K, at most 5 % "
@@ -74,13 +72,12 @@ class AnchorOptions(Options):
         min=1,
     )
     min_tokens: int = option(
-        20, "Leave documents with fewer tokens out of the co-occurrences.", min=2, was=2
+        20, "Leave documents with fewer tokens out of the co-occurrences.", min=2
     )
     refine: int = option(
         3,
         "Run so many passes of EM over the documents after the four of the method; 0: none.",
         min=0,
-        was=0,
     )
 
 

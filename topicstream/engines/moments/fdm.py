@@ -44,16 +44,6 @@ from topicstream.kernels import word_pairs as pairs
 class MixtureOptions(Options):
     """Options of ``fdm``."""
 
-    withdrawn = (
-        "rate_decay",
-        "importance",
-        "decay_steps",
-        "solver",
-        "batch",
-        "learning_rate",
-        "device",
-    )
-
     pairs: int = option(
         2000, "Sample at most this many word pairs of a document, once; 0: use all pairs.", min=0
     )

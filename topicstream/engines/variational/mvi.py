@@ -35,8 +35,6 @@ from topicstream.engines.variational.sparsity import Sparse, SparsityOptions
 class MemoizedOptions(SparsityOptions):
     """Options of ``mvi``."""
 
-    withdrawn = ("verify_bound", "local_start")
-
 
 class Memoized(Sparse):
     """``mvi``: ADD; block state is the block's statistic, words x topics, sparse below L = K."""

@@ -167,7 +167,7 @@ def file_of(source: str) -> str:
 def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None]:
     """Where the file of a source lies: a function of the source's file name as stored, to the path
     of a file that is
-    there, or None.  A store without a record (of 0.1.0) has whole paths in it.
+    there, or None.
 
     known  only of inputs that are as the record says, to the nanosecond: a store of a stranger, who
            cannot know that, leads
@@ -193,8 +193,6 @@ def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None
         )
 
     def find(name: str) -> str | None:
-        if not inputs:
-            return name if not known and os.path.isfile(name) else None
         tail = os.sep + name.lstrip(os.sep)
         for entry in files:
             place = entry.place

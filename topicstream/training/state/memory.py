@@ -22,7 +22,7 @@ from topicstream.engines.base import ArraySpec, BlockShape, Scratch
 from topicstream.errors import StoreError
 from topicstream.files import owned
 from topicstream.files.plain import open_plain
-from topicstream.kernels.arrays import checksum, intact
+from topicstream.kernels.arrays import checksum
 from topicstream.training.state.checkpoint import State
 
 
@@ -88,11 +88,13 @@ class BlockMemory:
             if fits:
                 array = scratch.array("old " + name, length, spec.dtype)
                 read_all(self._fd, array, offset, f"{self.path}: the memory of block {number}")
-                fits = intact(array.reshape(-1).view(np.uint8), crc) and spec.holds(array, arrays)
+                fits = int(checksum(array.reshape(-1).view(np.uint8))) == crc and spec.holds(
+                    array, arrays
+                )
             if not fits:
                 raise StoreError(
-                    f"{self.path}: the memory of block {number} ({name}) is damaged, or of an "
-                    f"earlier version; start over with --force"
+                    f"{self.path}: the memory of block {number} ({name}) is damaged; start "
+                    f"over with --force"
                 )
             arrays[name] = array
         return arrays

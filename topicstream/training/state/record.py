@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 from topicstream.engines import find
@@ -27,7 +26,7 @@ from topicstream.training.config import TrainConfig
 from topicstream.training.stopping import Share, Stopping, tolerance
 
 RUN, HISTORY, FINISHED = "training.json", "history.jsonl", "finished.json"
-RUN_FILES, RUN_FOLDERS = (RUN, HISTORY, FINISHED, "carried.json"), ("checkpoints", "work")
+RUN_FILES, RUN_FOLDERS = (RUN, HISTORY, FINISHED), ("checkpoints", "work")
 RECORDED = {f.name: f for f in fields(TrainConfig) if f.metadata.get("recorded")}
 
 
@@ -36,7 +35,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     warning, the rest must be equal.
 
     The fields from ``aim`` to ``weighting`` are the settings of ``TrainConfig`` that are recorded,
-    as they were resolved; their defaults are what a run did before there was the setting."""
+    as they were resolved."""
 
     schema: Literal[1] = 1
     engine: str
@@ -98,16 +97,12 @@ def begun_from(folder: Path, engine: str) -> str | None:
 def same_or_refuse(
     folder: Path,
     record: RunRecord,
-    options: Mapping[str, Any] = MappingProxyType({}),
     compacted: Callable[[str], bool] = lambda fingerprint: False,
 ) -> list[str]:
     """Compare a run with the one in the folder.
 
     Parameters
     ----------
-    options
-        Fields of the engine's options: ``was`` says what a run did that did not know the option
-        yet.
     compacted
         Whether a fingerprint is that of the present corpus before it was compacted.
 
@@ -135,9 +130,7 @@ def same_or_refuse(
             long = isinstance(old[name], list) or isinstance(new[name], list)
             differ.append(f"{flag} {'other ones' if long else f'{old[name]} -> {new[name]}'}")
     if before.engine == record.engine:
-        had = {name: f.metadata["was"] for name, f in options.items() if "was" in f.metadata} | old[
-            "options"
-        ]
+        had = old["options"]
         differ += [
             f"--{k.replace('_', '-')} {had.get(k)} -> {v}"
             for k, v in new["options"].items()
