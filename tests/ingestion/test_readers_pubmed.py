@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.reading import DATA, Read, needs_data, write
-from topicstream.errors import InputError, UsageError
+from topicstream.errors import InputError
 from topicstream.ingestion.readers.pubmed import NO_ABSTRACT
 
 DOCTYPE = (
@@ -154,16 +153,6 @@ def test_deep_nesting_is_no_crash(tmp_path: Path) -> None:
         write(tmp_path / "a.xml", HEAD + record(1) + record(2, deep) + TAIL), on_error="skip"
     )
     assert got.ids == ["1"] and "depth" in got.rejects[0].reason
-
-
-def test_without_lxml_there_is_a_line_that_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "lxml", None)
-    with pytest.raises(
-        UsageError, match=r"a\.xml: PubMed XML needs lxml; pip install 'topicstream\[xml\]'"
-    ):
-        Read(write(tmp_path / "a.xml", HEAD + record(1) + TAIL))
 
 
 title = st.text(

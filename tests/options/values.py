@@ -44,8 +44,13 @@ SKIPPED = {
 ALONE = {"--patches", "--stride", "--vector-field", "--layer"}
 """Of inputs other than text: beside any other option they are refused."""
 
-REFUSED = [("--segmenter", "jieba"), ("--lemmas", "simplemma:english")]
-"""What needs a package that the tests do not install."""
+REFUSED = [
+    ("--segmenter", "jieba"),
+    ("--lemmas", "simplemma:english"),
+    ("--segmenter", "jieba", "--find", "apple"),
+    ("--lemmas", "simplemma:english", "--find", "apple"),
+]
+"""What needs a package that the tests do not install, and a model that used it."""
 
 EXCLUDING = {
     "ingest": [
@@ -165,6 +170,8 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--patches": [["8"]],
         "--stride": [["4"]],
         "--layer": [["counts"]],
+        "--lemmas": [["simplemma:english"]],
+        "--segmenter": [["jieba"]],
         "--tol": [["0.01"]],
         "--inner": [["5"]],
         "--sparse": [["2"]],
@@ -211,6 +218,8 @@ VALUES: dict[str, dict[str, list[list[str]]]] = {
         "--out": [["time.csv", "--over-time"]],
         "--plot": [["time.png", "--over-time"]],
         "--find": [["apple"]],
+        "--lemmas": [["simplemma:english", "--find", "apple"]],
+        "--segmenter": [["jieba", "--find", "apple"]],
         "--table": [["words.tex"]],
         "--correlations": [["correlations.csv"]],
         "--similar": [["1"]],

@@ -32,7 +32,7 @@ def test_the_conda_recipe_asks_for_our_dependencies():
     )
     wanted = {f"python {PROJECT['requires-python']}"}
     for requirement in PROJECT["dependencies"]:
-        name, least = requirement.split(">=")
+        name, least = requirement.split(">=", 1)
         wanted.add(f"{OF_CONDA.get(name, name)} >={least}")
     assert asked == wanted
     assert f"topics = {PROJECT['scripts']['topics']}" in recipe

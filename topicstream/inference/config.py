@@ -91,6 +91,15 @@ class InferConfig(ReadOptions, SchedulerOptions, ThreadedOptions):
     edits: bool = option(
         True, "merged and dropped topics (`topics edit`) are shown so; False: as trained", cli=False
     )
+    lemmas: str | None = option(
+        None,
+        "Allow the lemmatizer that the model names, such as spacy:de_core_news_sm; without it a "
+        "model runs no code of its choice.",
+        metavar="TOOL:LANGUAGE",
+    )
+    segmenter: str | None = option(
+        None, "Allow the segmenter of another package that the model names.", metavar="NAME"
+    )
     vocabulary: Any = option(None, "of a matrix: its words, or a dict word -> column", cli=False)
     ids: Any = option(None, "of a matrix: the ids of its documents", cli=False)
 

@@ -36,6 +36,7 @@ from topicstream.parallel.order import in_order
 from topicstream.text import payload_of
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
+from topicstream.tokens.tools import asked_tools, check_same_tools
 from topicstream.tokens.vocabulary import TokenVocabulary
 from topicstream.vocabulary import Vocabulary
 
@@ -177,7 +178,11 @@ class RawDocuments(DocumentSource):
         self._words = TokenVocabulary.of(model.vocabulary.words)
         self._words.lookup(model.vocabulary.words[:0])
         recipe = model.manifest.tokenizer
-        self._tokenizer = None if recipe is None else Tokenizer(Recipe.from_json(recipe))
+        self._tokenizer = None
+        if recipe is not None:
+            words = Recipe.from_json(recipe)
+            check_same_tools(words, config)
+            self._tokenizer = Tokenizer(words, asked=asked_tools(config))
         self._index: tuple[Any, np.ndarray] = (None, np.zeros(0, np.int64))
 
     def documents(self) -> Iterator[Documents]:

@@ -41,6 +41,7 @@ from topicstream.records import Json
 from topicstream.tokens.phrases import learn_phrases
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
+from topicstream.tokens.tools import asked_tools
 
 
 @configured(IngestConfig)
@@ -172,7 +173,7 @@ class _Ingest:
         if (out / "manifest.json").exists() and not options.given.force:
             self.base = Corpus.open(out, dense=True) if options.given.append else None
         self.options = self._as_of_base(options)
-        Tokenizer(self.options.recipe)  # what it lacks is reported before anything is made
+        self._tokenizer()  # what it lacks is reported before anything is made
 
     def _as_of_base(self, options: IngestOptions) -> IngestOptions:
         """An append uses the tokenizer and the threshold of the store, and the fields of its input."""
@@ -188,17 +189,17 @@ class _Ingest:
         if stored is None:
             return options
         recipe = Recipe.from_json(stored)
-        if options.tokenizer_given and options.recipe.hash() != recipe.hash():
-            other = [
-                n
-                for n in Recipe.__struct_fields__
-                if getattr(options.recipe, n) != getattr(recipe, n)
-            ]
+        other = [n for n in options.words if getattr(options.recipe, n) != getattr(recipe, n)]
+        if other:
             raise InputError(
                 f"{self.out}: was ingested with another tokenizer ({', '.join(other)}); leave "
                 f"out the tokenizer options to append"
             )
         return dataclasses.replace(options, recipe=recipe)
+
+    def _tokenizer(self) -> Tokenizer:
+        """Make the tokenizer of the recipe, with the tools that this command names."""
+        return Tokenizer(self.options.recipe, asked=asked_tools(self.options.given))
 
     def run(self) -> dict[str, Json]:
         return_freed_memory()
@@ -300,7 +301,12 @@ class _Ingest:
                 if task.reader.kind == "text"
             )
             return learn_phrases(
-                texts, recipe, folder, memory_bytes=self.plan.relations, threshold=threshold
+                texts,
+                recipe,
+                folder,
+                memory_bytes=self.plan.relations,
+                threshold=threshold,
+                asked=asked_tools(read),
             )
 
     def _made_before(self, record: InputsRecord) -> dict[str, Any] | None:
@@ -355,6 +361,6 @@ class _Ingest:
                 read = dataclasses.replace(config, piece_bytes=state.piece_bytes, room=plan.room)
                 workers = plan.workers if cluster is None else Spread(cluster, plan.workers)
                 reading = Reading(journal, read, self.progress, self.stop, same=same)
-                reading.run(self.names, Tokenizer(self.options.recipe), workers)
+                reading.run(self.names, self._tokenizer(), workers)
         options = dataclasses.replace(self.options, given=config)
         return Finishing(self.out, self.base, self.plan, self.progress, journal, options).run()

@@ -132,15 +132,15 @@ class IngestOptions:
     ----------
     given
         The options as they were given, which say how the input is read, too.
-    recipe, tokenizer_given
-        How text becomes words, and whether any option says so.
+    recipe, words
+        How text becomes words, and the fields of it that options give.
     heldout, side
         What is set aside, and the files beside the documents.
     """
 
     given: IngestConfig
     recipe: Recipe
-    tokenizer_given: bool
+    words: tuple[str, ...]
     heldout: Heldout
     side: SideOptions
 
@@ -182,7 +182,7 @@ class IngestOptions:
                 config, vocab_file=None if config.vocab is None else os.fspath(config.vocab)
             ),
             recipe=config.recipe or Recipe(**recipe),
-            tokenizer_given=bool(recipe),
+            words=tuple(name for name in recipe if name != "tools"),
             heldout=heldout,
             side=SideOptions(_paths(config.meta_files), _paths(config.links), config.key),
         )

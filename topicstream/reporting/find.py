@@ -17,10 +17,11 @@ from topicstream.errors import InputError
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.visiting import known_block
+from topicstream.inference.config import InferConfig
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method, method_of
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import option
+from topicstream.options import like, option
 from topicstream.parallel.order import in_order
 from topicstream.records import Json
 from topicstream.reporting.doc_topics import best_documents
@@ -32,6 +33,7 @@ from topicstream.reporting.view import ModelView, largest
 from topicstream.text import each, render
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
+from topicstream.tokens.tools import NamesTools, asked_tools, check_same_tools
 
 SMOOTHING = 1000.0
 """Pseudo-tokens of the corpus' word distribution in a document (Dirichlet smoothing; Zhai &
@@ -41,12 +43,14 @@ BY_WORDS = 0.7
 """Weight of a document's own words beside its topics (Wei & Croft 2006)."""
 
 
-def query_words(model: TopicModel, query: str) -> np.ndarray:
+def query_words(model: TopicModel, query: str, config: NamesTools) -> np.ndarray:
     """Ids of the words of a query, as the model's documents were tokenised; InputError where the
-    model knows none.
+    model knows none.  config: names the tools that may run.
     """
     recipe = Recipe.from_json(model.manifest.tokenizer) if model.manifest.tokenizer else Recipe()
-    ids = model.vocabulary.find(Tokenizer(recipe).count(pa.array([query], pa.large_string())).types)
+    check_same_tools(recipe, config)
+    tokenizer = Tokenizer(recipe, asked=asked_tools(config))
+    ids = model.vocabulary.find(tokenizer.count(pa.array([query], pa.large_string())).types)
     if not (ids >= 0).any():
         raise InputError(f"--find {query!r}: the model has none of these words")
     return ids[ids >= 0]
@@ -92,6 +96,8 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
         "Rank topics and documents for these words; --docs sets how many documents.",
         metavar="TEXT",
     )
+    lemmas: str | None = like(InferConfig, "lemmas")
+    segmenter: str | None = like(InferConfig, "segmenter")
 
     def result(self) -> dict[str, Json]:
         """``query``, ``words`` of it that the model knows, ``topics`` (p: that all of these words
@@ -99,7 +105,7 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
         the words)."""
         shown, store = self.shown, self.store
         columns = kept_columns(store, self.with_columns)
-        words, n = query_words(shown.trained, str(self.find)), self.docs or 5
+        words, n = query_words(shown.trained, str(self.find), self), self.docs or 5
         scores = np.log(shown.model.probabilities(words) + 1e-300).sum(axis=0) + np.log(
             shown.model.shares + 1e-300
         )

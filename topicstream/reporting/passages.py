@@ -15,6 +15,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from topicstream.corpus.reader import Corpus
+from topicstream.errors import UsageError
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.snippets import passage_of, snippets
 from topicstream.tokens.recipe import Recipe
@@ -109,11 +110,13 @@ class DocumentTexts:
         """
         if not (self._recipe.stem or self._recipe.lemmas or self._recipe.replace):
             return {}
-        tokenizer = Tokenizer(
-            structs.replace(
-                self._recipe, phrases=(), ngrams=1, drop=(), segmenter=None, stopwords=()
-            )
+        plain = structs.replace(
+            self._recipe, phrases=(), ngrams=1, drop=(), segmenter=None, stopwords=()
         )
+        try:
+            tokenizer = Tokenizer(plain)
+        except UsageError:  # a tool that the store names and no command: its words as they are
+            tokenizer = Tokenizer(structs.replace(plain, lemmas=None))
         written = sorted({word for text in self._texts.values() for word in WORD.findall(text)})
         counted = tokenizer.count(pa.array(written, pa.large_string()))
         forms: dict[str, list[str]] = {}

@@ -8,7 +8,7 @@ pair)."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,7 @@ def learn_phrases(
     memory_bytes: int,
     threshold: float = 0.5,
     min_count: int = 20,
+    asked: Collection[str] = (),
 ) -> Recipe:
     """The recipe with the phrases of ``texts`` (large_string, all of a corpus or a sample): pairs
     that occur ``min_count`` times or more with an npmi of ``threshold`` or more, the ``MOST``
@@ -41,11 +42,11 @@ def learn_phrases(
 
     Counts every pair exactly, out of core in the scratch ``folder``.  Phrases that the recipe has
     already are replaced.
-    InputError for a threshold outside [-1, 1]."""
+    InputError for a threshold outside [-1, 1].  asked: tools that the command names."""
     if not -1.0 <= threshold <= 1.0:
         raise InputError(f"phrase threshold {threshold}: normalised PMI lies between -1 and 1")
     tokenizer = Tokenizer(
-        replace(recipe, phrases=(), phrase_threshold=None, ngrams=2), joiner=_JOINER
+        replace(recipe, phrases=(), phrase_threshold=None, ngrams=2), joiner=_JOINER, asked=asked
     )
     documents = 0
     with Relations(Path(folder), memory_bytes) as relations:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import html
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from topicstream.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
 from topicstream.tokens.scan import Counted, Rules, code_points, scan_run
 from topicstream.tokens.sequences import WordSequence, add_ngrams, count_sequence, join_phrases
 from topicstream.tokens.stopwords import LANGUAGES
-from topicstream.tokens.tools import tool
+from topicstream.tokens.tools import check_tools, tool
 from topicstream.vocabulary import string_buffers
 
 _STEMS_KEPT = 1 << 20
@@ -54,14 +54,28 @@ class _ThreadTools(threading.local):
 
 
 class Tokenizer:
-    """Counts words as its recipe says.  Threads may share one: the stems found so far are common to
-                                         all.
+    """Count words as a recipe says.
 
-    InputError when the recipe asks for a tool that is not installed, UsageError for one or a
-    language that is not known."""
+    Threads may share one: the stems found so far are common to all.
 
-    def __init__(self, recipe: Recipe, *, joiner: str = "_") -> None:
+    Parameters
+    ----------
+    asked
+        Tools that the user's own command names: a recipe alone runs no code of its choice
+        (``tokens.tools.check_tools``).
+
+    Raises
+    ------
+    InputError
+        For a tool that is not installed.
+    UsageError
+        For a tool or a language that is not known, and for a tool that was not asked for.
+    """
+
+    def __init__(self, recipe: Recipe, *, joiner: str = "_", asked: Collection[str] = ()) -> None:
+        check_tools(recipe, asked)
         self.recipe = recipe
+        self.asked = frozenset(asked)
         self._joiner = joiner
         self._tools = _ThreadTools(recipe)
         self._replacements = dict(recipe.replace)

@@ -11,15 +11,17 @@ their dictionaries are large.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from topicstream import plugins
-from topicstream.errors import InputError, UsageError
+from topicstream.errors import InputError, UsageError, one_line
+from topicstream.tokens.recipe import Recipe
 
 PACKAGES = {
     "simplemma": "simplemma",
@@ -30,6 +32,79 @@ PACKAGES = {
     "kiwi": "kiwipiepy",
 }
 """What is installed for each of ours."""
+_LANGUAGE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
+_PACKAGE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+class NamesTools(Protocol):
+    """Options by which a command names tools."""
+
+    @property
+    def lemmas(self) -> str | None: ...
+
+    @property
+    def segmenter(self) -> str | None: ...
+
+
+def asked_tools(config: NamesTools) -> tuple[str, ...]:
+    """Tools that the options of a command name."""
+    return tuple(name for name in (config.lemmas, config.segmenter) if name)
+
+
+def check_same_tools(recipe: Recipe, config: NamesTools) -> None:
+    """Refuse options that name another tool than the recipe that they are to allow."""
+    for option, given, stored in (
+        ("--lemmas", config.lemmas, recipe.lemmas),
+        ("--segmenter", config.segmenter, recipe.segmenter),
+    ):
+        if given and given != stored:
+            has = f"used {one_line(stored[:80])}" if stored else "used none"
+            raise UsageError(f"{option} {given}: the model's text {has}; leave the option out")
+
+
+def check_tools(recipe: Recipe, asked: Collection[str]) -> None:
+    """Refuse a recipe that chooses code which the command did not name.
+
+    A recipe may come from a stranger's store or model.  It may name the tools of ``PACKAGES``,
+    whose languages are a closed list.  A spaCy pipeline and a tool of another package run only
+    where the command itself names them.
+
+    Parameters
+    ----------
+    asked
+        Values of ``--lemmas`` and ``--segmenter`` of the command or the config.
+
+    Raises
+    ------
+    UsageError
+        For a tool that was not asked for, and for the name of a pipeline that is none.
+    """
+    tool_name, _, language = (recipe.lemmas or "").partition(":")
+    if tool_name == "spacy":
+        _check_pipeline_name(language)
+    if recipe.lemmas and tool_name != "simplemma":
+        _check_asked("--lemmas", recipe.lemmas, asked)
+    if recipe.segmenter and recipe.segmenter not in plugins.OWN[plugins.SEGMENTERS]:
+        _check_asked("--segmenter", recipe.segmenter, asked)
+
+
+def _check_asked(option: str, value: str, asked: Collection[str]) -> None:
+    if value not in asked:
+        value = one_line(value[:80])
+        raise UsageError(
+            f"{option} {value}: the store or model names this tool, but runs no code that the "
+            f"command does not name, too; if you trust it, give {option} {value} (to infer, ingest "
+            f"and show --find; under [ingest] to retrain), or ingest the documents and name the store"
+        )
+
+
+def _check_pipeline_name(name: str) -> None:
+    """Refuse a spaCy pipeline that is a path: spaCy would load whatever lies there."""
+    if not _PACKAGE.fullmatch(name):
+        raise UsageError(
+            f"--lemmas spacy:{one_line(name[:80])}: is not the name of a package; give an "
+            f"installed pipeline, such as spacy:de_core_news_sm"
+        )
 
 
 def tool(group: str, name: str) -> Callable[..., Callable[[str], Any]]:
@@ -90,6 +165,10 @@ def _imported(name: str, module: str) -> Any:
 
 def simplemma(language: str) -> Callable[[str], str]:
     """simplemma: dictionaries and rules of some fifty languages (``simplemma:de``)."""
+    if not _LANGUAGE.fullmatch(language):
+        raise UsageError(
+            f"--lemmas simplemma:{one_line(language[:80])}: is not a language, such as de"
+        )
     lemmatize = _imported("simplemma", "simplemma").lemmatize
     try:
         lemmatize("word", lang=language)
@@ -100,12 +179,20 @@ def simplemma(language: str) -> Callable[[str], str]:
 
 def spacy(pipeline: str) -> Callable[[str], str]:
     """spaCy's lemma of a word by itself (``spacy:de_core_news_sm``)."""
+    _check_pipeline_name(pipeline)
     library = _imported("spacy", "spacy")
     try:
-        parse = library.load(pipeline, exclude=["parser", "ner"])
-    except OSError:
+        version(pipeline)  # spaCy itself would go on to a folder of that name
+    except PackageNotFoundError:
         raise InputError(
             f"--lemmas spacy:{pipeline}: not installed; python -m spacy download {pipeline}"
+        ) from None
+    try:
+        parse = library.load(pipeline, exclude=["parser", "ner"])
+    except Exception as e:  # of another's code: anything
+        raise InputError(
+            f"--lemmas spacy:{pipeline}: cannot be loaded as a spaCy pipeline "
+            f"({type(e).__name__}: {one_line(e)[:120]})"
         ) from None
     return lambda word: "".join(token.lemma_ for token in parse(word)).lower()
 

@@ -1,5 +1,5 @@
 """TEI XML and HTML, one document a file: the text without header, running heads and notes, a blank
-line between blocks (extra ``xml``: lxml).
+line between blocks.
 
 Of what a TEI edition says twice the reading text is kept (``reg``, ``corr``, ``expan``, not
 ``orig``, ``sic``, ``abbr``). Entities are never resolved, no DTD is loaded."""
@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.dates import parse
-from topicstream.errors import UsageError
 from topicstream.ingestion.opening.source import Source, plain_suffix
 from topicstream.ingestion.parsing.columns import LISTS, as_list
 from topicstream.ingestion.parsing.documents import LIST, TEXT, batch_of, positions, why_not_utf8
@@ -93,19 +92,15 @@ DATED = ("when", "notBefore", "from", "content")
 
 class Markup(Reader):
     name = "markup"
-    about = "TEI XML or HTML, one document a file (extra: xml)"
+    about = "TEI XML or HTML, one document a file"
     suffixes = (".html", ".htm", ".xhtml", ".tei")
     signature = re.compile(
         rb"(?is)(?:\xef\xbb\xbf)?\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!doctype[^>\[]*(?:\[.*?\]\s*)?>\s*)*<(?:\w+:)?(?:TEI(?:\.2)?|html)[\s>]"
     )
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        try:
-            from lxml import etree  # optional
-        except ImportError:
-            raise UsageError(
-                f"{source.name}: TEI and HTML need lxml; pip install 'topicstream[xml]'"
-            ) from None
+        from lxml import etree  # no other format needs it
+
         data = source.as_bytes().read(options.record_bytes + 1)
         if len(data) > options.record_bytes:
             source.reject(

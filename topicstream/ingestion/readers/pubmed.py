@@ -1,5 +1,4 @@
-"""PubMed and MEDLINE XML as NLM ships it: one document a citation, title and abstract (extra
-``xml``: lxml).
+"""PubMed and MEDLINE XML as NLM ships it: one document a citation, title and abstract.
 
 Citations are taken from the stream one by one, so a baseline file of any size needs little memory.
 Entities are never
@@ -15,7 +14,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from topicstream.corpus.format import AUTHORS, LABELS
-from topicstream.errors import UsageError
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.cut import most_records
 from topicstream.ingestion.parsing.documents import LIST, TEXT, batch_of
@@ -47,18 +45,14 @@ class Citation(NamedTuple):
 
 class PubMed(Reader):
     name = "pubmed"
-    about = "PubMed / MEDLINE XML (extra: xml)"
+    about = "PubMed / MEDLINE XML"
     signature = re.compile(
         rb"(?s)\s*(?=<).*?<(PubmedArticleSet|MedlineCitationSet|PubmedArticle|MedlineCitation)[\s/>]"
     )
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        try:
-            from lxml import etree  # optional
-        except ImportError:
-            raise UsageError(
-                f"{source.name}: PubMed XML needs lxml; pip install 'topicstream[xml]'"
-            ) from None
+        from lxml import etree  # no other format needs it
+
         stream = source if options.encoding is not None else source.as_bytes()
         encoding = "utf-8" if options.encoding is not None else None  # instead of the one declared
         events = etree.iterparse(

@@ -26,6 +26,7 @@ from topicstream.ingestion.spooling.tasks import pieces_of
 from topicstream.parallel.scheduler import Cluster
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
+from topicstream.tokens.tools import asked_tools
 
 PART_BYTES = 256 << 20
 """Of input files of a task, about, at most: some seconds of work."""
@@ -137,7 +138,8 @@ def _read(
     """Read and count some inputs into a part file in the scratch folder, on a worker."""
     assert options.scratch is not None
     part, read_pieces = options.scratch / uuid4().hex, list[Piece]()
-    tasks, tokenizer = pieces_of(share.sources, options, total, share.before), Tokenizer(recipe)
+    tasks = pieces_of(share.sources, options, total, share.before)
+    tokenizer = Tokenizer(recipe, asked=asked_tools(options))
     with open(part, "wb") as file:
         for task in tasks:
             if task.key not in spooled:
