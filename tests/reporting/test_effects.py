@@ -29,7 +29,7 @@ from topicstream.reporting.formula import (
     parse_formula,
 )
 from topicstream.reporting.over_time import OverTimeView
-from topicstream.reporting.regression import Coefficients, Regression, independent
+from topicstream.reporting.regression import Coefficients, Regression, independent, reach, wider
 
 
 def terms_of(formula: str) -> list[str]:
@@ -489,3 +489,10 @@ def test_columns_that_are_nearly_the_same_keep_their_errors(noise):
 def test_no_known_column_is_an_input_error(place):
     with pytest.raises(InputError, match="column x: the store has no such column"):
         topicstream.effects("x", place / "model", place / "corpus.zarr")
+
+
+def test_of_two_variances_the_wider_interval_counts():
+    errors, freedoms = wider([0.04, 0.04, 0.04], [0.01, 0.04, 0.25], 100, [9, 9, 9])
+    assert errors.tolist() == [0.2, 0.2, 0.5]
+    assert freedoms.tolist() == [100, 9, 9]
+    assert reach(9) == pytest.approx(2.262157, abs=1e-6)

@@ -28,9 +28,16 @@ from itertools import pairwise
 from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from topicstream.errors import InputError
+
+FEW = 10
+"""Documents (not their parts) that a level of a category needs for an interval or a star."""
+
+LEVEL = 0.95
+"""Of every interval."""
 
 SINGULAR = 1e-7
 """Share of a column's sum of squares that those before it leave unexplained, below which it is left
@@ -89,7 +96,7 @@ class Coefficients:
         """Standard errors from an estimate to the ends of its 95 % interval: Student's t, one
         degree of freedom less than clusters.
         """
-        return float(stdtrit(self.clusters - 1, 0.975))
+        return float(reach(self.clusters - 1))
 
     def predict(self, design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Shares and their standard errors, float64[R, K], at the rows of a design float64[R,
@@ -98,6 +105,37 @@ class Coefficients:
         design = design[:, self.used]
         variances = np.einsum("rp,kpq,rq->rk", design, self.covariances, design)
         return design @ self.estimates, np.sqrt(np.maximum(0.0, variances))
+
+
+def reach(freedom: ArrayLike) -> np.ndarray:
+    """Count the standard errors from an estimate to the ends of its 95 % interval (Student's)."""
+    return np.asarray(stdtrit(freedom, 0.5 + LEVEL / 2))
+
+
+def wider(
+    pooled: ArrayLike, own: ArrayLike, pooled_freedom: ArrayLike, own_freedom: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Choose of two variances the one with the wider 95 % interval.
+
+    A variance of few documents is often far too small where most shares are near 0, and one
+    variance pooled over groups is too small for a group that spreads more than the others.
+
+    Parameters
+    ----------
+    pooled, own
+        Variances of the estimates: pooled over all documents, and of the documents of each.
+    pooled_freedom, own_freedom
+        Their degrees of freedom; of a group's own variance, one less than it has documents.
+
+    Returns
+    -------
+    tuple
+        Standard errors, and the degrees of freedom that go with each.
+    """
+    pooled_error = np.sqrt(np.maximum(0.0, pooled))
+    own_error = np.sqrt(np.maximum(0.0, own))
+    is_own = own_error * reach(own_freedom) > pooled_error * reach(pooled_freedom)
+    return np.where(is_own, own_error, pooled_error), np.where(is_own, own_freedom, pooled_freedom)
 
 
 def independent(products: np.ndarray) -> np.ndarray:
