@@ -6,7 +6,7 @@ module takes and returns that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any, Self
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.model import topic_model as data
-from topicstream.model.edits import view_of
+from topicstream.model.edits import seen, view_of
 from topicstream.model.top import topic_table
 from topicstream.records import Json
 
@@ -51,15 +51,35 @@ class TopicModel(data.TopicModel):
         batches: Iterator[pa.RecordBatch] = answers(self, documents, **options)
         return batches
 
-    def transform(self, documents: Any, **options: Any) -> np.ndarray:
-        """p(k|d) of documents, float32[D, K], rows sum to 1; a document without a known word gets
-        the prior's mean.
+    @property
+    def topic_ids(self) -> np.ndarray:
+        """The numbers of the topics as ``topics show`` prints them, ascending, int64[shown].
+
+        Column k of ``transform`` and row k of ``top_words`` are topic ``topic_ids[k]``.  Arrays of
+        the trained table (``phi``, ``alpha``, ``sizes``, ...) have the order of ``column_ids``."""
+        return np.array(view_of(self).ids, np.int64)
+
+    def transform(self, documents: Any, *, edits: bool = True, **options: Any) -> np.ndarray:
+        """p(k|d) of documents, float32[D, K], rows sum to 1.
+
+        Column k is topic ``topic_ids[k]``, that of row k of ``top_words``.  A document without a
+        known word gets the prior's mean.
+
+        Parameters
+        ----------
+        documents
+            A ``Corpus``, paths, or documents in memory.
+        edits
+            False: the topics as they were trained, still in the order of their numbers.
+        options
+            Those of ``topicstream.infer`` (method, threads, ...).
         """
-        batches = self.theta(documents, edits=False, **options)
+        topics = len(view_of(self, edits=edits))
         shares = [
-            batch.column("shares").values.to_numpy().reshape(-1, self.n_topics) for batch in batches
+            batch.column("shares").values.to_numpy().reshape(-1, topics)
+            for batch in self.theta(documents, edits=edits, **options)
         ]
-        return np.concatenate(shares) if shares else np.zeros((0, self.n_topics), np.float32)
+        return np.concatenate(shares) if shares else np.zeros((0, topics), np.float32)
 
     def export(self, out: str | Path, format: str | None = None, **options: Any) -> dict[str, Json]:
         """Write in another program's format: ``topicstream.export_model``."""
@@ -68,16 +88,16 @@ class TopicModel(data.TopicModel):
         return export_model(self, out, format=format, **options)
 
     def to_gensim(self) -> Any:
-        """A ``gensim.models.LdaModel`` with the same topics and priors."""
+        """A ``gensim.models.LdaModel`` with the same priors, whose topic k is ``topic_ids[k]``."""
         from topicstream.exchange.objects import to_gensim
 
-        return to_gensim(self)
+        return to_gensim(seen(self, view_of(self)))
 
     def to_sklearn(self) -> Any:
-        """A scikit-learn ``LatentDirichletAllocation`` with the same topics and priors."""
+        """A scikit-learn ``LatentDirichletAllocation``, whose topic k is ``topic_ids[k]``."""
         from topicstream.exchange.objects import to_sklearn
 
-        return to_sklearn(self)
+        return to_sklearn(seen(self, view_of(self)))
 
     @classmethod
     def from_gensim(cls, model: Any, tokenizer: Any = None) -> Self:
@@ -118,31 +138,27 @@ class TopicModel(data.TopicModel):
 
     @property
     def labels(self) -> dict[int, str]:
-        """Topic (by column) -> its name: that of its label or its seed words, or what ``topics edit
-        --label`` gave it.
-        """
+        """The name of each topic that has one, by the topic's number.
+
+        It is that of its label or its seed words, or what ``topics edit --label`` gave it."""
         view = view_of(self)
-        return {
-            m[0]: view.labels[i]
-            for i, m in zip(view.ids, view.members, strict=True)
-            if i in view.labels
-        }
+        return {topic: view.labels[topic] for topic in view.ids if topic in view.labels}
 
     def top_words(self, n: int = 10, relevance: float = 1.0) -> pa.Table:
-        """First words of every topic, a row a topic: topic int32, share double, words list<string>,
-        p list<double>.
+        """List the first words of every topic, as ``topics show`` does, a row a topic by number.
 
-        relevance: lambda of Sievert & Shirley (2014); 1 orders by p(w|k), less prefers words that
-        mark the topic."""
-        return topic_table(self, n, relevance)
+        Columns: topic int32 (its number), share double, words list<string>, p list<double>.  Edits
+        are honoured.  relevance: lambda of Sievert & Shirley (2014); 1 orders by p(w|k), less
+        prefers words that mark the topic."""
+        return topic_table(seen(self, view_of(self)), n, relevance)
 
     def to_pandas(self, n: int = 10, relevance: float = 1.0) -> Any:
-        """The topics as a ``pandas.DataFrame`` (needs pandas), a row a topic by its column: label,
+        """The topics as a ``pandas.DataFrame`` (needs pandas), a row a topic by its number: label,
         share, words, p.
         """
-        table = self.top_words(n, relevance)
-        labels = pa.array([self.labels.get(k, "") for k in range(self.n_topics)])
-        return table.add_column(1, "label", labels).to_pandas().set_index("topic")
+        table, labels = self.top_words(n, relevance), self.labels
+        names = pa.array([labels.get(topic, "") for topic in table["topic"].to_pylist()])
+        return table.add_column(1, "label", names).to_pandas().set_index("topic")
 
     def typical_documents(
         self,
@@ -181,13 +197,25 @@ class TopicModel(data.TopicModel):
 
     def _repr_html_(self) -> str:
         """The topics as a table, the largest first."""
-        words, shares, labels = self.top_words(10)["words"], self.shares, self.labels
-        order = np.argsort(-shares, kind="stable")[:SHOWN_TOPICS]
+        topics, labels = self.top_words(10).to_pylist(), self.labels
+        topics.sort(key=lambda topic: -topic["share"])
         rows = "".join(
-            f"<tr><td>{k}</td><td>{100 * shares[k]:.1f} %</td><td style='text-align:left'>"
-            f"{f'<b>{escape(labels[k])}</b> ' if k in labels else ''}{escape(' '.join(words[k].as_py()))}</td></tr>"
-            for k in order.tolist()
+            _row_of_html(topic, labels.get(topic["topic"])) for topic in topics[:SHOWN_TOPICS]
         )
-        more = f"<p>and {self.n_topics - len(order)} more</p>" if len(order) < self.n_topics else ""
+        hidden = max(0, len(topics) - SHOWN_TOPICS)
+        more = f"<p>and {hidden} more</p>" if hidden else ""
         head = "<tr><th>topic</th><th>share</th><th style='text-align:left'>words</th></tr>"
-        return f"<p>{escape(repr(self))}</p><table><thead>{head}</thead><tbody>{rows}</tbody></table>{more}"
+        return (
+            f"<p>{escape(repr(self))}</p><table><thead>{head}</thead>"
+            f"<tbody>{rows}</tbody></table>{more}"
+        )
+
+
+def _row_of_html(topic: Mapping[str, Any], label: str | None) -> str:
+    """One topic as a row of a table."""
+    name = f"<b>{escape(label)}</b> " if label is not None else ""
+    words = escape(" ".join(topic["words"]))
+    return (
+        f"<tr><td>{topic['topic']}</td><td>{100 * topic['share']:.1f} %</td>"
+        f"<td style='text-align:left'>{name}{words}</td></tr>"
+    )

@@ -109,7 +109,8 @@ def test_edits_that_name_a_topic_twice(made):
     (made / "m" / LOG).write_text("".join(map(sealed_line, lines)))
     try:
         view = view_of(TopicModel.open(made / "m"))
-        assert view.ids == [2, 0] and view.members == [[2], [0, 1]] and view.labels == {2: "a[2Jb"}
+        assert view.ids == [0, 2] and view.members == [[0, 1], [2]] and view.labels == {2: "a[2Jb"}
+        assert view.listing == [1, 0]
     finally:
         (made / "m" / LOG).unlink()
 

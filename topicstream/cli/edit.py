@@ -152,7 +152,8 @@ def command(model: str, corpus: str, docs: int, dry_run: bool, **options: Any) -
     )
     listed = log if not edits and not undo else []
     names = {str(k): label for k, label in view.labels.items()}
-    result = {"topics": view.ids, "labels": names, "edits": plain(log), "dry_run": dry_run}
+    topics = [view.ids[k] for k in view.listing]
+    result = {"topics": topics, "labels": names, "edits": plain(log), "dry_run": dry_run}
     whats = [
         f"{r.topic}={r.label}" if isinstance(r, Label) else ",".join(map(str, r.topics))
         for r in listed

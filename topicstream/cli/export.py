@@ -13,7 +13,7 @@ from topicstream.text import counted, render
 
 SUMMARY = (
     "{out}: {format}, {what}[ ({unknown_cells:,} cells without a known feature hold "
-    "NaN)][{edited:?} as edited][{renumbered:?}, topics counted from 0], {bytes:size}, "
+    "NaN)][{edited:?} as edited][, topics counted from 0 in the order of their numbers ({topic_ids})], {bytes:size}, "
     "{seconds:.1f} s"
 )
 COUNTED = ("documents", "topics", "words", "tokens", "cells")

@@ -194,9 +194,8 @@ class DiversityOptions:
 
 
 def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, object]:
-    measures = coherence(
-        seen(run.model, view_of(run.model)), run.corpus, top=options.top, threads=run.visitors
-    )
+    model = seen(run.model, view_of(run.model))
+    measures = coherence(model, run.corpus, top=options.top, threads=run.visitors)
     names = [
         name for name in MEASURES if name == options.coherent or options.coherent not in MEASURES
     ]
@@ -204,6 +203,7 @@ def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, o
         "coherence": {
             **{name: measures.mean(name) for name in names},
             **{name: getattr(measures, name) for name in ("top", "docs", "unknown")},
+            "topics": model.column_ids.tolist(),
             **{f"{name}_by_topic": measures.by_topic(name) for name in names},
             **{f"{name}_mean_topic": _plain(measures.values[name])[-1] for name in names},
             "measured": measures.measured,

@@ -15,6 +15,7 @@ from topicstream.evaluation.config import CompareConfig
 from topicstream.evaluation.memory import open_within
 from topicstream.kernels.arrays import Doubles, Floats
 from topicstream.kernels.jit import fast_kernel
+from topicstream.model.edits import seen, view_of
 from topicstream.model.identity import TopicIds
 from topicstream.model.manifest import read_manifest
 from topicstream.model.top import top_words
@@ -122,7 +123,7 @@ def _of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:
 def compare(config: CompareConfig) -> dict[str, Any]:
     """Match the topics of two models one to one and say what changed.
 
-    The time grows with words x topics of a x topics of b.
+    Topics are those that `topics show` lists, under their numbers.  The time grows with words x topics of a x topics of b.
 
     Returns
     -------
@@ -148,7 +149,8 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     a, b, far = config.a, config.b, config.far
     topics = [m.n_topics if isinstance(m, TopicModel) else read_manifest(m).topics for m in (a, b)]
     with workers_of(config.scheduler, config.memory, [a, b]) as (cluster, limit):
-        (one, two), _ = open_within([a, b], limit, 1, beside=A_PAIR * topics[0] * topics[1])
+        opened, _ = open_within([a, b], limit, 1, beside=A_PAIR * topics[0] * topics[1])
+        one, two = (seen(model, view_of(model)) for model in opened)
         tell = partial(listener(config.progress).step, WORD_BY_WORD, unit="words")
         distances = l1_distances(one, two, tell, cluster)
     rows, columns = linear_sum_assignment(
@@ -158,14 +160,15 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     near = value <= far
     texts = [_texts(m, config.words) for m in (one, two)]
     sizes = [m.sizes / max(float(m.sizes.sum()), 1e-300) for m in (one, two)]
+    numbers = [model.column_ids.tolist() for model in (one, two)]
     pairs_near = sorted(
         zip(rows[near].tolist(), columns[near].tolist(), value[near].tolist()),
         key=lambda t: (t[2], t[0]),
     )
     matched: list[Json] = [
         {
-            "a": i,
-            "b": j,
+            "a": numbers[0][i],
+            "b": numbers[1][j],
             "distance": d,
             "share_a": float(sizes[0][i]),
             "share_b": float(sizes[1][j]),
@@ -175,7 +178,7 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     ]
     left: list[list[Json]] = [
         [
-            {"topic": k, "share": float(sizes[m][k]), "words": texts[m][k]}
+            {"topic": numbers[m][k], "share": float(sizes[m][k]), "words": texts[m][k]}
             for k in range(len(texts[m]))
             if k not in set(pairs[near].tolist())
         ]

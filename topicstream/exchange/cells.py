@@ -47,14 +47,15 @@ PREFIX = "topics"
 
 def cell_topics(job: Export, unknown: float | None = None) -> tuple[pa.Array, np.ndarray]:
     """Names of all cells of the store (training, then held out), and their shares of the topics,
-    float32[cells, K]; of cells without a known feature ``unknown`` (None: the prior)."""
+    float32[cells, K], by number; of cells without a known feature ``unknown`` (None: the prior)."""
+    numbers = np.array(job.numbers)
     run = Answers(InferConfig(job.model, job.corpus, edits=False))
     names, pieces = [], []
     for batch in run.batches():
         topics, shares = batch.column("topics"), batch.column("shares")
         rows = np.repeat(np.arange(len(batch)), np.diff(shares.offsets.to_numpy()))
         piece = np.zeros((len(batch), job.model.n_topics), np.float32)
-        piece[rows, topics.values.to_numpy()] = shares.values.to_numpy()
+        piece[rows, np.searchsorted(numbers, topics.values.to_numpy())] = shares.values.to_numpy()
         if unknown is not None:
             piece[batch.column("flag").is_valid().to_numpy(zero_copy_only=False)] = unknown
         names.append(batch.column("id").cast(pa.large_string()))
@@ -73,6 +74,11 @@ def rows_by_name(
     return rows, len(row_names) - places.null_count
 
 
+def by_number(model: TopicModel) -> np.ndarray:
+    """Order the columns of a model by the numbers of their topics."""
+    return np.argsort(model.column_ids)
+
+
 def settings(job: Export) -> dict[str, str | float | np.ndarray]:
     """What a reader of the file wants to know of the model."""
     model, origin = job.model, job.model.manifest
@@ -82,7 +88,8 @@ def settings(job: Export) -> dict[str, str | float | np.ndarray]:
         "topics": model.n_topics,
         "seed": -1 if origin.seed is None else origin.seed,
         "passes": origin.passes or 0,
-        "alpha": model.alpha,
+        "topic_ids": np.array(job.numbers),
+        "alpha": model.alpha[by_number(model)],
         "beta": model.beta,
     }
 
@@ -96,7 +103,8 @@ def write_h5ad(job: Export) -> dict[str, Json]:
     except ImportError:
         raise TopicsError("--format h5ad needs h5py: pip install 'topicstream[h5]'") from None
     names, shares = cell_topics(job, np.nan)
-    features, topics = job.model.vocabulary.words, job.model.topic_word.T
+    features = job.model.vocabulary.words
+    topics = job.model.topic_word[by_number(job.model)].T
     inputs = () if job.into is None else (job.into,)
     with (
         written(job.path, force=job.force, inputs=inputs) as file,
@@ -211,7 +219,7 @@ def write_pycistopic(job: Export) -> dict[str, float]:
     names, shares = cell_topics(job)
     write_word_list(job.path / CELLS, names, force=job.force)
     write_word_list(job.path / REGIONS, job.model.vocabulary.words, force=job.force)
-    counts = table_of(job.model).T
+    counts = table_of(job.model).T[by_number(job.model)]
     return write_bundle(
         str(job.path / PREFIX), shares, counts, job.model, job.corpus, force=job.force
     )
@@ -233,9 +241,9 @@ def write_bundle(
     prefix
         pycisTopic's output prefix: a folder and the beginning of a name.
     shares
-        Of the topics in each cell, float32[cells, K].
+        Of the topics in each cell, float32[cells, K], by number.
     counts
-        Of the regions in each topic, float[K, regions]; they are rounded.
+        Of the regions in each topic, float[K, regions], by number; they are rounded.
     model, corpus
         Where parameters and statistics come from.
     """
@@ -253,6 +261,7 @@ def write_bundle(
         "trained_by": f"topicstream {__version__} ({model.manifest.engine})",
         "output_prefix": prefix,
         "n_topics": topics,
+        "topic_ids": sorted(model.column_ids.tolist()),
         "alpha": float(model.alpha.sum()),
         "alpha_by_topic": True,
         "eta": model.beta,
@@ -260,16 +269,18 @@ def write_bundle(
         "random_seed": model.manifest.seed,
     }
     measures = topic_number_measures(model, corpus)
+    order = by_number(model)
+    coherent = topic_coherence(model, corpus)
     # pycisTopic's plots take these seven and no other; the first three names tell a file of ours
     # (files/outputs.py)
     stats = {
-        "loglikelihood": loglikelihood(model, corpus, counts),
-        "coherence": topic_coherence(model, corpus),
+        "loglikelihood": loglikelihood(model, corpus, counts[np.argsort(order)]),
+        "coherence": [coherent[k] for k in order.tolist()],
         "Arun_2010": measures["arun_2010"],
         "Cao_Juan_2009": measures["cao_juan_2009"],
         "Mimno_2011": measures["mimno_2011"],
         "assignments": counts.sum(axis=1, dtype=np.int64).tolist(),
-        "marg_topic": (model.totals / model.totals.sum()).tolist(),
+        "marg_topic": (model.totals / model.totals.sum())[order].tolist(),
     }
     texts = {
         "parameters": json.dumps({"note": SIGN.decode(), **parameters}, indent=2),

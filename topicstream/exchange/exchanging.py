@@ -50,7 +50,8 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
     Returns
     -------
     dict
-        format, out, topics, words, bytes, seconds; edited and renumbered (topics counted from 0)
+        format, out, topics, words, bytes, seconds; edited (topics were merged or dropped) and topic_ids (the number
+        that `topics show` prints for each topic of a file that counts its topics from 0)
         where it is so.
 
     Raises
@@ -89,7 +90,7 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
             if isinstance(config.model, TopicModel)
             else TopicModel.open(config.model, memory_limit=limit)
         )
-        view = view_of(opened) if config.edits and kind.edited else None
+        view = view_of(opened, edits=config.edits and kind.edited)
     store: Any = None
     if "corpus" in kind.made_of:
         store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
@@ -97,7 +98,7 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
             strangers(opened, store)
     _check_place(kind, path, config.force)
     model = _as_shown(opened, view) if view is not None and kind.made_of == "model" else opened
-    numbers = view.ids if view is not None else range(0 if opened is None else opened.n_topics)
+    numbers = view.ids if view is not None else []
     more = resolve_name(MODULES + kind.write)(
         Export(model, store, path, config.force, config.edits, numbers, **given)
     )
@@ -109,10 +110,10 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
         "bytes": size,
         "seconds": seconds,
         "megabytes_per_second": size / 1e6 / max(seconds, 1e-9),
-        **({"edited": True} if view is not None and not view.plain else {}),
+        **({"edited": True} if view is not None and view.edited else {}),
         **(
-            {"renumbered": True}
-            if not kind.numbered and list(numbers) != list(range(len(numbers)))
+            {"topic_ids": numbers}
+            if not kind.numbered and numbers != list(range(len(numbers)))
             else {}
         ),
     }

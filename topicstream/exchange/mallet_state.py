@@ -41,12 +41,14 @@ TOKENS = 1 << 18
 def write(job: Export) -> dict[str, float]:
     """One gzipped file.  Only engines that give every token a topic of its own have a state; its
                           training
-    folder must still be there.  A corpus keeps no order of words: ``pos`` counts the tokens of a
+    folder must still be there.  Topics are counted from 0 in the order of their numbers.  A corpus keeps no order of words: ``pos`` counts the tokens of a
                                  document by word."""
     model, words, tokens = job.model, job.corpus.words, 0
     blocks = token_topics(model.path, job.corpus, model.n_topics, "--format mallet-state")
     fit_for_text(words, " \\t", "--format mallet-state")
-    alpha = " ".join(repr(float(a)) for a in model.alpha)
+    order = np.argsort(model.column_ids)
+    place = np.argsort(order)
+    alpha = " ".join(repr(float(a)) for a in model.alpha[order])
     with (
         written(job.path, force=job.force) as raw,
         gzip.GzipFile(SIGN.decode(), "wb", 3, raw, mtime=0) as file,
@@ -64,7 +66,10 @@ def write(job: Export) -> dict[str, float]:
                 numbers = (pa.array(docs[s]), pa.scalar("NA"), pa.array(pos[s]), pa.array(ids[s]))
                 file.write(
                     text_lines(
-                        *numbers, words.take(pa.array(ids[s])), pa.array(topics[s]), separator=" "
+                        *numbers,
+                        words.take(pa.array(ids[s])),
+                        pa.array(place[topics[s]]),
+                        separator=" ",
                     )
                 )
             tokens += len(topics)

@@ -53,6 +53,7 @@ def write(job: Export) -> dict[str, float]:
         "lambda.step": 0.01,
         "plot.opts": {"xlab": "PC1", "ylab": "PC2"},
         "topic.order": list(range(1, topics + 1)),
+        "topic.ids": list(job.numbers),
     }
     with written(
         job.path, force=job.force

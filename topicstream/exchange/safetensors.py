@@ -1,8 +1,8 @@
 """safetensors, the tensors of the Hugging Face hub, by its own library (extra ``safetensors``);
 beside them a model card.
 
-    phi float32[W, K] counts without the prior, alpha float64[K], beta float64[1], counts and df
-    int64[W], words uint8[bytes] (UTF-8) with word_offsets int64[W+1]
+    phi float32[W, K] counts without the prior, alpha float64[K], topic_ids int64[K] (the numbers
+    that `topics show` prints), beta float64[1], counts and df int64[W], words uint8[bytes] (UTF-8) with word_offsets int64[W+1]
 
 A file of another program needs ``phi`` [W, K] or ``topic_word`` [K, W] and the words (``--words``).
 """
@@ -58,6 +58,7 @@ def write(job: Export) -> dict[str, float]:
     tensors = {
         "phi": table_of(model),
         "alpha": model.alpha,
+        "topic_ids": np.array(job.numbers, np.int64),
         "beta": np.array([model.beta]),
         "counts": model.vocabulary.counts.astype(np.int64),
         "df": model.vocabulary.df.astype(np.int64),
@@ -77,13 +78,12 @@ def write(job: Export) -> dict[str, float]:
 
 def card_text(model: TopicModel) -> str:
     """The model card, in Markdown."""
-    words, escape = (
-        topic_table(model, 10)["words"],
-        str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>#|!"}),
-    )
+    escape = str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>#|!"})
+    topics = sorted(topic_table(model, 10).to_pylist(), key=lambda topic: -topic["share"])
     rows = "\n".join(
-        f"| {k} | {100 * model.shares[k]:.1f} % | {' '.join(words[k].as_py()).translate(escape)} |"
-        for k in np.argsort(-model.shares, kind="stable")[:LISTED].tolist()
+        f"| {topic['topic']} | {100 * topic['share']:.1f} % "
+        f"| {' '.join(topic['words']).translate(escape)} |"
+        for topic in topics[:LISTED]
     )
     manifest, facts = (
         model.manifest,

@@ -107,9 +107,10 @@ class Answers:
             )
         columns = dict.fromkeys([*listed_names(config.with_columns), *self.method.columns])
         self.source = open_source(replace(config, with_columns=list(columns)), model, self.plan)
-        self.view = view_of(model) if config.edits and not self.method.dense else None
+        self.view = None if self.method.dense else view_of(model, edits=config.edits)
         shown, self._labels = self.source.columns, None
-        if model.manifest.label_docs and self.view is not None and NAMES not in shown:
+        named = self.view is not None and config.edits and bool(model.manifest.label_docs)
+        if named and self.view is not None and NAMES not in shown:
             names = [self.view.label_of(k) for k in range(max(self.view.ids) + 1)]
             shown, self._labels = {NAMES: TEXTS, **shown}, pa.array(names, TEXT)
         facts, integer_ids = not self.method.dense, self.source.integer_ids

@@ -112,7 +112,9 @@ class LDATopicstream:
                 mem_limit=limit,
                 progress=False,
             )
-            job = Export(TopicModel.open(model), Corpus.open(store), store, force=True)
+            opened = TopicModel.open(model)
+            numbers = opened.column_ids.tolist()
+            job = Export(opened, Corpus.open(store), store, force=True, numbers=numbers)
             cells, shares = cell_topics(job)
             wanted = [
                 pa.array(list(names), pa.large_string()) for names in (cell_names, region_names)

@@ -81,22 +81,39 @@ _LINE: Any = Edit | Undo
 class View:
     """Shown topics in terms of trained ones.
 
-    ids      stable id of each shown topic, in the order shown
+    ids      stable id of each shown topic, ascending: the order of tables and of wide columns
     members  columns of the trained table that make up each shown topic
     labels   id -> label, where somebody gave one
     dropped  columns that are not shown; their share goes to the rest in proportion
+    first    ids of the topics that lists begin with (`topics edit --order`)
     """
 
     ids: list[int]
     members: list[list[int]]
     labels: dict[int, str] = field(default_factory=dict)
     dropped: list[int] = field(default_factory=list)
-    ordered: bool = False
+    first: list[int] = field(default_factory=list)
 
     @property
     def plain(self) -> bool:
         """Whether the shown columns are the trained ones as they stand."""
         return self.members == [[k] for k in range(len(self.members))] and not self.dropped
+
+    @property
+    def edited(self) -> bool:
+        """Whether a topic was merged or dropped."""
+        return bool(self.dropped) or any(len(columns) > 1 for columns in self.members)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether somebody gave the topics an order."""
+        return bool(self.first)
+
+    @property
+    def listing(self) -> list[int]:
+        """Positions of the shown topics in the order of lists: those of ``first``, then by id."""
+        before = [self.ids.index(topic) for topic in self.first]
+        return before + [k for k in range(len(self)) if k not in set(before)]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -157,11 +174,16 @@ class EditedModel(TopicModel):
             view.columns(trained.totals[None])[0],
             view.columns(trained.alpha[None])[0],
             trained.beta,
-            manifest=origin_of(trained.manifest, seed_words=None, topic_names={}, label_docs=None),
+            manifest=_origin_shown(trained, view),
             path=trained.path,
         )
         self.sizes = view.columns(trained.sizes[None])[0]
         self.trained, self.view = trained, view
+
+    @property
+    def column_ids(self) -> np.ndarray:
+        """As ``TopicModel.column_ids``."""
+        return np.array(self.view.ids, np.int64)
 
     def __reduce__(self) -> tuple[type[EditedModel], tuple[TopicModel, View]]:
         """Whoever is sent it opens the trained one, and sees it the same way."""
@@ -185,19 +207,32 @@ class EditedModel(TopicModel):
             yield start, self.view.columns(rows)
 
 
+def _origin_shown(trained: TopicModel, view: View) -> Origin:
+    """Describe the origin of the shown topics.
+
+    Seed words move with their topics, and are lost where topics were merged or dropped."""
+    seeds = None
+    if not view.edited and trained.manifest.seed_words is not None:
+        place = {columns[0]: k for k, columns in enumerate(view.members)}
+        seeds = [
+            msgspec.structs.replace(entry, topic=place[entry.topic])
+            for entry in trained.manifest.seed_words
+        ]
+    return origin_of(trained.manifest, seed_words=seeds, topic_names={}, label_docs=None)
+
+
 def seen(model: TopicModel, view: View) -> TopicModel:
     """The model as the view shows it; the model itself where the view changes no column."""
     return model if view.plain else EditedModel(model, view)
 
 
-def view_of(model: TopicModel) -> View:
-    """The view of an open model: its log applied to its topics, which keep the names that the model
-    has for them.
-    """
-    ids = read_ids(model.path, model.n_topics).ids
-    return apply(
-        read_log(model.path) if model.path is not None else [], ids, names_of(model.manifest, ids)
-    )
+def view_of(model: TopicModel, *, edits: bool = True) -> View:
+    """Make the view of an open model, whose topics keep the names that the model has for them.
+
+    edits: apply the log of `topics edit`; else the topics are those that were trained."""
+    ids = model.column_ids.tolist()
+    log = read_log(model.path) if edits and model.path is not None else []
+    return apply(log, ids, names_of(model.manifest, ids))
 
 
 def names_of(manifest: Origin, ids: Sequence[int]) -> dict[int, str]:
@@ -266,9 +301,9 @@ def apply(
             for i in topics:
                 dropped += members.pop(i)
     first = [i for i in first if i in members]
-    shown = first + [i for i in members if i not in first]
+    shown = sorted(members)
     labels = {i: label for i, label in labels.items() if label and i in members}
-    return View(shown, [members[i] for i in shown], labels, dropped, bool(first))
+    return View(shown, [members[i] for i in shown], labels, dropped, first)
 
 
 def _checked(log: Sequence[Edit], values: Mapping[str, object], ids: Sequence[int]) -> Edit:

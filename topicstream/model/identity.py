@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from topicstream.errors import StoreError
-from topicstream.records import Count, Record, read_record
+from topicstream.records import Count, Record, read_record, write_record
 
 IDS = "topics.json"
 
@@ -56,3 +56,17 @@ def read_ids(model: str | Path | None, topics: int) -> TopicIds:
     if len(ids.ids) != topics:
         raise StoreError(f"{path}: does not list {topics} different topics; restore the file")
     return ids
+
+
+def write_ids(model: str | Path, ids: list[int]) -> None:
+    """Record the ids of the topics of a model that was saved again.
+
+    A model whose topics are numbered by column has no such file; one that is left of a model that
+    was saved there before is overwritten.
+    """
+    path = Path(model) / IDS
+    if ids == list(range(len(ids))) and not path.exists():
+        return
+    if path.exists() and read_record(path, TopicIds).ids == ids:
+        return
+    write_record(path, TopicIds(ids=ids, next=max(ids) + 1))

@@ -92,8 +92,9 @@ def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.nda
 
 
 def topic_table(model: TopicModel, n: int = 10, relevance: float = 1.0) -> pa.Table:
-    """First words of every topic, a row a topic: topic int32, share double, words list<string>, p
-    list<double>; best first.
+    """List the first words of every topic, a row a topic in the order of the model's columns.
+
+    Columns: topic int32 (its number), share double, words list<string>, p list<double>; best first.
     """
     ids, _ = top_words(model, n, relevance)
     flat = ids.T.ravel()
@@ -102,7 +103,7 @@ def topic_table(model: TopicModel, n: int = 10, relevance: float = 1.0) -> pa.Ta
     words = pa.ListArray.from_arrays(
         offsets, model.vocabulary.words.take(pa.array(flat)).cast(pa.string())
     )
-    topics = pa.array(np.arange(model.n_topics, dtype=np.int32))
+    topics = pa.array(model.column_ids.astype(np.int32))
     columns = [
         topics,
         pa.array(model.shares),

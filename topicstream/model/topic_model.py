@@ -21,6 +21,7 @@ from topicstream.files.plain import refuse_linked_folders
 from topicstream.files.remote import address_read
 from topicstream.machine import versions
 from topicstream.model.arrays import StoredArray
+from topicstream.model.identity import read_ids, write_ids
 from topicstream.model.manifest import Origin, as_origin, origin_of, read_manifest
 from topicstream.model.store import ModelWriter, StoredTable, check_file, read_history
 from topicstream.model.weighting import Weights
@@ -36,6 +37,9 @@ class TopicModel:
     """K topics over W words.
 
     p(w|k) = (phi[w, k] + beta) / (totals[k] + W beta).
+
+    Arrays have the topics in the order of the trained table; ``column_ids[k]`` is the number that
+    `topics show` and every table print for column k.
 
     Attributes
     ----------
@@ -206,6 +210,15 @@ class TopicModel:
         """Topics of the table, K."""
         return len(self.alpha)
 
+    @property
+    def column_ids(self) -> np.ndarray:
+        """The number of each topic, int64[K], by column of ``phi``, ``alpha``, ``sizes`` and
+        every other array.
+
+        Numbers stay with topics over alignments (`topics retrain`, `update`), columns do not.
+        """
+        return np.array(read_ids(self.path, self.n_topics).ids, np.int64)
+
     @cached_property
     def words(self) -> list[str]:
         """The W words, by id; ``vocabulary.words`` has them as an Arrow array."""
@@ -335,7 +348,8 @@ class TopicModel:
         origin.
 
         Never seen half-written: an older model at ``path`` stays readable until the new manifest
-        replaces its own."""
+        replaces its own.  Topics keep their numbers."""
+        numbers = self.column_ids.tolist()
         about = as_origin({**plain(origin_of(self.manifest)), **manifest})
         seed_words = None if self.seeds is None else about.seed_words
         about = replace(about, versions=about.versions or versions(), seed_words=seed_words)
@@ -343,6 +357,7 @@ class TopicModel:
             for start, rows in self.counts():
                 writer.write_rows(start, rows)
             self.manifest = writer.commit(about, self.vocabulary, self.alpha, self.beta)
+        write_ids(path, numbers)
         self.path = Path(path)
         if self._stored is not None:  # its files may be the ones just replaced
             self._stored = TopicModel.open(path, memory_limit=-1)._stored

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from topicstream.errors import UsageError
 from topicstream.options import option
 from topicstream.records import Json
@@ -15,15 +17,16 @@ from topicstream.text import wrapped
 
 def tree_lines(result: dict[str, Any]) -> list[str]:
     """The tree for a terminal, the root on top."""
-    ids, merges = result["ids"], result["merges"]
+    merges, first_merge = result["merges"], result["first_merge"]
+    root = first_merge + len(merges) - 1 if merges else result["ids"][0]
     out: list[str] = []
-    stack = [(len(ids) + len(merges) - 1, "", "")]
+    stack = [(root, "", "")]
     while stack:
         node, head, below = stack.pop()
-        if node < len(ids):
-            out.append(f"{head}{ids[node]} {result['labels'][str(ids[node])]}")
+        if node < first_merge:
+            out.append(f"{head}{node} {result['labels'][str(node)]}")
             continue
-        step = merges[node - len(ids)]
+        step = merges[node - first_merge]
         out.append(f"{head}┐ {step['height']:.2f}")
         stack.append((step["right"], below + "└─", below + "  "))
         stack.append((step["left"], below + "├─", below + "│ "))
@@ -56,20 +59,28 @@ class TreeView(ModelView, heeds=()):
         """The topics' merge hierarchy (Ward's linkage of Hellinger distances) and, with
         ``reduce_to``, the clusters it leaves.
 
-        ``topics`` (ids as they lie under the tree), ``labels``, ``merges`` (left, right, height;
-        numbers from the count of topics on are earlier merges), and ``clusters``: lists of ids,
+        ``topics`` (ids as they lie under the tree), ``labels``, ``merges`` (left, right, height:
+        topics, or earlier merges, which are numbered from ``first_merge`` on), and ``clusters``: lists of ids,
         what ``topics edit --merge`` takes."""
         ids, model = self.shown.view.ids, self.shown.model
         if self.reduce_to is not None and not 1 <= self.reduce_to <= len(ids):
             raise UsageError(f"--reduce-to {self.reduce_to}: give a number in 1..{len(ids)}")
         tree = geometry.tree(geometry.gram(model), model.sizes)
-        merges = zip(tree.left.tolist(), tree.right.tolist(), tree.height.tolist(), strict=True)
+        first_merge = max(ids) + 1
+        numbers = np.concatenate([ids, first_merge + np.arange(len(tree.left))])
+        merges = zip(
+            numbers[tree.left].tolist(),
+            numbers[tree.right].tolist(),
+            tree.height.tolist(),
+            strict=True,
+        )
         out: dict[str, Any] = {
             "topics": [ids[k] for k in tree.order.tolist()],
             "labels": dict(zip(map(str, ids), self.shown.names, strict=True)),
             "merges": [
                 {"left": left, "right": right, "height": height} for left, right, height in merges
             ],
+            "first_merge": first_merge,
             "ids": ids,
         }
         if self.reduce_to is not None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from topicstream.errors import StoreError
 from topicstream.model.classifier import described
 from topicstream.model.manifest import manifest_json, read_manifest
@@ -19,16 +21,20 @@ _OWN = ("schema", "kind", "files", "words", "topics", "alpha", "alpha_sum", "bet
 
 
 def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
-    """Plain values: engine, cites, options, corpus, passes, ... as the manifest has them; topics,
-    words, priors; empty
-    topics; ``history``, a record a pass.  ``verify`` reads every chunk and checks it, and adds the
-                                           content hash.
+    """Describe a model in plain values.
+
+    engine, cites, options, corpus, passes, ... as the manifest has them; topics, words, priors;
+    topic_ids, the numbers of the topics in the order of alpha; empty topics; ``history``, a record
+    a pass.  ``verify`` reads every chunk and checks it, and adds the content hash.
 
     Raises StoreError naming what is damaged.
     """
     manifest = read_manifest(path)
     model = TopicModel.open(path, memory_limit=-1, dense=True)
     about, table = manifest_json(manifest), Path(path) / manifest.files.topics.name
+    order = np.argsort(model.column_ids)
+    if isinstance(manifest.alpha, list):
+        about["alpha"] = model.alpha[order].tolist()
     out: dict[str, Any] = {
         "path": str(path),
         "kind": "model",
@@ -39,7 +45,8 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
         **{k: v for k, v in about.items() if k not in _OWN},
         "vocab_sha256": manifest.vocab_sha256,
         "tokens": float(model.sizes.sum()),
-        "empty_topics": [k for k in range(model.n_topics) if model.sizes[k] < 1.0],
+        "topic_ids": model.column_ids[order].tolist(),
+        "empty_topics": model.column_ids[order][model.sizes[order] < 1.0].tolist(),
         "bytes": sum(f.stat().st_size for f in table.rglob("*") if f.is_file()),
         "history": read_history(path, verify=verify),
     }

@@ -116,12 +116,8 @@ class ShownModel:
         ]
 
     def columns(self, topics: Sequence[int] | None) -> list[int]:
-        """Positions of topics by their numbers; of all where none are given."""
-        return (
-            list(range(len(self.view)))
-            if topics is None
-            else [self.view.column_of(k) for k in topics]
-        )
+        """Find the positions of topics by their numbers; of all, as they are listed, by default."""
+        return self.view.listing if topics is None else [self.view.column_of(k) for k in topics]
 
     def first_words(self, n: int, relevance: float = 1.0) -> list[list[str]]:
         """The n most probable (or relevant, see ``top_words``) words of each topic."""
@@ -156,6 +152,7 @@ def propose(model: TopicModel) -> list[str]:
     the same label: the later one takes a further word."""
     ids, scores = top_words(model, CONSIDERED, RELEVANCE)
     order = np.argsort(-model.sizes, kind="stable")
+    numbers = model.column_ids
     out = [""] * model.n_topics
     taken: set[str] = set()
     for k in order.tolist():
@@ -165,7 +162,7 @@ def propose(model: TopicModel) -> list[str]:
             if np.isfinite(s)
         ]
         if model.sizes[k] < 1.0:
-            out[k] = f"(empty {k})"
+            out[k] = f"(empty {numbers[k]})"
             continue
         words, label, n, weight = _distinct(texts), "", 0, 0
         while n < len(words) and (weight < NAMING or label in taken):
@@ -173,7 +170,7 @@ def propose(model: TopicModel) -> list[str]:
             n += 1
             label = ", ".join(words[:n])
         if label in taken or not label:
-            label = f"{label} ({k})".strip()
+            label = f"{label} ({numbers[k]})".strip()
         taken.add(label)
         out[k] = label
     return out

@@ -125,6 +125,8 @@ class TableView(ModelView, heeds=("words", "topics")):
                 threads=shown.threads,
                 progress=self.progress,
             )
+            if by_size:
+                topics = sorted(topics)
             matrix = correlations(sums)[np.ix_(topics, topics)]
             ids = [shown.view.ids[k] for k in topics]
             columns = {"topic": pa.array(ids), "label": pa.array([shown.names[k] for k in topics])}

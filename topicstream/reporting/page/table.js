@@ -23,7 +23,7 @@ function topicsView() {
   T.used = used;
   T.known = known;
   T.rows = new Array(D.K).fill(null);
-  sort(D.ordered ? null : used.find(c => c.key === "size"), false);
+  sort(D.listing ? null : used.find(c => c.key === "size"), false);
   return el("div", null, el("div", { class: "bar" }, search, T.count),
     el("table", { class: "topics" }, el("thead", null, el("tr", null, T.heads.map(h => h.th))), T.body));
 }
@@ -45,7 +45,7 @@ function row(k) {
 function sort(c, up) {
   T.sort = c;
   T.up = up;
-  T.order = Array.from({ length: D.K }, (_, k) => k);
+  T.order = !c && D.listing ? [...D.listing] : Array.from({ length: D.K }, (_, k) => k);
   if (c) T.order.sort((a, b) => {
     const x = c.value(a), y = c.value(b);
     return (x < y ? -1 : x > y ? 1 : 0) * (up ? 1 : -1) || a - b;
