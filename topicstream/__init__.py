@@ -18,6 +18,14 @@ TYPE_CHECKING = False  # as type checkers take it; ``typing`` itself is slow to 
 if sys.version_info < (3, 11):  # noqa: UP036 - in one line: the first syntax or import that is too new says nothing
     raise SystemExit(f"topicstream needs Python 3.11 or later; this is {sys.version.split()[0]}")
 
+try:
+    import fcntl as _posix  # noqa: F401  locks of files, which Windows lacks
+except ImportError:
+    raise SystemExit(
+        "topicstream runs on Linux and macOS; on Windows, install and run it in WSL2 "
+        "(https://learn.microsoft.com/windows/wsl/install)"
+    ) from None
+
 if TYPE_CHECKING:
     from typing import Any
 

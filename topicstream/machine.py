@@ -4,7 +4,6 @@ and the versions of what runs.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import re
@@ -13,7 +12,9 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+from topicstream import system
 from topicstream.errors import UsageError
+from topicstream.system import peak_bytes as peak_bytes
 
 __version__ = "0.2.0"
 """Of this package; ``pyproject.toml`` has the same."""
@@ -49,13 +50,6 @@ def format_bytes(n: float) -> str:
     return f"{int(n)} B"
 
 
-def peak_bytes() -> int:
-    """Highest resident memory of this process so far (VmHWM)."""
-    with suppress(OSError), open("/proc/self/status") as file:
-        return next((int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM:")), 0)
-    return 0
-
-
 def _cgroup_limits() -> list[int]:
     """Limits of the cgroups of this process, of both versions."""
     limits = []
@@ -81,7 +75,7 @@ def memory_allowed() -> int:
 
 def default_threads() -> int:
     """Processors this process may run on."""
-    return len(os.sched_getaffinity(0))
+    return system.processors()
 
 
 def versions() -> dict[str, str]:
@@ -108,14 +102,7 @@ def return_freed_memory() -> None:
     import pyarrow as pa  # most commands that ask what the machine has never load it
 
     pa.set_memory_pool(pa.system_memory_pool())
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):  # not glibc
-        return
-    # M_ARENA_MAX, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: arrays of a decoded storage block (4 MB) come
-    # from memory that is reused
-    for parameter, value in ((-8, 2), (-1, 16 << 20), (-3, 8 << 20)):
-        mallopt(parameter, value)
+    system.trim_freed_memory()
 
 
 def one_blas_thread() -> None:

@@ -362,7 +362,7 @@ def test_a_reader_that_outlives_the_modules_ends_in_silence(tmp_path, monkeypatc
     """At the interpreter's end modules go before the objects that use them."""
     held = lease.Lease(tmp_path)
     with monkeypatch.context() as patch:
-        for module in ("os", "contextlib", "fcntl"):
+        for module in ("os", "contextlib", "system"):
             patch.setattr(lease, module, None)
         held.__del__()
     held.close()

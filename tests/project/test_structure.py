@@ -29,6 +29,7 @@ GROUND = {
     "records",
     "chunks",
     "relations",
+    "system",
     "text",
     "vocabulary",
 }

@@ -10,11 +10,12 @@ delete files that are still in use.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
+
+from topicstream import system
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -32,7 +33,7 @@ class Lease:
         ):  # a damaged store, or no flock there: reading says what is wrong
             if folder is not None:
                 self._fd = os.open(folder, _FLAGS)
-                self.given = _locked(self._fd, fcntl.LOCK_SH)
+                self.given = system.lock(self._fd, shared=True)
 
     def close(self) -> None:
         """Let go."""
@@ -45,14 +46,6 @@ class Lease:
             self.close()
 
 
-def _locked(fd: int, how: int) -> bool:
-    try:
-        fcntl.flock(fd, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[bool]:
     """Gives True while no other process reads from the folder (none can begin to, either), else
@@ -61,11 +54,11 @@ def alone(folder: Path) -> Iterator[bool]:
     fd, free = -1, True
     with contextlib.suppress(OSError):
         fd = os.open(folder, _FLAGS)
-        free = _locked(fd, fcntl.LOCK_EX)
+        free = system.lock(fd)
         if not free:
             # perhaps only a store that this process has dropped, but not collected yet
             gc.collect()
-            free = _locked(fd, fcntl.LOCK_EX)
+            free = system.lock(fd)
     try:
         yield free
     finally:

@@ -5,8 +5,6 @@ advisory locks.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import fcntl
 import json
 import os
 import re
@@ -18,6 +16,7 @@ from typing import Any
 import google_crc32c
 import msgspec
 
+from topicstream import system
 from topicstream.errors import Busy, NotOurs, StoreError, one_line
 from topicstream.files import owned
 from topicstream.files.ownership import (
@@ -37,7 +36,7 @@ def sync(path: str | os.PathLike[str]) -> None:
     """fsync a file's data, or a folder, so that the names in it survive a power cut."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(fd)
+        system.flush(fd)
     finally:
         os.close(fd)
 
@@ -215,16 +214,9 @@ def file_problem(
 
 
 def exchange_folders(new: Path, old: Path) -> None:
-    """Let two folders change names in one step (renameat2, RENAME_EXCHANGE); where the system or
-    the file system cannot, in two (a reader may then miss the old one for an instant)."""
-    working_folder, exchange = -100, 2
-    try:
-        failed = ctypes.CDLL(None).renameat2(
-            working_folder, os.fsencode(new), working_folder, os.fsencode(old), exchange
-        )
-    except (OSError, AttributeError):
-        failed = True
-    if failed:
+    """Let two folders change names in one step; where the system or the file system cannot, in two
+    (a reader may then miss the old one for an instant)."""
+    if not system.exchange_names(new, old):
         aside = old.with_name(old.name + ".old")
         owned.move_folder(old, aside)
         owned.move_folder(new, old)
@@ -256,18 +248,16 @@ def lock(
             )
         except FileNotFoundError:  # who held it has removed the folder just now
             continue
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(fd), path.stat()):
-                    claim(folder, kind)  # it may have been removed and made in between
-                    break
-            os.close(fd)  # who held it has removed it: lock the one that is there now
-        except BlockingIOError:
+        if not system.lock(fd, wait=wait):
             os.close(fd)
             raise Busy(
                 f"{folder}: another process is {doing} it; wait for it to end, then run this again"
-            ) from None
+            )
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(fd), path.stat()):
+                claim(folder, kind)  # it may have been removed and made in between
+                break
+        os.close(fd)  # who held it has removed it: lock the one that is there now
     try:
         yield
     except BaseException:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from topicstream import system
 from topicstream.errors import NotOurs, TopicsError, UsageError
 from topicstream.files.durable import sync
 from topicstream.files.ownership import KINDS, kind_of, note, owns, temporary
@@ -103,31 +104,29 @@ def written(
 ) -> Iterator[BinaryIO]:
     """A file that appears as ``path`` where the block ends without an error; what there was stays
     where it does not.  It has no
-    name before, so that a kill leaves nothing, but where the file system has no such files (NFS),
-    or nothing is mounted at ``/proc``, through which it gets one.
+    name before, so that a kill leaves nothing, where the system and the file system have such files
+    (Linux, not over NFS).
 
     force: a file of ours that is there may be replaced (another's never);  inputs: what is read,
     which it must not be.
     """
     check_output(path, option, inputs, force=force)
     beside = temporary(path)
-    try:
-        os.stat("/proc/self/fd")
-        fd = os.open(path.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
-    except OSError:
+    fd = system.open_nameless(path.parent)
+    nameless = fd is not None
+    if fd is None:
         fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with open(fd, "wb") as file:
             yield file
             file.flush()
-            os.fsync(fd)
+            system.flush(fd)
             if os.path.lexists(path) and not (force and is_ours(path)):
                 raise NotOurs(f"{path}: is there since this began; name another file")
             note(path)
-            if not beside.exists():
-                os.link(
-                    f"/proc/self/fd/{fd}", beside, src_dir_fd=fd
-                )  # only with a folder does Python follow the link
+            if nameless:
+                # only with a folder does Python follow the link
+                os.link(system.nameless_path(fd), beside, src_dir_fd=fd)
             os.replace(beside, path)
             sync(path.parent)
     finally:

@@ -28,6 +28,7 @@ from typing import Literal
 
 import msgspec
 
+from topicstream import system
 from topicstream.errors import NotOurs, StoreError, UsageError
 from topicstream.files.remote import address_of, address_read
 
@@ -229,7 +230,7 @@ def _write(path: Path, mark: Mark, entries: Iterable[bytes]) -> None:
         try:
             file.writelines(line + b"\n" for line in (msgspec.json.encode(mark), *entries))
             file.flush()
-            os.fsync(file.fileno())
+            system.flush(file.fileno())
         except OSError:
             os.unlink(path)
             raise

@@ -17,6 +17,8 @@ from typing import IO
 
 import numpy as np
 
+from topicstream import system
+
 ALIGNMENT = 64  # bytes: a padded row is whole cache lines
 AROUND = 1 << 17  # bytes: the system maps some pages around the one that is read
 
@@ -52,9 +54,7 @@ class Storage:
             start = -memory.ctypes.data % ALIGNMENT
         else:
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed with the storage
-            os.posix_fallocate(
-                self._file.fileno(), 0, max(self._size, 1)
-            )  # a full disk must not kill a later write
+            system.allocate(self._file.fileno(), max(self._size, 1))
             self._map = mmap.mmap(self._file.fileno(), max(self._size, 1))
             memory, start = np.frombuffer(self._map, np.uint8), 0
         self.array: np.ndarray = memory[start : start + self._size].view(dtype).reshape(shape)  # type: ignore[call-overload]
@@ -63,13 +63,13 @@ class Storage:
         """Give the pages of rows ``first`` to ``stop - 1`` of a mapped array back to the system;
         their values stay.
         """
-        if self._map is None or not self._size:
+        if self._map is None or self._file is None or not self._size:
             return
         row = self._size // len(self.array)
         start = first * row // AROUND * AROUND
         end = self._size if stop is None else min(self._size, -(-stop * row // AROUND) * AROUND)
         if end > start:
-            self._map.madvise(mmap.MADV_DONTNEED, start, end - start)
+            system.release_pages(self._map, self._file.fileno(), start, end - start)
 
     def clear(self) -> None:
         """Make all entries zero."""
@@ -77,7 +77,7 @@ class Storage:
             self.array[:] = 0
         else:
             os.ftruncate(self._file.fileno(), 0)
-            os.posix_fallocate(self._file.fileno(), 0, max(self._size, 1))
+            system.allocate(self._file.fileno(), max(self._size, 1))
 
     def close(self) -> None:
         """Give the memory or the file back, once nothing refers to the array."""

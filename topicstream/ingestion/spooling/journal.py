@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from topicstream import system
 from topicstream.errors import InputError, StoreError
 from topicstream.files import owned
 from topicstream.ingestion.opening.inputs_record import InputsRecord
@@ -265,7 +266,7 @@ class Spool:
 
     def sync(self) -> None:
         """Make what was appended survive a power cut."""
-        os.fsync(self._fd)
+        system.flush(self._fd)
 
     def close(self) -> None:
         """Close the file; more than once is no harm."""

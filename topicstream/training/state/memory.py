@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from topicstream import system
 from topicstream.engines.base import ArraySpec, BlockShape, Scratch
 from topicstream.errors import StoreError
 from topicstream.files import owned
@@ -103,7 +104,7 @@ class BlockMemory:
         """Ask the kernel to read a block's memory before it is needed."""
         offset, size = int(self.index[number, 0, 0]), int(self.index[number, :, 1].sum())
         if offset >= 0:
-            os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_WILLNEED)
+            system.read_ahead(self._fd, offset, size)
 
     def digest(self) -> str:
         """sha256 over the checksums in block order: equal for equal content, wherever it lies in
@@ -113,7 +114,7 @@ class BlockMemory:
 
     def sync(self) -> None:
         """Bring what this process has written to the disk."""
-        os.fsync(self._fd)
+        system.flush(self._fd)
 
     def close(self) -> None:
         """Close the file."""

@@ -1,0 +1,170 @@
+"""Calls that Linux and macOS make each in its own way, or that one of them lacks.
+
+This module and ``machine`` alone ask for such names; tests/project/test_other_systems.py hides
+them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import resource
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+_AT_WORKING_FOLDER = -100  # AT_FDCWD of Linux
+_EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
+_MAP_FIXED = 0x10  # the same on both
+_ZEROS = 1 << 20
+
+
+def processors() -> int:
+    """Count the processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def peak_bytes() -> int:
+    """Return the highest resident memory of this process so far."""
+    with suppress(OSError), open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) << 10
+    # on Linux only the second choice: a child begins with the peak of its parent
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak << 10
+
+
+def trim_freed_memory() -> None:
+    """Let glibc give freed memory back early; other libraries are left as they are."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return
+    # M_ARENA_MAX, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: arrays of a decoded storage block (4 MB) come
+    # from memory that is reused
+    for parameter, value in ((-8, 2), (-1, 16 << 20), (-3, 8 << 20)):
+        mallopt(parameter, value)
+
+
+def flush(fd: int) -> None:
+    """Bring a file, or the names in a folder, to the disk itself."""
+    if hasattr(fcntl, "F_FULLFSYNC"):  # fsync of macOS stops at the cache of the drive
+        try:
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+            return
+        except OSError:  # a file system without it, such as a network's
+            pass
+    os.fsync(fd)
+
+
+def lock(fd: int, *, shared: bool = False, wait: bool = False) -> bool:
+    """Lock an open file or folder; False where another process holds it.
+
+    Parameters
+    ----------
+    shared
+        With other readers.
+    wait
+        Until the other process lets go, instead of returning False.
+
+    Raises
+    ------
+    OSError
+        Where the file system has no locks.
+    """
+    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(fd, how if wait else how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def allocate(fd: int, size: int) -> None:
+    """Give a file its full size in zeros, so that no later write meets a full disk.
+
+    Raises
+    ------
+    OSError
+        Where the disk has no room.
+    """
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, size)
+        return
+    zeros = bytes(_ZEROS)
+    for offset in range(0, size, _ZEROS):
+        rest = memoryview(zeros)[: size - offset]
+        while len(rest):
+            written = os.pwrite(fd, rest, offset)
+            rest = rest[written:]
+            offset += written
+
+
+def read_ahead(fd: int, offset: int, size: int) -> None:
+    """Ask for a part of a file before it is needed, where the system takes such advice."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, offset, size, os.POSIX_FADV_WILLNEED)
+
+
+def release_pages(mapped: mmap.mmap, fd: int, start: int, size: int) -> None:
+    """Take pages of a file's shared mapping out of this process; the file keeps their values.
+
+    Linux has an advice for it.  macOS takes the same advice as a hint and keeps the pages, so there
+    the part is mapped anew over itself.
+
+    Parameters
+    ----------
+    mapped, fd
+        The mapping of the whole file, and the file.
+    start, size
+        Bytes; ``start`` is a multiple of the page size.
+    """
+    if sys.platform == "linux" and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED, start, size)
+        return
+    map_again = ctypes.CDLL(None).mmap
+    map_again.restype = ctypes.c_void_p
+    map_again.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_int64,
+    ]
+    address = np.frombuffer(mapped, np.uint8).ctypes.data + start
+    access = mmap.PROT_READ | mmap.PROT_WRITE
+    map_again(address, size, access, mmap.MAP_SHARED | _MAP_FIXED, fd, start)
+
+
+def exchange_names(first: Path, second: Path) -> bool:
+    """Let two folders change names in one step; False where that cannot be."""
+    names = os.fsencode(first), os.fsencode(second)
+    library = ctypes.CDLL(None)
+    with suppress(OSError, AttributeError):
+        if sys.platform == "darwin":
+            return bool(library.renamex_np(*names, _EXCHANGE) == 0)
+        here = _AT_WORKING_FOLDER
+        return bool(library.renameat2(here, names[0], here, names[1], _EXCHANGE) == 0)
+    return False
+
+
+def open_nameless(folder: Path) -> int | None:
+    """Open a new file without a name, which a kill leaves nowhere; None where there is no such."""
+    if not hasattr(os, "O_TMPFILE") or not os.path.exists("/proc/self/fd"):
+        return None
+    with suppress(OSError):  # a file system without them, such as a network's
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    return None
+
+
+def nameless_path(fd: int) -> str:
+    """Return the path from which ``os.link`` gives a file of ``open_nameless`` its name."""
+    return f"/proc/self/fd/{fd}"
