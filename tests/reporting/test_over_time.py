@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import scipy.stats
 
 import topicstream
 from tests import DATA
@@ -19,10 +20,11 @@ from topicstream.corpus.reader import Corpus
 from topicstream.dates import parse
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
-from topicstream.evaluation.visiting import document_shares
+from topicstream.evaluation.visiting import BlockShares, document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting import periods
-from topicstream.reporting.gather import Groups
+from topicstream.reporting.gather import Time
+from topicstream.reporting.groups import Groups
 from topicstream.reporting.hierarchy import TreeView
 from topicstream.reporting.over_time import OverTimeView, curves
 from topicstream.reporting.similar import SimilarView
@@ -42,50 +44,96 @@ def stored(tmp_path_factory):
     return folder, corpus, model, [by_id[names[d]] for d in range(corpus.n_docs)]
 
 
-def drawn(theta, concentration, design, draws, rng):
-    """Roberts et al.'s method of composition: coefficients and pooled standard errors over draws of
-    theta.
-    """
-    inverse = np.linalg.inv(design.T @ design)
-    free = len(design) - design.shape[1]
-    betas, within = [], []
-    for _ in range(draws):
-        gammas = rng.gamma(np.maximum(theta * concentration[:, None], 1e-12))
-        y = gammas / gammas.sum(axis=1, keepdims=True)
-        b = inverse @ design.T @ y
-        sigma2 = ((y - design @ b) ** 2).sum(axis=0) / free
-        betas.append(b)
-        within.append(np.diag(inverse)[:, None] * sigma2)
-    return np.mean(betas, axis=0), np.sqrt(np.mean(within, axis=0) + np.var(betas, axis=0, ddof=1))
-
-
-def sums(theta, concentration, codes, groups):
+def sums(theta, codes, groups, tokens=None, wholes=None):
     by = Groups(groups, theta.shape[1])
+    tokens = np.ones(len(theta)) if tokens is None else tokens
     for first in range(0, len(theta), 70):  # in pieces, as a stream comes
         piece = slice(first, first + 70)
-        docs = np.arange(len(codes[piece]))
-        by.add(docs, codes[piece], theta[piece], theta[piece] ** 2, concentration[piece])
+        block = BlockShares(first, theta[piece], tokens[piece])
+        docs = np.arange(len(block.shares))
+        by.add(docs, codes[piece], block, None if wholes is None else wholes[piece])
     return by
 
 
-def test_standard_errors_are_those_of_many_draws():
+def bootstrap(theta, draws, rng, statistic=lambda sample: sample.mean(axis=0)):
+    """Standard deviation of a statistic over documents that are drawn again."""
+    every = [statistic(theta[rng.integers(0, len(theta), len(theta))]) for _ in range(draws)]
+    return np.std(every, axis=0, ddof=1)
+
+
+def test_intervals_are_each_groups_own():
+    """A topic that fills one group and is rare in another: errors as of documents drawn again."""
     rng = np.random.default_rng(4)
-    docs, topics, groups = 400, 5, 4
-    theta = rng.dirichlet(np.full(topics, 0.4), docs)
-    concentration = rng.uniform(5, 40, docs)
-    codes, at = rng.integers(0, groups, docs), rng.uniform(0, 10, groups)
-    x = at[codes]
-    by = sums(theta, concentration, codes, groups)
-    share, error = by.shares()
-    b, se = drawn(theta, concentration, np.eye(groups)[codes], 3000, rng)
-    assert np.allclose(share, b, atol=0.003) and np.allclose(error, se, rtol=0.06)
-    slope, slope_error = by.slope(at)
-    b, se = drawn(theta, concentration, np.stack([np.ones(docs), x], 1), 3000, rng)
-    assert np.allclose(slope, b[1], atol=0.001) and np.allclose(slope_error, se[1], rtol=0.06)
+    concentrations = ([5.0, 1.0, 0.5], [0.05, 1.0, 4.0], [0.3, 0.3, 0.3])
+    sizes = [400, 900, 150]
+    parts = [rng.dirichlet(c, n) for c, n in zip(concentrations, sizes, strict=True)]
+    theta = np.concatenate(parts)
+    order = rng.permutation(len(theta))
+    codes = np.repeat(np.arange(3), sizes)[order]
+    means = sums(theta[order], codes, 3).means()
+    for g, mine in enumerate(parts):
+        n = len(mine)
+        assert np.allclose(means.share[g], mine.mean(axis=0), rtol=1e-9)
+        assert np.allclose(means.error[g], mine.std(axis=0, ddof=1) / np.sqrt(n), rtol=1e-6)
+        assert np.allclose(means.error[g], bootstrap(mine, 2000, rng), rtol=0.08)
+        student = scipy.stats.t(n - 1).ppf(0.975)
+        assert np.allclose(means.reach[g], student * means.error[g], rtol=1e-6)
+    # one variance for all groups would be wrong by half and more
+    assert means.error[0, 0] / means.error[1, 0] > 4
+
+
+def test_no_interval_of_few_documents_or_of_little_of_a_topic():
+    rng = np.random.default_rng(5)
+    for n, share, shown in (
+        (9, 0.5, 0),
+        (12, 0.45, 1),
+        (100, 0.04, 0),
+        (100, 0.06, 1),
+        (40, 0.9, 0),
+    ):
+        first = np.clip(rng.normal(share, 0.001, n), 0, 1)
+        first += share - first.mean()
+        means = sums(np.stack([first, 1 - first], axis=1), np.zeros(n, int), 1).means()
+        assert np.isfinite([means.error, means.reach]).all() == bool(shown), (n, share)
+        assert np.isfinite(means.share).all()
+
+
+def test_documents_without_a_known_word_are_in_no_mean_but_counted():
+    theta = np.array([[0.9, 0.1], [0.5, 0.5], [0.7, 0.3], [0.5, 0.5]])
+    by = sums(theta, np.array([0, 0, 0, 1]), 2, tokens=np.array([4.0, 0.0, 2.0, 0.0]))
+    assert by.docs.tolist() == [2, 0] and by.left_out.tolist() == [1, 1]
+    assert by.means().share[0] == pytest.approx([0.8, 0.2])
+    assert np.isnan(by.means().share[1]).all()
+
+
+def test_the_slope_is_as_sure_as_documents_drawn_again():
+    rng = np.random.default_rng(6)
+    codes = rng.integers(0, 5, 500)
+    at = np.array([0.0, 1.0, 2.0, 4.0, 9.0])
+    alpha = np.array([[0.2 + 0.1 * g, 1.0, 0.5] for g in range(5)])
+    theta = np.stack([rng.dirichlet(alpha[g]) for g in codes])
+    slope, error = sums(theta, codes, 5).slope(at)
+
+    def fitted(rows):
+        design = np.stack([np.ones(len(rows)), at[rows[:, -1].astype(int)]], axis=1)
+        return np.linalg.lstsq(design, rows[:, :-1], rcond=None)[0][1]
+
+    rows = np.column_stack([theta, codes])
+    assert np.allclose(slope, fitted(rows), atol=1e-9)
+    spread = bootstrap(rows, 1500, rng, fitted)
+    assert (error > 0.93 * spread).all() and (error < 1.35 * spread).all()
+
+
+def test_no_slope_of_few_documents_or_of_one_period():
+    rng = np.random.default_rng(7)
+    theta = rng.dirichlet(np.ones(3), 200)
+    for codes in (np.arange(20) % 4, np.zeros(200, int), np.append(np.zeros(199, int), 3)):
+        slope, error = sums(theta[: len(codes)], codes, 4).slope(np.arange(4.0))
+        assert np.isnan(slope).all() and np.isnan(error).all()
 
 
 @pytest.mark.skipif(not ACL.exists(), reason="needs ../shared/data/acl")
-def test_standard_errors_on_acl_are_those_of_25_draws(tmp_path):
+def test_errors_on_acl_are_those_of_documents_drawn_again(tmp_path):
     import gzip
 
     with gzip.open(ACL, "rt") as lines:
@@ -95,26 +143,24 @@ def test_standard_errors_on_acl_are_those_of_25_draws(tmp_path):
     topicstream.train(tmp_path / "c", tmp_path / "m", topics=10, passes=10, algo="atbp")
     corpus, model = Corpus.open(tmp_path / "c"), TopicModel.open(tmp_path / "m")
     table = OverTimeView(model, corpus, over_time=True, period="decade").table
-    parts = list(document_shares(model, corpus))
-    theta = np.concatenate([p[1] for p in parts]).astype(np.float64)
-    concentration = np.concatenate([p[2] for p in parts]) + model.alpha.sum()
+    theta = np.concatenate([p[1] for p in document_shares(model, corpus)]).astype(np.float64)
+    known = np.concatenate([p[2] for p in document_shares(model, corpus)]) > 0
     decade = np.empty(corpus.n_docs, object)
     for numbers, batch in documents(corpus, False, ["date"]):
         decade[numbers] = [f"{d[:3]}0s" for d in batch.column("date").to_pylist()]
     names = sorted(set(decade))
-    b, se = drawn(
-        theta,
-        concentration,
-        np.stack([decade == n for n in names], 1).astype(float),
-        25,
-        np.random.default_rng(0),
-    )
     assert list(dict.fromkeys(table["period"].to_pylist())) == names
-    share = np.array(table["share"]).reshape(len(names), 10)
-    error = np.array(table["se"]).reshape(len(names), 10)
-    # 25 draws know their own variance to about 30 %, but most of it is the mean within a draw
-    assert np.abs(share - b).max() < 5 * error.max()
-    assert np.median(np.abs(error / se - 1)) < 0.05 and np.abs(error / se - 1).max() < 0.5
+    rng = np.random.default_rng(0)
+    shown = 0
+    for i, name in enumerate(names):
+        mine = theta[(decade == name) & known]
+        spread = bootstrap(mine, 500, rng)
+        for row in table.slice(10 * i, 10).to_pylist():
+            assert row["share"] == pytest.approx(mine[:, row["topic"]].mean(), abs=1e-5)
+            if row["se"] is not None:
+                assert row["se"] == pytest.approx(spread[row["topic"]], rel=0.15)
+                shown += 1
+    assert shown > 20
 
 
 def test_over_time_and_by(stored):
@@ -174,13 +220,13 @@ def test_the_command_and_its_plot(stored, tmp_path, capsys):
     assert run([*args, "--by", "party"]) == 0
     head, _, first, *_ = capsys.readouterr().out.splitlines()
     row = max((r for r in rows if r["topic"] == rows[0]["topic"]), key=lambda r: r["share"])
-    assert head == "mean shares of documents by party, ± two standard errors"
+    assert head == "mean shares of documents by party, ± intervals of 95 %"
     assert first.split()[:5] == [
         row["group"],
         f"{100 * row['share']:.2f}",
         "%",
         "±",
-        f"{200 * row['se']:.2f}",
+        f"{100 * (row['high'] - row['share']):.2f}",
     ]
 
 
@@ -427,55 +473,41 @@ def test_a_few_mistyped_dates_do_not_stretch_the_axis(tmp_path, capsys, monkeypa
     )  # few groups first
 
 
-def of_parts(theta, codes, wholes, groups):
-    by = Groups(groups, theta.shape[1], parts=True)
-    for first in range(0, len(theta), 70):
-        m = theta[first : first + 70]
-        given = np.full(len(m), 1e9)  # the topics are known
-        by.add(
-            np.arange(len(m)), codes[first : first + 70], m, m**2, given, wholes[first : first + 70]
-        )
-    return by
-
-
 def test_parts_of_a_document_are_no_independent_documents():
     """Errors are as large as means and slopes scatter when documents are drawn again, of one part
     or of twenty.
     """
     rng = np.random.default_rng(8)
-    sizes, at = rng.integers(1, 21, 60), np.array([0.0, 3.0, 4.0])
-    wholes, group = np.repeat(np.arange(60), sizes), np.arange(60) % 3
-    codes, found = group[wholes], []
+    sizes = rng.integers(1, 21, 180)
+    at = np.array([0.0, 3.0, 4.0])
+    wholes = np.repeat(np.arange(180), sizes)
+    codes = (np.arange(180) % 3)[wholes]
+    shares, errors, slopes, slope_errors = [], [], [], []
     for _ in range(400):
-        theta = (
-            0.5
-            + 0.02 * at[codes]
-            + rng.normal(0, 0.1, 60)[wholes]
-            + rng.normal(0, 0.02, len(wholes))
-        )
-        by = of_parts(theta[:, None], codes, wholes, 3)
-        found.append(
-            [
-                np.append(*(pair[:, 0] for pair in by.shares())),
-                np.concatenate([*by.slope(at), *by.slope(at)])[[0, 1, 0, 1, 0, 1]],
-            ]
-        )
-    shares, slopes = np.array(found)[:, 0], np.array(found)[:, 1]
-    assert np.allclose(
-        shares[:, :3].std(axis=0), np.sqrt((shares[:, 3:] ** 2).mean(axis=0)), rtol=0.12
-    )
-    assert np.isclose(slopes[:, 0].std(), np.sqrt((slopes[:, 1] ** 2).mean()), rtol=0.12)
+        of_books = rng.normal(0, 0.1, 180)[wholes]
+        theta = 0.5 + 0.02 * at[codes] + of_books + rng.normal(0, 0.02, len(wholes))
+        by = sums(np.stack([theta, 1 - theta], axis=1), codes, 3, wholes=wholes)
+        means = by.means()
+        shares.append(means.share[:, 0])
+        errors.append(means.error[:, 0])
+        slope, error = by.slope(at)
+        slopes.append(slope[0])
+        slope_errors.append(error[0])
+    assert np.allclose(np.std(shares, axis=0), np.sqrt(np.mean(np.square(errors), 0)), rtol=0.12)
+    assert np.isclose(np.std(slopes), np.sqrt(np.mean(np.square(slope_errors))), rtol=0.12)
 
 
 def test_whole_documents_as_parts_of_themselves_change_nothing():
     rng = np.random.default_rng(9)
-    theta, codes, at = rng.dirichlet(np.ones(3), 150), rng.integers(0, 4, 150), np.arange(4.0)
-    parts = of_parts(theta, codes, np.arange(150), 4)
-    whole = sums(theta, np.full(150, 1e9), codes, 4)
+    theta = rng.dirichlet(np.ones(3), 250)
+    codes = rng.integers(0, 4, 250)
+    at = np.arange(4.0)
+    parts = sums(theta, codes, 4, wholes=np.arange(250))
+    whole = sums(theta, codes, 4)
     for one, other in zip(
-        (*parts.shares(), *parts.slope(at)), (*whole.shares(), *whole.slope(at)), strict=True
+        (*parts.means(), *parts.slope(at)), (*whole.means(), *whole.slope(at)), strict=True
     ):
-        assert np.allclose(one, other, rtol=1e-9)
+        assert np.isfinite(one).all() and np.allclose(one, other, rtol=1e-6)
 
 
 def test_errors_of_a_store_of_parts(tmp_path, monkeypatch):
@@ -505,10 +537,54 @@ def test_errors_of_a_store_of_parts(tmp_path, monkeypatch):
     for numbers, batch in documents(corpus, False, ["side"]):
         side[numbers] = batch.column("side").to_pylist()
     table = OverTimeView(model, corpus, by="side", topics=[0]).table.to_pylist()
-    residuals = np.concatenate([theta[side == row["group"]][::4] - row["share"] for row in table])
-    alone = np.sqrt((residuals**2).sum() / 38 / 20)  # of 40 documents in two groups of 20
     for row in table:
-        assert row["documents"] == 80 and row["se"] == pytest.approx(alone, rel=0.15)
+        of_books = theta[side == row["group"]].reshape(20, 4).mean(axis=1)
+        alone = of_books.std(ddof=1) / np.sqrt(20)
+        assert row["documents"] == 80 and row["se"] == pytest.approx(alone, rel=1e-3)
     assert (
         len(topicstream.report("model", "corpus.zarr", progress=False)["notes"]) == 1
     )  # no text snippets
+
+
+MONTHS = [
+    ("2003-01-15", "2003 Q1"),
+    ("2003-02-28", "2003 Q1"),
+    ("2003-03-01", "2003 Q1"),
+    ("2003-03-31", "2003 Q1"),
+    ("2003-04-01", "2003 Q2"),
+    ("2003-05-02", "2003 Q2"),
+    ("2003-06-30", "2003 Q2"),
+    ("2003-07-01", "2003 Q3"),
+    ("2003-08-09", "2003 Q3"),
+    ("2003-09-30", "2003 Q3"),
+    ("2003-10-01", "2003 Q4"),
+    ("2003-11-11", "2003 Q4"),
+    ("2003-12-31", "2003 Q4"),
+    ("2004-01-01", "2004 Q1"),
+    ("2004-03", "2004 Q1"),
+    ("2004-12", "2004 Q4"),
+]
+
+
+@pytest.mark.parametrize(("text", "quarter"), MONTHS)
+def test_the_period_of_every_month(text, quarter):
+    names = {
+        key: grain.name(grain.of(parse(text)))
+        for key, grain in periods.GRAINS.items()
+        if grain.needs < 3
+    }
+    assert names == {
+        "month": text[:7],
+        "quarter": quarter,
+        "year": text[:4],
+        "decade": "2000s",
+        "century": "2000s",
+    }
+
+
+def test_the_place_of_every_month_among_the_quarters():
+    days = periods.count((text, 1) for text, _ in MONTHS)
+    grain, numbers, _ = periods.axis(days, "quarter")
+    time = Time(grain, numbers, Counter())
+    assert time.values == [f"{year} Q{q}" for year in (2003, 2004) for q in (1, 2, 3, 4)]
+    assert [time.values[time.code(text)] for text, _ in MONTHS] == [q for _, q in MONTHS]

@@ -13,7 +13,8 @@ from topicstream.text import counted, render
 
 SUMMARY = (
     "{out}: {format}, {what}[ ({unknown_cells:,} cells without a known feature hold "
-    "NaN)][{edited:?} as edited][, topics counted from 0 in the order of their numbers ({topic_ids})], {bytes:size}, "
+    "NaN)][ (the prior stands for {without_known_word:document} without a known word)]"
+    "[{edited:?} as edited][, topics counted from 0 in the order of their numbers ({topic_ids})], {bytes:size}, "
     "{seconds:.1f} s"
 )
 COUNTED = ("documents", "topics", "words", "tokens", "cells")

@@ -157,8 +157,9 @@ def score_agreement(
     for part in parts:
         heldout = part == "heldout"
         likeliest = np.full(store.part(heldout).docs, -1, np.int64)
-        for first, shares, known in document_shares(model, store, heldout=heldout, threads=threads):
-            likeliest[first : first + len(shares)] = np.where(known > 0, shares.argmax(1), -1)
+        for block in document_shares(model, store, heldout=heldout, threads=threads):
+            place = slice(block.first, block.first + len(block.shares))
+            likeliest[place] = np.where(block.counted, block.shares.argmax(1), -1)
         for numbers, batch in documents(store, heldout, [field]):
             for k, value in zip(
                 likeliest[numbers].tolist(), batch.column(field).to_pylist(), strict=True

@@ -307,7 +307,8 @@ def link_prediction(
             model, corpus, testing - pairs.train, heldout=True, threads=threads, progress=progress
         ),
     ]
-    of_words, tokens = (np.concatenate(both, dtype=np.float64) for both in zip(*parts, strict=True))
+    of_words = np.concatenate([part.shares for part in parts], dtype=np.float64)
+    tokens = np.concatenate([part.tokens for part in parts])
     trained = np.concatenate(
         (_trained(model, corpus, training, of_words, theta), of_words[len(training) :])
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,11 @@ from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.inference.documents import Documents, dense_documents, documents_of_cells
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method, method_of
+from topicstream.model.edits import View
 from topicstream.model.topic_model import TopicModel
 from topicstream.parallel.order import in_order
 from topicstream.parallel.scheduler import Cluster, threads_of_worker
+from topicstream.text import counted
 
 Result = TypeVar("Result")
 Item = tuple[Block, np.ndarray]
@@ -92,25 +94,78 @@ def known_block(block: Block, index: np.ndarray | None, *, dense: bool = False) 
     return documents_of_cells(ids, block.indptr, block.words, block.counts, words)
 
 
-def document_shares(
-    model: TopicModel, corpus: Corpus, *, heldout: bool = False, threads: int = 1
-) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Shares of the topics by the model's default method.
+NO_TOPICS = "this document has no word that the model knows, and so no topics"
+LEAST_SHOWN = 0.5
+"""Tokens of the topics shown from which on a document has topics, where a view drops some."""
 
-    Returns ------- For each block, in document order: global number of its first document, p(k|d)
-    float32[D, K], and the known tokens of its
-    documents, float64[D].  A document without a known word gets the prior's mean.
+
+class BlockShares(NamedTuple):
+    """Hold the topics of a block's documents, and decide which of them count in a mean.
+
+    Attributes
+    ----------
+    first
+        Global number of the first document.
+    shares
+        p(k|d), float32[D, K].
+    tokens
+        Tokens of each document that the model knows (with a view: of the topics that it shows),
+        float64[D].
+    """
+
+    first: int
+    shares: np.ndarray
+    tokens: np.ndarray
+
+    @property
+    def counted(self) -> np.ndarray:
+        """Tell which documents count in means, rankings and typical documents, bool[D].
+
+        A document without a known word has the prior as its topics, which says nothing of it."""
+        return self.tokens > 0
+
+
+def document_shares(
+    model: TopicModel,
+    corpus: Corpus,
+    *,
+    view: View | None = None,
+    heldout: bool = False,
+    threads: int = 1,
+) -> Iterator[BlockShares]:
+    """Stream the topics of documents by the model's default method, block by block in order.
+
+    Parameters
+    ----------
+    view
+        What is shown of the model: shares are those of its topics. None: of the trained topics.
     """
     index = None if corpus.width else match_words(model.vocabulary, corpus)
     method = make_method(method_of(model), TopicRows(model))
 
-    def visit(block: Block) -> tuple[int, np.ndarray, np.ndarray]:
+    def visit(block: Block) -> BlockShares:
         docs = known_block(block, index, dense=bool(corpus.width))
-        return block.first_doc, method.shares(docs), docs.tokens - docs.unknown
+        return _block_shares(model, view, block.first_doc, method.shares(docs), docs)
 
     topics = model.n_topics
     grid = corpus.grid(block_cells(topics), block_docs(topics), heldout=heldout)
     yield from in_order(visit, corpus.blocks(grid=grid, heldout=heldout), threads)
+
+
+def _block_shares(
+    model: TopicModel, view: View | None, first: int, theta: np.ndarray, docs: Documents
+) -> BlockShares:
+    """Show the topics of a block's documents; tokens are 0 where a document has none of them."""
+    tokens = docs.tokens - docs.unknown
+    if view is None:
+        return BlockShares(first, theta, tokens)
+    if view.dropped:  # a document has its words of the other topics alone
+        alpha = float(model.alpha.sum())
+        alpha_shown = alpha - float(model.alpha[view.dropped].sum())
+        share = view.columns(theta).sum(axis=1, dtype=np.float64)
+        shown = np.maximum(share * (alpha + tokens) - alpha_shown, 0.0)
+        tokens = np.where(shown >= LEAST_SHOWN * np.minimum(1.0, tokens), shown, 0.0)
+    return BlockShares(first, view.shares(theta), tokens)
 
 
 def shares_of(
@@ -118,25 +173,31 @@ def shares_of(
     corpus: Corpus,
     numbers: np.ndarray,
     *,
+    view: View | None = None,
     heldout: bool = False,
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """p(k|d) float32[n, K] and known tokens float64[n] of some documents, by their global numbers
-    int64[n], ascending.
-    """
-    theta, known_tokens = (
-        np.zeros((len(numbers), model.n_topics), np.float32),
-        np.zeros(len(numbers)),
-    )
-    for first, shares, tokens in document_shares(model, corpus, heldout=heldout, threads=threads):
-        some = slice(*np.searchsorted(numbers, (first, first + len(shares))))
-        theta[some], known_tokens[some] = (
-            shares[numbers[some] - first],
-            tokens[numbers[some] - first],
-        )
+) -> BlockShares:
+    """Infer the topics of some documents, by their global numbers int64[n], ascending."""
+    topics = model.n_topics if view is None else len(view)
+    shares = np.zeros((len(numbers), topics), np.float32)
+    tokens = np.zeros(len(numbers))
+    for block in document_shares(model, corpus, view=view, heldout=heldout, threads=threads):
+        end = block.first + len(block.shares)
+        some = slice(*np.searchsorted(numbers, (block.first, end)))
+        places = numbers[some] - block.first
+        shares[some] = block.shares[places]
+        tokens[some] = block.tokens[places]
         if progress is not None:
-            progress(first + len(shares), corpus.part(heldout).docs)
+            progress(end, corpus.part(heldout).docs)
         if some.stop == len(numbers):
             break
-    return theta, known_tokens
+    return BlockShares(int(numbers[0]) if len(numbers) else 0, shares, tokens)
+
+
+def left_out_text(number: int) -> str:
+    """Say how many documents count in no mean; empty where all do."""
+    if not number:
+        return ""
+    verb = "is" if number == 1 else "are"
+    return f"{counted(number, 'document')} without a known word {verb} left out"

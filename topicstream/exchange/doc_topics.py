@@ -45,7 +45,11 @@ def write_parquet(job: Export) -> dict[str, float]:
         answers = ParquetAnswers(file, run.schema)
         run.write(answers)
         answers.close()
-    return {"documents": run.tally.documents, "topics": len(job.numbers)}
+    return {
+        "documents": run.tally.documents,
+        "topics": len(job.numbers),
+        "without_known_word": run.tally.without_known_word,
+    }
 
 
 def write_mallet(job: Export) -> dict[str, float | str]:
@@ -72,6 +76,7 @@ def write_mallet(job: Export) -> dict[str, float | str]:
     return {
         "documents": documents,
         "topics": len(numbers),
+        "without_known_word": run.tally.without_known_word,
         "layout": "dense" if job.top is None else "pairs",
     }
 

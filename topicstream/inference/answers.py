@@ -49,6 +49,11 @@ class Tally:
     tokens: float = 0.0
     oov_tokens: float = 0.0
 
+    @property
+    def without_known_word(self) -> int:
+        """Count the documents that have the prior as their topics."""
+        return self.empty + self.unknown
+
     def add(self, docs: Documents) -> None:
         """Count a block."""
         flags = docs.flags

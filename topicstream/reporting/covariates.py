@@ -455,13 +455,11 @@ def _documents(
     """
     columns = list(dict.fromkeys(c.column for c in design.covariates.values()))
     cluster_column = "document" if (corpus.manifest.reading or {}).get("split") else "id"
-    metadata, alpha = Metadata(corpus, list(dict.fromkeys([*columns, cluster_column]))), model.alpha
-    for first, theta, tokens in document_shares(model, corpus, threads=threads):
-        rows, listed = metadata.of(first, len(theta))
-        if view.dropped:  # a document has its words of the other topics alone
-            share = view.columns(theta).sum(axis=1, dtype=np.float64)
-            tokens = share * (alpha.sum() + tokens) - (alpha.sum() - alpha[view.dropped].sum())
-        usable = listed & (tokens > 0)
+    metadata = Metadata(corpus, list(dict.fromkeys([*columns, cluster_column])))
+    for block in document_shares(model, corpus, view=view, threads=threads):
+        first = block.first
+        rows, listed = metadata.of(first, len(block.shares))
+        usable = listed & block.counted
         for column in columns:
             usable &= values_given(rows[column]).is_valid().to_numpy(zero_copy_only=False)
         if usable.any():
@@ -472,10 +470,10 @@ def _documents(
             wholes = rows[cluster_column].take(pa.array(usable_rows)).to_pylist()
             yield (
                 design.matrix(values, len(usable_rows)),
-                view.shares(theta[usable_rows]),
-                tokens[usable_rows],
+                block.shares[usable_rows],
+                block.tokens[usable_rows],
                 wholes,
-                first + len(theta),
+                first + len(block.shares),
             )
 
 

@@ -25,18 +25,25 @@ from topicstream.options import option
 from topicstream.progress import Told, listener
 from topicstream.records import Json
 from topicstream.reporting.view import ModelView
-from topicstream.text import counted
+from topicstream.text import render
 
 
 def typical_documents(
     model: TopicModel, corpus: Corpus, n: int, threads: int, view: View
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The n training documents with the largest share of each topic: numbers int64[n, K] and shares
-    float64[n, K], best
-    first.  (The prior keeps documents of a few words from the first places.)"""
+    """Rank the n training documents with the largest share of each topic.
+
+    The prior keeps documents of a few words from the first places. Those without a known word are
+    never among them.
+
+    Returns
+    -------
+    Numbers int64[n, K] and shares float64[n, K], best first; -inf where there are fewer documents.
+    """
     best = Best(min(n, corpus.n_docs), len(view))
-    for first, theta, _ in document_shares(model, corpus, threads=threads):
-        best.add(first, view.shares(theta).astype(np.float64))
+    for block in document_shares(model, corpus, view=view, threads=threads):
+        scores = np.where(block.counted[:, None], block.shares.astype(np.float64), -np.inf)
+        best.add(block.first, scores)
     return best.ids, best.scores
 
 
@@ -73,6 +80,12 @@ def best_documents(
             if np.isfinite(score) and (heldout, number) not in without
         ]
     return [(-score, heldout, number) for score, heldout, number in sorted(candidates)[:n]]
+
+
+FILE_LINE = (
+    "{theta}: {documents:document}[; the prior stands for {without_known_word:document} without a "
+    "known word]"
+)
 
 
 @dataclass(frozen=True)
@@ -127,7 +140,11 @@ class ThetaView(ModelView, heeds=("with_columns",)):
         ) as file:
             for encoded in run.encoded(lambda answers: file.encode(self._rows(answers, schema))):
                 file.write(encoded)
-        return {"theta": self.theta, "documents": run.tally.documents}
+        return {
+            "theta": self.theta,
+            "documents": run.tally.documents,
+            "without_known_word": run.tally.without_known_word,
+        }
 
     def _schema(self, run: Answers) -> pa.Schema:
         """Of the file: ids and lists, or ids, metadata and a column for each topic, by its number."""
@@ -155,4 +172,4 @@ class ThetaView(ModelView, heeds=("with_columns",)):
         )
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
-        return [f"{result['theta']}: {counted(result['documents'], 'document')}"]
+        return render(FILE_LINE, result)

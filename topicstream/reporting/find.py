@@ -16,7 +16,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import match_words
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.evaluation.visiting import known_block
+from topicstream.evaluation.visiting import BlockShares, known_block
 from topicstream.inference.config import InferConfig
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method, method_of
@@ -74,13 +74,15 @@ def query_scores(
         docs = known_block(block, index)
         owner = np.repeat(np.arange(len(docs)), np.diff(docs.indptr))
         total = np.zeros(len(docs))
-        by_topics = method.shares(docs) @ table.T
+        theta = method.shares(docs)
+        by_topics = theta @ table.T
         for i, word in enumerate(words.tolist()):
             hits = docs.words == word
             counts = np.bincount(owner[hits], docs.counts[hits], len(docs))
             by_words = (counts + SMOOTHING * overall[i]) / (docs.tokens + SMOOTHING)
             total += np.log(BY_WORDS * by_words + (1 - BY_WORDS) * by_topics[:, i] + 1e-300)
-        return block.first_doc, total / len(words)
+        with_topics = BlockShares(block.first_doc, theta, docs.tokens - docs.unknown).counted
+        return block.first_doc, np.where(with_topics, total / len(words), -np.inf)
 
     grid = corpus.grid(block_cells(model.n_topics), block_docs(model.n_topics), heldout=heldout)
     yield from in_order(visit, corpus.blocks(grid=grid, heldout=heldout), threads)

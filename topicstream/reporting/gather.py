@@ -18,7 +18,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.dates import Day, iso, parse
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
-from topicstream.evaluation.visiting import document_shares
+from topicstream.evaluation.visiting import BlockShares, document_shares
 from topicstream.machine import one_blas_thread
 from topicstream.model.edits import View
 from topicstream.model.top import Best
@@ -111,8 +111,8 @@ class Survey:
 class Gathered:
     """Sums over the training documents, of the topics shown.
 
-    docs     documents;  share: float64[K], mean of p(k|d);  first: int64[K], documents whose
-             largest topic it is
+    docs     documents that count in means;  left_out: others, which have no known word
+    share    float64[K], sum of p(k|d);  first: int64[K], documents whose largest topic it is
     top      typical documents: best.ids int64[n, K] (global numbers), best.scores
     by       column (``date``: periods) -> Groups;  by_over: column -> Groups of (value, period),
              value-major
@@ -120,6 +120,7 @@ class Gathered:
     """
 
     docs: int
+    left_out: int
     share: np.ndarray
     first: np.ndarray
     top: Best
@@ -205,11 +206,12 @@ def gather_report(
     wholes = Wholes() if groupings and (corpus.manifest.reading or {}).get("split") else None
     out = Gathered(
         0,
+        0,
         np.zeros(topics),
         np.zeros(topics, np.int64),
         Best(min(docs, max(1, corpus.n_docs)), topics),
-        {name: Groups(size, topics, wholes is not None) for name, size in sizes.items()},
-        {cross: Groups(sizes[cross] * sizes[DATE], topics, wholes is not None)}
+        {name: Groups(size, topics) for name, size in sizes.items()},
+        {cross: Groups(sizes[cross] * sizes[DATE], topics)}
         if cross is not None and DATE in sizes
         else {},
         np.zeros((topics, topics)) if between else None,
@@ -217,33 +219,26 @@ def gather_report(
     table = Metadata(
         corpus, list(dict.fromkeys([*groupings, *([WHOLE] if wholes is not None else [])]))
     )
-    alpha, every = float(model.alpha.sum()), -(-corpus.n_docs // LINKED)
-    for block, (first, theta, tokens) in enumerate(document_shares(model, corpus, threads=threads)):
-        concentration = tokens + alpha
-        if view.dropped:
-            concentration = concentration * np.maximum(
-                view.columns(theta).sum(axis=1, dtype=np.float64), 1e-12
-            )
-        m = view.shares(theta)
+    every = -(-corpus.n_docs // LINKED)
+    shares = document_shares(model, corpus, view=view, threads=threads)
+    for number, block in enumerate(shares):
+        first = block.first
+        m = block.shares
         rows, listed = table.of(first, len(m))
         if not groupings:
             listed = np.ones(len(m), bool)
-        used = m if listed.all() else m[listed]
+        counts = listed & block.counted
+        used = m if counts.all() else m[counts]
         out.docs += len(used)
+        out.left_out += int(listed.sum()) - len(used)
         out.share += np.ones(len(used), used.dtype) @ used
         out.first += np.bincount(used.argmax(axis=1), minlength=topics) if len(used) else 0
-        out.top.add(first, m if used is m else np.where(listed[:, None], m, -np.inf))
-        if out.product is not None and block % every == 0:
+        out.top.add(first, m if used is m else np.where(counts[:, None], m, -np.inf))
+        if out.product is not None and number % every == 0:
             out.product += used.T @ used
             out.linked += len(used)
-        _add_groups(
-            out,
-            groupings,
-            rows,
-            m,
-            concentration,
-            None if wholes is None else wholes.of(rows[WHOLE]),
-        )
+        wholes_of_rows = None if wholes is None else wholes.of(rows[WHOLE])
+        _add_groups(out, groupings, rows, block, wholes_of_rows)
         tell.step("topics of documents", first + len(m), corpus.n_docs, "documents")
     return out
 
@@ -283,18 +278,17 @@ def _add_groups(
     out: Gathered,
     groupings: dict[str, Column | Time],
     rows: pa.Table,
-    m: np.ndarray,
-    concentration: np.ndarray,
+    block: BlockShares,
     wholes: np.ndarray | None,
 ) -> None:
     """Add a block of documents to its groups."""
-    square = m * m if groupings else m
+    m = block.shares
     entries = {
         name: codes_of(rows[name].combine_chunks(), grouping.code)
         for name, grouping in groupings.items()
     }
     for name, (docs, codes) in entries.items():
-        out.by[name].add(docs, codes, m, square, concentration, wholes)
+        out.by[name].add(docs, codes, block, wholes)
     if not out.by_over:
         return
     period = np.full(len(m), -1)
@@ -303,7 +297,7 @@ def _add_groups(
         docs, codes = entries[name]
         dated = period[docs] >= 0
         codes = codes * len(groupings[DATE].values) + period[docs]
-        groups.add(docs[dated], codes[dated], m, square, concentration, wholes)
+        groups.add(docs[dated], codes[dated], block, wholes)
 
 
 def need_time(metadata: Survey, corpus: Corpus) -> Time:

@@ -1,196 +1,221 @@
-"""Shares of topics by group of documents, with standard errors, from sums over one stream."""
+"""Mean shares of topics by group of documents, with intervals, from sums over one stream."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
+
+from topicstream.evaluation.visiting import BlockShares
 
 AT_ONCE = 1 << 12
 """Parts whose shares are looked at together."""
+LEVEL = 0.95
+LEAST = 10
+"""Documents from which on a mean has an interval."""
+LEAST_WORTH = 5
+"""Documents' worth of a topic, and of all others, from which on a mean has an interval."""
+LEAST_SLOPE = 30
+"""Documents from which on a slope has a standard error."""
+LIMITS = (
+    f"no ±: fewer than {LEAST} documents, or the topic or all others together are worth fewer "
+    f"than {LEAST_WORTH} of them",
+    "± does not include the uncertainty of the topics themselves",
+)
+"""Lines about the intervals of means, for people."""
 
 
-class Clusters(NamedTuple):
-    """What lies together in groups, each cluster c with n[c, g] documents, whose shares add up to
-    S[c, g].
+class Means(NamedTuple):
+    """Mean shares of topics by group, float64[G, K] each.
 
-    squares float64[K], sum of S^2;  weighted float64[G, K], sum of n S;  n2, n3 float64[G], sums of
-                                     n^2 and n^3;
-    number: of all clusters
+    Attributes
+    ----------
+    share
+        NaN for groups without documents.
+    error
+        Standard error; NaN where there are too few documents for an interval that holds.
+    reach
+        Half of the interval, likewise.
     """
 
-    squares: np.ndarray
-    weighted: np.ndarray
-    n2: np.ndarray
-    n3: np.ndarray
-    number: float
+    share: np.ndarray
+    error: np.ndarray
+    reach: np.ndarray
+
+
+def holds(documents: np.ndarray | float, share: np.ndarray) -> np.ndarray:
+    """Decide where Student's interval of a mean holds its level (docs/decisions/effects.md)."""
+    with np.errstate(invalid="ignore"):
+        worth = documents * np.minimum(share, 1.0 - share)
+        return np.asarray((documents >= LEAST) & (worth >= LEAST_WORTH))
 
 
 class Groups:
-    """Shares of topics by group of documents, with standard errors.
+    """Mean shares of topics by group of documents, with standard errors.
 
-    The share of topic k in group g is the mean of p(k|d) over its documents: the coefficients of
-    the regression of document
-    shares on the groups.  Roberts, Stewart & Tingley (2019, ``estimateEffect``) draw theta of every
-                           document from its
-    posterior, fit by least squares for each draw, and pool: the variance of a coefficient is its
-    mean within a draw plus its
-    variance between draws.  With the posterior a Dirichlet both have closed forms.  With m[d], v[d]
-                             the mean and variance of
-    p(k|d), n[g] the documents of g and N - G the degrees of freedom,
+    The share of topic k in group g is the mean of p(k|d) over its documents that count. Each
+    group has a variance for each topic: shares of a topic that fills a group vary far more than
+    those of a topic that the group hardly has. With C[g] clusters c in the group (documents, or
+    the documents that parts were cut from), n[c] documents in each, whose shares sum to S[c], the
+    mean is M = sum S / sum n and its variance
 
-        within   E[sigma^2] / n[g],   E[sigma^2] = (sum_d (m^2 + v) - sum_g (n[g] M[g]^2 + sum_{d in
-                 g} v[d] / n[g])) / (N - G)
-        between  sum_{d in g} v[d] / n[g]^2
+        C / (C - 1)  sum_c (S[c] - n[c] M)^2 / (sum n)^2
 
-    and for a line over time, with X = [1, x], the same with (X'X)^-1.
-
-    Parts of one document are not independent.  Of these sigma^2 is the variance of the documents'
-    means around their group,
-    pooled over the groups: the expectation of sum_cg (S - n M)^2, over sum_g (n2 - 2 n3 / n + n2^2
-    / n^2), and it enters
-    with n2 / n^2 in the place of 1 / n (``Clusters``; for whole documents n2 = n3 = n, and both are
-    the same).  Where every
-    group is a single document its parts are what varies.
+    which is s^2 / n for whole documents. Student's degrees of freedom are those of the number of
+    equally large clusters that are worth as much, (sum n)^2 / sum n^2. The variance includes what
+    a document's topics are uncertain by, because this makes the shares of documents differ. It
+    does not include how uncertain the topics themselves are.
 
     Attributes
     ----------
     docs
+        Documents that count, float64[G].
+    left_out
+        Documents of the group that do not count, float64[G].
+    clusters
         float64[G].
-    mean, var
-        float64[G, K], sums of m and of v.
-    squares
-        float64[K], sum of m^2 over all entries.
+    mean
+        Sums of shares, float64[G, K].
+    squares, weighted
+        Sums of S^2 and of n S over clusters, float64[G, K].
+    n2
+        Sums of n^2 over clusters, float64[G].
     """
 
-    def __init__(self, groups: int, topics: int, parts: bool = False) -> None:
+    def __init__(self, groups: int, topics: int) -> None:
         self.docs = np.zeros(groups)
-        self.mean, self.var = np.zeros((groups, topics)), np.zeros((groups, topics))
-        self.squares = np.zeros(topics)
-        self._of_parts = (
-            Clusters(
-                np.zeros(topics),
-                np.zeros((groups, topics)),
-                np.zeros(groups),
-                np.zeros(groups),
-                0.0,
-            )
-            if parts
-            else None
-        )
-        self._clusters = np.zeros(groups)
-        self._waiting: list[np.ndarray] = [
-            np.zeros(0, np.int64),
-            np.zeros(0, np.int64),
-            np.zeros((0, topics), np.float32),
-        ]
+        self.left_out = np.zeros(groups)
+        self.clusters = np.zeros(groups)
+        self.mean = np.zeros((groups, topics))
+        self.squares = np.zeros((groups, topics))
+        self._weighted = np.zeros((groups, topics))
+        self._n2 = np.zeros(groups)
+        self._waiting: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def add(
         self,
         docs: np.ndarray,
         codes: np.ndarray,
-        m: np.ndarray,
-        square: np.ndarray,
-        concentration: np.ndarray,
+        block: BlockShares,
         wholes: np.ndarray | None = None,
     ) -> None:
-        """Entries: document docs[i] (a row of m, float[D, K]) is in group codes[i], in each at most
-        once.
+        """Add the documents of a block to groups.
 
-        square  m * m; the Dirichlet's variance is v = (m - m^2) / (concentration + 1), so its sums
-                need no array of their own
-        wholes  int64[D], ascending from call to call: which document each is a part of
+        Parameters
+        ----------
+        docs, codes
+            Entries: document docs[i] of the block is in group codes[i], in each at most once.
+        wholes
+            int64[D], ascending from call to call: the document that each is a part of. None:
+            documents are whole.
         """
-        groups, place = np.unique(codes, return_inverse=True)
-        g = len(groups)
-        rows = np.zeros(
-            (2 * g + 1, len(m)), m.dtype
-        )  # members, their weights in v, entries of each document
-        rows[place, docs] = 1
-        np.divide(rows[:g], concentration + 1.0, out=rows[g : 2 * g], casting="same_kind")
-        rows[2 * g] = np.bincount(docs, minlength=len(m))
-        first, second = rows[: 2 * g] @ m, rows[g:] @ square
-        self.docs[groups] += np.bincount(place)
-        self.mean[groups] += first[:g]
-        self.var[groups] += first[g:] - second[:g]
-        self.squares += second[g]
-        for begin in range(0, len(docs) if wholes is not None else 0, AT_ONCE):
-            some = docs[begin : begin + AT_ONCE]
-            entries = wholes[some], codes[begin : begin + AT_ONCE], m[some]  # type: ignore[index]
-            owners, own, shares = map(np.concatenate, zip(self._waiting, entries))
-            ended = int(np.searchsorted(owners, owners[-1]))  # more of the last document may come
-            self._count(owners[:ended], own[:ended], shares[:ended])
-            self._waiting = [owners[ended:], own[ended:], shares[ended:]]
+        counted = block.counted[docs]
+        self.left_out += np.bincount(codes[~counted], minlength=len(self.docs))
+        docs = docs[counted]
+        codes = codes[counted]
+        self.docs += np.bincount(codes, minlength=len(self.docs))
+        if wholes is None:
+            self._add_documents(docs, codes, block.shares)
+            return
+        for begin in range(0, len(docs), AT_ONCE):
+            some = slice(begin, begin + AT_ONCE)
+            self._add_parts(wholes[docs[some]], codes[some], block.shares[docs[some]])
 
-    def _count(self, owners: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> None:
-        """Parts of whole documents."""
-        assert self._of_parts is not None
+    def _add_documents(self, docs: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> None:
+        """Add whole documents, each a cluster."""
+        groups, place, sizes = np.unique(codes, return_inverse=True, return_counts=True)
+        members = np.zeros((len(groups), len(shares)), shares.dtype)
+        members[place, docs] = 1
+        self.mean[groups] += members @ shares
+        self.squares[groups] += members @ (shares * shares)
+        self._weighted = self.mean
+        self._n2[groups] += sizes
+        self.clusters[groups] += sizes
+
+    def _add_parts(self, owners: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> None:
+        """Add parts of documents; those of the last document wait, for more of it may come."""
+        if self._waiting is not None:
+            waiting = self._waiting
+            owners = np.concatenate([waiting[0], owners])
+            codes = np.concatenate([waiting[1], codes])
+            shares = np.concatenate([waiting[2], shares])
+        ended = int(np.searchsorted(owners, owners[-1]))
+        self._add_clusters(owners[:ended], codes[:ended], shares[:ended])
+        self._waiting = owners[ended:], codes[ended:], shares[ended:]
+
+    def _add_clusters(self, owners: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> None:
+        """Add all parts of some documents."""
         if not len(owners):
             return
-        squares, weighted, n2, n3, number = self._of_parts
-        keys, place, counts = np.unique(
-            owners * len(self.docs) + codes, return_inverse=True, return_counts=True
+        groups = len(self.docs)
+        keys, place, sizes = np.unique(
+            owners * groups + codes, return_inverse=True, return_counts=True
         )
-        group, n = keys % len(self.docs), counts.astype(np.float64)
-        sums = np.add.reduceat(
-            shares[np.argsort(place, kind="stable")],
-            np.cumsum(counts) - counts,
-            axis=0,
-            dtype=np.float64,
-        )
-        squares += (sums**2).sum(axis=0)
-        np.add.at(weighted, group, n[:, None] * sums)
-        np.add.at(n2, group, n**2)
-        np.add.at(n3, group, n**3)
-        np.add.at(self._clusters, group, 1.0)
-        self._of_parts = self._of_parts._replace(number=number + len(np.unique(owners)))
+        group = keys % groups
+        in_order = shares[np.argsort(place, kind="stable")]
+        sums = np.add.reduceat(in_order, np.cumsum(sizes) - sizes, axis=0, dtype=np.float64)
+        n = sizes.astype(np.float64)
+        np.add.at(self.mean, group, sums)
+        np.add.at(self.squares, group, sums**2)
+        np.add.at(self._weighted, group, n[:, None] * sums)
+        np.add.at(self._n2, group, n**2)
+        np.add.at(self.clusters, group, 1.0)
 
-    def clusters(self) -> Clusters:
-        """Documents, or those that parts were cut from; none that has been added waits for more of
-        its parts any longer.
-        """
-        documents = Clusters(self.squares, self.mean, self.docs, self.docs, float(self.docs.sum()))
-        if self._of_parts is None:
-            return documents
-        self._count(*self._waiting)
-        self._waiting = [array[:0] for array in self._waiting]
-        return self._of_parts if self._clusters.max(initial=0) > 1 else documents
+    def _end_parts(self) -> None:
+        """Add the documents whose parts wait, for none of them has more."""
+        if self._waiting is not None:
+            self._add_clusters(*self._waiting)
+            self._waiting = None
 
-    def shares(self) -> tuple[np.ndarray, np.ndarray]:
-        """(share float64[G, K], standard error float64[G, K]); NaN for groups without documents."""
-        squares, weighted, n2, n3, _ = self.clusters()
-        n, filled = self.docs, self.docs > 0
+    def means(self) -> Means:
+        """Average the shares of each group."""
+        self._end_parts()
+        n = self.docs[:, None]
         with np.errstate(invalid="ignore", divide="ignore"):
-            share, alike = self.mean / n[:, None], n2 / n**2
-            left = (
-                n2[:, None] * share**2 - 2.0 * share * weighted + self.var * (1.0 - alike)[:, None]
-            )
-            free = max(1.0, float((n2 - 2.0 * n3 / n + n2 * alike)[filled].sum()))
-            sigma2 = np.maximum(0.0, squares + left[filled].sum(axis=0)) / free
-            error = np.sqrt(sigma2 * alike[:, None] + self.var / n[:, None] ** 2)
-        return share, error
+            share = self.mean / n
+            effective = self.docs**2 / self._n2
+            more = (self.clusters / (self.clusters - 1.0))[:, None]
+            error = np.sqrt(more * self._around(share)) / n
+        shown = holds(effective[:, None], share)
+        freedom = np.where(shown, effective[:, None] - 1.0, np.nan)
+        error = np.where(shown, error, np.nan)
+        return Means(share, error, error * stdtrit(freedom, 0.5 + LEVEL / 2))
+
+    def _around(self, share: np.ndarray) -> np.ndarray:
+        """Sum (S - n share)^2 over the clusters of each group, float64[G, K]."""
+        squares = self.squares - 2.0 * share * self._weighted + self._n2[:, None] * share**2
+        return np.asarray(np.maximum(0.0, squares))
 
     def slope(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(slope of the share per unit of x, its standard error), float64[K], where all of group g
-        lie at x[g]: float64[G]
-        (time); the same pooling of draws.  NaN without two different x."""
-        squares, weighted, n2, _, number = self.clusters()
-        design = np.stack([np.ones_like(x), x])
-        xx = (design * self.docs) @ design.T
-        n = xx[0, 0]
-        if number < 3 or np.linalg.det(xx) <= 1e-9 * max(1.0, xx[1, 1] * n):
-            return np.full(self.mean.shape[1], np.nan), np.full(self.mean.shape[1], np.nan)
-        inverse = np.linalg.inv(xx)
-        b = inverse @ (design @ self.mean)
-        # X' diag(v) X of each topic, [K, 2, 2]
-        middle = np.einsum("ig,jg,gk->kij", design, design, self.var)
-        between = inverse @ middle @ inverse
-        line = design.T @ b
-        left = (
-            (n2[:, None] * line**2 - 2.0 * line * weighted).sum(axis=0)
-            + middle[:, 0, 0]
-            - np.einsum("ij,kij->k", xx, between)
-        )
-        sigma2 = np.maximum(0.0, squares + left) / (n2.sum() * (1.0 - 2.0 / number))
-        within = inverse @ ((design * n2) @ design.T) @ inverse
-        return b[1], np.sqrt(sigma2 * within[1, 1] + between[:, 1, 1])
+        """Fit a line through the shares of documents, which lie at x[g]: float64[G], a time.
+
+        The variance is the larger of two: with one variance for all groups, and with each group's
+        own around the line. It does not include events that move all documents of a period.
+
+        Returns
+        -------
+        Slope of the share per unit of x, and its standard error, float64[K] each. NaN where the
+        slope has less evidence than ``LEAST_SLOPE`` documents, or the topic too little.
+        """
+        self._end_parts()
+        nothing = np.full(self.mean.shape[1], np.nan)
+        docs = float(self.docs.sum())
+        clusters = float(self.clusters.sum())
+        if clusters < LEAST_SLOPE:
+            return nothing, nothing
+        away = x - self.docs @ x / docs
+        spread = float(self.docs @ away**2)
+        weight = self._n2 * away**2
+        fourth = np.divide(weight**2, self.clusters, out=np.zeros(len(x)), where=self.clusters > 0)
+        if not fourth.any() or weight.sum() ** 2 / fourth.sum() < LEAST_SLOPE:
+            return nothing, nothing
+        share = self.mean.sum(axis=0) / docs
+        slope = away @ self.mean / spread
+        around = self._around(share + away[:, None] * slope)
+        one = around.sum(axis=0) / self._n2.sum() * weight.sum()
+        each = away**2 @ around
+        more = clusters / (clusters - 2.0)
+        error = np.sqrt(more * np.maximum(one, each)) / spread
+        shown = holds(docs**2 / self._n2.sum(), share)
+        return np.where(shown, slope, np.nan), np.where(shown, error, np.nan)

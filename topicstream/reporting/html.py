@@ -19,6 +19,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError, named
 from topicstream.evaluation.coherence import coherence, diversity
 from topicstream.evaluation.completion import score_model
+from topicstream.evaluation.visiting import left_out_text
 from topicstream.files.outputs import check_output, written
 from topicstream.ingestion.opening.inputs_record import file_of
 from topicstream.model.manifest import origin_of
@@ -35,6 +36,7 @@ from topicstream.reporting.gather import (
     gather_report,
     survey,
 )
+from topicstream.reporting.groups import LIMITS, Groups
 from topicstream.reporting.metadata import columns_of, open_corpus
 from topicstream.reporting.passages import MARKED, DocumentTexts, candidates, distinct
 from topicstream.reporting.payload import pack, page, quantised
@@ -51,6 +53,8 @@ LINES = 5
 CORRELATED = 6
 CHARACTERS = 160
 """Of a metadata value in the page."""
+MISSING = 65535
+"""In place of half an interval where there is none; the page's script knows the number."""
 HISTORY = ("running_perplexity", "heldout_perplexity", "seconds")
 
 
@@ -100,6 +104,7 @@ class WrittenPage(TypedDict):
     bytes: int
     topics: int
     documents: int
+    left_out: int
     periods: int
     columns: list[str]
     notes: list[str]
@@ -155,6 +160,7 @@ def report(config: ReportConfig) -> WrittenPage:
         "bytes": len(data),
         "topics": len(shown.view),
         "documents": values["docs"],
+        "left_out": values["leftOut"],
         "periods": len(values["periods"]),
         "columns": [c["name"] for c in values["columns"]],
         "notes": values["notes"],
@@ -211,6 +217,8 @@ def add_model(built: Page, shown: ShownModel, words: int) -> None:
         "words": model.n_words,
         "dropped": len(view.dropped),
         "docs": 0,
+        "leftOut": 0,
+        "limits": LIMITS,
         "periods": [],
         "columns": [],
         "notes": [],
@@ -278,7 +286,11 @@ def settings(shown: ShownModel) -> list[list[str]]:
 def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: Gathered) -> None:
     """Shares over all documents, by period and by column."""
     values, arrays = built.values, built.arrays
-    values["docs"], values["corpus"] = sums.docs, Path(named(str(corpus.path))).name
+    values["docs"] = sums.docs
+    values["leftOut"] = sums.left_out
+    values["corpus"] = Path(named(str(corpus.path))).name
+    if said := left_out_text(sums.left_out):
+        values["notes"].append(f"{said}.")
     arrays["share"] = (sums.share / max(1, sums.docs)).astype(np.float32)
     arrays["first"] = sums.first.astype(np.uint32)
     if dict(values["settings"]).get("corpus fingerprint", corpus.fingerprint) != corpus.fingerprint:
@@ -288,11 +300,8 @@ def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: Gathered) ->
     if metadata.time is not None:
         values["notes"] += [f"{metadata.time.note}."] if metadata.time.note else []
         over = sums.by[DATE]
-        share, error = over.shares()
         values["periods"], values["grain"] = metadata.time.values, metadata.time.grain.key
-        arrays["periodDocs"] = over.docs.astype(np.uint32)
-        arrays["over"], arrays["overScale"] = quantised(share, np.uint16)
-        arrays["overError"], arrays["overErrorScale"] = quantised(error, np.uint8)
+        _add_means(arrays, "over", "periodDocs", over)
         slope, slope_error = over.slope(metadata.time.years)
         arrays["slope"], arrays["slopeError"] = (
             np.nan_to_num(a).astype(np.float32) for a in (slope, slope_error)
@@ -300,19 +309,26 @@ def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: Gathered) ->
     elif DATE not in columns_of(corpus):
         values["notes"].append("No dates: ingest with --meta date=FIELD to see topics over time.")
     for i, column in enumerate(metadata.columns):
-        share, error = sums.by[column.name].shares()
         texts = [shortened(value, CHARACTERS) for value in column.values]
         values["columns"].append(
             {"name": column.name, "values": texts, "distinct": column.distinct}
         )
-        arrays[f"by{i}Docs"] = sums.by[column.name].docs.astype(np.uint32)
-        arrays[f"by{i}"], arrays[f"by{i}Scale"] = quantised(share, np.uint16)
-        arrays[f"by{i}Error"], arrays[f"by{i}ErrorScale"] = quantised(error, np.uint8)
+        _add_means(arrays, f"by{i}", f"by{i}Docs", sums.by[column.name])
     for name, over in sums.by_over.items():
         cells = min(LINES, len(metadata.columns[0].values)) * len(values["periods"])
         values["crossed"] = [column.name for column in metadata.columns].index(name)
         arrays["crossDocs"] = over.docs[:cells].astype(np.uint32)
-        arrays["cross"], arrays["crossScale"] = quantised(over.shares()[0][:cells], np.uint16)
+        arrays["cross"], arrays["crossScale"] = quantised(over.means().share[:cells], np.uint16)
+
+
+def _add_means(arrays: dict[str, np.ndarray], name: str, docs: str, groups: Groups) -> None:
+    """Add the mean shares of groups, and half of their intervals: ``MISSING`` where none holds."""
+    means = groups.means()
+    arrays[docs] = groups.docs.astype(np.uint32)
+    arrays[name], arrays[f"{name}Scale"] = quantised(means.share, np.uint16)
+    reach, arrays[f"{name}ReachScale"] = quantised(means.reach, np.uint16, most=MISSING - 1)
+    reach[np.isnan(means.reach)] = MISSING
+    arrays[f"{name}Reach"] = reach
 
 
 def add_links(built: Page, sums: Gathered) -> None:

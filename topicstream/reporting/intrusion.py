@@ -177,7 +177,9 @@ class IntrusionView(ModelView, heeds=()):
             raise InputError(f"--intrusion topics: needs {TOPICS + 2} topics")
         rng = np.random.default_rng(self.seed)
         drawn = np.sort(rng.choice(store.n_docs, min(QUESTIONS, store.n_docs), replace=False))
-        theta = view.shares(shares_of(shown.trained, store, drawn, threads=shown.threads)[0])
+        asked = shares_of(shown.trained, store, drawn, view=view, threads=shown.threads)
+        drawn = drawn[asked.counted]
+        theta = asked.shares[asked.counted]
         about = beginnings(store, drawn, characters=600)
         words, rows = [" ".join(texts) for texts in shown.first_words(8)], []
         for d, shares in zip(drawn.tolist(), theta, strict=True):

@@ -12,7 +12,12 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import first_documents
 from topicstream.evaluation.links import check_model, trained_shares
-from topicstream.evaluation.visiting import document_shares, shares_of
+from topicstream.evaluation.visiting import (
+    NO_TOPICS,
+    BlockShares,
+    document_shares,
+    shares_of,
+)
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.records import Json
@@ -47,14 +52,15 @@ def _linked(corpus: Corpus, heldout: bool, number: int) -> set[tuple[bool, int]]
 
 def _topics(
     model: TopicModel, corpus: Corpus, heldout: bool, threads: int
-) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """(first document, p(k|d) [D, K], tokens float64[D]) of a part, in order."""
+) -> Iterator[BlockShares]:
+    """Stream the topics of a part's documents, in order."""
     if heldout:
         yield from document_shares(model, corpus, heldout=True, threads=threads)
         return
     rows = model.table("theta").n_rows
     for first in range(0, rows, STEP):
-        yield first, *trained_shares(model, np.arange(first, min(first + STEP, rows)))
+        numbers = np.arange(first, min(first + STEP, rows))
+        yield BlockShares(first, *trained_shares(model, numbers))
 
 
 @dataclass(frozen=True)
@@ -94,16 +100,18 @@ class LinksView(ModelView, heeds=("words", "with_columns")):
         ends = opened.table("ends").gather(np.arange(1))[0].astype(np.float64)
         ratio = np.divide(eta, ends, out=np.zeros_like(eta), where=ends > 0)
         one = np.array([number])
-        theta, _ = (
+        mine = (
             shares_of(opened, store, one, heldout=True, threads=workers)
             if part
-            else trained_shares(opened, one)
+            else BlockShares(number, *trained_shares(opened, one))
         )
-        weights = theta[0] @ ratio
+        if not mine.counted[0]:
+            raise InputError(f"--links {self.links}: {NO_TOPICS}")
+        weights = mine.shares[0] @ ratio
 
         def ratios(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
-            for first, theta, tokens in _topics(opened, store, heldout, workers):
-                yield first, np.where(tokens > 0, theta @ weights, -np.inf)
+            for block in _topics(opened, store, heldout, workers):
+                yield block.first, np.where(block.counted, block.shares @ weights, -np.inf)
 
         best = best_documents(store, self.words, ratios, already | {(part, number)}, self.progress)
         candidates = described_documents(best, "ratio", store, columns)

@@ -15,10 +15,12 @@ import pyarrow as pa
 
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.table_file import check_table_file, write_table
+from topicstream.evaluation.visiting import left_out_text
 from topicstream.options import option
 from topicstream.progress import listener
 from topicstream.reporting.figures import Figure
 from topicstream.reporting.gather import DATE, Gathered, Survey, gather_report, need_time, survey
+from topicstream.reporting.groups import LIMITS
 from topicstream.reporting.periods import GRAINS
 from topicstream.reporting.view import ModelView
 from topicstream.text import each, escaped, render, shortened, sparkline
@@ -35,8 +37,7 @@ class OverTimeView(ModelView, heeds=("topics",)):
     title: ClassVar[str] = "Shares over time and by group (--over-time, --by)"
     over_time: bool = option(
         False,
-        "Mean topic shares by period of the column date, with standard errors as in stm's "
-        "estimateEffect.",
+        "Mean topic shares by period of the column date, with intervals of 95 %.",
     )
     by: str | None = option(
         None,
@@ -62,8 +63,9 @@ class OverTimeView(ModelView, heeds=("topics",)):
         """Mean shares of topics: a row a period, group and topic that has documents.
 
         Columns: period string, group string (null where not asked for), topic int32, label string,
-        documents int64, share double, se double (see ``effects``), and slope, slope_se double: the
-        topic's line over the years, where there is time."""
+        documents and left_out int64 (without a known word), share double, se, low and high double
+        (standard error and interval of 95 %, null where no interval would hold, ``Groups``), and
+        slope, slope_se double: the topic's line over the years, where there is time."""
         if self.by == DATE:
             raise UsageError(
                 f"--by {DATE}: use --over-time for dates (--period sets the length of a period)"
@@ -99,7 +101,7 @@ class OverTimeView(ModelView, heeds=("topics",)):
             if time is not None and self.by is not None
             else sums.by[self.by or DATE]
         )
-        share, error = groups.shares()
+        means = groups.means()
         filled = np.flatnonzero(groups.docs >= max(1, self.min_docs))
         cell, column = np.repeat(filled, len(columns)), np.tile(columns, len(filled))
 
@@ -112,22 +114,35 @@ class OverTimeView(ModelView, heeds=("topics",)):
             "topic": pa.array(self.shown.view.numbers[column]),
             "label": text(self.shown.names, column),
             "documents": pa.array(groups.docs[cell].astype(np.int64)),
-            "share": pa.array(share[cell, column]),
-            "se": pa.array(error[cell, column]),
+            "left_out": pa.array(groups.left_out[cell].astype(np.int64)),
+        }
+        share = means.share[cell, column]
+        reach = means.reach[cell, column]
+        numbers = {
+            "share": share,
+            "se": means.error[cell, column],
+            "low": np.maximum(share - reach, 0.0),
+            "high": np.minimum(share + reach, 1.0),
         }
         if time is not None:
             slope, slope_error = sums.by[DATE].slope(time.years)
-            arrays |= {"slope": pa.array(slope[column]), "slope_se": pa.array(slope_error[column])}
-        grain = time.grain.key if time is not None else ""
-        return pa.table(arrays).replace_schema_metadata(
-            {"grain": grain, "periods": json.dumps(names)}
-        )
+            numbers |= {"slope": slope[column], "slope_se": slope_error[column]}
+        arrays |= {name: pa.array(values, from_pandas=True) for name, values in numbers.items()}
+        about = {
+            "grain": time.grain.key if time is not None else "",
+            "periods": json.dumps(names),
+            "left_out": str(sums.left_out),
+        }
+        return pa.table(arrays).replace_schema_metadata(about)
 
     def result(self) -> list[dict[str, Any]]:
         if self.out is not None:  # both places, before the documents are read
             check_table_file(self.out, "--out", force=self.force, text=True)
         figure = Figure(self.plot, "--plot", force=self.force) if self.plot is not None else None
         table, tell = self.table, listener(self.progress)
+        files = self.out is not None or figure is not None
+        if files and (said := left_out_text(_left_out(table))):
+            tell.say(said)
         if self.out is not None:
             write_table(table, self.out, force=self.force, caption="Shares of topics")
             tell.say(f"{self.out}: {len(table):,} rows")
@@ -146,15 +161,24 @@ class OverTimeView(ModelView, heeds=("topics",)):
         """A line a topic (and group): first and last share, the curve between them, the trend."""
         if self.out is not None or self.plot is not None or not result:
             return []
+        notes = [text for text in [left_out_text(_left_out(self.table))] if text]
         if not self.over_time:
-            return [
-                f"mean shares of documents by {escaped(self.by)}, ± two standard errors",
-                *bars(result),
-            ]
+            head = f"mean shares of documents by {escaped(self.by)}, ± intervals of 95 %"
+            return [head, *bars(result), *notes, *LIMITS]
         about = self.table.schema.metadata
         grain, periods = about[b"grain"].decode(), json.loads(about[b"periods"])
         head = f"{periods[0]} to {periods[-1]}, mean shares of documents by {grain}"
-        return [head, *curves(result, periods, width or 80)]
+        return [head, *curves(result, periods, width or 80), *notes]
+
+
+def _left_out(table: pa.Table) -> int:
+    """Count the documents that count in no mean of a table."""
+    return int((table.schema.metadata or {})[b"left_out"])
+
+
+def reach_of(row: dict[str, Any]) -> float | None:
+    """Half of the interval of a row, as far as it lies above the mean; None without one."""
+    return None if row["se"] is None else max(row["high"] - row["share"], row["share"] - row["low"])
 
 
 def _series(rows: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]]:
@@ -171,11 +195,11 @@ def bars(rows: list[dict[str, Any]]) -> list[str]:
     for mine in _series(rows, "topic"):
         out += render("{topic:>4} {label}", {**mine[0], "label": shortened(mine[0]["label"], 26)})
         about = [
-            {**row, "group": shortened(row["group"], 30), "error": 2 * row["se"]} for row in mine
+            {**row, "group": shortened(row["group"], 30), "reach": reach_of(row)} for row in mine
         ]
         about.sort(key=lambda row: -row["share"])
         out += each(
-            "     {group:30} {share:6.2p} % ± {error:.2p}  {documents:>9,} documents", about
+            "     {group:30} {share:6.2p} %[ ± {reach:.2p}]  {documents:>9,} documents", about
         )
     return out
 
@@ -191,7 +215,8 @@ def curves(rows: list[dict[str, Any]], periods: list[str], width: int) -> list[s
             mine[0]["group"],
             {row["period"]: row["share"] for row in mine},
         )
-        z = first["slope"] / first["slope_se"] if group is None and first["slope_se"] else 0.0
+        slope_known = group is None and first["slope_se"]
+        z = first["slope"] / first["slope_se"] if slope_known else 0.0
         trend = "rising" if z > 2 else "falling" if z < -2 else ""
         label, who = escaped(shortened(first["label"], 26)), escaped(shortened(group or "", 14))
         name = f"{first['topic']:>4} {label:26} " + (f"{who:14} " if group else "")
@@ -206,55 +231,89 @@ def curves(rows: list[dict[str, Any]], periods: list[str], width: int) -> list[s
 
 
 def plot(table: pa.Table, figure: Figure) -> int:
-    """Curves with bands of two standard errors, a panel a topic, a colour a group, without cells of
-    few documents; returns the topics drawn (twelve at most: those whose shares differ most)."""
+    """Draw shares with their intervals, a panel a topic, a colour a group.
+
+    Cells of few documents are left out.
+
+    Returns
+    -------
+    The topics drawn: twelve at most, those whose shares differ most.
+    """
     frame = {name: np.array(column) for name, column in table.to_pydict().items()}
-    topic, share, se, group, period = (
-        frame[name] for name in ("topic", "share", "se", "group", "period")
-    )
-    told = frame["documents"] >= min(
-        10, float(np.median(frame["documents"]))
-    )  # of a few documents little is known
+    for name in ("se", "low", "high"):
+        frame[name] = frame[name].astype(np.float64)  # None becomes NaN
+    topic, share, se = frame["topic"], frame["share"], frame["se"]
     drawn = list(dict.fromkeys(topic.tolist()))
     if len(drawn) > PLOTTED:  # how much a topic's shares differ beyond their own errors
-        spread = {k: float(np.std(share[topic == k]) - np.mean(se[topic == k])) for k in drawn}
+        noise = np.nan_to_num(se)
+        spread = {k: float(np.std(share[topic == k]) - np.mean(noise[topic == k])) for k in drawn}
         drawn = sorted(sorted(drawn, key=lambda k: -spread[k])[:PLOTTED])
     periods = json.loads((table.schema.metadata or {})[b"periods"])  # those without documents too
+    known = frame["documents"] >= min(10, float(np.median(frame["documents"])))
     panels = figure.panels(len(drawn), across=3)
     for axis, k in zip(panels, drawn, strict=True):
         mine = topic == k
         figure.titled(axis, f"{k} {shortened(frame['label'][mine][0], 34)}")
         if periods == [None]:
-            rows = np.flatnonzero(mine)[::-1]
-            axis.barh(range(len(rows)), 100 * share[rows], xerr=200 * se[rows], height=0.7)
-            axis.set_yticks(
-                range(len(rows)), [figure.text(shortened(group[i], 18)) for i in rows], fontsize=6
-            )
-            continue
-        for name in dict.fromkeys(group.tolist()):
-            rows = np.flatnonzero(mine & told & (group == name))
-            place = [periods.index(p) for p in period[rows]]
-            curve, error = np.full(
-                (2, len(periods)), np.nan
-            )  # where there are no documents, or few, the line ends
-            curve[place], error[place] = 100 * share[rows], 200 * se[rows]
-            label = None if name is None else figure.text(shortened(name, 24))
-            (line,) = axis.plot(
-                curve, lw=1.2, marker=".", ms=4, label=label
-            )  # a dot: there are documents
-            axis.fill_between(
-                range(len(periods)),
-                np.maximum(curve - error, 0),
-                curve + error,
-                color=line.get_color(),
-                alpha=0.18,
-                lw=0,
-            )
-        top = max(float(np.quantile((share + 2 * se)[mine], 0.9)), float(share[mine].max()), 1e-6)
-        axis.set_ylim(0, 105 * top)
-        every = max(1, len(periods) // 4)
-        axis.set_xticks(range(0, len(periods), every), periods[::every])
-    if len(set(group.tolist())) > 1 and periods != [None]:
+            _draw_bars(axis, frame, np.flatnonzero(mine)[::-1], figure)
+        else:
+            _draw_curves(axis, frame, mine & known, periods, figure)
+    if periods != [None] and len(set(frame["group"].tolist())) > 1:
         panels[0].legend(fontsize=6, frameon=False)
     figure.save("share of documents, %", across=periods == [None])
     return len(drawn)
+
+
+def _draw_bars(axis: Any, frame: dict[str, np.ndarray], rows: np.ndarray, figure: Figure) -> None:
+    """Draw the shares of a topic in groups, with their intervals, the first group on top."""
+    share = 100 * frame["share"][rows]
+    reaches = [share - 100 * frame["low"][rows], 100 * frame["high"][rows] - share]
+    axis.barh(range(len(rows)), share, xerr=reaches, height=0.7)
+    names = [figure.text(shortened(group, 18)) for group in frame["group"][rows].tolist()]
+    axis.set_yticks(range(len(rows)), names, fontsize=6)
+
+
+def _draw_curves(
+    axis: Any, frame: dict[str, np.ndarray], cells: np.ndarray, periods: list[str], figure: Figure
+) -> None:
+    """Draw the shares of a topic over time, a curve a group that has any of the cells."""
+    group = frame["group"]
+    top = _top(frame, cells)
+    places = np.arange(len(periods))
+    for name in dict.fromkeys(group[cells].tolist()):
+        rows = np.flatnonzero(cells & (group == name))
+        at = [periods.index(period) for period in frame["period"][rows].tolist()]
+        share, low, high = np.full((3, len(periods)), np.nan)  # NaN: the line ends
+        share[at] = 100 * frame["share"][rows]
+        low[at] = 100 * frame["low"][rows]
+        high[at] = 100 * frame["high"][rows]
+        label = None if name is None else figure.text(shortened(name, 24))
+        inside = np.where(share <= top, share, np.nan)
+        (line,) = axis.plot(inside, lw=1.2, marker=".", ms=4, label=label)
+        colour = line.get_color()
+        axis.fill_between(places, low, high, color=colour, alpha=0.18, lw=0)
+        alone = _alone(high)
+        axis.vlines(places[alone], low[alone], high[alone], color=colour, lw=1)
+        above = places[share > top]
+        axis.plot(above, np.full(len(above), top), "^", color=colour, ms=4, clip_on=False)
+    axis.set_ylim(0, top)
+    axis.set_xlim(-0.5, len(periods) - 0.5)
+    every = max(1, len(periods) // 4)
+    axis.set_xticks(range(0, len(periods), every), periods[::every])
+
+
+def _top(frame: dict[str, np.ndarray], cells: np.ndarray) -> float:
+    """Choose the top of an axis, in per cent: shares without an interval do not stretch it."""
+    high = frame["high"][cells]
+    high = high[np.isfinite(high)]
+    if len(high):
+        return 105 * max(float(high.max()), 1e-6)
+    return 105 * max(float(frame["share"][cells].max(initial=0.0)), 1e-6)
+
+
+def _alone(values: np.ndarray) -> np.ndarray:
+    """Tell which values have no neighbour, bool[n]: a band does not show their intervals."""
+    known = np.isfinite(values)
+    before = np.append(False, known[:-1])
+    after = np.append(known[1:], False)
+    return np.asarray(known & ~before & ~after)

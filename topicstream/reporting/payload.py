@@ -90,10 +90,14 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def quantised(values: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Non-negative float[rows, columns] -> whole numbers of dtype and float32[columns]: value =
-    number * scale[column]; NaN is 0."""
-    clean, most = np.nan_to_num(values, nan=0.0, posinf=0.0), float(np.iinfo(dtype).max)
+def quantised(
+    values: np.ndarray, dtype: Any, most: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Turn non-negative float[rows, columns] into whole numbers of dtype and float32[columns].
+
+    value = number * scale[column]; NaN is 0. ``most``: the largest number (default: of dtype)."""
+    clean = np.nan_to_num(values, nan=0.0, posinf=0.0)
+    most = np.iinfo(dtype).max if most is None else most
     scale = (clean.max(axis=0, initial=0.0) / most).astype(np.float32)
     number = np.rint(
         np.divide(clean, scale, out=np.zeros_like(clean), where=scale > 0, dtype=np.float64)

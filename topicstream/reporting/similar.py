@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError
 from topicstream.evaluation.keys import documents
-from topicstream.evaluation.visiting import document_shares, shares_of
+from topicstream.evaluation.visiting import NO_TOPICS, document_shares, shares_of
 from topicstream.options import option
 from topicstream.records import Json
 from topicstream.reporting.doc_topics import best_documents
@@ -85,17 +85,25 @@ class SimilarView(ModelView, heeds=("words", "with_columns")):
         columns = kept_columns(store, self.with_columns)
         part, number = find_document(store, str(self.similar), "--similar")
 
-        theta, _ = shares_of(
-            shown.trained, store, np.array([number]), heldout=part, threads=shown.threads
+        mine = shares_of(
+            shown.trained,
+            store,
+            np.array([number]),
+            view=view,
+            heldout=part,
+            threads=shown.threads,
         )
-        shares = view.shares(theta)[0].astype(np.float64)
+        if not mine.counted[0]:
+            raise InputError(f"--similar {self.similar}: {NO_TOPICS}")
+        shares = mine.shares[0].astype(np.float64)
         root = np.sqrt(shares)
 
         def likeness(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
-            for first, theta, _ in document_shares(
-                shown.trained, store, heldout=heldout, threads=shown.threads
+            for block in document_shares(
+                shown.trained, store, view=view, heldout=heldout, threads=shown.threads
             ):
-                yield first, np.sqrt(view.shares(theta)).astype(np.float64) @ root
+                alike = np.sqrt(block.shares).astype(np.float64) @ root
+                yield block.first, np.where(block.counted, alike, -np.inf)
 
         best = best_documents(store, self.words, likeness, {(part, number)}, self.progress)
         best = [(min(1.0, value), heldout, d) for value, heldout, d in best]

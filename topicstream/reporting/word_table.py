@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.evaluation.table_file import TEXT_SUFFIXES, check_table_file, write_table
+from topicstream.evaluation.visiting import left_out_text
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.records import Json
@@ -97,7 +98,7 @@ class TableView(ModelView, heeds=("words", "topics")):
 
     def result(self) -> dict[str, Json]:
         """The files that were written."""
-        files = {
+        files: dict[str, str] = {
             name: path
             for name in ("table", "correlations")
             if (path := getattr(self, name)) is not None
@@ -109,6 +110,7 @@ class TableView(ModelView, heeds=("words", "topics")):
         topics = (
             largest(shown.model.sizes, len(shown.view)) if by_size else shown.columns(self.topics)
         )
+        left_out = 0
         if self.table is not None:
             words = word_table(shown, topics, self.words)
             if self.table.endswith(TEXT_SUFFIXES):
@@ -141,12 +143,16 @@ class TableView(ModelView, heeds=("words", "topics")):
                 force=self.force,
                 caption=caption,
             )
-        return {**files, "topics": len(topics)}
+            left_out = sums.left_out
+        return {**files, "topics": len(topics), "left_out": left_out}
 
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
-        """A line a file."""
-        return [
+        """A line a file, and one about documents that do not count."""
+        out = [
             f"{result[name]}: {counted(result['topics'], 'topic')}"
             for name in ("table", "correlations")
             if name in result
         ]
+        if said := left_out_text(result["left_out"]):
+            out.append(said)
+        return out

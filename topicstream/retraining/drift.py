@@ -122,13 +122,12 @@ def in_raw_names(error: InputError, config: Config) -> InputError:
 
 
 def usage(model: TopicModel, corpus: Corpus, heldout: bool, threads: int) -> np.ndarray:
-    """Mean p(k|d) of the first 20,000 documents of a part, float64[K]; empty documents left out."""
-    total, n = np.zeros(model.n_topics), 0
-    empty = model.alpha / model.alpha.sum()
-    for _, theta, _ in document_shares(model, corpus, heldout=heldout, threads=threads):
-        full = np.abs(theta - empty).max(axis=1) > 1e-6
-        total += theta[full].sum(axis=0, dtype=np.float64)
-        n += int(full.sum())
+    """Average p(k|d) over the first 20,000 documents of a part with a known word, float64[K]."""
+    total = np.zeros(model.n_topics)
+    n = 0
+    for block in document_shares(model, corpus, heldout=heldout, threads=threads):
+        total += block.shares[block.counted].sum(axis=0, dtype=np.float64)
+        n += int(block.counted.sum())
         if n >= AT_MOST:
             break
     return total / max(n, 1)

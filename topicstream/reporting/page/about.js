@@ -11,8 +11,8 @@ function timeView() {
   D.columns.forEach((c, i) => {
     const list = el("div"), select = el("select", { "aria-label": `A value of ${c.name}`, onchange: () => draw() }, c.values.map((v, g) => el("option", { value: g }, v)));
     const draw = () => {
-      const g = +select.value, rows = k10.map(k => ({ k, value: D.a["by" + i][g * D.K + k] * D.a[`by${i}Scale`][k], error: D.a[`by${i}Error`][g * D.K + k] * D.a[`by${i}ErrorScale`][k] }));
-      rows.sort((a, b) => (b.value - D.a.share[b.k]) / (b.error || 1) - (a.value - D.a.share[a.k]) / (a.error || 1));
+      const g = +select.value, rows = k10.map(k => ({ k, value: D.a["by" + i][g * D.K + k] * D.a[`by${i}Scale`][k], reach: reachOf("by" + i, g, k) }));
+      rows.sort((a, b) => (b.value - D.a.share[b.k]) / (b.reach || 1) - (a.value - D.a.share[a.k]) / (a.reach || 1));
       clear(list).append(el("p", { class: "soft" }, `${whole(D.a[`by${i}Docs`][g])} documents; topics that stand out most from the whole corpus:`),
         el("table", null, el("tbody", null, rows.slice(0, 10).map(r => el("tr", null, el("td", null, link(r.k)), el("td", { class: "n" }, percent(r.value)), el("td", { class: "n soft" }, `all: ${percent(D.a.share[r.k])}`))))));
     };
@@ -25,7 +25,7 @@ function aboutView() {
   const box = el("div", null, el("h2", null, "The model")), facts = el("div", { class: "facts" });
   const fact = (value, name, hint) => facts.append(el("div", { title: hint || "" }, el("b", null, value), el("span", { class: "soft" }, name)));
   fact(whole(D.K), "topics");
-  if (D.docs) fact(whole(D.docs), "training documents");
+  if (D.docs) fact(whole(D.docs), "training documents", D.leftOut ? `and ${whole(D.leftOut)} without a known word, which count in no mean` : "");
   fact(whole(D.words), "words in the vocabulary");
   if (D.heldout) fact(whole(D.heldout.perplexity), `held-out perplexity, ${whole(D.heldout.docs)} documents`, D.heldout.measured);
   if (D.coherence && D.coherence.npmi !== null) fact(D.coherence.npmi.toFixed(3), "mean NPMI coherence", D.coherence.measured);
@@ -39,6 +39,6 @@ function aboutView() {
     if (h[key] && h[key][0].length > 1) box.append(el("h3", null, name), curve({ names: h[key][0].map(String), value: h[key][1], format: whole, low: true, title: name, say: i => `pass ${h[key][0][i]}: ${h[key][1][i].toFixed(1)}` }));
   }
   box.append(el("h3", null, "Settings and provenance"), el("table", { class: "plain" }, el("tbody", null, D.settings.map(([name, value]) => el("tr", null, el("td", null, name), el("td", null, bdi(value)))))));
-  box.append(el("p", { class: "soft" }, `Made by topics report, ${D.made.replace("T", " ").replace("+00:00", " UTC")}. Topics keep their numbers; relevance after Sievert & Shirley (2014); standard errors pool the regression over documents and the posterior of each document's topics, as Roberts, Stewart & Tingley (2019) do by simulation.`));
+  box.append(el("p", { class: "soft" }, `Made by topics report, ${D.made.replace("T", " ").replace("+00:00", " UTC")}. Topics keep their numbers; relevance after Sievert & Shirley (2014); intervals of means are Student's, with each group's own variance; they take the topics as known.`));
   return box;
 }

@@ -49,21 +49,26 @@ function lineChart({ names, series, format, title }) {
   });
   return el("div", null, root, el("p", { class: "soft legend" }, shown.flatMap((s, c) => [el("span", { class: "key" }, el("i", { css: { background: `var(--c${c})` } }), bdi(s.name)), " "])));
 }
-// A curve with a band of two standard errors. names: labels of x; known(i): whether there is a value.
-function curve({ names, value, error, known, format, low, title, say }) {
+// Runs of whole numbers that follow each other, of a list in ascending order.
+function runs(list) {
+  const out = [];
+  for (const i of list) {
+    if (out.length && out.at(-1).at(-1) === i - 1) out.at(-1).push(i);
+    else out.push([i]);
+  }
+  return out;
+}
+// A curve with a band of intervals. names: labels of x; known(i): whether there is a value; reach: half of each interval, NaN
+// where there is none.
+function curve({ names, value, reach, known, format, low, title, say }) {
   const W = innerWidth < 600 ? 360 : 520, H = 170, L = 46, R = 10, T = 10, B = 24;
   const on = value.map((_, i) => i).filter(i => known ? known(i) : Number.isFinite(value[i]));
   if (!on.length) return el("p", { class: "soft" }, "No values.");
-  const up = i => value[i] + (error ? 2 * error[i] : 0);
-  // a period of so few documents that nothing is known of it is a faint dot: it must not hide what is known of the others
-  let sure = on;
-  if (error) {
-    const best = Math.max(...on.map(i => value[i] - 2 * error[i]), ...on.map(i => value[i]).sort((a, b) => a - b).slice(on.length >> 1, (on.length >> 1) + 1));
-    sure = on.filter(i => 2 * error[i] <= 0.75 * best);
-    if (sure.length < 2) sure = on;
-  }
+  // a period without an interval is a hollow dot: it must not stretch the axis of the others
+  const banded = reach ? on.filter(i => Number.isFinite(reach[i])) : [], sure = banded.length ? banded : on;
+  const up = i => value[i] + (banded.length ? reach[i] : 0), down = i => value[i] - reach[i];
   let top = Math.max(...sure.map(up)), bottom = low ? Math.min(...on.map(i => value[i])) : 0;
-  if (error) top = Math.max(top, 1e-6) * 1.08;
+  if (reach) top = Math.max(top, 1e-6) * 1.08;
   if (low) { const room = (top - bottom) * 0.1 || Math.abs(top) * 0.1 || 1; top += room; bottom = Math.max(0, bottom - room); }
   if (top <= bottom) top = bottom + 1;
   const n = names.length, x = i => n > 1 ? L + (W - L - R) * i / (n - 1) : (L + W - R) / 2;
@@ -74,10 +79,14 @@ function curve({ names, value, error, known, format, low, title, say }) {
   }
   axisNames(root, names, x, L, W, H);
   const line = (list, f) => list.map(i => `${x(i).toFixed(1)} ${y(f(i)).toFixed(1)}`).join("L");
-  if (error && sure.length > 1) root.append(svg("path", { class: "band", d: "M" + line(sure, up) + "L" + line(sure.slice().reverse(), i => value[i] - 2 * error[i]) + "Z" }));
-  root.append(svg("path", { class: "curve", d: "M" + line(sure, i => value[i]) }));
+  for (const run of runs(sure)) {
+    const [first] = run, alone = run.length === 1;
+    if (banded.length && alone) root.append(svg("path", { class: "curve", d: `M${line([first], down)}L${line([first], up)}` }));
+    if (banded.length && !alone) root.append(svg("path", { class: "band", d: `M${line(run, up)}L${line(run.slice().reverse(), down)}Z` }));
+    if (alone) root.append(svg("circle", { cx: x(first), cy: y(value[first]), r: 3, fill: "var(--accent)" }));
+    else root.append(svg("path", { class: "curve", d: "M" + line(run, i => value[i]) }));
+  }
   for (const i of on) if (!sure.includes(i)) root.append(svg("circle", { class: "faint", cx: x(i), cy: y(value[i]), r: 2.5 }));
-  if (on.length === 1) root.append(svg("circle", { cx: x(on[0]), cy: y(value[on[0]]), r: 4, fill: "var(--accent)" }));
   const mark = svg("circle", { r: 4, fill: "var(--accent)", visibility: "hidden" });
   root.append(mark, svg("rect", {
     class: "hit", x: 0, y: 0, width: W, height: H,
@@ -93,12 +102,17 @@ function curve({ names, value, error, known, format, low, title, say }) {
   }));
   return root;
 }
-// Bars with whiskers of two standard errors.
+// Bars with whiskers of their intervals.
 function bars(rows) {
-  const top = Math.max(1e-9, ...rows.map(r => Math.min(r.value + 2 * r.error, 2 * r.value + 1e-9)));
+  const top = Math.max(1e-9, ...rows.map(r => Math.min(r.value + (r.reach || 0), 2 * r.value + 1e-9)));
   const at = v => Math.max(0, Math.min(100, 100 * v / top));
   return el("table", { class: "groups" }, el("tbody", null, rows.map(r => el("tr", null,
     el("td", null, bdi(r.name)),
-    el("td", null, el("div", { class: "track" }, el("i", { css: { width: at(r.value) + "%" } }), el("u", { css: { left: at(r.value - 2 * r.error) + "%", width: Math.max(0.5, at(r.value + 2 * r.error) - at(r.value - 2 * r.error)) + "%" } }))),
-    el("td", { class: "n soft" }, `${percent(r.value)} ± ${percent(2 * r.error).replace(" %", "")}`)))));
+    el("td", null, el("div", { class: "track" }, el("i", { css: { width: at(r.value) + "%" } }), whisker(r, at))),
+    el("td", { class: "n soft" }, percent(r.value) + plusMinus(r.reach))))));
+}
+function whisker(r, at) {
+  if (!Number.isFinite(r.reach)) return null;
+  const left = at(r.value - r.reach), right = at(r.value + r.reach);
+  return el("u", { css: { left: left + "%", width: Math.max(0.5, right - left) + "%" } });
 }

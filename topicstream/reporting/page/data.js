@@ -92,15 +92,21 @@ function nearest(k, n) {
   for (let j = 0; j < D.K; j++) if (j !== k) all.push([j, alike(k, j)]);
   return all.sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, n).filter(p => p[1] > 0);
 }
-// A column of a quantised table [rows, K] with its errors.
+// A column of a quantised table [rows, K] with half of its intervals: NaN where there is none.
+const NO_REACH = 65535;
+const reachOf = (name, row, k) => {
+  const number = D.a[name + "Reach"][row * D.K + k];
+  return number === NO_REACH ? NaN : number * D.a[name + "ReachScale"][k];
+};
+const plusMinus = reach => Number.isFinite(reach) ? ` ± ${percent(reach).replace(" %", "")}` : "";
 function column(name, k) {
-  const rows = D.shape[name][0], value = [], error = [];
-  const s = D.a[name + "Scale"][k], t = D.a[name + "ErrorScale"][k];
+  const rows = D.shape[name][0], value = [], reach = [];
+  const s = D.a[name + "Scale"][k];
   for (let i = 0; i < rows; i++) {
     value.push(D.a[name][i * D.K + k] * s);
-    error.push(D.a[name + "Error"][i * D.K + k] * t);
+    reach.push(reachOf(name, i, k));
   }
-  return { value, error };
+  return { value, reach };
 }
 // Ten families of topics: the tree, cut.
 function colours() {

@@ -4,7 +4,7 @@ const crossed = () => D.a.cross ? D.columns[D.crossed] : null;
 // Groups of column i with documents, the largest first, as numbers.
 const groupsOf = i => D.columns[i].values.map((_, g) => g).filter(g => D.a[`by${i}Docs`][g] > 0).slice(0, MOST_GROUPS);
 const groupShare = (i, g, k) => D.a["by" + i][g * D.K + k] * D.a[`by${i}Scale`][k];
-const groupError = (i, g, k) => D.a[`by${i}Error`][g * D.K + k] * D.a[`by${i}ErrorScale`][k];
+const groupReach = (i, g, k) => reachOf("by" + i, g, k);
 function overviewPanel() {
   const box = clear($("topic")), W = widthOf(innerWidth > 900 ? 560 : 760);
   box.append(el("h2", null, "Overview"));
@@ -18,14 +18,14 @@ function overviewPanel() {
 function groupHeat(i) {
   const groups = groupsOf(i).slice(0, innerWidth < 600 ? 5 : MOST_GROUPS), rows = Array.from({ length: D.K }, (_, k) => k).sort((a, b) => D.size[b] - D.size[a] || a - b).slice(0, LARGEST);
   const cell = (k, g) => {
-    const share = groupShare(i, g, k), mean = D.a.share[k] || 1e-9, ratio = Math.log2(Math.max(share, 1e-9) / mean), sure = Math.abs(share - mean) > 2 * groupError(i, g, k);
-    const text = `${D.names[k]}: ${percent(share)} ± ${percent(2 * groupError(i, g, k))} of ${D.columns[i].values[g]}, ${percent(mean)} of all`;
+    const share = groupShare(i, g, k), mean = D.a.share[k] || 1e-9, ratio = Math.log2(Math.max(share, 1e-9) / mean), sure = Math.abs(share - mean) > groupReach(i, g, k);
+    const text = `${D.names[k]}: ${percent(share)}${plusMinus(groupReach(i, g, k))} of ${D.columns[i].values[g]}, ${percent(mean)} of all`;
     return el("td", { class: ratio < 0 ? "cell less" : "cell", onpointermove: e => tip(e, text), onpointerleave: e => tip(e, "") }, el("i", { css: { opacity: sure ? Math.min(0.5, 0.2 * Math.abs(ratio)) : 0 } }), el("span", null, percent(share, share < 0.0095 ? 1 : 0).replace(" %", "")));
   };
   const head = groups.map(g => el("th", { scope: "col", title: D.columns[i].values[g] }, el("span", null, bdi(D.columns[i].values[g]))));
   return el("div", null, el("div", { class: "wide" }, el("table", { class: "grid" }, el("thead", null, el("tr", null, el("th", null, el("span", { class: "soft" }, "%")), head)),
     el("tbody", null, rows.map(k => el("tr", null, el("th", { scope: "row" }, link(k)), groups.map(g => cell(k, g))))))),
-  el("p", { class: "soft legend" }, el("i"), "more than in all documents ", el("i", { class: "less" }), "less; plain: no difference beyond two standard errors."));
+  el("p", { class: "soft legend" }, el("i"), "more than in all documents ", el("i", { class: "less" }), "less; plain: no difference beyond an interval of 95 %."));
 }
 // Lines of groups over time for topic k.
 function groupLines(k) {
@@ -39,7 +39,7 @@ function groupLines(k) {
 // How much the groups' shares of topic k differ beyond their errors.
 function differ(i, k) {
   let sum = 0;
-  for (const g of groupsOf(i)) sum += Math.max(0, Math.abs(groupShare(i, g, k) - D.a.share[k]) - 2 * groupError(i, g, k));
+  for (const g of groupsOf(i)) sum += Math.max(0, Math.abs(groupShare(i, g, k) - D.a.share[k]) - groupReach(i, g, k)) || 0;
   return sum;
 }
 function lineChooser() {

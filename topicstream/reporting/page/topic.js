@@ -46,24 +46,24 @@ function wordList(k) {
   return el("div", null, el("div", { class: "slide" }, el("label", { class: "soft", for: id }, "rare elsewhere"), slider, el("span", { class: "soft" }, "most probable"), output), el("p", { class: "soft legend" }, el("i"), "in this topic ", el("i", { class: "o" }), "in all topics"), el("table", { class: "words" }, body));
 }
 function timeChart(k) {
-  const { value, error } = column("over", k);
+  const { value, reach } = column("over", k);
   const note = [];
   if (D.a.slope && D.a.slopeError[k] > 0) {
     const z = strength(k), per = points(D.a.slope[k], D.a.slopeError[k]);
     note.push(`${Math.abs(z) < 2 ? "No clear trend" : z > 0 ? "Rising" : "Falling"}: ${per.value} ± ${per.error} percentage points a ${unit()[1]}`);
   }
   return el("div", null, curve({
-    names: D.periods, value, error, known: i => D.a.periodDocs[i] > 0, format: v => percent(v), title: `Share of topic ${D.ids[k]} over time`,
-    say: i => `${D.periods[i]}: ${percent(value[i])} ± ${percent(2 * error[i])} (${whole(D.a.periodDocs[i])} documents)`,
-  }), el("p", { class: "soft" }, "Mean share of the documents of a period, with two standard errors; faint dots are periods of too few documents. ", note.join("")));
+    names: D.periods, value, reach, known: i => D.a.periodDocs[i] > 0, format: v => percent(v), title: `Share of topic ${D.ids[k]} over time`,
+    say: i => `${D.periods[i]}: ${percent(value[i])}${plusMinus(reach[i])} (${whole(D.a.periodDocs[i])} documents)`,
+  }), el("p", { class: "soft" }, `Mean share of the documents of a period, with intervals of 95 %; a hollow dot has none (${D.limits.join("; ")}). `, note.join("")));
 }
 function groupBars(k, c, i) {
-  const { value, error } = column("by" + i, k);
-  const rows = c.values.map((name, g) => ({ name, value: value[g], error: error[g], docs: D.a[`by${i}Docs`][g] })).filter(r => r.docs > 0);
+  const { value, reach } = column("by" + i, k);
+  const rows = c.values.map((name, g) => ({ name, value: value[g], reach: reach[g], docs: D.a[`by${i}Docs`][g] })).filter(r => r.docs > 0);
   rows.sort((a, b) => b.value - a.value);
   const rest = rows.length > 12 ? rows.slice(12) : [];
   const more = rest.length ? el("details", null, el("summary", null, `${rest.length} more`), bars(rest)) : null;
-  return el("div", null, bars(rows.slice(0, 12)), more, c.distinct > c.values.length ? el("p", { class: "soft" }, `The ${c.values.length} most frequent of ${whole(c.distinct)} values.`) : null);
+  return el("div", null, bars(rows.slice(0, 12)), more, el("p", { class: "soft" }, `±: intervals of 95 %; ${D.limits.join("; ")}.`), c.distinct > c.values.length ? el("p", { class: "soft" }, `The ${c.values.length} most frequent of ${whole(c.distinct)} values.`) : null);
 }
 function typicalDocs(k) {
   const n = D.shape.typical[1], out = [];
