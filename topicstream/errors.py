@@ -8,7 +8,9 @@ from __future__ import annotations
 import errno
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import copy
+from typing import Any, Self
 
 
 def one_line(message: object) -> str:
@@ -62,19 +64,48 @@ def json_line(value: object, indent: int | None = None) -> str:
     return _MARKS.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
-class TopicsError(Exception):
+def restore_error(
+    kind: type[BaseException], args: tuple[object, ...], state: Mapping[str, Any]
+) -> BaseException:
+    """Rebuild an error from its parts, whatever its constructor takes."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class _Portable:
+    """Lets an error be copied, and sent to another process."""
+
+    args: tuple[object, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restore_error, (type(self), self.args, dict(self.__dict__))
+
+
+class TopicsError(_Portable, Exception):
     """Base of all errors reported as one line; ``exit_code`` is the process's."""
 
     exit_code = 1
 
     def __init__(self, message: object = "") -> None:
         super().__init__(named(one_line(message)))
-        if options := dict.fromkeys(
-            _OPTION.findall(str(self))
-        ):  # messages name options as the command line does
+        self._note_options()
+
+    def _note_options(self) -> None:
+        """Name options as Python does, where the message names them as the command line does."""
+        if options := dict.fromkeys(_OPTION.findall(str(self))):
             self.add_note(
                 f"In Python: {', '.join(option.replace('-', '_') + '=' for option in options)}"
             )
+
+    def reworded(self, message: object) -> Self:
+        """The same error with another message."""
+        other = copy(self)
+        other.args = (named(one_line(message)),)
+        other.__dict__.pop("__notes__", None)
+        other._note_options()
+        return other
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -101,6 +132,15 @@ class UsageError(InputError):
     """
 
     exit_code = 2
+
+
+class FilesFailed(InputError):
+    """Raw files cannot be taken in; the run has gone on without them (exit 3)."""
+
+    def __init__(self, message: str, summary: Mapping[str, Any]) -> None:
+        """``summary``: of the run."""
+        super().__init__(message)
+        self.summary = summary
 
 
 class StoreError(InputError):
@@ -157,7 +197,7 @@ class Interrupted(TopicsError):
         self.exit_code = 128 + signum
 
 
-class Stopped(BaseException):
+class Stopped(_Portable, BaseException):
     """A signal came in the middle of something (exit 130 or 143).  No ``Exception``: whoever can go
     on after one must not
     take this for one."""

@@ -32,6 +32,7 @@ HELP = {
     "new_files": "raw files that were new",
     "changed_files": "raw files that had changed",
     "files_set_aside": "raw files that failed three runs and are left out until they change",
+    "files_left_out": "raw files that could not be read, and that the next run tries again",
     "documents_added": "documents taken into the corpus",
     "records_rejected": 'bad records that were left out (on_error = "skip")',
     "version": "version of the model that is published",

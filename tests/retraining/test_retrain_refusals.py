@@ -18,7 +18,7 @@ from tests import ROOT, few_quick
 from tests.ingest_tools import cells_by_id
 from tests.retrain_tools import cycle, folder, made, state_of, write
 from topicstream.cli.main import run
-from topicstream.errors import Busy, InputError, StoreError, TopicsError
+from topicstream.errors import Busy, FilesFailed, InputError, StoreError, TopicsError
 from topicstream.files import durable
 from topicstream.retraining import config as settings
 from topicstream.retraining import cycle as cycle_module
@@ -98,39 +98,39 @@ def test_a_journal_that_no_cycle_wrote_is_told(home, journal):
 
 
 def test_a_file_that_fails_three_nights_is_set_aside(home):
-    bad, config, metrics = (
-        home / "raw" / "bad.jsonl",
-        home / "retrain.toml",
-        home.parent / "retrain.prom",
-    )
+    bad = home / "raw" / "bad.jsonl"
+    config = home / "retrain.toml"
+    metrics = home.parent / "retrain.prom"
     write(home / "raw" / "b.jsonl", made(30, seed=2, prefix="e"))
     bad.write_text("garbage {\n")
-    for _ in range(2):
+    for added, published in ((30, 2), (0, None)):
         with pytest.raises(
-            InputError,
+            FilesFailed,
             match=r"raw/bad\.jsonl:1: .*\(ingest with on_error = .skip. under \[ingest\] leaves",
-        ):
+        ) as caught:
             cycle(config, metrics=metrics)
-        assert "files_set_aside" not in metrics.read_text() and publish.current(home) == 1
+        summary = caught.value.summary
+        assert (summary["documents_added"], summary["published"]) == (added, published)
+        assert list(summary["left_out"]) == ["bad.jsonl"] and summary["set_aside"] == {}
+        assert figure(metrics, "files_left_out") == "1" and figure(metrics, "exit_code") == "3"
     third = cycle(config, metrics=metrics)
-    assert (third["published"], third["documents_added"], list(third["set_aside"])) == (
-        2,
-        30,
-        ["bad.jsonl"],
-    )
-    assert (
-        "topicstream_files_set_aside{" in metrics.read_text()
-        and metrics.read_text().split("files_set_aside{")[1].split()[1] == "1"
-    )
+    assert (third["decision"], list(third["set_aside"])) == ("nothing", ["bad.jsonl"])
+    assert third["left_out"] == {} and figure(metrics, "files_set_aside") == "1"
     log = io.StringIO()
     assert topicstream.retrain(config, stream=log)["decision"] == "nothing"
     assert "raw/bad.jsonl:1" in log.getvalue() and "set aside until it changes" in log.getvalue()
-    with pytest.raises(InputError, match=r"raw/bad\.jsonl:1"):
-        topicstream.retrain(config, release=True, stream=log)
+    released = topicstream.retrain(config, release=True, stream=log)
     assert "set aside are tried again" in log.getvalue()
+    assert list(released["set_aside"]) == ["bad.jsonl"]  # at once: it has failed often enough
     write(bad, made(20, seed=3, prefix="f"))
     mended = cycle(config)
     assert (mended["documents_added"], mended["set_aside"]) == (20, {})
+    assert durable.read_json(home / "state.json")["failing"] == {}
+
+
+def figure(metrics: Path, name: str) -> str:
+    """A figure of a metrics file."""
+    return metrics.read_text().split(f"\ntopicstream_{name}{{")[1].split("\n")[0].split()[-1]
 
 
 def test_a_store_that_changed_since_the_training_was_cut_short(home, monkeypatch):
@@ -248,10 +248,12 @@ def test_words_of_a_night_that_fails(home, capsys, monkeypatch):
     write(raw / "b.jsonl", made(20, seed=2, prefix="e"))
     assert run(["retrain", "--config", str(config)]) == 3
     assert (
-        "give format under [ingest] (each: every file by its own), or name the files"
+        "raw/notes.txt: its format is files, that of the other files jsonl; give format under "
+        "[ingest] (each: every file by its own), or move it out of the folder"
         in capsys.readouterr().err
     )
     (raw / "notes.txt").unlink()
+    write(raw / "c.jsonl", made(20, seed=3, prefix="f"))
 
     def full(*given, **options):
         raise OSError(errno.ENOSPC, "No space left on device", str(home / "corpus.zarr.wip"))

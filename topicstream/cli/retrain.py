@@ -9,7 +9,7 @@ import click
 from topicstream.cli.command import Command
 from topicstream.cli.options import config_of, options_of
 from topicstream.cli.process import stop_with, verbosity
-from topicstream.errors import GateRefused, Stopped, exit_code_of, json_line
+from topicstream.errors import FilesFailed, GateRefused, Stopped, exit_code_of, json_line
 from topicstream.retraining.retrain import RetrainConfig, retrain
 
 
@@ -24,7 +24,9 @@ def command(as_json: bool, **values: Any) -> None:
     model has passed the gate; otherwise the old model stays and the command exits 6.
 
     A changed file is read again (`changed` in the configuration says how). The documents of a
-    deleted file stay. After an interruption, the next run resumes."""
+    deleted file stay. A file that cannot be read is left out and named, and the command exits 3
+    once all else is done; the third time the file is set aside until it changes. After an
+    interruption, the next run resumes."""
     config = config_of(RetrainConfig, values, quiet=verbosity() < 0)
     if config.init:
         paths = retrain(config)
@@ -37,11 +39,9 @@ def command(as_json: bool, **values: Any) -> None:
         Exception,
         Stopped,
     ) as e:  # whoever reads the line of every night gets one of a failed night too
-        click.echo(
-            json_line(
-                {"failed": str(e), "exit_code": exit_code_of(e), "config": str(config.config)}
-            )
-        )
+        done = e.summary if isinstance(e, FilesFailed) else {}
+        why = {"failed": str(e), "exit_code": exit_code_of(e), "config": str(config.config)}
+        click.echo(json_line({**done, **why}))
         raise
     click.echo(json_line(summary))
     if summary["refused"]:

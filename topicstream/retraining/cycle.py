@@ -45,8 +45,16 @@ from topicstream.progress import Progress
 from topicstream.records import Json, plain, write_record
 from topicstream.retraining import decide as rules
 from topicstream.retraining import publish
+from topicstream.retraining.bad_files import (
+    find_bad_files,
+    find_strays,
+    in_raw_names,
+    is_of_a_file,
+    named_in,
+    reading_of,
+)
 from topicstream.retraining.config import MACHINES, Config
-from topicstream.retraining.drift import drift_of, in_raw_names, verdict
+from topicstream.retraining.drift import drift_of, verdict
 from topicstream.retraining.gate import ask_room, judge, open_models
 from topicstream.retraining.raw_files import SET_ASIDE, Scan, scan_raw
 from topicstream.retraining.state import (
@@ -55,6 +63,7 @@ from topicstream.retraining.state import (
     CycleJournal,
     Failing,
     Group,
+    RawFile,
     Refused,
     RetrainState,
     read_journal,
@@ -92,19 +101,26 @@ class Cycle:
         self.threads = config.train.threads or machine.default_threads()
         self.scan = Scan()
         self.state = RetrainState()
+        self.reading = reading_of(config)
+        self.arriving: Mapping[str, RawFile] = {}  # files that this run reads
+        self.failed: dict[str, Failing] = {}  # files that this run could not read
+        self.format: str | None = None
+        self.dry = False
         self.began = time.monotonic()
 
     def run(self, full: bool, dry: bool, release: bool = False) -> dict[str, Json]:
         """Finish the cycle at work, or make a new one; its summary as plain values.
 
-        A raw file that cannot be taken in ends the run; the third time it is set aside, and the run
-        continues without it."""
+        The run goes on without a raw file that cannot be taken in.  Such a file is tried again by
+        the next run; the third time it is set aside."""
+        self.dry = dry
         while True:
             try:
                 return self._run(full, dry, release)
-            except InputError as e:
-                if not self._count_failure(str(e)):
+            except Exception as e:
+                if not self._leave_out(e):
                     raise
+            release = False  # is done
 
     def _run(self, full: bool, dry: bool, release: bool) -> dict[str, Json]:
         # of a run that was killed while it wrote; other commands may be writing their results here
@@ -128,9 +144,15 @@ class Cycle:
                 "--release: the hold of a rollback ends, and files that were set aside are "
                 "tried again"
             )
-            self._remember(held=None, failing={})
+            # one that has failed three times and fails again is set aside at once
+            failing = {
+                name: replace(failed, times=min(failed.times, SET_ASIDE - 1))
+                for name, failed in self.state.failing.items()
+            }
+            self._remember(held=None, failing=failing)
         if (journal := read_journal(self.folder)) is not None:
             self.journal = journal
+            self.arriving = journal.files
             self.log.say(f"resuming at stage {journal.stage} of the cycle begun {journal.began}")
             if dry:
                 return self._summary(
@@ -209,13 +231,21 @@ class Cycle:
             base=present,
             version=max([0, *publish.published_versions(self.folder), self.state.version]) + 1,
             summary=summary,
+            format=self.format,
         )
         self._record()
         return None
 
     def _scan(self) -> Scan:
         raw, known_files = self.config.raw, self.state.files
-        scan = scan_raw(self.config, known_files, self.state.failing)
+        scan = scan_raw(
+            self.config,
+            known_files,
+            self.state.failing,
+            failed=self.failed,
+            reading=self.reading,
+        )
+        self.scan = scan
         counts = (
             f"{len(scan.new)} new, {len(scan.changed)} changed, {len(scan.deleted)} deleted "
             f"files, {len(known_files)} known"
@@ -223,34 +253,70 @@ class Cycle:
         self.log.say(f"{raw}: {counts}")
         for name in scan.unsettled:
             self.log.say(f"warning: {raw / name} is being written to; it waits for the next run")
-        for name in scan.set_aside:
+        for name in (name for name in scan.set_aside if name not in self.failed):
             self.log.say(
                 f"warning: {self.state.failing[name].why}: set aside until it changes; "
                 f"--release tries it again"
             )
-        self.scan = scan
+        for name, why in scan.unreadable.items():
+            self._count_failure(name, None, f"{raw / name}: {why}")
+        strays, self.format = find_strays(self.config, self.state.format)
+        for name, why in strays.items():
+            self._count_failure(name, self._drop_copy(name), why)
+        self.arriving = {**scan.new, **scan.changed}
+        self._forget_mended()
         return scan
 
-    def _count_failure(self, why: str) -> bool:
-        """Whether the raw file that an error begins with has now failed so often that it is set
-        aside.
-        """
-        files = {
-            name: f
-            for name, f in (self.scan.new | self.scan.changed).items()
-            if why.startswith(f"{self.config.raw / name}:")
+    def _drop_copy(self, name: str) -> RawFile:
+        """Take a file out of those that are read in this run."""
+        group, files = next((g, files) for g, files in self.scan.groups if name in files)
+        owned.remove_file(self.folder / "incoming" / group / name)
+        return files.pop(name)
+
+    def _leave_out(self, error: Exception) -> bool:
+        """Count the raw files that an error comes from as failed; False where it is of none."""
+        if not is_of_a_file(error):
+            return False
+        files = self.arriving
+        bad = find_bad_files(self.config) or named_in(error, files, self.config)
+        bad = {name: why for name, why in bad.items() if name in files and name not in self.failed}
+        for name, why in bad.items():
+            self._count_failure(name, files[name], why)
+        if not (self.folder / JOURNAL).exists():
+            owned.remove(self.folder / "incoming", "incoming")
+        return bool(bad)
+
+    def _count_failure(self, name: str, file: RawFile | None, why: str) -> None:
+        """Leave a raw file out of this run; set it aside where it has failed often enough."""
+        size, mtime = (file.size, file.mtime_ns) if file is not None else (0, 0)
+        before = self.state.failing.get(name)
+        again = before is not None and (before.size, before.mtime_ns) == (size, mtime)
+        failed = Failing(
+            size=size,
+            mtime_ns=mtime,
+            times=before.times + 1 if before is not None and again else 1,
+            why=why,
+            reading=self.reading,
+        )
+        self.failed[name] = failed
+        advice = "left out of this run; the next one tries it again"
+        if failed.times >= SET_ASIDE:
+            advice = "set aside until it changes; --release tries it again"
+        self.log.say(f"warning: {why}: {advice}")
+        if not self.dry:
+            self._remember(failing={**self.state.failing, name: failed})
+
+    def _forget_mended(self) -> None:
+        """Forget failures of files that have gone, or are again as they were when they were read."""
+        scan = self.scan
+        present = {*scan.new, *scan.changed, *scan.unsettled, *scan.set_aside, *scan.unreadable}
+        failing = {
+            name: failed
+            for name, failed in self.state.failing.items()
+            if name in present or name in self.failed
         }
-        for name, file in files.items():
-            before = self.state.failing.get(name)
-            again = before is not None and (before.size, before.mtime_ns) == (
-                file.size,
-                file.mtime_ns,
-            )
-            times = before.times + 1 if before is not None and again else 1
-            failing = Failing(size=file.size, mtime_ns=file.mtime_ns, times=times, why=why)
-            self._remember(failing={**self.state.failing, name: failing})
-            return times >= SET_ASIDE
-        return False
+        if failing != self.state.failing and not self.dry:
+            self._remember(failing=failing)
 
     # -- steps
     # -----------------------------------------------------------------------------------------------------------
@@ -272,7 +338,10 @@ class Cycle:
             name: failed for name, failed in self.state.failing.items() if name not in journal.files
         }
         self._remember(
-            files=self.state.files | journal.files, version=journal.version, failing=failing
+            files=self.state.files | journal.files,
+            version=journal.version,
+            failing=failing,
+            format=journal.format or self.state.format,
         )
         owned.remove(self.folder / "incoming", "incoming")
         added = sum(group.added or 0 for group in journal.groups)
@@ -332,13 +401,15 @@ class Cycle:
                 self._record(
                     records_rejected=self.journal.summary.get("records_rejected", 0) + rejected
                 )
-        except (
-            InputError
-        ) as e:  # a file that cannot be taken in: the next run looks at all files again
+        except Exception as e:
+            if not is_of_a_file(e) and not isinstance(e, InputError):
+                raise
+            # the next cycle, which this run begins without the bad file, looks at all files again
             owned.remove_file(self.folder / JOURNAL)
             remove_wip(self.wip)
-            owned.remove(self.folder / "incoming", "incoming")
-            raise in_raw_names(e, self.config) from None
+            if isinstance(e, InputError):
+                raise in_raw_names(e, self.config) from None
+            raise
         finally:
             self.log.close()
 
@@ -512,14 +583,21 @@ class Cycle:
     def _summary(self, told: Mapping[str, Any]) -> dict[str, Json]:
         """The summary of a cycle, as JSON has it; numbers that are not finite are None."""
         number = publish.current(self.folder)
+        failing = {**self.state.failing, **self.failed}
+        names = {*self.scan.set_aside, *self.failed}
+        out = {name: failing[name] for name in sorted(names)}
+        set_aside = {name: f.why for name, f in out.items() if f.times >= SET_ASIDE}
+        left_out = {name: f.why for name, f in out.items() if f.times < SET_ASIDE}
         summary: dict[str, Any] = plain(
             {
                 "decision": "nothing",
                 "published": None,
                 "documents_added": 0,
                 "records_rejected": 0,
-                "files_set_aside": len(self.scan.set_aside),
-                "set_aside": {name: self.state.failing[name].why for name in self.scan.set_aside},
+                "files_set_aside": len(set_aside),
+                "set_aside": set_aside,
+                "files_left_out": len(left_out),
+                "left_out": left_out,
                 **told,
                 "refused": (told.get("gate") or {}).get("refused", []),
                 "current": number,

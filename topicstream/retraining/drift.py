@@ -13,7 +13,6 @@ usage           Jensen-Shannon distance (square root of the divergence in bits: 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from topicstream.files import owned
 from topicstream.ingestion.pipeline import ingest
 from topicstream.model.topic_model import TopicModel
 from topicstream.progress import Progress
+from topicstream.retraining.bad_files import in_raw_names
 from topicstream.retraining.config import Config, Limits
 from topicstream.retraining.raw_files import MEASURED, Scan
 from topicstream.tokens.recipe import Recipe
@@ -101,24 +101,6 @@ def stage(paths: Sequence[Path], place: Path, corpus: Corpus, options: Mapping[s
     }
     ingest(paths, place, **{k: v for k, v in options.items() if k not in CHOOSING} | fixed)
     return Corpus.open(place)
-
-
-def in_raw_names(error: InputError, config: Config) -> InputError:
-    """The error in terms of the raw files instead of their copies, and of the config instead of the
-    command line.
-    """
-    message = re.sub(
-        r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)(?:=(\w+))?",
-        lambda option: (
-            option[1].replace("-", "_")
-            + (f" = {option[2]!r}" if option[2] else "")
-            + " under [ingest]"
-        ),
-        str(error),
-    )
-    for name in ("new", "changed"):
-        message = message.replace(str(config.folder / "incoming" / name), str(config.raw))
-    return type(error)(message)
 
 
 def usage(model: TopicModel, corpus: Corpus, heldout: bool, threads: int) -> np.ndarray:

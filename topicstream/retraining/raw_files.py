@@ -10,18 +10,21 @@ and left for the next run."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
+from stat import S_ISREG
 from typing import Literal
 
 from topicstream.errors import InputError
 from topicstream.files import owned
 from topicstream.files.ownership import claim
 from topicstream.ingestion.opening.names import is_about, is_mark
+from topicstream.ingestion.opening.source import printable
 from topicstream.retraining.config import Config
 from topicstream.retraining.state import Failing, RawFile
 
@@ -31,15 +34,28 @@ UNFINISHED = (".tmp", ".part")
 TRIES = 3
 SET_ASIDE = 3
 """Runs that a file may fail before it is left out until it changes."""
+CANNOT_READ = "cannot be read ({}); check its permissions"
 
 
 @dataclass
 class Scan:
     """The raw files beside those that are known, by their path below ``raw``.
 
-    new, changed: copied to the snapshot; touched: the same content under another mtime; deleted:
-    known, but no longer there; unsettled: changed while they were copied; set_aside: failed too
-    often, and are as they were then."""
+    Attributes
+    ----------
+    new, changed
+        Copied to the snapshot.
+    touched
+        The same content under another mtime.
+    deleted
+        Known, but no longer there.
+    unsettled
+        Changed while they were copied.
+    set_aside
+        Failed too often, and are as they were then; or failed in this run.
+    unreadable
+        No copy could be made, and why.
+    """
 
     new: dict[str, RawFile] = field(default_factory=dict)
     changed: dict[str, RawFile] = field(default_factory=dict)
@@ -47,6 +63,7 @@ class Scan:
     deleted: list[str] = field(default_factory=list)
     unsettled: list[str] = field(default_factory=list)
     set_aside: list[str] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
 
     @property
     def any(self) -> bool:
@@ -64,18 +81,28 @@ class Scan:
 
 
 def raw_files(raw: Path, patterns: Sequence[str]) -> Iterator[str]:
-    """Paths of the files below ``raw`` (forward slashes), sorted.
+    """Paths of the files below ``raw`` that can be opened (see ``walk_raw``)."""
+    yield from (below for below, why in walk_raw(raw, patterns) if not why)
 
+
+def walk_raw(raw: Path, patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Paths of the files below ``raw`` (forward slashes), sorted, each with why it is no file.
+
+    The reason is empty for a regular file.  A folder that cannot be listed ends in a slash.
     Left out are hidden files, ``*.tmp`` and ``*.part``, and what ``ingest`` leaves out of a folder:
     marks of Spark and Hadoop, and README and LICENSE unless a pattern asks for them."""
     about = all(p == "*" for p in patterns)
     if not raw.is_dir():
         raise InputError(f"{raw}: no such folder; new files are expected there (raw in the config)")
+    reasons: dict[str, str] = {}
 
     def unreadable(e: OSError) -> None:
-        raise InputError(f"{e.filename}: cannot be read ({e.strerror}); check its permissions")
+        why = CANNOT_READ.format(e.strerror)
+        folder = Path(e.filename)
+        if folder == raw:
+            raise InputError(f"{raw}: {why}")
+        reasons[folder.relative_to(raw).as_posix() + "/"] = why
 
-    relative_names = []
     for folder, names, files in os.walk(raw, onerror=unreadable):
         names[:] = [n for n in names if not n.startswith(".") and not is_mark(n)]
         for name in files:
@@ -83,10 +110,21 @@ def raw_files(raw: Path, patterns: Sequence[str]) -> Iterator[str]:
             if is_mark(name) or (about and below == name and is_about(name)):
                 continue
             matches = any(fnmatch(below, p) or fnmatch(name, p) for p in patterns)
-            plain = (Path(folder) / name).is_file()  # a fifo would never end
-            if plain and matches and not name.startswith(".") and not name.endswith(UNFINISHED):
-                relative_names.append(below)
-    yield from sorted(relative_names)
+            if matches and not name.startswith(".") and not name.endswith(UNFINISHED):
+                reasons[below] = _why_no_file(os.path.join(folder, name))
+    yield from sorted(reasons.items())
+
+
+def _why_no_file(path: str) -> str:
+    """Why nothing can be read from a path; empty for a regular file, or one that has gone."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return "a link to a file that is not there" if os.path.islink(path) else ""
+    except OSError as e:
+        return CANNOT_READ.format(e.strerror)
+    # a fifo would never end
+    return "" if S_ISREG(mode) else "no regular file (a pipe, a socket or a device)"
 
 
 def _stat(path: Path) -> tuple[int, int]:
@@ -95,39 +133,68 @@ def _stat(path: Path) -> tuple[int, int]:
 
 
 def copy_settled(source: Path, target: Path) -> RawFile | None:
-    """Copy a file and hash the copy; None when the file changed meanwhile each time (then there is
-    no copy).
+    """Copy a file and hash the copy; None when the file changed meanwhile each time.
+
+    There is no copy then, nor after an error.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     for _ in range(TRIES):
-        before = _stat(source)
-        owned.copy(source, target)
-        with open(target, "rb") as copied:
-            digest = hashlib.file_digest(copied, "sha256").hexdigest()
-        if _stat(source) == before and target.stat().st_size == before[0]:
-            return RawFile(size=before[0], mtime_ns=before[1], sha256=digest)
+        try:
+            before = _stat(source)
+            owned.copy(source, target)
+            with open(target, "rb") as copied:
+                digest = hashlib.file_digest(copied, "sha256").hexdigest()
+            if _stat(source) == before and target.stat().st_size == before[0]:
+                return RawFile(size=before[0], mtime_ns=before[1], sha256=digest)
+        except OSError:
+            if target.exists():
+                owned.remove_file(target)
+            raise
         owned.remove_file(target)
     return None
 
 
-def scan_raw(config: Config, known: Mapping[str, RawFile], failing: Mapping[str, Failing]) -> Scan:
-    """Compare the raw files with the known ones, and copy those to be read to ``incoming/new`` and
-    ``incoming/changed``
-    (emptied first).  InputError where a file cannot be read."""
+def scan_raw(
+    config: Config,
+    known: Mapping[str, RawFile],
+    failing: Mapping[str, Failing],
+    *,
+    failed: Collection[str] = (),
+    reading: str = "",
+) -> Scan:
+    """Compare the raw files with the known ones, and copy those to be read.
+
+    The copies go to ``incoming/new`` and ``incoming/changed``, which are emptied first.
+
+    Parameters
+    ----------
+    config
+        The settings.
+    known
+        The files that were taken in.
+    failing
+        Those that could not be.
+    failed
+        Those of ``failing`` that have failed in this run, and are left out of it.
+    reading
+        What the files are read with: a file that failed with another is tried again.
+    """
     snapshot = config.folder / "incoming"
     owned.remove(snapshot, "incoming")
     claim(snapshot, "incoming")
-    scan, met = Scan(), set()
-    for below in raw_files(config.raw, config.patterns):
-        old, source = known.get(below), config.raw / below
+    scan = Scan()
+    met = set()
+    for raw_name, why in walk_raw(config.raw, config.patterns):
+        below = printable(raw_name)
+        source = config.raw / raw_name
+        old = known.get(below)
         target = snapshot / ("new" if old is None else "changed") / below
-        failed = failing.get(below)
         try:
-            if (
-                failed
-                and failed.times >= SET_ASIDE
-                and _stat(source) == (failed.size, failed.mtime_ns)
-            ):
+            if below in failed:
+                scan.set_aside.append(below)
+            elif why:
+                scan.unreadable[below] = why
+            elif _is_set_aside(failing.get(below), _stat(source), reading):
                 scan.set_aside.append(below)
             elif old is None or (
                 config.changed != "ignore" and _stat(source) != (old.size, old.mtime_ns)
@@ -136,14 +203,23 @@ def scan_raw(config: Config, known: Mapping[str, RawFile], failing: Mapping[str,
         except FileNotFoundError:  # deleted since it was listed
             continue
         except OSError as e:
-            if str(e.filename) == str(source):
-                raise InputError(
-                    f"{source}: cannot be read ({e.strerror}); check its permissions"
-                ) from None
-            raise
+            if str(e.filename) != str(source) and e.errno not in (errno.EIO, errno.ESTALE):
+                raise
+            scan.unreadable[below] = CANNOT_READ.format(e.strerror)
         met.add(below)
-    scan.deleted = sorted(set(known) - met)
+    closed = tuple(name for name in met if name.endswith("/"))
+    scan.deleted = sorted(name for name in set(known) - met if not name.startswith(closed))
     return scan
+
+
+def _is_set_aside(failed: Failing | None, stat: tuple[int, int], reading: str) -> bool:
+    """Whether a file has failed too often, and nothing has changed since."""
+    return (
+        failed is not None
+        and failed.times >= SET_ASIDE
+        and stat == (failed.size, failed.mtime_ns)
+        and failed.reading in ("", reading)
+    )
 
 
 def _sort_in(

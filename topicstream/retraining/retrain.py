@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from topicstream.errors import GateRefused, TopicsError
+from topicstream.errors import FilesFailed, GateRefused, TopicsError
 from topicstream.files.durable import lock
 from topicstream.machine import parse_bytes
 from topicstream.memory import MemoryOptions
@@ -19,6 +19,7 @@ from topicstream.options import configured, option, seconds
 from topicstream.progress import Shown
 from topicstream.retraining.config import Config, When, load_config, write_template
 from topicstream.retraining.cycle import Cycle
+from topicstream.text import counted
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
     Raises
     ------
     InputError
-        For a raw file that cannot be read.
+        For raw files that cannot be read, once the cycle is over without them: ``summary`` of the
+        error is that of the cycle.
     Busy
         While another cycle runs.
     DoesNotFit
@@ -133,17 +135,34 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
                 f"{e.filename or settings.folder}: {why}; retrain writes there, and needs a "
                 f"folder that it can write to"
             ) from e
-        refused = bool(
-            summary["refused"]
-        )  # with which the command exits, though nothing is raised here
+        code = exit_code_of_night(summary)  # of the command: a refused model is no error here
         tell(
             {
                 **summary,
                 "version": summary["current"],
                 "heldout_perplexity": (summary.get("gate") or {}).get("perplexity"),
-                "refused": refused,
-                "success": not refused,
-                "exit_code": GateRefused.exit_code * refused,
+                "refused": bool(summary["refused"]),
+                "success": code == 0,
+                "exit_code": code,
             }
         )
+        if code == FilesFailed.exit_code:
+            raise _failed(summary)
     return summary
+
+
+def exit_code_of_night(summary: dict[str, Any]) -> int:
+    """The exit code of a cycle that is over."""
+    if summary["refused"]:
+        return GateRefused.exit_code
+    return FilesFailed.exit_code if summary["left_out"] else 0
+
+
+def _failed(summary: dict[str, Any]) -> FilesFailed:
+    """Why a run that has done its work ends with an error all the same."""
+    (first, *others) = summary["left_out"].values()
+    more = f"; {counted(len(others), 'more file')} could not be read either" if others else ""
+    them = "them" if others else "it"
+    return FilesFailed(
+        f"{first}{more}; the run has gone on without {them}, and the next one tries again", summary
+    )

@@ -30,20 +30,32 @@ class Refused(Record):
 
 
 class Failing(Record):
-    """A raw file that could not be taken in: its size and mtime then, how many runs it has failed,
-    and why the last.
+    """A raw file that could not be taken in.
+
+    Attributes
+    ----------
+    size, mtime_ns
+        As they were then; 0 of a file that could not even be opened.
+    times
+        How many runs it has failed.
+    why
+        The reason of the last.
+    reading
+        What it was read with: a digest of the options and the program.
     """
 
     size: int
     mtime_ns: int
     times: Count
     why: str
+    reading: str = ""
 
 
 class RetrainState(Record):
     """``state.json``: raw files by their path below ``raw``, the last version, ISO dates of the
     last model that was published (last_trained) and of the last full training that was begun
-    (last_tried); the version that a rollback holds; files that failed."""
+    (last_tried); the version that a rollback holds; files that failed; the format that files were
+    read as, where the configuration names none."""
 
     schema: int = 1
     files: dict[str, RawFile] = {}
@@ -53,6 +65,7 @@ class RetrainState(Record):
     refused: Refused | None = None
     held: Count | None = None
     failing: dict[str, Failing] = {}
+    format: str | None = None
 
 
 class Group(Record):
@@ -77,7 +90,7 @@ class CycleJournal(Record, kw_only=True):
 
     base: the version that is published, None without one; version: the number of the next;
     settings: digest of those that the training began with; ids: of the new model's topics, once the
-    gate has passed it."""
+    gate has passed it; format: of the files, where they are of one."""
 
     schema: int = 1
     stage: Literal["append", "train", "gate", "publish", "end"]
@@ -90,6 +103,7 @@ class CycleJournal(Record, kw_only=True):
     summary: dict[str, Any]
     settings: str | None = None
     ids: TopicIds | None = None
+    format: str | None = None
 
     def __post_init__(self) -> None:
         if self.stage == "publish" and self.ids is None:

@@ -313,6 +313,20 @@ class _Kinds:
         return kind
 
 
+def formats_of_files(
+    root: Path, options: ReadOptions
+) -> Iterator[tuple[str, str, InputError | None]]:
+    """Yield key and format of each file of a folder, or why it has none.
+
+    The format is ``unknown`` then, and one of ASIDE for what holds no documents.
+    """
+    kind_of = _Kinds(options)
+    for path, key in walk(root):
+        kind_of.error = None
+        kind = kind_of(path, path, key)
+        yield key, kind, kind_of.error
+
+
 def _survey_tree(root: Path, name: str, options: ReadOptions, each: bool) -> Tree:
     sizes: Counter[str] = Counter()
     counts: Counter[str] = Counter()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 from topicstream.errors import InputError, one_line
 
@@ -22,9 +21,6 @@ class BadFile(InputError):
     def __init__(self, file: str, line: int, reason: str) -> None:
         super().__init__(f"{file}:{line}: {reason}" if line else f"{file}: {reason}")
         self.reject = Reject(file, line, reason, b"")
-
-    def __reduce__(self) -> Any:
-        return type(self), (self.reject.file, self.reject.line, self.reject.reason)
 
 
 @dataclass(frozen=True)

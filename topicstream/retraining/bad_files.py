@@ -1,0 +1,173 @@
+"""Raw files that cannot be taken in: which of a night's files these are, and why.
+
+A run goes on without them.  Each file is looked at by itself, so that one error names one file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from topicstream.corpus.reader import Corpus
+from topicstream.errors import InputError, NotOurs, StoreError, TopicsError, UsageError
+from topicstream.ingestion.opening.inputs import (
+    ASIDE,
+    EACH,
+    Tree,
+    formats_of_files,
+    survey_inputs,
+)
+from topicstream.ingestion.opening.names import matrix_form
+from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.parsing.reader import reader_named
+from topicstream.ingestion.read_options import CUT, REMEMBERED, ReadOptions
+from topicstream.ingestion.settings import IngestOptions
+from topicstream.ingestion.spooling.tasks import pieces_of
+from topicstream.machine import __version__
+from topicstream.retraining.config import Config
+
+UNKNOWN = "unknown"
+GROUPS = ("new", "changed")
+NOT_OF_A_FILE = (UsageError, StoreError, NotOurs, OSError, MemoryError)
+"""Errors that no raw file is to blame for."""
+
+
+def is_of_a_file(error: Exception) -> bool:
+    """Whether an error may come from the content of a raw file.
+
+    That is bad input, and whatever a reader did not expect: no file may stop all nights.
+    """
+    if isinstance(error, NOT_OF_A_FILE):
+        return False
+    return isinstance(error, InputError) or not isinstance(error, TopicsError)
+
+
+def reading_of(config: Config) -> str:
+    """Digest of what decides whether a file can be read: the options, and the program."""
+    options = json.dumps([dict(config.ingest), __version__], sort_keys=True, default=str)
+    return hashlib.sha256(options.encode()).hexdigest()[:16]
+
+
+def in_raw_names(error: InputError, config: Config) -> InputError:
+    """The error in terms of the raw files instead of their copies, and of the config instead of the
+    command line.
+    """
+    return error.reworded(raw_words(str(error), config))
+
+
+def raw_words(message: str, config: Config) -> str:
+    """A message in terms of the raw files and of the config."""
+    message = re.sub(
+        r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)(?:=(\w+))?",
+        lambda option: (
+            option[1].replace("-", "_")
+            + (f" = {option[2]!r}" if option[2] else "")
+            + " under [ingest]"
+        ),
+        message.replace(" of ingest and infer)", ")"),
+    )
+    for name in GROUPS:
+        message = message.replace(str(config.folder / "incoming" / name), str(config.raw))
+    return message
+
+
+def read_options(config: Config) -> ReadOptions:
+    """How an append to the corpus reads the raw files."""
+    given = IngestOptions.of(**{k: v for k, v in config.ingest.items() if k != "grow_vocab"}).given
+    if not (config.corpus / "manifest.json").exists():
+        return given
+    return given.recall(Corpus.open(config.corpus).manifest.reading, REMEMBERED + CUT)
+
+
+def find_strays(config: Config, usual: str | None) -> tuple[dict[str, str], str | None]:
+    """Find the copies whose format is unknown, or not that of the others.
+
+    Parameters
+    ----------
+    config
+        The settings.
+    usual
+        The format of the files that were taken in; None where that is not known: then it is that of
+        more than half of the copies.
+
+    Returns
+    -------
+    strays
+        Files by their path below ``raw``, with the reason.
+    format
+        That of the others; None where there are several, or the configuration names one.
+    """
+    options = read_options(config)
+    named = options.format
+    if named == EACH:
+        options = replace(options, format=None)
+    strays: dict[str, str] = {}
+    formats: dict[str, str] = {}
+    for folder in folders(config):
+        for key, form, error in formats_of_files(folder, options):
+            if error is not None and named in (None, EACH):
+                strays[key] = raw_words(str(error), config)
+            elif form not in (*ASIDE, UNKNOWN):
+                formats[key] = form
+    if named is not None or not formats:
+        return strays, usual
+    counts = Counter(formats.values())
+    most, times = counts.most_common(1)[0]
+    if usual is None and 2 * times <= counts.total():
+        return strays, None
+    usual = usual or most
+    for key, form in formats.items():
+        if form != usual:
+            strays[key] = (
+                f"{config.raw / key}: its format is {form}, that of the other files {usual}; give "
+                f"format under [ingest] (each: every file by its own), or move it out of the folder"
+            )
+    return strays, usual
+
+
+def folders(config: Config) -> Iterator[Path]:
+    """The folders of copies whose files are read one by one."""
+    for name in GROUPS:
+        folder = config.folder / "incoming" / name
+        if folder.is_dir() and matrix_form(folder) is None:
+            yield folder
+
+
+def find_bad_files(config: Config) -> dict[str, str]:
+    """Read every copy by itself; those that cannot be read, by their path below ``raw``, and why."""
+    options = read_options(config)
+    bad: dict[str, str] = {}
+    for folder in folders(config):
+        try:
+            parts = survey_inputs([str(folder)], options).parts
+        except InputError:  # of the folder as a whole
+            continue
+        for part in parts:
+            for path, key, form in part.files() if isinstance(part, Tree) else ():
+                if why := _why_bad(path, key, form, options):
+                    bad[key] = raw_words(why, config)
+    return bad
+
+
+def _why_bad(path: str, key: str, form: str, options: ReadOptions) -> str:
+    """Why a file cannot be read to its end; empty where it can."""
+    try:
+        source = Source(path, Path(path), key=key, encoding=options.encoding, strict=options.strict)
+        for task in pieces_of([(reader_named(form), source)], options):
+            task.run()
+    except Exception as e:
+        if not is_of_a_file(e):
+            return ""
+        unexpected = f"{path}: cannot be read ({type(e).__name__}: {e})"
+        return str(e) if isinstance(e, InputError) else unexpected
+    return ""
+
+
+def named_in(error: Exception, files: Mapping[str, object], config: Config) -> dict[str, str]:
+    """The files that an error begins with, of those that can be read each by itself."""
+    why = raw_words(str(error), config)
+    return {name: why for name in files if why.startswith(f"{config.raw / name}:")}
