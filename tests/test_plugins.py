@@ -126,6 +126,18 @@ def test_an_engine_a_method_and_a_reader_of_another_package(installed, place, ca
     assert "--sharpness" in command(capsys, "train", "--algo", "unigrams", "--help")
 
 
+def test_a_command_of_another_package(installed, place, capsys):
+    command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
+    command(capsys, "train", "-K", "3", "--passes", "3")
+    printed = json.loads(command(capsys, "sizes", "--json"))
+    assert printed["shares"] == pytest.approx(list(topicstream.TopicModel.open("model").shares))
+    assert run(["sizzes", "-q"]) == 2
+    assert "did you mean 'sizes'?" in capsys.readouterr().err
+    assert run(["--help"]) == 0
+    listed = capsys.readouterr().out
+    assert "Command of the package topicstream-example." in listed
+
+
 def test_a_view_of_another_package(installed, place, capsys):
     command(capsys, "ingest", "text.para", "--min-df", "1", "--max-df", "1.0", "--heldout", "0")
     command(capsys, "train", "-K", "3", "--passes", "5")

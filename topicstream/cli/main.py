@@ -15,11 +15,11 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
 
 import click
 
+from topicstream import plugins
 from topicstream.cli.process import hold_streams, set_verbosity, stopping, verbosity
 from topicstream.errors import Stopped, TopicsError
 from topicstream.machine import __version__
@@ -50,34 +50,42 @@ SUMMARIES = {  # in the order of the flow; known without importing the command
 }
 
 
+def summarize(name: str) -> str:
+    """Return the line that ``topics --help`` prints of a command, which is not imported for it."""
+    if name in SUMMARIES:
+        return SUMMARIES[name]
+    package = plugins.entries(plugins.COMMANDS)[name].dist
+    return f"Command of the package {package.name}." if package is not None else ""
+
+
 class Commands(click.Group):
-    """The group that imports ``topicstream.cli.NAME`` when NAME is asked for and takes its
-    ``command``.
-    """
+    """The group of all commands, ours and other packages', each imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Commands in the order of the flow."""
-        return list(SUMMARIES)
+        """List the names of commands: ours in the order of the flow, then other packages'."""
+        return list(plugins.entries(plugins.COMMANDS))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command."""
-        if cmd_name not in SUMMARIES:
+        """Import a command; None where there is none of that name."""
+        known = cmd_name in plugins.OWN[plugins.COMMANDS]
+        if not known and cmd_name not in plugins.entries(plugins.COMMANDS):
             return None
-        command: click.Command = import_module(f"topicstream.cli.{cmd_name}").command
+        command: click.Command = plugins.load(plugins.COMMANDS, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, without importing any."""
+        """Write the list of commands without importing any."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(SUMMARIES.items()))
+            formatter.write_dl([(name, summarize(name)) for name in self.list_commands(ctx)])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """click's, with a suggestion for a misspelt command."""
-        if args and not args[0].startswith("-") and args[0] not in SUMMARIES:
-            near = get_close_matches(args[0], SUMMARIES, 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(SUMMARIES)}"
+        """Resolve as click does, and suggest a name for a misspelt command."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            names = self.list_commands(ctx)
+            near = get_close_matches(args[0], names, 1, 0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(names)}"
             raise click.UsageError(f"No such command {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
