@@ -162,7 +162,7 @@ def test_files_of_different_fields_in_one_store(tmp_path, monkeypatch, capsys):
     )
     (tmp_path / "wire.jsonl").write_text(
         "".join(
-            json.dumps({"id": f"w{i}", "text": text.replace("e", "u")}) + "\n"
+            json.dumps({"id": f"w{i}", "text": text.replace("crew", "cruw")}) + "\n"
             for i, text in enumerate(texts)
         )
     )
@@ -211,7 +211,7 @@ def test_files_of_different_fields_in_one_store(tmp_path, monkeypatch, capsys):
         == 0
     )
     assert "tokens are theirs" not in capsys.readouterr().out  # luggage is one word in six
-    (tmp_path / "words.txt").write_text("luggagu\ncruwa\n")
+    (tmp_path / "words.txt").write_text("luggage\ncruwa\n")
     assert run(["ingest", "wire.jsonl", "--vocab", "words.txt", "--out", "fixed.zarr"]) == 0
     assert "2 kept (words.txt); only 19 % of the tokens are theirs" in capsys.readouterr().out
 
