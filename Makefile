@@ -4,7 +4,8 @@
 # make bounds  the tests again with every index of a kernel checked (ten minutes more: all kernels are compiled anew)
 # make lint    ruff and mypy
 # make docs    build the documentation into build/docs, without a warning
-# make package  build wheel and sdist twice (the same bytes), install the wheel into an environment of its own and run it
+# make package  build wheel and sdist twice (the same bytes), install the wheel without extras into an environment of its own, and
+#              run there what README and packaging/plain_install.md show
 # make peers   install the programs we compare with into an environment of their own
 
 PYTHON ?= python3
@@ -24,12 +25,7 @@ $(VENV)/ready: pyproject.toml
 	touch $@
 
 demo: setup
-	mkdir -p demo
-	$(BIN)/python examples/docstrings.py demo/docstrings.jsonl
-	cd demo && ../$(BIN)/topics ingest docstrings.jsonl --out corpus.zarr --heldout 5% --force
-	cd demo && ../$(BIN)/topics train -K 20 --mem-limit 1G --force
-	cd demo && ../$(BIN)/topics eval --heldout
-	cd demo && ../$(BIN)/topics show --words 8
+	$(BIN)/topics demo demo
 
 test: setup
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 8 $(if $(ALL),,-m 'not slow')
@@ -55,8 +51,7 @@ package: setup
 	cd build/dist && sha256sum * > ../sums && cd ../again && sha256sum --check --quiet ../sums
 	$(PYTHON) -m venv build/clean
 	build/clean/bin/python -m pip install --quiet build/dist/*.whl
-	printf '{"text": "a wheel is installed"}\n{"text": "and a wheel is tried"}\n' > build/clean/two.jsonl
-	cd build/clean && bin/topics ingest two.jsonl --min-df 1 --heldout 0 -q && bin/topics train -K 2 --passes 2 -q && bin/topics report -q && bin/topics show --words 3
+	build/clean/bin/python scripts/tools/run_readme.py --installed README.md packaging/plain_install.md
 
 $(PEERS)/ready:
 	$(PYTHON) -m venv $(PEERS)

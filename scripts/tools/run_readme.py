@@ -2,6 +2,7 @@
 stale.
 
     python scripts/tools/run_readme.py README.md docs/tutorials/*.md
+    build/clean/bin/python scripts/tools/run_readme.py --installed README.md
 
 Run are, in order, in one shell a page: the lines of blocks fenced as ```sh, blocks fenced as
 ```python, and in blocks fenced
@@ -90,11 +91,13 @@ def expect(wanted: list[str], printed: list[str]) -> int:
     return int(bool(missing))
 
 
-def run(page: Path) -> int:
-    """Run one page; returns the exit code."""
+def run(page: Path, installed: bool) -> int:
+    """Run one page; returns the exit code.  installed: with the package beside this Python."""
     root = Path(__file__).resolve().parents[2]
     script = ["set -euo pipefail"]
     for number, command in commands(page.read_text(encoding="utf-8")):
+        if installed and command == "make demo":
+            command = "topics demo demo"
         if command.split("#")[0].strip().startswith(LEFT_OUT):
             continue
         shown = (
@@ -103,15 +106,16 @@ def run(page: Path) -> int:
         script += [f"echo '--- {page.name}:{number}: {shown}'", f"LINE={number}", command]
     script.append(f"echo '--- every command of {page.name} ran'")
     trap = f"trap 'echo \"{page.name}:$LINE: this command failed\" >&2' ERR"
-    path = f"{root / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    programs = Path(sys.executable).parent if installed else root / ".venv" / "bin"
     env = {
         **os.environ,
-        "PATH": path,
-        "PYTHONPATH": str(root),
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": "" if installed else str(root),
         "RUN_README": str(Path(__file__).resolve()),
     }
     with tempfile.TemporaryDirectory(prefix="page-") as folder:
-        where = root if page.resolve().parent == root else Path(folder)
+        in_root = page.resolve().parent == root and not installed
+        where = root if in_root else Path(folder)
         return subprocess.run(
             ["bash", "-c", "\n".join([trap, *script])], cwd=where, env=env, check=False
         ).returncode
@@ -121,7 +125,9 @@ def main(arguments: list[str]) -> int:
     """Run the pages; returns the first exit code that is not 0."""
     if arguments[:1] == ["--expect"]:
         return expect(arguments[1:], sys.stdin.read().splitlines())
-    return next((code for code in (run(Path(page)) for page in arguments) if code), 0)
+    installed = arguments[:1] == ["--installed"]
+    pages = [Path(page) for page in arguments[installed:]]
+    return next((code for code in (run(page, installed) for page in pages) if code), 0)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,22 @@ def test_the_conda_recipe_asks_for_our_dependencies():
         name, least = requirement.split(">=", 1)
         wanted.add(f"{OF_CONDA.get(name, name)} >={least}")
     assert asked == wanted
-    assert f"topics = {PROJECT['scripts']['topics']}" in recipe
+    for name, function in PROJECT["scripts"].items():
+        assert f"\n    - {name} = {function}\n" in recipe
+
+
+def test_the_package_runs_by_either_name():
+    assert PROJECT["scripts"]["topics"] == PROJECT["scripts"]["topicstream"]
+
+
+def test_every_extra_is_in_the_table_of_the_docs():
+    table = (ROOT / "docs/install.md").read_text()
+    named = set(re.findall(r"^\| `(\w+)` \|", table, re.M))
+    assert named == set(PROJECT["optional-dependencies"]) - {"dev", "docs"}
+    for name, packages in PROJECT["optional-dependencies"].items():
+        for package in packages if name in named else []:
+            row = re.search(rf"^\| `{name}` \|.*", table, re.M)[0]
+            assert re.split("[<>=]", package)[0].lower() in row.lower()
 
 
 def test_the_container_installs_extras_that_exist():

@@ -18,6 +18,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from topicstream import plugins
 from topicstream.cli.process import hold_streams, set_verbosity, stopping, verbosity
@@ -25,6 +26,7 @@ from topicstream.errors import Stopped, TopicsError
 from topicstream.machine import __version__
 
 SUMMARIES = {  # in the order of the flow; known without importing the command
+    "demo": "Try everything on a small corpus: ingest, train, score and show.",
     "ingest": "Turn raw text or counts of any size into a corpus store.",
     "info": "Describe a corpus store or a model; verify its files.",
     "train": "Learn topics from a corpus, pass by pass.",
@@ -47,6 +49,7 @@ SUMMARIES = {  # in the order of the flow; known without importing the command
     "forget": "Remove documents permanently, by id, and verify it.",
     "warm": "Compile the kernels of other commands ahead of time.",
     "engines": "List the training algorithms and what they need.",
+    "completion": "Print a script that completes commands and options in a shell.",
 }
 
 
@@ -72,6 +75,12 @@ class Commands(click.Group):
             return None
         command: click.Command = plugins.load(plugins.COMMANDS, cmd_name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands and options that begin so, without importing any command."""
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        begun = [name for name in SUMMARIES if name.startswith(incomplete)]
+        return [CompletionItem(name, help=SUMMARIES[name]) for name in begun] + options
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any."""

@@ -96,12 +96,17 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
         store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
         if opened is not None:
             strangers(opened, store)
+    existed = path.exists()
     _check_place(kind, path, config.force)
     model = _as_shown(opened, view) if view is not None and kind.made_of == "model" else opened
     numbers = view.ids if view is not None else []
-    more = resolve_name(MODULES + kind.write)(
-        Export(model, store, path, config.force, config.edits, numbers, **given)
-    )
+    job = Export(model, store, path, config.force, config.edits, numbers, **given)
+    try:
+        more = resolve_name(MODULES + kind.write)(job)
+    except BaseException:
+        if kind.files and not existed:
+            owned.remove_unused(path, keep=False)
+        raise
     size, seconds = _size(path), time.perf_counter() - began
     return {
         "format": kind.name,

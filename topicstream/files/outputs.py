@@ -84,7 +84,7 @@ def check_output(path: Path, option: str, inputs: Iterable[object] = (), *, forc
                 f"{option} {path}: lies inside the input {place}; name a file outside it"
             )
     for folder in real.parents:
-        if (kind := kind_of(folder)) not in (None, "retrain", "sweep", "export"):
+        if (kind := kind_of(folder)) not in (None, "retrain", "sweep", "export", "demo"):
             raise UsageError(
                 f"{option} {path}: lies in {folder}, {KINDS[str(kind)]}; name a file outside of it"
             )

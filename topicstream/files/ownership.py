@@ -45,6 +45,7 @@ Kind = Literal[
     "incoming",
     "sweep",
     "export",
+    "demo",
 ]
 KINDS: dict[str, str] = {
     "corpus": "a corpus store",
@@ -57,6 +58,7 @@ KINDS: dict[str, str] = {
     "incoming": "the copies of a retrain",
     "sweep": "a sweep",
     "export": "an export",
+    "demo": "the folder of a demo",
 }
 """Each kind of folder in words."""
 # the mark, the lock, what is renamed when it is complete; the last form is zarr's

@@ -302,6 +302,14 @@ def _unpickled(pickled: bytes, item: Any) -> Any:
     return loads(pickled)(item)
 
 
+def check_dask() -> None:
+    """Raise UsageError where Dask, an extra, is not installed."""
+    try:
+        import distributed  # noqa: F401  a third of a second
+    except ImportError:
+        raise UsageError("--scheduler needs Dask: pip install 'topicstream[dask]'") from None
+
+
 @contextmanager
 def connected(
     scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1
@@ -324,11 +332,10 @@ def connected(
     TopicsError
         Where the scheduler does not answer.
     """
-    try:
-        from dask import config as dask_config  # optional, and a third of a second
-        from distributed import Client, LocalCluster
-    except ImportError:
-        raise UsageError("--scheduler needs Dask: pip install 'topicstream[dask]'") from None
+    check_dask()
+    from dask import config as dask_config
+    from distributed import Client, LocalCluster
+
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(
             logging.CRITICAL

@@ -40,7 +40,7 @@ from topicstream.files.ownership import check_place
 from topicstream.model.seeds import read_seeds
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured, listed_names, numbers
-from topicstream.parallel.scheduler import connected, threads_of_worker
+from topicstream.parallel.scheduler import check_dask, connected, threads_of_worker
 from topicstream.progress import listener
 from topicstream.records import Count, Json, Record, read_record, write_record
 from topicstream.selection.config import SweepConfig, seed_list, values
@@ -164,6 +164,8 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
             f"{config.corpus}: no held-out documents to choose by; ingest again with --heldout 5%"
         )
     check_place(folder, "--out", [config.corpus])
+    if config.scheduler is not None:
+        check_dask()
     seeds = (
         None if words is None else hashlib.sha256(repr(read_seeds(words)).encode()).hexdigest()[:16]
     )

@@ -173,10 +173,10 @@ def _executor(config: TrainConfig, run: TrainingRun) -> Iterator[MakeExecutor]:
     if config.scheduler is None:
         yield run.executor
         return
-    from topicstream.training.cluster import DaskWorkers  # Dask is an extra
-
     paths = [run.corpus.path, run.folder]
     with connected(config.scheduler, paths, config.workers_min) as cluster:
+        from topicstream.training.cluster import DaskWorkers  # Dask is an extra, and there by now
+
         each = Allowance(
             MemoryLimit(cluster.memory(config.memory)), config.threads or 0, config.tables
         )
