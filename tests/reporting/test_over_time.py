@@ -8,6 +8,7 @@ import json
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.stats
@@ -26,7 +27,7 @@ from topicstream.reporting import periods
 from topicstream.reporting.gather import Time
 from topicstream.reporting.groups import Groups
 from topicstream.reporting.hierarchy import TreeView
-from topicstream.reporting.over_time import OverTimeView, curves
+from topicstream.reporting.over_time import OverTimeView, curves, plot
 from topicstream.reporting.similar import SimilarView
 
 ACL = DATA / "acl" / "docs.jsonl.gz"
@@ -76,7 +77,8 @@ def test_intervals_are_each_groups_own():
         assert np.allclose(means.share[g], mine.mean(axis=0), rtol=1e-9)
         assert np.allclose(means.error[g], mine.std(axis=0, ddof=1) / np.sqrt(n), rtol=1e-6)
         assert np.allclose(means.error[g], bootstrap(mine, 2000, rng), rtol=0.08)
-        student = scipy.stats.t(n - 1).ppf(0.975)
+        worth = n * np.minimum(mine.mean(axis=0), 1 - mine.mean(axis=0))
+        student = scipy.stats.t(np.minimum(n - 1, 2 * worth)).ppf(0.975)
         assert np.allclose(means.reach[g], student * means.error[g], rtol=1e-6)
     # one variance for all groups would be wrong by half and more
     assert means.error[0, 0] / means.error[1, 0] > 4
@@ -497,6 +499,16 @@ def test_parts_of_a_document_are_no_independent_documents():
     assert np.isclose(np.std(slopes), np.sqrt(np.mean(np.square(slope_errors))), rtol=0.12)
 
 
+def test_a_topic_of_one_long_document_has_no_interval():
+    """Of 40 documents one has half of the parts, and all of a topic."""
+    sizes = np.append(np.full(39, 4), 156)
+    wholes = np.repeat(np.arange(40), sizes)
+    theta = np.full((len(wholes), 2), 0.5)
+    theta[wholes == 39] = [0.9, 0.1]
+    means = sums(theta, np.zeros(len(wholes), int), 1, wholes=wholes).means()
+    assert means.share[0, 0] == pytest.approx(0.7) and np.isnan(means.reach).all()
+
+
 def test_whole_documents_as_parts_of_themselves_change_nothing():
     rng = np.random.default_rng(9)
     theta = rng.dirichlet(np.ones(3), 250)
@@ -588,3 +600,61 @@ def test_the_place_of_every_month_among_the_quarters():
     time = Time(grain, numbers, Counter())
     assert time.values == [f"{year} Q{q}" for year in (2003, 2004) for q in (1, 2, 3, 4)]
     assert [time.values[time.code(text)] for text, _ in MONTHS] == [q for _, q in MONTHS]
+
+
+def plotted(rows, years):
+    """The axes of a plot of rows (group, year, documents, share, reach or None), in per cent."""
+    from matplotlib import pyplot
+
+    table = pa.Table.from_pylist(
+        [
+            {
+                "period": year,
+                "group": group,
+                "topic": 0,
+                "label": "ships",
+                "documents": n,
+                "share": share / 100,
+                "se": None if reach is None else reach / 200,
+                "low": None if reach is None else (share - reach) / 100,
+                "high": None if reach is None else (share + reach) / 100,
+            }
+            for group, year, n, share, reach in rows
+        ]
+    )
+    figure, axes = pyplot.subplots(1, 1)
+
+    class Held:
+        panels = staticmethod(lambda *_, **__: [axes])
+        titled = staticmethod(lambda *_: None)
+        text = staticmethod(str)
+        save = staticmethod(lambda *_, **__: None)
+
+    about = {"periods": json.dumps(years), "grain": "year", "left_out": "0"}
+    assert plot(table.replace_schema_metadata(about), Held()) == 1
+    pyplot.close(figure)
+    return axes
+
+
+def test_periods_without_an_interval_do_not_stretch_the_axis():
+    years = [str(year) for year in range(2000, 2006)]
+    rows = [("red", year, 50, 20.0, 5.0) for year in years[:4]]
+    rows += [("red", "2005", 12, 90.0, None), ("blue", "2002", 40, 25.0, 6.0)]
+    rows += [("lone", "2003", 2, 99.0, None)]
+    axes = plotted(rows, years)
+    assert axes.get_ylim() == (0, pytest.approx(1.05 * 31))
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels == ["red", "blue"]  # of the third group nothing is drawn
+    red, above, blue = axes.get_lines()
+    assert np.nanmax(red.get_ydata()) == pytest.approx(20) and blue.get_marker() == "."
+    assert above.get_marker() == "^" and above.get_xdata().tolist() == [5]
+    # the interval of a single period is a line, for a band shows nothing of it
+    lines = [c for c in axes.collections if type(c).__name__ == "LineCollection"]
+    segments = [segment.tolist() for c in lines for segment in c.get_segments()]
+    assert segments == [[[2, pytest.approx(19)], [2, pytest.approx(31)]]]
+
+
+def test_bars_without_an_interval_are_pale():
+    rows = [("red", None, 50, 20.0, 5.0), ("lone", None, 3, 90.0, None)]
+    axes = plotted(rows, [None])
+    assert [bar.get_alpha() or bar.get_facecolor()[3] for bar in axes.patches] == [0.4, 1.0]

@@ -44,11 +44,22 @@ class Means(NamedTuple):
     reach: np.ndarray
 
 
-def holds(documents: np.ndarray | float, share: np.ndarray) -> np.ndarray:
-    """Decide where Student's interval of a mean holds its level (docs/decisions/effects.md)."""
+def freedom_of(documents: np.ndarray | float, worth: np.ndarray) -> np.ndarray:
+    """Count the degrees of freedom of a mean's variance; NaN where no interval holds its level.
+
+    Shares are mostly near 0 or 1, so that a variance is known as well as the rarer of the two lets
+    it be: of shares 0 and 1 with mean M, it has the relative variance 1 / (n M), and Satterthwaite's
+    degrees of freedom are 2 n M. docs/decisions/effects.md has the simulation.
+
+    Parameters
+    ----------
+    documents, worth
+        Equally large documents that the mean is worth, and those of them that the topic, or all
+        others if these are fewer, would fill.
+    """
     with np.errstate(invalid="ignore"):
-        worth = documents * np.minimum(share, 1.0 - share)
-        return np.asarray((documents >= LEAST) & (worth >= LEAST_WORTH))
+        freedom = np.minimum(documents - 1.0, 2.0 * worth)
+        return np.where((documents >= LEAST) & (worth >= LEAST_WORTH), freedom, np.nan)
 
 
 class Groups:
@@ -62,8 +73,8 @@ class Groups:
 
         C / (C - 1)  sum_c (S[c] - n[c] M)^2 / (sum n)^2
 
-    which is s^2 / n for whole documents. Student's degrees of freedom are those of the number of
-    equally large clusters that are worth as much, (sum n)^2 / sum n^2. The variance includes what
+    which is s^2 / n for whole documents. As many equally large clusters would be worth as much
+    as (sum n)^2 / sum n^2, which Student's degrees of freedom start from. The variance includes what
     a document's topics are uncertain by, because this makes the shares of documents differ. It
     does not include how uncertain the topics themselves are.
 
@@ -177,10 +188,22 @@ class Groups:
             effective = self.docs**2 / self._n2
             more = (self.clusters / (self.clusters - 1.0))[:, None]
             error = np.sqrt(more * self._around(share)) / n
-        shown = holds(effective[:, None], share)
-        freedom = np.where(shown, effective[:, None] - 1.0, np.nan)
-        error = np.where(shown, error, np.nan)
+            worth = self._worth(effective[:, None], share)
+        freedom = freedom_of(effective[:, None], worth)
+        error = np.where(np.isnan(freedom), np.nan, error)
         return Means(share, error, error * stdtrit(freedom, 0.5 + LEVEL / 2))
+
+    def _worth(self, documents: np.ndarray, share: np.ndarray) -> np.ndarray:
+        """Count the documents that the topic, or all others, would fill, float64[G, K].
+
+        No more than those that have it: a topic of a few long documents is worth few.
+        """
+        n = self.docs[:, None]
+        of_others = self._n2[:, None] - 2.0 * self._weighted + self.squares
+        have_topic = self.mean**2 / self.squares
+        have_others = (n - self.mean) ** 2 / of_others
+        filled = documents * np.minimum(share, 1.0 - share)
+        return np.minimum(filled, np.minimum(have_topic, have_others))
 
     def _around(self, share: np.ndarray) -> np.ndarray:
         """Sum (S - n share)^2 over the clusters of each group, float64[G, K]."""
@@ -217,5 +240,7 @@ class Groups:
         each = away**2 @ around
         more = clusters / (clusters - 2.0)
         error = np.sqrt(more * np.maximum(one, each)) / spread
-        shown = holds(docs**2 / self._n2.sum(), share)
+        documents = docs**2 / float(self._n2.sum())
+        worth = documents * np.minimum(share, 1.0 - share)
+        shown = np.isfinite(freedom_of(documents, worth))
         return np.where(shown, slope, np.nan), np.where(shown, error, np.nan)

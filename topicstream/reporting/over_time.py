@@ -268,7 +268,9 @@ def _draw_bars(axis: Any, frame: dict[str, np.ndarray], rows: np.ndarray, figure
     """Draw the shares of a topic in groups, with their intervals, the first group on top."""
     share = 100 * frame["share"][rows]
     reaches = [share - 100 * frame["low"][rows], 100 * frame["high"][rows] - share]
-    axis.barh(range(len(rows)), share, xerr=reaches, height=0.7)
+    strength = np.where(np.isnan(reaches[0]), 0.4, 1.0)  # pale: without an interval
+    colours = [("C0", alpha) for alpha in strength.tolist()]
+    axis.barh(range(len(rows)), share, xerr=reaches, height=0.7, color=colours)
     names = [figure.text(shortened(group, 18)) for group in frame["group"][rows].tolist()]
     axis.set_yticks(range(len(rows)), names, fontsize=6)
 
@@ -295,7 +297,8 @@ def _draw_curves(
         alone = _alone(high)
         axis.vlines(places[alone], low[alone], high[alone], color=colour, lw=1)
         above = places[share > top]
-        axis.plot(above, np.full(len(above), top), "^", color=colour, ms=4, clip_on=False)
+        if len(above):
+            axis.plot(above, np.full(len(above), top), "^", color=colour, ms=4, clip_on=False)
     axis.set_ylim(0, top)
     axis.set_xlim(-0.5, len(periods) - 0.5)
     every = max(1, len(periods) // 4)

@@ -15,6 +15,7 @@ function spark(value, known) {
     path += pen + (n > 1 ? 1 + 82 * i / (n - 1) : 42).toFixed(1) + " " + (20 - 18 * value[i] / top).toFixed(1);
     pen = "L";
   }
+  if (path && !path.includes("L")) path += "h2"; // a single period
   return svg("svg", { class: "spark", viewBox: "0 0 84 22", "aria-hidden": "true" }, svg("path", { d: path }));
 }
 function ticks(bottom, top, n) {
@@ -59,15 +60,15 @@ function runs(list) {
   return out;
 }
 // A curve with a band of intervals. names: labels of x; known(i): whether there is a value; reach: half of each interval, NaN
-// where there is none.
-function curve({ names, value, reach, known, format, low, title, say }) {
+// where there is none; enough(i): whether it has enough documents for the curve.
+function curve({ names, value, reach, known, enough, format, low, title, say }) {
   const W = innerWidth < 600 ? 360 : 520, H = 170, L = 46, R = 10, T = 10, B = 24;
   const on = value.map((_, i) => i).filter(i => known ? known(i) : Number.isFinite(value[i]));
   if (!on.length) return el("p", { class: "soft" }, "No values.");
-  // a period without an interval is a hollow dot: it must not stretch the axis of the others
-  const banded = reach ? on.filter(i => Number.isFinite(reach[i])) : [], sure = banded.length ? banded : on;
-  const up = i => value[i] + (banded.length ? reach[i] : 0), down = i => value[i] - reach[i];
-  let top = Math.max(...sure.map(up)), bottom = low ? Math.min(...on.map(i => value[i])) : 0;
+  // a period of few documents is a faint dot, and one without an interval must not stretch the axis of those that have one
+  const banded = reach ? on.filter(i => Number.isFinite(reach[i])) : [], many = enough ? on.filter(enough) : on;
+  const up = i => value[i] + reach[i], down = i => value[i] - reach[i];
+  let top = banded.length ? Math.max(...banded.map(up)) : Math.max(...(many.length ? many : on).map(i => value[i])), bottom = low ? Math.min(...on.map(i => value[i])) : 0;
   if (reach) top = Math.max(top, 1e-6) * 1.08;
   if (low) { const room = (top - bottom) * 0.1 || Math.abs(top) * 0.1 || 1; top += room; bottom = Math.max(0, bottom - room); }
   if (top <= bottom) top = bottom + 1;
@@ -79,14 +80,16 @@ function curve({ names, value, reach, known, format, low, title, say }) {
   }
   axisNames(root, names, x, L, W, H);
   const line = (list, f) => list.map(i => `${x(i).toFixed(1)} ${y(f(i)).toFixed(1)}`).join("L");
-  for (const run of runs(sure)) {
-    const [first] = run, alone = run.length === 1;
-    if (banded.length && alone) root.append(svg("path", { class: "curve", d: `M${line([first], down)}L${line([first], up)}` }));
-    if (banded.length && !alone) root.append(svg("path", { class: "band", d: `M${line(run, up)}L${line(run.slice().reverse(), down)}Z` }));
-    if (alone) root.append(svg("circle", { cx: x(first), cy: y(value[first]), r: 3, fill: "var(--accent)" }));
-    else root.append(svg("path", { class: "curve", d: "M" + line(run, i => value[i]) }));
+  for (const run of runs(banded)) {
+    if (run.length > 1) root.append(svg("path", { class: "band", d: `M${line(run, up)}L${line(run.slice().reverse(), down)}Z` }));
+    else root.append(svg("path", { class: "curve", d: `M${line(run, down)}L${line(run, up)}` }));
   }
-  for (const i of on) if (!sure.includes(i)) root.append(svg("circle", { class: "faint", cx: x(i), cy: y(value[i]), r: 2.5 }));
+  const drawn = on.filter(i => banded.includes(i) || many.includes(i) && value[i] <= top);
+  for (const run of runs(drawn)) {
+    if (run.length > 1) root.append(svg("path", { class: "curve", d: "M" + line(run, i => value[i]) }));
+    else root.append(svg("circle", { cx: x(run[0]), cy: y(value[run[0]]), r: 3, fill: "var(--accent)" }));
+  }
+  for (const i of on) if (!drawn.includes(i)) root.append(svg("circle", { class: "faint", cx: x(i), cy: y(value[i]), r: 2.5 }));
   const mark = svg("circle", { r: 4, fill: "var(--accent)", visibility: "hidden" });
   root.append(mark, svg("rect", {
     class: "hit", x: 0, y: 0, width: W, height: H,
@@ -108,7 +111,7 @@ function bars(rows) {
   const at = v => Math.max(0, Math.min(100, 100 * v / top));
   return el("table", { class: "groups" }, el("tbody", null, rows.map(r => el("tr", null,
     el("td", null, bdi(r.name)),
-    el("td", null, el("div", { class: "track" }, el("i", { css: { width: at(r.value) + "%" } }), whisker(r, at))),
+    el("td", null, el("div", { class: "track" }, el("i", { css: { width: at(r.value) + "%", opacity: Number.isFinite(r.reach) ? 1 : 0.45 } }), whisker(r, at))),
     el("td", { class: "n soft" }, percent(r.value) + plusMinus(r.reach))))));
 }
 function whisker(r, at) {

@@ -53,9 +53,9 @@ function timeChart(k) {
     note.push(`${Math.abs(z) < 2 ? "No clear trend" : z > 0 ? "Rising" : "Falling"}: ${per.value} ± ${per.error} percentage points a ${unit()[1]}`);
   }
   return el("div", null, curve({
-    names: D.periods, value, reach, known: i => D.a.periodDocs[i] > 0, format: v => percent(v), title: `Share of topic ${D.ids[k]} over time`,
+    names: D.periods, value, reach, known: i => D.a.periodDocs[i] > 0, enough: known, format: v => percent(v), title: `Share of topic ${D.ids[k]} over time`,
     say: i => `${D.periods[i]}: ${percent(value[i])}${plusMinus(reach[i])} (${whole(D.a.periodDocs[i])} documents)`,
-  }), el("p", { class: "soft" }, `Mean share of the documents of a period, with intervals of 95 %; a hollow dot has none (${D.limits.join("; ")}). `, note.join("")));
+  }), el("p", { class: "soft" }, `Mean share of the documents of a period, with intervals of 95 %; faint dots are periods of few documents; ${D.limits.join("; ")}. `, note.join("")));
 }
 function groupBars(k, c, i) {
   const { value, reach } = column("by" + i, k);
