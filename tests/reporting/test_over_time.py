@@ -499,14 +499,15 @@ def test_parts_of_a_document_are_no_independent_documents():
     assert np.isclose(np.std(slopes), np.sqrt(np.mean(np.square(slope_errors))), rtol=0.12)
 
 
-def test_a_topic_of_one_long_document_has_no_interval():
-    """Of 40 documents one has half of the parts, and all of a topic."""
-    sizes = np.append(np.full(39, 4), 156)
-    wholes = np.repeat(np.arange(40), sizes)
-    theta = np.full((len(wholes), 2), 0.5)
-    theta[wholes == 39] = [0.9, 0.1]
-    means = sums(theta, np.zeros(len(wholes), int), 1, wholes=wholes).means()
-    assert means.share[0, 0] == pytest.approx(0.7) and np.isnan(means.reach).all()
+def test_a_topic_of_a_few_long_documents_has_no_interval():
+    """Four documents of 20 parts have all of a topic, 100 of one part have none of it."""
+    for long, shown in ((4, False), (8, True)):
+        sizes = np.append(np.ones(100, int), np.full(long, 80 // long))
+        wholes = np.repeat(np.arange(len(sizes)), sizes)
+        theta = np.where((wholes >= 100)[:, None], [0.95, 0.05], [0.01, 0.99])
+        means = sums(theta, np.zeros(len(wholes), int), 1, wholes=wholes).means()
+        assert means.share[0, 0] == pytest.approx((80 * 0.95 + 100 * 0.01) / 180)
+        assert np.isfinite(means.reach).all() == shown
 
 
 def test_whole_documents_as_parts_of_themselves_change_nothing():

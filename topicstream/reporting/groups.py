@@ -203,7 +203,7 @@ class Groups:
         have_topic = self.mean**2 / self.squares
         have_others = (n - self.mean) ** 2 / of_others
         filled = documents * np.minimum(share, 1.0 - share)
-        return np.minimum(filled, np.minimum(have_topic, have_others))
+        return np.asarray(np.minimum(filled, np.minimum(have_topic, have_others)))
 
     def _around(self, share: np.ndarray) -> np.ndarray:
         """Sum (S - n share)^2 over the clusters of each group, float64[G, K]."""
