@@ -157,6 +157,9 @@ class MemoryOptions:
         metavar="SIZE",
         parse=parse_bytes,
         last=True,
+        machine=True,
+        decides="nothing",
+        set_by_retrain=True,
     )
 
     @property
@@ -170,7 +173,13 @@ class WorkOptions(MemoryOptions):
     """Base of those that also tell how far they are."""
 
     progress: Told = option(
-        None, "progress listener (topicstream/progress.py)", cli=False, last=True
+        None,
+        "progress listener (topicstream/progress.py)",
+        cli=False,
+        last=True,
+        machine=True,
+        decides="nothing",
+        set_by_retrain=True,
     )
 
 
@@ -184,6 +193,7 @@ class ThreadedOptions(WorkOptions):
         min=1,
         max=4096,
         last=True,
+        machine=True,
     )
 
 

@@ -41,9 +41,27 @@ def option(default: Any, help: str, **about: Any) -> Any:
     (False: a keyword of the library alone; names of commands: those alone), ``help_COMMAND``
     (another help there), ``rest`` (a mapping that takes the keywords that are no fields), ``after``
     (comes behind that field, and those that follow behind it: for configs that derive from others),
-    ``last`` (comes behind all others). For training: ``recorded`` (the result depends on it: it
+    ``last`` (comes behind all others), ``group`` (the section of ``--help-all`` that shows it).
+
+    What an option is, for those who ask with ``names_tagged``: ``machine`` (how the work is run;
+    the result does not depend on it). For training: ``recorded`` (the result depends on it: it
     goes into the run's record),
-    ``decided`` (by corpus or other options where not given: a resumed run keeps it)."""
+    ``decided`` (by corpus or other options where not given: a resumed run keeps it). For ingest:
+
+    decides
+        What of the store depends on it: ``reading`` (how the input is read), ``tokenizer``,
+        ``side`` (files beside the input), ``words`` (which words are kept), ``heldout``,
+        ``documents`` (which documents are kept), ``input`` (what is read), or ``nothing``.
+        Every option of an ingest says so.
+    recalled
+        A store remembers it, and later inputs are read alike: ``fields`` (what fields and counts
+        mean), ``layout`` (how files name and part them), ``meta`` (the columns of metadata),
+        ``cut`` (how records become documents) or ``files`` (how these very files are read again;
+        others of the corpus may be unlike them).
+    new_store
+        Only a new store is made by it: an append may repeat it, but not change it.
+    set_by_retrain
+        ``topics retrain`` sets it itself."""
     return dataclasses.field(default=default, metadata={"help": help, **about})
 
 
@@ -134,6 +152,12 @@ def ordered(config: type) -> list[dataclasses.Field[Any]]:
         out.insert(at, field)
         at += 1
     return out
+
+
+def names_tagged(config: type, tag: str, *values: str) -> tuple[str, ...]:
+    """Return the names of the options that carry a tag, or one of some values of it."""
+    tags = {name: field.metadata.get(tag) for name, field in config.__dataclass_fields__.items()}  # type: ignore[attr-defined]
+    return tuple(name for name, value in tags.items() if (value in values if values else value))
 
 
 def flags(field: dataclasses.Field[Any]) -> tuple[str, ...]:
@@ -411,4 +435,6 @@ class SchedulerOptions:
         "machine; in Python also a distributed.Client (docs/scale.md).",
         metavar="ADDRESS|FILE.json|local:N",
         last=True,
+        machine=True,
+        decides="nothing",
     )

@@ -289,8 +289,7 @@ def test_fields_between_commas_and_an_append_that_comes_without_them(tmp_path):
                 {
                     "id": f"d{i}",
                     "text": f"alpha beta w{i % 5}",
-                    "authors": [f"A{i % 6}"],
-                    "labels": ["x"],
+                    **({"authors": [f"A{i % 6}"], "labels": ["x"]} if name == "a" else {}),
                 }
             )
             for i in range(first, first + 40)

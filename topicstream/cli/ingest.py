@@ -16,6 +16,7 @@ from topicstream.corpus.info import linked_text
 from topicstream.dates import advice
 from topicstream.ingestion.config import IngestConfig, Stop
 from topicstream.ingestion.pipeline import ingest
+from topicstream.options import names_tagged
 from topicstream.text import render
 from topicstream.tokens.stopwords import read_stopwords
 
@@ -53,53 +54,9 @@ _SEVERAL = re.compile(
     r"file)s|(?<=^file)s|(?<=^record)s|(?<=^value)s|(?<=^document)s|(?<=^duplicate)s|(?<=^line)s"
 )
 
-GROUPS = {
-    "Input": (
-        "id_field",
-        "date_format",
-        "encoding",
-        "delimiter",
-        "quotechar",
-        "header",
-        "list_separator",
-        "weighted",
-        "first_id",
-        "words",
-        "meta_files",
-        "links",
-        "key",
-        "vector_field",
-        "patches",
-        "stride",
-        "min_tokens",
-        "transpose",
-        "layer",
-        "binarize",
-    ),
-    "Text": (
-        "lowercase",
-        "min_length",
-        "numbers",
-        "pattern",
-        "keep",
-        "ngrams",
-        "phrase_threshold",
-        "stem",
-        "tokenized",
-        "unspaced",
-        "drop_tags",
-        "drop_urls",
-        "drop_mentions",
-        "entities",
-        "segmenter",
-        "replace",
-        "lemmas",
-    ),
-    "Vocabulary": ("min_count", "max_vocab", "drop_top", "drop_words", "vocab", "grow_vocab"),
-    "Store": ("heldout_by", "append", "on_duplicate"),
-    "Advanced": ("on_error", "workers"),
-}
-"""Options that --help-all shows."""
+TITLES = ("Input", "Text", "Vocabulary", "Store", "Advanced")
+"""Sections of --help-all, in their order; an option names its own as ``group``."""
+GROUPS = {title: names_tagged(IngestConfig, "group", title) for title in TITLES}
 
 
 @topics_command(
@@ -146,7 +103,8 @@ def command(paths: tuple[str, ...], **values: Any) -> Printed:
 def columns_told(s: dict[str, Any]) -> str:
     """The columns of metadata, how far they are filled, and how many dates were read."""
     every = s["documents_added"]
-    told: dict[str, list[str]] = {"columns": [], "columns that no document has": []}
+    empty = f"columns that no {'added ' if every < s['documents'] else ''}document has"
+    told: dict[str, list[str]] = {"columns": [], empty: []}
     for name, filled in s.get("columns", {}).items():
         share = "" if filled == every else f" ({filled:,})"
         if name == "date" and filled:
@@ -156,9 +114,7 @@ def columns_told(s: dict[str, Any]) -> str:
                 + f", {' to '.join(dict.fromkeys(s['dates']['ends']))}" * bool(read)
             )
             share += f"; not {unread[:40]!r}: give {advice(unread)})" if unread else ")"
-        told["columns" if filled else "columns that no document has"].append(
-            name + share * bool(filled)
-        )
+        told["columns" if filled else empty].append(name + share * bool(filled))
     return "; ".join(f"{what}: {', '.join(names)}" for what, names in told.items() if names)
 
 

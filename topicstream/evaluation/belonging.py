@@ -91,7 +91,7 @@ def other_corpus(
     if width:
         raise UsageError(f"{path}: of {noun_of(width)}, a store is scored; ingest the file")
     from topicstream.ingestion.pipeline import ingest
-    from topicstream.ingestion.read_options import ReadOptions
+    from topicstream.ingestion.read_options import FIELDS, LAYOUT, ReadOptions, remembered_meta
     from topicstream.tokens.recipe import Recipe
 
     recipe = model.manifest.tokenizer
@@ -102,9 +102,12 @@ def other_corpus(
         )
     with tempfile.TemporaryDirectory(prefix="topics-heldout-") as folder:
         out = Path(folder) / "corpus.zarr"
-        read = ReadOptions(**reading).recall(model.manifest.reading)
+        read = ReadOptions(**reading).recall(model.manifest.reading, FIELDS, LAYOUT)
         if meta:
-            read = replace(read, meta=meta)
+            # a field that is called as its column may have another name in the model's input
+            earlier = remembered_meta(model.manifest.reading)
+            named = {c: earlier.get(c, c) if field == c else field for c, field in meta.items()}
+            read = replace(read, meta=named)
         words = Recipe.from_json(recipe)
         ingest(
             [Path(path)],

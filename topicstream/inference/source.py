@@ -28,7 +28,7 @@ from topicstream.inference.memory import InferencePlan
 from topicstream.ingestion.opening.memory import as_inputs
 from topicstream.ingestion.parsing.columns import LISTS
 from topicstream.ingestion.parsing.documents import content_kind, document_cells, metadata_of
-from topicstream.ingestion.read_options import CUT, REMEMBERED, ReadOptions
+from topicstream.ingestion.read_options import CUT, FIELDS, LAYOUT, ReadOptions, remembered_meta
 from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import listed_names
@@ -164,15 +164,16 @@ class RawDocuments(DocumentSource):
         names = listed_names(config.with_columns)
         if set(config.of_parts()) != set(PARTS):
             raise UsageError("--part requires a corpus store, but these are raw documents")
-        meta = {"meta": {name: name for name in names}} if names else {}
+        fields = remembered_meta(model.manifest.reading) if isinstance(inputs, list) else {}
+        meta = {"meta": {name: fields.get(name, name) for name in names}} if names else {}
         options = ReadOptions(
             **{"piece_bytes": PIECE_BYTES, "room": plan.room, **meta, **config.given()}
         )
         if self.width:
-            remembered = tuple(name for name in CUT if name not in ("split", "min_tokens"))
-            options = replace(options.recall(model.manifest.reading, remembered), vectors=True)
+            options = options.recall(model.manifest.reading, CUT)
+            options = replace(options, vectors=True, split=None, min_tokens=0)
         elif isinstance(inputs, list):
-            options = options.recall(model.manifest.reading, REMEMBERED)
+            options = options.recall(model.manifest.reading, FIELDS, LAYOUT)
         self.columns = {name: TEXTS if name in LISTS else TEXT for name in names}
         self.inputs, self.options, self._lock = inputs, options, threading.Lock()
         self._words = TokenVocabulary.of(model.vocabulary.words)

@@ -50,9 +50,17 @@ class IngestConfig(ReadOptions, SchedulerOptions, WorkOptions):
         "of counts [D, W]. A str in "
         "a list is a document. Documents without an id get their number",
         cli=False,
+        decides="input",
+        set_by_retrain=True,
     )
     out: Place = option(
-        "corpus.zarr", "Corpus store to create.", env="TOPICS_CORPUS", show=True, after=""
+        "corpus.zarr",
+        "Corpus store to create.",
+        env="TOPICS_CORPUS",
+        show=True,
+        after="",
+        decides="nothing",
+        set_by_retrain=True,
     )
     _: KW_ONLY
     meta_files: Place | Sequence[Place] = option(
@@ -64,62 +72,123 @@ class IngestConfig(ReadOptions, SchedulerOptions, WorkOptions):
         multiple=True,
         metavar="FILE[:COLUMN,...]",
         after="meta",
+        decides="side",
+        group="Input",
     )
     links: Place | Sequence[Place] = option(
         (),
         "Add links from a TSV or CSV file with two columns, citing and cited.",
         multiple=True,
         metavar="FILE",
+        decides="side",
+        group="Input",
     )
     key: str = option(
         "id",
         "Match rows of side files to documents by id (the default), row number (from 1), file, "
         "or a column of ids.",
         metavar="id|row|file|COLUMN",
+        decides="side",
+        group="Input",
     )
     lowercase: bool | None = option(
-        None, "Lower-case words (default: yes).", pair=True, after="on_error"
+        None,
+        "Lower-case words (default: yes).",
+        pair=True,
+        after="on_error",
+        decides="tokenizer",
+        group="Text",
     )
     min_length: int | None = option(
-        None, "Minimum number of letters and digits in a word (default: 2).", min=1
+        None,
+        "Minimum number of letters and digits in a word (default: 2).",
+        min=1,
+        decides="tokenizer",
+        group="Text",
     )
-    numbers: bool | None = option(None, "Keep words without letters (default: no).", pair=True)
+    numbers: bool | None = option(
+        None,
+        "Keep words without letters (default: no).",
+        pair=True,
+        decides="tokenizer",
+        group="Text",
+    )
     pattern: str | None = option(
-        None, "Regular expression that matches a word.", flags=("--token-pattern",)
+        None,
+        "Regular expression that matches a word.",
+        flags=("--token-pattern",),
+        decides="tokenizer",
+        group="Text",
     )
     keep: Sequence[str] | None = option(
-        None, "emoji: treat every emoji as a word.", multiple=True, choices=("emoji",)
+        None,
+        "emoji: treat every emoji as a word.",
+        multiple=True,
+        choices=("emoji",),
+        decides="tokenizer",
+        group="Text",
     )
     stopwords: Place | Sequence[str] | None = option(
         None,
         "english (the default), german, de, ... (33 languages), a file, or none; repeatable.",
         multiple=True,
         metavar="LANGUAGE|FILE|none",
+        decides="tokenizer",
     )
-    drop_tags: bool = option(False, "Remove HTML tags, comments and scripts from the text.")
-    drop_urls: bool = option(False, "Remove web addresses from the text.")
-    drop_mentions: bool = option(False, "Remove @names from the text.")
+    drop_tags: bool = option(
+        False,
+        "Remove HTML tags, comments and scripts from the text.",
+        decides="tokenizer",
+        group="Text",
+    )
+    drop_urls: bool = option(
+        False,
+        "Remove web addresses from the text.",
+        decides="tokenizer",
+        group="Text",
+    )
+    drop_mentions: bool = option(
+        False,
+        "Remove @names from the text.",
+        decides="tokenizer",
+        group="Text",
+    )
     entities: bool | None = option(
-        None, "Resolve HTML entities such as &amp;.", flags=("--html-entities",)
+        None,
+        "Resolve HTML entities such as &amp;.",
+        flags=("--html-entities",),
+        decides="tokenizer",
+        group="Text",
     )
     segmenter: str | None = option(
         None,
         "Segment words in scripts without spaces: jieba, sudachi, pythainlp or kiwi (installed "
         "separately).",
         metavar="NAME",
+        decides="tokenizer",
+        group="Text",
     )
     replace: Place | Mapping[str, str] | None = option(
         None,
         "Map spelling variants: a TSV or CSV file with two columns, a word and its replacement.",
         metavar="FILE",
+        decides="tokenizer",
+        group="Text",
     )
     lemmas: str | None = option(
         None,
         "Count lemmas: simplemma:LANGUAGE or spacy:PIPELINE (installed separately).",
         metavar="TOOL:LANGUAGE",
+        decides="tokenizer",
+        group="Text",
     )
     ngrams: int | None = option(
-        None, "Also count sequences of up to this many words.", min=1, max=3
+        None,
+        "Also count sequences of up to this many words.",
+        min=1,
+        max=3,
+        decides="tokenizer",
+        group="Text",
     )
     phrase_threshold: float | None = option(
         None,
@@ -129,6 +198,8 @@ class IngestConfig(ReadOptions, SchedulerOptions, WorkOptions):
         flags=("--phrases",),
         min=-1,
         max=1,
+        decides="tokenizer",
+        group="Text",
     )
     stem: str | None = option(
         None,
@@ -140,67 +211,177 @@ class IngestConfig(ReadOptions, SchedulerOptions, WorkOptions):
         "tamil, turkish, yiddish;"
         " or de, fr, ...",
         metavar="LANGUAGE",
+        decides="tokenizer",
+        group="Text",
     )
-    tokenized: bool | None = option(None, "The text is already tokenised: split at white space.")
+    tokenized: bool | None = option(
+        None,
+        "The text is already tokenised: split at white space.",
+        decides="tokenizer",
+        group="Text",
+    )
     unspaced: str | None = option(
         None,
         "Index scripts without spaces as character bigrams (the default) or as whole runs.",
         choices=("bigrams", "runs"),
+        decides="tokenizer",
+        group="Text",
     )
     min_df: str | float | None = option(
         None,
         "Minimum document frequency of a word, a number or a share (default: text 5, at most 1 "
         "%; counts 1).",
         parse=share_or_number,
+        decides="words",
     )
     max_df: str | float | None = option(
         None,
         "Maximum document frequency of a word, a number or a share (default: text 50 %; counts "
         "all).",
         parse=share_or_number,
+        decides="words",
     )
-    min_count: int = option(1, "Minimum number of occurrences of a word.", min=0)
-    max_vocab: int | None = option(None, "Keep at most this many words, the most frequent.", min=1)
+    min_count: int = option(
+        1,
+        "Minimum number of occurrences of a word.",
+        min=0,
+        decides="words",
+        group="Vocabulary",
+    )
+    max_vocab: int | None = option(
+        None,
+        "Keep at most this many words, the most frequent.",
+        min=1,
+        decides="words",
+        group="Vocabulary",
+    )
     drop_top: int = option(
-        0, "Leave out the N most frequent words (new stores only).", min=0, metavar="N"
+        0,
+        "Leave out the N most frequent words (new stores only).",
+        min=0,
+        metavar="N",
+        decides="words",
+        new_store=True,
+        group="Vocabulary",
     )
     drop_words: Place | None = option(
-        None, "Leave out the words in a file with one word per line.", path=True, metavar="FILE"
+        None,
+        "Leave out the words in a file with one word per line.",
+        path=True,
+        metavar="FILE",
+        decides="words",
+        group="Vocabulary",
     )
     vocab: Place | None = option(
-        None, "Fixed vocabulary: a file with one word per line, or vocab.parquet.", path=True
+        None,
+        "Fixed vocabulary: a file with one word per line, or vocab.parquet.",
+        path=True,
+        decides="words",
+        new_store=True,
+        group="Vocabulary",
     )
     heldout: str | float | None = option(
         None,
         "Held-out documents: a share (1% or 0.01), a number, FIELD=VALUE, or 0 (default: 1 %, "
         "at least 50, at "
         "most 10 %).",
+        decides="heldout",
+        new_store=True,
     )
     heldout_by: str | None = option(
         None,
         "Hold out whole groups: all documents with the same value of this field.",
         metavar="FIELD",
+        decides="heldout",
+        new_store=True,
+        group="Store",
     )
-    append: bool = option(False, "Append to an existing store.")
-    grow_vocab: bool = option(False, "With --append: add new words to the vocabulary.")
+    append: bool = option(
+        False,
+        "Append to an existing store.",
+        decides="nothing",
+        set_by_retrain=True,
+        group="Store",
+    )
+    grow_vocab: bool = option(
+        False,
+        "With --append: add new words to the vocabulary.",
+        decides="words",
+        group="Vocabulary",
+    )
     on_duplicate: str | None = option(
         None,
         "What to do when an id occurs twice (default: skip; PubMed: replace).",
         choices=("skip", "replace", "fail"),
+        decides="documents",
+        set_by_retrain=True,
+        group="Store",
     )
-    force: bool = option(False, "Replace an existing store or an unfinished ingest.")
-    workers: int | None = option(None, "Threads (default: all processors).", min=1, max=4096)
-    stopwords_from: str | None = option(None, "what a list of stop words is called", cli=False)
-    phrases: Sequence[str] | None = option(None, "learned pairs of words, joined", cli=False)
-    checkpoint_bytes: int = option(512 << 20, "of input between two commits of the work", cli=False)
-    checkpoint_seconds: float = option(30.0, "between two commits of the work", cli=False)
+    force: bool = option(
+        False,
+        "Replace an existing store or an unfinished ingest.",
+        decides="nothing",
+        set_by_retrain=True,
+    )
+    workers: int | None = option(
+        None,
+        "Threads (default: all processors).",
+        min=1,
+        max=4096,
+        decides="nothing",
+        set_by_retrain=True,
+        machine=True,
+        group="Advanced",
+    )
+    stopwords_from: str | None = option(
+        None,
+        "what a list of stop words is called",
+        cli=False,
+        decides="tokenizer",
+    )
+    phrases: Sequence[str] | None = option(
+        None,
+        "learned pairs of words, joined",
+        cli=False,
+        decides="tokenizer",
+    )
+    checkpoint_bytes: int = option(
+        512 << 20,
+        "of input between two commits of the work",
+        cli=False,
+        decides="nothing",
+        machine=True,
+    )
+    checkpoint_seconds: float = option(
+        30.0,
+        "between two commits of the work",
+        cli=False,
+        decides="nothing",
+        machine=True,
+    )
     vocabulary: Sequence[str] | Mapping[str, int] | None = option(
-        None, "of a matrix: its words, or a dict word -> column", cli=False
+        None,
+        "of a matrix: its words, or a dict word -> column",
+        cli=False,
+        decides="input",
     )
-    ids: Sequence[Any] | None = option(None, "of a matrix: the ids of its documents", cli=False)
+    ids: Sequence[Any] | None = option(
+        None,
+        "of a matrix: the ids of its documents",
+        cli=False,
+        decides="input",
+    )
     recipe: Recipe | None = option(
-        None, "the tokenizer of a store or a model, instead of one of these options", cli=False
+        None,
+        "the tokenizer of a store or a model, instead of one of these options",
+        cli=False,
+        decides="tokenizer",
     )
     stop: Stop | None = option(
-        None, "a signal handler that ends the ingest after a commit", cli=False
+        None,
+        "a signal handler that ends the ingest after a commit",
+        cli=False,
+        decides="nothing",
+        set_by_retrain=True,
+        machine=True,
     )

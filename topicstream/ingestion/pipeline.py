@@ -19,13 +19,14 @@ from topicstream.files.mirror import cache_folder, mirrored
 from topicstream.files.ownership import MARK, check_place, claim, refuse_strangers
 from topicstream.files.publication import claim_address, publish
 from topicstream.files.remote import address_of
+from topicstream.ingestion.appending import options_of_append
 from topicstream.ingestion.config import IngestConfig, Stop
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.opening.inputs import input_places
 from topicstream.ingestion.opening.inputs_record import InputsRecord
 from topicstream.ingestion.opening.memory import KEY, InMemory, as_inputs
 from topicstream.ingestion.plan import plan_ingest
-from topicstream.ingestion.read_options import CUT, REMEMBERED
+from topicstream.ingestion.read_options import CUT, FIELDS, LAYOUT, META
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.ingestion.spooling.journal import Journal, read_state
 from topicstream.ingestion.spooling.reading import Reading
@@ -172,30 +173,17 @@ class _Ingest:
         self.base: Corpus | None = None
         if (out / "manifest.json").exists() and not options.given.force:
             self.base = Corpus.open(out, dense=True) if options.given.append else None
-        self.options = self._as_of_base(options)
+        self.options = self._complete(options)
         self._tokenizer()  # what it lacks is reported before anything is made
 
-    def _as_of_base(self, options: IngestOptions) -> IngestOptions:
-        """An append uses the tokenizer and the threshold of the store, and the fields of its input."""
+    def _complete(self, options: IngestOptions) -> IngestOptions:
+        """Complete the options: an append uses what the store remembers."""
         if self.base is None:
-            return dataclasses.replace(
-                options, given=dataclasses.replace(options.given, append=False, grow_vocab=False)
-            )
-        names = REMEMBERED + CUT if isinstance(self.names, list) else CUT
-        options = dataclasses.replace(
-            options, given=options.given.recall(self.base.manifest.reading, names)
-        )
-        stored = self.base.manifest.tokenizer
-        if stored is None:
-            return options
-        recipe = Recipe.from_json(stored)
-        other = [n for n in options.words if getattr(options.recipe, n) != getattr(recipe, n)]
-        if other:
-            raise InputError(
-                f"{self.out}: was ingested with another tokenizer ({', '.join(other)}); leave "
-                f"out the tokenizer options to append"
-            )
-        return dataclasses.replace(options, recipe=recipe)
+            given = dataclasses.replace(options.given, append=False, grow_vocab=False)
+            return dataclasses.replace(options, given=given)
+        layout = [LAYOUT] if isinstance(self.names, list) else []
+        kinds = (FIELDS, META, CUT, *layout)
+        return options_of_append(options, self.base.manifest, self.out, *kinds)
 
     def _tokenizer(self) -> Tokenizer:
         """Make the tokenizer of the recipe, with the tools that this command names."""
@@ -232,7 +220,8 @@ class _Ingest:
                     )
                 refuse_strangers(self.out)
             recipe = self.options.recipe
-            if self.base is None and recipe.phrase_threshold is not None and not recipe.phrases:
+            is_new = self.base is None and self.options.given.recipe is None
+            if is_new and recipe.phrase_threshold is not None and not recipe.phrases:
                 self.options = dataclasses.replace(
                     self.options, recipe=self._with_phrases(recipe, recipe.phrase_threshold)
                 )

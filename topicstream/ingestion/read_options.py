@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from topicstream.corpus.format import LINKS, LIST_COLUMNS, NAMED
 from topicstream.errors import InputError
 from topicstream.memory import Room
-from topicstream.options import option
+from topicstream.options import field_types, fits, names_tagged, option
 from topicstream.records import Json
 
 ALIASES = {
@@ -24,27 +24,12 @@ ALIASES = {
     "10x": "tenx",
 }
 """What else formats are called: by ``export``, or by the endings of their files."""
-REMEMBERED = (
-    "text_field",
-    "id_field",
-    "delimiter",
-    "quotechar",
-    "header",
-    "list_separator",
-    "date_format",
-    "weighted",
-    "binarize",
-    "transpose",
-    "layer",
-)
-"""Of ``ReadOptions``: how the fields of an input are called and parted."""
-CUT = ("split", "min_tokens", "patches", "stride", "vector_field")
-"""Of ``ReadOptions``: how an ingest makes documents of the records; what is inferred is inferred
-whole.
-"""
-OF_FILES = ("format", "encoding")
-"""Of ``ReadOptions``: how these files are read again; others of the same corpus may be unlike them.
-"""
+FIELDS: Final = "fields"
+LAYOUT: Final = "layout"
+META: Final = "meta"
+CUT: Final = "cut"
+OF_FILES: Final = "files"
+"""What a store remembers of its input; options say it of themselves as ``recalled``."""
 RAW = "Format of raw input (default: detected from name and content)."
 
 
@@ -78,19 +63,31 @@ class ReadOptions:
         "Input format, or each: every file of a folder by its own (default: detected from name "
         "and content, one a folder).",
         help_infer=RAW,
+        decides="reading",
+        recalled="files",
     )
     text_field: str | None = option(
         None,
         "Field(s) with the text, separated by commas (default: text).",
         help_infer="Field(s) with the text, separated by commas (default: as in the model's corpus).",
+        decides="reading",
+        recalled="layout",
     )
     id_field: str | None = option(
-        None, "Field with the document id (default: id if present, else file:line)."
+        None,
+        "Field with the document id (default: id if present, else file:line).",
+        decides="reading",
+        recalled="fields",
+        group="Input",
     )
     recalled: Sequence[str] = option(
         (),
         "options that are those of an earlier input (a model's), which this one need not fit",
         cli=False,
+        decides="nothing",
+    )
+    recalled_columns: Sequence[str] = option(
+        (), "columns of meta that are those of an earlier input", cli=False, decides="nothing"
     )
     meta: Any = field(
         default_factory=dict,
@@ -100,6 +97,8 @@ class ReadOptions:
             "multiple": True,
             "metavar": "COLUMN=FIELD",
             "parse": columns,
+            "decides": "reading",
+            "recalled": "meta",
         },
     )
     date_format: str | None = option(
@@ -108,11 +107,30 @@ class ReadOptions:
         "year first, 31.05.1999, ...).",
         metavar="FORMAT",
         cli=("ingest",),
+        decides="reading",
+        recalled="fields",
+        group="Input",
     )
-    encoding: str | None = option(None, "Text encoding (default: UTF-8, or by byte order mark).")
-    delimiter: str | None = option(None, "CSV delimiter.")
+    encoding: str | None = option(
+        None,
+        "Text encoding (default: UTF-8, or by byte order mark).",
+        decides="reading",
+        recalled="files",
+        group="Input",
+    )
+    delimiter: str | None = option(
+        None,
+        "CSV delimiter.",
+        decides="reading",
+        recalled="layout",
+        group="Input",
+    )
     quotechar: str | None = option(
-        None, "CSV quote character (default: \"); '' if quotes are text."
+        None,
+        "CSV quote character (default: \"); '' if quotes are text.",
+        decides="reading",
+        recalled="layout",
+        group="Input",
     )
     header: bool | None = option(
         None,
@@ -120,35 +138,68 @@ class ReadOptions:
         "... (default: detected).",
         pair=True,
         cli=("ingest",),
+        decides="reading",
+        recalled="layout",
+        group="Input",
     )
     list_separator: str = option(
         ";",
         f"Between the {', '.join(NAMED)} or {LINKS} of one field (default: ;).",
         cli=("ingest",),
+        decides="reading",
+        recalled="fields",
+        group="Input",
     )
     weighted: bool = option(
-        False, "Accept real-valued weights instead of counts (matrices, svmlight)."
+        False,
+        "Accept real-valued weights instead of counts (matrices, svmlight).",
+        decides="reading",
+        recalled="fields",
+        group="Input",
     )
     binarize: bool = option(
-        False, "Replace every count above 0 with 1 (presence or absence, as for open chromatin)."
+        False,
+        "Replace every count above 0 with 1 (presence or absence, as for open chromatin).",
+        decides="reading",
+        recalled="fields",
+        group="Input",
     )
-    transpose: bool = option(False, "Matrices (mtx, npz, h5ad): documents are columns, not rows.")
+    transpose: bool = option(
+        False,
+        "Matrices (mtx, npz, h5ad): documents are columns, not rows.",
+        decides="reading",
+        recalled="layout",
+        group="Input",
+    )
     layer: str | None = option(
         None,
         "Which matrix of the file: a layer or raw (h5ad), a modality (h5mu: rna, rna/raw), a "
         "genome (10x).",
         metavar="NAME",
+        decides="reading",
+        recalled="layout",
+        group="Input",
     )
-    first_id: int | None = option(None, "svmlight and LDA-C: number of the first word.")
+    first_id: int | None = option(
+        None,
+        "svmlight and LDA-C: number of the first word.",
+        decides="reading",
+        group="Input",
+    )
     words: str | Path | None = option(
         None,
         "File with the words of a bag-of-words file, if it is not next to it.",
         help_infer="File with the words of a bag-of-words file, if it is not next to it.",
         path=True,
         instead="; the words of a matrix's columns are given as vocabulary=",
+        decides="reading",
+        group="Input",
     )
     vocab_file: str | None = option(
-        None, "the file of --vocab: names words that have no other names", cli=False
+        None,
+        "the file of --vocab: names words that have no other names",
+        cli=False,
+        decides="nothing",
     )
     vector_field: str | None = option(
         None,
@@ -157,9 +208,15 @@ class ReadOptions:
         metavar="COLUMN",
         multiple=True,
         parse=joined,
+        decides="reading",
+        recalled="cut",
+        group="Input",
     )
     vectors: bool = option(
-        False, "a NumPy array: its rows are vectors (known by itself of one below 0)", cli=False
+        False,
+        "a NumPy array: its rows are vectors (known by itself of one below 0)",
+        cli=False,
+        decides="reading",
     )
     patches: int | None = option(
         None,
@@ -168,15 +225,25 @@ class ReadOptions:
         min=2,
         max=64,
         metavar="N",
+        decides="reading",
+        recalled="cut",
+        group="Input",
     )
     stride: int | None = option(
         None,
         "Images: pixels from one patch to the next (default: half a patch).",
         min=1,
         metavar="N",
+        decides="reading",
+        recalled="cut",
+        group="Input",
     )
     on_error: Literal["fail", "skip"] = option(
-        "fail", "What to do at a bad record (default: fail).", choices=("fail", "skip")
+        "fail",
+        "What to do at a bad record (default: fail).",
+        choices=("fail", "skip"),
+        decides="documents",
+        group="Advanced",
     )
     split: str | None = option(
         None,
@@ -185,15 +252,47 @@ class ReadOptions:
         "'1000 words', or wherever a pattern matches. Parts of one document are held out together.",
         metavar="paragraph|section|'N words'|REGEX",
         cli=("ingest",),
+        decides="reading",
+        recalled="cut",
     )
     min_tokens: int = option(
-        0, "Leave out documents with fewer words.", min=0, metavar="N", cli=("ingest",)
+        0,
+        "Leave out documents with fewer words.",
+        min=0,
+        metavar="N",
+        cli=("ingest",),
+        decides="reading",
+        recalled="cut",
+        group="Input",
     )
-    record_bytes: int = option(64 << 20, "The longest record accepted.", cli=False)
-    piece_bytes: int = option(8 << 20, "The size of a piece before parsing.", cli=False)
-    room: Room | None = option(None, "", cli=False)
+    record_bytes: int = option(
+        64 << 20,
+        "The longest record accepted.",
+        cli=False,
+        decides="reading",
+    )
+    piece_bytes: int = option(
+        8 << 20,
+        "The size of a piece before parsing.",
+        cli=False,
+        decides="nothing",
+        machine=True,
+    )
+    room: Room | None = option(
+        None,
+        "",
+        cli=False,
+        decides="nothing",
+        machine=True,
+    )
     """What one piece may take where it is larger; None: anything."""
-    scratch: Path | None = option(None, "", cli=False)
+    scratch: Path | None = option(
+        None,
+        "",
+        cli=False,
+        decides="nothing",
+        machine=True,
+    )
     """Folder for scratch files of readers; None: the system's."""
 
     def __post_init__(self) -> None:
@@ -205,13 +304,10 @@ class ReadOptions:
         object.__setattr__(self, "format", ALIASES.get(self.format or "", self.format))
 
     def given(self) -> dict[str, Any]:
-        """The options that are not their defaults."""
+        """Return the options that are not their defaults."""
         fresh = ReadOptions()
-        return {
-            f.name: v
-            for f in fields(ReadOptions)
-            if (v := getattr(self, f.name)) != getattr(fresh, f.name)
-        }
+        values = {f.name: getattr(self, f.name) for f in fields(ReadOptions)}
+        return {name: v for name, v in values.items() if v != getattr(fresh, name)}
 
     @property
     def strict(self) -> bool:
@@ -222,6 +318,11 @@ class ReadOptions:
     def id_wanted(self) -> bool:
         """Whether every record must have the id field."""
         return self.id_field is not None and "id_field" not in self.recalled
+
+    @property
+    def meta_wanted(self) -> list[str]:
+        """The fields of metadata that the user named."""
+        return [name for column, name in self.meta.items() if column not in self.recalled_columns]
 
     @property
     def turned(self) -> bool:
@@ -240,48 +341,68 @@ class ReadOptions:
         return "id" if "id" in names else None
 
     def spelt(self) -> dict[str, Any]:
-        """All that decides what is read, as plain values."""
-        aside = ("piece_bytes", "room", "scratch", "vocab_file", "on_error", "recalled")
-        read = {f.name: getattr(self, f.name) for f in fields(ReadOptions) if f.name not in aside}
-        words = read.pop("words")
-        read |= {
+        """Return all that decides what is read, as plain values."""
+        names = names_tagged(ReadOptions, "decides", "reading")
+        values = {name: getattr(self, name) for name in names}
+        return values | {
             "text_field": self.text_field or "text",
-            "vocab": words and str(words),
+            "words": self.words and str(self.words),
             "meta": dict(self.meta),
-        }  # as it was called when the first were written
-        return {k: v for k, v in read.items() if k not in CUT or v}
+        }
 
     def remembered(self) -> dict[str, Json]:
-        """What a store and its models keep, so that more of the same input is read the same way:
-        plain values.
-        """
-        return {k: v for k, v in self.given().items() if k in REMEMBERED + CUT + OF_FILES}
+        """Return what a store keeps, so that more of the same input is read the same way."""
+        names = names_tagged(ReadOptions, "recalled")
+        return {name: v for name, v in self.given().items() if name in names}
 
-    def recall(self, stored: object, names: tuple[str, ...] = REMEMBERED) -> Self:
-        """These options with those of ``remembered`` where nothing was given.
+    def recall(self, stored: object, *kinds: str) -> Self:
+        """Fill in the options that an earlier input was read with where nothing was given.
 
-        stored: of a manifest, checked here.
+        Parameters
+        ----------
+        stored
+            ``remembered`` of the earlier input, from a manifest; checked here.
+        kinds
+            Which options: of ``FIELDS``, ``LAYOUT``, ``META``, ``CUT`` and ``OF_FILES``.  Of the columns of
+            metadata those are filled in that were not given.
         """
         if not isinstance(stored, dict):
             return self
         given = self.given()
-        types = {
-            "header": bool,
-            "weighted": bool,
-            "binarize": bool,
-            "transpose": bool,
-            "min_tokens": int,
-            "patches": int,
-            "stride": int,
-        }
+        types = field_types(ReadOptions)
         values: dict[str, Any] = {
-            k: v
-            for k, v in stored.items()
-            if k in names and k not in given and isinstance(v, types.get(k, str))
+            name: stored[name]
+            for name in names_tagged(ReadOptions, "recalled", *kinds)
+            if name in stored and name not in given and fits(stored[name], types[name])
         }
-        return replace(self, **values, recalled=tuple(values))
+        earlier = remembered_meta(stored) if META in kinds else {}
+        columns_recalled = tuple(column for column in earlier if column not in self.meta)
+        return replace(
+            self,
+            **values | {"meta": earlier | dict(self.meta)},
+            recalled=tuple(values),
+            recalled_columns=columns_recalled,
+        )
+
+    def fit(self, names: Collection[str]) -> Self:
+        """Leave out recalled columns of metadata whose fields an input does not have.
+
+        A field that the user named stays, so that its absence is an error.
+        """
+        recalled = [column for column in self.recalled_columns if column in self.meta]
+        absent = [column for column in recalled if self.meta[column] not in names]
+        if not absent:
+            return self
+        meta = {c: name for c, name in self.meta.items() if c not in absent}
+        return replace(self, meta=meta)
 
     @property
     def text_fields(self) -> list[str]:
         """The names of the text fields, in the order in which they are joined."""
         return [name.strip() for name in (self.text_field or "text").split(",")]
+
+
+def remembered_meta(stored: object) -> dict[str, str]:
+    """Return column -> field of what ``ReadOptions.remembered`` gave; {} for anything else."""
+    meta = stored.get("meta") if isinstance(stored, dict) else None
+    return meta if isinstance(meta, dict) and fits(meta, Mapping[str, str]) else {}

@@ -172,10 +172,9 @@ class IngestOptions:
             raise UsageError(
                 "--key row: --split and --min-tokens change the number of documents; give --key id"
             )
-        if config.drop_top and (config.append or config.vocab is not None):
+        if config.drop_top and config.vocab is not None:
             raise UsageError(
-                "--drop-top requires a new store that makes its own vocabulary; the words it "
-                "leaves out stay out of every append"
+                "--drop-top requires a store that makes its own vocabulary; leave out --vocab"
             )
         return cls(
             given=dataclasses.replace(

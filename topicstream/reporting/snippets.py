@@ -19,7 +19,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import TopicsError
 from topicstream.ingestion.opening.inputs_record import file_of, raw_files
 from topicstream.ingestion.parsing.documents import content_kind, raw_value
-from topicstream.ingestion.read_options import CUT, OF_FILES, REMEMBERED, ReadOptions
+from topicstream.ingestion.read_options import CUT, FIELDS, LAYOUT, OF_FILES, ReadOptions
 from topicstream.ingestion.spooling.tasks import Task, pieces
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.metadata import kept_columns
@@ -137,7 +137,7 @@ def _of_file(
         for source, part in passages
     }
     reading = corpus.manifest.reading
-    options = ReadOptions(on_error="skip").recall(reading, REMEMBERED + CUT + OF_FILES)
+    options = ReadOptions(on_error="skip").recall(reading, FIELDS, LAYOUT, CUT, OF_FILES)
     # a source without a position is a file that is one document
     form = "files" if any(source == file for source, _ in passages) else options.format
     options = replace(options, format=form, text_field=text_field or options.text_field, meta={})

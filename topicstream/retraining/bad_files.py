@@ -24,7 +24,7 @@ from topicstream.ingestion.opening.inputs import (
 from topicstream.ingestion.opening.names import matrix_form
 from topicstream.ingestion.opening.source import Source
 from topicstream.ingestion.parsing.reader import reader_named
-from topicstream.ingestion.read_options import CUT, REMEMBERED, ReadOptions
+from topicstream.ingestion.read_options import CUT, FIELDS, LAYOUT, META, ReadOptions
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.ingestion.spooling.tasks import pieces_of
 from topicstream.machine import __version__
@@ -77,10 +77,10 @@ def raw_words(message: str, config: Config) -> str:
 
 def read_options(config: Config) -> ReadOptions:
     """How an append to the corpus reads the raw files."""
-    given = IngestOptions.of(**{k: v for k, v in config.ingest.items() if k != "grow_vocab"}).given
+    given = IngestOptions.of(append=True, **config.ingest).given
     if not (config.corpus / "manifest.json").exists():
         return given
-    return given.recall(Corpus.open(config.corpus).manifest.reading, REMEMBERED + CUT)
+    return given.recall(Corpus.open(config.corpus).manifest.reading, FIELDS, LAYOUT, META, CUT)
 
 
 def find_strays(config: Config, usual: str | None) -> tuple[dict[str, str], str | None]:

@@ -8,7 +8,7 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,17 +16,13 @@ from topicstream.errors import TopicsError, UsageError
 from topicstream.files.ownership import KINDS, kind_of
 from topicstream.files.plain import read_given
 from topicstream.files.publication import WRITABLE
+from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.settings import IngestOptions
-from topicstream.machine import parse_bytes
 from topicstream.model.seeds import read_seeds
-from topicstream.options import checked, like, option, seconds
+from topicstream.options import checked, like, names_tagged, option, seconds
 from topicstream.training.config import TrainConfig
 from topicstream.training.setup import engine_facts
 
-SET_BY_RETRAIN = ("append", "force", "on_duplicate", "mem_limit", "workers")
-"""Options of an ingest that the file cannot set."""
-MACHINES = ("max_time", "mem_limit", "threads", "scheduler", "workers_min")
-"""Settings of a training that its result does not depend on."""
 OWN_FOLDERS = ("corpus.zarr", "corpus.zarr.wip", "incoming", "runs", "versions", "current")
 
 TEMPLATE = """\
@@ -121,7 +117,7 @@ class Train:
     update_passes: int | None = like(TrainConfig, "passes")
     tol: float | str | None = like(TrainConfig, "tol")
     max_time: float | None = like(TrainConfig, "max_time")
-    mem_limit: int | None = option(None, "memory of the whole process", parse=parse_bytes)
+    mem_limit: int | None = like(TrainConfig, "mem_limit")
     threads: int | None = like(TrainConfig, "threads")
     scheduler: str | None = like(TrainConfig, "scheduler")
     workers_min: int = like(TrainConfig, "workers_min")
@@ -130,8 +126,13 @@ class Train:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def limits(self) -> dict[str, Any]:
-        """What bounds a training, as its keywords."""
-        return {name: getattr(self, name) for name in ("tol", *MACHINES)}
+        """Return what bounds a training, as its keywords."""
+        return {name: getattr(self, name) for name in ("tol", *names_tagged(Train, "machine"))}
+
+    def model_settings(self) -> dict[str, Any]:
+        """Return what a model depends on."""
+        machine = names_tagged(Train, "machine")
+        return {name: value for name, value in asdict(self).items() if name not in machine}
 
 
 @dataclass(frozen=True)
@@ -265,9 +266,10 @@ def _read_table(kind: Callable[..., Any], values: Any, where: str) -> Any:
 
 def _check(config: Config, path: Path) -> None:
     """UsageError for settings that retrain cannot work with."""
-    if own := next((name for name in SET_BY_RETRAIN if name in config.ingest), None):
-        raise UsageError(f"{path}: {own} in [ingest] is set by retrain itself; leave it out")
-    IngestOptions.of(**{k: v for k, v in config.ingest.items() if k != "grow_vocab"})
+    for name in names_tagged(IngestConfig, "set_by_retrain"):
+        if name in config.ingest:
+            raise UsageError(f"{path}: {name} in [ingest] is set by retrain itself; leave it out")
+    IngestOptions.of(append=True, **config.ingest)
     algo = config.train.algo
     if algo != "auto" and (axis := engine_facts(algo).topics_axis):
         raise UsageError(

@@ -53,7 +53,7 @@ from topicstream.retraining.bad_files import (
     named_in,
     reading_of,
 )
-from topicstream.retraining.config import MACHINES, Config
+from topicstream.retraining.config import Config
 from topicstream.retraining.drift import drift_of, verdict
 from topicstream.retraining.gate import ask_room, judge, open_models
 from topicstream.retraining.raw_files import SET_ASIDE, Scan, scan_raw
@@ -384,10 +384,13 @@ class Cycle:
         self.log.say(f"{group.name} files: {counted(group.added, 'document')} added")
 
     def _ingest(self, group: Group) -> None:
-        options = {"grow_vocab": True, **self.config.ingest, "append": True}
-        if group.base is None:
-            options = {k: v for k, v in options.items() if k not in ("grow_vocab", "append")}
-        options |= {"mem_limit": self.config.train.mem_limit, "workers": self.config.train.threads}
+        options = {
+            "grow_vocab": True,
+            **self.config.ingest,
+            "append": True,
+            "mem_limit": self.config.train.mem_limit,
+            "workers": self.config.train.threads,
+        }
         source = self.folder / "incoming" / group.name
         try:
             summary = ingest(
@@ -420,9 +423,7 @@ class Cycle:
             publish.run_path(self.folder, self.journal.version),
             self.journal.base,
         )
-        settings_hashed = {
-            k: v for k, v in asdict(want).items() if k not in (*MACHINES, "seed_words")
-        } | {"corpus": rules.fingerprint(self.config)}
+        settings_hashed = want.model_settings() | {"corpus": rules.fingerprint(self.config)}
         if want.seed_words is not None:
             settings_hashed["seed_words"] = plain(read_seeds(want.seed_words))
         settings = hashlib.sha256(
@@ -451,21 +452,9 @@ class Cycle:
             how, passes, reason = updated.how, updated.passes, updated.reason
         else:
             self._remember(last_tried=_date())
-            given = {
-                "algo",
-                "aim",
-                "allow_smaller",
-                "topics",
-                "seed",
-                "passes",
-                "seed_words",
-                "weighting",
-                "options",
-            }
-            settings_given = {name: getattr(want, name) for name in sorted(given)}
-            trained = train(
-                self.config.corpus, run, progress=self.log, **settings_given, **want.limits()
-            )
+            settings_given = want.limits() | want.model_settings()
+            del settings_given["update_passes"]
+            trained = train(self.config.corpus, run, progress=self.log, **settings_given)
             how, passes, reason = "fresh", trained.passes, trained.reason
         self._record("gate", training=how, passes=passes, stopped=reason)
 

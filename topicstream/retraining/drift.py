@@ -27,8 +27,11 @@ from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.keys import met_words
 from topicstream.evaluation.visiting import document_shares
 from topicstream.files import owned
+from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.pipeline import ingest
+from topicstream.ingestion.read_options import CUT, FIELDS, LAYOUT, ReadOptions
 from topicstream.model.topic_model import TopicModel
+from topicstream.options import names_tagged
 from topicstream.progress import Progress
 from topicstream.retraining.bad_files import in_raw_names
 from topicstream.retraining.config import Config, Limits
@@ -39,8 +42,6 @@ from topicstream.vocabulary import Vocabulary
 ENOUGH = 200
 """Held-out documents that topic usage is taken from; with fewer, training documents."""
 AT_MOST = 20000
-CHOOSING = ("grow_vocab", "min_df", "max_df", "min_count", "max_vocab", "vocab", "heldout")
-"""Options of an ingest that choose words and held-out documents: drift is measured without them."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +89,28 @@ def drift_of(
 
 
 def stage(paths: Sequence[Path], place: Path, corpus: Corpus, options: Mapping[str, Any]) -> Corpus:
-    """Documents as a store of their own: the corpus' tokenizer, every word kept, none set aside;
-    options: of ingest.
+    """Ingest documents into a store of their own, as an append to the corpus would read them.
+
+    The tokenizer is the corpus', every word is kept, and no document is set aside.  options: of an
+    ingest.
     """
+    choosing = names_tagged(IngestConfig, "decides", "words", "heldout")
+    others = {name: value for name, value in options.items() if name not in choosing}
+    reading = names_tagged(ReadOptions, "recalled")
+    read = ReadOptions(**{name: others.pop(name) for name in reading if name in others})
+    read = read.recall(corpus.manifest.reading, FIELDS, LAYOUT, CUT)
     stored = corpus.manifest.tokenizer
-    fixed = {
-        "recipe": stored and Recipe.from_json(stored),
-        "min_df": 1,
-        "max_df": 1.0,
-        "heldout": 0,
-        "force": True,
-    }
-    ingest(paths, place, **{k: v for k, v in options.items() if k not in CHOOSING} | fixed)
+    ingest(
+        paths,
+        place,
+        recipe=None if stored is None else Recipe.from_json(stored),
+        min_df=1,
+        max_df=1.0,
+        heldout=0,
+        force=True,
+        **others,
+        **read.given(),
+    )
     return Corpus.open(place)
 
 

@@ -79,6 +79,7 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
         "Stop after the pass in which this time runs out, such as 90s, 30m or 2h.",
         metavar="TIME",
         parse=seconds,
+        machine=True,
     )
     eval_every: int = option(
         0,
@@ -146,6 +147,7 @@ class TrainConfig(SchedulerOptions, ThreadedOptions):
         metavar="N",
         min=1,
         show=True,
+        machine=True,
     )
     checkpoint_minutes: float = option(
         10.0, "Write a checkpoint within a pass after this many minutes.", min=0.0, show=True

@@ -21,25 +21,13 @@ from msgspec.structs import replace
 
 from topicstream.errors import StoreError
 from topicstream.files.remote import address_of, version_of
+from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.opening.source import printable
 from topicstream.ingestion.settings import IngestOptions
+from topicstream.options import names_tagged
 from topicstream.records import Record, read_record, write_record
 
 NAME = ".inputs.json"
-CHOOSING = (
-    "min_df",
-    "max_df",
-    "min_count",
-    "max_vocab",
-    "vocab",
-    "drop_words",
-    "drop_top",
-    "grow_vocab",
-    "on_duplicate",
-    "on_error",
-    "phrase_threshold",
-)
-"""Options that decide what is stored of what was read."""
 
 
 class InputPlace(Record):
@@ -107,7 +95,8 @@ def describe(names: list[str], options: IngestOptions) -> InputsRecord:
     ``names``: as given, [] for documents in memory; ``options``: before phrases were learnt.
     """
     config = options.given
-    settings = {name: getattr(config, name) for name in CHOOSING} | {
+    choosing = names_tagged(IngestConfig, "decides", "words", "documents")
+    settings = {name: getattr(config, name) for name in choosing} | {
         "heldout": options.heldout,
         "reading": options.reading(),
     }

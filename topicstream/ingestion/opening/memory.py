@@ -359,12 +359,12 @@ def _rows(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterator[
 
 
 def _objects(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    objects, id_field = Objects(source, options, "#"), options.id_field or "id"
+    objects = Objects(source, options, "#")
     for number, document in enumerate(in_memory.documents):
         try:
             fields = _fields(document, options)
-            if not options.id_field:
-                fields.setdefault(id_field, str(number + in_memory.first))
+            if options.id_column(fields) is None:
+                fields["id"] = str(number + in_memory.first)
             objects.add(number + 1, fields)
         except WrongField as e:
             source.reject(0, str(e), file=f"documents[{number}]")
@@ -379,7 +379,7 @@ def _fields(document: object, options: ReadOptions) -> dict[str, object]:
     if document is None or (isinstance(document, float) and document != document):
         document = ""  # a missing value of a series
     if isinstance(document, str):
-        if options.id_field or options.meta:
+        if options.id_wanted or options.meta_wanted:
             raise WrongField("is a string; id_field= and meta= need dicts")
         fields: dict[str, object] = dict.fromkeys(options.text_fields, "")
         return fields | {options.text_fields[0]: document}
@@ -510,7 +510,8 @@ def _vectors(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterat
 def _metadata_of(in_memory: InMemory, options: ReadOptions) -> dict[str, pa.Array]:
     """The columns of a matrix's frame that are kept."""
     meta = {}
-    for column, name in options.meta.items():
+    asked = options.fit(() if in_memory.frame is None else in_memory.frame).meta
+    for column, name in asked.items():
         if in_memory.frame is None or name not in in_memory.frame:
             columns = (
                 ", ".join(map(str, in_memory.frame))

@@ -145,7 +145,7 @@ def as_documents(
         column: as_metadata(
             cast[name], column, f"{source.name}: column '{name}'", options.list_separator
         )
-        for column, name in options.meta.items()
+        for column, name in options.fit(columns).meta.items()
     }
     return batch_of(ids, places, {"text": joined_text}, meta)
 
@@ -355,7 +355,7 @@ def select_fields(
     """Those columns of an input that are read, the rest noted; InputError at one that is missing or
     there twice.
     """
-    fields = [*options.text_fields, *options.meta.values()]
+    fields = [*options.text_fields, *options.fit(names).meta.values()]
     if (id_name := options.id_column(names)) is not None:
         fields.append(id_name)
     fields = list(dict.fromkeys(fields))

@@ -233,7 +233,7 @@ def _one_character(chosen: str, option: str, other: str = "") -> str:
 
 def _wanted(options: ReadOptions) -> list[str]:
     id_field = [options.id_field] if options.id_field and options.id_wanted else []
-    return [*options.text_fields, *options.meta.values(), *id_field]
+    return [*options.text_fields, *options.meta_wanted, *id_field]
 
 
 def _is_data(first: tuple[str, ...], others: list[list[str]], options: ReadOptions) -> bool:

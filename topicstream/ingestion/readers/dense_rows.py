@@ -33,6 +33,7 @@ class Vectors(Reader):
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         with open_parquet(source) as file:
             names, width = file.schema_arrow.names, 0
+            options = options.fit(names)
             fields = vector_fields(options, file.schema_arrow, source.name)
             columns = [
                 *fields,

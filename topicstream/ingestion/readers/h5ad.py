@@ -106,12 +106,13 @@ def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
         )
     if (len(cells), len(features)) != tuple(int(n) for n in shape):
         raise BadFile(name, 0, "the names do not fit the matrix; the file is damaged")
-    if options.transpose and options.meta:
+    if options.transpose and options.meta_wanted:
         raise InputError(
             f"{name}: columns of obs belong to the cells, and with --transpose documents are "
             f"the features; leave out --meta"
         )
-    meta = {c: _column(name, group, c, f, options.list_separator) for c, f in options.meta.items()}
+    asked = options.fit(group.get("obs", ())).meta
+    meta = {c: _column(name, group, c, f, options.list_separator) for c, f in asked.items()}
     return Matrix(matrix, by_cell, Side(len(cells), cells, meta), Side(len(features), features))
 
 

@@ -158,10 +158,11 @@ class Objects:
             named = pc.coalesce(
                 pa.array([None if own_id is None else str(own_id) for own_id in ids], TEXT), source
             )
-        meta = {
-            column: pa.array([row[i] for _, _, row in self.rows], LIST if column in LISTS else TEXT)
-            for i, column in enumerate(options.meta)
-        }
+        meta = {}
+        for i, column in enumerate(options.meta):
+            values = [row[i] for _, _, row in self.rows]
+            if any(values) or column not in options.recalled_columns:
+                meta[column] = pa.array(values, LIST if column in LISTS else TEXT)
         return batch_of(
             named, source, {"text": pa.array([text for text, _, _ in self.rows], TEXT)}, meta
         )

@@ -39,6 +39,7 @@ from topicstream.files.plain import refuse_links
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.parsing.rejects import LEFT_OUT
 from topicstream.ingestion.plan import IngestPlan
+from topicstream.ingestion.read_options import remembered_meta
 from topicstream.ingestion.settings import Heldout, IngestOptions
 from topicstream.ingestion.spooling.journal import Journal
 from topicstream.ingestion.storing import commit
@@ -50,7 +51,7 @@ from topicstream.machine import peak_bytes, versions
 from topicstream.progress import Progress
 from topicstream.records import Json, plain
 from topicstream.relations import Relations
-from topicstream.text import noun_of, payload_of
+from topicstream.text import counted, noun_of, payload_of
 from topicstream.tokens.stopwords import unfit
 from topicstream.tokens.vocabulary import TokenVocabulary, read_drop_words, stream_pruned
 from topicstream.tokens.word_counts import ChosenWords, WordCounts, WordLimits, ask_for_words
@@ -261,11 +262,14 @@ class Finishing:
         if self.base is None and not self.width and not choice.vocabulary.counts.any():
             raise NothingKept(self._why_nothing())
         dropped |= set(choice.top)
+        made_with = self.old.vocabulary if self.old is not None else {}
+        drop_top = made_with.get("drop_top", given.drop_top)
         return choice, {
             **plain(limits),
+            **({"drop_top": drop_top} if drop_top else {}),
             **({"dropped": sorted(dropped)} if dropped else {}),
             "training_documents": documents,
-            "fixed": given.vocab and os.path.basename(given.vocab),
+            "fixed": made_with.get("fixed", given.vocab and os.path.basename(given.vocab)),
         }
 
     def _why_nothing(self) -> str:
@@ -302,9 +306,12 @@ class Finishing:
         before = old.columns if old is not None else {}
         columns = {**before, **state.columns}
         if without := sorted(set(before) - set(state.columns)):
+            replaced = len(decision.replaced)
+            lost = f"; {counted(replaced, 'document')} replaced by them had these fields"
             self.progress.say(
-                f"note: the store has {', '.join(map(terminal_safe, without))} of its "
-                f"documents, but these came without (--meta, --meta-file)"
+                f"{'warning' if replaced else 'note'}: the store has "
+                f"{', '.join(map(terminal_safe, without))} of its documents, but these came "
+                f"without (--meta, --meta-file){lost * bool(replaced)}"
             )
         left = self.removal.apply(self.old_parts, self.generation)
         parts = {
@@ -352,7 +359,7 @@ class Finishing:
             sources=Sources(count=len(state.sources), first=state.sources[:100]),
             summary=self._summary(decision, chosen, parts, blocks, empty, pruning)
             | counts.summary(columns),
-            reading=(old.reading if old is not None else self.options.given.remembered()) or None,
+            reading=self._reading() or None,
             ids="integer" if integer else None,
             width=self.width,
             patches=(self.options.given.patches or (old.patches if old is not None else None))
@@ -361,6 +368,15 @@ class Finishing:
             compacted=old.compacted if old is not None else 0,
         )
         return self._with_axes(store, manifest)
+
+    def _reading(self) -> dict[str, Any]:
+        """Return how the input was read: what the store remembers, and columns that are new."""
+        read = self.options.given.remembered()
+        if self.old is None:
+            return read
+        before = self.old.reading or {}
+        meta = remembered_meta(read) | remembered_meta(before)
+        return before | ({"meta": meta} if meta else {})
 
     def _with_axes(self, store: Path, manifest: StoreManifest) -> StoreManifest:
         """Write the ids of the list columns, and enter them."""

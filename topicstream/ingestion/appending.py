@@ -1,0 +1,98 @@
+"""Options of an append: those that the store remembers, and refusals of what contradicts them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+from topicstream.corpus.manifest import HeldoutRule, StoreManifest
+from topicstream.errors import InputError, UsageError
+from topicstream.ingestion.config import IngestConfig
+from topicstream.ingestion.settings import Heldout, IngestOptions
+from topicstream.options import flags, names_tagged
+from topicstream.tokens.recipe import Recipe
+
+
+def options_of_append(
+    options: IngestOptions, store: StoreManifest, out: Path, *kinds: str
+) -> IngestOptions:
+    """Complete the options of an append with what its store remembers.
+
+    Parameters
+    ----------
+    options
+        As the user gave them.  An option that only a new store is made by may be repeated, so that
+        the same command serves the first night and all later ones.
+    store
+        The manifest of the store.
+    out
+        Where the store lies, for messages.
+    kinds
+        Which options on the input are the store's: see ``ReadOptions.recall``.
+
+    Raises
+    ------
+    UsageError
+        For an option that only a new store is made by, given otherwise than the store has it.
+    InputError
+        For another tokenizer than the store's.
+    """
+    given = options.given
+    for name in names_tagged(IngestConfig, "new_store"):
+        value = getattr(given, name)
+        if value and not _is_of_store(name, options, store):
+            flag = flags(IngestConfig.__dataclass_fields__[name])[-1]
+            raise UsageError(
+                f"{flag} {value}: requires a new store; {out} was made with "
+                f"{_text_of_store(name, store)}, which holds for every append: leave it out"
+            )
+    given = dataclasses.replace(given.recall(store.reading, *kinds), drop_top=0)
+    return dataclasses.replace(options, given=given, recipe=_recipe_of_append(options, store, out))
+
+
+def _is_of_store(name: str, options: IngestOptions, store: StoreManifest) -> bool:
+    """Return whether a store was made with an option as it is given now."""
+    if name in ("heldout", "heldout_by"):
+        return _are_same(options.heldout, store.heldout)
+    if name == "vocab":
+        fixed = store.vocabulary.get("fixed")
+        return fixed is not None and fixed == os.path.basename(os.fspath(options.given.vocab or ""))
+    return bool(store.vocabulary.get(name) == getattr(options.given, name))
+
+
+def _text_of_store(name: str, store: StoreManifest) -> str:
+    """Return how a store was made, for a message."""
+    if name in ("heldout", "heldout_by"):
+        return f"heldout {store.heldout.asked}"
+    if name == "vocab":
+        return f"the vocabulary {store.vocabulary.get('fixed') or 'of its own words'}"
+    return f"{name} {store.vocabulary.get(name) or 0}"
+
+
+def _are_same(heldout: Heldout, rule: HeldoutRule) -> bool:
+    """Return whether a rule of a manifest sets documents aside as these options ask."""
+    amount, _, _ = rule.asked.partition(", by ")
+    try:
+        stored = Heldout.of(None if amount.startswith("default") else amount)
+    except UsageError:
+        return False
+    same_groups = heldout.by == rule.by or (heldout.parts and rule.by is None)
+    return same_groups and (
+        (heldout.share, heldout.documents, heldout.where)
+        == (stored.share, stored.documents, rule.where)
+    )
+
+
+def _recipe_of_append(options: IngestOptions, store: StoreManifest, out: Path) -> Recipe:
+    """Return the store's tokenizer; InputError where the options ask for another."""
+    if store.tokenizer is None:
+        return options.recipe
+    recipe = Recipe.from_json(store.tokenizer)
+    other = [n for n in options.words if getattr(options.recipe, n) != getattr(recipe, n)]
+    if other:
+        raise InputError(
+            f"{out}: was ingested with another tokenizer ({', '.join(other)}); leave out the "
+            f"tokenizer options to append"
+        )
+    return recipe
