@@ -11,15 +11,13 @@ from io import BytesIO
 from tempfile import TemporaryFile
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from scipy.stats import f
 
 import topicstream
 from tests import few_quick
 from topicstream.cli.main import run
 from topicstream.errors import InputError, UsageError
-from topicstream.reporting.covariates import PREDICTED, Effects
+from topicstream.reporting.effects import PREDICTED, Effects
 from topicstream.reporting.formula import (
     Covariate,
     Design,
@@ -111,56 +109,39 @@ def test_it_is_the_plain_regression_where_nothing_is_uncertain():
     assert np.allclose(fitted.estimates, plain, atol=1e-6)
     for k in range(3):
         leverage = np.einsum("ip,pq,iq->i", x, inverse, x)
-        squares = ((y[:, k] - x @ plain[:, k]) / (1 - leverage)) ** 2
-        robust = inverse @ (x * squares[:, None]).T @ x @ inverse * 299 / 300  # HC3
-        assert np.allclose(fitted.covariances[k], robust, rtol=1e-4, atol=1e-12)
+        squares = (y[:, k] - x @ plain[:, k]) ** 2
+        robust = inverse @ (x * (squares / (1 - leverage))[:, None]).T @ x @ inverse  # HC2
+        assert np.allclose(fitted.robust[k], robust, rtol=1e-4, atol=1e-12)
+        pooled = inverse * squares.sum() / 297
+        assert np.allclose(fitted.pooled[k], pooled, rtol=1e-4, atol=1e-12)
 
 
-def test_parts_of_one_document_count_as_one():
-    """Errors of parts are the jackknife over whole documents: fits without each of them, wherever a
-    block cuts one.
-    """
-    rng = np.random.default_rng(0)
-    of = np.repeat(np.arange(40), rng.integers(1, 20, 40))
-    n = len(of)
-    x = np.c_[np.ones(n), rng.normal(size=40)[of]]
-    y = rng.dirichlet([1, 2, 3], 40)[of] * 0.8 + rng.dirichlet([1, 2, 3], n) * 0.2
-    regression = Regression(["1", "x"], np.zeros(3), 0.0, BytesIO())
-    for part in np.split(np.arange(n), [7, 8, 150]):
-        regression.add(x[part], y[part], np.full(len(part), 1e12), [str(d) for d in of[part]])
-    fitted = regression.fit()
-    changes = np.array(
-        [np.linalg.lstsq(x[of != d], y[of != d])[0] - fitted.estimates for d in range(40)]
+def effects_of(estimates, robust, clusters, reasons):
+    """Effects of red against blue on one topic, the pooled variances being tiny."""
+    p = len(estimates)
+    fitted = Coefficients(
+        columns=["(intercept)", "party=red"],
+        used=np.arange(p),
+        estimates=np.array(estimates)[:, None],
+        pooled=np.eye(p)[None] * 1e-9,
+        robust=np.array(robust)[None],
+        freedoms=np.full(p, clusters - 1.0),
+        carried=np.zeros(p, bool),
+        documents=90,
+        clusters=clusters,
     )
-    for k in range(3):
-        assert np.allclose(
-            fitted.covariances[k],
-            39 / 40 * changes[:, :, k].T @ changes[:, :, k],
-            rtol=1e-4,
-            atol=1e-12,
-        )
-    assert (fitted.documents, fitted.clusters) == (n, 40)
+    references, kinds = {"party": "blue"}, {"party": "category"}
+    table = PREDICTED.empty_table()
+    return Effects(
+        "party", 90, 0, np.array([3]), ["war"], fitted, reasons, references, kinds, table
+    )
 
 
 def test_the_printed_interval_is_the_table_s():
     """Of ten books it is 2.26 errors wide (Student's), and excludes zero, or not, as the table's
     does.
     """
-    estimates, covariances = np.array([[0.3], [0.2]]), np.diag([0.01, 0.01])[None]
-    fitted = Coefficients(
-        ["(intercept)", "party=red"], np.arange(2), estimates, covariances, 90, 10
-    )
-    shown = Effects(
-        "party",
-        90,
-        0,
-        np.array([3]),
-        ["war"],
-        fitted,
-        {"party": "blue"},
-        {"party": "category"},
-        pa.Table.from_pylist([], PREDICTED),
-    )
+    shown = effects_of([0.3, 0.2], np.diag([0.01, 0.01]), 10, [None, None])
     (row,) = (row for row in shown.table().to_pylist() if row["term"] == "party=red")
     assert shown.lines()[-1].split() == [
         "party=red",
@@ -168,6 +149,7 @@ def test_the_printed_interval_is_the_table_s():
         f"[{100 * row['low']:+.2f},",
         f"{100 * row['high']:+.2f}]",
     ]
+    assert row["low"] == pytest.approx(0.2 - 2.262157 * 0.1) and row["df"] == 9
     assert row["low"] < 0 < 0.2 - 1.96 * row["se"]
 
 
@@ -194,7 +176,7 @@ def test_intervals_cover_known_effects(tokens, share_of_group):
             regression = Regression(["1", "g"], alpha, float(alpha.sum()), scratch)
             regression.add(np.c_[np.ones(300), group], shares, n.astype(float), names(300))
             fitted = regression.fit()
-        covered += abs(fitted.estimates[1, 0] - effect) < 1.96 * fitted.errors[1, 0]
+        covered += abs(fitted.estimates[1, 0] - effect) < fitted.reaches[1, 0]
         estimates.append(fitted.estimates[1, 0])
     assert 0.92 <= covered / repetitions <= 0.98
     assert np.mean(estimates) == pytest.approx(effect, abs=0.004)
@@ -395,20 +377,12 @@ def test_a_curve_is_tested_as_a_whole_and_drawn(place, capsys, monkeypatch):
         topicstream.effects("party * s(date, 4)", topics=[cats], progress=False)
     )
     assert "date: a curve from 2000.16 to 2008.16" in said
-    for term in ("s(date)", "party=red:s(date)"):
-        places = [
-            i
-            for i, name in enumerate(found.coefficients.names)
-            if re.sub(r"\.\d$", "", name) == term
-        ]
-        estimates = found.coefficients.estimates[places, cats]
-        covariance = found.coefficients.covariances[cats][places][:, places]
-        statistic, freedom = (
-            estimates @ np.linalg.solve(covariance, estimates) / 4,
-            found.coefficients.clusters - 1,
-        )
-        assert len(places) == 4
-        assert f"F(4, {freedom}) {statistic:.2f}, p {f.sf(statistic, 4, freedom):.2g}" in said, said
+    tests = {row["term"]: row for row in found.tests().to_pylist() if row["topic"] == cats}
+    assert list(tests) == ["s(date)", "party=red:s(date)"]
+    for row in tests.values():
+        assert f"F({row['df1']:.4g}, 890) {row['f']:.2f}, p {row['p']:.2g}" in said, said
+        assert row["df2"] == 900 - 10
+    assert tests["party=red:s(date)"]["p"] < 1e-8
     [bars] = re.findall(r"date, party=red +(\S+)", said)
     assert bars[0] == "▁" and bars[-1] == "█"
 
@@ -479,11 +453,11 @@ def test_columns_that_are_nearly_the_same_keep_their_errors(noise):
     close = Regression(["1", "x", "y"], np.full(3, 0.1), 0.3, BytesIO())
     plain.add(np.column_stack((np.ones(n), x, z)), shares, tokens, names(n))
     close.add(design, shares, tokens, names(n))
-    expected = plain.fit().predict(np.array([[1, 0.5, 1.0]]))
+    expected = plain.predict(plain.fit(), np.array([[1, 0.5, 1.0]]))
     fit = close.fit()
-    found = fit.predict(np.array([[1, 0.5, 0.5 + noise]]))
+    found = close.predict(fit, np.array([[1, 0.5, 0.5 + noise]]))
     assert (noise < 1e-3) == (fit.left_out == ["y"])
-    np.testing.assert_allclose(found[1], expected[1], rtol=1e-3 if noise >= 1e-3 else 0.5)
+    np.testing.assert_allclose(found.error, expected.error, rtol=1e-3 if noise >= 1e-3 else 0.5)
 
 
 def test_no_known_column_is_an_input_error(place):

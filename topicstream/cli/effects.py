@@ -10,6 +10,7 @@ from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.cli.options import config_of, options_of
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.reporting.covariates import EffectsConfig, effects
+from topicstream.reporting.effects import without_nan
 from topicstream.reporting.figures import Figure
 from topicstream.text import counted
 
@@ -51,7 +52,10 @@ def command(formula: str, out: str | None, plot: str | None, force: bool, **valu
         )
     if out is not None:
         write_table(
-            fitted.table(), out, force=force, caption=f"Effects on the shares of topics: {formula}"
+            without_nan(fitted.table()),
+            out,
+            force=force,
+            caption=f"Effects on the shares of topics: {formula}",
         )
     if figure is not None:
         click.echo(f"{plot}: {counted(fitted.plot(figure), 'topic')}", err=True)

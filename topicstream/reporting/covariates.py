@@ -1,23 +1,18 @@
-"""``effects``: shares of topics explained by covariates of the documents, as text, JSON, a table
-and a plot.
-"""
+"""``effects``: shares of topics explained by covariates of the documents."""
 
 from __future__ import annotations
 
-import itertools
-import math
-import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import fdtrc
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, UsageError, one_line
+from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.keys import documents
 from topicstream.evaluation.visiting import document_shares
 from topicstream.files.mirror import mirrored
@@ -26,15 +21,13 @@ from topicstream.model.edits import View
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured, like, option
 from topicstream.progress import listener
-from topicstream.records import Json
 from topicstream.reporting.config import ShowConfig
-from topicstream.reporting.figures import Figure
+from topicstream.reporting.effects import PREDICTED, Effects
 from topicstream.reporting.formula import (
     Covariate,
     Design,
     Factor,
     Term,
-    as_days,
     as_number,
     parse_formula,
 )
@@ -45,32 +38,17 @@ from topicstream.reporting.metadata import (
     open_corpus,
     values_given,
 )
-from topicstream.reporting.regression import Coefficients, Regression
+from topicstream.reporting.regression import Coefficients, Regression, reach
+from topicstream.reporting.support import Support
 from topicstream.reporting.view import look_at
-from topicstream.text import counted, shortened, sparkline
 
-PREDICTED = pa.schema(
-    [
-        *((name, pa.string()) for name in ("variable", "value", "group")),
-        ("topic", pa.int64()),
-        ("share", pa.float64()),
-        ("se", pa.float64()),
-    ]
-)
 AVERAGED = 2_000
 """Documents whose other covariates a prediction is averaged over, the first that have all of them,
 evenly spaced.
 """
-PLOTTED = 12
-"""Topics of a plot."""
-_CURVE = re.compile(r"(s\([^()]*\))\.\d+")
-"""Of the name of a coefficient, the part that belongs to a curve."""
 POINTS = 40
 """Points of a predicted curve."""
-UNSURE = 0.15
-"""Standard error of a point of a curve from which on it is not drawn: its interval is wider than
-most topics ever vary.
-"""
+CARRIED_BY_FEW = "too few documents carry the estimate"
 
 
 def as_references(references: str | Sequence[str] | Mapping[str, str]) -> Mapping[str, str]:
@@ -115,238 +93,6 @@ class EffectsConfig(ThreadedOptions):
     )
 
 
-@dataclass(frozen=True, repr=False)
-class Effects:
-    """Effects of covariates on the shares of topics.
-
-    Attributes
-    ----------
-    formula
-        As it was given.
-    documents, left_out
-        Training documents in the regression, and those without a known word or a value of a
-        covariate (none, NA or NaN).  Of a
-        corpus with ``--split`` these are parts; errors are clustered by the
-        ``coefficients.clusters`` documents that they are of.
-    topics, labels
-        Stable numbers int64[K] of the topics, and their labels.
-    coefficients
-        The fitted regression.
-    references
-        column -> what its effects are measured from: a category (the most frequent by default), or
-        the mean of numbers.
-    kinds
-        column -> ``category``, ``date``, ``whole`` (numbers without fractions) or ``number``: how
-        it entered.
-    predictions
-        A row per topic and value: predicted shares, averaged over the other covariates of the
-        documents.  Columns: variable,
-        value, group (of an interaction, else null), topic, share, se.
-    """
-
-    formula: str
-    documents: int
-    left_out: int
-    topics: np.ndarray
-    labels: list[str]
-    coefficients: Coefficients
-    references: dict[str, str]
-    kinds: dict[str, str]
-    predictions: pa.Table
-
-    def table(self) -> pa.Table:
-        """The coefficients: topic, label, term, estimate, se, z, low, high (95 % interval), in
-        shares of a document.
-        """
-        names, k = self.coefficients.names, len(self.topics)
-        estimate, error = self.coefficients.estimates.T.ravel(), self.coefficients.errors.T.ravel()
-        reach = self.coefficients.reach * error
-        return pa.table(
-            {
-                "topic": np.repeat(self.topics, len(names)),
-                "label": pa.array([label for label in self.labels for _ in names], pa.string()),
-                "term": pa.array(names * k, pa.string()),
-                "estimate": estimate,
-                "se": error,
-                "z": np.divide(estimate, error, out=np.zeros_like(error), where=error > 0),
-                "low": estimate - reach,
-                "high": estimate + reach,
-            }
-        )
-
-    def plain(self) -> dict[str, Json]:
-        """As ``--json`` prints it."""
-        return {
-            "formula": self.formula,
-            "documents": self.documents,
-            "clusters": self.coefficients.clusters,
-            "left_out": self.left_out,
-            "references": self.references,
-            "coefficients": self.table().to_pylist(),
-            "predictions": self.predictions.to_pylist(),
-        }
-
-    def lines(self) -> list[str]:
-        """A block a topic: each coefficient in percentage points with its 95 % interval and a star
-        where that excludes zero; of a curve the test of all its coefficients, and the predicted
-        shares."""
-        left_out = (
-            f", {self.left_out:,} left out (no value or no known word)" if self.left_out else ""
-        )
-        clusters = self.coefficients.clusters
-        parts = (
-            f" (parts of {clusters:,}, which standard errors are clustered by)"
-            if clusters < self.documents
-            else ""
-        )
-        out = [
-            f"{self.formula}: {counted(self.documents, 'document')}{parts}{left_out}; "
-            f"percentage points of a document's share"
-        ]
-        out += [
-            f"  {column}: measured from "
-            f"{level}{'' if self.kinds[column] == 'category' else ', for one more (of a date: one more year)'}"
-            for column, level in self.references.items()
-        ]
-        if determined := self.coefficients.left_out:
-            out.append(
-                f"  left out, determined by the others: "
-                f"{shortened(one_line(', '.join(determined)), 200)}"
-            )
-        terms: dict[str, list[int]] = {}
-        for i, name in enumerate(self.coefficients.names):
-            terms.setdefault(_CURVE.sub(r"\1", name), []).append(i)
-        unknown = {
-            term
-            for term, places in terms.items()
-            if self.coefficients.errors[places].min(axis=1).max() > 1
-        }
-        if unknown:
-            out.append(
-                f"  warning: too few documents tell apart "
-                f"{', '.join(map(one_line, sorted(unknown)))}: these have no estimates here; "
-                "drop the interaction, or smooth more: s(date, 4)"
-            )
-        curves: dict[tuple[str, int], list[float]] = {}
-        ends: dict[str, list[float]] = {}
-        for row in self.predictions.to_pylist():
-            if row["variable"] not in self.references:
-                name = f"{row['variable']}, {row['group']}" if row["group"] else row["variable"]
-                share = 100 * row["share"] if row["se"] <= UNSURE else math.nan
-                curves.setdefault((name, row["topic"]), []).append(share)
-                ends.setdefault(row["variable"], []).append(float(row["value"]))
-        out += [
-            f"  {name}: a curve from {min(x):.6g} to {max(x):.6g}, below as predicted shares, "
-            f"least to most"
-            for name, x in ends.items()
-        ]
-        width = max(map(len, [*terms, *(name for name, _ in curves)]))
-        for j, (k, label) in enumerate(zip(self.topics.tolist(), self.labels, strict=True)):
-            out.append(f"{k:>4} {one_line(label)}")
-            for term, places in terms.items():
-                if term not in unknown:
-                    out.append(f"     {one_line(term):{width}} {self._result(j, places)}")
-            for name, shares in (
-                (name, shares)
-                for (name, topic), shares in curves.items()
-                if topic == k and not np.isnan(shares).all()
-            ):
-                out.append(
-                    f"     {one_line(name):{width}} {sparkline(shares, 24)}  "
-                    f"{np.nanmin(shares):.2f} to {np.nanmax(shares):.2f}"
-                )
-        return out
-
-    def _result(self, topic: int, places: list[int]) -> str:
-        """A coefficient with its interval, or Wald's test of several."""
-        estimates = self.coefficients.estimates[places, topic]
-        if len(places) > 1:
-            covariance = self.coefficients.covariances[topic][np.ix_(places, places)]
-            freedom = len(places), self.coefficients.clusters - 1
-            statistic = float(
-                estimates @ np.linalg.pinv(covariance, hermitian=True) @ estimates
-            ) / len(places)
-            p = float(fdtrc(*freedom, statistic))
-            return (
-                f"{'*' if p < 0.05 else ' ':>10} F{freedom} {statistic:.2f}, p "
-                f"{f'{p:.2g}' if p else '< 1e-300'}"
-            )
-        error = 100 * self.coefficients.reach * float(self.coefficients.errors[places[0], topic])
-        estimate = 100 * float(estimates[0])
-        most = (
-            abs(estimate) + error
-        )  # an effect for each retweet or word is small: as many digits as show two
-        digits = 2 if not 0 < most < 0.1 else 1 - math.floor(math.log10(most))
-        star = "*" if places != [0] and abs(estimate) > error else " "
-        return (
-            f"{estimate:+8.{digits}f} {star} [{estimate - error:+.{digits}f}, "
-            f"{estimate + error:+.{digits}f}]"
-        )
-
-    def __repr__(self) -> str:
-        return "\n".join(self.lines())
-
-    def plot(self, figure: Figure) -> int:
-        """Predicted shares with 95 % intervals, a panel for each topic and variable; returns the
-        topics drawn: the twelve at most that differ most beyond their errors."""
-        frame = self.predictions.to_pydict()
-        columns = {name: np.array(values, object) for name, values in frame.items()}
-        topic, share, error = (columns[name].astype(float) for name in ("topic", "share", "se"))
-        spread = {
-            k: np.std(share[topic == k]) / np.mean(error[topic == k] + 1e-12)
-            for k in self.topics.tolist()
-        }
-        topics = sorted(sorted(spread, key=lambda k: -spread[k])[:PLOTTED])
-        topic_names = dict(zip(self.topics.tolist(), self.labels, strict=True))
-        variables = list(dict.fromkeys(frame["variable"]))
-        panels = figure.panels(len(topics) * len(variables), across=len(variables), size=(4, 2.2))
-        for axis, (k, variable) in zip(panels, itertools.product(topics, variables), strict=True):
-            of_panel = (topic == k) & (columns["variable"] == variable)
-            figure.titled(
-                axis, f"{k} {shortened(topic_names[k], 30)}, by {shortened(variable, 30)}"
-            )
-            if self.kinds[variable] == "category":
-                chosen = np.flatnonzero(of_panel)[::-1]
-                axis.errorbar(
-                    100 * share[chosen],
-                    range(len(chosen)),
-                    xerr=100 * self.coefficients.reach * error[chosen],
-                    fmt="o",
-                    ms=3,
-                    lw=1,
-                )
-                names = [figure.text(shortened(value, 30)) for value in columns["value"][chosen]]
-                axis.set_yticks(range(len(chosen)), names, fontsize=6)
-                continue
-            figure.ticks(axis, self.kinds[variable])
-            groups = list(dict.fromkeys(columns["group"][of_panel]))
-            for group in groups:
-                chosen = np.flatnonzero(of_panel & (columns["group"] == group))
-                x = columns["value"][chosen].astype(float)
-                if self.kinds[variable] == "date":
-                    x = as_days(x)
-                share[chosen[(error[chosen] > UNSURE) & (variable not in self.references)]] = np.nan
-                (curve,) = axis.plot(
-                    x,
-                    100 * share[chosen],
-                    lw=1.2,
-                    label=group and figure.text(shortened(group, 30)),
-                )
-                low, high = (
-                    100 * (share[chosen] + side * self.coefficients.reach * error[chosen])
-                    for side in (-1, 1)
-                )
-                axis.fill_between(x, low, high, color=curve.get_color(), alpha=0.18, lw=0)
-            if groups != [None] and k == topics[0]:
-                axis.legend(fontsize=6, frameon=False)
-        kinds = {self.kinds[variable] == "category" for variable in variables}
-        figure.save(
-            "share of a document, %" + " (categories: horizontal)" * (len(kinds) > 1),
-            across=kinds == {True},
-        )
-        return len(topics)
-
-
 @configured(EffectsConfig)
 def effects(config: EffectsConfig) -> Effects:
     """Regress the shares of topics in the training documents on covariates of the documents.
@@ -381,34 +127,94 @@ def effects(config: EffectsConfig) -> Effects:
     chosen = shown.columns(config.topics)
     alpha = shown.model.alpha
     tell = listener(config.progress)
-    with tempfile.TemporaryFile() as scratch:
-        regression = Regression(design.names, alpha[chosen], float(alpha.sum()), scratch)
-        for rows, shares, tokens, wholes, done in _documents(
-            model, corpus, view, design, shown.threads
-        ):
-            regression.add(rows, shares[:, chosen], tokens, wholes)
+
+    def blocks() -> Iterator[DocumentBlock]:
+        for block, done in _documents(model, corpus, view, design, shown.threads):
+            yield block._replace(shares=block.shares[:, chosen])
             tell.step("reading topics and covariates", done, corpus.n_docs, "documents")
+
+    topics = Topics(
+        view.numbers[np.array(chosen)],
+        [shown.names[j] for j in chosen],
+        alpha[chosen],
+        float(alpha.sum()),
+    )
+    fitted = explain(config.formula, design, blocks(), topics, sample)
+    return replace(fitted, left_out=corpus.n_docs - fitted.documents)
+
+
+class Topics(NamedTuple):
+    """The topics whose shares are explained.
+
+    numbers   stable numbers int64[K]
+    labels    K texts
+    alpha     float64[K], their prior
+    alpha_sum   of all topics of the model, which may have more
+    """
+
+    numbers: np.ndarray
+    labels: list[str]
+    alpha: np.ndarray
+    alpha_sum: float
+
+
+class DocumentBlock(NamedTuple):
+    """Documents that have all covariates and a known word.
+
+    values   of the covariates, by column
+    shares   float[D, K]
+    tokens   float64[D]
+    wholes   the whole document of each
+    """
+
+    values: dict[str, list[str]]
+    shares: np.ndarray
+    tokens: np.ndarray
+    wholes: list[str]
+
+
+def explain(
+    formula: str,
+    design: Design,
+    blocks: Iterable[DocumentBlock],
+    topics: Topics,
+    sample: dict[str, list[str]],
+) -> Effects:
+    """Regress the shares in blocks of documents on the design of a formula.
+
+    Parameters
+    ----------
+    sample
+        Values, by column, of documents that predictions are averaged over.
+    """
+    support = Support(design)
+    with tempfile.TemporaryFile() as scratch:
+        regression = Regression(design.names, topics.alpha, topics.alpha_sum, scratch)
+        for block in blocks:
+            rows = design.matrix(block.values, len(block.tokens))
+            regression.add(rows, block.shares, block.tokens, block.wholes)
+            support.add(block.values, block.wholes)
         coefficients = regression.fit()
-    labels = [shown.names[j] for j in chosen]
-    numbers = view.numbers[np.array(chosen)]
-    references = {
-        c.column: c.levels[0] if c.levels else f"{c.mean:.6g}"
-        for c in design.covariates.values()
-        if not c.df
-    }
-    kinds = {c.column: c.kind for c in design.covariates.values()}
-    table = _predictions(design, coefficients, sample, numbers)
-    left_out = corpus.n_docs - coefficients.documents
+        points = _points(design, sample)
+        predictions = _predictions(points, regression, coefficients, support, topics.numbers)
+    of_columns = support.reasons()
+    covariates = design.covariates.values()
     return Effects(
-        config.formula,
-        coefficients.documents,
-        left_out,
-        numbers,
-        labels,
-        coefficients,
-        references,
-        kinds,
-        table,
+        formula=formula,
+        documents=coefficients.documents,
+        left_out=0,
+        topics=topics.numbers,
+        labels=topics.labels,
+        coefficients=coefficients,
+        reasons=[
+            of_columns[i] or (CARRIED_BY_FEW if carried else None)
+            for i, carried in zip(coefficients.used, coefficients.carried, strict=True)
+        ],
+        references={
+            c.column: c.levels[0] if c.levels else f"{c.mean:.6g}" for c in covariates if not c.df
+        },
+        kinds={c.column: c.kind for c in covariates},
+        predictions=predictions,
     )
 
 
@@ -449,41 +255,81 @@ def _survey(
 
 def _documents(
     model: TopicModel, corpus: Corpus, view: View, design: Design, threads: int
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, list[str], int]]:
-    """(design rows, shares, tokens, the whole document of each, documents read so far) block by
-    block that has any to use.
-    """
+) -> Iterator[tuple[DocumentBlock, int]]:
+    """Read (documents to use, documents read so far), block by block that has any."""
     columns = list(dict.fromkeys(c.column for c in design.covariates.values()))
     cluster_column = "document" if (corpus.manifest.reading or {}).get("split") else "id"
     metadata = Metadata(corpus, list(dict.fromkeys([*columns, cluster_column])))
     for block in document_shares(model, corpus, view=view, threads=threads):
-        first = block.first
-        rows, listed = metadata.of(first, len(block.shares))
+        rows, listed = metadata.of(block.first, len(block.shares))
         usable = listed & block.counted
         for column in columns:
             usable &= values_given(rows[column]).is_valid().to_numpy(zero_copy_only=False)
         if usable.any():
-            usable_rows = np.flatnonzero(usable)
-            values = {
-                column: rows[column].take(pa.array(usable_rows)).to_pylist() for column in columns
+            chosen = np.flatnonzero(usable)
+            texts = {
+                name: rows[name].take(pa.array(chosen)).to_pylist() for name in rows.schema.names
             }
-            wholes = rows[cluster_column].take(pa.array(usable_rows)).to_pylist()
             yield (
-                design.matrix(values, len(usable_rows)),
-                block.shares[usable_rows],
-                block.tokens[usable_rows],
-                wholes,
-                first + len(block.shares),
+                DocumentBlock(
+                    {column: texts[column] for column in columns},
+                    block.shares[chosen],
+                    block.tokens[chosen],
+                    texts[cluster_column],
+                ),
+                block.first + len(block.shares),
             )
 
 
+class _Point(NamedTuple):
+    """A prediction: its variable, value and group, its row of the design, and what it fixes."""
+
+    variable: str
+    value: str
+    group: str | None
+    row: np.ndarray
+    fixed: dict[str, str | float]
+
+
 def _predictions(
-    design: Design, fitted: Coefficients, sample: dict[str, list[str]], topics: np.ndarray
+    points: list[_Point],
+    regression: Regression,
+    coefficients: Coefficients,
+    support: Support,
+    topics: np.ndarray,
 ) -> pa.Table:
-    """Predicted shares at the values of each variable, and of a curve for each value of a category
-    that it interacts with.
+    """Tabulate predicted shares; without an interval where few documents carry them."""
+    if not points:
+        return PREDICTED.empty_table()
+    shares = regression.predict(coefficients, np.concatenate([point.row for point in points]))
+    reasons = [
+        support.reason(point.fixed) or (CARRIED_BY_FEW if carried else None)
+        for point, carried in zip(points, shares.carried, strict=True)
+    ]
+    refused = np.array([reason is not None for reason in reasons])[:, None]
+    error = np.where(refused, np.nan, shares.error)
+    distance = error * reach(shares.freedom)
+    k = len(topics)
+    columns: dict[str, Any] = {
+        name: np.repeat(np.array([getattr(point, name) for point in points], object), k)
+        for name in ("variable", "value", "group")
+    }
+    columns |= {
+        "topic": np.tile(topics, len(points)),
+        "share": shares.estimate.ravel(),
+        "se": error.ravel(),
+        "low": (shares.estimate - distance).ravel(),
+        "high": (shares.estimate + distance).ravel(),
+        "reason": np.repeat(np.array(reasons, object), k),
+    }
+    return pa.table(columns, schema=PREDICTED)
+
+
+def _points(design: Design, sample: dict[str, list[str]]) -> list[_Point]:
+    """Choose the values of each variable that shares are predicted for, of a curve for each value
+    of a category that it interacts with.
     """
-    rows: list[dict[str, str | float | None]] = []
+    points: list[_Point] = []
     count = len(next(iter(sample.values()), []))
 
     def add(fixed: dict[str, str | float], variable: str, value: str, group: str | None) -> None:
@@ -494,11 +340,7 @@ def _predictions(
             **{column: [v] * number for column, v in fixed.items()},
         }
         mean = design.matrix(values, number).mean(axis=0, keepdims=True)
-        share, error = fitted.predict(mean)
-        rows.extend(
-            {"variable": variable, "value": value, "group": group, "topic": k, "share": p, "se": se}
-            for k, p, se in zip(topics.tolist(), share[0].tolist(), error[0].tolist(), strict=True)
-        )
+        points.append(_Point(variable, value, group, mean, fixed))
 
     for covariate in {c.column: c for c in design.covariates.values()}.values() if count else ():
         partners = _partners(design, covariate.column)
@@ -513,12 +355,11 @@ def _predictions(
                 continue
             group = _averaged(design, sample, {other.column: level})[covariate.column]
             numbers = [x for text in group if (x := as_number(text, covariate.column)) is not None]
-            for x in np.linspace(
-                min(numbers), max(numbers), POINTS
-            ).tolist():  # a curve says nothing where its group has no documents
+            # a curve says nothing where its group has no documents
+            for x in np.linspace(min(numbers), max(numbers), POINTS).tolist():
                 fixed = {covariate.column: x, other.column: level}
                 add(fixed, covariate.column, f"{x:.6g}", f"{other.column}={level}")
-    return pa.Table.from_pylist(rows, PREDICTED)
+    return points
 
 
 def _averaged(

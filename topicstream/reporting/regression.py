@@ -2,34 +2,39 @@
 documents' topics in it.
 
 Each topic's shares are regressed on the covariates by weighted least squares (Roberts, Stewart &
-Tingley 2019, stm's ``estimateEffect``, with three changes):
+Tingley 2019, stm's ``estimateEffect``), with these changes:
 
 - A document's share m is pulled to the prior's mean, by the factor n / (a + n) with n its tokens
-and a the sum of alpha.  The
-  regression uses what the words alone say, ((a + n) m - alpha) / n, which is unbiased, so effects
-  in short documents are not too small; its weight is n / (a + n).
-- The variance of a coefficient is the jackknife over documents, all parts of one together (HC3 of
-MacKinnon & White 1985, CV3 of
-  MacKinnon, Nielsen & Webb 2023): groups may differ in their spread, and a few dozen books are too
-  few for the plain sandwich. To it comes the variance between draws of the documents' topics from
-  their posterior (the method of composition, Tanner 1996),
-  which for a Dirichlet has a closed form: A X'W diag(v) WX A with A = (X'WX)^-1 and v the posterior
-  variance.  No draws are made.
+  and a the sum of alpha. The regression uses what the words alone say, ((a + n) m - alpha) / n,
+  which is unbiased, so effects in short documents are not too small; its weight is n / (a + n).
+- Two variances are computed, and the wider of the two intervals counts. Most shares are near 0, a
+  few large, and each variance alone is too sure of something. The robust one lets groups spread
+  differently: CR2 of Bell & McCaffrey (2002), HC2 for whole documents, with Student's degrees of
+  freedom by their approximation; it is far too small where the few documents of a group all have
+  a share near 0. The pooled one is the same for all documents (parts of one document share a
+  random effect); it is too small where a group spreads more than the others.
+- Whole terms, such as a curve, have an F test for each of the two variances, and the larger p
+  counts: the classical one, and for the robust variance that of Box (1954), which compares the sum
+  of squares with its expectation.
+- To both comes the variance between draws of the documents' topics from their posterior (the
+  method of composition, Tanner 1996), which for a Dirichlet has a closed form:
+  A X'W diag(v) WX A with A = (X'WX)^-1 and v the posterior variance. No draws are made.
 - Documents are read once; their shares wait in a scratch file for the residuals.
 
-docs/decisions/effects.md has the coverage of the intervals in simulations.
+docs/decisions/effects.md has the level and the coverage in simulations on real shares.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
+from scipy.special import fdtrc, stdtrit
 
 from topicstream.errors import InputError
 
@@ -38,6 +43,9 @@ FEW = 10
 
 LEVEL = 0.95
 """Of every interval."""
+
+AT_ONCE = 1 << 22
+"""Entries of the matrices of documents, each of coefficients by coefficients, that are held."""
 
 SINGULAR = 1e-7
 """Share of a column's sum of squares that those before it leave unexplained, below which it is left
@@ -48,6 +56,33 @@ DETERMINED = 1e-4
 """Of a direction of the coefficients, the share that the other documents tell, below which one
 document alone determines it.
 """
+
+CARRIED = 0.95
+"""Share of the squares of an estimate's weights beyond which the documents that have it, fewer
+than ``FEW``, carry the estimate alone."""
+
+
+class FTest(NamedTuple):
+    """A test that several coefficients are all zero: F, its degrees of freedom, and p."""
+
+    f: float
+    df1: float
+    df2: float
+    p: float
+
+
+class Estimated(NamedTuple):
+    """Linear combinations of coefficients, float64[R, K] each but the last.
+
+    estimate, error   and the standard error
+    freedom   Student's degrees of freedom of the interval
+    carried   bool[R], fewer than ``FEW`` documents carry the estimate
+    """
+
+    estimate: np.ndarray
+    error: np.ndarray
+    freedom: np.ndarray
+    carried: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -62,8 +97,13 @@ class Coefficients:
         int64[P], the columns with a coefficient; the others are determined by those before them.
     estimates
         float64[P, K].
-    covariances
-        float64[K, P, P].
+    pooled, robust
+        float64[K, P, P], covariances of the coefficients with one variance for all documents, and
+        from the residuals of each document.
+    freedoms
+        float64[P], degrees of freedom of the robust variances.
+    carried
+        bool[P], coefficients that fewer than ``FEW`` documents carry.
     documents, clusters
         Documents that it was fitted to, and whole documents that these are parts of.
     """
@@ -71,7 +111,10 @@ class Coefficients:
     columns: list[str]
     used: np.ndarray
     estimates: np.ndarray
-    covariances: np.ndarray
+    pooled: np.ndarray
+    robust: np.ndarray
+    freedoms: np.ndarray
+    carried: np.ndarray
     documents: int
     clusters: int
 
@@ -86,25 +129,57 @@ class Coefficients:
         return [name for i, name in enumerate(self.columns) if i not in self.used]
 
     @property
-    def errors(self) -> np.ndarray:
-        """Standard errors float64[P, K]."""
-        variances = np.diagonal(self.covariances, axis1=1, axis2=2).T
-        return np.asarray(np.sqrt(np.maximum(0.0, variances)))
+    def residual_freedom(self) -> int:
+        """Degrees of freedom of the pooled variance."""
+        return self.clusters - len(self.used)
+
+    @cached_property
+    def _errors_and_freedoms(self) -> tuple[np.ndarray, np.ndarray]:
+        pooled = np.diagonal(self.pooled, axis1=1, axis2=2).T
+        robust = np.diagonal(self.robust, axis1=1, axis2=2).T
+        return wider(pooled, robust, self.residual_freedom, self.freedoms[:, None])
 
     @property
-    def reach(self) -> float:
-        """Standard errors from an estimate to the ends of its 95 % interval: Student's t, one
-        degree of freedom less than clusters.
-        """
-        return float(reach(self.clusters - 1))
+    def errors(self) -> np.ndarray:
+        """Standard errors float64[P, K]."""
+        return np.asarray(self._errors_and_freedoms[0])
 
-    def predict(self, design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Shares and their standard errors, float64[R, K], at the rows of a design float64[R,
-        columns].
+    @property
+    def error_freedoms(self) -> np.ndarray:
+        """Degrees of freedom float64[P, K] of the intervals."""
+        return np.asarray(self._errors_and_freedoms[1])
+
+    @property
+    def reaches(self) -> np.ndarray:
+        """Distances float64[P, K] from the estimates to the ends of their 95 % intervals."""
+        return np.asarray(self.errors * reach(self.error_freedoms))
+
+    def test(self, places: Sequence[int], topic: int) -> FTest:
+        """Test that the coefficients at some places are all zero for a topic.
+
+        The squares of the estimates in units of the pooled covariance are compared with their
+        number, as usual, and with their expectation under the robust covariance (Box 1954); the
+        larger p counts.
         """
-        design = design[:, self.used]
-        variances = np.einsum("rp,kpq,rq->rk", design, self.covariances, design)
-        return design @ self.estimates, np.sqrt(np.maximum(0.0, variances))
+        estimates = self.estimates[places, topic]
+        count = len(places)
+        values, directions = np.linalg.eigh(self.pooled[topic][np.ix_(places, places)])
+        free = values > 0
+        unit = directions[:, free] / np.sqrt(values[free])
+        squares = float(((estimates @ unit) ** 2).sum())
+        classical = _f_test(squares, count, count, self.residual_freedom)
+        relative = unit.T @ self.robust[topic][np.ix_(places, places)] @ unit
+        expected = float(np.trace(relative))
+        if expected <= 0:
+            return classical
+        freedom = expected**2 / float((relative**2).sum())
+        robust = _f_test(squares, expected, freedom, self.residual_freedom)
+        return max(classical, robust, key=lambda test: test.p)
+
+
+def _f_test(squares: float, expected: float, df1: float, df2: float) -> FTest:
+    f = squares / expected
+    return FTest(f, df1, df2, float(fdtrc(df1, df2, f)))
 
 
 def reach(freedom: ArrayLike) -> np.ndarray:
@@ -152,13 +227,157 @@ def independent(products: np.ndarray) -> np.ndarray:
     return np.array(used, np.int64)
 
 
-def _without(turned: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(I - H)^-1, which makes of a document's score what it would change if the fit were without
-    the document: float64[P, P].
-    H is its part of X'WX, of rows float64[D, P] in coordinates in which that is I.  What it alone
-    determines counts as unchanged."""
-    part = (turned.T * weights) @ turned
-    return np.asarray(np.linalg.pinv(np.eye(len(part)) - part, DETERMINED, hermitian=True))
+class WholeDocument(NamedTuple):
+    """Documents that count as one, in coordinates in which X'WX is the identity.
+
+    leverage   their part H of X'WX, float64[P, P]
+    adjusted   (I - H)^-1/2, which makes the variance of their score unbiased; what they alone
+               determine counts as unchanged
+    """
+
+    leverage: np.ndarray
+    adjusted: np.ndarray
+
+    @classmethod
+    def of(cls, turned: np.ndarray, weights: np.ndarray) -> WholeDocument:
+        """Compute the leverage of rows float64[D, P]."""
+        part = (turned.T * weights) @ turned
+        values, directions = np.linalg.eigh(np.eye(len(part)) - part)
+        root = np.zeros(len(part))
+        free = values > DETERMINED
+        root[free] = values[free] ** -0.5
+        return cls(part, (directions * root) @ directions.T)
+
+
+def _adjustments(turned: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Compute what ``WholeDocument.adjusted`` comes to for whole documents, a factor each: float64[D]."""
+    left = 1.0 - weights * (turned**2).sum(axis=1)
+    return np.asarray(np.maximum(left, DETERMINED) ** -0.5)
+
+
+class Influence:
+    """Sums over documents that say what each linear combination of coefficients rests on.
+
+    The robust variance of a combination is a sum of squares, one a document. If all residuals had
+    one variance (working model), its mean and variance would follow from the leverages; the chi2
+    of the same mean and variance has the degrees of freedom of Bell & McCaffrey (2002).
+
+    Parameters
+    ----------
+    combinations
+        float64[P, R], in the coordinates of the turned design.
+    pairs
+        Hold a matrix for each combination, of which the variance over pairs of documents follows;
+        otherwise that is taken at its least, as if leverage lay evenly in all P directions, and
+        degrees of freedom are a little too many.
+    """
+
+    def __init__(self, combinations: np.ndarray, *, pairs: bool) -> None:
+        self.combinations = combinations
+        p, count = combinations.shape
+        self._mean = np.zeros(count)
+        self._squares = np.zeros(count)
+        self._shared = np.zeros(count)
+        self._shared_squares = np.zeros(count)
+        self._pairs = np.zeros((count, p, p)) if pairs else None
+        self._total = np.zeros(count)
+        self._largest = np.zeros((FEW - 1, count))
+
+    def add(
+        self,
+        turned: np.ndarray,
+        weights: np.ndarray,
+        edges: np.ndarray,
+        clusters: list[WholeDocument],
+    ) -> None:
+        """Add documents: rows float64[D, P] that begin at the edges; no clusters: one a row."""
+        across = weights[:, None] * (turned @ self.combinations)
+        self._add_carried(np.add.reduceat(across**2, edges[:-1]))
+        if clusters:
+            scores = [cluster.adjusted @ self.combinations for cluster in clusters]
+            moved = np.array(
+                [c.leverage @ score for c, score in zip(clusters, scores, strict=True)]
+            )
+            own = (np.array(scores) * moved).sum(axis=1)
+            shared = (moved**2).sum(axis=1)
+            if self._pairs is not None:
+                self._pairs += np.einsum("gpr,gqr->rpq", moved, moved, optimize=True)
+        else:
+            factors = across * _adjustments(turned, weights)[:, None]
+            own = factors**2 / weights[:, None]
+            shared = (turned**2).sum(axis=1)[:, None] * factors**2
+            for r in range(factors.shape[1] if self._pairs is not None else 0):
+                moved = turned * factors[:, r, None]
+                self._pairs[r] += moved.T @ moved  # type: ignore[index]
+        self._mean += (own - shared).sum(axis=0)
+        self._squares += ((own - shared) ** 2).sum(axis=0)
+        self._shared += shared.sum(axis=0)
+        self._shared_squares += (shared**2).sum(axis=0)
+
+    def _add_carried(self, squares: np.ndarray) -> None:
+        """Add the squares float64[G, R] of the documents' weights in the estimates."""
+        self._total += squares.sum(axis=0)
+        count = len(self._largest)
+        both = np.concatenate((self._largest, squares))
+        self._largest = np.partition(both, len(both) - count, axis=0)[-count:]
+
+    def freedoms(self, most: int) -> np.ndarray:
+        """Degrees of freedom float64[R] of the robust variances, from 1 to ``most``."""
+        if self._pairs is not None:
+            together = (self._pairs**2).sum(axis=(1, 2))
+        else:
+            together = self._shared**2 / len(self.combinations)
+        variance = self._squares + np.maximum(together - self._shared_squares, 0.0)
+        known = variance > 0
+        ratio = np.divide(self._mean**2, variance, out=np.ones_like(variance), where=known)
+        return np.asarray(np.clip(ratio, 1.0, most))
+
+    def carried(self) -> np.ndarray:
+        """Tell which combinations fewer than ``FEW`` documents carry: bool[R]."""
+        return np.asarray(self._largest.sum(axis=0) > CARRIED * self._total)
+
+
+class PooledSpread:
+    """Sums over the residuals that give one variance for all documents.
+
+    Whole documents have the residual variance of least squares. Parts of a document share a random
+    effect: the variance within documents is that of the parts around their mean, the one between
+    them what the documents' means vary beyond it.
+    """
+
+    def __init__(self, coefficients: int, topics: int) -> None:
+        self._squares = np.zeros(topics)
+        self._within = np.zeros(topics)
+        self._between = np.zeros(topics)
+        self._inverse_weights = 0.0
+        self._sums = np.zeros((coefficients, coefficients))
+
+    def add(
+        self, turned: np.ndarray, weights: np.ndarray, edges: np.ndarray, residuals: np.ndarray
+    ) -> None:
+        """Add documents: rows float64[D, P] and residuals float64[D, K] that begin at the edges."""
+        starts = edges[:-1]
+        weighted = weights[:, None] * residuals
+        sizes = np.add.reduceat(weights, starts)
+        means = np.add.reduceat(weighted, starts) / sizes[:, None]
+        squares = (weighted * residuals).sum(axis=0)
+        self._squares += squares
+        self._within += squares - (sizes[:, None] * means**2).sum(axis=0)
+        self._between += (means**2).sum(axis=0)
+        self._inverse_weights += float((1.0 / sizes).sum())
+        sums = np.add.reduceat(weights[:, None] * turned, starts)
+        self._sums += sums.T @ sums
+
+    def covariances(self, documents: int, clusters: int) -> np.ndarray:
+        """Covariances float64[K, P, P] of the coefficients of the turned design."""
+        unit = np.eye(len(self._sums))
+        freedom = clusters - len(unit)
+        if documents == clusters:
+            return (self._squares / freedom)[:, None, None] * unit
+        within = np.maximum(self._within, 0.0) / (documents - clusters)
+        around = self._inverse_weights / clusters * within
+        between = np.maximum(self._between / freedom - around, 0.0)
+        return within[:, None, None] * unit + between[:, None, None] * self._sums
 
 
 class Regression:
@@ -178,17 +397,19 @@ class Regression:
     def __init__(
         self, names: Sequence[str], alpha: np.ndarray, alpha_sum: float, scratch: BinaryIO
     ) -> None:
-        p, k = len(names), len(alpha)
-        self._names, self._alpha, self._alpha_sum = (
-            list(names),
-            np.asarray(alpha, np.float64),
-            alpha_sum,
-        )
-        self.documents = self.clusters = 0
+        p = len(names)
+        k = len(alpha)
+        self._names = list(names)
+        self._alpha = np.asarray(alpha, np.float64)
+        self._alpha_sum = alpha_sum
+        self.documents = 0
+        self.clusters = 0
         self._last = ""
-        self._xx, self._xy = np.zeros((p, p)), np.zeros((p, k))
+        self._xx = np.zeros((p, p))
+        self._xy = np.zeros((p, k))
         self._between = np.zeros((k, p, p))
-        self._scratch, self._sizes = scratch, [0]
+        self._scratch = scratch
+        self._sizes = [0]
 
     def add(
         self, design: np.ndarray, shares: np.ndarray, tokens: np.ndarray, wholes: Sequence[str]
@@ -221,49 +442,113 @@ class Regression:
             np.column_stack((weights, begins, design, y)).astype(np.float32).tobytes()
         )
 
-    def fit(self) -> Coefficients:
-        """The coefficients.  A column that those before it determine is left out, as R's ``lm``
-                              does; InputError where there
-        are too few documents."""
-        p = len(self._xy)
-        if self.clusters <= p:
-            raise InputError(
-                f"{self.clusters} documents have all covariates, too few for {p} coefficients; "
-                f"drop a term"
-            )
-        used = independent(self._xx)
-        xx, xy = self._xx[np.ix_(used, used)], self._xy[used]
+    @cached_property
+    def _used(self) -> np.ndarray:
+        """The columns that those before them do not determine."""
+        return independent(self._xx)
+
+    @cached_property
+    def _root(self) -> np.ndarray:
+        """float64[P, P]; in the coordinates design @ root, X'WX is the identity."""
+        xx = self._xx[np.ix_(self._used, self._used)]
         scale = np.sqrt(np.diagonal(xx))
         values, directions = np.linalg.eigh(xx / scale[:, None] / scale)
-        root = (
-            directions / np.sqrt(values) / scale[:, None]
-        )  # in the coordinates design @ root, X'WX is the identity
-        estimates = root @ (root.T @ xy)
-        middle = root.T @ self._between[:, used][:, :, used] @ root
-        n, g = self.documents, self.clusters
-        for weights, begins, every, y in self._stored():
-            turned, edges = every[:, used] @ root, np.append(np.flatnonzero(begins), len(y))
-            residuals = weights[:, None] * (y - every[:, used] @ estimates)
-            if g == n:  # what ``_without`` comes to for a single row
-                residuals /= np.maximum(1.0 - weights * (turned**2).sum(axis=1), DETERMINED)[
-                    :, None
-                ]
-            spared = (
-                None
-                if g == n
-                else [_without(turned[a:b], weights[a:b]) for a, b in pairwise(edges)]
+        return np.asarray(directions / np.sqrt(values) / scale[:, None])
+
+    def fit(self) -> Coefficients:
+        """Estimate the coefficients.
+
+        A column that those before it determine is left out, as R's ``lm`` does.
+
+        Raises
+        ------
+        InputError
+            Where there are too few documents.
+        """
+        if self.clusters <= len(self._xy):
+            raise InputError(
+                f"{self.clusters} documents have all covariates, too few for {len(self._xy)} "
+                f"coefficients; drop a term"
             )
-            for k in range(len(middle)):
-                scores = np.add.reduceat(turned * residuals[:, k, None], edges[:-1])
-                if spared is not None:
-                    scores = np.einsum("gpq,gq->gp", spared, scores)
-                middle[k] += (g - 1) / g * scores.T @ scores
-        return Coefficients(self._names, used, estimates, root @ middle @ root.T, n, g)
+        used = self._used
+        root = self._root
+        estimates = root @ (root.T @ self._xy[used])
+        spread = PooledSpread(len(used), len(self._alpha))
+        influence = Influence(root.T, pairs=True)
+        robust = np.zeros((len(self._alpha), len(used), len(used)))
+        for weights, design, y, edges in self._stored():
+            turned = design[:, used] @ root
+            residuals = y - design[:, used] @ estimates
+            clusters = self._clusters_of(turned, weights, edges)
+            spread.add(turned, weights, edges, residuals)
+            influence.add(turned, weights, edges, clusters)
+            scale = weights if clusters else weights * _adjustments(turned, weights)
+            _add_squares(robust, turned, scale[:, None] * residuals, edges, clusters)
+        drawn = root.T @ self._between[:, used][:, :, used] @ root
+        pooled = spread.covariances(self.documents, self.clusters) + drawn
+        return Coefficients(
+            self._names,
+            used,
+            estimates,
+            root @ pooled @ root.T,
+            root @ (robust + drawn) @ root.T,
+            influence.freedoms(self.clusters - len(used)),
+            influence.carried(),
+            self.documents,
+            self.clusters,
+        )
+
+    def predict(self, fitted: Coefficients, rows: np.ndarray) -> Estimated:
+        """Predict shares at rows of a design float64[R, columns], in another pass."""
+        rows = rows[:, self._used]
+        influence = Influence(self._root.T @ rows.T, pairs=False)
+        for weights, design, _, edges in self._stored():
+            turned = design[:, self._used] @ self._root
+            influence.add(turned, weights, edges, self._clusters_of(turned, weights, edges))
+        pooled, robust = (
+            np.einsum("rp,kpq,rq->rk", rows, covariances, rows, optimize=True)
+            for covariances in (fitted.pooled, fitted.robust)
+        )
+        freedoms = influence.freedoms(fitted.residual_freedom)[:, None]
+        error, freedom = wider(pooled, robust, fitted.residual_freedom, freedoms)
+        return Estimated(rows @ fitted.estimates, error, freedom, influence.carried())
+
+    def _clusters_of(
+        self, turned: np.ndarray, weights: np.ndarray, edges: np.ndarray
+    ) -> list[WholeDocument]:
+        """The documents that parts are of; none where every document is a whole one."""
+        if self.documents == self.clusters:
+            return []
+        return [WholeDocument.of(turned[a:b], weights[a:b]) for a, b in pairwise(edges)]
 
     def _stored(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+        """Read (weights, design, shares, where whole documents begin and the last ends)."""
         p, k = self._xy.shape
         self._scratch.seek(0)
         for size in filter(None, self._sizes):
             data = self._scratch.read(4 * size * (2 + p + k))
             rows = np.frombuffer(data, np.float32).reshape(size, 2 + p + k).astype(np.float64)
-            yield rows[:, 0], rows[:, 1], rows[:, 2 : 2 + p], rows[:, 2 + p :]
+            edges = np.append(np.flatnonzero(rows[:, 1]), size)
+            at_once = len(edges) if self.documents == self.clusters else max(1, AT_ONCE // p**2)
+            for first in range(0, len(edges) - 1, at_once):
+                some = edges[first : first + at_once + 1]
+                part = rows[some[0] : some[-1]]
+                yield part[:, 0], part[:, 2 : 2 + p], part[:, 2 + p :], some - some[0]
+
+
+def _add_squares(
+    total: np.ndarray,
+    turned: np.ndarray,
+    weighted: np.ndarray,
+    edges: np.ndarray,
+    clusters: list[WholeDocument],
+) -> None:
+    """Add the squares of the documents' adjusted scores to float64[K, P, P].
+
+    weighted   float64[D, K], weighted residuals
+    """
+    for k in range(len(total)):
+        scores = np.add.reduceat(turned * weighted[:, k, None], edges[:-1])
+        if clusters:
+            scores = np.array([c.adjusted @ s for c, s in zip(clusters, scores, strict=True)])
+        total[k] += scores.T @ scores
