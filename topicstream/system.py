@@ -15,8 +15,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
-
 _AT_WORKING_FOLDER = -100  # AT_FDCWD of Linux
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
 _MAP_FIXED = 0x10  # the same on both
@@ -139,7 +137,7 @@ def release_pages(mapped: mmap.mmap, fd: int, start: int, size: int) -> None:
         ctypes.c_int,
         ctypes.c_int64,
     ]
-    address = np.frombuffer(mapped, np.uint8).ctypes.data + start
+    address = ctypes.addressof(ctypes.c_char.from_buffer(mapped)) + start
     access = mmap.PROT_READ | mmap.PROT_WRITE
     map_again(address, size, access, mmap.MAP_SHARED | _MAP_FIXED, fd, start)
 

@@ -19,7 +19,7 @@ from topicstream.errors import InputError, StoreError, TopicsError, UsageError
 from topicstream.evaluation.belonging import strangers
 from topicstream.exchange.common import Export, Given, Imported, checked_words, prior
 from topicstream.exchange.config import ExportConfig, ImportConfig
-from topicstream.exchange.formats import MODULES, Format, find_format
+from topicstream.exchange.formats import Format, find_format
 from topicstream.files import owned
 from topicstream.files.durable import exchange_folders, lock
 from topicstream.files.outputs import check_output
@@ -102,7 +102,7 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
     numbers = view.ids if view is not None else []
     job = Export(model, store, path, config.force, config.edits, numbers, **given)
     try:
-        more = resolve_name(MODULES + kind.write)(job)
+        more = resolve_name(kind.write)(job)
     except BaseException:
         if kind.files and not existed:
             owned.remove_unused(path, keep=False)
@@ -192,7 +192,7 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     if kind.read == "doc_topics:to_parquet":  # documents' topics make no model: they become a table
         return {
             "format": kind.name,
-            **resolve_name(MODULES + kind.read)(source, folder, force=config.force),
+            **resolve_name(kind.read)(source, folder, force=config.force),
         }
     if (folder / "manifest.json").exists() and not config.force:
         raise TopicsError(f"{folder}: exists; --force replaces it")
@@ -201,7 +201,7 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
         Given(_listed(config.words), config.alpha, config.beta),
     )
     check_place(folder, "--model", [source] if source.is_file() else [])
-    imported = resolve_name(MODULES + kind.read)(source, given)
+    imported = resolve_name(kind.read)(source, given)
     manifest = _manifest(kind.name, source, imported, recipe)
     with lock(folder, "importing into", kind="model"), ExitStack() as stack:
         target = folder

@@ -21,7 +21,7 @@ class Format:
     about
         A line of the help.
     write, read
-        ``module:function`` of this package: (Export) -> summary, and (path, Given) -> Imported;
+        ``package.module:function``: (Export) -> summary, and (path, Given) -> Imported;
         empty where the format goes the
         other way only.  Topics of documents make no model: ``read`` is (path, out, force=) ->
                          summary, and writes a table.
@@ -50,7 +50,6 @@ class Format:
     numbered: bool = False
 
 
-MODULES = "topicstream.exchange."
 FORMATS = {
     f.name: f
     for f in (
@@ -58,8 +57,8 @@ FORMATS = {
             "parquet",
             "model",
             "phi, a row a word, a column a topic",
-            "parquet:write",
-            "parquet:read",
+            "topicstream.exchange.parquet:write",
+            "topicstream.exchange.parquet:read",
             suffix=".parquet",
             numbered=True,
         ),
@@ -67,15 +66,15 @@ FORMATS = {
             "parquet-long",
             "model",
             "phi, a row an entry: topic, word, count, p",
-            "parquet:write_long",
-            "parquet:read_long",
+            "topicstream.exchange.parquet:write_long",
+            "topicstream.exchange.parquet:read_long",
             numbered=True,
         ),
         Format(
             "csv",
             "model",
             "p(word | topic) as a table, a row a word, a column a topic",
-            "parquet:write_csv",
+            "topicstream.exchange.parquet:write_csv",
             suffix=".csv",
             numbered=True,
         ),
@@ -83,7 +82,7 @@ FORMATS = {
             "parquet-theta",
             "model and corpus",
             "topics of documents, a row a document",
-            "doc_topics:write_parquet",
+            "topicstream.exchange.doc_topics:write_parquet",
             options=("top",),
             numbered=True,
         ),
@@ -91,8 +90,8 @@ FORMATS = {
             "safetensors",
             "model",
             "tensors and a model card, for the Hugging Face hub",
-            "safetensors:write",
-            "safetensors:read",
+            "topicstream.exchange.safetensors:write",
+            "topicstream.exchange.safetensors:read",
             ("model.safetensors",),
             ".safetensors",
         ),
@@ -100,8 +99,8 @@ FORMATS = {
             "pyldavis",
             "model",
             "the JSON that pyLDAvis and LDAvis show (topic k is its topic k + 1)",
-            "pyldavis:write",
-            "pyldavis:read",
+            "topicstream.exchange.pyldavis:write",
+            "topicstream.exchange.pyldavis:read",
             suffix=".json",
             options=("words",),
         ),
@@ -109,8 +108,8 @@ FORMATS = {
             "mallet",
             "model",
             "topic-word-weights.txt and topic-keys.txt",
-            "mallet:write",
-            "mallet:read",
+            "topicstream.exchange.mallet:write",
+            "topicstream.exchange.mallet:read",
             ("topic-word-weights.txt", "topic-keys.txt"),
             options=("words",),
         ),
@@ -118,16 +117,16 @@ FORMATS = {
             "mallet-doc-topics",
             "model and corpus",
             "a line a document",
-            "doc_topics:write_mallet",
-            "doc_topics:to_parquet",
+            "topicstream.exchange.doc_topics:write_mallet",
+            "topicstream.exchange.doc_topics:to_parquet",
             options=("top",),
         ),
         Format(
             "mallet-state",
             "model and corpus",
             "every token and its topic, gzipped",
-            "mallet_state:write",
-            "mallet_state:read",
+            "topicstream.exchange.mallet_state:write",
+            "topicstream.exchange.mallet_state:read",
             suffix=".gz",
             edited=False,
         ),
@@ -144,7 +143,7 @@ FORMATS = {
             "pycistopic",
             "model and corpus",
             "a folder of the files that pycisTopic reads",
-            "cells:write_pycistopic",
+            "topicstream.exchange.cells:write_pycistopic",
             files=("cell_names.txt", "region_names.txt"),
             edited=False,
         ),
@@ -152,8 +151,8 @@ FORMATS = {
             "ldac-beta",
             "model",
             "Blei's final.beta, final.other and vocab.txt",
-            "ldac_beta:write",
-            "ldac_beta:read",
+            "topicstream.exchange.ldac_beta:write",
+            "topicstream.exchange.ldac_beta:read",
             ("final.beta", "final.other", "vocab.txt"),
             ".beta",
         ),
@@ -161,21 +160,21 @@ FORMATS = {
             "ldac",
             "corpus",
             "documents.ldac and vocab.txt",
-            "counts:write_ldac",
+            "topicstream.exchange.counts:write_ldac",
             files=("documents.ldac", "vocab.txt"),
         ),
         Format(
             "uci",
             "corpus",
             "docword.txt and vocab.txt",
-            "counts:write_uci",
+            "topicstream.exchange.counts:write_uci",
             files=("docword.txt", "vocab.txt"),
         ),
         Format(
             "mtx",
             "corpus",
             "Matrix Market: documents.mtx and vocab.txt",
-            "counts:write_mtx",
+            "topicstream.exchange.counts:write_mtx",
             files=("documents.mtx", "vocab.txt"),
         ),
     )
