@@ -27,6 +27,7 @@ COMMANDS = "topicstream.commands"
 
 OWN = {
     COMMANDS: {
+        "demo": "topicstream.cli.demo:command",
         "ingest": "topicstream.cli.ingest:command",
         "info": "topicstream.cli.info:command",
         "train": "topicstream.cli.train:command",
@@ -49,6 +50,7 @@ OWN = {
         "forget": "topicstream.cli.forget:command",
         "warm": "topicstream.cli.warm:command",
         "engines": "topicstream.cli.engines:command",
+        "completion": "topicstream.cli.completion:command",
     },
     ENGINES: {
         "atbp": "topicstream.engines.message.atbp:ATBP",

@@ -79,8 +79,8 @@ class Commands(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Commands and options that begin so, without importing any command."""
         options = click.Command.shell_complete(self, ctx, incomplete)
-        begun = [name for name in SUMMARIES if name.startswith(incomplete)]
-        return [CompletionItem(name, help=SUMMARIES[name]) for name in begun] + options
+        begun = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [CompletionItem(name, help=summarize(name)) for name in begun] + options
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any."""
