@@ -189,7 +189,7 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     source, folder, began = Path(config.path), Path(config.model), time.perf_counter()
     kind = find_format(config.format, source, "read")
     _check_source(source, kind)
-    if kind.read == "doc_topics:to_parquet":  # documents' topics make no model: they become a table
+    if kind.reads_table:  # topics of documents make no model
         return {
             "format": kind.name,
             **resolve_name(kind.read)(source, folder, force=config.force),

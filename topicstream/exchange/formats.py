@@ -31,6 +31,8 @@ class Format:
         By which a file is known.
     options
         Those of ``topics export`` that it takes.
+    reads_table
+        Whether ``read`` makes a table of the topics of documents, not a model.
     edited
         Whether topics can be written as they are shown, merged and dropped (`topics edit`); else as
         they were trained.
@@ -46,6 +48,7 @@ class Format:
     files: tuple[str, ...] = ()
     suffix: str = ""
     options: tuple[str, ...] = ()
+    reads_table: bool = False
     edited: bool = True
     numbered: bool = False
 
@@ -119,6 +122,7 @@ FORMATS = {
             "a line a document",
             "topicstream.exchange.doc_topics:write_mallet",
             "topicstream.exchange.doc_topics:to_parquet",
+            reads_table=True,
             options=("top",),
         ),
         Format(
