@@ -17,6 +17,7 @@ import pyarrow as pa
 from topicstream.model import topic_model as data
 from topicstream.model.edits import seen, view_of
 from topicstream.model.top import topic_table
+from topicstream.model.topic_kinds import mark_of, ranked
 from topicstream.records import Json
 
 SHOWN_TOPICS = 200
@@ -144,11 +145,20 @@ class TopicModel(data.TopicModel):
         view = view_of(self)
         return {topic: view.labels[topic] for topic in view.ids if topic in view.labels}
 
+    @property
+    def topic_kinds(self) -> dict[int, str]:
+        """The kind of each topic, by its number: ``live``, ``dead`` or ``background``.
+
+        A dead topic holds next to nothing of the corpus, or a copy of its prior; the background
+        topic of ``train --aim reading`` holds the words that all documents share."""
+        shown = seen(self, view_of(self))
+        return dict(zip(shown.column_ids.tolist(), shown.kinds, strict=True))
+
     def top_words(self, n: int = 10, relevance: float = 1.0) -> pa.Table:
         """List the first words of every topic, as ``topics show`` does, a row a topic by number.
 
-        Columns: topic int32 (its number), share double, words list<string>, p list<double>.  Edits
-        are honoured.  relevance: lambda of Sievert & Shirley (2014); 1 orders by p(w|k), less
+        Columns: topic int32 (its number), share double, words list<string>, p list<double>, kind
+        string (``topic_kinds``).  Edits are honoured.  relevance: lambda of Sievert & Shirley (2014); 1 orders by p(w|k), less
         prefers words that mark the topic."""
         return topic_table(seen(self, view_of(self)), n, relevance)
 
@@ -198,7 +208,8 @@ class TopicModel(data.TopicModel):
     def _repr_html_(self) -> str:
         """The topics as a table, the largest first."""
         topics, labels = self.top_words(10).to_pylist(), self.labels
-        topics.sort(key=lambda topic: -topic["share"])
+        shares = np.array([topic["share"] for topic in topics])
+        topics = [topics[k] for k in ranked([topic["kind"] for topic in topics], shares)]
         rows = "".join(
             _row_of_html(topic, labels.get(topic["topic"])) for topic in topics[:SHOWN_TOPICS]
         )
@@ -215,6 +226,8 @@ def _row_of_html(topic: Mapping[str, Any], label: str | None) -> str:
     """One topic as a row of a table."""
     name = f"<b>{escape(label)}</b> " if label is not None else ""
     words = escape(" ".join(topic["words"]))
+    mark = mark_of(topic["kind"])
+    name += f"({mark}) " if mark else ""
     return (
         f"<tr><td>{topic['topic']}</td><td>{100 * topic['share']:.1f} %</td>"
         f"<td style='text-align:left'>{name}{words}</td></tr>"

@@ -350,7 +350,7 @@ def test_empty_topics_by_number(template, tmp_path):
     about = describe(tmp_path / "m")
     assert about["empty_topics"] == [10] and about["topic_ids"] == sorted(NUMBERS)
     names = topicstream.show(tmp_path / "m", tree=True)["labels"]
-    assert names["10"] == "(empty 10)"
+    assert names["10"] == "(dead) (empty 10)"
 
 
 def test_seed_words_go_with_their_topic_through_an_export(template, tmp_path):

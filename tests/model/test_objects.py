@@ -111,7 +111,7 @@ def test_a_model_shows_its_words(made):
         == f"TopicModel({str(folder / 'model')!r}: 5 topics, 8 words, {model.manifest.engine})"
     )
     table = model.top_words(3, relevance=0.6)
-    assert table.column_names == ["topic", "share", "words", "p"] and len(table) == 5
+    assert table.column_names == ["topic", "share", "words", "p", "kind"] and len(table) == 5
     p = model.topic_word
     assert p.shape == (5, 8) and np.allclose(p.sum(axis=1), 1, atol=1e-5)
     plain = model.top_words(2)

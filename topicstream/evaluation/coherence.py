@@ -4,7 +4,7 @@ differ: diversity.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from topicstream.evaluation.scoring import Scorer, Scoring
 from topicstream.evaluation.visiting import Item, visited
 from topicstream.model.edits import seen, view_of
 from topicstream.model.top import top_words
+from topicstream.model.topic_kinds import DEAD, counted_in_means
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.parallel.scheduler import Cluster
@@ -27,6 +28,7 @@ MEANS = """[{with_npmi:?}coherence (NPMI)      {npmi:.4f}]
 [{with_umass:?}coherence (UMass)     {umass:.4f}]
 [{with_c_v:?}coherence (c_v)       {c_v:.4f}]
   {measured}
+[  {dead:topic} left out as dead (`topics show` marks them)]
 [  for comparison, the words in the most documents: {mean_topic}]
 [  {unknown} of these words are not in the corpus]
 """
@@ -44,18 +46,23 @@ class Coherence:
              mean empirical topic), which says how little a high value may mean; float64[K + 1], NaN
              where no pair could be judged
     top      words a topic;  docs: documents counted;  unknown: first words that the corpus does not
-             have
+             have;  kinds: of the topics
     """
 
     values: Mapping[str, np.ndarray]
     top: int
     docs: int
     unknown: int
+    kinds: Sequence[str]
 
     def mean(self, measure: str) -> float | None:
-        """Over the topics; None where none could be judged."""
-        values = [value for value in self.by_topic(measure) if value is not None]
-        return float(np.mean(values)) if values else None
+        """Average over the topics that are not dead; None where none could be judged."""
+        return mean_of_topics(self.by_topic(measure), self.kinds)
+
+    @property
+    def dead(self) -> int:
+        """How many topics are dead, which means leave out."""
+        return list(self.kinds).count(DEAD)
 
     def by_topic(self, measure: str) -> list[float | None]:
         """Of each topic; None where no pair could be judged."""
@@ -65,7 +72,7 @@ class Coherence:
     def measured(self) -> str:
         """In words."""
         return (
-            f"mean over topics and over pairs of the {self.top} most probable words, by the "
+            f"mean over topics that are not dead and over pairs of the {self.top} most probable words, by the "
             f"{self.docs:,} training "
             "documents in which both stand: UMass log((C(u,v)+1)/C(v)), v the more probable; "
             "NPMI in -1..1; c_v in 0..1, by whole documents in the place of windows of 110 words"
@@ -136,7 +143,18 @@ def coherence(
     mean[0, : len(common)] = common
     pairs, docs = cooccurrence(corpus, np.ascontiguousarray(np.vstack([tops, mean])), threads)
     values = {"umass": umass(pairs), "npmi": npmi(pairs, docs), "c_v": c_v(pairs, docs)}
-    return Coherence(values, top=len(ids), docs=docs, unknown=int((tops < 0).sum()))
+    unknown = int((tops < 0).sum())
+    return Coherence(values, top=len(ids), docs=docs, unknown=unknown, kinds=model.kinds)
+
+
+def mean_of_topics(values: Sequence[float | None], kinds: Sequence[str]) -> float | None:
+    """Average a figure over the topics that are not dead and have one; None where none has."""
+    counted = [
+        value
+        for value, counts in zip(values, counted_in_means(kinds), strict=True)
+        if counts and value is not None
+    ]
+    return float(np.mean(counted)) if counted else None
 
 
 def _plain(values: np.ndarray) -> list[float | None]:
@@ -155,10 +173,13 @@ def exclusivity(model: TopicModel, top: int = TOP) -> np.ndarray:
 
 
 def diversity(model: TopicModel, top: int = TOP_DIVERSITY) -> float:
-    """Share of distinct words among the ``top`` most probable words of all topics, 0..1 (Dieng et
-    al. 2020).
+    """Share of distinct words among the ``top`` most probable words of the topics, 0..1 (Dieng et
+    al. 2020).  Dead topics are left out, unless there are no others.
     """
     ids, _ = top_words(model, top)
+    counts = counted_in_means(model.kinds)
+    if counts.any():
+        ids = ids[:, counts]
     return len(np.unique(ids)) / ids.size
 
 
@@ -204,6 +225,8 @@ def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, o
             **{name: measures.mean(name) for name in names},
             **{name: getattr(measures, name) for name in ("top", "docs", "unknown")},
             "topics": model.column_ids.tolist(),
+            "kinds": model.kinds,
+            "dead": measures.dead,
             **{f"{name}_by_topic": measures.by_topic(name) for name in names},
             **{f"{name}_mean_topic": _plain(measures.values[name])[-1] for name in names},
             "measured": measures.measured,
@@ -214,7 +237,8 @@ def _coherence_scores(run: Scoring, options: CoherenceOptions) -> Mapping[str, o
 def _diversity_scores(run: Scoring, options: DiversityOptions) -> Mapping[str, object]:
     share = diversity(seen(run.model, view_of(run.model)))
     measured = (
-        f"share of distinct words among the {TOP_DIVERSITY} most probable words of all topics"
+        f"share of distinct words among the {TOP_DIVERSITY} most probable words of all topics "
+        f"that are not dead"
     )
     return {"diversity": {"share": share, "top": TOP_DIVERSITY, "measured": measured}}
 

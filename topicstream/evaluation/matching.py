@@ -128,8 +128,8 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``matched``: a list of dicts with a, b, distance, share_a, share_b, words, gained and lost,
-        the nearest pairs first; ``unmatched_a``, ``unmatched_b``: topic, share, words;
+        ``matched``: a list of dicts with a, b, distance, share_a, share_b, kind_a, kind_b, words, gained and lost,
+        the nearest pairs first; ``unmatched_a``, ``unmatched_b``: topic, share, kind, words;
         ``mean_distance`` over the matched (None without any); ``vocabulary``: sizes and common
         words.
 
@@ -172,13 +172,20 @@ def compare(config: CompareConfig) -> dict[str, Any]:
             "distance": d,
             "share_a": float(sizes[0][i]),
             "share_b": float(sizes[1][j]),
+            "kind_a": one.kinds[i],
+            "kind_b": two.kinds[j],
             **_changed(texts[0][i], texts[1][j]),
         }
         for i, j, d in pairs_near
     ]
     left: list[list[Json]] = [
         [
-            {"topic": numbers[m][k], "share": float(sizes[m][k]), "words": texts[m][k]}
+            {
+                "topic": numbers[m][k],
+                "share": float(sizes[m][k]),
+                "kind": (one, two)[m].kinds[k],
+                "words": texts[m][k],
+            }
             for k in range(len(texts[m]))
             if k not in set(pairs[near].tolist())
         ]

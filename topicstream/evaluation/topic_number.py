@@ -12,6 +12,7 @@ from scipy.special import gammaln
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.coherence import coherence
 from topicstream.evaluation.visiting import document_shares
+from topicstream.model.topic_kinds import DEAD
 from topicstream.model.topic_model import TopicModel
 
 MEASURES = ("arun_2010", "cao_juan_2009", "mimno_2011")
@@ -116,7 +117,8 @@ def topic_number_measures(model: TopicModel, corpus: Corpus, threads: int = 1) -
     for _, shares, tokens in document_shares(model, corpus, threads=threads):
         topic_tokens += tokens @ shares.astype(np.float64)
     products = topic_products(model)
-    coherent = np.sort([v for v in topic_coherence(model, corpus, threads) if v is not None])
+    by_topic = zip(topic_coherence(model, corpus, threads), model.kinds, strict=True)
+    coherent = np.sort([v for v, kind in by_topic if v is not None and kind != DEAD])
     best = coherent[-BEST_TOPICS:]
     values = (
         arun(products, topic_tokens),

@@ -25,6 +25,7 @@ from topicstream.exchange.parquet import ExportedFacts, about, origin, read_fact
 from topicstream.files.outputs import written
 from topicstream.machine import __version__
 from topicstream.model.top import topic_table
+from topicstream.model.topic_kinds import mark_of, ranked
 from topicstream.model.topic_model import TopicModel
 from topicstream.text import render
 from topicstream.vocabulary import string_buffers
@@ -79,11 +80,12 @@ def write(job: Export) -> dict[str, float]:
 def card_text(model: TopicModel) -> str:
     """The model card, in Markdown."""
     escape = str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>#|!"})
-    topics = sorted(topic_table(model, 10).to_pylist(), key=lambda topic: -topic["share"])
+    topics = topic_table(model, 10).to_pylist()
+    marks = [f"({mark}) " if (mark := mark_of(kind)) else "" for kind in model.kinds]
     rows = "\n".join(
-        f"| {topic['topic']} | {100 * topic['share']:.1f} % "
-        f"| {' '.join(topic['words']).translate(escape)} |"
-        for topic in topics[:LISTED]
+        f"| {topics[k]['topic']} | {100 * topics[k]['share']:.1f} % "
+        f"| {marks[k]}{' '.join(topics[k]['words']).translate(escape)} |"
+        for k in ranked(model.kinds, model.shares)[:LISTED]
     )
     manifest, facts = (
         model.manifest,

@@ -27,6 +27,7 @@ from topicstream.errors import StoreError, UsageError
 from topicstream.files.durable import lock, read_sealed, sealed_line, write_bytes
 from topicstream.model.identity import IDS, read_ids
 from topicstream.model.manifest import Origin, origin_of, read_manifest
+from topicstream.model.topic_kinds import kinds_of_origin, topic_kinds
 from topicstream.model.topic_model import TopicModel
 from topicstream.records import Count, Record, decode_record, plain
 
@@ -184,6 +185,18 @@ class EditedModel(TopicModel):
     def column_ids(self) -> np.ndarray:
         """As ``TopicModel.column_ids``."""
         return np.array(self.view.ids, np.int64)
+
+    @cached_property
+    def kinds(self) -> list[str]:
+        """As ``TopicModel.kinds``."""
+        trained = kinds_of_origin(self.trained)
+        known = {
+            place: trained[column]
+            for place, members in enumerate(self.view.members)
+            for column in members
+            if column in trained
+        }
+        return topic_kinds(self, known)
 
     def __reduce__(self) -> tuple[type[EditedModel], tuple[TopicModel, View]]:
         """Whoever is sent it opens the trained one, and sees it the same way."""

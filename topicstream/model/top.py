@@ -94,7 +94,8 @@ def top_words(model: TopicModel, n: int, relevance: float = 1.0) -> tuple[np.nda
 def topic_table(model: TopicModel, n: int = 10, relevance: float = 1.0) -> pa.Table:
     """List the first words of every topic, a row a topic in the order of the model's columns.
 
-    Columns: topic int32 (its number), share double, words list<string>, p list<double>; best first.
+    Columns: topic int32 (its number), share double, words list<string>, p list<double>, best first;
+    kind string.
     """
     ids, _ = top_words(model, n, relevance)
     flat = ids.T.ravel()
@@ -109,8 +110,9 @@ def topic_table(model: TopicModel, n: int = 10, relevance: float = 1.0) -> pa.Ta
         pa.array(model.shares),
         words,
         pa.ListArray.from_arrays(offsets, pa.array(p)),
+        pa.array(model.kinds),
     ]
-    return pa.table(columns, names=["topic", "share", "words", "p"])
+    return pa.table(columns, names=["topic", "share", "words", "p", "kind"])
 
 
 def words_by_relevance(

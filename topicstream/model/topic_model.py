@@ -24,6 +24,7 @@ from topicstream.model.arrays import StoredArray
 from topicstream.model.identity import read_ids, write_ids
 from topicstream.model.manifest import Origin, as_origin, origin_of, read_manifest
 from topicstream.model.store import ModelWriter, StoredTable, check_file, read_history
+from topicstream.model.topic_kinds import kinds_of_origin, topic_kinds
 from topicstream.model.weighting import Weights
 from topicstream.records import plain
 from topicstream.text import noun_of
@@ -218,6 +219,14 @@ class TopicModel:
         Numbers stay with topics over alignments (`topics retrain`, `update`), columns do not.
         """
         return np.array(read_ids(self.path, self.n_topics).ids, np.int64)
+
+    @cached_property
+    def kinds(self) -> list[str]:
+        """The kind of each topic, by column: ``live``, ``dead`` or ``background``.
+
+        ``topicstream.model.topic_kinds`` says when a topic is which.
+        """
+        return topic_kinds(self, kinds_of_origin(self))
 
     @cached_property
     def words(self) -> list[str]:

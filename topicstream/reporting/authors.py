@@ -22,7 +22,7 @@ from topicstream.model.store import StoredTable
 from topicstream.model.top import Best
 from topicstream.options import option
 from topicstream.records import Json
-from topicstream.reporting.view import ModelView, largest
+from topicstream.reporting.view import ModelView, with_mark
 from topicstream.text import each, render
 
 AXIS = "authors"
@@ -30,7 +30,7 @@ WORDS = 6
 """Of a topic."""
 EVIDENCE = 100.0
 """Tokens of the corpus' topics with which a mixture begins (docs/decisions/authors.md)."""
-TOPIC = "{topic:>4} {share:5.1p} %  [{label}: ]{words: }"
+TOPIC = "{topic:>4} {share:5.1p} %  [({mark}) ][{label}: ]{words: }"
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
             tokens[first : first + len(rows)] = rows.sum(1, dtype=np.float64)
             best.add(first, shown.view.columns(np.maximum(rows, 0.0)))
         sizes = shown.view.columns(np.maximum(table.totals, 0.0)[None])[0]
-        chosen = shown.columns(self.topics) if self.topics else largest(sizes, len(sizes))
+        chosen = shown.columns(self.topics) if self.topics else shown.ranked(sizes)
         first_words = shown.first_words(WORDS)
         entries: list[Json] = []
         for k in chosen:
@@ -159,7 +159,7 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
             "tokens": float(max(counts.sum(), 0.0)),
             "topics": [
                 {**shown.entry(k), "words": first_words[k], "share": float(theta[k])}
-                for k in largest(theta, n)
+                for k in shown.ranked(theta)[:n]
             ],
             "nearest": [
                 {"author": other, "likeness": min(1.0, float(score)), "tokens": float(tokens[row])}
@@ -170,14 +170,17 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
     def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
         if self.author is not None:
             near = "; ".join(line for line in each("{author} {likeness:.3f}", result["nearest"]))
-            topics = each(TOPIC, [t for t in result["topics"] if t["share"] >= 0.005])
+            topics = each(TOPIC, [with_mark(t) for t in result["topics"] if t["share"] >= 0.005])
             return [
                 *render("{author}: {tokens:,.0f} tokens", result),
                 *topics,
                 f"nearest: {near or '-'}",
             ]
         listed = [
-            {**t, "named": "; ".join(each("{author} {tokens:,.0f}", t["authors"])) or "-"}
+            {
+                **with_mark(t),
+                "named": "; ".join(each("{author} {tokens:,.0f}", t["authors"])) or "-",
+            }
             for t in result["topics"]
         ]
         return each(f"{TOPIC}\n     {{named}}", listed)

@@ -140,7 +140,11 @@ def effects(config: EffectsConfig) -> Effects:
         float(alpha.sum()),
     )
     fitted = explain(config.formula, design, blocks(), topics, sample)
-    return replace(fitted, left_out=corpus.n_docs - fitted.documents)
+    return replace(
+        fitted,
+        left_out=corpus.n_docs - fitted.documents,
+        topic_kinds=[shown.model.kinds[j] for j in chosen],
+    )
 
 
 class Topics(NamedTuple):

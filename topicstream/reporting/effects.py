@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.errors import one_line
+from topicstream.model.topic_kinds import LIVE
 from topicstream.records import Json
 from topicstream.reporting.figures import Figure
 from topicstream.reporting.formula import as_days
@@ -89,6 +91,8 @@ class Effects:
         A row per topic and value: predicted shares, averaged over the other covariates of the
         documents. Columns: variable, value, group (of an interaction, else null), topic, share,
         se, low and high (95 % interval, NaN where there is none), reason (why there is none).
+    topic_kinds
+        ``live``, ``dead`` or ``background``, of each topic; none: all are live.
     """
 
     formula: str
@@ -101,6 +105,12 @@ class Effects:
     references: dict[str, str]
     kinds: dict[str, str]
     predictions: pa.Table
+    topic_kinds: Sequence[str] = ()
+
+    @property
+    def _kinds(self) -> list[str]:
+        """The kind of each topic."""
+        return list(self.topic_kinds) or [LIVE] * len(self.topics)
 
     def table(self) -> pa.Table:
         """Tabulate the coefficients, in shares of a document.
@@ -109,7 +119,7 @@ class Effects:
         -------
         Table
             Columns topic, label, term, estimate, se, df (Student's degrees of freedom), z, low,
-            high (95 % interval) and reason. Where too few documents carry an estimate, reason says
+            high (95 % interval), reason and kind (of the topic). Where too few documents carry an estimate, reason says
             so, and the numbers from se to high are NaN.
         """
         names = self.coefficients.names
@@ -134,6 +144,7 @@ class Effects:
                 "low": column(estimate - reach),
                 "high": column(estimate + reach),
                 "reason": pa.array(self.reasons * len(self.topics), pa.string()),
+                "kind": pa.array([kind for kind in self._kinds for _ in names], pa.string()),
             }
         )
 
@@ -324,7 +335,7 @@ class Effects:
         return len(topics)
 
     def _most_different(self, columns: dict[str, np.ndarray]) -> list[int]:
-        """The topics whose predictions with an interval differ most beyond their errors."""
+        """Choose the live topics whose predictions differ most beyond their errors."""
         known = np.isfinite(columns["se"])
 
         def spread(k: int) -> float:
@@ -335,7 +346,9 @@ class Effects:
                 np.std(columns["share"][chosen]) / (np.mean(columns["se"][chosen]) + 1e-12)
             )
 
-        return sorted(sorted(self.topics.tolist(), key=spread, reverse=True)[:PLOTTED])
+        numbers = self.topics.tolist()
+        live = [k for k, kind in zip(numbers, self._kinds, strict=True) if kind == LIVE]
+        return sorted(sorted(live or numbers, key=spread, reverse=True)[:PLOTTED])
 
     def _draw_curves(
         self, figure: Figure, axis: Any, variable: str, rows: dict[str, np.ndarray]

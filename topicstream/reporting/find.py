@@ -29,7 +29,7 @@ from topicstream.reporting.metadata import kept_columns
 from topicstream.reporting.passages import DocumentTexts, candidates, distinct
 from topicstream.reporting.show import marked_lines
 from topicstream.reporting.similar import described_documents, document_lines
-from topicstream.reporting.view import ModelView, largest
+from topicstream.reporting.view import ModelView, with_mark
 from topicstream.text import each, render
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer
@@ -129,7 +129,7 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
             "query": self.find,
             "words": names,
             "topics": [
-                {**shown.entry(k), "p": float(p[k]), "words": first[k]} for k in largest(p, 5)
+                {**shown.entry(k), "p": float(p[k]), "words": first[k]} for k in shown.ranked(p)[:5]
             ],
             "documents": described[:n],
         }
@@ -156,7 +156,10 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
         out = [
             *render("words: {words}", result),
             "topics: the probability that all of the words come from it",
-            *each("{topic:>5} {p:6.1p} %  [{label}: ]{words: }", result["topics"]),
+            *each(
+                "{topic:>5} {p:6.1p} %  [({mark}) ][{label}: ]{words: }",
+                map(with_mark, result["topics"]),
+            ),
             "documents: mean log-likelihood of the words, by their own words and their topics",
         ]
         for document in result["documents"]:

@@ -210,6 +210,7 @@ def add_model(built: Page, shown: ShownModel, words: int) -> None:
     built.values |= {
         "ids": view.ids,
         "names": shown.names,
+        "kinds": model.kinds,
         "named": [view.label_of(number) is not None for number in view.ids],
         "members": [len(members) for members in view.members],
         "listing": view.listing if view.ordered else None,
@@ -419,6 +420,7 @@ def add_scores(built: Page, shown: ShownModel, corpus: Corpus) -> None:
     )
     built.values["coherence"] = {
         "npmi": scores.mean("npmi"),
+        "dead": scores.dead,
         "umass": scores.mean("umass"),
         "measured": scores.measured,
     }

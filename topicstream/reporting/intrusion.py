@@ -20,6 +20,7 @@ from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.evaluation.visiting import shares_of
 from topicstream.files.outputs import check_output, written
 from topicstream.model.top import top_words
+from topicstream.model.topic_kinds import LIVE
 from topicstream.options import option
 from topicstream.progress import listener
 from topicstream.records import Json
@@ -132,17 +133,23 @@ class IntrusionView(ModelView, heeds=()):
             [{"question": number, **row} for number, row in enumerate(rows, 1)]
         )
 
+    @cached_property
+    def _good(self) -> list[int]:
+        """Positions of the live topics, about which questions are asked."""
+        kinds = self.shown.model.kinds
+        return [k for k, kind in enumerate(kinds) if kind == LIVE]
+
     def _about_words(self) -> list[dict[str, Any]]:
         """A question a topic: its first words and one intruder, probable in another topic and
         improbable in this one, mixed.
 
-        question, word_1 ... string, topic, intruder string, place (1-based).  Empty topics are left
-        out.
+        question, word_1 ... string, topic, intruder string, place (1-based).  Dead topics and the
+        background are left out.
         """
         view, looked = self.shown.view, self.shown.model
-        good = [k for k in range(len(view)) if looked.sizes[k] >= 1.0]
+        good = self._good
         if len(good) < 2:
-            raise InputError("--intrusion words: needs at least two non-empty topics")
+            raise InputError("--intrusion words: needs at least two topics that are not dead")
         ids, _ = top_words(looked, max(2 * SHOWN, 10))
         unique = np.unique(ids)
         p, rng, rows = looked.probabilities(unique), np.random.default_rng(self.seed), []
@@ -173,8 +180,12 @@ class IntrusionView(ModelView, heeds=()):
         from all training documents by the seed; the corpus is streamed once.
         """
         shown, view, store = self.shown, self.shown.view, self.store
-        if len(view) < TOPICS + 2:
-            raise InputError(f"--intrusion topics: needs {TOPICS + 2} topics")
+        good = np.array(self._good, np.int64)
+        if len(good) < TOPICS + 2:
+            raise InputError(
+                f"--intrusion topics: needs {TOPICS + 2} topics that are neither dead nor the "
+                f"background"
+            )
         rng = np.random.default_rng(self.seed)
         drawn = np.sort(rng.choice(store.n_docs, min(QUESTIONS, store.n_docs), replace=False))
         asked = shares_of(shown.trained, store, drawn, view=view, threads=shown.threads)
@@ -183,7 +194,7 @@ class IntrusionView(ModelView, heeds=()):
         about = beginnings(store, drawn, characters=600)
         words, rows = [" ".join(texts) for texts in shown.first_words(8)], []
         for d, shares in zip(drawn.tolist(), theta, strict=True):
-            order = np.argsort(-shares, kind="stable")
+            order = good[np.argsort(-shares[good], kind="stable")]
             intruder = int(rng.choice(order[len(order) // 2 :]))
             mixed = rng.permutation(np.append(order[:TOPICS], intruder))
             place = int(np.flatnonzero(mixed == intruder)[0])

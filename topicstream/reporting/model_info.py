@@ -13,6 +13,7 @@ from topicstream.errors import StoreError
 from topicstream.model.classifier import described
 from topicstream.model.manifest import manifest_json, read_manifest
 from topicstream.model.store import read_history
+from topicstream.model.topic_kinds import BACKGROUND, DEAD
 from topicstream.model.topic_model import TopicModel
 from topicstream.records import Json
 from topicstream.text import render, sparkline
@@ -47,6 +48,7 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
         "tokens": float(model.sizes.sum()),
         "topic_ids": model.column_ids[order].tolist(),
         "empty_topics": model.column_ids[order][model.sizes[order] < 1.0].tolist(),
+        **_unusual_topics(model, order),
         "bytes": sum(f.stat().st_size for f in table.rglob("*") if f.is_file()),
         "history": read_history(path, verify=verify),
     }
@@ -65,6 +67,21 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
     return out
 
 
+def _unusual_topics(model: TopicModel, order: np.ndarray) -> dict[str, list[int]]:
+    """List dead topics and the background by number; nothing where the table cannot be read."""
+    if model.manifest.width:
+        return {}
+    try:
+        kinds = np.array(model.kinds)[order]
+    except StoreError:  # `info` describes a damaged model, too; --verify says what is damaged
+        return {}
+    numbers = model.column_ids[order]
+    return {
+        "dead_topics": numbers[kinds == DEAD].tolist(),
+        "background_topics": numbers[kinds == BACKGROUND].tolist(),
+    }
+
+
 SUMMARY = """{path}: {topics} topics over {words:word}
 [  engine       {engine}[ ({cites})]]
 [  options      {options}]
@@ -81,12 +98,15 @@ SUMMARY = """{path}: {topics} topics over {words:word}
 [  classifier   {classifier.documents:document} by {classifier.features}, {classifier.divergence:.3f} nats from theta[{classifier.stale:?}; STALE: the topics have changed since]]
   size         {bytes:size}
 [  empty        {empty_topics:topic} with less than one token: {first_empty: }]
+[  dead         {dead_topics:topic} with next to nothing of the corpus: {first_dead: }]
+[  background   topic {background_topics}]
 """
 
 
 def lines(info: dict[str, Any]) -> list[str]:
     """``describe`` for people."""
     alpha, seeds, empty = info["alpha"], info.get("seed_words") or [], info["empty_topics"]
+    dead = info.get("dead_topics", [])
     about = {
         **info,
         "alpha": f"{alpha:g} a topic" if isinstance(alpha, (int, float)) else alpha_text(alpha),
@@ -97,6 +117,8 @@ def lines(info: dict[str, Any]) -> list[str]:
         "seed_words": len(seeds),
         "empty_topics": len(empty),
         "first_empty": [str(k) for k in empty[:20]],
+        "dead_topics": len(dead),
+        "first_dead": [str(k) for k in dead[:20]],
         "options": _listed(info.get("options")),
         "versions": _listed(info.get("versions")),
     }

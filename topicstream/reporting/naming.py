@@ -13,6 +13,7 @@ import numpy as np
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError, one_line
 from topicstream.model.edits import LONGEST
+from topicstream.model.topic_kinds import DEAD
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting.doc_topics import typical_documents
 from topicstream.reporting.snippets import beginnings
@@ -48,10 +49,10 @@ def proposals(
     unlabelled = [
         k
         for k, number in enumerate(ids)
-        if shown.view.label_of(number) is None and shown.model.sizes[k] >= 1.0
+        if shown.view.label_of(number) is None and shown.model.kinds[k] != DEAD
     ]
     if program is None:
-        return {ids[k]: shown.names[k] for k in unlabelled}
+        return {ids[k]: shown.plain_names[k] for k in unlabelled}
     try:
         arguments = shlex.split(program)
     except ValueError as e:

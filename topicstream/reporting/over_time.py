@@ -16,6 +16,7 @@ import pyarrow as pa
 from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.evaluation.visiting import left_out_text
+from topicstream.model.topic_kinds import LIVE
 from topicstream.options import option
 from topicstream.progress import listener
 from topicstream.reporting.figures import Figure
@@ -63,7 +64,7 @@ class OverTimeView(ModelView, heeds=("topics",)):
         """Mean shares of topics: a row a period, group and topic that has documents.
 
         Columns: period string, group string (null where not asked for), topic int32, label string,
-        documents and left_out int64 (without a known word), share double, se, low and high double
+        kind string (``live``, ``dead`` or ``background``), documents and left_out int64 (without a known word), share double, se, low and high double
         (standard error and interval of 95 %, null where no interval would hold, ``Groups``), and
         slope, slope_se double: the topic's line over the years, where there is time."""
         if self.by == DATE:
@@ -113,6 +114,7 @@ class OverTimeView(ModelView, heeds=("topics",)):
             "group": text(values, cell // len(names)),
             "topic": pa.array(self.shown.view.numbers[column]),
             "label": text(self.shown.names, column),
+            "kind": text(self.shown.model.kinds, column),
             "documents": pa.array(groups.docs[cell].astype(np.int64)),
             "left_out": pa.array(groups.left_out[cell].astype(np.int64)),
         }
@@ -246,8 +248,9 @@ def plot(table: pa.Table, figure: Figure) -> int:
     drawn = list(dict.fromkeys(topic.tolist()))
     if len(drawn) > PLOTTED:  # how much a topic's shares differ beyond their own errors
         noise = np.nan_to_num(se)
-        spread = {k: float(np.std(share[topic == k]) - np.mean(noise[topic == k])) for k in drawn}
-        drawn = sorted(sorted(drawn, key=lambda k: -spread[k])[:PLOTTED])
+        live = [k for k in drawn if frame["kind"][topic == k][0] == LIVE] or drawn
+        spread = {k: float(np.std(share[topic == k]) - np.mean(noise[topic == k])) for k in live}
+        drawn = sorted(sorted(live, key=lambda k: -spread[k])[:PLOTTED])
     periods = json.loads((table.schema.metadata or {})[b"periods"])  # those without documents too
     known = frame["documents"] >= min(10, float(np.median(frame["documents"])))
     panels = figure.panels(len(drawn), across=3)

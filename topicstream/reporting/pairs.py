@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 from topicstream.errors import InputError
 from topicstream.options import option
 from topicstream.records import Json
-from topicstream.reporting.view import ModelView, largest
+from topicstream.reporting.view import ModelView, largest, with_mark
 from topicstream.text import each, render
 
 
@@ -77,10 +78,7 @@ class PairsView(ModelView, heeds=("words",)):
         head = render(
             "{apart:.1p} % of the pairs of a document's words are of two different topics", result
         )
-        names = [
-            [t.get("label") or " ".join(t["words"]) for t in pair["topics"]]
-            for pair in result["pairs"]
-        ]
+        names = [[name_of(t) for t in pair["topics"]] for pair in result["pairs"]]
         rows = [
             {
                 **pair,
@@ -95,3 +93,10 @@ class PairsView(ModelView, heeds=("words",)):
         return head + each(
             "{percent} %  {lift:6.2f} x chance  {one.topic} ({a}) + {two.topic} ({b})", rows
         )
+
+
+def name_of(topic: Mapping[str, Any]) -> str:
+    """Name a topic by its label or its words, marked where it is dead or the background."""
+    name = topic.get("label") or " ".join(topic["words"])
+    mark = with_mark(topic)["mark"]
+    return f"({mark}) {name}" if mark else name

@@ -15,7 +15,7 @@ from topicstream.model.top import topic_table
 from topicstream.options import checked, openly_configured, option
 from topicstream.records import Json
 from topicstream.reporting.config import ShowConfig
-from topicstream.reporting.view import ModelView, largest
+from topicstream.reporting.view import ModelView, with_mark
 from topicstream.text import escaped, render, wrapped
 
 OWN = ("id", "text", "marks")
@@ -52,7 +52,7 @@ def show(config: AnyViewConfig) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``topics``: a list of dicts with topic, label (where it has one), share of all tokens,
+        ``topics``: a list of dicts with topic, label (where it has one), kind (live, dead or background), share of all tokens,
         tokens, words [{word, p}],
         anchors [word] (where it has anchor words) and documents [{id, share, ...}].  With ``text``,
         a document has ``text``
@@ -121,7 +121,7 @@ class TopicsView(ModelView):
             self.shown.model,
         )
         by_size = self.topics is None and not view.ordered
-        chosen = largest(model.sizes, len(view)) if by_size else shown.columns(self.topics)
+        chosen = shown.ranked(model.sizes) if by_size else shown.columns(self.topics)
         words = topic_table(model, self.words, self.relevance).select(["words", "p"]).to_pylist()
         sizes = (
             model.sizes
@@ -238,8 +238,8 @@ def topic_lines(topics: Sequence[dict[str, Any]], width: int | None) -> list[str
         (head,) = render(f"{{topic:>{digits}}} {{share:5.1p}} %[  {{size:>8,.0f}} documents]", t)
         anchors = f"[{', '.join(t['anchors'])}]" if t.get("anchors") else ""
         (text,) = render(
-            "[{label}: ][{anchors} ]{words: }",
-            {**t, "anchors": anchors, "words": [w["word"] for w in t["words"]]},
+            "[({mark}) ][{label}: ][{anchors} ]{words: }",
+            {**with_mark(t), "anchors": anchors, "words": [w["word"] for w in t["words"]]},
         )
         out += wrapped(head + "  ", text, width)
         for d in t.get("documents", []):

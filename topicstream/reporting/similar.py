@@ -20,7 +20,7 @@ from topicstream.reporting.doc_topics import best_documents
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.metadata import kept_columns
 from topicstream.reporting.show import document_line
-from topicstream.reporting.view import ModelView, largest
+from topicstream.reporting.view import ModelView
 from topicstream.text import wrapped
 
 
@@ -111,7 +111,7 @@ class SimilarView(ModelView, heeds=("words", "with_columns")):
             "document": self.similar,
             "part": "heldout" if part else "train",
             "topics": [
-                {"topic": view.ids[k], "share": float(shares[k])} for k in largest(shares, 5)
+                {**shown.entry(k), "share": float(shares[k])} for k in shown.ranked(shares)[:5]
             ],
             "similar": described_documents(best, "likeness", store, columns),
         }

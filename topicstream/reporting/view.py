@@ -4,7 +4,7 @@ documents it was trained on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from topicstream.errors import UsageError
 from topicstream.evaluation.memory import open_within
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.top import top_words
+from topicstream.model.topic_kinds import mark_of, ranked
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import flags
 from topicstream.records import Json
@@ -109,11 +110,24 @@ class ShownModel:
 
     @cached_property
     def names(self) -> list[str]:
+        """A name of each topic, marked where it is dead or the background."""
+        marks = map(mark_of, self.model.kinds)
+        return [
+            f"({mark}) {name}" if mark else name
+            for name, mark in zip(self.plain_names, marks, strict=True)
+        ]
+
+    @cached_property
+    def plain_names(self) -> list[str]:
         """A name of each topic: its label, or its own words."""
         proposals = propose(self.model)
         return [
             self.view.label_of(number) or proposals[k] for k, number in enumerate(self.view.ids)
         ]
+
+    def ranked(self, values: np.ndarray) -> list[int]:
+        """Positions of all topics by falling value; the background and dead topics come last."""
+        return ranked(self.model.kinds, values)
 
     def columns(self, topics: Sequence[int] | None) -> list[int]:
         """Find the positions of topics by their numbers; of all, as they are listed, by default."""
@@ -125,10 +139,11 @@ class ShownModel:
         return [self.model.vocabulary.texts(column) for column in ids.T]
 
     def entry(self, column: int) -> dict[str, Json]:
-        """A topic by its number, and its label, where it has one."""
+        """A topic by its number, its label, where it has one, and its kind."""
         number = self.view.ids[column]
         label = self.view.label_of(number)
-        return {"topic": number, **({} if label is None else {"label": label})}
+        kind = {"kind": self.model.kinds[column]}
+        return {"topic": number, **({} if label is None else {"label": label}), **kind}
 
 
 def look_at(
@@ -143,6 +158,11 @@ def look_at(
 def largest(values: np.ndarray, n: int) -> list[int]:
     """Positions of the n largest values, the first of equal ones first."""
     return [int(position) for position in np.argsort(-values, kind="stable")[:n]]
+
+
+def with_mark(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the ``mark`` of a topic's kind to an entry, for templates."""
+    return {**entry, "mark": mark_of(entry["kind"])}
 
 
 def propose(model: TopicModel) -> list[str]:

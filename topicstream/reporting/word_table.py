@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from topicstream.evaluation.table_file import TEXT_SUFFIXES, check_table_file, write_table
 from topicstream.evaluation.visiting import left_out_text
+from topicstream.model.topic_kinds import LIVE
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import option
 from topicstream.records import Json
 from topicstream.reporting.gather import Survey, correlations, gather_report
-from topicstream.reporting.view import ModelView, ShownModel, largest
+from topicstream.reporting.view import ModelView, ShownModel
 from topicstream.text import counted
 
 
@@ -44,13 +45,14 @@ def word_measures(model: TopicModel) -> dict[str, np.ndarray]:
 
 
 def word_table(shown: ShownModel, topics: list[int], n: int) -> pa.Table:
-    """The first n words of topics by each measure: topic, label, share, measure, rank, word, value."""
+    """The first n words of topics by each measure: topic, label, kind, share, measure, rank, word, value."""
     rows = []
     measures = word_measures(shown.model)
     for k in topics:
         about = {
             "topic": shown.view.ids[k],
-            "label": shown.names[k],
+            "label": shown.plain_names[k],
+            "kind": shown.model.kinds[k],
             "share": float(shown.model.shares[k]),
         }
         for measure, every in measures.items():
@@ -68,7 +70,9 @@ def for_print(table: pa.Table, labelled: bool) -> pa.Table:
     """A row for each topic and measure, with its words in one cell; labels that people gave, no
     proposed ones.
     """
-    keys = ["topic", *(["label"] if labelled else []), "share", "measure"]
+    unusual = any(kind != LIVE for kind in table["kind"].to_pylist())
+    keys = ["topic", *(["label"] if labelled else []), *(["kind"] if unusual else [])]
+    keys += ["share", "measure"]
     groups = table.group_by(keys, use_threads=False).aggregate([("word", "list")])
     words = [", ".join(listed) for listed in groups["word_list"].to_pylist()]
     shares = [f"{100 * share:.1f} %" for share in groups["share"].to_pylist()]
@@ -107,9 +111,7 @@ class TableView(ModelView, heeds=("words", "topics")):
             check_table_file(path, f"--{name}", force=self.force, text=True)
         shown = self.shown
         by_size = self.topics is None and not shown.view.ordered
-        topics = (
-            largest(shown.model.sizes, len(shown.view)) if by_size else shown.columns(self.topics)
-        )
+        topics = shown.ranked(shown.model.sizes) if by_size else shown.columns(self.topics)
         left_out = 0
         if self.table is not None:
             words = word_table(shown, topics, self.words)

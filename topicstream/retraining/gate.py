@@ -26,6 +26,7 @@ from topicstream.evaluation.matching import A_PAIR
 from topicstream.evaluation.memory import A_WORD, BLOCKS_IN_FLIGHT, bytes_of_thread, open_within
 from topicstream.memory import MemoryLimit, plan_memory
 from topicstream.model.manifest import read_manifest
+from topicstream.model.topic_kinds import EMPTY, dead_warning
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.config import Gate
 from topicstream.training.invariants import duplicate_topics
@@ -108,14 +109,8 @@ def judge(
     new: TopicModel, old: TopicModel | None, corpus: Corpus, gate: Gate, threads: int
 ) -> Judgement:
     """Judge a new model beside the present one, if there is one."""
-    judgement = Judgement(warnings=duplicate_topics(new.counts(), new.sizes, new.n_topics))
-    if (
-        gate.topics
-        and old
-        and judgement.warnings
-        and _count(judgement.warnings)
-        > _count(duplicate_topics(old.counts(), old.sizes, old.n_topics))
-    ):
+    judgement = Judgement(warnings=dead_warning(new) + _same_topics(new))
+    if gate.topics and old and _unfit(new) > _unfit(old):
         judgement.refused += judgement.warnings
     for score, logliks in shared_perplexity([new] if old is None else [new, old], corpus, threads):
         if judgement.perplexity is None:
@@ -144,6 +139,12 @@ def judge(
     return judgement
 
 
-def _count(warnings: list[str]) -> int:
-    """Empty topics and pairs of identical ones, out of the warnings about them."""
-    return sum(int(w.split()[0]) for w in warnings)
+def _same_topics(model: TopicModel) -> list[str]:
+    """Warn of topics that are the same."""
+    return duplicate_topics(model.counts(), model.sizes, model.n_topics)
+
+
+def _unfit(model: TopicModel) -> int:
+    """Count empty topics and pairs of identical ones."""
+    pairs = sum(int(warning.split()[0]) for warning in _same_topics(model))
+    return int((model.sizes < EMPTY).sum()) + pairs

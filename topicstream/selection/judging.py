@@ -220,6 +220,10 @@ def choose(
     if len(near) > 1 and taken == best:
         others = ", ".join(f"{s[1]} ({s[0]})" for s in near if s != best)
         why += f"; {others} {'ties' if len(near) == 2 else 'tie'} with it"
+    if dead := max(row.get("dead", 0) for row in mine):
+        why += (
+            f"; up to {dead} of its topics are dead (they hold next to nothing), so fewer would do"
+        )
     seeds = f"mean of {len(mine)} {'seed' if len(mine) == 1 else 'seeds'}"
     why += (
         f"; on the other half {estimate.value:.1f} ± {estimate.error:.1f} ({seeds}, "

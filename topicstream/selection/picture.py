@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from topicstream.evaluation.topic_number import MEASURES
+from topicstream.model.topic_kinds import LIVE, counted_in_means
 from topicstream.reporting.figures import Figure
 from topicstream.text import render
 
@@ -43,12 +44,12 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     """
     settings = result["settings"]
     options, measures = result["options"], [name for name in MEASURES if name in result["runs"][0]]
-    head = f"{'algo':10} {'topics':>6} {'seeds':>5}" + "".join(
+    head = f"{'algo':10} {'topics':>6} {'dead':>5} {'seeds':>5}" + "".join(
         f"{name:>{width}}" for name, width, _ in COLUMNS
     )
     out = ["  ".join([head, *measures, *options])]
     for row in settings:
-        line = render("{algo:10} {topics:>6} {seeds:>5}", row)[0]
+        line = render("{algo:10} {topics:>6} {dead:>5.3g} {seeds:>5}", row)[0]
         for name, width, digits in COLUMNS:
             figure = row.get(name)
             text = "-" if figure is None else f"{figure['value']:.{digits}f}"
@@ -62,7 +63,8 @@ def lines(result: Mapping[str, Any]) -> list[str]:
         out.append(line + "".join(f"  {row.get(n)!s:>{len(n)}}" for n in options))
     out += [
         "±: standard errors; ≈: a tie with the best, within two standard errors of the "
-        "difference (perplexity: on the half kept for choosing; shown: the other half)",
+        "difference (perplexity: on the half kept for choosing; shown: the other half); dead: "
+        "topics that hold next to nothing, which NPMI, exclusivity and diversity leave out",
         result["why"],
     ]
     template = (
@@ -117,6 +119,8 @@ def plot_sweep(result: Mapping[str, Any], figure: Figure) -> None:
         axes[0].legend(fontsize=6, frameon=False)
     for row in result["settings"]:
         x, y = (np.array(row["by_topic"][name], float) for name in ("npmi", "exclusivity"))
+        counts = counted_in_means(row["by_topic"]["kinds"] or [LIVE] * len(x))
+        x, y = x[counts], y[counts]
         dots = last.scatter(x, y, s=7, alpha=0.35, lw=0)
         colour = dots.get_facecolor()[0][:3]
         at = [

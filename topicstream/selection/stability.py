@@ -133,14 +133,15 @@ def write_consensus(models: Sequence[Path], agreement: SeedAgreement, out: Path)
 
 
 def topic_rows(model: TopicModel, agreement: SeedAgreement, seeds: np.ndarray) -> pa.Table:
-    """A row a topic of the consensus: topic, share, words, seeds (that have it), stability, low,
+    """A row a topic of the consensus: topic, kind, share, words, seeds (that have it), stability, low,
     high.
     """
     mean, low, high = agreement.by_topic()
     first, _ = top_words(model, 10)
     return pa.table(
         {
-            "topic": pa.array(range(model.n_topics)),
+            "topic": pa.array(model.column_ids),
+            "kind": pa.array(model.kinds),
             "share": pa.array(model.shares),
             "words": pa.array([" ".join(model.vocabulary.texts(column)) for column in first.T]),
             "seeds": pa.array(seeds),

@@ -38,6 +38,7 @@ from topicstream.files import owned
 from topicstream.files.durable import lock
 from topicstream.files.ownership import check_place
 from topicstream.model.seeds import read_seeds
+from topicstream.model.topic_kinds import DEAD, LIVE, counted_in_means
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import configured, listed_names, numbers
 from topicstream.parallel.scheduler import check_dask, connected, threads_of_worker
@@ -108,6 +109,7 @@ class Result(Record, kw_only=True):
     tokens: list[Finite]
     npmi_by_topic: list[Finite | None] = []
     exclusivity_by_topic: list[Finite] = []
+    kinds: list[str] = []
     keys: list[Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,16}$")]]
     measures: dict[str, Finite] = {}
 
@@ -135,7 +137,8 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         ``runs``: dicts with topics, seed, algo, options, passes, seconds, perplexity_choosing,
         perplexity_reported, npmi, diversity, stability, and with ``measures`` also arun_2010,
         cao_juan_2009 and mimno_2011 (``topicstream.evaluation.topic_number``); ``settings``: dicts
-        with algo, topics, options, seeds, and of perplexity, npmi, exclusivity, diversity and
+        with algo, topics, options, seeds, dead (mean number of dead topics, which the figures
+        leave out), and of perplexity, npmi, exclusivity, diversity and
         stability a dict of value, error (standard error; None: not known) and tie (within two
         standard errors of the best); ``chosen``: one of the runs, with the reported perplexity of
         its setting; ``why``; ``consensus``: dict, None of one seed.
@@ -233,7 +236,7 @@ def _scores_and_rows(
             config.said(
                 *render(
                     "{position}/{runs} {name}: perplexity {perplexity_choosing:.1f}, NPMI "
-                    "{npmi:.3f}",
+                    "{npmi:.3f}[, {dead:topic} dead]",
                     {**row, "position": position, "runs": len(runs), "name": run.name},
                 )
             )
@@ -284,7 +287,7 @@ def _settings(
             for name in MEASURES
             if name in mine[0]
         }
-        by_topic = {name: mine[0][f"{name}_by_topic"] for name in ("npmi", "exclusivity")}
+        by_topic = {name: mine[0][f"{name}_by_topic"] for name in ("npmi", "exclusivity", "kinds")}
         estimates = {name: asdict(estimate) for name, estimate in figures.items()}
         out.append(
             {
@@ -292,6 +295,7 @@ def _settings(
                 "topics": topics,
                 **dict(options),
                 "seeds": len(mine),
+                "dead": float(np.mean([row["dead"] for row in mine])),
                 **estimates,
                 **measures,
                 "by_topic": by_topic,
@@ -328,6 +332,7 @@ def _consensus(
         "stable": int((2 * seeds > len(mine)).sum()),
         "perplexity": scores.perplexity(half),
         "npmi": words.mean("npmi"),
+        "dead": words.dead,
     }
 
 
@@ -418,6 +423,7 @@ def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Resul
         measures=topic_number_measures(opened, store, workers) if config.measures else {},
         npmi_by_topic=words.by_topic("npmi"),
         exclusivity_by_topic=exclusivity(opened).tolist(),
+        kinds=opened.kinds,
         keys=[f"{k:x}" for k in scored.keys.tolist()],
         loglik=scored.loglik.tolist(),
         tokens=scored.tokens.tolist(),
@@ -451,9 +457,16 @@ def _read(run: Run, place: Path) -> tuple[Scores, dict[str, Any]]:
         name: getattr(result, name)
         for name in ("diversity", "engine", "passes", "seconds", "stopped")
     }
+    facts["dead"] = result.kinds.count(DEAD)
+    facts["kinds_by_topic"] = result.kinds
     for name in ("npmi", "exclusivity"):
         listed = getattr(result, f"{name}_by_topic")
-        values = [value for value in listed if value is not None]
+        counts = counted_in_means(result.kinds or [LIVE] * len(listed))
+        values = [
+            value
+            for value, counted in zip(listed, counts, strict=True)
+            if counted and value is not None
+        ]
         facts[f"{name}_by_topic"] = listed
         facts[name] = float(np.mean(values)) if values else None
         facts[f"{name}_se"] = (

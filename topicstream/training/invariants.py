@@ -8,6 +8,7 @@ import numpy as np
 
 from topicstream.engines.base import Engine
 from topicstream.errors import TopicsError
+from topicstream.model.topic_kinds import EMPTY
 from topicstream.tables.table import Table
 
 ROW_TOLERANCE = 1e-5
@@ -79,7 +80,9 @@ def _problem(
 def worth_a_warning(
     engine: Engine, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]
 ) -> list[str]:
-    """What a user should hear of the topics of a run that has ended: empty and identical ones."""
+    """What a user should hear of the topics of a run that has ended: identical ones.
+
+    (``topicstream.model.topic_kinds`` warns of dead topics.)"""
     if engine.about.topics_axis:  # a name without documents has a topic all the same
         return []
     if "phi" in tables:
@@ -101,9 +104,8 @@ def worth_a_warning(
 def duplicate_topics(
     pieces: Iterable[tuple[int, np.ndarray]], totals: np.ndarray, topics: int
 ) -> list[str]:
-    """Warnings for empty topics and for topics that are the same (l1 distance of p(w|k) over the
-    most frequent words below 0.02; as many words as ``COMPARED_BYTES`` of rows hold, 20,000 at
-    most).
+    """Warn of topics that are the same (l1 distance of p(w|k) over the most frequent words below
+    0.02; as many words as ``COMPARED_BYTES`` of rows hold, 20,000 at most).
 
     pieces: (first word, rows) of the table, in order; totals: its column sums, float64[>= topics].
     """
@@ -117,11 +119,8 @@ def duplicate_topics(
             break
     top = np.concatenate(parts)
     sums = top.sum(axis=0)
-    warnings = []
-    empty = np.flatnonzero(totals[:topics] < 0.5)
-    if len(empty):
-        warnings.append(f"{len(empty)} of {topics} topics are empty: fewer topics (-K) would do")
-    full = np.flatnonzero(sums > 0)
+    warnings: list[str] = []
+    full = np.flatnonzero((sums > 0) & (totals[:topics] >= EMPTY))
     if len(full) > 5000:
         return warnings  # comparing all pairs would take more memory than the topics
     p = (top[:, full] / sums[full]).T.copy()
@@ -132,9 +131,9 @@ def duplicate_topics(
         (int(full[a]), int(full[b])) for a, b in near[:10000] if np.abs(p[a] - p[b]).sum() < 0.02
     ]
     if same:
-        shown = ", ".join(f"{a} = {b}" for a, b in same[:5])
+        pairs = "pair of topics is" if len(same) == 1 else "pairs of topics are"
         warnings.append(
-            f"{len(same)} pairs of topics are the same "
-            f"({shown}{', ...' if len(same) > 5 else ''}): fewer topics (-K) would do"
+            f"{len(same)} {pairs} the same (`topics show --tree` joins them first): fewer topics "
+            f"(-K) would do"
         )
     return warnings

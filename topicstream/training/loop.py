@@ -20,6 +20,8 @@ from topicstream.kernels.jit import notify_compiling
 from topicstream.memory import MemoryLimit
 from topicstream.metrics import recorded as recorded_metrics
 from topicstream.model.manifest import read_manifest
+from topicstream.model.topic_kinds import dead_warning
+from topicstream.model.topic_model import TopicModel
 from topicstream.options import openly_configured
 from topicstream.parallel.scheduler import connected
 from topicstream.progress import Progress, Shown, listener
@@ -244,9 +246,12 @@ def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
     reason = session.finish(reason or ALL_DONE)
     write_model(session, reason)
     session.end(reason)
-    for warning in session.course.warnings(
+    warnings = session.course.warnings(
         session.history.last, session.tables.current, session.params, run.n_w
-    ):
+    )
+    if not session.engine.about.dense:
+        warnings = dead_warning(TopicModel.open(run.folder, memory_limit=-1)) + warnings
+    for warning in warnings:
         run.progress.say(f"warning: {warning}")
     return Trained(
         run.folder, session.passes, reason, session.history.last, session.engine.shape.topics

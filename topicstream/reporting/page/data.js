@@ -59,6 +59,8 @@ async function read() {
   let total = 0;
   for (const t of D.a.tokens) total += t;
   D.size = Float64Array.from(D.a.tokens, t => total > 0 ? t / total : 0);
+  // By size, the background and dead topics last: they are no topics to begin with.
+  D.rank = D.size.map((share, k) => D.kinds[k] === "live" ? share : share - 1 - (D.kinds[k] === "dead"));
   D.largest = D.size.reduce((m, x) => Math.max(m, x), 0) || 1;
   D.top = [];
   for (let k = 0; k < D.K; k++) D.top.push(D.a.tokens[k] < 1 ? [] : words(k, 1, 10).map(w => w.text));

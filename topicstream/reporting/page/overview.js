@@ -16,7 +16,7 @@ function overviewPanel() {
 }
 // Topics by groups: how far the mean share in a group lies above that of all documents.
 function groupHeat(i) {
-  const groups = groupsOf(i).slice(0, innerWidth < 600 ? 5 : MOST_GROUPS), rows = Array.from({ length: D.K }, (_, k) => k).sort((a, b) => D.size[b] - D.size[a] || a - b).slice(0, LARGEST);
+  const groups = groupsOf(i).slice(0, innerWidth < 600 ? 5 : MOST_GROUPS), rows = Array.from({ length: D.K }, (_, k) => k).filter(k => D.kinds[k] === "live").sort((a, b) => D.size[b] - D.size[a] || a - b).slice(0, LARGEST);
   const cell = (k, g) => {
     const share = groupShare(i, g, k), mean = D.a.share[k] || 1e-9, ratio = Math.log2(Math.max(share, 1e-9) / mean), sure = Math.abs(share - mean) > groupReach(i, g, k);
     const text = `${D.names[k]}: ${percent(share)}${plusMinus(groupReach(i, g, k))} of ${D.columns[i].values[g]}, ${percent(mean)} of all`;
@@ -43,7 +43,7 @@ function differ(i, k) {
   return sum;
 }
 function lineChooser() {
-  const order = Array.from({ length: D.K }, (_, k) => k).sort((a, b) => differ(D.crossed, b) - differ(D.crossed, a) || a - b), chart = el("div");
+  const order = Array.from({ length: D.K }, (_, k) => k).filter(k => D.kinds[k] === "live" || D.kinds.every(kind => kind !== "live")).sort((a, b) => differ(D.crossed, b) - differ(D.crossed, a) || a - b), chart = el("div");
   const select = el("select", { "aria-label": "Topic", onchange: () => draw() }, order.slice(0, 40).map(k => el("option", { value: k }, `${D.ids[k]} ${D.names[k]}`)));
   const draw = () => clear(chart).append(groupLines(+select.value));
   draw();

@@ -1,7 +1,7 @@
 const COLUMNS = [
   { key: "id", name: "#", n: true, value: k => D.ids[k], up: true, hint: "number of the topic" },
   { key: "label", name: "Topic", value: k => D.names[k].toLowerCase(), up: true, hint: "label and most probable words" },
-  { key: "size", name: "Share", n: true, value: k => D.size[k], hint: "share of all tokens" },
+  { key: "size", name: "Share", n: true, value: k => D.rank[k], hint: "share of all tokens; the background and dead topics come last" },
   { key: "first", name: "Docs", n: true, hide: true, value: k => D.a.first[k], needs: "first", hint: "documents in which the topic is the largest" },
   { key: "npmi", name: "NPMI", n: true, hide: true, value: k => D.a.npmi[k], needs: "npmi", hint: "coherence of the first ten words, -1 to 1" },
   { key: "trend", name: "Trend", hide: true, value: k => strength(k), needs: "over", hint: "share over time, sorted by how surely it rises" },

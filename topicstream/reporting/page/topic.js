@@ -9,6 +9,8 @@ function topicPanel(k) {
   if (!D.named[k]) facts.push("label proposed from its words");
   box.append(el("p", { class: "soft" }, facts.join(" · ")));
   if (D.a.tokens[k] < 1) box.append(el("p", { class: "note" }, "This topic is empty: no token is assigned to it."));
+  else if (D.kinds[k] === "dead") box.append(el("p", { class: "note" }, "This topic is dead: it holds next to nothing of the corpus, and its words are chance. Means of coherence leave it out."));
+  if (D.kinds[k] === "background") box.append(el("p", { class: "note" }, "This is the background topic: it holds the words that all documents share."));
   part("Words", wordList(k));
   if (D.a.over) part(`Share over time, by ${D.grain}`, timeChart(k));
   D.columns.forEach((c, i) => {

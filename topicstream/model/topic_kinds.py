@@ -1,0 +1,132 @@
+"""What kind of topic each topic of a model is: the one place that decides.
+
+live        a topic like any other
+dead        learned from next to nothing: it holds less than a document's worth of tokens, or its
+            words are those of the prior or of the corpus as a whole.  Its first words are chance
+background  the topic for the words that all documents share (`train --aim reading`, or
+            `--background` of sparse-bp)
+
+Kinds are derived from a model's counts and its manifest, and stored nowhere.  Topics that are
+labels of documents are live: a label has a topic however few documents bear it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from topicstream.model.topic_model import TopicModel
+
+LIVE, DEAD, BACKGROUND = "live", "dead", "background"
+LONG = 1000.0
+"""Tokens: of longer documents, and of few ones, a topic may hold less than one."""
+TENTH, HALF = 0.1, 0.5
+"""Of the tokens of an average topic."""
+EMPTY = 0.5
+"""Tokens below which a topic is empty, whatever the documents are."""
+ALIKE = 0.2
+"""l1 distance from the prior or the corpus, relative to their mass, of a copy."""
+COMPARED_BYTES = 8 << 20
+"""Of the first rows of the table, by which copies are told."""
+
+
+def topic_kinds(model: TopicModel, known: Mapping[int, str]) -> list[str]:
+    """Decide the kind of each topic of a model, by column.
+
+    Parameters
+    ----------
+    model
+        The model, as trained or as its edits show it.
+    known
+        Kinds by column that its origin says (``kinds_of_origin``).
+    """
+    small = model.sizes < least_tokens(model)
+    copies = _copies(model)
+    kinds = [DEAD if small[k] or copies[k] else LIVE for k in range(model.n_topics)]
+    for column, kind in known.items():
+        kinds[column] = kind
+    return kinds
+
+
+def kinds_of_origin(model: TopicModel) -> dict[int, str]:
+    """Name the kinds that the training of a model decided, by column: background and labels."""
+    manifest, topics = model.manifest, model.n_topics
+    if manifest.label_docs:
+        return dict.fromkeys(range(topics - len(manifest.label_docs), topics), LIVE)
+    if manifest.options.get("background"):
+        return {topics - 1: BACKGROUND}
+    return {}
+
+
+def least_tokens(model: TopicModel) -> float:
+    """Tokens that a topic needs in order not to be dead.
+
+    A document's worth: the mean length of the training documents.  Where documents are long or
+    few, topics may well hold less; there it is a tenth of what an average topic holds, or up to
+    ``LONG`` tokens half of that.  Of clusters, and of models that do not say how many documents
+    they were trained on, only empty topics are dead.
+    """
+    docs = model.manifest.corpus.docs or 0
+    if not docs or "sizes" in model.manifest.tables:
+        return EMPTY
+    tokens = float(model.sizes.sum())
+    average = tokens / model.n_topics
+    length = tokens / (docs * (model.manifest.sample or 1.0))
+    return max(EMPTY, min(length, max(TENTH * average, min(LONG, HALF * average))))
+
+
+def _copies(model: TopicModel) -> np.ndarray:
+    """bool[K]: topics, none larger than the average, whose words are the prior's or the corpus'.
+
+    None where all are: then there are no topics to copy beside.
+    """
+    rows = _first_rows(model)
+    p = (rows + model.beta) / model.norms
+    shares = model.shares
+    corpus = p @ shares
+    prior = np.full(len(p), 1.0 / model.n_words)
+    copies = np.zeros(model.n_topics, bool)
+    for common in (corpus, prior):
+        distance = np.abs(p - common[:, None]).sum(axis=0)
+        copies |= distance <= ALIKE * float(common.sum())
+    copies &= shares <= (1.0 + 1e-9) / model.n_topics
+    return np.zeros_like(copies) if copies.all() else copies
+
+
+def _first_rows(model: TopicModel) -> np.ndarray:
+    """Rows of the first (in a store: the most frequent) words, float64[n, K]."""
+    most = max(200, COMPARED_BYTES // (8 * model.n_topics))
+    return model.rows(np.arange(min(most, model.n_words))).astype(np.float64)
+
+
+def counted_in_means(kinds: Sequence[str]) -> np.ndarray:
+    """bool[K]: topics over which means of coherence and the like are taken, which are not dead."""
+    return np.array([kind != DEAD for kind in kinds], bool)
+
+
+def ranked(kinds: Sequence[str], values: np.ndarray) -> list[int]:
+    """Order topics by falling value: live ones first, then the background, then dead ones."""
+    place = np.array([(LIVE, BACKGROUND, DEAD).index(kind) for kind in kinds])
+    return [int(k) for k in np.lexsort((np.arange(len(place)), -values, place))]
+
+
+def mark_of(kind: str) -> str:
+    """Say what is unusual of a kind, for lists of topics; "" of a live one."""
+    return "" if kind == LIVE else kind
+
+
+def dead_warning(model: TopicModel) -> list[str]:
+    """Warn of a model's dead topics: a line, or none.
+
+    It names no topic: `topics retrain` and `update` train before they give topics their numbers."""
+    dead = list(model.kinds).count(DEAD)
+    if not dead:
+        return []
+    are = "topic is" if dead == 1 else "topics are"
+    return [
+        f"{dead} of {model.n_topics} {are} dead, with next to nothing of the corpus (`topics show` "
+        f"marks them): fewer topics (-K) would do"
+    ]
