@@ -16,6 +16,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting.gather import survey
+from topicstream.reporting.intrusion import IntrusionView
 from topicstream.retraining.drift import usage
 
 SAID = "50 documents without a known word are left out"
@@ -160,3 +161,30 @@ def test_exported_topics_of_documents_say_it_too(shown, tmp_path, capsys):
         out = tmp_path / f"{name}.out"
         assert run(["export", "--format", name, "--out", str(out), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["without_known_word"] == 50
+
+
+def test_drift_by_period(shown, tmp_path, capsys):
+    rows = [{"id": f"n{i}", "text": "zebra quagga", "date": "2010"} for i in range(5)]
+    rows += [{"id": f"k{i}", "text": "captain cargo crust", "date": "2011"} for i in range(5)]
+    rows.append({"id": "e", "text": "", "date": "2011"})
+    raw = tmp_path / "new.jsonl"
+    raw.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run(["info", str(shown[0] / "model"), "--drift", str(raw), "--by", "date"]) == 0
+    said = capsys.readouterr().out
+    assert "6 documents without a known word are left out of cosine, F1 and perplexity" in said
+    found = topicstream.drift(
+        shown[0] / "model", raw, corpus=shown[0] / "corpus.zarr", by="date", progress=False
+    )
+    counts = [(r["period"], r["documents"], r["left_out"]) for r in found["periods"]]
+    assert counts == [("2010", 5, 5), ("2011", 6, 1)]
+
+
+def test_people_are_asked_about_documents_with_topics_alone(shown, tmp_path):
+    folder, _, known, _ = shown
+    topicstream.train(
+        folder / "corpus.zarr", tmp_path / "five", topics=5, passes=3, seed=1, progress=False
+    )
+    view = IntrusionView(tmp_path / "five", folder / "corpus.zarr", intrusion="topics")
+    asked = view.table["document"].to_pylist()
+    assert len(asked) == len(set(asked)) == 50
+    assert not set(asked) & {f"d{d}" for d in np.flatnonzero(~known)}

@@ -24,6 +24,7 @@ from topicstream.dates import parse
 from topicstream.errors import InputError
 from topicstream.evaluation.belonging import BOTH_PARTS, other_corpus
 from topicstream.evaluation.keys import met_words
+from topicstream.evaluation.visiting import left_out_text
 from topicstream.inference.documents import Documents, documents_of_cells
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_variant, make_variant
@@ -61,6 +62,7 @@ class _Period:
     docs: int = 0
     tokens: float = 0.0
     unknown: float = 0.0
+    left_out: int = 0
     kept: list[Documents] = field(default_factory=list)
 
 
@@ -71,7 +73,8 @@ def drift(config: DriftConfig) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``periods``: a dict each with period, documents, seen (share of distinct words that training
+        ``periods``: a dict each with period, documents, left_out (those without a known word, which
+        the last three figures leave out), seen (share of distinct words that training
         has met), unknown_tokens, cosine, f1 and perplexity; ``retrain``: the first period whose
         ``seen`` lies below the threshold, or None; ``method``, ``reference``, ``threshold`` and
         ``note``.
@@ -106,6 +109,7 @@ def drift(config: DriftConfig) -> dict[str, Any]:
         record: dict[str, Any] = {
             "period": p.name,
             "documents": p.docs,
+            "left_out": p.left_out,
             "seen": float(met[p.words].mean()) if p.words.any() else None,
             "unknown_tokens": p.unknown / p.tokens if p.tokens else None,
         }
@@ -224,10 +228,10 @@ def _gathered(
             p.tokens += float(docs.tokens[mine].sum())
             p.unknown += float(docs.unknown[mine].sum())
             every = max(1, -(-sizes[n] // config.most))
-            use = mine[
-                ((p.docs + np.arange(len(mine))) % every == 0) & (np.diff(docs.indptr)[mine] > 0)
-            ]
+            with_topics = docs.flags[mine] == 0
+            use = mine[((p.docs + np.arange(len(mine))) % every == 0) & with_topics]
             p.docs += len(mine)
+            p.left_out += int((~with_topics).sum())
             if len(use):
                 p.kept.append(docs.take(use))
     return [p for p in gathered if p.docs]
@@ -270,9 +274,12 @@ def drift_lines(result: dict[str, Any]) -> list[str]:
         if result["retrain"]
         else f"no period lies below {rule}"
     )
+    said = left_out_text(sum(period["left_out"] for period in result["periods"]))
+    left_out_line = [f"{said} of cosine, F1 and perplexity"] if said else []
     return [
         *render("{model}: {method} against {reference}", result),
         HEAD,
         *each(ROW, result["periods"]),
+        *left_out_line,
         *render(end + "\n[  {note}]", result),
     ]

@@ -187,10 +187,15 @@ class IntrusionView(ModelView, heeds=()):
                 f"background"
             )
         rng = np.random.default_rng(self.seed)
-        drawn = np.sort(rng.choice(store.n_docs, min(QUESTIONS, store.n_docs), replace=False))
-        asked = shares_of(shown.trained, store, drawn, view=view, threads=shown.threads)
-        drawn = drawn[asked.counted]
-        theta = asked.shares[asked.counted]
+        spare = min(4 * QUESTIONS, store.n_docs)  # for documents without a known word
+        order = rng.choice(store.n_docs, spare, replace=False)
+        numbers = np.sort(order)
+        asked = shares_of(shown.trained, store, numbers, view=view, threads=shown.threads)
+        usable = np.isin(order, numbers[asked.counted])
+        drawn = np.sort(order[usable][:QUESTIONS])
+        if not len(drawn):
+            raise InputError(f"--intrusion topics: {store.path}: no document has a known word")
+        theta = asked.shares[np.searchsorted(numbers, drawn)]
         about = beginnings(store, drawn, characters=600)
         words, rows = [" ".join(texts) for texts in shown.first_words(8)], []
         for d, shares in zip(drawn.tolist(), theta, strict=True):
