@@ -138,7 +138,7 @@ FORMATS = {
             "h5ad",
             "model and corpus",
             "AnnData: topics of cells in obsm, of features in varm",
-            "cells:write_h5ad",
+            "topicstream.exchange.cells:write_h5ad",
             suffix=".h5ad",
             options=("into",),
             edited=False,
