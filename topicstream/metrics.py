@@ -10,11 +10,12 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from topicstream.errors import exit_code_of
 from topicstream.files.outputs import check_output, written
+from topicstream.files.plain import read_given
 from topicstream.machine import peak_bytes
 
 FIRST = "# topicstream metrics"
@@ -22,6 +23,7 @@ HELP = {
     "success": "1 where the command did what it was asked, 0 where it failed",
     "exit_code": "exit code of the command",
     "end_timestamp_seconds": "when it ended, seconds since 1970",
+    "last_success_timestamp_seconds": "when it last did what it was asked, seconds since 1970",
     "duration_seconds": "how long it took",
     "peak_memory_bytes": "resident memory at most, of this process",
     "passes": "passes over the corpus that the model has had",
@@ -38,21 +40,28 @@ HELP = {
     "version": "version of the model that is published",
     "refused": "1 where the gate refused the new model",
 }
+KEPT = ("last_success_timestamp_seconds", "version")
+"""Figures of the file before that a run which does not know better keeps."""
 
 
 @contextmanager
 def recorded(
     path: str | Path | None, command: str, **dimensions: object
 ) -> Iterator[Callable[[Mapping[str, object]], None]]:
-    """Within: a function that takes figures by name (those of HELP that are numbers are kept).  The
-    file is written at the end;
-    an error passes on.  Without a path nothing is written.  UsageError or NotOurs at once where the
-                         file cannot be written."""
+    """Write how a run went when the block ends, however it ends.
+
+    Within, a function takes figures by name (those of HELP that are numbers).  Of the file before,
+    the published version and the time of the last success are kept by a run that fails.  Without a
+    path nothing is written.  UsageError or NotOurs at once where the file cannot be written.
+    """
     if path is None:
         yield lambda values: None
         return
     check_output(Path(path), "--metrics", force=True)
-    began, figures = time.monotonic(), dict[str, float]()
+    labels = {"command": command, **dimensions}
+    earlier = _earlier_figures(Path(path), labels)
+    began = time.monotonic()
+    figures = {name: value for name, value in earlier.items() if name in KEPT}
 
     def tell(values: Mapping[str, object]) -> None:
         figures.update(
@@ -77,14 +86,17 @@ def recorded(
             "duration_seconds": time.monotonic() - began,
             "peak_memory_bytes": float(peak_bytes()),
         }
+        every = {**standard, **figures}
+        if every["success"]:
+            every["last_success_timestamp_seconds"] = every["end_timestamp_seconds"]
         with written(Path(path), force=True, option="--metrics") as file:
-            file.write(text({**standard, **figures}, {"command": command, **dimensions}).encode())
+            file.write(text(every, labels).encode())
             os.fchmod(file.fileno(), 0o644)  # readable for the collector, whoever it runs as
 
 
 def text(figures: Mapping[str, float], dimensions: Mapping[str, object]) -> str:
     """The figures as gauges ``topicstream_NAME{command="train", ...}``."""
-    of = ",".join(f'{name}="{_escaped(str(value))}"' for name, value in dimensions.items())
+    of = _labels(dimensions)
     lines = [FIRST]
     for name, value in figures.items():
         full = f"topicstream_{name}"
@@ -94,6 +106,26 @@ def text(figures: Mapping[str, float], dimensions: Mapping[str, object]) -> str:
             f"{full}{{{of}}} {value:.17g}",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _earlier_figures(path: Path, dimensions: Mapping[str, object]) -> dict[str, float]:
+    """Read the figures that a run with the same labels left; none where the file is another."""
+    try:
+        content = read_given(path).decode()
+    except (OSError, ValueError):
+        return {}
+    line = re.compile(
+        rf"^topicstream_(\w+){re.escape('{' + _labels(dimensions) + '}')} (\S+)$", re.M
+    )
+    figures = {}
+    for name, value in line.findall(content) if content.startswith(FIRST) else ():
+        with suppress(ValueError):
+            figures[name] = float(value)
+    return figures
+
+
+def _labels(dimensions: Mapping[str, object]) -> str:
+    return ",".join(f'{name}="{_escaped(str(value))}"' for name, value in dimensions.items())
 
 
 def _escaped(value: str) -> str:

@@ -174,7 +174,7 @@ def field_types(config: type) -> dict[str, Any]:
 KINDS = {
     int: "a whole number",
     float: "a number",
-    bool: "True or False",
+    bool: "true or false",
     str: "a string",
     Path: "a path",
     Sequence: "a list",

@@ -18,7 +18,7 @@ from tests import ROOT, few_quick
 from tests.ingest_tools import cells_by_id
 from tests.retrain_tools import cycle, folder, made, state_of, write
 from topicstream.cli.main import run
-from topicstream.errors import Busy, FilesFailed, InputError, StoreError, TopicsError
+from topicstream.errors import Busy, FilesFailed, InputError, StoreError, TopicsError, UsageError
 from topicstream.files import durable
 from topicstream.retraining import config as settings
 from topicstream.retraining import cycle as cycle_module
@@ -106,7 +106,7 @@ def test_a_file_that_fails_three_nights_is_set_aside(home):
     for added, published in ((30, 2), (0, None)):
         with pytest.raises(
             FilesFailed,
-            match=r"raw/bad\.jsonl:1: .*\(ingest with on_error = .skip. under \[ingest\] leaves",
+            match=r"raw/bad\.jsonl:1: .*on_error = .skip. under \[ingest\] leaves",
         ) as caught:
             cycle(config, metrics=metrics)
         summary = caught.value.summary
@@ -327,3 +327,58 @@ def test_init_writes_a_config_that_says_the_defaults(tmp_path, capsys):
 
 def test_the_example_config_is_one():
     assert settings.load_config(ROOT / "examples" / "cron" / "retrain.toml").train.topics >= 2
+
+
+def test_a_failing_night_keeps_the_version_and_the_last_success_of_the_metrics(home):
+    metrics = home.parent / "retrain.prom"
+    cycle(home / "retrain.toml", metrics=metrics)
+    success = figure(metrics, "last_success_timestamp_seconds")
+    assert float(success) > 1.7e9
+    (home / "retrain.toml").write_text("[gate]\ntopics = 30\n")
+    with pytest.raises(UsageError, match=r"\[gate\] topics must be true or false, not 30"):
+        cycle(home / "retrain.toml", metrics=metrics)
+    assert figure(metrics, "success") == "0"
+    assert figure(metrics, "exit_code") == "2"
+    assert figure(metrics, "version") == "1"
+    assert figure(metrics, "last_success_timestamp_seconds") == success
+    (home / "raw").rename(home / "gone")
+    (home / "retrain.toml").write_text("")
+    metrics.unlink()  # of another machine: the version is that of the folder
+    with pytest.raises(InputError, match="no such folder"):
+        cycle(home / "retrain.toml", metrics=metrics)
+    assert figure(metrics, "version") == "1"
+    assert "last_success" not in metrics.read_text()
+    metrics.write_text(metrics.read_text().replace("version", "last_success_timestamp_seconds"))
+    (home / "gone").rename(home / "raw")
+    assert cycle(home / "retrain.toml", metrics=metrics)["decision"] == "nothing"
+    assert float(figure(metrics, "last_success_timestamp_seconds")) > 1.7e9
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("[ingest]\ngrow_vocab = 3", r"\[ingest\]: grow_vocab must be true or false, not 3"),
+        ("[ingest]\nlowercase = 'yes'", r"\[ingest\]: lowercase must be true or false, not 'yes'"),
+        ("[when]\ndrift = 1", r"\[when\] drift must be true or false, not 1"),
+        ("[publish]\nclassifier = 'x'", r"\[publish\] classifier must be true or false"),
+        ("[train]\nallow_smaller = 2", r"\[train\] allow_smaller must be true or false"),
+        ("[ingest]\ndrop_top = 3\nvocab = 'v'", r"drop_top under \[ingest\].*vocab there"),
+    ],
+)
+def test_a_setting_of_the_file_is_refused_in_its_words(tmp_path, config, message):
+    (tmp_path / "retrain.toml").write_text(config)
+    with pytest.raises(UsageError, match=message) as error:
+        cycle(tmp_path / "retrain.toml")
+    assert "--" not in str(error.value)
+    assert str(tmp_path / "retrain.toml") in str(error.value)
+
+
+def test_what_a_bad_record_needs_is_said_once(tmp_path):
+    config = folder(tmp_path)
+    write(tmp_path / "raw" / "b.jsonl", [{"id": "x", "body": "apple"}])
+    with pytest.raises(InputError) as error:
+        cycle(config)
+    message = str(error.value)
+    want = '(text_field under [ingest]; on_error = "skip" there leaves such records out)'
+    assert want in message
+    assert message.count("(") == 1

@@ -17,6 +17,9 @@ SUMMARY = """{corpus}: {documents:document} forgotten, {cells:,} cells
 [not in the store: {first_not_found}]"""
 
 
+LIFTED = """{corpus}: {lifted:id} taken off the list of forgotten ones; an ingest that reads their documents takes them in"""
+
+
 @topics_command("forget", indent=None)
 @click.argument("ids", nargs=-1, metavar="ID...")
 @click.option(
@@ -39,7 +42,14 @@ SUMMARY = """{corpus}: {documents:document} forgotten, {cells:,} cells
     help="A model trained on the corpus (repeatable; default: $TOPICS_MODEL or `model`, if it "
     "was trained on this corpus).",
 )
-def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...]) -> Printed:
+@click.option(
+    "--lift",
+    is_flag=True,
+    help="Remove nothing; allow later ingests to take documents of these ids in again.",
+)
+def command(
+    ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...], lift: bool
+) -> Printed:
     """Remove documents permanently, by id: text, id, topics and source.
 
     The store is rewritten without them. The state that training runs keep of each document is
@@ -47,6 +57,9 @@ def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...
     folder of `topics retrain`, the runs, versions and state there are cleaned as well. Finally the
     store's table of documents is read again: exit 0 if no id is left, 1 if one is, 4 if a process
     that reads the store still holds old files (run the command again when it has ended).
+
+    Later ingests into the store leave documents of these ids out: their ids are on a list of the
+    store, as hashes. --lift takes ids off the list.
 
     The command lists what it cannot change: raw files, exports, and the topics themselves, which
     were learned from the documents."""
@@ -66,7 +79,9 @@ def command(ids: tuple[str, ...], file: Any, corpus: str, models: tuple[str, ...
         )
         models = (str(default),) if default_model_exists and trained_on(default, corpus) else ()
     with showing() as progress:
-        forgotten = forget(wanted, corpus, models=models, progress=progress)
+        forgotten = forget(wanted, corpus, models=models, lift=lift, progress=progress)
+    if lift:
+        return forgotten, render(LIFTED, forgotten)
     if not (forgotten["waiting"] or forgotten["left"]):
         return forgotten, lines(forgotten)
     as_json = click.get_current_context().params["as_json"]

@@ -55,8 +55,9 @@ def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
 
     With --drift or --by, report period by period how well a model still fits: the share of distinct
     words seen in training, cosine and F1 of the fast method against the reference, and held-out
-    perplexity. A period with less than 70 % of its words seen calls for a new training ([drift]
-    seen_words in the configuration of `topics retrain`)."""
+    perplexity. A period with less than 70 % of its words seen is marked, after Yao, Mimno and
+    McCallum (2009); compare periods of like size, as the share falls with the number of documents.
+    `topics retrain` decides by unknown tokens and perplexity."""
     place, path = path, str(mirrored(path))
     kind = _kind(Path(path))
     if options["documents"] is not None or options["by"] is not None:

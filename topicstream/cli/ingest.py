@@ -44,6 +44,7 @@ COUNTED = {
     "dropped_duplicates": "duplicates skipped (--on-duplicate replace takes the last)",
     "dropped_replaced": "replaced by later ones",
     "dropped_deleted": "withdrawn",
+    "dropped_forgotten": "left out, forgotten by `topics forget`",
     "documents_removed": "removed from earlier blocks",
     "rejected": "records rejected",
 }

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -28,7 +27,7 @@ from topicstream.ingestion.read_options import CUT, FIELDS, LAYOUT, META, ReadOp
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.ingestion.spooling.tasks import pieces_of
 from topicstream.machine import __version__
-from topicstream.retraining.config import Config
+from topicstream.retraining.config import Config, words_of_file
 
 UNKNOWN = "unknown"
 GROUPS = ("new", "changed")
@@ -61,15 +60,7 @@ def in_raw_names(error: InputError, config: Config) -> InputError:
 
 def raw_words(message: str, config: Config) -> str:
     """A message in terms of the raw files and of the config."""
-    message = re.sub(
-        r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)(?:=(\w+))?",
-        lambda option: (
-            option[1].replace("-", "_")
-            + (f" = {option[2]!r}" if option[2] else "")
-            + " under [ingest]"
-        ),
-        message.replace(" of ingest and infer)", ")"),
-    )
+    message = words_of_file(message)
     for name in GROUPS:
         message = message.replace(str(config.folder / "incoming" / name), str(config.raw))
     return message

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from topicstream.errors import TopicsError, UsageError
+from topicstream.errors import InputError, TopicsError, UsageError
 from topicstream.files.ownership import KINDS, kind_of
 from topicstream.files.plain import read_given
 from topicstream.files.publication import WRITABLE
@@ -67,10 +68,12 @@ after_rollback = "hold"   # after `topics rollback`: "hold" until `topics retrai
 # at_least_every = "30d"  # so long after the last full training: another, new documents or not
 
 [drift]                   # any one of these is drift
-seen_words = 0.70         # share of the new documents' distinct words that the training has seen (pruned ones count), below
 unknown_tokens = 0.20     # share of the new documents' tokens whose word was never seen, above
 perplexity = 2.0          # perplexity of new documents over that of the held-out old ones, above
-usage = 0.40              # Jensen-Shannon distance (0..1) of topic usage, new against old documents, above
+# usage = 0.60            # Jensen-Shannon distance (0..1) of topic usage, new against old documents, above; off by default:
+                          # a night of one source of several moves it, and so do nights of few documents
+# seen_words = 0.50       # share of the new documents' distinct words that the training has seen (pruned ones count), below;
+                          # off by default: it falls with the number of new documents, whatever they are about
 
 [gate]
 tolerance = 0.02          # held-out perplexity may be worse than the present model's by this share
@@ -153,10 +156,10 @@ class When:
 class Limits:
     """[drift]: beyond any one of them new documents have drifted."""
 
-    seen_words: float = 0.70
-    unknown_tokens: float = 0.20
-    perplexity: float = 2.0
-    usage: float = 0.40
+    unknown_tokens: float = option(0.20, "share of tokens whose word was never seen, at most")
+    perplexity: float = option(2.0, "perplexity over that of held-out old documents, at most")
+    usage: float = option(1.0, "distance of topic usage, at most; 1: not looked at", max=1)
+    seen_words: float = option(0.0, "share of distinct words seen, at least; 0: not looked at")
 
 
 @dataclass(frozen=True)
@@ -257,6 +260,19 @@ def load_config(path: str | Path) -> Config:
     return config
 
 
+def words_of_file(message: str) -> str:
+    """Return a message about options of a command line in the words of a config file."""
+    options = re.sub(
+        r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)(?:=(\w+))?",
+        lambda flag: (
+            flag[1].replace("-", "_") + (f' = "{flag[2]}"' if flag[2] else "") + " under [ingest]"
+        ),
+        message,
+    )
+    first, mark, rest = options.partition(" under [ingest]")
+    return first + mark + rest.replace(" under [ingest]", " there")
+
+
 def _read_table(kind: Callable[..., Any], values: Any, where: str) -> Any:
     """A table of the file as its dataclass."""
     if not isinstance(values, dict):
@@ -269,7 +285,10 @@ def _check(config: Config, path: Path) -> None:
     for name in names_tagged(IngestConfig, "set_by_retrain"):
         if name in config.ingest:
             raise UsageError(f"{path}: {name} in [ingest] is set by retrain itself; leave it out")
-    IngestOptions.of(append=True, **config.ingest)
+    try:
+        IngestOptions.of(append=True, **config.ingest)
+    except InputError as e:
+        raise e.reworded(f"{path}: [ingest]: {words_of_file(str(e))}") from None
     algo = config.train.algo
     if algo != "auto" and (axis := engine_facts(algo).topics_axis):
         raise UsageError(

@@ -396,6 +396,12 @@ class Cycle:
             summary = ingest(
                 [source], self.config.corpus, progress=self.log, on_duplicate=group.rule, **options
             )
+            if left_out := summary["dropped_forgotten"]:
+                before = self.journal.summary.get("documents_forgotten", 0)
+                self._record(documents_forgotten=before + left_out)
+                self.log.say(
+                    f"{counted(left_out, 'document')} left out, which `topics forget` removed"
+                )
             if rejected := summary["rejected"]:
                 self.log.say(
                     f"warning: {counted(rejected, 'record')} left out, the first "

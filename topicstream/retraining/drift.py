@@ -1,10 +1,14 @@
 """Have new documents drifted away from what the model was trained on?  Figures, and the verdict.
 
+unknown_tokens  share of the new documents' tokens whose word the training never saw
+perplexity      document completion of the new documents over that of the old ones set aside
+
+These two decide (docs/decisions/drift.md).  Two more are measured, and decide where the config
+gives them a limit:
+
 seen_words      share of the new documents' distinct words (as tokenised, before any pruning) that
                 the training has
                 seen, words it pruned included (Yao, Mimno & McCallum 2009, the 70 % rule)
-unknown_tokens  share of the new documents' tokens whose word the training never saw
-perplexity      document completion of the new documents over that of the old ones set aside
 usage           Jensen-Shannon distance (square root of the divergence in bits: 0 same .. 1 nothing
                 in common) between
                 the mean p(k|d) of new and of old documents, both folded in with the model's topics

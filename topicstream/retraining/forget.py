@@ -23,12 +23,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.corpus.documents import read_documents
+from topicstream.corpus.forgotten import read_forgotten, write_forgotten
 from topicstream.corpus.manifest import Sources, StoreManifest, store_file
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import settle, waits_for_readers
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.files import owned
 from topicstream.files.durable import lock, sync, write_bytes
+from topicstream.files.ownership import kind_of
 from topicstream.files.plain import refuse_links
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.opening.inputs_record import file_of
@@ -65,6 +67,7 @@ class _Found:
 class Forgotten(TypedDict):
     """What ``forget`` removed and left."""
 
+    lifted: int
     corpus: str
     documents: int
     rows: int
@@ -82,12 +85,14 @@ def forget(
     corpus: str | Path = "corpus.zarr",
     *,
     models: Sequence[str | Path] = (),
+    lift: bool = False,
     progress: Told = None,
 ) -> Forgotten:
     """Remove documents for good, by id, from a corpus store and from the state of models that were
     trained on it.
 
-    Block state and checkpoints of the runs go, so a run that is continued starts every block.  The
+    The ids go onto a list of the store, as keyed hashes: later ingests into it leave their
+    documents out.  Block state and checkpoints of the runs go, so a run that is continued starts every block.  The
     store is compacted on the way.  Called again, it finishes what was left; an id that is not there
     is no error.
 
@@ -100,13 +105,16 @@ def forget(
                     state with it.
     models
         Folders of models and runs.
+    lift
+        Remove nothing; take the ids off the list instead, so that the next ingest that reads their
+        documents takes them in.
     progress
         False: silent.
 
     Returns
     -------
     dict
-        ``documents``, ``rows`` (of the table: a replaced document has several), ``cells``,
+        ``lifted`` (ids taken off the list), ``documents``, ``rows`` (of the table: a replaced document has several), ``cells``,
         ``not_found`` (ids), ``runs`` (folders whose state went), ``words_left`` (words that only
         these documents had and that stay, of a vocabulary given as a file), ``left`` (file and
         what: tables that a reader holds, rows that are still there), ``waiting`` (a reader holds
@@ -132,19 +140,46 @@ def forget(
         raise InputError("give the ids of documents to forget; an id cannot be empty")
     store = Path(corpus)
     Corpus.open(store, dense=True).let_go()
-    if strange := next((m for m in models if not trained_on(Path(m), store)), None):
-        raise InputError(
-            f"{strange}: has another vocabulary than {store}, so it was not trained on it; "
-            f"leave it out"
-        )
     home = (
         store.parent
         if (store.parent / "versions").is_dir() and (store.parent / STATE).is_file()
         else None
     )
+    models = [model for model in models if not _is_version_of(Path(model), home, store)]
+    if strange := next((m for m in models if not trained_on(Path(m), store)), None):
+        raise InputError(
+            f"{strange}: has another vocabulary than {store}, so it was not trained on it; "
+            f"leave it out"
+        )
     runs = _runs(models, home)
     with _held(store, runs, home) as base:
+        if lift:
+            return _lift(distinct, base, home)
         return _forget(distinct, base, runs, home, listener(progress))
+
+
+def _lift(ids: list[str], base: Corpus, home: Path | None) -> Forgotten:
+    """Take ids off the lists of forgotten ones."""
+    lifted = 0
+    for folder in (base.path, *([home] if home is not None else [])):
+        listed = read_forgotten(folder)
+        without = listed.without(ids)
+        lifted = max(lifted, len(listed.hashes) - len(without.hashes))
+        write_forgotten(folder, without)
+    inputs_record.forget(base.path, set())  # the same ingest has another result now
+    return {
+        "lifted": lifted,
+        "corpus": str(base.path),
+        "documents": 0,
+        "rows": 0,
+        "cells": 0,
+        "words_left": 0,
+        "not_found": [],
+        "runs": [],
+        "left": [],
+        "waiting": False,
+        "elsewhere": [],
+    }
 
 
 @contextlib.contextmanager
@@ -180,6 +215,23 @@ def trained_on(model: Path, store: str | Path) -> bool:
     return bool(2 * len(corpus_ids) >= opened.n_words and (np.diff(corpus_ids) > 0).all())
 
 
+def _is_version_of(model: Path, home: Path | None, store: Path) -> bool:
+    """Return whether a model is a published version of the folder, whose versions are all cleaned.
+
+    InputError for a version of another folder, which its own store stands for.
+    """
+    place = model.resolve()
+    if kind_of(place) != "version":
+        return False
+    if home is not None and place.parent == (home / "versions").resolve():
+        return True
+    own = place.parent.parent / "corpus.zarr"
+    raise InputError(
+        f"{model}: is a published version of {place.parent.parent}, not a model of {store}; leave "
+        f"out --model and name --corpus {own}, which cleans all versions there"
+    )
+
+
 def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
     """Folders that a training may have left state in."""
     folders: list[Path] = []
@@ -200,6 +252,8 @@ def _forget(
 ) -> Forgotten:
     store = base.path
     documents = _find(base, pa.array(ids, pa.large_string()))
+    for folder in (store, *([home] if home is not None else [])):
+        write_forgotten(folder, read_forgotten(folder).add(ids))
     cleared = [run for run in runs if _clear(run, base, always=bool(len(documents.numbers)))]
     for model in (
         [*runs, *(version_path(home, n) for n in published_versions(home))]
@@ -219,6 +273,7 @@ def _forget(
     if home is not None:
         elsewhere += _forget_files(home, set(ids))
     return {
+        "lifted": 0,
         "corpus": str(store),
         "documents": len(documents.ids),
         "rows": len(documents.numbers),
@@ -376,8 +431,8 @@ def _elsewhere(
                 else _raw(home) / path
             )
         sentences.append(
-            f"{path}{source[len(name) :]}: the raw input; while it holds the document another "
-            f"ingest takes it in again"
+            f"{path}{source[len(name) :]}: the raw input; ingests into this store leave the "
+            f"document out, others take it in again"
         )
     if len(documents.sources) > SHOWN:
         sentences.append(f"{len(documents.sources) - SHOWN} more raw inputs")

@@ -19,6 +19,7 @@ from topicstream.options import configured, option, seconds
 from topicstream.progress import Shown
 from topicstream.retraining.config import Config, When, load_config, write_template
 from topicstream.retraining.cycle import Cycle
+from topicstream.retraining.publish import current
 from topicstream.text import counted
 
 
@@ -120,6 +121,7 @@ def retrain(config: RetrainConfig) -> dict[str, Any]:
         settings = config.settings()
         try:
             settings.folder.mkdir(parents=True, exist_ok=True)
+            tell({"version": current(settings.folder)})  # which a run that fails leaves there
             with (
                 lock(settings.folder, "retraining", kind="retrain", wait=config.wait),
                 closing(Shown(-config.quiet, config.stream, stamped=True)) as log,

@@ -41,9 +41,10 @@ class Reject:
     def error(self) -> InputError:
         """What ``--on-error fail`` ends with."""
         where = f"{self.file}:{self.line}" if self.line else self.file
-        return InputError(
-            f"{where}: {self.reason} (ingest with --on-error=skip leaves such records out)"
-        )
+        advice = "--on-error=skip leaves such records out"
+        if self.reason.endswith(")"):  # which holds advice already
+            return InputError(f"{where}: {self.reason[:-1]}; {advice})")
+        return InputError(f"{where}: {self.reason} ({advice})")
 
 
 @dataclass

@@ -124,7 +124,7 @@ class Objects:
             if name not in record:
                 raise WrongField(
                     f"no field '{name}'; choose one of {', '.join(sorted(record))[:200]} "
-                    f"(--text-field of ingest and infer)"
+                    f"(--text-field)"
                 )
         text = "\n".join([as_text(record[name], name) for name in options.text_fields])
         own_id = None

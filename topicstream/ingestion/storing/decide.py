@@ -7,6 +7,7 @@ of one life one is kept, and of the lives the last.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.corpus.documents import hash_ids, read_documents
+from topicstream.corpus.forgotten import ForgottenIds
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, NothingKept
 from topicstream.ingestion.settings import HELDOUT_SHARE, Heldout
@@ -22,7 +24,7 @@ from topicstream.ingestion.spooling.journal import Journal
 from topicstream.relations import Relations
 
 TRAIN, HELDOUT, DROPPED = 0, 1, 2
-DUPLICATE, REPLACED, DELETED = 1, 2, 3
+DUPLICATE, REPLACED, DELETED, FORGOTTEN = 1, 2, 3, 4
 LARGEST = 2**64 - 1
 
 _LIVES = """
@@ -44,7 +46,8 @@ class Decision:
     """Which documents count and which are held out.
 
     heldout     the rule
-    reason      uint8[old + new documents]: 0 (it counts), DUPLICATE, REPLACED or DELETED
+    reason      uint8[old + new documents]: 0 (it counts), DUPLICATE, REPLACED, DELETED or
+                FORGOTTEN
     threshold   documents whose hash lies below it are held out
     first       number of the first new document
     starts      int64[pieces + 1]: number of each piece's first document
@@ -71,7 +74,12 @@ class Decision:
     def dropped(self) -> dict[str, int]:
         """How many new documents do not count, by why."""
         new = self.reason[self.first :]
-        names = {"duplicates": DUPLICATE, "replaced": REPLACED, "deleted": DELETED}
+        names = {
+            "duplicates": DUPLICATE,
+            "replaced": REPLACED,
+            "deleted": DELETED,
+            "forgotten": FORGOTTEN,
+        }
         return {name: int(np.count_nonzero(new == code)) for name, code in names.items()}
 
 
@@ -82,6 +90,7 @@ def decide(
     heldout: Heldout,
     relations: Relations,
     removed: np.ndarray,
+    forgotten: Sequence[ForgottenIds] = (),
 ) -> Decision:
     """Resolve duplicates and withdrawals, then fix the threshold.
 
@@ -95,6 +104,8 @@ def decide(
         Without tables, before and after; sorts the ids.
     removed
         Numbers of documents of the old store that are withdrawn already.
+    forgotten
+        Lists of ids whose new documents do not count.
     """
     starts = [0 if base is None else sum(part.docs for part in base.manifest.parts.values())]
     for numbers, batch in (
@@ -113,6 +124,8 @@ def decide(
         gone = np.full(len(arrays["gone_high"]), 2 * starts[-1])
         relations.insert("events", _events(arrays["gone_high"], arrays["gone_low"], gone))
     reason = np.zeros(starts[-1], np.uint8)
+    for listed in forgotten if len(reason) else ():
+        reason[_take_forgotten(relations, listed, starts[0])] = FORGOTTEN
     other, code = ("next", REPLACED) if rule == "replace" else ("previous", DUPLICATE)
     dropped = (
         f"select number, {other} as other from ({_LIVES}) where {other} is not null or ended "
@@ -150,6 +163,19 @@ def decide(
         )
         decision = replace(decision, classes=_classes(journal, decision))
     return decision
+
+
+def _take_forgotten(relations: Relations, listed: ForgottenIds, first: int) -> np.ndarray:
+    """Take the new documents of forgotten ids out of the events; their numbers, int64[]."""
+    relations.insert("forgotten", pa.table({"hash": pa.array(listed.hashes, pa.string())}))
+    which = (
+        f"time % 2 = 1 and time // 2 >= {first} and {listed.sql()} in (select hash from forgotten)"
+    )
+    batches = relations.stream(f"select time // 2 as number from events where {which}")
+    numbers = [batch["number"].to_numpy() for batch in batches]
+    relations.execute(f"delete from events where {which}")
+    relations.execute("delete from forgotten")
+    return np.concatenate([np.zeros(0, np.int64), *numbers])
 
 
 def _classes(journal: Journal, decision: Decision) -> list[np.ndarray]:

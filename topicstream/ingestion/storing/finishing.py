@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from topicstream.corpus.axis_build import Contents, derive
 from topicstream.corpus.documents import PlacedDocuments
+from topicstream.corpus.forgotten import lists_for, write_forgotten
 from topicstream.corpus.format import PARTS, settle_arrays
 from topicstream.corpus.manifest import (
     BlockEntry,
@@ -91,6 +92,7 @@ class Finishing:
         )
         self.generation = self.old.generation + 1 if self.old is not None else 1
         self.removal = Removal(base)
+        self.forgotten = lists_for(out)
         self.began = time.monotonic()
         self.language: dict[str, Any] | None = None
 
@@ -117,7 +119,13 @@ class Finishing:
         with ThreadPoolExecutor(self.plan.workers, thread_name_prefix="finish") as pool:
             with Relations(self.journal.folder, self.plan.relations) as relations:
                 decision = decide(
-                    self.journal, self.base, rule, heldout, relations, self.removal.numbers
+                    self.journal,
+                    self.base,
+                    rule,
+                    heldout,
+                    relations,
+                    self.removal.numbers,
+                    self.forgotten,
                 )
                 self.removal.take(decision.replaced)
                 if (
@@ -170,6 +178,8 @@ class Finishing:
         )
         settle(store, manifest)
         if self.base is None:
+            if self.forgotten:
+                write_forgotten(store, self.forgotten[0])
             commit.put_in_place(store, self.out)
         return self._end(manifest.summary)
 

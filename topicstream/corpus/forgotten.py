@@ -1,0 +1,79 @@
+"""``.forgotten.json``: ids that ``topics forget`` removed, which no later ingest takes in again.
+
+The list holds keyed hashes: sha256 of a random salt of this list and of the id's 128-bit hash.  It
+tells nobody the ids by itself; whoever has the list can check whether an id that they know is on
+it.  It lies in the store, and in the folder of ``topics retrain`` too, where it outlives the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+from msgspec import Meta
+from msgspec.structs import replace
+
+from topicstream.corpus.documents import hash_ids
+from topicstream.files.durable import sync
+from topicstream.records import Record, read_record, write_record
+
+NAME = ".forgotten.json"
+HOME_STORE = "corpus.zarr"
+"""What the store of a retrain is called: the list of its folder holds for it."""
+DIGITS = 40
+"""Hexadecimal digits of a hash."""
+
+
+class ForgottenIds(Record):
+    """The list: its salt, and the hashes in order."""
+
+    salt: Annotated[str, Meta(pattern="^[0-9a-f]*$")] = ""
+    hashes: list[str] = []
+
+    def hash_of(self, high: int, low: int) -> str:
+        """Return the keyed hash of an id by its two numbers; ``sql`` computes the same."""
+        text = f"{self.salt}:{high}:{low}"
+        return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+    def sql(self) -> str:
+        """Return the keyed hash of columns ``high`` and ``low`` as DuckDB computes it."""
+        return f"substr(sha256('{self.salt}:' || high || ':' || low), 1, {DIGITS})"
+
+    def add(self, ids: Iterable[str]) -> ForgottenIds:
+        """Return the list with more ids."""
+        salted = self if self.salt else replace(self, salt=secrets.token_hex(16))
+        return replace(salted, hashes=sorted({*self.hashes, *salted._hashes(ids)}))
+
+    def without(self, ids: Iterable[str]) -> ForgottenIds:
+        """Return the list without some ids."""
+        lifted = set(self._hashes(ids))
+        return replace(self, hashes=[one for one in self.hashes if one not in lifted])
+
+    def _hashes(self, ids: Iterable[str]) -> list[str]:
+        high, low = hash_ids(pa.array(list(ids), pa.large_string()))
+        return [self.hash_of(*pair) for pair in zip(high.tolist(), low.tolist(), strict=True)]
+
+
+def read_forgotten(folder: Path) -> ForgottenIds:
+    """Read the list of a folder; an empty one where there is none.  StoreError if it is damaged."""
+    path = folder / NAME
+    if not path.exists():
+        return ForgottenIds()
+    advice = "Restore it; without it documents that were forgotten come back"
+    return read_record(path, ForgottenIds, advice)
+
+
+def write_forgotten(folder: Path, listed: ForgottenIds) -> None:
+    """Replace the list of a folder."""
+    write_record(folder / NAME, listed)
+    sync(folder)
+
+
+def lists_for(store: Path) -> list[ForgottenIds]:
+    """Read the lists that hold for a store: its own, and that of a retrain's folder."""
+    folders = [store, *([store.parent] if store.name == HOME_STORE else [])]
+    return [listed for folder in folders if (listed := read_forgotten(folder)).hashes]
