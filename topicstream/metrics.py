@@ -1,8 +1,9 @@
 """``--metrics FILE``: how a run went, in Prometheus' text format, for node_exporter's textfile
 collector and the like.
 
-The file is written when the command ends, however it ends, and appears whole, in one rename; one of
-ours is replaced."""
+The file is written when the command ends, however it ends, and appears whole, in one rename.  It
+replaces the file of the run before, which it knows by the checksum in its first line: a file that
+somebody has written or changed is refused."""
 
 from __future__ import annotations
 
@@ -13,12 +14,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from topicstream.errors import exit_code_of
+import google_crc32c
+
+from topicstream.errors import NotOurs, exit_code_of
 from topicstream.files.outputs import check_output, written
 from topicstream.files.plain import read_given
 from topicstream.machine import peak_bytes
 
 FIRST = "# topicstream metrics"
+MOST = 1 << 20
+"""Bytes of a metrics file at most."""
 HELP = {
     "success": "1 where the command did what it was asked, 0 where it failed",
     "exit_code": "exit code of the command",
@@ -58,6 +63,7 @@ def recorded(
         yield lambda values: None
         return
     check_output(Path(path), "--metrics", force=True)
+    _refuse_other(Path(path))
     labels = {"command": command, **dimensions}
     earlier = _earlier_figures(Path(path), labels)
     began = time.monotonic()
@@ -89,6 +95,7 @@ def recorded(
         every = {**standard, **figures}
         if every["success"]:
             every["last_success_timestamp_seconds"] = every["end_timestamp_seconds"]
+        _refuse_other(Path(path))
         with written(Path(path), force=True, option="--metrics") as file:
             file.write(text(every, labels).encode())
             os.fchmod(file.fileno(), 0o644)  # readable for the collector, whoever it runs as
@@ -97,7 +104,7 @@ def recorded(
 def text(figures: Mapping[str, float], dimensions: Mapping[str, object]) -> str:
     """The figures as gauges ``topicstream_NAME{command="train", ...}``."""
     of = _labels(dimensions)
-    lines = [FIRST]
+    lines: list[str] = []
     for name, value in figures.items():
         full = f"topicstream_{name}"
         lines += [
@@ -105,7 +112,25 @@ def text(figures: Mapping[str, float], dimensions: Mapping[str, object]) -> str:
             f"# TYPE {full} gauge",
             f"{full}{{{of}}} {value:.17g}",
         ]
-    return "\n".join(lines) + "\n"
+    body = "\n".join(lines) + "\n"
+    return f"{_first_line(body.encode())}\n{body}"
+
+
+def _first_line(body: bytes) -> str:
+    """Return the first line of a file with this content."""
+    return f"{FIRST} crc32c:{google_crc32c.value(body):08x}"
+
+
+def _refuse_other(path: Path) -> None:
+    """Raise NotOurs where a file is not what a run wrote there."""
+    if not os.path.lexists(path):
+        return
+    first, _, body = path.read_bytes()[:MOST].partition(b"\n")
+    if not body or first.decode("utf-8", "replace") != _first_line(body):
+        raise NotOurs(
+            f"--metrics {path}: is not as a run of topics wrote it; move it away, or name "
+            f"another file"
+        )
 
 
 def _earlier_figures(path: Path, dimensions: Mapping[str, object]) -> dict[str, float]:

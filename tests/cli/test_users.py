@@ -69,7 +69,7 @@ def _inside(folder, monkeypatch):
     ],
     ids=" ".join,
 )
-def test_a_table_of_ours_is_made_again(command, folder, capsys):
+def test_a_table_is_replaced_with_force_alone(command, folder, capsys):
     for path in folder.glob("x.*"):
         path.unlink()
     assert run(command) == 0
@@ -77,10 +77,9 @@ def test_a_table_of_ours_is_made_again(command, folder, capsys):
     assert run([*command, "--force"]) == 0, capsys.readouterr().err
     name = next(word for word in command if word.startswith("x."))
     (folder / name).write_text("topic,label,mine\n1,2,3\n")
-    assert (
-        run([*command, "--force"]) == 3
-        and "does not say that this program wrote it" in capsys.readouterr().err
-    )
+    assert run(command) == 1 and "--force replaces it" in capsys.readouterr().err
+    assert (folder / name).read_text() == "topic,label,mine\n1,2,3\n"
+    assert run([*command, "--force"]) == 0 and "mine" not in (folder / name).read_text()
 
 
 def test_topics_by_words_for_a_spreadsheet(folder):

@@ -373,14 +373,15 @@ def test_nothing_is_overwritten_unasked(made, tmp_path):
     (tmp_path / "x.parquet").write_text("mine")
     with pytest.raises(TopicsError, match="--force"):
         topicstream.export_model(made / "sparse-bp", tmp_path / "x.parquet")
-    with pytest.raises(NotOurs):
-        topicstream.export_model(made / "sparse-bp", tmp_path / "x.parquet", force=True)
     assert (tmp_path / "x.parquet").read_text() == "mine"
-    (tmp_path / "x.parquet").unlink()
     for _ in range(2):
         topicstream.export_model(made / "sparse-bp", tmp_path / "x.parquet", force=True)
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "mine").write_text("x")
+    (tmp_path / "other" / "topic-keys.txt").write_text("x")
+    with pytest.raises(NotOurs, match=r"topic-keys\.txt: is not of an export of ours"):
+        topicstream.export_model(
+            made / "sparse-bp", tmp_path / "other", format="mallet", force=True
+        )
     with pytest.raises(TopicsError, match="no model"):
         topicstream.import_model(tmp_path / "x.parquet", tmp_path / "other", force=True)
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import errno
+import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +20,7 @@ from tests import ROOT
 from topicstream.errors import NotOurs, UsageError
 from topicstream.files import owned, ownership
 from topicstream.files.durable import lock, write_json
-from topicstream.files.outputs import is_ours, written
+from topicstream.files.outputs import written
 
 PACKAGE = ROOT / "topicstream"
 
@@ -65,7 +68,7 @@ def test_links_are_not_followed_and_not_ours(model, tmp_path):
 
 def test_what_is_ours_goes_with_its_empty_folders_and_what_a_kill_left(model):
     (model / "empty" / "deeper").mkdir(parents=True)
-    (model / ".manifest.json.0123456789abcdef.tmp").write_text("half")
+    owned.reserve(model / ".manifest.json.tmp")
     with lock(model, "testing", kind="model"):
         owned.sweep(model)
     assert not list(model.glob(".*.tmp"))
@@ -89,10 +92,14 @@ def test_a_folder_within_one_of_ours_goes_only_where_we_made_it(tmp_path):
 def test_scratch_folders_are_ours_whatever_a_library_puts_there(model):
     with pytest.raises(ZeroDivisionError), owned.scratch(model, "work") as folder:
         (folder / "spill").mkdir()
-        (folder / "spill" / "0.block").write_bytes(b"by a library")
+        (folder / "spill" / "duckdb_temp_block-0.block").write_bytes(b"by a library")
         assert not list(ownership.not_ours(model))
         1 / 0  # noqa: B018
     assert not folder.exists()
+    with owned.scratch(model, "work") as folder:
+        (folder / "notes.txt").write_text("mine")
+        (folder / "duckdb_temp_block-0.block").write_bytes(b"by a library")
+    assert os.listdir(folder) == ["notes.txt"]
 
 
 def test_moved_folders_take_their_entries_along(model):
@@ -100,6 +107,104 @@ def test_moved_folders_take_their_entries_along(model):
     assert not list(ownership.not_ours(model))
     owned.remove_within(model / "topics-2")
     assert not (model / "topics-2").exists()
+
+
+def test_the_marker_of_a_backup_by_hard_links_does_not_change(model, tmp_path):
+    backup = tmp_path / "backup"
+    shutil.copytree(model, backup, copy_function=os.link)
+    before = (backup / ownership.MARK).read_bytes()
+    owned.reserve(model / "new")
+    owned.remove_file(model / "history.jsonl")
+    ownership.tidy(model)
+    assert (backup / ownership.MARK).read_bytes() == before
+    assert not ownership.is_listed(model / "history.jsonl")
+    assert ownership.is_listed(backup / "history.jsonl")
+
+
+def test_a_file_that_is_written_to_in_place_parts_from_its_backup(model, tmp_path):
+    os.link(model / "history.jsonl", tmp_path / "backup")
+    with open(owned.reserve(model / "history.jsonl", keep=True), "ab") as file:
+        file.write(b" and more")
+    assert (tmp_path / "backup").read_bytes() == b"ours"
+    assert (model / "history.jsonl").read_bytes() == b"ours and more"
+    assert not list(ownership.not_ours(model))
+
+
+@pytest.mark.parametrize("how", ["file", "table", "replaced"])
+def test_a_line_of_the_list_does_not_outlive_its_file(model, how):
+    path = model / ("topics/c/0" if how == "table" else "history.jsonl")
+    with lock(model, "testing", kind="model"):
+        if how == "file":
+            owned.remove_file(path)
+        elif how == "table":
+            owned.remove_within(model / "topics")
+        else:
+            owned.replace(path, model / "other.jsonl")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("mine")
+    with pytest.raises(NotOurs):
+        owned.remove(model, "model")
+    assert path.read_text() == "mine"
+
+
+def test_temporary_names_are_ours_only_while_they_are_listed(model):
+    with lock(model, "testing", kind="model"):
+        write_json(model / "manifest.json", {"kind": "model", "schema": 1})
+    mine = model / ".manifest.json.tmp"
+    mine.write_text("mine")
+    with pytest.raises(NotOurs):
+        write_json(model / "manifest.json", {"kind": "model", "schema": 1})
+    assert mine.read_text() == "mine"
+
+
+def test_a_lock_with_content_is_not_ours(model):
+    (model / ".lock").write_text("mine")
+    with pytest.raises(NotOurs):
+        owned.remove(model, "model")
+    assert (model / ".lock").read_text() == "mine"
+
+
+def test_a_path_is_resolved_as_the_system_resolves_it(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere" / "deep").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "m").mkdir()
+    os.symlink("elsewhere/deep", "link")
+    (tmp_path / "elsewhere" / "m" / "history.jsonl").write_text("mine")
+    through = Path("link/../m")  # elsewhere/m, not m
+    assert ownership.home_of(through / "history.jsonl") is None
+    assert not ownership.owns(through / "history.jsonl")
+    with pytest.raises(NotOurs):
+        owned.remove_file(through / "history.jsonl")
+    os.symlink(tmp_path / "m" / "topics", "into")
+    assert ownership.owns(Path("into/../history.jsonl"))
+
+
+@pytest.mark.parametrize("call", ["unlink", "rmdir", "rename"])
+def test_a_removal_that_was_killed_blocks_nothing(model, tmp_path, monkeypatch, call):
+    """Killed before each of its calls, half a folder never has its name, and all goes in the end."""
+    shutil.copytree(model, tmp_path / "whole")
+    for instant in range(1, 12):
+        shutil.rmtree(model, ignore_errors=True)
+        shutil.copytree(tmp_path / "whole", model)
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+            patch.setattr(os, call, killed_at(getattr(os, call), instant))
+            owned.remove(model, "model")
+        assert not model.exists() or (model / "topics" / "c" / "0").exists()
+        owned.remove(model, "model")
+        assert ownership.claim(model, "model").kind == "model"
+        assert sorted(os.listdir(tmp_path)) == ["m", "whole"]
+
+
+def killed_at(call, instant):
+    """``call``, which raises at its n-th use and ever after."""
+    count = itertools.count(1)
+
+    def wrapper(*args, **named):
+        if next(count) >= instant:
+            raise KeyboardInterrupt
+        return call(*args, **named)
+
+    return wrapper
 
 
 def test_a_sealed_inventory_is_sorted_and_lists_what_is_there(tmp_path):
@@ -125,24 +230,6 @@ def test_folders_are_told_apart(tmp_path, model):
         ownership.claim(model, "model")
     with pytest.raises(UsageError):
         ownership.check_place("/", "--out")
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "ours"),
-    [
-        ("a.csv", "id,topic,share\nd0,1,0.5\n", True),
-        ("a.csv", '"question","word_1","word_2"\n', True),
-        ("a.csv", "id,topic,note\n", False),
-        ("a.jsonl", '{"id": "d", "topics": [1], "shares": [1.0], "year": 3}\n', True),
-        ("a.jsonl", '{"id": "d", "text": "topics"}\n', False),
-        ("a.html", '<html><head><meta name="generator" content="topicstream"></head>', True),
-        ("a.html", "<html>topicstream</html>", False),
-        ("empty", "", True),
-    ],
-)
-def test_files_that_users_name_say_who_wrote_them(tmp_path, name, text, ours):
-    (tmp_path / name).write_text(text)
-    assert is_ours(tmp_path / name) == ours
 
 
 def test_nothing_else_in_the_package_removes_or_replaces():

@@ -21,7 +21,7 @@ from tests.ingest_tools import documents, write_jsonl
 from tests.refusing import refused
 from topicstream.cli.main import run
 from topicstream.errors import StoreError
-from topicstream.files.durable import sealed_line
+from topicstream.files.durable import log_text, sealed_line
 from topicstream.files.plain import load_arrays
 from topicstream.model.edits import LOG, view_of
 from topicstream.model.gaussians import GaussianModel
@@ -106,7 +106,7 @@ def test_edits_that_name_a_topic_twice(made):
         {"edit": "order", "topics": [2, 2]},
         {"edit": "label", "topic": 2, "label": "a\x1b[2Jb"},
     ]
-    (made / "m" / LOG).write_text("".join(map(sealed_line, lines)))
+    (made / "m" / LOG).write_text(log_text(lines))
     try:
         view = view_of(TopicModel.open(made / "m"))
         assert view.ids == [0, 2] and view.members == [[0, 1], [2]] and view.labels == {2: "a[2Jb"}

@@ -21,7 +21,7 @@ from tests.ingest_tools import documents, write_jsonl
 from topicstream.corpus.manifest import StoreManifest
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import StoreError, TopicsError
-from topicstream.files.durable import read_json, sealed_line
+from topicstream.files.durable import log_text, read_json
 from topicstream.model.edits import LOG, view_of
 from topicstream.model.topic_model import TopicModel
 
@@ -207,7 +207,7 @@ EDIT = st.dictionaries(
 @given(edits=st.lists(EDIT, max_size=4))
 def test_a_log_of_edits(made, edits):
     with kept(made / "m" / LOG):
-        (made / "m" / LOG).write_text("".join(map(sealed_line, edits)))
+        (made / "m" / LOG).write_text(log_text(edits))
         with contextlib.suppress(StoreError):
             view = view_of(TopicModel.open(made / "m"))
             assert len(view) >= 1

@@ -23,7 +23,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.visiting import document_shares
-from topicstream.files.durable import read_sealed
+from topicstream.files import durable
 from topicstream.model.edits import LOG, Label, Merge, apply, carry, edit, read_log, seen, view_of
 from topicstream.progress import Shown as Progress
 from topicstream.reporting.doc_topics import ThetaView
@@ -66,7 +66,7 @@ def test_the_log_round_trips_and_undo_takes_back(home):
     assert view_of(TopicModel.open(model)).labels == {2: "sky and stars", 0: "pets"}
     view = edit(model, [drop(3)], undo=1)
     assert view.ids == [0, 2] and view.labels == {2: "sky and stars"} and view.dropped == [3]
-    assert len(read_sealed(model / LOG)[0]) == 5 and len(read_log(model)) == 3
+    assert len(durable.read_log(model / LOG, "")) == 5 and len(read_log(model)) == 3
     assert edit(model, undo=3).plain and read_log(model) == []
     with pytest.raises(InputError, match="0 edits"):
         edit(model, undo=1)
@@ -77,6 +77,27 @@ def test_the_log_round_trips_and_undo_takes_back(home):
         edit(model, [drop(1)], dry_run=True).ids == [0, 2, 3]
         and (model / LOG).read_bytes() == before
     )
+
+
+def test_a_log_that_lost_any_byte_is_refused(home):
+    model = home / "model"
+    edit(model, [merge(0, 1), label(0, "pets")])
+    edit(model, [drop(3)])
+    whole = (model / LOG).read_bytes()
+    for length in range(len(whole)):
+        (model / LOG).write_bytes(whole[:length])
+        with pytest.raises(StoreError, match=r"edits\.jsonl"):
+            read_log(model)
+        with pytest.raises(StoreError, match=r"edits\.jsonl"):
+            edit(model, [label(2, "sky")])
+        assert (model / LOG).read_bytes() == whole[:length]
+    lines = whole.splitlines(keepends=True)
+    for number in range(len(lines)):
+        (model / LOG).write_bytes(b"".join(lines[:number] + lines[number + 1 :]))
+        with pytest.raises(StoreError, match=r"edits\.jsonl"):
+            read_log(model)
+    (model / LOG).write_bytes(whole)
+    assert len(read_log(model)) == 3
 
 
 @pytest.mark.parametrize(
@@ -106,7 +127,8 @@ def test_a_damaged_log_is_told_of(home):
     with pytest.raises(StoreError, match="checksum"):
         view_of(TopicModel.open(home / "model"))
     (home / "model" / LOG).write_bytes(data + b'{"edit": "label", "top')
-    assert view_of(TopicModel.open(home / "model")).labels == {0: "pets"}
+    with pytest.raises(StoreError, match="not whole"):
+        view_of(TopicModel.open(home / "model"))
 
 
 def test_labels_follow_the_topic_not_the_column():

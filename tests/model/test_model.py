@@ -175,25 +175,6 @@ def test_a_full_disk_leaves_the_old_model(saved, phi, monkeypatch):
         assert TopicModel.open(saved).content_hash() == before
 
 
-def test_what_zarr_had_begun_to_write_does_not_stop_a_save(saved, phi):
-    for folder in (saved / "topics", saved / "topics" / "c" / "0"):
-        (
-            folder
-            / f"{'zarr' if folder.name == 'topics' else 0}.1e97c455264945f288b393f22739dcd8.partial"
-        ).write_bytes(b"")
-    other = TopicModel.from_arrays(phi * 2, NAMES, 0.1, 0.01)
-    for _ in range(3):
-        other.save(saved)
-    assert (
-        not list(saved.rglob("*.partial"))
-        and TopicModel.open(saved).content_hash() == other.content_hash()
-    )
-    (next(p for p in saved.glob("topics*") if p.is_dir()) / "mine.partial").write_bytes(b"")
-    for _ in range(3):
-        other.save(saved)
-    assert len(list(saved.rglob("mine.partial"))) == 1
-
-
 def test_killed_while_saving_it_is_one_of_the_two(saved, phi, tmp_path):
     other = TopicModel.from_arrays(phi * 2, [f"v{i}" for i in range(W)], 0.1, 0.01)
     other.save(tmp_path / "other")

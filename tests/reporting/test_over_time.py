@@ -208,12 +208,11 @@ def test_the_command_and_its_plot(stored, tmp_path, capsys):
     assert run([*args, "--over-time", "--by", "party", "--plot", str(plot), "--force"]) == 0
     assert plot.read_bytes() == first
     plot.write_text("<svg>mine</svg>")
-    assert (
-        run([*args, "--over-time", "--plot", str(plot), "--force"]) != 0
-        and "mine" in plot.read_text()
-    )
+    assert run([*args, "--over-time", "--plot", str(plot)]) == 1 and "mine" in plot.read_text()
+    assert run([*args, "--over-time", "--plot", str(plot), "--force"]) == 0
+    assert "mine" not in plot.read_text()
     (tmp_path / "mine.csv").write_text("a,b\n")
-    assert run([*args, "--over-time", "--out", str(tmp_path / "mine.csv"), "--force"]) != 0
+    assert run([*args, "--over-time", "--out", str(tmp_path / "mine.csv")]) == 1
     assert (tmp_path / "mine.csv").read_text() == "a,b\n"
     assert run([*args, "--plot", str(plot)]) == 2 and run([*args, "--over-time", "--tree"]) == 2
     assert run([*args, "--by", "party", "--json"]) == 0

@@ -22,7 +22,7 @@ from tests.retrain_tools import folder, made, write
 from topicstream.cli.main import run, topics
 from topicstream.corpus.info import verify
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import Busy, InputError, TopicsError
+from topicstream.errors import Busy, InputError, StoreError, TopicsError
 from topicstream.retraining.forget import forget
 from topicstream.tokens.vocabulary import TokenVocabulary
 
@@ -104,6 +104,20 @@ def everything(store: Path) -> bytes:
             else path.read_bytes()
         )
     return out
+
+
+def test_a_forget_that_a_damaged_store_refuses_has_removed_nothing(stored, tmp_path):
+    store = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
+    model = tmp_path / "m"
+    topicstream.train(store, model, algo="bp", topics=3, passes=1, progress=False)
+    for path in store.glob("train/counts/c/*/0"):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(bytes(data))
+    before = digest(store), digest(model)
+    with pytest.raises(StoreError):
+        forget(["doc-number-3"], store, models=[model], progress=False)
+    assert (digest(store), digest(model)) == before
 
 
 def test_axes_follow_a_compaction(stored, tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 import shutil
 
 import numpy as np
@@ -13,6 +16,7 @@ from tests import few_quick
 from tests.retrain_tools import made, write
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
+from topicstream.errors import TopicsError
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.matching import align
 from topicstream.files import ownership
@@ -89,6 +93,66 @@ def test_an_update_is_near_a_full_training_and_takes_the_old_ones_place(home, ca
         run(["train", "--corpus", str(home / "c.zarr"), "--model", str(home / "m"), "-q"]) == 1
     )  # other settings
     assert content_hash(home / "m") == before
+
+
+def bytes_of(folder):
+    """Path -> content of all files but locks and markers."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in (".lock", ownership.MARK)
+    }
+
+
+@pytest.mark.parametrize("broken", ["manifest", "vocabulary", "memory"])
+def test_an_update_that_is_refused_has_removed_nothing(home, broken):
+    """Of the folder that ``out`` and ``force`` name, and of an unfinished update."""
+    append(home, made(30, seed=2, prefix="e"))
+    update(home, out=home / "other", passes=1)
+    mark = ownership.claim(home / "m", "model").id
+    ownership.claim(home / "m.update", "model", of=mark)
+    update(home, out=home / "m.update", passes=1)
+    before = bytes_of(home / "other"), bytes_of(home / "m.update"), bytes_of(home / "m")
+    limits = {}
+    if broken == "manifest":
+        (home / "c.zarr" / "manifest.json").write_text("{")
+    elif broken == "vocabulary":
+        (home / "c.zarr" / Corpus.open(home / "c.zarr").manifest.files["vocab"].file).unlink()
+    else:
+        limits = {"mem_limit": "64M"}
+    for options in ({"out": home / "other"}, {}):
+        with pytest.raises(TopicsError):
+            update(home, force=True, passes=1, **options, **limits)
+    after = bytes_of(home / "other"), bytes_of(home / "m.update"), bytes_of(home / "m")
+    assert after == before
+
+
+def killed_in_removal(call, instant):
+    """``call``, which raises from its n-th use on within a folder that is being removed."""
+    count = itertools.count()
+
+    def wrapper(path, *args, **named):
+        if ".removed" in str(path) and next(count) >= instant:
+            raise KeyboardInterrupt
+        return call(path, *args, **named)
+
+    return wrapper
+
+
+@pytest.mark.parametrize("call", ["unlink", "rmdir"])
+def test_an_update_killed_while_it_removes_the_old_model_blocks_nothing(home, monkeypatch, call):
+    append(home, made(30, seed=2, prefix="e"))
+    ready = shutil.copytree(home, home.parent / "ready")
+    for instant in (1, 2, 5, 20, 40):
+        shutil.rmtree(home)
+        shutil.copytree(ready, home)
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+            patch.setattr(os, call, killed_in_removal(getattr(os, call), instant))
+            update(home, passes=1)
+        assert update(home).how == "nothing"
+        append(home, made(20, seed=instant, prefix=f"f{instant}-"))
+        assert update(home, passes=1, force=True).how == "warm"
+        assert sorted(p.name for p in home.iterdir()) == ["a.jsonl", "b.jsonl", "c.zarr", "m"]
 
 
 def test_an_unfinished_update_of_another_corpus_is_forgotten(home):

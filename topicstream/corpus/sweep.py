@@ -15,7 +15,7 @@ from pathlib import Path
 from topicstream.corpus.lease import alone
 from topicstream.corpus.manifest import StoreManifest, part_folder
 from topicstream.files import owned
-from topicstream.files.ownership import owns, seal, temporary
+from topicstream.files.ownership import beside, located, ours, seal
 
 
 def folder_number(folder: str) -> int:
@@ -35,15 +35,15 @@ def settle(store: Path, manifest: StoreManifest) -> None:
         if name != file and not (
             (store / name).exists() and os.path.samefile(store / file, store / name)
         ):
-            beside = temporary(store / name)
-            owned.link_file(store / file, beside)
-            owned.replace(beside, store / name)
+            new = beside(store / name)
+            owned.sweep(store, new.name)
+            owned.link_file(store / file, new)
+            owned.replace(new, store / name)
     owned.sweep(store)
     with contextlib.ExitStack() as stack:
         folders = [path for path in store.glob("train*") if path.is_dir()]
         if all([stack.enter_context(alone(folder)) for folder in folders]):
-            for path in list(_unnamed(store, manifest)):
-                owned.discard(path)
+            owned.discard_all(list(_unnamed(store, manifest)), store)
             owned.remove_empty(store)
     seal(store, manifest.fingerprint[:16])
 
@@ -79,8 +79,9 @@ def _unnamed(store: Path, manifest: StoreManifest) -> Iterator[Path]:
         "zarr.json",
     }
     named |= {*_plain_names(manifest), *_plain_names(manifest).values()}
-    for path in store.rglob("*"):
-        name = path.relative_to(store).as_posix()
+    root = Path(located(store))
+    for path in ours(store):
+        name = path.relative_to(root).as_posix()
         first, *below = name.split("/")
         if (
             name in named
@@ -89,5 +90,5 @@ def _unnamed(store: Path, manifest: StoreManifest) -> Iterator[Path]:
         ):
             continue
         rows = below[2:] and below[2].isdecimal() and int(below[2]) < parts.get(first, 0)
-        if not rows and not (first in parts and path.name == "zarr.json") and owns(path):
+        if not rows and not (first in parts and path.name == "zarr.json"):
             yield path

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from topicstream.errors import UsageError, json_line, one_line
-from topicstream.files.outputs import PARQUET_MARK, check_output, written
+from topicstream.files.outputs import check_output, written
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 TEXT_SUFFIXES = (".tex", ".md")
@@ -57,10 +57,7 @@ def write_table(
         if place.suffix == ".parquet":
             import pyarrow.parquet as pq
 
-            pq.write_table(
-                table.replace_schema_metadata({**(table.schema.metadata or {}), **PARQUET_MARK}),
-                out,
-            )
+            pq.write_table(table, out)
         elif place.suffix == ".csv":
             import pyarrow.csv as pc
 

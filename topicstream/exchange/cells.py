@@ -33,7 +33,7 @@ from topicstream.evaluation.topic_number import (
     topic_number_measures,
 )
 from topicstream.exchange.common import Export, table_of, write_word_list
-from topicstream.files.outputs import PARQUET_MARK, SIGN, written
+from topicstream.files.outputs import written
 from topicstream.inference.answers import Answers
 from topicstream.inference.config import InferConfig
 from topicstream.ingestion.readers.h5ad import DAMAGE, index_names
@@ -181,7 +181,7 @@ def _write_topics(data: Any, shares: np.ndarray, topics: np.ndarray, job: Export
     if "topicstream" in uns:
         del uns["topicstream"]
     facts = _mapping(uns, "topicstream")
-    for name, value in {**settings(job), "sign": SIGN.decode()}.items():
+    for name, value in settings(job).items():
         kind = (
             "string"
             if isinstance(value, str)
@@ -190,7 +190,6 @@ def _write_topics(data: Any, shares: np.ndarray, topics: np.ndarray, job: Export
             else "numeric-scalar"
         )
         _encoded(facts.create_dataset(name, data=value), kind, "0.2.0")
-    data.attrs["topicstream"] = np.bytes_(SIGN)
 
 
 def _write_names(data: Any, axis: str, names: pa.Array) -> None:
@@ -271,8 +270,7 @@ def write_bundle(
     measures = topic_number_measures(model, corpus)
     order = by_number(model)
     coherent = topic_coherence(model, corpus)
-    # pycisTopic's plots take these seven and no other; the first three names tell a file of ours
-    # (files/outputs.py)
+    # pycisTopic's plots take these seven and no other
     stats = {
         "loglikelihood": loglikelihood(model, corpus, counts[np.argsort(order)]),
         "coherence": [coherent[k] for k in order.tolist()],
@@ -283,7 +281,7 @@ def write_bundle(
         "marg_topic": (model.totals / model.totals.sum())[order].tolist(),
     }
     texts = {
-        "parameters": json.dumps({"note": SIGN.decode(), **parameters}, indent=2),
+        "parameters": json.dumps(parameters, indent=2),
         "stats": json.dumps(stats),
     }
     for kind, text in texts.items():
@@ -297,7 +295,7 @@ def _write_matrix(path: Path, name: str, values: np.ndarray, force: bool) -> Non
     rows = pa.FixedSizeListArray.from_arrays(
         pa.array(np.ascontiguousarray(values).ravel()), values.shape[1]
     )
-    table = pa.table({name: rows}).replace_schema_metadata(PARQUET_MARK)
+    table = pa.table({name: rows})
     with written(path, force=force) as file:
         pq.write_table(
             table, file, compression="zstd", row_group_size=max(1, (1 << 24) // values.shape[1])

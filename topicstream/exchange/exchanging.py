@@ -5,6 +5,7 @@ export`` and ``topics import``.
 from __future__ import annotations
 
 import copy
+import os
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, StoreError, TopicsError, UsageError
+from topicstream.errors import InputError, NotOurs, StoreError, TopicsError, UsageError
 from topicstream.evaluation.belonging import strangers
 from topicstream.exchange.common import Export, Given, Imported, checked_words, prior
 from topicstream.exchange.config import ExportConfig, ImportConfig
@@ -23,7 +24,13 @@ from topicstream.exchange.formats import Format, find_format
 from topicstream.files import owned
 from topicstream.files.durable import exchange_folders, lock
 from topicstream.files.outputs import check_output
-from topicstream.files.ownership import check_place, claim, refuse_strangers
+from topicstream.files.ownership import (
+    check_place,
+    claim,
+    folder_named,
+    kind_of,
+    refuse_strangers,
+)
 from topicstream.ingestion.parsing.vocabulary import read_vocabulary_file
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.manifest import Origin, origin_of
@@ -144,8 +151,13 @@ def _check_place(kind: Format, path: Path, force: bool) -> None:
         raise TopicsError(
             f"{path}: is a file, but {kind.name} consists of several files; name a folder"
         )
+    unmarked = path.exists() and kind_of(path) is None
     for place in [path / name for name in kind.files] if path.exists() else [path]:
         check_output(place, "--out", force=force)
+        if unmarked and os.path.lexists(place):
+            raise NotOurs(
+                f"{place}: is not of an export of ours; move it away or name a new folder"
+            )
     if not path.exists() or not any(path.iterdir()):
         claim(path, "export")
 
@@ -186,7 +198,7 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     >>> topicstream.import_model("mallet", "imported", tokenizer="corpus.zarr")["topics"]
     4
     """
-    source, folder, began = Path(config.path), Path(config.model), time.perf_counter()
+    source, folder, began = Path(config.path), folder_named(config.model), time.perf_counter()
     kind = find_format(config.format, source, "read")
     _check_source(source, kind)
     if kind.reads_table:  # topics of documents make no model

@@ -22,7 +22,7 @@ from topicstream.exchange.common import (
     summed,
     text_lines,
 )
-from topicstream.files.outputs import SIGN, written
+from topicstream.files.outputs import written
 from topicstream.inference.token_topics import token_topics
 
 TEXT, NUMBER = pa.large_string(), pa.int64()
@@ -51,7 +51,7 @@ def write(job: Export) -> dict[str, float]:
     alpha = " ".join(repr(float(a)) for a in model.alpha[order])
     with (
         written(job.path, force=job.force) as raw,
-        gzip.GzipFile(SIGN.decode(), "wb", 3, raw, mtime=0) as file,
+        gzip.GzipFile("", "wb", 3, raw, mtime=0) as file,
     ):
         file.write(f"#{' '.join(COLUMNS)}\n#alpha : {alpha} \n#beta : {model.beta!r}\n".encode())
         for block, topics in blocks:

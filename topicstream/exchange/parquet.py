@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 from topicstream.errors import InputError, one_line
 from topicstream.exchange.common import Export, Given, Imported, checked_words, places_of, summed
-from topicstream.files.outputs import SIGN, written
+from topicstream.files.outputs import written
 from topicstream.model.manifest import Origin
 from topicstream.model.topic_model import TopicModel
 from topicstream.records import Amount, decode_record
@@ -93,9 +93,7 @@ def write(job: Export) -> dict[str, float]:
     names = [f"topic_{k}" for k in job.numbers]
     word_fields = [("word", pa.large_string()), ("count", pa.int64()), ("df", pa.int64())]
     facts = msgspec.json.encode(about(model, job.numbers))
-    schema = pa.schema(
-        [*word_fields, *((n, pa.float32()) for n in names)], {KEY: facts, b"sign": SIGN}
-    )
+    schema = pa.schema([*word_fields, *((n, pa.float32()) for n in names)], {KEY: facts})
     step = max(1, GROUP_BYTES // (4 * model.n_topics))
     with (
         written(job.path, force=job.force) as file,
@@ -198,9 +196,7 @@ def write_long(job: Export) -> dict[str, float]:
         ("count", pa.float32()),
         ("p", pa.float64()),
     ]
-    schema = pa.schema(
-        columns, {KEY: msgspec.json.encode(about(model, job.numbers)), b"sign": SIGN}
-    )
+    schema = pa.schema(columns, {KEY: msgspec.json.encode(about(model, job.numbers))})
     with (
         written(job.path, force=job.force) as file,
         pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=["word"]) as writer,

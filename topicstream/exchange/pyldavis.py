@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from topicstream.errors import InputError, one_line
 from topicstream.exchange.common import Export, Given, Imported, checked_words
-from topicstream.files.outputs import SIGN, written
+from topicstream.files.outputs import written
 from topicstream.model.top import Best, words_by_relevance
 from topicstream.model.topic_model import TopicModel
 from topicstream.reporting.geometry import gram, layout
@@ -37,7 +37,6 @@ def write(job: Export) -> dict[str, float]:
     shown = np.unique(np.concatenate([salient, words]))
     x, y = layout(gram(model)).T / np.sqrt(2)  # of the squares 1 - gram
     page = {
-        "sign": SIGN.decode(),
         "mdsDat": {
             "x": np.ascontiguousarray(x),
             "y": np.ascontiguousarray(y),

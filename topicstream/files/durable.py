@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,11 +24,12 @@ from topicstream.files.ownership import (
     LOCK,
     MARK,
     Kind,
+    beside,
     claim,
     home_of,
     kind_of,
     refuse_address,
-    temporary,
+    tidy,
 )
 from topicstream.files.plain import open_plain, read_plain
 
@@ -55,16 +57,16 @@ def replacing(target: Path, *, durable: bool = True) -> Iterator[Path]:
     """A new, empty file beside ``target``, which takes the place of a file of ours, or of none,
     where the block ends without
     an error.  ``durable=False`` leaves out the fsyncs (survives a kill, not a power cut)."""
-    beside = temporary(target)
+    new = beside(target)
     try:
-        yield Path(owned.reserve(beside))
+        yield Path(owned.reserve(new))
         if durable:
-            sync(beside)
-            if (home := home_of(target)[0]) is not None:
+            sync(new)
+            if (home := home_of(target)) is not None:
                 sync(home / MARK)  # what is committed is listed there
-        owned.replace(beside, target)
+        owned.replace(new, target)
     except BaseException:
-        owned.discard(beside)
+        owned.discard(new)
         raise
     if durable:
         sync(target.parent)
@@ -74,8 +76,8 @@ def write_bytes(
     path: str | os.PathLike[str], data: bytes | memoryview, *, durable: bool = True
 ) -> None:
     """Replace ``path``, a file of ours or none, by ``data`` in one rename (see ``replacing``)."""
-    with replacing(Path(path), durable=durable) as beside:
-        beside.write_bytes(data)
+    with replacing(Path(path), durable=durable) as new:
+        new.write_bytes(data)
 
 
 _HEAD = re.compile(rb'\{\n "checksum": "crc32c:([0-9a-f]{8})",\n')
@@ -151,13 +153,44 @@ def sealed_line(record: Mapping[str, object]) -> str:
     return f'{text[:-1]}, "crc32c": "{google_crc32c.value(text.encode()):08x}"}}\n'
 
 
+_LINES = "lines"
+"""Member of the last line of a log: how many lines it has."""
+
+
+def log_text(records: Sequence[Mapping[str, object]]) -> str:
+    """Return the text of a log: each line has its checksum, the last the number of lines.
+
+    The file is replaced as a whole, so that a part of it is never taken for all.
+    """
+    counted = [dict(record) for record in records]
+    if counted:
+        counted[-1][_LINES] = len(counted)
+    return "".join(map(sealed_line, counted))
+
+
+def read_log(path: Path, advice: str) -> list[dict[str, Any]]:
+    """Return the records of a log (``log_text``); no file: none.
+
+    StoreError, with advice, where any byte was lost or changed.
+    """
+    if not os.path.lexists(path):
+        return []
+    records, damaged = read_sealed(path)
+    if damaged:
+        raise StoreError(damaged[0].replace("this line is left out", advice))
+    count = records[-1].pop(_LINES, None) if records else None
+    if count != len(records) or not read_plain(path).endswith(b"\n"):
+        raise StoreError(f"{path}: is not whole, lines were lost or added; {advice}")
+    return records
+
+
 def read_sealed(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], list[str]]:
     """The objects of a ``.jsonl`` file, and a sentence for each line that is damaged (and left
     out).
 
-    A last line cut short by a kill (no newline) is left out without a word; lines without a
-    checksum (of an older
-    version, or made by hand) are taken as they are.  No file: nothing."""
+    A last line without a newline, which a kill cut short, is left out without a sentence; who
+    knows how many lines there were looks for it.  Lines without a checksum (made by hand) are taken
+    as they are.  No file: nothing."""
     records: list[dict[str, Any]] = []
     damaged: list[str] = []
     try:
@@ -258,11 +291,16 @@ def lock(
                 claim(folder, kind)  # it may have been removed and made in between
                 break
         os.close(fd)  # who held it has removed it: lock the one that is there now
+    began = time.time_ns()
     try:
+        owned.sweep_removed(folder)
+        tidy(folder)
         yield
     except BaseException:
         with contextlib.suppress(OSError):
             owned.remove_unused(path.parent, keep=parent_existed)
         raise
     finally:
+        with contextlib.suppress(OSError):
+            tidy(folder, began)
         os.close(fd)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -19,13 +21,19 @@ from topicstream.files.ownership import (
     LOCK,
     MARK,
     Where,
+    beside,
+    holds_files,
     home_of,
     is_listed,
+    is_temporary,
+    located,
     mark_of,
     must_own,
     note,
+    ours,
     owns,
     refuse_strangers,
+    take_back,
     temporary,
 )
 
@@ -33,17 +41,34 @@ from topicstream.files.ownership import (
 # -- making
 # ------------------------------------------------------------------------------------------------------------
 def reserve(path: Where, *, keep: bool = False) -> Where:
-    """The path, where a new, empty file of ours lies; one of ours that has the name goes first
-    (``keep``: stays as it is), another's is refused."""
+    """Make a new, empty file of ours, and return its path.
+
+    A file of ours that has the name goes first (``keep``: it stays, to be written to in place);
+    another's is refused.
+    """
     if not os.path.lexists(path):
-        note(path)
+        if not (is_temporary(path) and is_listed(path)):  # listed once, used again and again
+            note(path)
     elif keep:
         must_own(path)
+        part_from_backup(path)
         return path
     else:
-        remove_file(path)
+        must_own(path)
+        os.unlink(path)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
     return path
+
+
+def part_from_backup(path: Where) -> None:
+    """Give a file that has other names (a backup by hard links) content that is written to alone."""
+    if os.stat(path).st_nlink == 1:
+        return
+    new = beside(path)
+    with open(path, "rb") as read, create(new) as written:
+        shutil.copyfileobj(read, written, 1 << 20)
+    os.replace(new, path)
+    _forget(new)
 
 
 def create(path: Where) -> BinaryIO:
@@ -80,18 +105,20 @@ def scratch(folder: Path, name: str) -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path)
+        remove_within(path)
 
 
 # -- replacing
 # ---------------------------------------------------------------------------------------------------------
-def replace(beside: Where, target: Where) -> None:
+def replace(new: Where, target: Where) -> None:
     """Rename a file of ours to ``target``, in the place of a file of ours or of none."""
     if os.path.lexists(target):
         must_own(target)
     elif not is_listed(target):
         note(target)
-    os.replace(beside, target)
+    os.replace(new, target)
+    if not is_temporary(new):
+        _forget(new)
 
 
 def move_folder(source: Where, target: Where) -> None:
@@ -100,11 +127,17 @@ def move_folder(source: Where, target: Where) -> None:
         os.path.islink(target) or not os.path.isdir(target) or os.listdir(target)
     ):
         raise NotOurs(f"{target}: is in the way; move it away and run this again")
-    if mark_of(source) is None:
-        note(*(Path(target) / p.relative_to(source) for p in Path(source).rglob("*") if owns(p)))
-    elif home_of(source)[0] is None or is_listed(source):
-        note(target)
+    home = home_of(source)
+    if mark_of(source) is not None:
+        moved: list[Path] = [Path(source)] if home is None or is_listed(source) else []
+    else:
+        is_folder = os.path.isdir(source) and not os.path.islink(source)
+        inside = ours(source) if is_folder else iter(())
+        moved = [Path(source) / path.relative_to(located(source)) for path in inside]
+    note(*(Path(target) / path.relative_to(source) for path in moved))
     os.rename(source, target)
+    if home is not None and moved:
+        take_back(home, moved)
 
 
 def point(link: Where, target: str) -> None:
@@ -113,17 +146,19 @@ def point(link: Where, target: str) -> None:
     """
 
     def folder(target: str) -> str:
-        return os.path.realpath(
-            os.path.dirname(os.path.normpath(os.path.join(os.path.dirname(link), target)))
-        )
+        return os.path.dirname(os.path.realpath(os.path.join(os.path.dirname(link), target)))
 
     if os.path.lexists(link) and not (
         os.path.islink(link) and folder(os.readlink(link)) == folder(target)
     ):
         raise NotOurs(f"{link}: is not the link that we make; move it away")
-    beside = temporary(link)
-    os.symlink(target, beside)
-    os.replace(beside, link)
+    new = Path(link).with_name(f".{os.path.basename(link)}.tmp")
+    if os.path.lexists(new):  # a kill left it
+        if not (os.path.islink(new) and folder(os.readlink(new)) == folder(target)):
+            raise NotOurs(f"{new}: is in the way and not ours; move it away and run this again")
+        os.unlink(new)
+    os.symlink(target, new)
+    os.replace(new, link)
 
 
 # -- removing
@@ -132,8 +167,17 @@ def remove_file(path: Where, *, missing_ok: bool = False) -> None:
     """Remove a file of ours; NotOurs when it is another's."""
     if os.path.lexists(path):
         must_own(path)
-    with contextlib.suppress(FileNotFoundError) if missing_ok else contextlib.nullcontext():
-        os.unlink(path)
+    elif missing_ok:
+        return
+    os.unlink(path)
+    _forget(path)
+
+
+def _forget(path: Where) -> None:
+    """Take a path that is gone off the list that names it."""
+    home = home_of(path)
+    if home is not None:
+        take_back(home, [path])
 
 
 def discard(path: Where) -> None:
@@ -144,14 +188,20 @@ def discard(path: Where) -> None:
         remove_file(path)
 
 
+def discard_all(paths: Iterable[Path], home: Path) -> None:
+    """Remove many files of one folder of ours as far as that can be done."""
+    removed: list[Path] = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+            removed.append(path)
+    take_back(home, removed)
+
+
 def sweep(folder: Path, *patterns: str) -> None:
     """Remove what a kill left directly in a folder of ours: temporary and scratch files and
     folders, or those that match; the caller holds its lock."""
-    for path in sorted(
-        p
-        for pattern in patterns or (".*.tmp", "*.partial", "*.scratch")
-        for p in folder.glob(pattern)
-    ):
+    for path in sorted(p for pattern in patterns or (".*.tmp",) for p in folder.glob(pattern)):
         if owns(path):
             discard(path)
         elif path.is_dir() and not path.is_symlink() and is_listed(path):
@@ -159,37 +209,75 @@ def sweep(folder: Path, *patterns: str) -> None:
 
 
 def remove(folder: Where, kind: str) -> None:
-    """Remove a folder of ours of this kind with all in it; none: nothing.  NotOurs, and nothing is
-    removed, when it is not
-    one or holds what is not ours."""
-    if os.path.lexists(folder):
-        clear(folder, kind, keep=())
-        os.rmdir(folder)
+    """Remove a folder of ours of this kind with all in it; none: nothing.
+
+    NotOurs, and nothing is removed, when it is not one or holds what is not ours.  It is renamed
+    first: killed on the way, no half of it has its name, and the next call removes the rest.
+    """
+    sweep_removed(folder)
+    if not os.path.lexists(folder):
+        return
+    _refuse_other(folder, kind)
+    path = Path(located(folder))
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.removed")
+    if home_of(path) is not None:
+        note(aside)
+    os.rename(path, aside)
+    _forget(path)
+    _remove_renamed(aside)
+
+
+def sweep_removed(folder: Where) -> None:
+    """Remove what ``remove`` left of a folder when it was killed."""
+    path = Path(located(folder))
+    pattern = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{16}\.removed")
+    if not path.parent.is_dir():
+        return
+    with os.scandir(path.parent) as entries:
+        left = [entry.path for entry in entries if pattern.fullmatch(entry.name)]
+    for name in left:
+        if os.path.isdir(name) and not os.path.islink(name):
+            _remove_renamed(Path(name))
+
+
+def _remove_renamed(aside: Path) -> None:
+    """Remove what is ours of a folder that was renamed to be removed."""
+    if mark_of(aside) is not None:
+        _take_down(aside)
+    elif holds_files(aside):
+        return
+    with contextlib.suppress(OSError):
+        remove_empty(aside)
+        os.rmdir(aside)
+        _forget(aside)
+
+
+def _refuse_other(folder: Where, kind: str) -> None:
+    """Raise NotOurs unless a folder is one of ours of this kind with nothing of others in it."""
+    path = Path(folder)
+    mark = mark_of(path)
+    is_folder = path.is_dir() and not path.is_symlink()
+    if mark is None and is_folder and not holds_files(path):
+        return
+    if not is_folder or mark is None or mark.kind != kind:
+        raise NotOurs(f"{path}: is not {KINDS[kind]} of ours, and in the way; move it away")
+    refuse_strangers(path)
 
 
 def clear(folder: Where, kind: str, keep: Iterable[str] = (MARK, LOCK)) -> None:
-    """``remove``, but the folder stays, with the names of ``keep``."""
-    path, mark = Path(folder), mark_of(folder)
-    holds_files = any(
-        files for _, _, files in os.walk(path)
-    )  # a kill may leave empty folders and no mark
-    if (
-        path.is_symlink()
-        or not path.is_dir()
-        or (holds_files if mark is None else mark.kind != kind)
-    ):
-        raise NotOurs(f"{path}: is not {KINDS[kind]} of ours, and in the way; move it away")
-    refuse_strangers(path)
-    _take_down(path, keep)
+    """Remove all in a folder of ours of this kind, but the names of ``keep`` directly in it."""
+    _refuse_other(folder, kind)
+    _take_down(Path(folder), keep)
 
 
 def remove_within(path: Where) -> None:
     """Remove what is ours below a path within a folder of ours (a checkpoint, a chunk, a table);
     what is not ours stays, and so do the folders that it lies in."""
-    if not os.path.islink(path):
+    if os.path.isdir(path) and not os.path.islink(path):
         _take_down(Path(path))
         with contextlib.suppress(OSError):
             os.rmdir(path)
+            _forget(path)
 
 
 def remove_unused(folder: Path, keep: bool = False) -> None:
@@ -200,21 +288,25 @@ def remove_unused(folder: Path, keep: bool = False) -> None:
         _take_down(folder)
         if not keep:
             os.rmdir(folder)
-
-
-_LAST = ("state.json", LOCK, MARK)
-"""Of the files of a folder: killed on the way, what is left says what it is and whose."""
+            _forget(folder)
 
 
 def _take_down(folder: Path, keep: Iterable[str] = ()) -> None:
     """Remove what is ours in a folder, but not these files directly in it, and then the empty
     folders in it.
     """
-    for base, _, files in os.walk(folder, topdown=False):
-        for name in sorted(files, key=lambda name: _LAST.index(name) if name in _LAST else -1):
-            path = os.path.join(base, name)
-            if owns(path) and not (name in keep and Path(base) == folder):
+    folder = Path(located(folder))
+    was_marked = mark_of(folder) is not None
+    stays = {folder / name for name in keep}
+    removed: list[Path] = []
+    for path in ours(folder):
+        if path not in stays:
+            with contextlib.suppress(FileNotFoundError):  # another process removes it, too
                 os.unlink(path)
+            removed.append(path)
+    home = folder if was_marked else home_of(folder)
+    if home is not None and mark_of(home) is not None:
+        take_back(home, removed)
     remove_empty(folder)
 
 

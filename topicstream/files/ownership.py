@@ -1,28 +1,35 @@
-"""Whose file is it: the mark of a folder and its inventory.  ``owned.py``, which alone removes and
-replaces, asks here.
+"""Tell which files and folders are ours; ``owned.py``, which alone removes and replaces, asks here.
 
-Each folder that we make as a unit carries ``.topicstream``.  Its first line is the mark, a JSON
-object: the ``kind`` of the
-folder, an ``id`` (random; a store's comes from its content, so that equal input gives equal bytes)
-and, where it belongs to
-another folder, that one's id as ``of``.  The other lines are the inventory: the path, within the
-                                          folder, of every file and
-every marked folder that this program made there.  A line that ends in ``/`` is a folder whose whole
-content is ours, because
-a library fills it.
+A folder is ours if it contains a marker, ``.topicstream``, now.  The first line of the marker is a
+JSON object: the ``kind`` of the folder, an ``id`` (random; a store's comes from its content, so that
+equal input gives equal bytes) and, where it belongs to another folder, that one's id as ``of``.
 
-A path is noted before it is made, so a kill leaves no file of ours that the inventory lacks.  What
-the inventory lacks is
-somebody else's: no command removes or replaces it, whatever ``--force`` says.
+A file is ours if the nearest marker above lists it.  The other lines are that list: paths within
+the folder, of files and of folders with a marker.  Three kinds of lines:
+
+    vocab.parquet     this file is ours
+    /vocab.parquet    it was removed: the line before no longer counts
+    duckdb_temp/      a library fills this folder: what has the library's names in it is ours
+
+A path is listed before its file is made, so a kill leaves no file of ours that the list lacks.
+Everything else is somebody else's: no command removes or replaces it, whatever ``--force`` says.
+
+A list of a large store has 100,000 lines, so a line is appended while the marker has one name
+only.  A marker with a second name (a backup made by ``cp -al``) is written anew and renamed first:
+the backup does not change.  ``tidy`` and ``seal`` write it anew, too.
+
+Paths are resolved as the system resolves them: ``link/..`` is the folder above the link's target.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -61,10 +68,14 @@ KINDS: dict[str, str] = {
     "demo": "the folder of a demo",
 }
 """Each kind of folder in words."""
-# the mark, the lock, what is renamed when it is complete; the last form is zarr's
-_ALWAYS = re.compile(
-    r"\.topicstream|\.lock|\..+\.[0-9a-f]{16}\.tmp|(?:zarr|\d+)\.[0-9a-f]{32}\.partial"
-)
+_IN_SCRATCH = re.compile(r"duckdb_temp_[\w.-]+|[0-9a-f]{32}|\w+\.rows")
+"""Names that DuckDB and workers give to files in a folder that they fill."""
+_HALF_MARKER = re.compile(re.escape(MARK) + r"\.[0-9a-f]{16}\.tmp")
+_BEGINS = b'{"kind":"'
+"""How each marker begins."""
+_HEAD_BYTES = 4096
+_FEW = 8
+"""Fewer paths than this are looked for in the text of a list, more in a set of its lines."""
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -90,39 +101,74 @@ _HEADS = msgspec.json.Decoder(_Head)
 
 # -- reading
 # -----------------------------------------------------------------------------------------------------------
-def _read(folder: Where) -> tuple[Mark | None, bytes]:
-    """The mark of a folder, None without one that can be read, and all lines."""
-    try:
-        with open(os.path.join(folder, MARK), "rb", buffering=0) as file:
-            lines = file.read()
-        return _MARKS.decode(lines.partition(b"\n")[0]), lines
-    except (OSError, msgspec.DecodeError):
-        return None, b""
+def located(path: Where) -> str:
+    """Return the absolute path with the links and ``..`` of its folders resolved.
+
+    A link at the end of the path is not followed.
+    """
+    text = os.fspath(path)
+    folder, name = os.path.split(text.rstrip(os.sep) or os.sep)
+    if name in ("", os.curdir, os.pardir):
+        return os.path.realpath(text)
+    return os.path.join(os.path.realpath(folder), name)
+
+
+def folder_named(path: Where) -> Path:
+    """Return a folder's path, resolved where it ends with ``..``, so that the folder has a name."""
+    place = Path(path)
+    return Path(os.path.realpath(place)) if place.name in ("", os.pardir) else place
 
 
 def mark_of(folder: Where) -> Mark | None:
-    """The mark of a folder; None where it is not ours."""
-    return _read(folder)[0]
+    """Return the first line of a folder's marker; None where the folder is not ours."""
+    try:
+        descriptor = os.open(
+            os.path.join(folder, MARK), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        )
+    except OSError:
+        return None
+    try:
+        return _MARKS.decode(os.read(descriptor, _HEAD_BYTES).partition(b"\n")[0])
+    except (OSError, msgspec.DecodeError):
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def kind_of(folder: Where) -> Kind | None:
-    """What kind of ours a folder is; None when it is not ours."""
+    """Return the kind of a folder of ours; None where it is not ours."""
     mark = mark_of(folder)
     return None if mark is None else mark.kind
 
 
-def home_of(path: Where) -> tuple[Path | None, bytes]:
-    """The nearest marked folder above a path, and the lines of its inventory."""
-    for folder in Path(os.path.abspath(path)).parents:
-        mark, lines = _read(folder)
-        if mark is not None:
-            return folder, lines
-    return None, b""
+def home_of(path: Where) -> Path | None:
+    """Return the nearest marked folder above a path."""
+    for folder in Path(located(path)).parents:
+        if mark_of(folder) is not None:
+            return folder
+    return None
+
+
+def _lines(home: Where) -> bytes:
+    """Read the whole marker of a folder."""
+    with open(os.path.join(home, MARK), "rb", buffering=0) as file:
+        return file.read()
+
+
+def _entries(home: Where) -> set[bytes]:
+    """Return the paths that a marker lists, without those that were removed."""
+    entries: set[bytes] = set()
+    for line in _lines(home).split(b"\n")[1:]:
+        if line.startswith(b"/"):
+            entries.discard(line[1:])
+        elif line:
+            entries.add(line)
+    return entries
 
 
 def _entry(path: Where, home: Where) -> bytes:
-    """A path as a line of the inventory of its folder."""
-    return _line(os.path.abspath(path)[len(os.path.abspath(home)) :].lstrip(os.sep))
+    """Return a path as a line of the list of its folder."""
+    return _line(os.path.relpath(located(path), home))
 
 
 def _line(path: str) -> bytes:
@@ -130,57 +176,144 @@ def _line(path: str) -> bytes:
 
 
 def _above(entry: bytes) -> Iterator[bytes]:
-    """The folders of an entry, with a slash at the end."""
+    """Yield the folders of an entry, with a slash at the end."""
     return (entry[: i + 1] for i, c in enumerate(entry) if c == ord("/"))
 
 
 def is_listed(path: Where) -> bool:
-    """Whether the nearest marked folder above lists a path, or a folder that it lies in as a whole;
-    the mark, the lock and temporary names need no line."""
-    home, lines = home_of(path)
-    if home is None or _ALWAYS.fullmatch(os.path.basename(path)):
-        return home is not None
-    entry = _entry(path, home)
-    return any(b"\n%s\n" % line in lines for line in (entry, entry + b"/", *_above(entry)))
+    """Tell whether the nearest marker above lists a path.
+
+    A file in a folder that a library fills is listed if it has a name of the library's.
+    """
+    home = home_of(path)
+    if home is None:
+        return False
+    lines, entry = _lines(home), _entry(path, home)
+    if _in_list(lines, entry) or _in_list(lines, entry + b"/"):
+        return True
+    named_by_library = _IN_SCRATCH.fullmatch(os.path.basename(path)) is not None
+    return named_by_library and any(_in_list(lines, folder) for folder in _above(entry))
+
+
+def _in_list(lines: bytes, entry: bytes) -> bool:
+    """Tell whether the last line about an entry lists it."""
+    return lines.rfind(b"\n%s\n" % entry) > lines.rfind(b"\n/%s\n" % entry)
+
+
+def is_lock(path: Where) -> bool:
+    """Tell whether a file is a lock of ours: it has the name, and is empty."""
+    if os.path.basename(path) != LOCK:
+        return False
+    about = os.lstat(path)
+    return stat.S_ISREG(about.st_mode) and about.st_size == 0
 
 
 def owns(path: Where) -> bool:
-    """Whether a file, no link, is ours: listed in the nearest marked folder above."""
-    return os.path.isfile(path) and not os.path.islink(path) and is_listed(path)
+    """Tell whether a file is ours: a marker, an empty lock, or listed.  A link never is."""
+    if not os.path.isfile(path) or os.path.islink(path):
+        return False
+    if os.path.basename(path) == MARK:
+        return mark_of(os.path.dirname(path)) is not None
+    return is_listed(path) or (is_lock(path) and mark_of(os.path.dirname(path)) is not None)
 
 
 def must_own(path: Where) -> None:
-    """NotOurs where an existing file is not ours."""
+    """Raise NotOurs where an existing file is not ours."""
     if not owns(path):
         raise NotOurs(f"{path}: is in the way and not ours; move it away and run this again")
 
 
 def not_ours(folder: Where) -> Iterator[Path]:
-    """What lies in a marked folder and is in no inventory: files, symlinks, special files; a folder
-    with nothing of ours in it
-    as one.  Empty folders count as ours, for a kill may leave one."""
-    entries = set(_read(folder)[1].split(b"\n"))
+    """Yield what lies in a marked folder and is not listed.
+
+    Files, links and special files come one by one, a folder with nothing of ours in it as one.
+    Empty folders count as ours, for a kill may leave one.
+    """
+    entries = _entries(folder)
     folders = {above[:-1] for entry in entries for above in _above(entry)}
-    stack = [(Path(folder), b"")]
+    stack = [(Path(folder), b"", False)]
     while stack:
-        place, prefix = stack.pop()
+        place, prefix, filled = stack.pop()
         for path in sorted(place.iterdir()):
             entry = prefix + _line(path.name)
             if path.is_symlink() or not path.is_dir():
-                if (
-                    path.is_symlink()
-                    or not path.is_file()
-                    or not (entry in entries or _ALWAYS.fullmatch(path.name))
-                ):
+                if not _is_known(path, entry, entries, filled):
                     yield path
-            elif (marked := mark_of(path) is not None) and (
-                entry in entries or _ALWAYS.fullmatch(path.name)
-            ):
-                yield from not_ours(path)
-            elif entry in folders and not marked:
-                stack += [(path, entry + b"/")] if entry + b"/" not in entries else []
-            elif any(files for _, _, files in os.walk(path)):
+            elif mark_of(path) is not None:
+                if entry in entries:
+                    yield from not_ours(path)
+                elif holds_files(path):
+                    yield path
+            elif filled or entry in folders or entry + b"/" in entries:
+                stack.append((path, entry + b"/", filled or entry + b"/" in entries))
+            elif holds_files(path):
                 yield path
+
+
+def ours(folder: Where) -> Iterator[Path]:
+    """Yield the files below a folder that are ours: of each folder its marker last.
+
+    A list is read once, not once a file: a folder may hold 100,000.
+    """
+    home = Path(folder) if mark_of(folder) is not None else home_of(folder)
+    if home is not None:
+        yield from _ours(Path(located(folder)), Path(os.path.realpath(home)), _entries(home))
+
+
+def _ours(folder: Path, home: Path, entries: set[bytes]) -> Iterator[Path]:
+    prefix = b"" if folder == home else _entry(folder, home) + b"/"
+    filled = any(above in entries for above in _above(prefix))
+    files: list[Path] = []
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() or not path.is_dir():
+            files.append(path)
+        elif mark_of(path) is None:
+            yield from _ours(path, home, entries)
+        elif prefix + _line(path.name) in entries:
+            yield from _ours(path, path, _entries(path))
+    for path in sorted(files, key=lambda path: _LAST.get(path.name, 0)):
+        if _is_known(path, prefix + _line(path.name), entries, filled):
+            yield path
+
+
+_LAST = {"state.json": 1, LOCK: 2, MARK: 3}
+"""Of the files of a folder: killed on the way, what is left says what it is and whose."""
+
+
+def _is_known(path: Path, entry: bytes, entries: set[bytes], filled: bool) -> bool:
+    """Tell whether something that is no folder is ours; filled: a library fills its folder."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    if entry in entries or (filled and _IN_SCRATCH.fullmatch(path.name)):
+        return True
+    if b"/" in entry:
+        return False
+    return path.name == MARK or is_lock(path) or _is_half_marker(path)
+
+
+def _is_half_marker(path: Path) -> bool:
+    """Tell whether a kill left this file while a marker was written."""
+    if not _HALF_MARKER.fullmatch(path.name) or path.is_symlink() or not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        begins = file.read(len(_BEGINS))
+    return _BEGINS.startswith(begins)
+
+
+def holds_files(folder: Where) -> bool:
+    """Tell whether anything but empty folders and an empty lock lies in a folder."""
+    return first_inside(folder) is not None
+
+
+def first_inside(folder: Where) -> Path | None:
+    """Return something in a folder that is neither an empty folder nor an empty lock."""
+    for path in sorted(Path(folder).iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            if (inside := first_inside(path)) is not None:
+                return inside
+        elif not is_lock(path):
+            return path
+    return None
 
 
 def refuse_strangers(folder: Where) -> None:
@@ -195,42 +328,128 @@ def refuse_strangers(folder: Where) -> None:
 
 # -- writing
 # -----------------------------------------------------------------------------------------------------------
+@contextmanager
+def _alone(folder: Where) -> Iterator[None]:
+    """Keep other processes and threads from writing the marker of a folder meanwhile."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # some network file systems lock no folders
+            system.lock(descriptor, wait=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def note(*paths: Where) -> None:
-    """Enter paths that are about to be made in the inventory of the nearest marked folder above;
-    nothing without one, nor
-    for what is temporary.  A string that ends in ``/`` stands for all that will lie in a folder."""
+    """List paths that are about to be made; nothing where no folder above is ours.
+
+    A string that ends in ``/`` is a folder that a library will fill.
+    """
     for path in paths:
-        home = home_of(path)[0]
-        if home is not None and not _ALWAYS.fullmatch(os.path.basename(path)):
-            line = _entry(path, home) + (b"/\n" if str(path).endswith("/") else b"\n")
-            with open(
-                os.open(os.path.join(home, MARK), os.O_WRONLY | os.O_APPEND), "wb", buffering=0
-            ) as file:
-                file.write(line)
+        home = home_of(path)
+        if home is not None:
+            _append(home, _entry(path, home) + (b"/\n" if str(path).endswith("/") else b"\n"))
+
+
+def take_back(home: Path, paths: Sequence[Where]) -> None:
+    """Take paths that were removed off the list of the folder that they lie in."""
+    spelt = [spelling for path in paths for spelling in _spellings(_entry(path, home))]
+    if len(paths) < _FEW:
+        lines = _lines(home)
+        listed = [entry for entry in spelt if _in_list(lines, entry)]
+    else:
+        entries = _entries(home)
+        listed = [entry for entry in spelt if entry in entries]
+    _append(home, b"".join(b"/%s\n" % entry for entry in listed))
+
+
+def _spellings(entry: bytes) -> tuple[bytes, bytes]:
+    """Return how a file and a folder that a library fills are listed."""
+    return entry, entry + b"/"
+
+
+def _append(home: Path, lines: bytes) -> None:
+    mark = home / MARK
+    if not lines:
+        return
+    with _alone(home):
+        if os.stat(mark).st_nlink > 1:  # of a backup by hard links, which stays as it is
+            _rewrite(home, _lines(home))
+        descriptor = os.open(mark, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            size = os.fstat(descriptor).st_size
+            if os.write(descriptor, lines) < len(lines):
+                os.ftruncate(descriptor, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(mark))
+        finally:
+            os.close(descriptor)
+
+
+def _rewrite(home: Path, content: bytes) -> None:
+    """Replace a marker in one rename; the caller is alone."""
+    for left in home.glob(f"{MARK}.*.tmp"):
+        if _is_half_marker(left):  # of a process that was killed here
+            os.unlink(left)
+    new = home / f"{MARK}.{secrets.token_hex(8)}.tmp"
+    _write(new, content)
+    os.replace(new, home / MARK)
+
+
+def _content(mark: Mark, entries: Iterable[bytes]) -> bytes:
+    return b"".join(line + b"\n" for line in (msgspec.json.encode(mark), *entries))
 
 
 def seal(folder: Where, id: str) -> None:
-    """Give a folder this id, and sort its inventory without what is gone: equal content, equal
-    bytes.
-    """
-    mark, lines = _read(folder)
+    """Give a folder this id, and sort its list without what is gone: equal content, equal bytes."""
+    mark = mark_of(folder)
     if mark is None:
         raise NotOurs(f"{folder}: has lost its {MARK}; move it away")
-    entries = (
-        e
-        for e in sorted(set(lines.split(b"\n")[1:]))
-        if e and os.path.lexists(os.path.join(os.fsencode(folder), e))
+    place = os.fsencode(folder)
+    _replace_list(
+        Path(folder),
+        Mark(mark.kind, id, mark.of),
+        lambda entry: os.path.lexists(os.path.join(place, entry)),
     )
-    beside = temporary(Path(folder) / MARK)
-    _write(beside, Mark(mark.kind, id, mark.of), entries)
-    os.replace(beside, Path(folder) / MARK)
 
 
-def _write(path: Path, mark: Mark, entries: Iterable[bytes]) -> None:
-    """Write mark and inventory to a new file, which a full disk does not leave behind half written."""
+def tidy(folder: Where, since: int = 0) -> None:
+    """Write the list of a folder of ours, and of those in it, without what counts no longer.
+
+    Files that a person has removed stay on it, for they may be restored; temporary files do not.
+
+    since: lists that have not changed since then (ns, as of ``time.time_ns``) are left as they are.
+    """
+    place = Path(folder)
+    mark = mark_of(place)
+    if mark is None:
+        return
+    if (place / MARK).stat().st_mtime_ns >= since:
+        _replace_list(place, mark, lambda entry: _counts(place, os.fsdecode(entry)))
+    if since:
+        for entry in _entries(place):
+            inside = place / os.fsdecode(entry)
+            if os.path.lexists(inside / MARK) and not inside.is_symlink():
+                tidy(inside, since)
+
+
+def _counts(folder: Path, entry: str) -> bool:
+    """Tell whether a line still counts: of a file that stays, or of one that is there."""
+    is_passing = is_temporary(entry) or entry.endswith(os.sep)
+    return not is_passing or os.path.lexists(folder / entry)
+
+
+def _replace_list(folder: Path, mark: Mark, counts: Callable[[bytes], bool]) -> None:
+    with _alone(folder):
+        content = _content(mark, filter(counts, sorted(_entries(folder))))
+        if content != _lines(folder):
+            _rewrite(folder, content)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a new marker, which a full disk does not leave behind half written."""
     with open(path, "xb") as file:
         try:
-            file.writelines(line + b"\n" for line in (msgspec.json.encode(mark), *entries))
+            file.write(content)
             file.flush()
             system.flush(file.fileno())
         except OSError:
@@ -238,12 +457,24 @@ def _write(path: Path, mark: Mark, entries: Iterable[bytes]) -> None:
             raise
 
 
+def beside(target: Where) -> Path:
+    """Return the name under which a file is written before it takes the place of ``target``."""
+    target = Path(target)
+    if home_of(target) is None:
+        return temporary(target)
+    return target.with_name(f".{target.name}.tmp")
+
+
 def temporary(target: Where) -> Path:
-    """A name of its own beside ``target``, for what is renamed to it; ``owned.sweep`` removes one
-    that a kill left.
-    """
+    """Return a random name beside ``target`` for what is renamed to it."""
     target = Path(target)
     return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+
+
+def is_temporary(path: Where) -> bool:
+    """Tell whether a path has the name of a file that will take another's place."""
+    name = os.path.basename(path)
+    return name.startswith(".") and name.endswith(".tmp")
 
 
 def refuse_address(folder: Where) -> None:
@@ -253,8 +484,7 @@ def refuse_address(folder: Where) -> None:
 
 
 def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
-    """Make a folder and those above it, or make sure that it is one of ours of this kind, and mark
-    it; its mark.
+    """Make a folder and mark it, or make sure that it is one of ours of this kind; its mark.
 
     Raises
     ------
@@ -277,18 +507,17 @@ def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
     if mark is not None and mark.kind != kind:
         raise NotOurs(f"{path}: is {KINDS[mark.kind]}, not {KINDS[kind]}; name another folder")
     if mark is None:
-        strangers = sorted(p for p in path.iterdir() if not _ALWAYS.fullmatch(p.name))
-        if strangers and kind != "retrain":  # where the user's own files lie, too
+        inside = first_inside(path)
+        if inside is not None and kind != "retrain":  # where the user's own files lie, too
             noun = KINDS[kind].partition(" ")[2]
             raise NotOurs(
-                f"{path}: a folder that is no {noun} of ours ({strangers[0].name} is in it); "
-                f"name another, or an empty one"
+                f"{path}: a folder that is no {noun} of ours "
+                f"({inside.relative_to(path).parts[0]} is in it); name another, or an empty one"
             )
         if not is_listed(path):
             note(path)
-        mark = Mark(kind, secrets.token_hex(8), of)
         with suppress(FileExistsError):  # of another process, which was faster
-            _write(path / MARK, mark, [])
+            _write(path / MARK, _content(Mark(kind, secrets.token_hex(8), of), []))
         mark = mark_of(path)
     if mark is None:
         raise NotOurs(f"{path / MARK}: cannot be read; move {path} away, or name another folder")

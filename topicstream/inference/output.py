@@ -22,7 +22,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from topicstream.errors import UsageError
-from topicstream.files.outputs import PARQUET_MARK, check_output, written
+from topicstream.files.outputs import check_output, written
 from topicstream.inference.documents import FLAGS, Documents
 from topicstream.kernels.arrays import Floats, Ints, Longs
 from topicstream.kernels.jit import kernel
@@ -247,7 +247,7 @@ class ParquetAnswers(AnswerTable):
         super().__init__(schema)
         self._writer = pq.ParquetWriter(
             file,
-            schema.with_metadata(PARQUET_MARK),
+            schema,
             compression="lz4",
             use_dictionary=["topics.list.element", "flag"],
             write_statistics=False,

@@ -16,7 +16,7 @@ from topicstream.corpus.sweep import settle
 from topicstream.errors import InputError, NothingKept, NotOurs, TopicsError, UsageError
 from topicstream.files import durable, owned
 from topicstream.files.mirror import cache_folder, mirrored
-from topicstream.files.ownership import MARK, check_place, claim, refuse_strangers
+from topicstream.files.ownership import MARK, check_place, claim, folder_named, refuse_strangers
 from topicstream.files.publication import claim_address, publish
 from topicstream.files.remote import address_of
 from topicstream.ingestion.appending import options_of_append
@@ -97,7 +97,7 @@ def ingest(config: IngestConfig) -> dict[str, Json]:
             config,
         )
     return _Ingest(
-        names, Path(config.out), options, listener(config.progress), config.stop or Stop()
+        names, folder_named(config.out), options, listener(config.progress), config.stop or Stop()
     ).run()
 
 

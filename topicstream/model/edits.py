@@ -2,7 +2,7 @@
 model; a view of it.
 
 ``edits.jsonl`` in the model's folder holds a line an edit, in the order they were made, each with
-its checksum.  The
+its checksum, the last with their number.  The
 trained table is never touched: a *view* maps trained topics to shown ones.  Perplexity always
 scores the trained table.
 Topics are named by their stable ids (``identity.read_ids``), so that a log can follow them into the
@@ -23,8 +23,9 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from topicstream.errors import StoreError, UsageError
-from topicstream.files.durable import lock, read_sealed, sealed_line, write_bytes
+from topicstream.errors import UsageError
+from topicstream.files import durable
+from topicstream.files.durable import lock, log_text, write_bytes
 from topicstream.model.identity import IDS, read_ids
 from topicstream.model.manifest import Origin, origin_of, read_manifest
 from topicstream.model.topic_kinds import kinds_of_origin, topic_kinds
@@ -263,24 +264,22 @@ def tidy(text: str) -> str:
     )
 
 
+def _read_lines(model: Path) -> list[Edit | Undo]:
+    """Return all lines of the log of a model; StoreError where it is damaged or cut short."""
+    advice = "restore the file or delete it to start over"
+    return [
+        decode_record(record, _LINE, model / LOG, advice.capitalize())
+        for record in durable.read_log(model / LOG, advice)
+    ]
+
+
 def read_log(model: str | Path) -> list[Edit]:
     """The edits in force, oldest first (undone ones are left out).
 
     StoreError where the log is damaged.
     """
-    path = Path(model) / LOG
-    records, damaged = read_sealed(path)
-    if damaged:
-        raise StoreError(
-            damaged[0].replace(
-                "this line is left out", "restore the file or delete it to start over"
-            )
-        )
     log: list[Edit] = []
-    for record in records:
-        edit: Edit | Undo = decode_record(
-            record, _LINE, path, "Restore the file or delete it to start over"
-        )
+    for edit in _read_lines(Path(model)):
         if isinstance(edit, Undo):
             log = log[: max(0, len(log) - edit.steps)]
         else:
@@ -385,16 +384,12 @@ def edit(
         raise UsageError("a model in memory keeps no edits; save it first")
     folder = Path(place)
     folder = folder.resolve() if folder.is_symlink() else folder
-    path, writes = folder / LOG, bool(edits or undo) and not dry_run
+    writes = bool(edits or undo) and not dry_run
     with lock(folder, "editing") if writes else nullcontext():
         log, new, ids = _edited(folder, edits, undo)
         if writes:
-            before = path.read_bytes() if path.exists() else b""
-            complete_lines = before[
-                : before.rfind(b"\n") + 1
-            ]  # without a line cut short by a kill, of a version that appended
-            lines = "".join(sealed_line(plain(edit)) for edit in new)
-            write_bytes(path, complete_lines + lines.encode())
+            lines = [plain(edit) for edit in (*_read_lines(folder), *new)]
+            write_bytes(folder / LOG, log_text(lines).encode())
     return apply(log, ids, names_of(read_manifest(folder), ids))
 
 

@@ -62,8 +62,11 @@ class _Pass(Record):
 
 
 def read_history(folder: str | Path, *, verify: bool = False) -> list[dict[str, Any]]:
-    """The lines of ``history.jsonl``, one a pass; a last line cut short by a kill is left out, and
-    so is a damaged one (``verify``: StoreError that names it)."""
+    """Return the lines of ``history.jsonl``, one a pass.
+
+    Damaged lines, and a last line that a kill cut short, are left out; ``verify``: StoreError for
+    damaged ones.
+    """
     records, damaged = read_sealed(Path(folder) / "history.jsonl")
     if damaged and verify:
         raise StoreError(damaged[0].replace("this line is left out", "restore the file"))

@@ -97,6 +97,8 @@ def write_template(path: Path) -> Path:
 
     TopicsError where there is a file.
     """
+    if os.path.lexists(path):
+        raise TopicsError(f"{path}: exists; name another file with --config")
     raw = path.resolve().parent / "raw"
     raw.mkdir(parents=True, exist_ok=True)
     try:

@@ -12,7 +12,7 @@ store's table of documents is read again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -30,7 +30,7 @@ from topicstream.corpus.sweep import settle, waits_for_readers
 from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.files import owned
 from topicstream.files.durable import lock, sync, write_bytes
-from topicstream.files.ownership import kind_of
+from topicstream.files.ownership import folder_named, kind_of
 from topicstream.files.plain import refuse_links
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.opening.inputs_record import file_of
@@ -138,7 +138,7 @@ def forget(
     distinct = sorted({ids} if isinstance(ids, str) else set(ids))
     if not distinct or not all(isinstance(i, str) and i for i in distinct):
         raise InputError("give the ids of documents to forget; an id cannot be empty")
-    store = Path(corpus)
+    store = folder_named(corpus)
     Corpus.open(store, dense=True).let_go()
     home = (
         store.parent
@@ -192,11 +192,13 @@ def _held(store: Path, runs: Sequence[Path], home: Path | None) -> Iterator[Corp
             stack.enter_context(lock(home, "retraining", kind="retrain"))
             if (home / JOURNAL).exists():
                 raise TopicsError(f"{home}: a retrain is unfinished; run it again first")
-            owned.remove(home / "incoming", "incoming")  # of a scan that was killed
         for run in runs:
             stack.enter_context(lock(run, "training", kind="model"))
             refuse_links(run)
-        yield stack.enter_context(writing(store))
+        base = stack.enter_context(writing(store))
+        if home is not None:
+            owned.remove(home / "incoming", "incoming")  # of a scan that was killed
+        yield base
 
 
 def trained_on(model: Path, store: str | Path) -> bool:
@@ -235,7 +237,7 @@ def _is_version_of(model: Path, home: Path | None, store: Path) -> bool:
 def _runs(models: Sequence[str | Path], home: Path | None) -> list[Path]:
     """Folders that a training may have left state in."""
     folders: list[Path] = []
-    for model in map(Path, models):
+    for model in map(folder_named, models):
         if not ((model / "manifest.json").exists() or (model / "training.json").exists()):
             raise StoreError(f"{model}: no model here; name the folder of one, or leave it out")
         folders += [
@@ -252,21 +254,22 @@ def _forget(
 ) -> Forgotten:
     store = base.path
     documents = _find(base, pa.array(ids, pa.large_string()))
-    for folder in (store, *([home] if home is not None else [])):
-        write_forgotten(folder, read_forgotten(folder).add(ids))
-    cleared = [run for run in runs if _clear(run, base, always=bool(len(documents.numbers)))]
-    for model in (
-        [*runs, *(version_path(home, n) for n in published_versions(home))]
-        if home is not None
-        else runs
-    ):
-        if len(documents.numbers) and (model / "manifest.json").exists():
-            drop_tables(model, "documents")
+    versions = [version_path(home, n) for n in published_versions(home)] if home is not None else []
+    cleared: list[Path] = []
+    folders = [store] if home is None else [store, home]
     manifest, cells, words_left = base.manifest, 0, 0
     if len(documents.numbers):
         before = base.n_cells + base.part(True).cells
-        manifest, words_left = _rewrite(base, documents, ids, progress)
+
+        def clear() -> None:
+            list_forgotten(folders, ids)
+            clear_all(runs, versions, base, cleared)
+
+        manifest, words_left = _rewrite(base, documents, ids, progress, clear)
         cells = before - sum(part.cells for part in manifest.parts.values())
+    else:
+        list_forgotten(folders, ids)
+        cleared += [run for run in runs if _clear(run, base, always=False)]
     settle(store, manifest)
     elsewhere = _elsewhere(documents, store, home, runs, words_left)
     inputs_record.forget(store, set(ids))
@@ -323,6 +326,22 @@ def _find(base: Corpus, ids: pa.Array) -> _Found:
     return documents
 
 
+def list_forgotten(folders: Sequence[Path], ids: Sequence[str]) -> None:
+    """Let no later ingest into these folders take the documents in again."""
+    for folder in folders:
+        write_forgotten(folder, read_forgotten(folder).add(ids))
+
+
+def clear_all(
+    runs: Sequence[Path], versions: Sequence[Path], corpus: Corpus, cleared: list[Path]
+) -> None:
+    """Remove the state of all runs, which go to ``cleared``, and tables of documents of models."""
+    cleared += [run for run in runs if _clear(run, corpus, always=True)]
+    for model in (*runs, *versions):
+        if (model / "manifest.json").exists():
+            drop_tables(model, "documents")
+
+
 def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
     """Remove the state of a run that has seen the documents: of any run when they were found now
     (``always``), else of those
@@ -341,10 +360,19 @@ def _clear(run: Path, corpus: Corpus, always: bool) -> bool:
 
 
 def _rewrite(
-    base: Corpus, documents: _Found, ids: list[str], progress: Progress
+    base: Corpus,
+    documents: _Found,
+    ids: list[str],
+    progress: Progress,
+    before: Callable[[], None],
 ) -> tuple[StoreManifest, int]:
-    """The store without the documents, committed: its manifest; words of theirs that stay in the
-    user's own vocabulary.
+    """Commit the store without the documents.
+
+    before: called when nothing can refuse any more.
+
+    Returns
+    -------
+    Its manifest, and how many words of theirs stay in the user's own vocabulary.
     """
     old, store = base.manifest, base.path
     generation = old.generation + 1
@@ -380,7 +408,7 @@ def _rewrite(
         "same_as": [],
     }
     changes["vocabulary"] = old.vocabulary | {"hash": vocabulary.hash}
-    manifest = work.commit(progress, changes, pa.array(ids, pa.large_string()))
+    manifest = work.commit(progress, changes, pa.array(ids, pa.large_string()), before)
     return manifest, words_left
 
 

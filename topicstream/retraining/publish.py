@@ -56,7 +56,7 @@ def current(folder: Path) -> int | None:
         if link.exists():
             raise TopicsError(f"{link}: is not a link made by `topics retrain`; move it away")
         return None
-    place, name = os.path.split(os.path.normpath(folder / os.readlink(link)))
+    place, name = os.path.split(os.path.realpath(link))
     if (
         os.path.realpath(place) != os.path.realpath(folder / "versions")
         or not name.isdecimal()

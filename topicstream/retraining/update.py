@@ -19,6 +19,8 @@ from topicstream.files.durable import lock
 from topicstream.files.ownership import (
     check_place,
     claim,
+    folder_named,
+    holds_files,
     kind_of,
     mark_of,
     not_ours,
@@ -34,7 +36,7 @@ from topicstream.progress import Shown, Told, listener
 from topicstream.training.config import TrainConfig
 from topicstream.training.loop import Trained, figures_of, train
 from topicstream.training.setup import engine_facts
-from topicstream.training.state.record import RunRecord, forget_runs
+from topicstream.training.state.record import RunRecord
 from topicstream.training.stopping import tolerance
 
 PASSES = 15
@@ -104,6 +106,7 @@ def train_on(
     run: str | Path,
     *,
     passes: int | None = None,
+    force: bool = False,
     progress: Told = None,
     **limits: Any,
 ) -> Updated:
@@ -111,6 +114,8 @@ def train_on(
 
     Parameters
     ----------
+    force
+        Start over where the folder holds a run; nothing of it goes before the new one can begin.
     limits
         ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes, scheduler,
         workers_min`` of ``train``.
@@ -143,6 +148,7 @@ def train_on(
         block_cells=manifest.layout.get("block_cells"),
         round_blocks=manifest.layout.get("round_blocks"),
         options=options,
+        force=force,
         progress=progress,
         **limits,
     )
@@ -185,7 +191,7 @@ def update(config: UpdateConfig) -> Updated:
     topicstream.update("corpus.zarr", "model", passes=2, progress=False)"""
     with recorded(config.metrics, "update", model=config.model) as tell:
         refuse_address(config.model)
-        old = Path(config.model)
+        old = folder_named(config.model)
         if read_manifest(old).engine in (None, "imported"):
             raise UsageError(
                 f"--model {old}: was imported or made in Python, so no engine can continue it; "
@@ -195,14 +201,14 @@ def update(config: UpdateConfig) -> Updated:
         updated = (
             _replace(old, config)
             if config.out is None
-            else _write_beside(old, Path(config.out), config)
+            else _write_beside(old, folder_named(config.out), config)
         )
         tell({"passes": updated.passes, **figures_of(updated.last)})
     return updated
 
 
-def _train(old: Path, run: Path, config: UpdateConfig) -> Updated:
-    """The new model in ``run``, with the edits of the old one."""
+def _train(old: Path, run: Path, config: UpdateConfig, *, force: bool) -> Updated:
+    """Train the new model in ``run``, and copy the edits of the old one; force: start over."""
     store = Corpus.open(config.corpus, dense=True)
     if (
         not store.width
@@ -210,7 +216,13 @@ def _train(old: Path, run: Path, config: UpdateConfig) -> Updated:
     ):
         listener(config.progress, Shown).say(f"warning: {other}")
     updated = train_on(
-        config.corpus, old, run, passes=config.passes, progress=config.progress, **config.limits()
+        config.corpus,
+        old,
+        run,
+        passes=config.passes,
+        force=force,
+        progress=config.progress,
+        **config.limits(),
     )
     edits.carry(old, run)
     return updated
@@ -222,15 +234,14 @@ def _write_beside(old: Path, run: Path, config: UpdateConfig) -> Updated:
         check_place(run, "--out", [config.corpus, old])
     elif os.path.samefile(run, old):
         raise UsageError(f"--out {run}: is the model being updated; leave out --out to replace it")
-    elif config.force:
-        with lock(run, "training", kind="model"):
-            forget_runs(run)
-    elif (run / "manifest.json").exists() and not _same(
-        run, old, Corpus.open(config.corpus).fingerprint
+    elif (
+        not config.force
+        and (run / "manifest.json").exists()
+        and not _same(run, old, Corpus.open(config.corpus).fingerprint)
     ):
         raise TopicsError(f"{run}: is another model; --force replaces it, or name another folder")
     with lock(old, "training", kind="model"):
-        return _train(old, run, config)
+        return _train(old, run, config, force=config.force)
 
 
 def _replace(old: Path, config: UpdateConfig) -> Updated:
@@ -257,18 +268,16 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
         if state == "replaced":
             _remove_replaced(run, old)
         manifest = read_manifest(old)
-        corpus_known = store.is_of(manifest.corpus.fingerprint)
-        if state == "begun" and (
-            corpus_known or config.force or not _same(run, old, store.fingerprint)
-        ):
-            owned.remove(run, "model")
-        if corpus_known:
+        if store.is_of(manifest.corpus.fingerprint):
+            if state == "begun":
+                owned.remove(run, "model")
             listener(config.progress, Shown).say(
                 f"{old}: is up to date with the corpus; nothing to do"
             )
             return Updated(old, manifest.passes or 0, "", {}, manifest.topics, "nothing")
         claim(run, "model", of=mark.id)
-        updated = _train(old, run, config)
+        over = state == "begun" and (config.force or not _same(run, old, store.fingerprint))
+        updated = _train(old, run, config, force=over)
         durable.exchange_folders(run, old)
         _remove_replaced(run, old)
     return replace(updated, model=old)
@@ -286,12 +295,7 @@ def _state_of(run: Path, old: Path) -> str:
             return "begun"
         if present.of == mark.id:
             return "replaced"
-    if (
-        mark is None
-        and run.is_dir()
-        and not run.is_symlink()
-        and not set(os.listdir(run)) - {".lock"}
-    ):
+    if mark is None and run.is_dir() and not run.is_symlink() and not holds_files(run):
         return ""
     raise NotOurs(f"{run}: is in the way and no update of {old}; move it away and run this again")
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from topicstream.corpus.writer import BlockWriter
 from topicstream.errors import DoesNotFit, StoreError, TopicsError
 from topicstream.files import owned
 from topicstream.files.durable import lock, sync, sync_all
+from topicstream.files.ownership import folder_named
 from topicstream.files.plain import refuse_links
 from topicstream.ingestion.storing import commit
 from topicstream.machine import format_bytes
@@ -70,6 +71,7 @@ def writing(store: Path, *, dense: bool = True) -> Iterator[Corpus]:
     """A store under the writer's lock, without what earlier writers left.  StoreError, Busy,
     TopicsError where an ingest into it
     was killed and has not been run again; dense: as of ``Corpus.open``."""
+    store = folder_named(store)
     Corpus.open(store, dense=dense).let_go()  # before anything is made
     with lock(store, "writing to", kind="corpus"):
         refuse_links(store)
@@ -160,6 +162,7 @@ class Rewrite:
         progress: Progress,
         changes: dict[str, Any] | None = None,
         forgotten: pa.Array | None = None,
+        before: Callable[[], None] = lambda: None,
     ) -> StoreManifest:
         """Write blocks, documents and axes and commit them; what was written is removed when
         something goes wrong before.
@@ -172,6 +175,8 @@ class Rewrite:
         forgotten
             Ids of documents that are taken out of other documents' lists of linked ones; names that
             no document has any more are replaced by something without meaning.
+        before
+            Called when all is written and nothing can refuse any more, before the manifest.
         """
         path = self._store
         self.check_room()
@@ -195,6 +200,7 @@ class Rewrite:
                 manifest, axes=axes, summary=manifest.summary | commit.axes_summary(axes)
             )
             sync(path)
+            before()
             manifest.write(path)
         except BaseException:  # behind the commit nothing of it goes: it is named now
             with contextlib.suppress(OSError, TopicsError):

@@ -186,6 +186,7 @@ class Memories:
                         f"{path}: the block memory of checkpoint {state.name} is missing; start "
                         f"over with --force"
                     )
+                owned.part_from_backup(path)
                 self.held[which] = BlockMemory(
                     path, self._specs, state.arrays[f"memory.{which}"].copy(), create=False
                 )

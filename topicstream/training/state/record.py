@@ -173,9 +173,10 @@ class History:
 
     def rewind(self, passes: int, needs_start: bool) -> list[str]:
         """Keep the lines of the first ``passes`` passes (and of the start, unless it is to be made
-        again): what was
-        written after the checkpoint that a run resumes from is lost, and so is a line that a kill
-        cut short.  Returns what to say of lines that are damaged (they are left out)."""
+        again).
+
+        What was written after the checkpoint that a run resumes from is lost.  Returns what to say
+        of lines that are damaged, which are left out, and of passes that have no line."""
         records, damaged = read_sealed(self._path)
         kept = []
         for record in records:
@@ -184,6 +185,9 @@ class History:
                 kept.append(record)
                 self.last = named
         write_bytes(self._path, "".join(map(sealed_line, kept)).encode(), durable=False)
+        last = self.last.get("pass", 0)
+        if last < passes:
+            damaged.append(f"{self._path}: ends with pass {last} of {passes}; the others are lost")
         return damaged
 
     def append(self, record: Mapping[str, Any]) -> None:
