@@ -17,7 +17,7 @@ import pyarrow as pa
 from topicstream.model import topic_model as data
 from topicstream.model.edits import seen, view_of
 from topicstream.model.top import topic_table
-from topicstream.model.topic_kinds import mark_of, ranked
+from topicstream.model.topic_kinds import mark_kind, ranked
 from topicstream.records import Json
 
 SHOWN_TOPICS = 200
@@ -226,7 +226,7 @@ def _row_of_html(topic: Mapping[str, Any], label: str | None) -> str:
     """One topic as a row of a table."""
     name = f"<b>{escape(label)}</b> " if label is not None else ""
     words = escape(" ".join(topic["words"]))
-    mark = mark_of(topic["kind"])
+    mark = mark_kind(topic["kind"])
     name += f"({mark}) " if mark else ""
     return (
         f"<tr><td>{topic['topic']}</td><td>{100 * topic['share']:.1f} %</td>"

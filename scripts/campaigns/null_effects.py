@@ -178,7 +178,9 @@ def fitted(kind: str, of_wholes: list[str], read: Shares, shares: np.ndarray) ->
     block = DocumentBlock(values, shares, read.tokens, read.wholes)
     k = shares.shape[1]
     topics = Topics(np.arange(k), [str(i) for i in range(k)], read.alpha, float(read.alpha.sum()))
-    return explain(kind, design, [block], topics, values)
+    # a single covariate leaves nothing to average a prediction over
+    sample = {"x": sorted(set(values["x"]))[:2] if covariate.levels else values["x"][:1]}
+    return explain(kind, design, [block], topics, sample)
 
 
 def numbers(table: pa.Table, name: str) -> np.ndarray:

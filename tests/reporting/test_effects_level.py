@@ -16,6 +16,7 @@ from scipy.stats import f, t
 
 import topicstream
 from topicstream.cli.main import run
+from topicstream.reporting.covariates import NOT_TOLD_APART, DocumentBlock, Topics, explain
 from topicstream.reporting.formula import Covariate, Design, parse_formula
 from topicstream.reporting.regression import Regression
 from topicstream.reporting.support import Support
@@ -231,6 +232,24 @@ def test_a_number_that_a_few_documents_carry_is_noticed():
     shares = np.random.default_rng(9).dirichlet([1, 1], 202)
     design = np.column_stack((np.ones(202), x, np.arange(202)))
     assert fit(design, shares, np.arange(202)).fit().carried.tolist() == [False, True, False]
+
+
+def test_what_no_document_tells_apart_has_no_interval():
+    """The parties' difference where curves begin, at 0: no document of b is near it."""
+    rng = np.random.default_rng(10)
+    of_b = rng.normal(7, 1.2, 60).clip(0, 10)
+    values = {"x": [f"{v:.6g}" for v in np.r_[np.linspace(0, 10, 300), of_b]]}
+    values["party"] = ["a"] * 300 + ["b"] * 60
+    shares = rng.dirichlet([0.1] * 3, 360)
+    wholes = [str(i) for i in range(360)]
+    block = DocumentBlock(values, shares, np.full(360, CERTAIN), wholes)
+    topics = Topics(np.arange(3), ["p", "q", "r"], np.zeros(3), 0.0)
+    effects = explain("party * s(x)", design_of("party * s(x)", values), [block], topics, values)
+    reasons = dict(zip(effects.coefficients.names, effects.reasons, strict=True))
+    assert reasons["party=b"] == NOT_TOLD_APART
+    assert np.isnan(effects.table()["low"].to_numpy()[1])
+    tests = {row["term"]: row["p"] for row in effects.tests().to_pylist()}
+    assert list(tests) == ["s(x)", "party=b:s(x)"] and min(tests.values()) > 0.001
 
 
 @pytest.fixture(scope="module")

@@ -217,3 +217,24 @@ def test_a_store_names_stop_words_and_never_a_file_of_them(place, tmp_path):
     name_tools("corpus.zarr", stopwords_from=str(tmp_path / "list.txt"))
     assert run(["ingest", "new.jsonl", "--append", "-q"]) == 0
     assert "cats" in topicstream.Corpus.open("corpus.zarr").words.to_pylist()
+
+
+def test_the_config_of_a_retrain_names_the_pipeline_for_every_night(spacy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["retrain", "--init", "--config", "retrain.toml"]) == 0
+    config = Path("retrain.toml").read_text().replace("topics = 100", "topics = 2\npasses = 3")
+    named = config.replace("[ingest]", '[ingest]\nlemmas = "spacy:xx_small"\nheldout = "10%"', 1)
+    lines = [json.dumps({"id": f"{i}", "text": "red cats and blue dogs"}) for i in range(80)]
+    for night in range(3):
+        some = lines[night * 20 : night * 20 + 20 + 20 * (night == 2)]
+        Path(f"raw/{night}.jsonl").write_text("\n".join(some))
+        lemmas = "spacy:/anywhere" if night == 1 else "spacy:xx_small"
+        Path("retrain.toml").write_text(named.replace("spacy:xx_small", lemmas))
+        spacy.clear()
+        assert run(["retrain", "--config", "retrain.toml", "-q"]) == (2 if night == 1 else 0)
+        assert set(spacy) <= {"xx_small"} and bool(spacy) == (night != 1)
+    assert "cat" in topicstream.Corpus.open("corpus.zarr").words.to_pylist()
+    Path("raw/4.jsonl").write_text('{"id": "x", "text": "red cats"}')
+    Path("retrain.toml").write_text(config)
+    spacy.clear()
+    assert run(["retrain", "--config", "retrain.toml", "-q"]) == 2 and spacy == []

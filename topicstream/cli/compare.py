@@ -14,7 +14,7 @@ from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.cli.options import config_of, options_of
 from topicstream.evaluation.config import CompareConfig
 from topicstream.evaluation.matching import compare
-from topicstream.model.topic_kinds import mark_of
+from topicstream.model.topic_kinds import mark_kind
 from topicstream.reporting.comparing import compare_methods, method_lines, plot_methods
 from topicstream.reporting.config import MethodsConfig
 from topicstream.reporting.figures import Figure
@@ -87,12 +87,12 @@ def lines(result: dict[str, Any]) -> list[str]:
         ]
         kept = [word for word in m["words"] if word not in m["gained"]]
         size = f"{100 * m['share_a']:.1f} -> {100 * m['share_b']:.1f} %"
-        marks = [mark_of(m["kind_a"]), mark_of(m["kind_b"])]
+        marks = [mark_kind(m["kind_a"]), mark_kind(m["kind_b"])]
         mark = "" if not any(marks) else f"{marks[0] or 'live'} -> {marks[1] or 'live'}"
         out += render(MATCHED, {**m, "size": size, "mark": mark, "kept": kept, "changes": changes})
     for side in ("a", "b"):
         alone = [
-            {**topic, "where": result[side], "mark": mark_of(topic["kind"])}
+            {**topic, "where": result[side], "mark": mark_kind(topic["kind"])}
             for topic in result[f"unmatched_{side}"]
         ]
         out += each("only in {where}: topic {topic} ({share:.1p} %) [({mark}) ]{words: }", alone)

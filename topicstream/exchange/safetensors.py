@@ -25,7 +25,7 @@ from topicstream.exchange.parquet import ExportedFacts, about, origin, read_fact
 from topicstream.files.outputs import written
 from topicstream.machine import __version__
 from topicstream.model.top import topic_table
-from topicstream.model.topic_kinds import mark_of, ranked
+from topicstream.model.topic_kinds import mark_kind, ranked
 from topicstream.model.topic_model import TopicModel
 from topicstream.text import render
 from topicstream.vocabulary import string_buffers
@@ -81,7 +81,7 @@ def card_text(model: TopicModel) -> str:
     """The model card, in Markdown."""
     escape = str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>#|!"})
     topics = topic_table(model, 10).to_pylist()
-    marks = [f"({mark}) " if (mark := mark_of(kind)) else "" for kind in model.kinds]
+    marks = [f"({mark}) " if (mark := mark_kind(kind)) else "" for kind in model.kinds]
     rows = "\n".join(
         f"| {topics[k]['topic']} | {100 * topics[k]['share']:.1f} % "
         f"| {marks[k]}{' '.join(topics[k]['words']).translate(escape)} |"

@@ -69,6 +69,16 @@ class Tally:
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
+def possible_words(model: TopicModel) -> np.ndarray | None:
+    """Tell which words some topic can explain, bool[W]; None: all, by the prior of each word.
+
+    A word that no topic of a model without a prior has is as good as unknown."""
+    if model.beta > 0 or model.manifest.width:
+        return None
+    known = np.concatenate([(rows > 0).any(axis=1) for _, rows in model.spans()])
+    return None if known.all() else known
+
+
 class Answers:
     """One inference: a model, its method and where the documents come from.
 
@@ -127,7 +137,10 @@ class Answers:
         def answer(documents: Documents) -> tuple[Any, Documents]:
             return encode(self._answer(documents)), documents
 
-        blocks = iter(self.method.gather(self.source.documents()))
+        gathered = self.source.documents()
+        if (possible := possible_words(self.model)) is not None and not self.method.dense:
+            gathered = (block.only_words(possible) for block in gathered)
+        blocks = iter(self.method.gather(gathered))
         # following, every answer must be out before the next line is waited for: no thread, nothing
         # held back
         results = (

@@ -68,6 +68,22 @@ class Documents:
         scale = np.divide(length or mass, mass, out=np.ones(len(self)), where=mass > 0)
         return np.asarray(x * (np.sqrt(scale) if root else scale).astype(np.float32)[owner])
 
+    def only_words(self, known: np.ndarray) -> Documents:
+        """Count the words that are not ``known``, bool[W], among those that the model lacks."""
+        stays = known[self.words]
+        if stays.all():
+            return self
+        owner = np.repeat(np.arange(len(self)), np.diff(self.indptr))
+        lost = np.bincount(owner[~stays], self.counts[~stays], len(self))
+        before = np.concatenate([[0], np.cumsum(stays)])
+        return replace(
+            self,
+            indptr=before[self.indptr].astype(np.int64),
+            words=self.words[stays],
+            counts=self.counts[stays],
+            unknown=self.unknown + lost,
+        )
+
     def take(self, which: np.ndarray) -> Documents:
         """Some of the documents, in the order of ``which``, int64[n]."""
         indptr, cells = ragged_rows(self.indptr, which)

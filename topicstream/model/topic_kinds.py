@@ -113,7 +113,7 @@ def ranked(kinds: Sequence[str], values: np.ndarray) -> list[int]:
     return [int(k) for k in np.lexsort((np.arange(len(place)), -values, place))]
 
 
-def mark_of(kind: str) -> str:
+def mark_kind(kind: str) -> str:
     """Say what is unusual of a kind, for lists of topics; "" of a live one."""
     return "" if kind == LIVE else kind
 

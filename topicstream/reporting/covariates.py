@@ -49,6 +49,11 @@ evenly spaced.
 POINTS = 40
 """Points of a predicted curve."""
 CARRIED_BY_FEW = "too few documents carry the estimate"
+NOT_TOLD_APART = "too few documents tell it apart; drop the interaction, or smooth more: s(date, 4)"
+MOST_ERROR = 1.0
+"""Standard error of a difference between categories from which on nothing is known: shares lie
+between 0 and 1.
+"""
 
 
 def as_references(references: str | Sequence[str] | Mapping[str, str]) -> Mapping[str, str]:
@@ -201,7 +206,6 @@ def explain(
         coefficients = regression.fit()
         points = _points(design, sample)
         predictions = _predictions(points, regression, coefficients, support, topics.numbers)
-    of_columns = support.reasons()
     covariates = design.covariates.values()
     return Effects(
         formula=formula,
@@ -210,16 +214,28 @@ def explain(
         topics=topics.numbers,
         labels=topics.labels,
         coefficients=coefficients,
-        reasons=[
-            of_columns[i] or (CARRIED_BY_FEW if carried else None)
-            for i, carried in zip(coefficients.used, coefficients.carried, strict=True)
-        ],
+        reasons=_reasons(design, support, coefficients),
         references={
             c.column: c.levels[0] if c.levels else f"{c.mean:.6g}" for c in covariates if not c.df
         },
         kinds={c.column: c.kind for c in covariates},
         predictions=predictions,
     )
+
+
+def _reasons(design: Design, support: Support, fitted: Coefficients) -> list[str | None]:
+    """Say for each coefficient why it has no interval, None where it has one."""
+    of_columns = support.reasons()
+    of_categories = design.of_categories()
+    reasons: list[str | None] = []
+    for place, column in enumerate(fitted.used):
+        reason = of_columns[column]
+        if reason is None and fitted.carried[place]:
+            reason = CARRIED_BY_FEW
+        if reason is None and of_categories[column] and fitted.errors[place].min() > MOST_ERROR:
+            reason = NOT_TOLD_APART
+        reasons.append(reason)
+    return reasons
 
 
 def _survey(

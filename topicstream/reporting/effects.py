@@ -37,11 +37,8 @@ TESTED = pa.schema(
         ("reason", pa.string()),
     ]
 )
-EXCLUDED = (
-    "the error of the topics themselves: another training finds somewhat other topics, and where "
-    "topics blend, differences come out too small"
-)
-"""Part of the truth that the intervals leave out."""
+EXCLUDED = "the error of the topics themselves (another training finds somewhat different topics)"
+"""Uncertainty that is not in the intervals."""
 PLOTTED = 12
 """Topics of a plot."""
 _CURVE = re.compile(r"(s\([^()]*\))\.\d+")
@@ -201,19 +198,13 @@ class Effects:
         excludes zero; a curve has the test of all its coefficients, and the predicted shares.
         """
         terms = self._terms()
-        unknown = {
-            term
-            for term, places in terms.items()
-            if self.coefficients.errors[places].min(axis=1).max() > 1 and not self._reason(places)
-        }
         curves, ends = self._curves()
-        out = self._head(unknown, ends)
+        out = self._head(ends)
         width = max(map(len, [*terms, *(name for name, _ in curves)]))
         for j, (k, label) in enumerate(zip(self.topics.tolist(), self.labels, strict=True)):
             out.append(f"{k:>4} {one_line(label)}")
             for term, places in terms.items():
-                if term not in unknown:
-                    out.append(f"     {one_line(term):{width}} {self._result(j, places)}")
+                out.append(f"     {one_line(term):{width}} {self._result(j, places)}")
             for (name, topic), shares in curves.items():
                 if topic == k and not np.isnan(shares).all():
                     out.append(
@@ -222,8 +213,8 @@ class Effects:
                     )
         return out
 
-    def _head(self, unknown: set[str], ends: dict[str, list[float]]) -> list[str]:
-        """The lines above the topics; unknown: terms without estimates, ends: ranges of curves."""
+    def _head(self, ends: dict[str, list[float]]) -> list[str]:
+        """The lines above the topics; ends: ranges of curves."""
         left_out = (
             f", {self.left_out:,} left out (no value or no known word)" if self.left_out else ""
         )
@@ -236,7 +227,7 @@ class Effects:
         out = [
             f"{self.formula}: {counted(self.documents, 'document')}{parts}{left_out}; "
             f"percentage points of a document's share",
-            f"  95 % intervals leave out {EXCLUDED}",
+            f"  the 95 % intervals leave out {EXCLUDED}",
         ]
         for column, level in self.references.items():
             of_number = ", for one more (of a date: one more year)"
@@ -246,12 +237,6 @@ class Effects:
             out.append(
                 f"  left out, determined by the others: "
                 f"{shortened(one_line(', '.join(determined)), 200)}"
-            )
-        if unknown:
-            out.append(
-                f"  warning: too few documents tell apart "
-                f"{', '.join(map(one_line, sorted(unknown)))}: these have no estimates here; "
-                "drop the interaction, or smooth more: s(date, 4)"
             )
         return out + [
             f"  {name}: a curve from {min(x):.6g} to {max(x):.6g}, below as predicted shares, "

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import combinations, product
+from math import prod
 
 import numpy as np
 from scipy.interpolate import BSpline
@@ -243,6 +244,15 @@ class Design:
                 f"the formula has {len(self.names)} coefficients, at most {MOST_COLUMNS} can be "
                 f"estimated; drop a term"
             )
+
+    def of_categories(self) -> list[bool]:
+        """Tell for each column whether it compares categories, not numbers or curves."""
+        answers = [True]
+        for term in self.terms:
+            parts = [self.covariates[factor] for factor in term]
+            count = prod(len(part.names()) for part in parts)
+            answers += [all(part.levels for part in parts)] * count
+        return answers
 
     def matrix(self, values: Mapping[str, Sequence[str | float]], rows: int) -> np.ndarray:
         """float64[rows, coefficients] of the values by column."""

@@ -44,8 +44,8 @@ FEW = 10
 LEVEL = 0.95
 """Of every interval."""
 
-AT_ONCE = 1 << 22
-"""Entries of the matrices of documents, each of coefficients by coefficients, that are held."""
+AT_ONCE = 1 << 20
+"""Entries at most of an array over documents that is held."""
 
 SINGULAR = 1e-7
 """Share of a column's sum of squares that those before it leave unexplained, below which it is left
@@ -476,7 +476,7 @@ class Regression:
         spread = PooledSpread(len(used), len(self._alpha))
         influence = Influence(root.T, pairs=True)
         robust = np.zeros((len(self._alpha), len(used), len(used)))
-        for weights, design, y, edges in self._stored():
+        for weights, design, y, edges in self._stored(len(used)):
             turned = design[:, used] @ root
             residuals = y - design[:, used] @ estimates
             clusters = self._clusters_of(turned, weights, edges)
@@ -502,7 +502,7 @@ class Regression:
         """Predict shares at rows of a design float64[R, columns], in another pass."""
         rows = rows[:, self._used]
         influence = Influence(self._root.T @ rows.T, pairs=False)
-        for weights, design, _, edges in self._stored():
+        for weights, design, _, edges in self._stored(len(rows)):
             turned = design[:, self._used] @ self._root
             influence.add(turned, weights, edges, self._clusters_of(turned, weights, edges))
         pooled, robust = (
@@ -521,15 +521,21 @@ class Regression:
             return []
         return [WholeDocument.of(turned[a:b], weights[a:b]) for a, b in pairwise(edges)]
 
-    def _stored(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        """Read (weights, design, shares, where whole documents begin and the last ends)."""
+    def _stored(
+        self, combinations: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+        """Read (weights, design, shares, where whole documents begin and the last ends).
+
+        combinations   that are looked at of each document
+        """
         p, k = self._xy.shape
+        width = max(p, k, combinations) * (1 if self.documents == self.clusters else p)
         self._scratch.seek(0)
         for size in filter(None, self._sizes):
             data = self._scratch.read(4 * size * (2 + p + k))
             rows = np.frombuffer(data, np.float32).reshape(size, 2 + p + k).astype(np.float64)
             edges = np.append(np.flatnonzero(rows[:, 1]), size)
-            at_once = len(edges) if self.documents == self.clusters else max(1, AT_ONCE // p**2)
+            at_once = max(1, AT_ONCE // width)
             for first in range(0, len(edges) - 1, at_once):
                 some = edges[first : first + at_once + 1]
                 part = rows[some[0] : some[-1]]

@@ -17,7 +17,7 @@ from topicstream.errors import UsageError
 from topicstream.evaluation.memory import open_within
 from topicstream.model.edits import View, seen, view_of
 from topicstream.model.top import top_words
-from topicstream.model.topic_kinds import mark_of, ranked
+from topicstream.model.topic_kinds import mark_kind, ranked
 from topicstream.model.topic_model import TopicModel
 from topicstream.options import flags
 from topicstream.records import Json
@@ -111,7 +111,7 @@ class ShownModel:
     @cached_property
     def names(self) -> list[str]:
         """A name of each topic, marked where it is dead or the background."""
-        marks = map(mark_of, self.model.kinds)
+        marks = map(mark_kind, self.model.kinds)
         return [
             f"({mark}) {name}" if mark else name
             for name, mark in zip(self.plain_names, marks, strict=True)
@@ -162,7 +162,7 @@ def largest(values: np.ndarray, n: int) -> list[int]:
 
 def with_mark(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Add the ``mark`` of a topic's kind to an entry, for templates."""
-    return {**entry, "mark": mark_of(entry["kind"])}
+    return {**entry, "mark": mark_kind(entry["kind"])}
 
 
 def propose(model: TopicModel) -> list[str]:

@@ -135,6 +135,12 @@ def alone(
 
 
 @kernel
+def over(weight: float, mass: float) -> float:
+    """Divide; 0 by the mass of an empty topic without a prior, which explains no word."""
+    return weight / mass if mass > 0.0 else 0.0
+
+
+@kernel
 def together(
     indptr: Longs,
     rows: Longs,
@@ -171,7 +177,7 @@ def together(
         at = 0
         for d in range(len(indptr) - 1):
             for k in range(topics):
-                coef[k] = (n[d, k] + alpha[k]) / (totals[k] + width)
+                coef[k] = over(n[d, k] + alpha[k], totals[k] + width)
             for i in range(indptr[d], indptr[d + 1]):
                 left, w = np.float64(x[i]), rows[i]
                 while left > 0.0:
@@ -186,7 +192,7 @@ def together(
                         n[d, was] = max(n[d, was] - unit, 0.0)
                         extra[w, was] = max(extra[w, was] - unit, 0.0)
                         totals[was] -= unit
-                        coef[was] = (n[d, was] + alpha[was]) / (totals[was] + width)
+                        coef[was] = over(n[d, was] + alpha[was], totals[was] + width)
                     cumulated = 0.0
                     for k in range(topics):
                         cumulated += extra[w, k] * coef[k]
@@ -198,7 +204,7 @@ def together(
                         n[d, k] += unit
                         extra[w, k] += unit
                         totals[k] += unit
-                        coef[k] = (n[d, k] + alpha[k]) / (totals[k] + width)
+                        coef[k] = over(n[d, k] + alpha[k], totals[k] + width)
                     at += 1
                     left -= unit
             if turn > burn:
@@ -257,6 +263,30 @@ class JointOptions(SamplingOptions):
     )
 
 
+def require_prior(rows: TopicRows, option: str) -> None:
+    """Refuse to start from a prior that leaves no choice of topics.
+
+    A topic whose alpha is 0 has no share of any document before a token is in it, and so never
+    gets one: with alpha 0 throughout nothing is drawn; with one alpha above 0 every document would
+    have that topic alone, whatever its words; without a beta the words of such a topic alone would
+    have no topic at all.
+
+    Raises
+    ------
+    InputError
+        Where fewer than two topics have an alpha above 0, or beta is 0 and not all have one.
+    """
+    possible = int((rows.alpha64 > 0).sum())
+    if rows.topics == 1 or possible == rows.topics or (possible > 1 and rows.beta > 0):
+        return
+    beta = "" if rows.beta > 0 else ", and beta is 0"
+    raise InputError(
+        f"{option}: alpha is 0 for {rows.topics - possible} of the {rows.topics} topics of "
+        f"{rows.model.name}{beta}, so no word could reach them; use --method bp, or give the model "
+        f"a prior (`topics import --alpha`, `topics train --alpha`)"
+    )
+
+
 class Gibbs(Method):
     """Gibbs sampling of each document with fixed topics, or of all documents together (--joint)."""
 
@@ -279,6 +309,7 @@ class Gibbs(Method):
                 "--joint counts the tokens of all new documents, --own-counts those of each: "
                 "leave one out"
             )
+        require_prior(rows, "--method gibbs")
         self.needs_all = self.options.joint
         norms = np.asarray(rows.model.totals, np.float64) + rows.model.n_words * rows.beta
         self._inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)

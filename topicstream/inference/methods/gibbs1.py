@@ -24,6 +24,7 @@ from topicstream.inference.methods.gibbs import (
     SamplingOptions,
     by_block,
     bytes_sampled,
+    require_prior,
     together,
     undrawn,
 )
@@ -58,6 +59,7 @@ class Gibbs1(Method):
 
     def __init__(self, rows: TopicRows, **options: Any) -> None:
         super().__init__(rows, **options)
+        require_prior(rows, "--method gibbs1")
         trained_on = self.options.trained_on
         self.corpus = trained_on if isinstance(trained_on, Corpus) else Corpus.open(trained_on)
         self._blocks = token_topics(rows.model.path, self.corpus, rows.topics, "--method gibbs1")

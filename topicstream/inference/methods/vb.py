@@ -30,6 +30,7 @@ import numpy as np
 
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, TopicRows, Variant
+from topicstream.inference.methods.gibbs import require_prior
 from topicstream.kernels.arrays import Floats, Longs
 from topicstream.kernels.jit import kernel
 from topicstream.kernels.local_step import (
@@ -200,6 +201,8 @@ class VB(Method):
 
     def __init__(self, rows: TopicRows, **options: Any) -> None:
         super().__init__(rows, **options)
+        if self.options.begin == "prior":
+            require_prior(rows, "--begin prior")
         sparse = self.options.sparse
         self.most = 0 if sparse is None or sparse >= rows.topics else sparse
         self._norms = digamma_norms(rows.model.totals, rows.model.n_words, rows.beta)
