@@ -57,6 +57,7 @@ INTERNAL = {
     "vocabulary": "of documents in memory",
     "ids": "of documents in memory",
     "vectors": "of documents in memory",
+    "as_store": "set by retrain, where sources are read in several ways",
     "recipe": "set by drift, eval and scikit-learn's classes",
 }
 """Options that nobody gives for files, and why."""

@@ -140,5 +140,5 @@ def test_a_setting_of_another_table_serves_the_second_night_as_the_first(place, 
 
 
 def test_the_whole_config_is_of_tables_that_are_tried():
-    plain = {"folder", "raw", "patterns", "changed", "ingest"}
+    plain = {"folder", "raw", "patterns", "changed", "ingest", "source"}
     assert {f.name for f in dataclasses.fields(Config)} - plain == set(TABLES) == set(OTHERS)

@@ -371,6 +371,9 @@ class IngestConfig(ReadOptions, SchedulerOptions, WorkOptions):
         cli=False,
         decides="input",
     )
+    as_store: bool = option(
+        True, "an append reads its input as its store was read", cli=False, decides="nothing"
+    )
     recipe: Recipe | None = option(
         None,
         "the tokenizer of a store or a model, instead of one of these options",

@@ -182,7 +182,7 @@ class _Ingest:
             given = dataclasses.replace(options.given, append=False, grow_vocab=False)
             return dataclasses.replace(options, given=given)
         layout = [LAYOUT] if isinstance(self.names, list) else []
-        kinds = (FIELDS, META, CUT, *layout)
+        kinds = (FIELDS, META, CUT, *layout) if options.given.as_store else ()
         return options_of_append(options, self.base.manifest, self.out, *kinds)
 
     def _tokenizer(self) -> Tokenizer:

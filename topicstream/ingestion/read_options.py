@@ -372,7 +372,7 @@ class ReadOptions:
         types = field_types(ReadOptions)
         values: dict[str, Any] = {
             name: stored[name]
-            for name in names_tagged(ReadOptions, "recalled", *kinds)
+            for name in (names_tagged(ReadOptions, "recalled", *kinds) if kinds else ())
             if name in stored and name not in given and fits(stored[name], types[name])
         }
         earlier = remembered_meta(stored) if META in kinds else {}

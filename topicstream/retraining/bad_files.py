@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +30,6 @@ from topicstream.machine import __version__
 from topicstream.retraining.config import Config, words_of_file
 
 UNKNOWN = "unknown"
-GROUPS = ("new", "changed")
 NOT_OF_A_FILE = (UsageError, StoreError, NotOurs, OSError, MemoryError)
 """Errors that no raw file is to blame for."""
 
@@ -47,7 +46,8 @@ def is_of_a_file(error: Exception) -> bool:
 
 def reading_of(config: Config) -> str:
     """Digest of what decides whether a file can be read: the options, and the program."""
-    options = json.dumps([dict(config.ingest), __version__], sort_keys=True, default=str)
+    read = [config.ingest_options(name) for name in config.group_names]
+    options = json.dumps([read, __version__], sort_keys=True, default=str)
     return hashlib.sha256(options.encode()).hexdigest()[:16]
 
 
@@ -61,15 +61,15 @@ def in_raw_names(error: InputError, config: Config) -> InputError:
 def raw_words(message: str, config: Config) -> str:
     """A message in terms of the raw files and of the config."""
     message = words_of_file(message)
-    for name in GROUPS:
+    for name in reversed(config.group_names):  # the longer names first
         message = message.replace(str(config.folder / "incoming" / name), str(config.raw))
     return message
 
 
-def read_options(config: Config) -> ReadOptions:
-    """How an append to the corpus reads the raw files."""
-    given = IngestOptions.of(append=True, **config.ingest).given
-    if not (config.corpus / "manifest.json").exists():
+def read_options(config: Config, group: str) -> ReadOptions:
+    """Return how an append to the corpus reads a folder of copies."""
+    given = IngestOptions.of(append=True, **config.ingest_options(group)).given
+    if not given.as_store or not (config.corpus / "manifest.json").exists():
         return given
     return given.recall(Corpus.open(config.corpus).manifest.reading, FIELDS, LAYOUT, META, CUT)
 
@@ -92,13 +92,25 @@ def find_strays(config: Config, usual: str | None) -> tuple[dict[str, str], str 
     format
         That of the others; None where there are several, or the configuration names one.
     """
-    options = read_options(config)
+    names = config.group_names
+    strays, usual = _strays_of(config, names[:2], usual)
+    for first in range(2, len(names), 2):  # of each source new and changed files
+        others, _ = _strays_of(config, names[first : first + 2], None)
+        strays |= others
+    return strays, usual
+
+
+def _strays_of(
+    config: Config, groups: Sequence[str], usual: str | None
+) -> tuple[dict[str, str], str | None]:
+    """Find the strays among the copies of one source, as ``find_strays`` does."""
+    options: ReadOptions = read_options(config, groups[0])
     named = options.format
     if named == EACH:
         options = replace(options, format=None)
     strays: dict[str, str] = {}
     formats: dict[str, str] = {}
-    for folder in folders(config):
+    for _, folder in folders(config, groups):
         for key, form, error in formats_of_files(folder, options):
             if error is not None and named in (None, EACH):
                 strays[key] = raw_words(str(error), config)
@@ -120,19 +132,19 @@ def find_strays(config: Config, usual: str | None) -> tuple[dict[str, str], str 
     return strays, usual
 
 
-def folders(config: Config) -> Iterator[Path]:
-    """The folders of copies whose files are read one by one."""
-    for name in GROUPS:
+def folders(config: Config, groups: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """Yield the folders of copies whose files are read one by one, by their names."""
+    for name in groups:
         folder = config.folder / "incoming" / name
         if folder.is_dir() and matrix_form(folder) is None:
-            yield folder
+            yield name, folder
 
 
 def find_bad_files(config: Config) -> dict[str, str]:
     """Read every copy by itself; those that cannot be read, by their path below ``raw``, and why."""
-    options = read_options(config)
     bad: dict[str, str] = {}
-    for folder in folders(config):
+    for group, folder in folders(config, config.group_names):
+        options: ReadOptions = read_options(config, group)
         try:
             parts = survey_inputs([str(folder)], options).parts
         except InputError:  # of the folder as a whole

@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,10 +21,12 @@ from topicstream.files.publication import WRITABLE
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.model.seeds import read_seeds
-from topicstream.options import checked, like, names_tagged, option, seconds
+from topicstream.options import checked, fits, like, names_tagged, option, seconds
 from topicstream.training.config import TrainConfig
 from topicstream.training.setup import engine_facts
 
+GROUPS = ("new", "changed")
+"""Folders of copies below ``incoming``."""
 OWN_FOLDERS = ("corpus.zarr", "corpus.zarr.wip", "incoming", "runs", "versions", "current")
 
 TEMPLATE = """\
@@ -43,6 +46,12 @@ changed = "replace"       # a file whose content has changed is read again: "rep
 # id_field = "id"         # without ids a document is called FILE:LINE
 # heldout = "1%"          # what the gate judges by, 20,000 tokens or more; of short documents, or few, take "10%"
 grow_vocab = true         # new words get ids behind the old ones
+
+# [[source]]              # files that are unlike the others: what is said here stands in the place of [ingest] for them;
+# patterns = ["blog/*"]   # the first source whose patterns a file matches counts; one such table for each source
+# format = "csv"          # any option that says how input is read: text_field, id_field, meta, delimiter, date_format, ...
+# text_field = "body"
+# meta = "date=published,author"
 
 [train]
 algo = "auto"             # chosen by corpus, topics and mem_limit; `topics engines` lists them all
@@ -197,6 +206,14 @@ class Publish:
 
 
 @dataclass(frozen=True)
+class RawSource:
+    """[[source]]: raw files by their patterns, and how they are read."""
+
+    patterns: Sequence[str]
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Config:
     """The whole file; its paths are absolute."""
 
@@ -207,6 +224,7 @@ class Config:
         "replace", "what a changed file does", choices=("replace", "add", "ignore")
     )
     ingest: Mapping[str, Any] = field(default_factory=lambda: {"grow_vocab": True})
+    source: Sequence[RawSource] = ()
     train: Train = field(default_factory=Train)
     when: When = field(default_factory=When)
     drift: Limits = field(default_factory=Limits)
@@ -218,6 +236,30 @@ class Config:
     def corpus(self) -> Path:
         """The corpus store."""
         return self.folder / "corpus.zarr"
+
+    @property
+    def group_names(self) -> list[str]:
+        """The folders of copies: those of a source have its number in their names."""
+        numbers = ["", *(f".{number + 1}" for number in range(len(self.source)))]
+        return [group + number for number in numbers for group in GROUPS]
+
+    def group_of(self, group: str, below: str) -> str:
+        """Return the folder that a new or changed file is copied to, by its path below ``raw``."""
+        for number, source in enumerate(self.source, 1):
+            if any(fnmatch(below, p) or fnmatch(Path(below).name, p) for p in source.patterns):
+                return f"{group}.{number}"
+        return group
+
+    def ingest_options(self, group: str) -> dict[str, Any]:
+        """Return the options of an ingest of a folder of copies.
+
+        Where files are read in several ways, none is what the store remembers of another.
+        """
+        if not self.source:
+            return dict(self.ingest)
+        number = int(group.partition(".")[2] or 0)
+        own = self.source[number - 1].options if 0 < number <= len(self.source) else {}
+        return {**self.ingest, **own, "as_store": False}
 
 
 TABLES = {
@@ -250,6 +292,8 @@ def load_config(path: str | Path) -> Config:
         for name, kind in TABLES.items()
         if name in values
     }
+    if "source" in values:
+        tables["source"] = _read_sources(values["source"], str(path))
     config = Config(
         **checked(Config, values | tables, str(path), lambda field: f"{path}: {field.name}")
     )
@@ -282,15 +326,39 @@ def _read_table(kind: Callable[..., Any], values: Any, where: str) -> Any:
     return kind(**checked(cast(type, kind), values, where, lambda field: f"{where} {field.name}"))
 
 
+def _read_sources(values: Any, path: str) -> tuple[RawSource, ...]:
+    """Read the tables [[source]]; UsageError names the table and what is wrong in it."""
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise UsageError(f"{path}: source: write a table [[source]] for each")
+    allowed = {*names_tagged(IngestConfig, "decides", "reading"), "on_error"}
+    sources = []
+    for number, table in enumerate(values, 1):
+        where = f"{path}: [[source]] {number}"
+        options = dict(table)
+        patterns = options.pop("patterns", None)
+        patterns = [patterns] if isinstance(patterns, str) else patterns
+        if not patterns or not fits(patterns, Sequence[str]):
+            raise UsageError(f'{where}: needs patterns of its files, such as patterns = ["blog/*"]')
+        checked(IngestConfig, options, where)
+        for name in options:
+            if name not in allowed:
+                raise UsageError(
+                    f"{where}: {name} holds for the whole corpus; set it under [ingest]"
+                )
+        sources.append(RawSource(tuple(patterns), options))
+    return tuple(sources)
+
+
 def _check(config: Config, path: Path) -> None:
     """UsageError for settings that retrain cannot work with."""
     for name in names_tagged(IngestConfig, "set_by_retrain"):
         if name in config.ingest:
             raise UsageError(f"{path}: {name} in [ingest] is set by retrain itself; leave it out")
-    try:
-        IngestOptions.of(append=True, **config.ingest)
-    except InputError as e:
-        raise e.reworded(f"{path}: [ingest]: {words_of_file(str(e))}") from None
+    for group in config.group_names:
+        try:
+            IngestOptions.of(append=True, **config.ingest_options(group))
+        except InputError as e:
+            raise e.reworded(f"{path}: [ingest]: {words_of_file(str(e))}") from None
     algo = config.train.algo
     if algo != "auto" and (axis := engine_facts(algo).topics_axis):
         raise UsageError(

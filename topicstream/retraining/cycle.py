@@ -227,7 +227,10 @@ class Cycle:
             began=_date(),
             decision=decision,
             files=scan.new | scan.changed | scan.touched,
-            groups=[Group(name=name, rule=rule[name]) for name, _ in scan.groups],
+            groups=[
+                Group(name=name, rule=rule[name.partition(".")[0]])
+                for name in scan.groups(self.config)
+            ],
             base=present,
             version=max([0, *publish.published_versions(self.folder), self.state.version]) + 1,
             summary=summary,
@@ -269,9 +272,10 @@ class Cycle:
 
     def _drop_copy(self, name: str) -> RawFile:
         """Take a file out of those that are read in this run."""
-        group, files = next((g, files) for g, files in self.scan.groups if name in files)
+        is_new = name in self.scan.new
+        group = self.config.group_of("new" if is_new else "changed", name)
         owned.remove_file(self.folder / "incoming" / group / name)
-        return files.pop(name)
+        return (self.scan.new if is_new else self.scan.changed).pop(name)
 
     def _leave_out(self, error: Exception) -> bool:
         """Count the raw files that an error comes from as failed; False where it is of none."""
@@ -386,7 +390,7 @@ class Cycle:
     def _ingest(self, group: Group) -> None:
         options = {
             "grow_vocab": True,
-            **self.config.ingest,
+            **self.config.ingest_options(group.name),
             "append": True,
             "mem_limit": self.config.train.mem_limit,
             "workers": self.config.train.threads,

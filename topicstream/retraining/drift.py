@@ -72,14 +72,17 @@ def drift_of(
     incoming, corpus = config.folder / "incoming", Corpus.open(config.corpus)
     limits = {"mem_limit": config.train.mem_limit, "workers": config.train.threads}
     place = incoming / MEASURED
-    try:
-        new = stage(
-            [incoming / name for name, _ in scan.groups], place, corpus, {**config.ingest, **limits}
-        )
-    except NothingKept:
+    new = None
+    for name in scan.groups(config):
+        options = {**config.ingest_options(name), **limits, "append": new is not None}
+        try:
+            new = stage([incoming / name], place, corpus, options)
+        except NothingKept:
+            continue
+        except InputError as e:
+            raise in_raw_names(e, config) from None
+    if new is None:
         return None
-    except InputError as e:
-        raise in_raw_names(e, config) from None
     figures = measure(model, corpus, new, threads)
     owned.remove(place, "corpus")
     measured = {name: value for name, value in asdict(figures).items() if value is not None}
@@ -102,7 +105,8 @@ def stage(paths: Sequence[Path], place: Path, corpus: Corpus, options: Mapping[s
     others = {name: value for name, value in options.items() if name not in choosing}
     reading = names_tagged(ReadOptions, "recalled")
     read = ReadOptions(**{name: others.pop(name) for name in reading if name in others})
-    read = read.recall(corpus.manifest.reading, FIELDS, LAYOUT, CUT)
+    if others.get("as_store", True):
+        read = read.recall(corpus.manifest.reading, FIELDS, LAYOUT, CUT)
     stored = corpus.manifest.tokenizer
     ingest(
         paths,
@@ -111,7 +115,8 @@ def stage(paths: Sequence[Path], place: Path, corpus: Corpus, options: Mapping[s
         min_df=1,
         max_df=1.0,
         heldout=0,
-        force=True,
+        force=not others.get("append"),
+        grow_vocab=bool(others.get("append")),
         **others,
         **read.given(),
     )

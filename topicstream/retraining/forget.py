@@ -12,6 +12,7 @@ store's table of documents is read again.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -452,7 +453,7 @@ def _elsewhere(
         if (
             home is not None and raw_file is None
         ):  # a copy of a raw file in one of the two folders of ``incoming``, long gone
-            folders = [part for part in path.parts if part in ("new", "changed")]
+            folders = [p for p in path.parts if re.fullmatch(r"(new|changed)(\.\d+)?", p)]
             path = (
                 _raw(home).joinpath(*path.parts[path.parts.index(folders[0]) + 1 :])
                 if folders

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from stat import S_ISREG
-from typing import Literal
 
 from topicstream.errors import InputError
 from topicstream.files import owned
@@ -70,14 +69,12 @@ class Scan:
         """Whether there is anything to take in."""
         return bool(self.new or self.changed)
 
-    @property
-    def groups(self) -> list[tuple[Literal["new", "changed"], dict[str, RawFile]]]:
-        """The folders of the snapshot that hold files, and what they hold."""
-        both: list[tuple[Literal["new", "changed"], dict[str, RawFile]]] = [
-            ("new", self.new),
-            ("changed", self.changed),
-        ]
-        return [(name, files) for name, files in both if files]
+    def groups(self, config: Config) -> list[str]:
+        """Return the folders of the snapshot that hold files."""
+        new = {config.group_of("new", below) for below in self.new}
+        changed = {config.group_of("changed", below) for below in self.changed}
+        with_files = new | changed
+        return [name for name in config.group_names if name in with_files]
 
 
 def raw_files(raw: Path, patterns: Sequence[str]) -> Iterator[str]:
@@ -188,7 +185,7 @@ def scan_raw(
         below = printable(raw_name)
         source = config.raw / raw_name
         old = known.get(below)
-        target = snapshot / ("new" if old is None else "changed") / below
+        target = snapshot / config.group_of("new" if old is None else "changed", below) / below
         try:
             if below in failed:
                 scan.set_aside.append(below)

@@ -5,7 +5,9 @@ of the cycle at work.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from topicstream.model.identity import TopicIds
 from topicstream.records import Count, Record, read_record
@@ -74,7 +76,7 @@ class Group(Record):
     base, docs_before: fingerprint and documents of the corpus before the ingest, once that has
     begun; added: documents, once it is finished."""
 
-    name: Literal["new", "changed"]
+    name: Annotated[str, Meta(pattern=r"^(new|changed)(\.[1-9][0-9]{0,3})?$")]
     rule: str
     base: str | None = None
     docs_before: Count | None = None
