@@ -111,8 +111,11 @@ def score_clusters(
 def agreement(table: np.ndarray) -> tuple[float, float]:
     """How a partition agrees with another, given their contingency table (classes x clusters).
 
-    Returns ------- Normalised mutual information (over the mean of the two entropies) and the
-    adjusted Rand index (Hubert & Arabie 1985)."""
+    Returns
+    -------
+    Normalised mutual information (over the mean of the two entropies) and the adjusted Rand index
+    (Hubert & Arabie 1985).
+    """
     n, rows, columns = float(table.sum()), table.sum(1), table.sum(0)
     h, g, both = (float(entr(counts[counts > 0] / n).sum()) for counts in (rows, columns, table))
 

@@ -288,8 +288,12 @@ def cooccurrence(
         Threads of this process, or the cluster whose workers count; the counts do not depend on
         them.
 
-    Returns ------- Documents with both words of a pair, int64[K, n, n] (the diagonal: with the
-    word), and the number of documents that have any word."""
+    Returns
+    -------
+    Documents with both words of a pair, int64[K, n, n] (the diagonal: with the word), and the
+    number of documents that have
+    any word.
+    """
     top_words = np.unique(tops[tops >= 0])
     column = np.full(corpus.n_words, -1, np.int32)
     column[top_words] = np.arange(len(top_words), dtype=np.int32)

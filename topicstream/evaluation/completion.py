@@ -93,8 +93,12 @@ def split_documents(
     split
         Observed share; None: all cells are both.
 
-    Returns ------- The observed documents, the scored ones, and which of them are scored, bool[D]:
-    a document without a cell on one of the two sides is empty on both."""
+    Returns
+    -------
+    The observed documents, the scored ones, and which of them are scored, bool[D]: a document
+    without a cell on one of the
+    two sides is empty on both.
+    """
     lengths = np.diff(docs.indptr)
     if split is None:
         return docs, docs, lengths > 0

@@ -64,8 +64,10 @@ def score_documents(
 ) -> tuple[Score, pa.Table]:
     """Score the documents set aside (or of another part), together and one by one.
 
-    Returns ------- The score, and a table: id, tokens double (those scored), loglik double (their
-    sum, natural logarithms), perplexity
+    Returns
+    -------
+    The score, and a table: id, tokens double (those scored), loglik double (their sum, natural
+    logarithms), perplexity
     double; null where a document was too short to be split.  The rows' loglik and tokens add up to
     the score's.
     """

@@ -27,10 +27,15 @@ _PRIME = np.uint64(0x100000001B3)
 class Documents:
     """A run of documents.
 
-    Attributes ---------- ids : large_string[D] indptr : int64[D+1] words : int64[nnz], ids of the
-    model's words, ascending in a document (of dense rows: empty) counts : float32[nnz] (of dense
-    rows: their numbers) tokens, unknown : float64[D], sums of all counts and of those of words that
-    the model does not know columns
+    Attributes
+    ----------
+    ids : large_string[D]
+    indptr : int64[D+1]
+    words : int64[nnz], ids of the model's words, ascending in a document (of dense rows: empty)
+    counts : float32[nnz] (of dense rows: their numbers)
+    tokens, unknown : float64[D], sums of all counts and of those of words that the model does not
+    know
+    columns
         Metadata by name, an Arrow array of D values each.
     integer_ids
         The ids are whole numbers in the input.

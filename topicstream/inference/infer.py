@@ -58,9 +58,14 @@ def infer(config: InferConfig) -> Any:
     TopicsError
         Where ``out`` exists, without ``force``.
 
-    Examples -------- >>> answers = topicstream.infer("model", ["the captain of the crew", "a comet
-    and a planet"], top=1) >>> answers.column_names[:3], answers["tokens"].to_pylist() (['id',
-    'topics', 'shares'], [2.0, 2.0])"""
+    Examples
+    --------
+    >>> answers = topicstream.infer(
+    ...     "model", ["the captain of the crew", "a comet and a planet"], top=1
+    ... )
+    >>> answers.column_names[:3], answers["tokens"].to_pylist()
+    (['id', 'topics', 'shares'], [2.0, 2.0])
+    """
     begin, out = time.perf_counter(), config.out
     path = Path(out) if isinstance(out, str | Path) else None
     documents = (

@@ -377,8 +377,15 @@ def edit(
     Busy
         While another command writes to the model.
 
-    Examples -------- >>> view = topicstream.edit("model", [{"edit": "label", "topic": 0, "label":
-    "pets"}, {"edit": "merge", "topics": [1, 2]}]) >>> view.labels, len(view) ({0: 'pets'}, 3)"""
+    Examples
+    --------
+    >>> view = topicstream.edit(
+    ...     "model",
+    ...     [{"edit": "label", "topic": 0, "label": "pets"}, {"edit": "merge", "topics": [1, 2]}],
+    ... )
+    >>> view.labels, len(view)
+    ({0: 'pets'}, 3)
+    """
     place = model.path if isinstance(model, TopicModel) else model
     if place is None:
         raise UsageError("a model in memory keeps no edits; save it first")

@@ -115,9 +115,14 @@ def compare_methods(config: MethodsConfig) -> dict[str, Any]:
     DoesNotFit
         Where the memory limit is too small.
 
-    Examples -------- >>> compared = topicstream.compare_methods("model", "corpus.zarr",
-    methods="bp,vb", reference="bp", progress=False) >>> sorted(method["name"] for method in
-    compared["methods"]) ['bp', 'vb']"""
+    Examples
+    --------
+    >>> compared = topicstream.compare_methods(
+    ...     "model", "corpus.zarr", methods="bp,vb", reference="bp", progress=False
+    ... )
+    >>> sorted(method["name"] for method in compared["methods"])
+    ['bp', 'vb']
+    """
     names, tell = chosen(config.methods), listener(config.progress)
     attempts = _attempts(config, names)
     with workers_of(config.scheduler, config.memory, [config.model, config.corpus]) as (

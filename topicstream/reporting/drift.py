@@ -88,8 +88,14 @@ def drift(config: DriftConfig) -> dict[str, Any]:
     DoesNotFit
         Where the memory limit is too small.
 
-    Examples -------- >>> fit = topicstream.drift("model", "corpus.zarr", by="date", reference="bp",
-    method="vb", progress=False) >>> fit["retrain"] is None True"""
+    Examples
+    --------
+    >>> fit = topicstream.drift(
+    ...     "model", "corpus.zarr", by="date", reference="bp", method="vb", progress=False
+    ... )
+    >>> fit["retrain"] is None
+    True
+    """
     opened, _ = opened_to_compare(config.model, config.memory)
     name = config.method or ("maxent" if opened.path and (opened.path / RECORD).exists() else "bp")
     find_variant(name, "--method")

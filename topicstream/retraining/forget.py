@@ -134,8 +134,13 @@ def forget(
     TopicsError
         While an ingest or a retrain cycle is unfinished.
 
-    Examples -------- >>> topicstream.forget(["doc-7", "doc-x"], "corpus.zarr", models=["model"],
-    progress=False)["not_found"] ['doc-x']"""
+    Examples
+    --------
+    >>> topicstream.forget(["doc-7", "doc-x"], "corpus.zarr", models=["model"], progress=False)[
+    ...     "not_found"
+    ... ]
+    ['doc-x']
+    """
     distinct = sorted({ids} if isinstance(ids, str) else set(ids))
     if not distinct or not all(isinstance(i, str) and i for i in distinct):
         raise InputError("give the ids of documents to forget; an id cannot be empty")

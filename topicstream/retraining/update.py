@@ -185,10 +185,17 @@ def update(config: UpdateConfig) -> Updated:
     Interrupted
         After a signal; the same call resumes.
 
-    Examples -------- >>> more = [{"id": "new-1", "text": "cats and kittens chase mice"}, {"id":
-    "new-2", "text": "the crew sails to the harbour"}] >>> _ = topicstream.ingest(more,
-    out="corpus.zarr", append=True, grow_vocab=True, progress=False) >>> _ =
-    topicstream.update("corpus.zarr", "model", passes=2, progress=False)"""
+    Examples
+    --------
+    >>> more = [
+    ...     {"id": "new-1", "text": "cats and kittens chase mice"},
+    ...     {"id": "new-2", "text": "the crew sails to the harbour"},
+    ... ]
+    >>> _ = topicstream.ingest(
+    ...     more, out="corpus.zarr", append=True, grow_vocab=True, progress=False
+    ... )
+    >>> _ = topicstream.update("corpus.zarr", "model", passes=2, progress=False)
+    """
     with recorded(config.metrics, "update", model=config.model) as tell:
         refuse_address(config.model)
         old = folder_named(config.model)

@@ -152,8 +152,14 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     NotOurs
         Where ``out`` is not a sweep.
 
-    Examples -------- >>> swept = topicstream.sweep("corpus.zarr", "sweep", topics=[2, 4], seeds=1,
-    passes=10, progress=False) >>> len(swept["runs"]) 2"""
+    Examples
+    --------
+    >>> swept = topicstream.sweep(
+    ...     "corpus.zarr", "sweep", topics=[2, 4], seeds=1, passes=10, progress=False
+    ... )
+    >>> len(swept["runs"])
+    2
+    """
     store, folder, words = Corpus.open(config.corpus), Path(config.out), config.seed_words
     runs = grid(
         numbers(config.topics),
