@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from topicstream.corpus.axis_build import Contents, derive
 from topicstream.corpus.format import PARTS, settle_arrays
 from topicstream.corpus.manifest import (
     BlockEntry,
@@ -95,7 +96,9 @@ def commit(
         sources=Sources(count=0, first=[]),
         summary={},
     )
-    manifest.write(path)
+    contents = Contents(path, manifest, np.empty((0, 4), np.int64))
+    axes = derive(contents, {}, 64 << 20)
+    msgspec.structs.replace(manifest, axes=axes).write(path)
     return Corpus.open(path)
 
 
