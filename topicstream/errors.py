@@ -189,12 +189,17 @@ class WorkersLost(TopicsError):
         self.addresses = set(addresses)
 
 
+def exit_code_of_signal(signum: int) -> int:
+    """The exit code of a process that a signal ends, as shells have it."""
+    return 128 + signum
+
+
 class Interrupted(TopicsError):
     """Stopped by a signal after a checkpoint was written (exit 130 or 143)."""
 
     def __init__(self, message: str, signum: int) -> None:
         super().__init__(message)
-        self.exit_code = 128 + signum
+        self.exit_code = exit_code_of_signal(signum)
 
 
 class Stopped(_Portable, BaseException):
@@ -204,4 +209,4 @@ class Stopped(_Portable, BaseException):
 
     def __init__(self, message: str, signum: int) -> None:
         super().__init__(message)
-        self.exit_code = 128 + signum
+        self.exit_code = exit_code_of_signal(signum)

@@ -258,6 +258,9 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
             f"{name} must be {' or '.join(expected)}, not "
             f"{' '.join(repr(value).split())[:60]}{about.get('instead', '')}"
         )
+    if about.get("cli", True) is not False:  # others are data, which readers look at
+        kinds = [typing.get_origin(k) or k for k in alternatives]
+        check_text(name, value, file_names="path" in about or bool({Path, os.PathLike} & {*kinds}))
     each = value if isinstance(value, (list, tuple, range)) else (value,)
     for number in each:
         if isinstance(number, (int, float)) and not isinstance(number, bool):
@@ -272,6 +275,21 @@ def _checked_value(name: str, value: Any, kind: Any, about: Mapping[str, Any]) -
             f"{name} must be one of {', '.join(map(str, about['choices']))}, not {value}"
         )
     return value
+
+
+def check_text(name: str, value: Any, *, file_names: bool = False) -> None:
+    """Refuse a string that cannot be encoded; UsageError names the option.
+
+    Names of files may hold any byte.
+    """
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    for text in value if isinstance(value, (list, tuple, set, frozenset)) else (value,):
+        try:
+            if isinstance(text, str):
+                text.encode("utf-8", "surrogateescape" if file_names else "strict")
+        except UnicodeEncodeError:
+            raise UsageError(f"{name}: {ascii(text)[:60]} is not valid Unicode") from None
 
 
 def _check_bounds(name: str, number: float, about: Mapping[str, Any]) -> None:

@@ -7,9 +7,11 @@ or on what it spills."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
@@ -24,6 +26,7 @@ MEMORY_OF_A_THREAD = 64 << 20
 ROWS = 1 << 16
 """Rows of a batch of a result."""
 OVERFLOW = "duckdb_temp"
+Result = TypeVar("Result")
 
 
 class Relations:
@@ -46,6 +49,7 @@ class Relations:
         self._folder = folder
         note(f"{folder / OVERFLOW}/")
         self._created: set[str] = set()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="relations")
         self._connection = duckdb.connect(
             ":memory:",
             config={
@@ -77,19 +81,42 @@ class Relations:
 
     def execute(self, sql: str) -> None:
         """Run a statement.  DoesNotFit where memory or the disk is too small for it."""
-        with self._fitting():
-            self._connection.execute(sql)
+        self._finish(self._connection, lambda: self._connection.execute(sql))
 
     def number(self, sql: str) -> int:
         """The only value of a query."""
-        with self._fitting():
-            [(value,)] = self._connection.execute(sql).fetchall()
+        [(value,)] = self._rows(sql)
         return int(value)
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = self._finish(
+            self._connection, lambda: self._connection.execute(sql).fetchall()
+        )
+        return rows
 
     def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
         """The result of a query, in its order, a batch at a time."""
+        cursor = self._connection.cursor()
+        reader = self._finish(cursor, lambda: cursor.sql(sql).to_arrow_reader(ROWS))
+        while (batch := self._finish(cursor, lambda: next(reader, None))) is not None:
+            yield batch
+
+    def _finish(self, connection: Any, work: Callable[[], Result]) -> Result:
+        """Have a thread do work of a connection; whatever ends the wait for it ends the work.
+
+        In the main thread the query engine would run the handlers of signals, and lose what they
+        raise."""
         with self._fitting():
-            yield from self._connection.cursor().sql(sql).to_arrow_reader(ROWS)
+            if threading.current_thread() is not threading.main_thread():
+                return work()
+            future = self._thread.submit(work)
+            try:
+                return future.result()
+            except BaseException:
+                if not future.done():
+                    connection.interrupt()
+                    wait([future])
+                raise
 
     @contextlib.contextmanager
     def _fitting(self) -> Iterator[None]:
@@ -103,14 +130,15 @@ class Relations:
 
     def clear(self) -> None:
         """Drop all tables and views: a connection takes longer to open than a small corpus to sort."""
-        for name, kind in self._connection.execute(
+        for name, kind in self._rows(
             "select table_name, table_type from information_schema.tables"
-        ).fetchall():
+        ):
             self.execute(f"drop {'view' if kind == 'VIEW' else 'table'} {name}")
         self._created.clear()
 
     def close(self) -> None:
         """Give back memory and files."""
+        self._thread.shutdown()
         self._connection.close()  # removes its folder
 
     def __enter__(self) -> Self:

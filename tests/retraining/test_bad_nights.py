@@ -223,3 +223,10 @@ def test_names_that_are_no_utf8_are_taken_in(home):
     log = io.StringIO()
     assert topicstream.retrain(home / "retrain.toml", stream=log)["documents_added"] == 20
     assert cycle(home / "retrain.toml")["decision"] == "nothing"
+
+
+def test_a_key_that_is_no_text_stops_no_night(home):
+    (home / "raw" / "b.jsonl").write_text(
+        '{"\\ud800": 1, "id": "x", "text": "axko bxko"}\n{"id": "y", "text": "axko"}\n'
+    )
+    assert cycle(home / "retrain.toml")["documents_added"] == 2

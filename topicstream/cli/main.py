@@ -21,9 +21,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from topicstream import plugins
-from topicstream.cli.process import hold_streams, set_verbosity, stopping, verbosity
+from topicstream.cli.process import end_by_signals, hold_streams, set_verbosity, verbosity
 from topicstream.errors import Stopped, TopicsError
 from topicstream.machine import __version__
+from topicstream.signals import behind, forget_signals
 
 SUMMARIES = {  # in the order of the flow; known without importing the command
     "demo": "Try everything on a small corpus: ingest, train, score and show.",
@@ -224,15 +225,26 @@ def _fail(error: BaseException, message: str, code: int) -> int:
     return code
 
 
-def run(args: Sequence[str] | None = None) -> int:
-    """Run one command line (default: the process's) and give its exit code; errors are one line on
-    stderr, with a traceback under ``-vv``."""
-    set_verbosity(0)
+def _outcome(args: Sequence[str] | None) -> int:
+    """Run one command line; what a library has made of a signal is that signal again."""
     try:
         outcome = topics.main(
             args=None if args is None else list(args), prog_name="topics", standalone_mode=False
         )
-        return outcome if isinstance(outcome, int) else 0
+    except click.exceptions.Exit:
+        raise
+    except Exception as e:
+        raise behind(e) from e
+    return outcome if isinstance(outcome, int) else 0
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run one command line (default: the process's) and give its exit code; errors are one line on
+    stderr, with a traceback under ``-vv``."""
+    set_verbosity(0)
+    forget_signals()
+    try:
+        return _outcome(args)
     except click.exceptions.Exit as e:
         return e.exit_code
     except click.ClickException as e:
@@ -280,10 +292,18 @@ def run(args: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Entry point of the ``topics`` script."""
-    # temporary files go; commands that go on later have a handler of their own
-    signal.signal(signal.SIGTERM, stopping("stopped; nothing was left half-written"))
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else nohup: it is to go on
-        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    try:
+        end_by_signals()
+        code = _run_process()
+    except Stopped as e:  # between two steps of this
+        code = _fail(e, str(e), e.exit_code)
+    # the end of the process frees all memory at once; Python would search it three times before
+    gc.freeze()
+    sys.exit(code)
+
+
+def _run_process() -> int:
+    """Prepare the process, run its command line, and end its output."""
     hold_streams()
     # a product of matrices runs in the thread that asks for it; OpenBLAS would start threads of its
     # own that wait busily
@@ -304,9 +324,7 @@ def main() -> None:
     except (OSError, ValueError):
         code = code or _fail(OSError(), "standard output: what was printed could not be written", 1)
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    # the end of the process frees all memory at once; Python would search it three times before
-    gc.freeze()
-    sys.exit(code)
+    return code
 
 
 if __name__ == "__main__":

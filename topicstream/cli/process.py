@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from topicstream.errors import Stopped
+from topicstream.signals import stopped
 
 _verbosity = 0
 
@@ -31,9 +31,20 @@ def stopping(message: str) -> Callable[[int, object], None]:
     def handle(signum: int, frame: object) -> None:
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        raise Stopped(message, signum)
+        raise stopped(signum, message)
 
     return handle
+
+
+def end_by_signals() -> None:
+    """Let signals end the process's command, in one line, unless they are ignored (nohup).
+
+    Commands that go on later have handlers of their own."""
+    signal.signal(signal.SIGTERM, stopping("stopped; nothing was left half-written"))
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, stopping("interrupted; nothing was left half-written"))
 
 
 def stop_with(message: str) -> None:

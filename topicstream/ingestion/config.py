@@ -12,9 +12,11 @@ from topicstream.errors import Interrupted
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.memory import WorkOptions
 from topicstream.options import SchedulerOptions, option, share_or_number
+from topicstream.signals import stopped
 from topicstream.tokens.recipe import Recipe
 
 Place = str | os.PathLike[str]
+CARRIES_ON = "stopped; the same command again carries on where this one was"
 
 
 class Stop:
@@ -27,13 +29,13 @@ class Stop:
 
     def __call__(self, signum: int, frame: object = None) -> None:
         if self.signum or not self.deferring:
-            raise self.error(signum)
+            raise stopped(signum, CARRIES_ON)  # in the middle of something, which must not catch it
         self.signum = signum
 
     @staticmethod
     def error(signum: int) -> Interrupted:
-        """What is raised."""
-        return Interrupted("stopped; the same command again carries on where this one was", signum)
+        """What is raised after a commit."""
+        return Interrupted(CARRIES_ON, signum)
 
 
 @dataclass(frozen=True)

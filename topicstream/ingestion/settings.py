@@ -17,7 +17,7 @@ from topicstream.errors import UsageError
 from topicstream.ingestion.config import IngestConfig, Place
 from topicstream.ingestion.spooling.parts import DOCUMENT, pattern_of
 from topicstream.ingestion.storing.side_files import SideOptions
-from topicstream.options import checked, share_or_number
+from topicstream.options import check_text, checked, share_or_number
 from topicstream.records import Json
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.stopwords import LANGUAGES, read_stopwords
@@ -240,6 +240,9 @@ def _recipe_options(config: IngestConfig) -> dict[str, Any]:
         recipe["tools"] = versions_of(tools)
     if config.segmenter is not None:
         recipe.setdefault("unspaced", "runs")  # words are parted by blanks then
+    # what could have been names of files until here
+    check_text("stopwords", recipe.get("stopwords"))
+    check_text("replace", dict(recipe.get("replace", ())))
     return recipe | {
         name: tuple(recipe[name]) for name in ("keep", "stopwords", "phrases") if name in recipe
     }

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, NotOurs, StoreError, TopicsError, UsageError
+from topicstream.errors import InputError, Interrupted, NotOurs, StoreError, TopicsError, UsageError
 from topicstream.ingestion.opening.inputs import (
     ASIDE,
     EACH,
@@ -162,6 +162,8 @@ def _why_bad(path: str, key: str, form: str, options: ReadOptions) -> str:
         source = Source(path, Path(path), key=key, encoding=options.encoding, strict=options.strict)
         for task in pieces_of([(reader_named(form), source)], options):
             task.run()
+    except Interrupted:
+        raise
     except Exception as e:
         if not is_of_a_file(e):
             return ""

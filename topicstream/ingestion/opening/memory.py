@@ -21,7 +21,7 @@ from topicstream.errors import InputError
 from topicstream.files.remote import address_of, version_of
 from topicstream.ingestion.opening.names import expanded
 from topicstream.ingestion.opening.source import Input
-from topicstream.ingestion.parsing.columns import WrongField
+from topicstream.ingestion.parsing.columns import WrongField, clean, clean_strings
 from topicstream.ingestion.parsing.cut import most_records
 from topicstream.ingestion.parsing.documents import TEXT, as_documents, as_metadata, select_fields
 from topicstream.ingestion.parsing.reader import Reader
@@ -121,7 +121,9 @@ class InMemory:
         """Ids of the documents of a matrix: those that came with it, or their numbers."""
         if self.ids is not None and len(self.ids) != size:
             raise InputError(f"ids: {len(self.ids)} for {size} documents")
-        return self.numbered(0, size) if self.ids is None else pc.cast(pa.array(self.ids), TEXT)
+        if self.ids is None:
+            return self.numbered(0, size)
+        return pc.cast(clean_strings(self.ids), TEXT)
 
 
 def as_inputs(
@@ -222,7 +224,7 @@ def _annotated(cells: Any, layer: str | None) -> InMemory:
         )
     matrix_owner: Any = raw if layer == "raw" else cells
     features, names = (
-        unique_names(pa.array(list(names), TEXT))
+        unique_names(clean_strings(list(names), TEXT))
         for names in (matrix_owner.var_names, cells.obs_names)
     )
     return InMemory(
@@ -277,12 +279,15 @@ def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMem
             )
         numbers.extend(words.setdefault(word, len(words)) for word in document)
         ends.append(len(numbers))
-    indices, shape = np.array(numbers, np.int32), (len(ends) - 1, len(words))
+    names = {name: number for number, name in enumerate(dict.fromkeys(map(clean, words)))}
+    renumbered = np.array([names[clean(word)] for word in words], np.int32)
+    indices = renumbered[np.array(numbers, np.int32)]
+    shape = (len(ends) - 1, len(names))
     counts = scipy.sparse.csr_array(
         (np.ones(len(indices), np.int32), indices, np.array(ends)), shape
     )
     counts.sum_duplicates()
-    return InMemory(counts, list(words), ids)
+    return InMemory(counts, list(names), ids)
 
 
 def of_vectors(documents: Any, options: ReadOptions) -> bool:
@@ -465,7 +470,10 @@ def _named(table: pa.Table, dataset: Any) -> pa.Table:
 
 def _as_table(frame: Any) -> pa.Table:
     try:
-        return pa.table(frame)
+        try:
+            return pa.table(frame)
+        except UnicodeEncodeError:  # of a string of Python's, which pandas holds as it is
+            return pa.table({str(name): clean_strings(frame[name]) for name in frame.columns})
     except pa.ArrowException as e:
         raise InputError(
             f"documents: {'; '.join(map(str, e.args))}; give its values one type, as by "
@@ -488,7 +496,8 @@ def _matrix_words(in_memory: InMemory, size: int) -> pa.LargeStringArray:
             )
         words = np.array(list(words), object)[np.argsort(columns)]
     try:
-        words = pa.array(words.to_pylist() if isinstance(words, pa.ChunkedArray) else words, TEXT)
+        listed = words.to_pylist() if isinstance(words, pa.ChunkedArray) else words
+        words = clean_strings(listed, TEXT)
     except (pa.ArrowException, TypeError):
         raise InputError("vocabulary: expected one string per column of the matrix") from None
     if len(words) != size:
@@ -521,7 +530,7 @@ def _metadata_of(in_memory: InMemory, options: ReadOptions) -> dict[str, pa.Arra
             raise InputError(
                 f"documents: no column {name!r} (there are {columns}); choose another meta"
             )
-        values = pa.array(in_memory.frame[name], from_pandas=True)
+        values = clean_strings(in_memory.frame[name])
         meta[column] = as_metadata(
             values, column, f"documents: column {name!r}", options.list_separator
         )

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from topicstream.errors import InputError, UsageError
 from topicstream.files.remote import address_of, open_remote, version_of
+from topicstream.ingestion.parsing.columns import clean
 from topicstream.ingestion.parsing.rejects import LEFT_OUT, SHOWN_BYTES, BadFile, Reject, Rejects
 
 try:  # the extra ``gzip``: inflates three times as fast as zlib
@@ -176,7 +177,7 @@ class Input:
     def leave_out(self, fields: Iterable[str]) -> None:
         """Note fields that the input has and no option asks for."""
         for name in fields:
-            self.note(LEFT_OUT + printable(name))
+            self.note(LEFT_OUT + clean(name))
 
     def taken(self) -> Rejects:
         """The rejects so far, which are then no longer here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import NoneType
 
 import pyarrow as pa
@@ -23,6 +24,15 @@ def clean(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def clean_strings(values: Iterable[object], kind: pa.DataType | None = None) -> pa.Array:
+    """Values as an Arrow array, their strings as ``clean`` has them."""
+    try:
+        return pa.array(values, kind, from_pandas=True)
+    except UnicodeEncodeError:
+        cleaned = [clean(value) if isinstance(value, str) else value for value in values]
+        return pa.array(cleaned, kind, from_pandas=True)
 
 
 def as_text(value: object, name: str) -> str:

@@ -25,9 +25,9 @@ from topicstream.corpus.documents import OWN
 from topicstream.errors import InputError
 from topicstream.files.remote import address_of, version_of
 from topicstream.ingestion.opening.source import Source, plain_suffix
-from topicstream.ingestion.parsing.columns import LISTS, as_lists
+from topicstream.ingestion.parsing.columns import LISTS, as_lists, clean
 from topicstream.ingestion.parsing.cut import lines_of
-from topicstream.ingestion.parsing.documents import TEXT, positions, why_not_utf8
+from topicstream.ingestion.parsing.documents import TEXT, positions, western, why_not_utf8
 from topicstream.ingestion.parsing.reader import reader_named
 from topicstream.ingestion.parsing.rejects import BadFile
 from topicstream.ingestion.read_options import ReadOptions
@@ -207,7 +207,7 @@ def _open_metadata(path: str, given: dict[str, str], by: str, read: ReadOptions)
     key = given.pop(by, by if by in (names or first) else None)
     if not given and names is None:
         given = {
-            n: n
+            clean(n): n
             for n in first
             if n.strip() and n != key and not (form == "jsonl" and n in read.text_fields)
         }
@@ -261,6 +261,8 @@ def _head(path: str, read: ReadOptions) -> tuple[str, list[str]]:
         head = source.head()
     if form == "jsonl":
         return form, _json_names(path, head)
+    if read.encoding is None and why_not_utf8(head.rpartition(b"\n")[0]):
+        head = western(head) or head
     line = head.decode("utf-8", "replace").lstrip("\r\n").split("\n", 1)[0].rstrip("\r")
     if not line.strip():
         raise InputError(f"{path}: is empty")
