@@ -145,10 +145,15 @@ OWN = {
 """
 
 
+def own(group: str) -> dict[str, str]:
+    """Return this package's names of a group, each with its ``module:attribute``."""
+    return OWN.get(group, {})
+
+
 @cache
 def entries(group: str) -> dict[str, EntryPoint]:
     """name -> entry point, ours first, then those of the packages that are installed."""
-    ours = {name: EntryPoint(name, value, group) for name, value in OWN.get(group, {}).items()}
+    ours = {name: EntryPoint(name, value, group) for name, value in own(group).items()}
     others = sorted(entry_points(group=group), key=lambda e: (e.name, e.value))
     return ours | {entry.name: entry for entry in others if entry.name not in ours}
 
@@ -159,8 +164,8 @@ def load(group: str, name: str) -> Any:
 
     Ours are found without a look at what is installed, which takes some 20 milliseconds.
     """
-    own = OWN.get(group, {})
-    entry = EntryPoint(name, own[name], group) if name in own else entries(group)[name]
+    ours = own(group)
+    entry = EntryPoint(name, ours[name], group) if name in ours else entries(group)[name]
     try:
         return entry.load()
     except Exception as e:  # of another's code: anything

@@ -71,7 +71,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; None where there is none of that name."""
-        known = cmd_name in plugins.OWN[plugins.COMMANDS]
+        known = cmd_name in plugins.own(plugins.COMMANDS)
         if not known and cmd_name not in plugins.entries(plugins.COMMANDS):
             return None
         command: click.Command = plugins.load(plugins.COMMANDS, cmd_name)

@@ -151,7 +151,7 @@ def scorers(names: str | Sequence[str] = ()) -> list[Scorer]:
     """Ours, in the order of the result, then those of these names; UsageError for a name that no
     other package has.
     """
-    ours, names_asked = plugins.OWN[plugins.SCORERS], (names,) if isinstance(names, str) else names
+    ours, names_asked = plugins.own(plugins.SCORERS), (names,) if isinstance(names, str) else names
     theirs = [name for name in plugins.entries(plugins.SCORERS) if name not in ours]
     if unknown := [name for name in names_asked if name not in theirs]:
         hint = (
@@ -175,7 +175,7 @@ def chosen_scorers(config: EvalConfig) -> tuple[Chosen, bool]:
     for an unknown option.
     """
     every = scorers(config.score)
-    foreign = every[len(plugins.OWN[plugins.SCORERS]) :]
+    foreign = every[len(plugins.own(plugins.SCORERS)) :]
     given = checked(options_of(every), config.options or {}, "evaluate", beside=type(config))
     chosen, asked = [], bool(config.heldout or foreign)
     for scorer in every:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # importing the package to list the names must not load the k
 DEFAULT = "bp"
 
 
-METHOD_NAMES = list(plugins.OWN[plugins.METHODS])
+METHOD_NAMES = list(plugins.own(plugins.METHODS))
 """Those of ours."""
 
 
