@@ -29,6 +29,7 @@ GROUND = {
     "records",
     "chunks",
     "relations",
+    "signals",
     "system",
     "text",
     "vocabulary",
