@@ -357,7 +357,8 @@ def checked(
     UsageError
         Naming the option and what it takes.
     """
-    fields, kinds = config.__dataclass_fields__, field_types(config)  # type: ignore[attr-defined]
+    fields = config.__dataclass_fields__  # type: ignore[attr-defined]
+    kinds = field_types(config)
     spelling = {name: spell(fields[name]) if spell else name for name in fields}
     return {
         name: _checked_value(spelling[name], value, kinds[name], fields[name].metadata)

@@ -47,7 +47,7 @@ class PlanOnly(Progress):
 
 
 @contextlib.contextmanager
-def beside(config: TrainConfig) -> Iterator[TrainConfig]:
+def rehearsal_config(config: TrainConfig) -> Iterator[TrainConfig]:
     """The configuration with a model folder beside that of the run, which goes away again."""
     folder = Path(config.model).absolute()
     near = next(p for p in folder.parents if p.is_dir())

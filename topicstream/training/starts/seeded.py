@@ -49,7 +49,9 @@ class SeededStart(Start):
 
     def __init__(self, inner: Start, learned: bool) -> None:
         self._inner, self._learned = inner, learned
-        self.check, self.memory, self.has_seeds = inner.check, inner.memory, inner.has_seeds  # type: ignore[method-assign]
+        self.check = inner.check  # type: ignore[method-assign]
+        self.memory = inner.memory  # type: ignore[method-assign]
+        self.has_seeds = inner.has_seeds  # type: ignore[method-assign]
 
     def seeds(self, ground: Ground) -> Seeds | None:
         seeds, shape = self._inner.seeds(ground), ground.engine.shape
