@@ -113,12 +113,11 @@ def training_counts(store: Path) -> tuple[Counter[str], Counter[str]]:
 
 
 def digest(store: Path) -> str:
-    """sha256 of every file of a store, names included; without the lock and the places of the
-    inputs.
+    """sha256 of every file of a store, names included; without the lock, the places of the inputs
+    and the list of forgotten ids, which has a salt.
     """
     total = hashlib.sha256()
-    for path in sorted(
-        p for p in store.rglob("*") if p.is_file() and p.name not in (".lock", ".inputs.json")
-    ):
+    left_out = (".lock", ".inputs.json", ".forgotten.json")
+    for path in sorted(p for p in store.rglob("*") if p.is_file() and p.name not in left_out):
         total.update(str(path.relative_to(store)).encode() + b"\0" + path.read_bytes())
     return total.hexdigest()

@@ -36,6 +36,7 @@ TRAIN = "train --corpus s.zarr --algo bp -K 3 --tol 0 --threads 1 --model m --pa
 UPDATE = "update --corpus s.zarr --passes 1 --model m"
 SWEEP = "sweep --corpus h.zarr --seeds 1 --algo bp --passes 1 --out w -K"
 RETRAIN = "retrain --config home/retrain.toml"
+GIBBS = "train --corpus h.zarr --algo gs -K 3 --tol 0 --threads 1 --model g --passes"
 CONFIG = """
 raw = "raw"
 [ingest]
@@ -108,6 +109,7 @@ def make_template(folder: Path) -> None:
             f"{ingest} --heldout 0 --out s.zarr",
             f"{ingest} --heldout 20% --out h.zarr",
             f"{TRAIN} 2",
+            f"{GIBBS} 2",
             f"{SWEEP} 2",
             RETRAIN,
             "export --model m --out phi.parquet",
@@ -198,6 +200,7 @@ NAMED_AS_OURS = tuple(
 PLACES = {
     "s.zarr": ("", "docs/", "train/words/c/", "train/words/c/0/"),
     "m": ("", "work/", "checkpoints/", "topics/c/0/"),
+    "g": ("", "work/", "checkpoints/"),
     "w": ("", "runs/", "results/"),
     "home/versions/0001": ("", "topics/"),
     "home/corpus.zarr": ("", "docs/"),
@@ -221,6 +224,7 @@ COMMANDS = {
         "classifier --model m --corpus h.zarr --passes 1",
         "forget d3 --corpus s.zarr --model m",
     ),
+    "g": (f"{GIBBS} 3", f"{GIBBS} 2 --force", "forget d3 --corpus h.zarr --model g"),
     "w": (f"{SWEEP} 2", f"{SWEEP} 2,3"),
     "home/versions/0001": (RETRAIN, f"{RETRAIN} --full", "rollback home"),
     "home/corpus.zarr": (RETRAIN, "forget r3 --corpus home/corpus.zarr"),
