@@ -32,7 +32,7 @@ from topicstream.training.config import TrainConfig
 from topicstream.training.executor import MakeExecutor
 from topicstream.training.export import write_model
 from topicstream.training.plan import Allowance, make_plan, wider_rounds
-from topicstream.training.rehearsal import beside, rehearse
+from topicstream.training.rehearsal import rehearsal_config, rehearse
 from topicstream.training.session import Session
 from topicstream.training.setup import TrainingRun, corpus_of, prepare
 from topicstream.training.state.record import (
@@ -118,7 +118,7 @@ def _trained(config: TrainConfig) -> Trained:
         )
     machine.return_freed_memory()
     if config.dry_run:
-        with beside(config) as apart:
+        with rehearsal_config(config) as apart:
             return replace(_with_corpus(apart, _rehearsed), model=Path(config.model))
     return _with_corpus(config, _passes)
 
