@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,6 +66,16 @@ def string_buffers(words: Any) -> tuple[np.ndarray, np.ndarray]:
         np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
     )
     return offsets - offsets[0], text[int(offsets[0]) : int(offsets[-1])]
+
+
+def compose_text(text: str) -> str:
+    """Compose the letters of a string (NFC)."""
+    return unicodedata.normalize("NFC", text)
+
+
+def spellings(text: str) -> list[str]:
+    """List how a store may have a string: composed, and as written by older versions."""
+    return list(dict.fromkeys((compose_text(text), text)))
 
 
 @dataclass(frozen=True)

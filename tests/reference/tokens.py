@@ -9,7 +9,8 @@ from collections.abc import Callable, Container, Iterator
 from itertools import pairwise
 
 from topicstream.tokens import characters
-from topicstream.tokens.characters import lower
+from topicstream.tokens.characters import lower as lower_simply
+from topicstream.tokens.normal import AS_WRITTEN
 from topicstream.tokens.recipe import Recipe
 
 
@@ -22,7 +23,7 @@ def plain_tokens(
     """
     sequence = [
         None if word is None or word in stop else (stem(word) if stem else word)
-        for word in _words(text, recipe)
+        for word in _words(plain_normal(text, recipe), recipe)
     ]
     sequence = _with_phrases(
         sequence, {tuple(phrase.split(" ")) for phrase in recipe.phrases}, joiner
@@ -55,14 +56,40 @@ def _with_phrases(
     return joined
 
 
+def plain_normal(text: str, recipe: Recipe) -> str:
+    """Text with one form of each letter, as the recipe normalises it."""
+    if recipe.normalize == "none":
+        return text
+    if recipe.normalize == "nfkc":
+        text = "".join(unicodedata.normalize("NFKC", c) if _is_folded(c) else c for c in text)
+    text = unicodedata.normalize("NFC", text)
+    small = lower_simply(text)
+    if recipe.lowercase and not unicodedata.is_normalized("NFC", small):
+        return unicodedata.normalize("NFC", small)
+    return text
+
+
+def _is_folded(c: str) -> bool:
+    if _within(c, AS_WRITTEN):
+        return False
+    return unicodedata.category(c)[0] in "LMN" or any(
+        x.isalnum() for x in unicodedata.normalize("NFKC", c)
+    )
+
+
+def _lower(text: str, recipe: Recipe) -> str:
+    if not recipe.lowercase:
+        return text
+    small = lower_simply(text)
+    return small if recipe.normalize == "none" else small.replace("\u03c2", "\u03c3")
+
+
 def _words(text: str, recipe: Recipe) -> Iterator[str | None]:
     """Words in order, None where one was left out as too short or a number."""
     if recipe.pattern is not None:
-        yield from filter(
-            None, re.findall(recipe.pattern, lower(text) if recipe.lowercase else text)
-        )
+        yield from filter(None, re.findall(recipe.pattern, _lower(text, recipe)))
     elif recipe.tokenized:
-        yield from (lower(text) if recipe.lowercase else text).replace("\0", " ").split()
+        yield from _lower(text, recipe).replace("\0", " ").split()
     else:
         yield from _unicode_words(text, recipe)
 
@@ -93,7 +120,7 @@ def _kind(c: str, recipe: Recipe) -> str:
         kind == "other"
         and category[0] != "Z"
         and category != "Cc"
-        and _within(c, characters._EMOJI)
+        and _within(c, characters.EMOJI_RANGES)
     ):
         return "emoji" if "emoji" in recipe.keep else "other"
     return kind
@@ -114,7 +141,7 @@ def _unicode_words(text: str, recipe: Recipe) -> Iterator[str | None]:
             if length < recipe.min_length or not (lettered or recipe.numbers):
                 yield None
             else:
-                yield lower(word) if recipe.lowercase else word
+                yield _lower(word, recipe)
         elif kinds[i] == "unspaced":
             units = []
             while i < len(text) and kinds[i] == "unspaced":

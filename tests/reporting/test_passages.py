@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 import tarfile
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,12 @@ import pytest
 import topicstream
 from tests.report_store import data_of, unpack
 from topicstream.cli.main import run
+from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.reporting import passages
-from topicstream.reporting.passages import best_passage
+from topicstream.reporting.passages import DocumentTexts, best_passage
 from topicstream.reporting.show import marked_lines
+from topicstream.vocabulary import Vocabulary
 
 SUBJECTS = {
     "travel": ["airports", "luggage", "flights", "delayed", "passengers"],
@@ -99,18 +102,47 @@ def test_find_ranks_topics_and_documents(folder, monkeypatch, capsys):
     assert [topic["topic"] for topic in json.loads(capsys.readouterr().out)["topics"]] == [1, 0]
 
 
+def spans(pattern: str, text: str) -> list[tuple[int, int]]:
+    """Places where a pattern matches."""
+    return [match.span() for match in re.finditer(pattern, text)]
+
+
 @pytest.mark.parametrize("space", ["", " "])
 def test_a_passage_of_a_script_without_spaces_is_where_the_words_are(space):
     """Cut at a sentence, a space, or, where none is near, at the words themselves."""
     text = "山水" * 600 + "。" + space + "海山" * 10 + "月亮升起，星星出来" + "海" * 900
-    found = best_passage(text, re.compile("月亮|星星"), 400)
+    found = best_passage(text, spans("月亮|星星", text), 400)
     assert (
         [found.text[a:b] for a, b in found.marks] == ["月亮", "星星"]
         and found.text.startswith("… 海山")
         and len(found.text) < 410
     )
-    far = best_passage(text.replace("。", "水"), re.compile("月亮|星星"), 400)
+    watery = text.replace("。", "水")
+    far = best_passage(watery, spans("月亮|星星", watery), 400)
     assert [far.text[a:b] for a, b in far.marks] == ["月亮", "星星"]
+
+
+@pytest.mark.parametrize(
+    ("written", "marked"),
+    [
+        ("The oﬃce of Ｆｕｌｌ ﬁnance, 10² of it", ["oﬃce", "Ｆｕｌｌ", "ﬁnance"]),
+        ("Das Buero und das Mu\u0308nchner oﬃce", ["Münchner", "oﬃce"]),
+    ],
+)
+def test_words_are_marked_as_they_are_written(tmp_path, written, marked):
+    """Ligatures and wide letters are longer or shorter than the letters that they are counted as."""
+    texts = [written, *["the office full of finance and the münchner"] * 4]
+    lines = [json.dumps({"id": str(i), "text": text}) for i, text in enumerate(texts)]
+    source = tmp_path / "docs.jsonl"
+    source.write_text("\n".join(lines))
+    store = tmp_path / "d.zarr"
+    topicstream.ingest(source, out=store, min_df=1, max_df=1.0, heldout=0, progress=False)
+    corpus = Corpus.open(store)
+    words = Vocabulary.read(corpus.file("vocab")).words.to_pylist()
+    passage = DocumentTexts(corpus, [0]).passage(0, {"office", "full", "finance", "münchner"})
+    assert {"office", "full", "finance", "münchner"} <= set(words)
+    assert passage is not None and passage.text == unicodedata.normalize("NFC", written)
+    assert [passage.text[a:b] for a, b in passage.marks] == marked
 
 
 def test_marked_words_that_touch_are_marked_as_one():

@@ -93,11 +93,19 @@ class IngestConfig(ReadOptions, SchedulerOptions, WorkOptions):
         decides="side",
         group="Input",
     )
+    normalize: str | None = option(
+        None,
+        "Unicode form of the text: nfkc (the default; composed letters, ligatures and full-width "
+        "letters as plain ones), nfc (composed letters) or none (as it is written).",
+        choices=("none", "nfc", "nfkc"),
+        after="on_error",
+        decides="tokenizer",
+        group="Text",
+    )
     lowercase: bool | None = option(
         None,
         "Lower-case words (default: yes).",
         pair=True,
-        after="on_error",
         decides="tokenizer",
         group="Text",
     )

@@ -23,6 +23,7 @@ from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.stopwords import LANGUAGES, read_stopwords
 from topicstream.tokens.tools import replacements, versions_of
 from topicstream.tokens.word_counts import WordLimits
+from topicstream.vocabulary import compose_text
 
 HELDOUT_SHARE = 0.01
 HELDOUT_LEAST, HELDOUT_MOST_SHARE = 50, 0.10
@@ -79,7 +80,7 @@ class Heldout:
             name, _, value = (part.strip() for part in text.partition("="))
             if not name or not value:
                 raise UsageError(f"--heldout {text}: write FIELD=VALUE")
-            return cls(f"{name}={value}", where=(name, value))
+            return cls(f"{name}={value}", where=(name, compose_text(value)))
         if text is None or text == "default":
             return cls("default: 1 %, at least 50 documents, at most 10 %")
         text_given = str(text).strip()

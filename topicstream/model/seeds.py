@@ -28,11 +28,12 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import force_setattr
 
 from topicstream.errors import InputError, UsageError, terminal_safe
 from topicstream.kernels.constants import Constants
 from topicstream.records import Count, Record, decode_record, plain
-from topicstream.vocabulary import Vocabulary
+from topicstream.vocabulary import Vocabulary, compose_text
 
 LISTED = 10
 """Unknown words that a warning lists."""
@@ -51,6 +52,8 @@ class SeedTopic(Record, forbid_unknown_fields=True):
     strength: Annotated[float, msgspec.Meta(gt=0, le=1e9)] | None = None
 
     def __post_init__(self) -> None:
+        force_setattr(self, "name", compose_text(self.name))
+        force_setattr(self, "words", tuple(map(compose_text, self.words)))
         if not self.name.strip():
             raise ValueError("the name is blank")
         if len(set(self.words)) < len(self.words):

@@ -24,6 +24,7 @@ from topicstream.options import option
 from topicstream.records import Json
 from topicstream.reporting.view import ModelView, with_mark
 from topicstream.text import each, render
+from topicstream.vocabulary import compose_text, spellings
 
 AXIS = "authors"
 WORDS = 6
@@ -71,9 +72,11 @@ def mixtures(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
 
 def author_id(names: Any, name: str) -> int:
     """The row of an author; InputError with the nearest names."""
-    row = pc.index(names, pa.scalar(name, names.type)).as_py()
-    if row >= 0:
-        return int(row)
+    for spelling in spellings(name):
+        row = pc.index(names, pa.scalar(spelling, names.type)).as_py()
+        if row >= 0:
+            return int(row)
+    name = compose_text(name)
     inside = names.filter(pc.match_substring(names, name, ignore_case=True)).slice(0, 5).to_pylist()
     folded = {n.casefold(): n for n in names.slice(0, 0 if inside else 200_000).to_pylist()}
     near = inside or [folded[n] for n in difflib.get_close_matches(name.casefold(), folded, 3)]

@@ -18,6 +18,7 @@ from topicstream.corpus.reader import Corpus
 from topicstream.errors import UsageError
 from topicstream.reporting.gather import describe_documents
 from topicstream.reporting.snippets import passage_of, snippets
+from topicstream.tokens.normal import fold_with_places, normalize_text
 from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.tokenizer import Tokenizer, prepared
 
@@ -89,7 +90,10 @@ class DocumentTexts:
             Recipe.from_json(corpus.manifest.tokenizer) if corpus.manifest.tokenizer else Recipe()
         )
         markup = structs.replace(
-            self._recipe, drop=tuple(kind for kind in self._recipe.drop if kind == "tags")
+            self._recipe,
+            drop=tuple(kind for kind in self._recipe.drop if kind == "tags"),
+            normalize="nfc",  # ligatures are shown as they are written
+            lowercase=False,
         )
         passages = list(texts)
         for first in range(0, len(passages), AT_ONCE):  # a second copy of them all would not fit
@@ -152,7 +156,10 @@ class DocumentTexts:
     def passage(self, number: int, words: Iterable[str], characters: int = 400) -> Passage | None:
         """The part of a document with most of the words; None where its text was not found."""
         text = self._texts.get(number)
-        return None if text is None else best_passage(text, self._pattern(words), characters)
+        if text is None:
+            return None
+        hits = places_of(self._pattern(words), text, folded=self._recipe.normalize == "nfkc")
+        return best_passage(text, hits, characters)
 
     def words(self, number: int) -> set[str]:
         """The different words of a document's text, lower-cased."""
@@ -168,11 +175,25 @@ def distinct(texts: Sequence[set[str]]) -> list[int]:
     return chosen
 
 
-def best_passage(text: str, pattern: re.Pattern[str], characters: int) -> Passage:
-    """The part of a text, of so many characters, with most different words that match; the first of
-    equal ones.
+def places_of(pattern: re.Pattern[str], text: str, *, folded: bool) -> list[tuple[int, int]]:
+    """Find where a pattern matches; ``folded``: it is of words without ligatures and their like."""
+    if not folded or normalize_text(text, "nfkc") == text:
+        return [match.span() for match in pattern.finditer(text)]
+    letters, places = fold_with_places(text)
+    return [
+        (places[match.start()][0], places[match.end() - 1][1])
+        for match in pattern.finditer(letters)
+    ]
+
+
+def best_passage(text: str, hits: Sequence[tuple[int, int]], characters: int) -> Passage:
+    """Cut out the part of a text, of so many characters, with most different marked words.
+
+    Parameters
+    ----------
+    hits
+        Places of the words in ``text``.  Of parts with as many, the first is taken.
     """
-    hits = [(match.start(), match.end()) for match in pattern.finditer(text)]
     margin, best, most = characters // 6, 0, 0
     for begin in [0, *(max(0, start - margin) for start, _ in hits)]:
         inside = {text[a:b].lower() for a, b in hits if begin <= a and b <= begin + characters}

@@ -22,6 +22,7 @@ from topicstream.reporting.metadata import kept_columns
 from topicstream.reporting.show import document_line
 from topicstream.reporting.view import ModelView
 from topicstream.text import wrapped
+from topicstream.vocabulary import spellings
 
 
 def described_documents(
@@ -53,9 +54,11 @@ def find_document(corpus: Corpus, document: str, option: str) -> tuple[bool, int
     """(whether it is set aside, number in its part) of the document of this id; InputError."""
     for heldout in (False, True):
         for numbers, batch in documents(corpus, heldout, ["id"]):
-            hit = pc.index(batch.column("id"), pa.scalar(document, batch.column("id").type)).as_py()
-            if hit >= 0:
-                return heldout, int(numbers[hit])
+            ids = batch.column("id")
+            for spelling in spellings(document):
+                hit = pc.index(ids, pa.scalar(spelling, ids.type)).as_py()
+                if hit >= 0:
+                    return heldout, int(numbers[hit])
     raise InputError(f"{option} {document}: the store has no document of this id")
 
 

@@ -47,7 +47,7 @@ from topicstream.retraining.publish import published_versions, version_path
 from topicstream.retraining.state import JOURNAL, STATE, read_retrain_state
 from topicstream.tokens.vocabulary import TokenVocabulary, write_words
 from topicstream.training.state.record import RunRecord
-from topicstream.vocabulary import Vocabulary
+from topicstream.vocabulary import Vocabulary, spellings
 
 STATE_FOLDERS = ("work", "checkpoints")
 STATE_FILES = ("finished.json", "training.json")
@@ -158,10 +158,14 @@ def forget(
             f"leave it out"
         )
     runs = _runs(models, home)
+    spelt = sorted({spelling for i in distinct for spelling in spellings(i)})
     with _held(store, runs, home) as base:
         if lift:
-            return _lift(distinct, base, home)
-        return _forget(distinct, base, runs, home, listener(progress))
+            return _lift(spelt, base, home)
+        forgotten = _forget(spelt, base, runs, home, listener(progress))
+    missing = set(forgotten["not_found"])
+    forgotten["not_found"] = [i for i in distinct if missing.issuperset(spellings(i))]
+    return forgotten
 
 
 def _lift(ids: list[str], base: Corpus, home: Path | None) -> Forgotten:

@@ -15,11 +15,13 @@ import numpy as np
 OTHER, SPACE, LETTER, MARK, DIGIT, EMOJI, REGIONAL, IGNORED, UNSPACED = range(9)
 
 CODE_POINTS = 0x110000
+SIGMA = "\u03c3"
+FINAL_SIGMA = "\u03c2"
 LOWERED = 0x1E960  # behind the last script with two cases (Adlam)
 
 # Planes 4 to 13 hold no character; in plane 14 only tags and variation selectors stand; the rest is
 # private use.
-_ASSIGNED = ((0, 0x33500), (0xE0000, 0xE0200))
+ASSIGNED = ((0, 0x33500), (0xE0000, 0xE0200))
 _ALPHABETIC = (
     (0x3400, 0xA000),
     (0xAC00, 0xD7A4),
@@ -49,7 +51,7 @@ _UNSPACED = (
 
 # Pictographs; ranges rather than a property table, so that code points of a later Unicode version
 # are seen too.
-_EMOJI = (
+EMOJI_RANGES = (
     (0x203C, 0x203C),
     (0x2049, 0x2049),
     (0x231A, 0x231B),
@@ -90,6 +92,12 @@ def lower(text: str) -> str:
     return text.replace("\u03a3", "\u03c3").replace("\u0130", "i").lower()
 
 
+def lower_words(text: str, one_sigma: bool) -> str:
+    """Lower-case as the kernels do; ``one_sigma``: the sigma at the end of a word is any sigma."""
+    small = lower(text)
+    return small.replace(FINAL_SIGMA, SIGMA) if one_sigma else small
+
+
 @lru_cache(maxsize=1)
 def _categories() -> np.ndarray:
     classes = np.zeros(CODE_POINTS, np.uint8)
@@ -98,7 +106,7 @@ def _categories() -> np.ndarray:
         classes[first:stop][
             np.strings.isalpha(np.arange(first, stop, dtype=np.uint32).view("U1"))
         ] = LETTER
-    rest = ((0, 0x3400), (0xA000, 0xAC00), (0xD7A4, 0x20000), _ASSIGNED[1])
+    rest = ((0, 0x3400), (0xA000, 0xAC00), (0xD7A4, 0x20000), ASSIGNED[1])
     for first, stop in rest:
         categories = "".join(map(unicodedata.category, map(chr, range(first, stop))))
         codes = np.frombuffer(categories.encode("ascii"), np.uint8).reshape(-1, 2)
@@ -109,11 +117,12 @@ def _categories() -> np.ndarray:
     return classes
 
 
-@lru_cache(maxsize=1)
-def lowered() -> np.ndarray:
-    """int32[LOWERED]: simple lower case of each code point below LOWERED."""
+@lru_cache(maxsize=2)
+def lowered(one_sigma: bool) -> np.ndarray:
+    """int32[LOWERED]: simple lower case of each code point below LOWERED (``lower_words``)."""
     every = np.arange(LOWERED, dtype="<i4").tobytes().decode("utf-32-le", "surrogatepass")
-    table = np.frombuffer(lower(every).encode("utf-32-le", "surrogatepass"), "<i4")
+    small = lower_words(every, one_sigma)
+    table = np.frombuffer(small.encode("utf-32-le", "surrogatepass"), "<i4")
     assert len(table) == LOWERED
     return table
 
@@ -131,7 +140,7 @@ def word_classes(emoji: bool, bigrams: bool) -> np.ndarray:
             part = classes[first : last + 1]
             part[part == LETTER] = UNSPACED
         classes[0x3007] = UNSPACED  # the ideographic zero is a number by category
-    for first, last in _EMOJI:
+    for first, last in EMOJI_RANGES:
         part = classes[first : last + 1]
         part[part == OTHER] = EMOJI if emoji else OTHER
     classes[0x1F1E6:0x1F200] = REGIONAL if emoji else OTHER
@@ -143,7 +152,7 @@ def word_classes(emoji: bool, bigrams: bool) -> np.ndarray:
 def pattern_classes() -> np.ndarray:
     r"""Classes of Python's ``\w``: alphanumeric characters and the underscore, no marks."""
     classes = np.where(_categories() == SPACE, SPACE, OTHER).astype(np.uint8)
-    for first, stop in _ASSIGNED:
+    for first, stop in ASSIGNED:
         known = np.array([chr(c).isalnum() for c in range(first, stop)])
         classes[first:stop][known] = LETTER
     classes[ord("_")] = LETTER

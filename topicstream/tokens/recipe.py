@@ -39,7 +39,11 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ``min_length``; phrases can join again what belongs
     together.  Soft hyphens vanish; zero-width joiners inside a word stay.
 
-    lowercase   simple lower-casing, character by character (no locale, no final sigma)
+    normalize   ``nfc``: composed letters; ``nfkc``: besides, ligatures and full-width letters as
+                the letters that they stand for (``tokens.normal``).  Either takes the Greek sigma
+                at the end of a word for any sigma when words are lower-cased.  ``none``: text as
+                it is written.  A recipe of a store or model that does not say: ``none``
+    lowercase   simple lower-casing, character by character (no locale)
     min_length  fewest letters and digits of a word, marks not counted
     numbers     keep words without any letter.  Off: bare numbers say little about a subject and
                 make up a large part of
@@ -88,6 +92,7 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 share, so that a caller can point to ``tokenized`` where it matters
     """
 
+    normalize: Literal["none", "nfc", "nfkc"] = "nfkc"
     lowercase: bool = True
     min_length: Annotated[int, Meta(ge=1, lt=1 << 31)] = 2
     numbers: bool = False
@@ -125,11 +130,18 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         values: dict[str, Json] = plain(self)
         return values
 
+    @property
+    def one_sigma(self) -> bool:
+        """Whether the sigma at the end of a word is any sigma."""
+        return self.lowercase and self.normalize != "none"
+
     @classmethod
     def from_json(cls, value: object) -> Recipe:
         """The recipe of ``to_json``; StoreError for a field this version does not know (its meaning
         would be lost).
         """
+        if isinstance(value, dict):
+            value = {"normalize": "none", **value}
         return decode_record(value, cls, "tokenizer recipe")
 
     def hash(self) -> str:
@@ -137,5 +149,7 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         tools aside).
         """
         values = {name: value for name, value in self.to_json().items() if name != "tools"}
+        if self.normalize == "none":  # as it was before recipes had the field
+            del values["normalize"]
         text = json.dumps(values, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

@@ -42,7 +42,7 @@ from topicstream.kernels.byte_masks import (
     letters,
 )
 from topicstream.kernels.jit import kernel
-from topicstream.tokens.characters import DIGIT, EMOJI, LETTER, REGIONAL, SPACE, UNSPACED, lowered
+from topicstream.tokens.characters import DIGIT, EMOJI, LETTER, REGIONAL, SPACE, UNSPACED
 from topicstream.tokens.utf8 import decode, emoji, spaced_word, unspaced_unit
 from topicstream.tokens.vocabulary import word_array
 from topicstream.tokens.wordtable import (
@@ -355,6 +355,7 @@ class Rules:
     """
 
     classes: np.ndarray
+    lower_case: np.ndarray
     lowercase: bool
     min_length: int
     numbers: bool
@@ -427,7 +428,7 @@ def scan_run(
         text,
         offsets,
         rules.classes,
-        lowered(),
+        rules.lower_case,
         types,
         ends,
         stops,

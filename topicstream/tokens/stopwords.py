@@ -21,6 +21,8 @@ import pyarrow as pa
 from topicstream.errors import InputError, UsageError
 from topicstream.files.plain import read_given
 from topicstream.relations import Relations
+from topicstream.tokens.characters import lower_words
+from topicstream.vocabulary import compose_text
 
 _ARTICLES = (
     "a an the this that these those such same other others another each every either neither "
@@ -184,13 +186,19 @@ def _of_file(path: str) -> set[str]:
         ) from None
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(f"{path}: cannot be read as a UTF-8 list of stop words ({e})") from None
+    lines = list(map(compose_text, lines))
     return {word for line in lines if not line.lstrip().startswith("#") for word in line.split()}
 
 
 @cache
 def _function_words() -> pa.Table:
     """The stop words of all languages: columns word and language."""
-    lists = [(word, language) for language in LANGUAGES.values() for word in stop_list(language)]
+    lists = [
+        (word, language)
+        for language in LANGUAGES.values()
+        for listed in stop_list(language)
+        for word in dict.fromkeys((listed, lower_words(listed, one_sigma=True)))
+    ]
     return pa.table({"word": [w for w, _ in lists], "language": [name for _, name in lists]})
 
 

@@ -21,13 +21,14 @@ import pyarrow.compute as pc
 from topicstream.errors import InputError, UsageError
 from topicstream.plugins import LEMMATIZERS, SEGMENTERS
 from topicstream.tokens import characters
-from topicstream.tokens.characters import lower
+from topicstream.tokens.characters import FINAL_SIGMA, SIGMA, lower_words
+from topicstream.tokens.normal import normalize_text, normalize_texts
 from topicstream.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
 from topicstream.tokens.scan import Counted, Rules, code_points, scan_run
 from topicstream.tokens.sequences import WordSequence, add_ngrams, count_sequence, join_phrases
 from topicstream.tokens.stopwords import LANGUAGES
 from topicstream.tokens.tools import check_tools, tool
-from topicstream.vocabulary import string_buffers
+from topicstream.vocabulary import compose_text, string_buffers
 
 _STEMS_KEPT = 1 << 20
 
@@ -78,7 +79,9 @@ class Tokenizer:
         self.asked = frozenset(asked)
         self._joiner = joiner
         self._tools = _ThreadTools(recipe)
-        self._replacements = dict(recipe.replace)
+        self._replacements = {
+            self._as_counted(old): self._as_counted(new) for old, new in recipe.replace
+        }
         self._changing = bool(recipe.replace or recipe.lemmas or recipe.stem)
         self._stems: dict[str, str] = {}
         own = recipe.pattern if recipe.pattern != SCIKIT_LEARN_PATTERN else None
@@ -86,14 +89,17 @@ class Tokenizer:
         self._phrases = [
             (first, second) for first, second in (phrase.split(" ") for phrase in recipe.phrases)
         ]
-        stop = set(recipe.stopwords)
-        if recipe.lowercase:
-            stop = {lower(word) for word in stop}
-        else:
+        stop = {self._as_counted(word) for word in recipe.stopwords}
+        if not recipe.lowercase:
             stop |= {word.capitalize() for word in stop} | {word.upper() for word in stop}
         self._stop = frozenset(stop)
         self._listing = bool(recipe.ngrams > 1 or recipe.phrases or self._changing)
         self._rules = self._kernel_rules(sorted(word for word in stop if word))
+
+    def _as_counted(self, word: str) -> str:
+        """A word of a list in the form that the text has once it is normalised and lower-cased."""
+        normal = normalize_text(compose_text(word), self.recipe.normalize)
+        return lower_words(normal, self.recipe.one_sigma) if self.recipe.lowercase else normal
 
     def _kernel_rules(self, stops: list[str]) -> Rules:
         r = self.recipe
@@ -107,6 +113,7 @@ class Tokenizer:
         ends, types = string_buffers(pa.array(stops, pa.large_string()))
         return Rules(
             classes=classes,
+            lower_case=characters.lowered(r.one_sigma),
             lowercase=r.lowercase,
             min_length=r.min_length if default else 1 if r.tokenized else 2,
             numbers=r.numbers or not default,
@@ -125,8 +132,7 @@ class Tokenizer:
         table of very many
         different words grows, with the bytes that all takes then, and about at the end; may
         raise."""
-        if self.recipe.drop or self.recipe.entities or self.recipe.segmenter:
-            texts = prepared(texts, self.recipe, self._tools.segment)
+        texts = prepared(texts, self.recipe, self._tools.segment)
         offsets, text = string_buffers(texts)
         text.flags.writeable = False  # whoever read it: compiled once
         if self._pattern is not None:
@@ -164,10 +170,19 @@ class Tokenizer:
             self._stems = {}
         if (changed := self._stems.get(word)) is None:
             changed = self._replacements.get(word, word)
-            for change in filter(None, (self._tools.lemma, self._tools.stem)):
-                changed = change(changed) or changed  # one that would be empty stays
+            if self._tools.lemma is not None:
+                changed = self._lemma(self._tools.lemma, changed)
+            if self._tools.stem is not None:
+                changed = self._tools.stem(changed) or changed  # one that would be empty stays
             self._stems[word] = changed
         return changed
+
+    def _lemma(self, find_lemma: Callable[[str], str], word: str) -> str:
+        """The lemma of a word; dictionaries have the sigma at its end as it is written."""
+        if not self.recipe.one_sigma:
+            return find_lemma(word) or word
+        written = word.removesuffix(SIGMA) + FINAL_SIGMA if word.endswith(SIGMA) else word
+        return (find_lemma(written) or word).replace(FINAL_SIGMA, SIGMA)
 
     def _count_by_pattern(
         self, pattern: re.Pattern[str], text: np.ndarray, offsets: np.ndarray
@@ -182,7 +197,7 @@ class Tokenizer:
             document = data[offsets[d] : offsets[d + 1]].decode()
             spaces += sum(map(str.isspace, document))
             if self.recipe.lowercase:
-                document = lower(document)
+                document = lower_words(document, self.recipe.one_sigma)
             for word in pattern.findall(document):
                 if not word:
                     continue
@@ -229,6 +244,7 @@ def prepared(
             documents = pc.replace_with_mask(
                 documents, pa.array(has_some), pa.array(resolved, pa.large_string())
             )
+    documents = normalize_texts(documents, recipe.normalize, lowercase=recipe.lowercase)
     for kind in recipe.drop:
         documents = pc.replace_substring_regex(
             documents, DROPPED[kind], r"\1 " if kind == "mentions" else " "

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from topicstream import plugins
 from topicstream.errors import InputError, UsageError, one_line
 from topicstream.tokens.recipe import Recipe
+from topicstream.vocabulary import compose_text
 
 PACKAGES = {
     "simplemma": "simplemma",
@@ -137,7 +138,8 @@ def replacements(given: str | PathLike[str] | Mapping[str, str]) -> tuple[tuple[
         At a line without two words.
     """
     if isinstance(given, Mapping):
-        return tuple(sorted(given.items()))
+        pairs = {compose_text(old): compose_text(new) for old, new in given.items()}
+        return tuple(sorted(pairs.items()))
     pairs = {}
     try:
         lines = Path(given).read_text(encoding="utf-8-sig").splitlines()
@@ -152,7 +154,8 @@ def replacements(given: str | PathLike[str] | Mapping[str, str]) -> tuple[tuple[
                 f"{given}:{number}: expected two words, a word and its replacement, separated "
                 f"by a tab or a comma"
             )
-        pairs[fields[0].lower()] = fields[1].lower()
+        old, new = (compose_text(field).lower() for field in fields)
+        pairs[old] = new
     return tuple(sorted(pairs.items()))
 
 

@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 from topicstream.errors import InputError, UsageError
 from topicstream.files.durable import replacing
 from topicstream.files.plain import batches, open_table, read_given
+from topicstream.tokens.normal import compose_strings
 from topicstream.tokens.wordtable import enter_words, look_up, table_for
-from topicstream.vocabulary import Vocabulary, string_buffers
+from topicstream.vocabulary import Vocabulary, compose_text, string_buffers
 
 ROWS = 1 << 20
 """Rows of a Parquet row group, and of the pieces in which words are read."""
@@ -123,7 +124,7 @@ class TokenVocabulary(Vocabulary):
                 f"{path}: cannot be read as UTF-8 text with a word a line ({e})"
             ) from None
         # not of what else counts as white space: U+00A0 is a word of some vocabularies
-        words = pc.utf8_trim(lines, " \t\r\n")
+        words = compose_strings(pc.utf8_trim(lines, " \t\r\n"))
         if (empty := pc.index(words, "").as_py()) >= 0:
             raise InputError(f"{path}:{empty + 1}: an empty line; expected one word per line")
         ends, text = string_buffers(words)
@@ -151,7 +152,7 @@ def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
         raise InputError(
             f"--drop-words {path}: cannot be read as UTF-8 text with a word a line ({e})"
         ) from None
-    return {line.strip(" \t\r") for line in lines} - {""}
+    return {compose_text(line.strip(" \t\r")) for line in lines} - {""}
 
 
 def stream_pruned(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:

@@ -18,6 +18,7 @@ from topicstream.ingestion.parsing.reader import Reader
 from topicstream.ingestion.parsing.rejects import BadFile, Rejects
 from topicstream.ingestion.read_options import ReadOptions
 from topicstream.ingestion.spooling.parts import in_parts
+from topicstream.tokens.normal import compose_column, compose_strings
 
 WORK_BYTES = 9
 """Bytes that a byte of a batch takes until it is spooled: text, cells, frames, and what waits in
@@ -66,18 +67,33 @@ class Task:
 
     def run(self) -> tuple[pa.RecordBatch, pa.Array]:
         """The documents, with the fields of their path and cut into parts where the options say so,
-        and the ids of those that are withdrawn."""
+        and the ids of those that are withdrawn.
+
+        The letters of ids and metadata are composed (NFC).
+        """
         batch, gone = self.batch, self.batch.column(0)[:0]
         if self.path_fields:
             batch = with_fields(batch, self.path_fields, self.options.meta)
         if self.options.split is not None:
             batch = in_parts(batch, self.options, self.rejects.notes)
+        batch = with_composed_fields(batch)
         if batch.column(2).null_count:
             gone, batch = (
                 batch.column(0).filter(batch.column(2).is_null()),
                 batch.filter(batch.column(2).is_valid()),
             )
         return batch, gone
+
+
+def with_composed_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Compose the letters of ids and metadata; sources stay, as they name files."""
+    names = [batch.schema.names[0], *metadata_of(batch)]
+    for name in names:
+        column = batch.column(name)
+        composed = compose_column(column)
+        if composed is not column:
+            batch = batch.set_column(batch.schema.get_field_index(name), name, composed)
+    return batch
 
 
 def with_fields(
@@ -148,12 +164,15 @@ def pieces_of(
             if own
             else options
         )
+        raw_words = words = None
         with source:
             for batch in _batches(reader, source, own_options):
                 if not isinstance(source, Source):
                     source.progress = (source.progress or 0) + batch.nbytes
                 used, rejects = before + source.consumed(), source.taken()
-                words = source.words if reader.kind == "counts" else None
+                if reader.kind == "counts" and source.words is not raw_words:
+                    raw_words = source.words
+                    words = None if raw_words is None else compose_strings(raw_words)
                 yield Task(
                     reader,
                     source.name,

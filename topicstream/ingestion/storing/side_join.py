@@ -26,9 +26,17 @@ from topicstream.ingestion.spooling.prepare import as_stream
 from topicstream.ingestion.storing.decide import piece_metadata
 from topicstream.ingestion.storing.side_files import KEY, SideFile, SideOptions, whole_numbers
 from topicstream.relations import Relations
+from topicstream.tokens.normal import compose_column, compose_strings
+from topicstream.vocabulary import compose_text
 
 JOINED_AT_ONCE = 1 << 21
 """Documents and rows joined at a time: a hash join of more does not fit 64 MB."""
+
+
+def composed_table(table: pa.Table) -> pa.Table:
+    """Compose the letters of the strings of a table (NFC)."""
+    columns = [compose_column(column.combine_chunks()) for column in table.columns]
+    return pa.table(columns, names=table.column_names)
 
 
 class SideJoin:
@@ -60,7 +68,7 @@ class SideJoin:
         places: Sequence[str],
     ) -> None:
         self._docs, self._relations, self._key = docs, relations, side.key
-        self._places = sorted(places, key=len, reverse=True)
+        self._places = sorted(map(compose_text, places), key=len, reverse=True)
         self._files: list[tuple[str, list[str]]] = []
         self.columns: dict[str, str] = {}
         self.notes: Counter[str] = Counter()
@@ -79,7 +87,8 @@ class SideJoin:
             self._documents += len(metadata)
             ids = metadata[id_column]
             if self._key == "file":
-                keys = pc.replace_substring_regex(metadata["source"], r"[:#]\d+$", "")
+                source = compose_strings(metadata["source"].combine_chunks())
+                keys = pc.replace_substring_regex(source, r"[:#]\d+$", "")
                 name = keys
                 for part, kept in ((r"^.*/", ""), (r"(.)\.[^.]*$", r"\1")):
                     longer, name = name, pc.replace_substring_regex(name, part, kept)
@@ -97,7 +106,8 @@ class SideJoin:
         fields = ["links"] if file.links else list(file.fields)
         self.columns |= {field: "list" if field in LISTS else "string" for field in fields}
         rows = 0
-        for where, table in file.tables():
+        for where, rows_as_written in file.tables():
+            table = composed_table(rows_as_written)
             related = (
                 self._link_rows(table, where)
                 if file.links
