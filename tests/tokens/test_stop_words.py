@@ -7,6 +7,9 @@ from __future__ import annotations
 import json
 import random
 
+import msgspec
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,6 +19,7 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.pipeline import ingest
+from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.stopwords import (
     ENGLISH,
     LANGUAGES,
@@ -23,6 +27,7 @@ from topicstream.tokens.stopwords import (
     read_stopwords,
     stop_list,
 )
+from topicstream.tokens.tokenizer import Tokenizer
 from topicstream.tokens.vocabulary import TokenVocabulary
 
 FUNCTION_WORDS = {
@@ -62,6 +67,56 @@ def test_a_list_for_every_language():
     for name, some in FUNCTION_WORDS.items():
         assert len(set(some.split()) & set(stop_list(name))) >= 0.8 * len(some.split()), name
     assert {"qu", "il", "est"} <= set(stop_list("french")) and language_named("klingon") is None
+
+
+ONE_BY_ONE = Recipe(stopwords=(), stopwords_from="none", min_length=1, unspaced="runs")
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES.values()))
+def test_every_stop_word_can_occur(language):
+    """An entry that the tokenizer parts or drops would leave its word in the text."""
+    listed = list(stop_list(language))
+    counted = Tokenizer(ONE_BY_ONE).count(pa.array(listed, pa.large_string()))
+    assert np.diff(counted.indptr).tolist() == [1] * len(listed)
+    as_counted = counted.types.take(pa.array(counted.words)).to_pylist()
+    assert [w.replace("σ", "ς") for w in as_counted] == [w.replace("σ", "ς") for w in listed]
+    without = msgspec.structs.replace(ONE_BY_ONE, stopwords=tuple(listed))
+    assert len(Tokenizer(without).count(pa.array(listed, pa.large_string())).words) == 0
+
+
+# Common words of the languages whose lists were wrong, and words that no list may have.
+COMMON = {
+    "greek": "του της των στο στη στην για από με και είναι ήταν δεν θα να το τα τη την τον οι που "
+    "ότι αυτό αλλά όταν όπως κάθε μόνο έχει έχουν όμως ως μετά πριν εδώ πολύ ένας",
+    "turkish": "bazı altı altmış beş birşey kırk yetmiş şey kadar sonra olan olarak için çünkü daha "
+    "değil çok ile ve ama gibi nasıl",
+    "vietnamese": "và của là các những được trong cho với không này một đã để khi",
+    "romanian": "și să că în fără până această şi",
+    "hungarian": "őket ő első",
+    "latin": "et in non est cum sed ut ad qui",
+    "polish": "że jeżeli jest nie",
+    "hebrew": "אבל או אותו",
+}
+CONTENT = {
+    "vietnamese": "nhà nước năm ngày người tháng cây",
+    "turkish": "kaynak iş",
+    "hindi": "घर",
+    "korean": "결론을 관계가",
+    "ukrainian": "життя людина",
+    "slovak": "and the",
+    "malay": "allah",
+}
+
+
+def test_lists_have_common_words_and_none_of_content():
+    for language, common in COMMON.items():
+        assert not set(common.split()) - set(stop_list(language)), language
+    for language, content in CONTENT.items():
+        assert not set(content.split()) & set(stop_list(language)), language
+    letters_of = {"ý": {"czech", "slovak"}, "å": {"danish", "norwegian", "swedish"}}
+    for letter in "ýþðãåõ¼":  # of Turkish, Polish and Hungarian in another code page
+        having = {name for name in LANGUAGES.values() if letter in "".join(stop_list(name))}
+        assert having <= letters_of.get(letter, {"portuguese", "vietnamese"}), letter
 
 
 def test_choices_add_up(tmp_path):

@@ -140,7 +140,7 @@ class IngestConfig(ReadOptions, SchedulerOptions, WorkOptions):
     )
     stopwords: Place | Sequence[str] | None = option(
         None,
-        "english (the default), german, de, ... (33 languages), a file, or none; repeatable.",
+        "english (the default), german, de, ... (34 languages), a file, or none; repeatable.",
         multiple=True,
         metavar="LANGUAGE|FILE|none",
         decides="tokenizer",

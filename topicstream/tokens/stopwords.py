@@ -10,7 +10,6 @@ subject (``system``,
 
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -91,6 +90,7 @@ LANGUAGES = {
     "it": "italian",
     "ja": "japanese",
     "ko": "korean",
+    "la": "latin",
     "ms": "malay",
     "no": "norwegian",
     "fa": "persian",
@@ -130,24 +130,14 @@ def language_named(name: str) -> str | None:
 
 @cache
 def stop_list(language: str) -> tuple[str, ...]:
-    """The stop words of a language by its full name, sorted.  What has an apostrophe is in it in
-    the halves that the
-    tokenizer makes of it, too."""
+    """List the stop words of a language by its full name, sorted.
+
+    What has an apostrophe or a hyphen stands there in the parts that the tokenizer makes of it.
+    """
     if language == "english":
         return ENGLISH
-    text = (
-        Path(__file__)
-        .with_name("stop_lists")
-        .joinpath(f"{language}.txt")
-        .read_text(encoding="utf-8")
-    )
-    words = {word for line in text.splitlines() for word in line.split()}
-    return tuple(
-        sorted(
-            words
-            | {part for word in words if not word.isalnum() for part in re.findall(r"\w\w+", word)}
-        )
-    )
+    path = Path(__file__).with_name("stop_lists") / f"{language}.txt"
+    return tuple(sorted(path.read_text(encoding="utf-8").split()))
 
 
 def read_stopwords(*choices: str) -> tuple[str, tuple[str, ...]]:
