@@ -96,6 +96,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "meta_files": {"meta_files": "side.tsv"},
     "links": {"links": "links.tsv"},
     "key": {"key": "row", "meta_files": "rows.tsv:row,mood"},
+    "normalize": {"normalize": "nfc"},
     "lowercase": {"lowercase": False},
     "min_length": {"min_length": 5},
     "numbers": {"numbers": True},
