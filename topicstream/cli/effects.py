@@ -35,10 +35,10 @@ def command(formula: str, out: str | None, plot: str | None, force: bool, **valu
     """Regress the shares of topics on covariates of the training documents.
 
     FORMULA is a sum of columns of the store: 'party', 'party + s(date)', 'party * s(date)' (with
-    the interaction); s() is a
-    smooth curve.  Estimates are differences in the share of a document; standard errors include the
-                   uncertainty of the
-    documents' topics. Documents without a value (none, NA or NaN) are left out.
+    the interaction); s() is a smooth curve, which is tested as a whole. Estimates are differences
+    in the share of a document. The 95 % intervals include chance in the documents and in their
+    words, not in the topics. What fewer than ten documents carry has no interval and no star, and
+    says so. Documents without a value (none, NA or NaN) are left out.
 
     \b
         topics effects 'party * s(date)' --out effects.tex --plot effects.svg

@@ -102,9 +102,10 @@ class EffectsConfig(ThreadedOptions):
 def effects(config: EffectsConfig) -> Effects:
     """Regress the shares of topics in the training documents on covariates of the documents.
 
-    Estimates are differences in the share of a document (0.02: two percentage points); standard
-    errors include the uncertainty of the documents' topics (see
-    ``topicstream.reporting.regression`` for the method and its sources).
+    Estimates are differences in the share of a document (0.02: two percentage points). The 95 %
+    intervals include chance in the documents and in their words, not in the topics themselves. What
+    fewer than ten documents carry has no interval, and ``reasons`` says so. See
+    ``topicstream.reporting.regression`` for the method and its sources.
 
     Returns
     -------

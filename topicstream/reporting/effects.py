@@ -37,7 +37,10 @@ TESTED = pa.schema(
         ("reason", pa.string()),
     ]
 )
-EXCLUDED = "the error of the topics themselves (another training finds somewhat different topics)"
+EXCLUDED = (
+    "the error of the topics themselves (another training finds somewhat different topics); "
+    "where topics share words, differences come out too small"
+)
 """Uncertainty that is not in the intervals."""
 PLOTTED = 12
 """Topics of a plot."""
