@@ -64,7 +64,16 @@ ALLOWED = {
         "kernels",
         "parallel",
     },
-    "training": {"engines", "corpus", "model", "evaluation", "parallel", "kernels", "tables"},
+    "training": {
+        "engines",
+        "corpus",
+        "model",
+        "tokens",
+        "evaluation",
+        "parallel",
+        "kernels",
+        "tables",
+    },
     "integrations": {"exchange", "ingestion", "training", "corpus", "model"},
     "exchange": {
         "model",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -14,10 +14,11 @@ from topicstream.options import numbers
 from topicstream.records import Json, plain
 from topicstream.reporting.naming import proposals
 from topicstream.text import each, render
+from topicstream.tokens.word_lists import describe_parts
 
 DROPPED = (
     "{corpus}: {dropped:word} {would}dropped, with {tokens:,.0f} tokens; {words:,} left[; "
-    "{not_found:,} of the list were not there]"
+    "{not_found:,} of the list were not there: {missing:, }][; counted in parts: {in_parts}]"
 )
 
 
@@ -44,7 +45,12 @@ def _drop_words(words: str, place: str, corpus: str, dry_run: bool) -> Printed:
             err=True,
         )
     return {**summary, "dry_run": dry_run}, render(
-        DROPPED, {**summary, "would": "would be " if dry_run else ""}
+        DROPPED,
+        {
+            **summary,
+            "would": "would be " if dry_run else "",
+            "in_parts": describe_parts(cast("dict[str, list[str]]", summary["parted"])),
+        },
     )
 
 

@@ -19,6 +19,7 @@ from topicstream.ingestion.pipeline import ingest
 from topicstream.options import names_tagged
 from topicstream.text import render
 from topicstream.tokens.stopwords import read_stopwords
+from topicstream.tokens.word_lists import describe_list, describe_stop_list
 
 AGAIN = "{out}: finished before, from the same input: {documents:document}"
 VECTORS = """{out}: {documents:vector} of {vectors} numbers, {documents_heldout:,} of them held out ({heldout_asked})
@@ -29,6 +30,9 @@ SUMMARY = """{out}: {documents:document}, {documents_heldout:,} of them held out
 [  {told}]
 [  first rejected: {first_rejected}[ (all: {rejects})]]
   words: {words_before:,} before pruning, {words:,} kept ({rule})[; only {kept_share:.0p} % of the tokens are theirs]
+[  {vocab_told}]
+[  {drop_words_told}]
+[  {stopwords_told}]
   {cells:,} {cell}s, {tokens:,.0f} tokens, {bytes:size}, {bytes_per_cell:.2f} bytes a {cell}
 [  {columns}]
 [  left out: {fields_left_out} (--meta NAME,NAME keeps them)]
@@ -119,6 +123,18 @@ def columns_told(s: dict[str, Any]) -> str:
     return "; ".join(f"{what}: {', '.join(names)}" for what, names in told.items() if names)
 
 
+def _lists_told(word_lists: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """What lists of words matched, for the summary."""
+    told = {
+        f"{name}_told": describe_list(f"--{name.replace('_', '-')}", of_list)
+        for name, of_list in word_lists.items()
+        if name != "stopwords"
+    }
+    if (stop := word_lists.get("stopwords")) is not None:
+        told["stopwords_told"] = describe_stop_list(stop)
+    return told
+
+
 def lines(s: dict[str, Any], closed: bool) -> list[str]:
     """The summary for people.  closed: a store that is appended to keeps its vocabulary."""
     if s.get("finished_before"):
@@ -159,6 +175,7 @@ def lines(s: dict[str, Any], closed: bool) -> list[str]:
             for name in chosen.split("+")
             if chosen != "english" and name != "file"
         ),
+        **_lists_told(s.get("word_lists") or {}),
         "unspaced": 100 * unspaced if unspaced > 0.01 else None,
     }
     return render(SUMMARY, about)

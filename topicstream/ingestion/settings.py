@@ -23,6 +23,7 @@ from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.stopwords import LANGUAGES, read_stopwords
 from topicstream.tokens.tools import replacements, versions_of
 from topicstream.tokens.word_counts import WordLimits
+from topicstream.tokens.word_lists import stop_words_with_parts
 from topicstream.vocabulary import compose_text
 
 HELDOUT_SHARE = 0.01
@@ -244,9 +245,12 @@ def _recipe_options(config: IngestConfig) -> dict[str, Any]:
     # what could have been names of files until here
     check_text("stopwords", recipe.get("stopwords"))
     check_text("replace", dict(recipe.get("replace", ())))
-    return recipe | {
+    recipe |= {
         name: tuple(recipe[name]) for name in ("keep", "stopwords", "phrases") if name in recipe
     }
+    if recipe.get("stopwords"):
+        recipe["stopwords"] = stop_words_with_parts(Recipe(**recipe))
+    return recipe
 
 
 def _paths(value: Place | Sequence[Place]) -> tuple[str, ...]:

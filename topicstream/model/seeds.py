@@ -138,7 +138,7 @@ def _distinct(topics: list[SeedTopic], where: str) -> list[SeedTopic]:
     return topics
 
 
-def look_up(topics: Sequence[SeedTopic], vocabulary: Vocabulary) -> list[np.ndarray]:
+def find_seed_words(topics: Sequence[SeedTopic], vocabulary: Vocabulary) -> list[np.ndarray]:
     """Ids of each topic's words, int64, -1 where the vocabulary has neither a word nor its small
     letters; a word that is found twice in a topic counts once."""
     ids_by_topic = []
@@ -183,7 +183,7 @@ def resolve(
         raise InputError(f"--seed-words: no label is called {terminal_safe(other[0])}; {hint}")
     entries, warnings, unknown = list[SeedEntry](), list[str](), list[str]()
     every: list[tuple[int, int, float]] = []
-    for topic, ids in zip(topics, look_up(topics, vocabulary), strict=True):
+    for topic, ids in zip(topics, find_seed_words(topics, vocabulary), strict=True):
         k, weights = named[topic.name], list[float]()
         for word, i in zip(topic.words, ids.tolist(), strict=True):
             weight = 0.0 if i < 0 else float(n_w[i]) if topic.strength is None else topic.strength
@@ -225,7 +225,7 @@ def constants_of(
     """The pseudo-counts that a model's manifest lists; None where they are none."""
     every = [
         (i, entry.topic, weight)
-        for entry, ids in zip(entries or (), look_up(entries or (), vocabulary), strict=True)
+        for entry, ids in zip(entries or (), find_seed_words(entries or (), vocabulary), strict=True)
         for i, weight in zip(ids.tolist(), entry.weights, strict=True)
         if i >= 0 and weight > 0
     ]

@@ -140,6 +140,11 @@ def stop_list(language: str) -> tuple[str, ...]:
     return tuple(sorted(path.read_text(encoding="utf-8").split()))
 
 
+def listed_words(name: str) -> tuple[str, ...]:
+    """List the stop words of a language that we have a list of; none of any other name."""
+    return stop_list(name) if name in LANGUAGES.values() else ()
+
+
 def read_stopwords(*choices: str) -> tuple[str, tuple[str, ...]]:
     """(what they are called, the words) of all the choices together.  Each is a language
     (``german`` or ``de``), the path of a

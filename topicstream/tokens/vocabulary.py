@@ -99,7 +99,7 @@ class TokenVocabulary(Vocabulary):
         lines and a repeated word
         are errors that name the line).  ``ask`` receives how many words there are before they take
                                          memory.  InputError."""
-        if Path(path).suffix == ".parquet":
+        if are_counted_words(path):
             return cls.read(path)
         try:
             data = read_given(path, 1 << 31).removeprefix(b"\xef\xbb\xbf")
@@ -137,10 +137,15 @@ class TokenVocabulary(Vocabulary):
         return cls.of(words)
 
 
+def are_counted_words(path: str | os.PathLike[str]) -> bool:
+    """Whether a list is the vocabulary of a store, whose words are what a tokenizer made."""
+    return Path(path).suffix == ".parquet"
+
+
 def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
     """The words of a list to leave out: ``vocab.parquet``, or UTF-8 text with a word a line (empty
     lines do no harm). InputError."""
-    if Path(path).suffix == ".parquet":
+    if are_counted_words(path):
         return set(TokenVocabulary.read(path).words.to_pylist())
     try:
         lines = read_given(path).decode("utf-8-sig").split("\n")

@@ -108,6 +108,7 @@ class WordCounts:
     def __init__(self, relations: Relations) -> None:
         self.relations = relations
         self._rows = self._summed = 0
+        self._questions = 0
         relations.insert("words", SCHEMA.empty_table())
 
     def add(self, words: pa.Table | pa.RecordBatch) -> None:
@@ -125,6 +126,19 @@ class WordCounts:
         self.relations.execute("drop table words")
         self.relations.execute("alter table sums rename to words")
         self._rows = self._summed = self.relations.number("select count(*) from words")
+
+    def occur(self, words: pa.Array) -> np.ndarray:
+        """Which of the words, large_string[n], were counted: bool[n]."""
+        asked = f"asked{self._questions}"
+        self._questions += 1
+        self.relations.insert(asked, _numbered(words))
+        known = np.zeros(len(words), np.bool_)
+        for batch in self.relations.stream(
+            f"select id from {asked} semi join (from words where count > 0) using (word)"
+        ):
+            known[batch["id"].to_numpy()] = True
+        self.relations.execute(f"drop table {asked}")
+        return known
 
     def choose(
         self,

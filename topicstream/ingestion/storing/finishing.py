@@ -13,6 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+import pyarrow as pa
 from msgspec.structs import replace
 
 from topicstream.corpus.axis_build import Contents, derive
@@ -37,6 +39,7 @@ from topicstream.files import owned
 from topicstream.files.durable import sync
 from topicstream.files.ownership import claim
 from topicstream.files.plain import refuse_links
+from topicstream.ingestion.config import Place
 from topicstream.ingestion.opening import inputs_record
 from topicstream.ingestion.parsing.rejects import LEFT_OUT
 from topicstream.ingestion.plan import IngestPlan
@@ -53,9 +56,17 @@ from topicstream.progress import Progress
 from topicstream.records import Json, plain
 from topicstream.relations import Relations
 from topicstream.text import counted, noun_of, payload_of
-from topicstream.tokens.stopwords import unfit
-from topicstream.tokens.vocabulary import TokenVocabulary, read_drop_words, stream_pruned
+from topicstream.tokens.recipe import Recipe
+from topicstream.tokens.stopwords import listed_words, unfit
+from topicstream.tokens.tools import asked_tools
+from topicstream.tokens.vocabulary import (
+    TokenVocabulary,
+    are_counted_words,
+    read_drop_words,
+    stream_pruned,
+)
 from topicstream.tokens.word_counts import ChosenWords, WordCounts, WordLimits, ask_for_words
+from topicstream.tokens.word_lists import LISTED, WordList, describe_stop_words
 
 MOST_FIELDS = 100
 """Fields without a column that the summary names."""
@@ -95,6 +106,7 @@ class Finishing:
         self.forgotten = lists_for(out)
         self.began = time.monotonic()
         self.language: dict[str, Any] | None = None
+        self.word_lists: dict[str, dict[str, Json]] = {}
 
     def run(self) -> dict[str, Json]:
         """Commit the store; what the ingest found, in figures."""
@@ -235,8 +247,6 @@ class Finishing:
         elif given.vocab is not None:
             fixed = TokenVocabulary.given(given.vocab, lambda n: ask_for_words(n, self.plan.words))
         dropped = set(self.old.vocabulary.get("dropped", []) if self.old is not None else [])
-        if given.drop_words is not None:
-            dropped |= read_drop_words(given.drop_words)
         documents = decision.documents(TRAIN) + self.removal.training
         # of dense rows every coordinate stays
         limits = (
@@ -257,6 +267,12 @@ class Finishing:
             counts.add(words)
         for words in stream_pruned(self.base.file("pruned")) if self.base is not None else ():
             counts.add(words)  # 4 occurrences now and 4 then make 8
+        if fixed is not None and self.base is None:
+            fixed = self._as_counted(fixed, counts)
+        if given.drop_words is not None:
+            dropped |= self._words_to_drop(
+                given.drop_words, counts, fixed or TokenVocabulary.of([])
+            )
         choice = counts.choose(
             limits,
             documents=documents,
@@ -281,6 +297,49 @@ class Finishing:
             "training_documents": documents,
             "fixed": made_with.get("fixed", given.vocab and os.path.basename(given.vocab)),
         }
+
+    def _as_counted(self, listed: TokenVocabulary, counts: WordCounts) -> TokenVocabulary:
+        """The words of --vocab as the text counts them; noted what occurs."""
+        recipe = self._list_recipe(str(self.options.given.vocab))
+        matched = WordList.of(listed.words, recipe, self._tools).as_in_corpus(counts.occur)
+        self.word_lists["vocab"] = matched.summary()
+        words = matched.words.unique()
+        return listed if words.equals(listed.words) else TokenVocabulary.of(words)
+
+    def _words_to_drop(self, path: Place, counts: WordCounts, stored: TokenVocabulary) -> set[str]:
+        """The words of --drop-words as the text counts them; noted what occurs."""
+        entries = pa.array(sorted(read_drop_words(path)), pa.large_string())
+        listed = WordList.of(entries, self._list_recipe(path), self._tools)
+
+        def occur(words: pa.Array) -> np.ndarray:
+            known = counts.occur(words)
+            return known if self.base is None else known | (stored.lookup(words) >= 0)
+
+        matched = listed.as_in_corpus(occur)
+        self.word_lists["drop_words"] = matched.summary()
+        if self.base is not None:
+            kept = matched.words.filter(pa.array(stored.lookup(matched.words) >= 0)).unique()
+            self.word_lists["drop_words"]["kept"] = kept.slice(0, LISTED).to_pylist()
+        return set(matched.words.to_pylist())
+
+    def _told_of_lists(self) -> dict[str, Json]:
+        """For the summary: how the words of the user's lists occur in the corpus."""
+        recipe = self.options.recipe
+        if self.base is None and self.journal.state.text:
+            known = {w for name in recipe.stopwords_from.split("+") for w in listed_words(name)}
+            told = describe_stop_words(recipe, known)
+            if told["parted"] or told["unusable"]:
+                self.word_lists["stopwords"] = told
+        return {"word_lists": self.word_lists} if self.word_lists else {}
+
+    def _list_recipe(self, path: Place) -> Recipe | None:
+        """How words of a list become words of the corpus; None: they are such words."""
+        text = self.journal.state.text
+        return self.options.recipe if text and not are_counted_words(path) else None
+
+    @property
+    def _tools(self) -> tuple[str, ...]:
+        return asked_tools(self.options.given)
 
     def _why_nothing(self) -> str:
         """Why no word of the vocabulary occurs."""
@@ -465,6 +524,7 @@ class Finishing:
             "heldout_asked": decision.heldout.asked,
             "tokenizer": shown if self.journal.state.text else None,
             "language": self.language,
+            **self._told_of_lists(),
         }
 
     def _end(self, summary: dict[str, Json]) -> dict[str, Json]:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from topicstream.corpus.axis_build import MEMORY
 from topicstream.corpus.manifest import StoreManifest, store_file
@@ -25,12 +24,15 @@ from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
 from topicstream.progress import Progress, Told, listener
 from topicstream.records import Json
 from topicstream.relations import Relations
+from topicstream.tokens.recipe import Recipe
 from topicstream.tokens.vocabulary import (
     TokenVocabulary,
+    are_counted_words,
     read_drop_words,
     stream_pruned,
     write_words,
 )
+from topicstream.tokens.word_lists import WordList
 
 
 def drop_words(
@@ -49,7 +51,9 @@ def drop_words(
     Parameters
     ----------
     words
-        The words as the vocabulary has them, or a file with a word a line (or a ``vocab.parquet``).
+        The words, or a file with a word a line (or a ``vocab.parquet``).  The tokenizer of the
+        store makes of each what it makes of text: capitals are small, and what a hyphen or an
+        apostrophe parts are two words.
     corpus
         The store.
     dry_run
@@ -60,7 +64,8 @@ def drop_words(
     Returns
     -------
     dict
-        ``dropped`` (words that were there), ``not_found`` (a number), ``words`` (left), ``cells``
+        ``dropped`` (words that were there), ``not_found`` (a number), ``missing`` (some of those),
+        ``parted`` (words that are counted as several), ``words`` (left), ``cells``
         and ``tokens`` that went.
 
     Raises
@@ -81,11 +86,21 @@ def drop_words(
     >>> topicstream.drop_words(["salt", "pepper"], "corpus.zarr", progress=False)["not_found"]
     1
     """
-    wanted = read_drop_words(words) if isinstance(words, (str, os.PathLike)) else set(words)
+    if isinstance(words, (str, os.PathLike)):
+        wanted = read_drop_words(words)
+        as_counted = are_counted_words(words)
+    else:
+        wanted = set(words)
+        as_counted = False
     path = Path(corpus)
     with writing(path, dense=False) as base:
         vocabulary = TokenVocabulary.read(base.file("vocab"))
-        mask, told = _matches(path, vocabulary, wanted)
+        made_of_text = base.manifest.tokenizer
+        recipe = None
+        if made_of_text is not None and not as_counted:
+            recipe = Recipe.from_json(made_of_text)
+        listed = WordList.of(pa.array(sorted(wanted), pa.large_string()), recipe)
+        mask, told = _matches(path, vocabulary, listed)
         present = set(vocabulary.words.filter(pa.array(mask)).to_pylist())
         if dry_run or not present:
             return told
@@ -99,20 +114,24 @@ def drop_words(
 
 
 def _matches(
-    path: Path, vocabulary: TokenVocabulary, wanted: set[str]
+    path: Path, vocabulary: TokenVocabulary, listed: WordList
 ) -> tuple[np.ndarray, dict[str, Json]]:
     """Which words of the vocabulary are to go, bool[W], and what goes with them; InputError where
     none would be left.
     """
-    out = pc.is_in(vocabulary.words, value_set=pa.array(sorted(wanted), pa.large_string()))
-    mask = np.asarray(out.to_numpy(zero_copy_only=False), np.bool_)
+    matched = listed.as_in_corpus(lambda words: vocabulary.lookup(words) >= 0)
+    mask = np.zeros(len(vocabulary), np.bool_)
+    mask[vocabulary.lookup(matched.words)[matched.known]] = True
     if mask.all():
         raise InputError(f"{path}: would remove all words of {len(vocabulary):,}; drop fewer")
     dropped = int(mask.sum())
+    summary = matched.summary()
     told: dict[str, Json] = {
         "corpus": str(path),
         "dropped": dropped,
-        "not_found": len(wanted) - dropped,
+        "not_found": summary["words"] - summary["occur"],
+        "missing": summary["missing"],
+        "parted": summary["parted"],
         "words": len(vocabulary) - dropped,
         "cells": int(vocabulary.df[mask].sum()),
         "tokens": int(vocabulary.counts[mask].sum()),

@@ -7,13 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from msgspec import structs
 
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine, padded
 from topicstream.errors import UsageError
 from topicstream.kernels.constants import Constants
-from topicstream.model.seeds import SeedEntry, read_seeds, resolve
+from topicstream.model.seeds import SeedEntry, SeedTopic, find_seed_words, read_seeds, resolve
 from topicstream.tables.spec import Scratch
+from topicstream.tokens.recipe import Recipe
+from topicstream.tokens.word_lists import WordList
 from topicstream.training.starts.documents import SHARE
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.starts.start import Ground, Start
@@ -35,10 +39,25 @@ def with_seeds(
     if axis:
         first = shape.topics - corpus.axes[axis].size
         named = {name: first + i for i, name in enumerate(corpus.axes[axis].names().to_pylist())}
-    constants, entries, told = resolve(
-        read_seeds(seeds_given), vocabulary, n_w, shape.topics, named
-    )
+    topics = _as_counted(read_seeds(seeds_given), corpus, vocabulary)
+    constants, entries, told = resolve(topics, vocabulary, n_w, shape.topics, named)
     return type(engine)(replace(shape, seeds=constants), engine.options), entries, told
+
+
+def _as_counted(topics: list[SeedTopic], corpus: Corpus, vocabulary: Vocabulary) -> list[SeedTopic]:
+    """Replace seed words that the corpus does not have by those that its tokenizer makes of them."""
+    if corpus.manifest.tokenizer is None:
+        return topics
+    recipe = Recipe.from_json(corpus.manifest.tokenizer)
+    changed = []
+    for topic, ids in zip(topics, find_seed_words(topics, vocabulary), strict=True):
+        listed = WordList.of(pa.array(topic.words, pa.large_string()), recipe)
+        words: list[str] = []
+        for number, word in enumerate(topic.words):
+            made = listed.words.filter(pa.array(listed.owners == number)).to_pylist()
+            words += made if ids[number] < 0 and made else [word]
+        changed.append(structs.replace(topic, words=tuple(dict.fromkeys(words))))
+    return changed
 
 
 class SeededStart(Start):
