@@ -275,6 +275,18 @@ def test_a_list_of_languages_is_their_lists_and_an_append_says_what_differs(tmp_
     assert words["tokenizer"]["stopwords"] == "list"
 
 
+def test_an_append_may_repeat_stop_words_whose_list_was_another(tmp_path):
+    """As a store has it that was made before the list was put right."""
+    out = tmp_path / "c.zarr"
+    asked = {"stopwords": "french", "min_df": 1, "max_df": 1.0, "heldout": 0, "progress": False}
+    older = {**asked, "stopwords": ["le", "qui"], "stopwords_from": "french"}
+    ingest(["le bateau", "qui vogue"], out, **older)
+    ingest(["le port"], out, append=True, grow_vocab=True, **asked)
+    assert Corpus.open(out).manifest.tokenizer["stopwords"] == ["le", "qui"]
+    with pytest.raises(InputError, match="another tokenizer"):
+        ingest(["le port"], out, append=True, **{**asked, "stopwords": "german"})
+
+
 def test_words_are_dropped_from_a_store_without_a_new_ingest(tmp_path, capsys):
     raw = texts("english", 300)
     options = {"min_df": 1, "max_df": 0.99, "heldout": "10%"}

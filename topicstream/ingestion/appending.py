@@ -6,12 +6,16 @@ import dataclasses
 import os
 from pathlib import Path
 
+from msgspec import structs
+
 from topicstream.corpus.manifest import HeldoutRule, StoreManifest
 from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.settings import Heldout, IngestOptions
 from topicstream.options import flags, names_tagged
 from topicstream.tokens.recipe import Recipe
+from topicstream.tokens.stopwords import listed_words
+from topicstream.tokens.word_lists import stop_words_with_parts
 
 
 def options_of_append(
@@ -89,10 +93,23 @@ def _recipe_of_append(options: IngestOptions, store: StoreManifest, out: Path) -
     if store.tokenizer is None:
         return options.recipe
     recipe = Recipe.from_json(store.tokenizer)
-    other = [n for n in options.words if getattr(options.recipe, n) != getattr(recipe, n)]
+    asked = options.recipe
+    other = [n for n in options.words if getattr(asked, n) != getattr(recipe, n)]
+    if "stopwords" in other and _are_same_stop_words(asked, recipe):
+        other.remove("stopwords")
     if other:
         raise InputError(
             f"{out}: was ingested with another tokenizer ({', '.join(other)}); leave out the "
             f"tokenizer options to append"
         )
     return recipe
+
+
+def _are_same_stop_words(asked: Recipe, stored: Recipe) -> bool:
+    """Return whether stop words are the store's, whose lists an older version may have made."""
+    if asked.stopwords_from != stored.stopwords_from:
+        return False
+    if all(map(listed_words, asked.stopwords_from.split("+"))):
+        return True
+    with_parts = structs.replace(stored, stopwords=asked.stopwords)
+    return stop_words_with_parts(with_parts) == stop_words_with_parts(stored)

@@ -225,7 +225,9 @@ def constants_of(
     """The pseudo-counts that a model's manifest lists; None where they are none."""
     every = [
         (i, entry.topic, weight)
-        for entry, ids in zip(entries or (), find_seed_words(entries or (), vocabulary), strict=True)
+        for entry, ids in zip(
+            entries or (), find_seed_words(entries or (), vocabulary), strict=True
+        )
         for i, weight in zip(ids.tolist(), entry.weights, strict=True)
         if i >= 0 and weight > 0
     ]
