@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.s3 import endpoint, put  # noqa: F401  fixtures
-from topicstream import machine
+from topicstream.base import machine
 
 settings.register_profile(
     "suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -48,4 +48,4 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _no_line_for_the_time_alone(monkeypatch):
-    monkeypatch.setattr("topicstream.progress.EVERY", inf)
+    monkeypatch.setattr("topicstream.base.progress.EVERY", inf)

@@ -10,9 +10,8 @@ from tests.visits import out_for
 from topicstream.corpus.block import Block
 from topicstream.engines.base import Key, Out, PackedRows, Shape, Visit, padded
 from topicstream.engines.gibbs.chain import Chain
-from topicstream.kernels.packed import topic_bits
-from topicstream.kernels.packed_table import copy_rows
-from topicstream.tables.slots import RowPiece
+from topicstream.numeric.kernels.packed import copy_rows, topic_bits
+from topicstream.numeric.tables.packed import RowPiece
 
 
 def random_block(seed: int, docs: int, words: int, length: int) -> Block:

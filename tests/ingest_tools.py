@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from topicstream.corpus.reader import Corpus
-from topicstream.tokens.vocabulary import TokenVocabulary
+from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
 
 SYLLABLES = [
     "ba",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topicstream.progress import Progress
+from topicstream.base.progress import Progress
 
 
 class Listening(Progress):

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from tests.small_store import commit
+from topicstream.base.files.ownership import claim
 from topicstream.corpus.writer import BlockWriter
-from topicstream.files.ownership import claim
 
 
 def draw(docs: int, words: int, topics: int, length: int, seed: int, alpha: float = 0.1):

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from tests import DATA
-from topicstream.ingestion.parsing.documents import (
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import (
     TEXT,
     DocumentCells,
     content_kind,
     document_cells,
     metadata_of,
 )
-from topicstream.ingestion.parsing.rejects import Reject
-from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.spooling.tasks import pieces
+from topicstream.ingestion.parse.rejects import Reject
+from topicstream.ingestion.parts.tasks import pieces
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real corpora are not here")
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from topicstream.addons.report.page import TYPES
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.ingestion.pipeline import ingest
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.payload import TYPES
 
 HOSTILE = (
     "</script><script>alert(1)</script>",

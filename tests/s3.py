@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from topicstream.files import mirror, remote
+from topicstream.addons.cloud import mirror, remote
 
 SECRET = "very-secret-key"
 Put = Callable[[str, bytes], str]

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from topicstream.base.files.ownership import claim, note
 from topicstream.corpus.axis_build import Contents, derive
 from topicstream.corpus.format import PARTS, settle_arrays
 from topicstream.corpus.manifest import (
@@ -24,7 +25,6 @@ from topicstream.corpus.manifest import (
 )
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.writer import BlockWriter
-from topicstream.files.ownership import claim, note
 
 
 def planted(

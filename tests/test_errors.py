@@ -11,7 +11,7 @@ import pkgutil
 import pytest
 
 import topicstream
-from topicstream.errors import TopicsError
+from topicstream.base.errors import TopicsError
 
 VALUES = {"int": 15, "str": "file.txt", "Iterable[str]": ("tcp://a:1",), "Mapping[str, Any]": {}}
 

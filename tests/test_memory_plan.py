@@ -7,17 +7,17 @@ from dataclasses import fields
 
 import pytest
 
-from topicstream import memory
-from topicstream.errors import DoesNotFit, UsageError
+from topicstream.addons.sweep.config import SweepConfig
+from topicstream.base import memory
+from topicstream.base.errors import DoesNotFit, UsageError
+from topicstream.base.machine import PROCESS_BYTES, memory_allowed
+from topicstream.base.memory import FLOOR, Array, MemoryLimit, plan_memory, total_bytes
+from topicstream.display.config import DriftConfig, MethodsConfig, ReportConfig, ShowConfig
 from topicstream.evaluation.config import CompareConfig, EvalConfig
 from topicstream.inference.config import ClassifierConfig, InferConfig
 from topicstream.ingestion.config import IngestConfig
-from topicstream.machine import PROCESS_BYTES, memory_allowed
-from topicstream.memory import FLOOR, Array, MemoryLimit, plan_memory, total_bytes
-from topicstream.reporting.config import DriftConfig, MethodsConfig, ReportConfig, ShowConfig
 from topicstream.retraining.retrain import RetrainConfig
 from topicstream.retraining.update import UpdateConfig
-from topicstream.selection.config import SweepConfig
 from topicstream.training.config import TrainConfig
 
 CONFIGS = (

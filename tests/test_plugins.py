@@ -19,13 +19,13 @@ import pytest
 from checkpoint_bits import content_hash
 
 import topicstream
-from topicstream import plugins
+from topicstream.base import plugins
+from topicstream.base.errors import InputError, TopicsError, UsageError
+from topicstream.base.options import option
 from topicstream.cli.main import run
 from topicstream.cli.options import click_option
 from topicstream.engines import engines, find
-from topicstream.errors import InputError, TopicsError, UsageError
-from topicstream.ingestion.parsing.reader import reader_named, readers
-from topicstream.options import option
+from topicstream.ingestion.parse.reader import reader_named, readers
 
 PACKAGE = Path(__file__).parent / "plugin_package"
 

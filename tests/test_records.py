@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from topicstream.errors import StoreError
-from topicstream.records import Amount, Count, Record, decode_record, read_record, write_record
+from topicstream.base.errors import StoreError
+from topicstream.base.records import Amount, Count, Record, decode_record, read_record, write_record
 
 
 class Part(Record):

@@ -29,56 +29,56 @@ except ImportError:
 if TYPE_CHECKING:
     from typing import Any
 
+    from topicstream.addons.classifier.training import train_classifier
+    from topicstream.addons.cloud.publication import publish
+    from topicstream.addons.covariates.covariates import effects
+    from topicstream.addons.exchange.exchanging import export_model, import_model
+    from topicstream.addons.report.page import report
+    from topicstream.addons.sweep.sweep import sweep
+    from topicstream.addons.views.comparing import compare_methods
+    from topicstream.addons.views.drift import drift
+    from topicstream.base.machine import __version__
     from topicstream.corpus.reader import Corpus
+    from topicstream.display.show import show
     from topicstream.evaluation.evaluate import evaluate
     from topicstream.evaluation.matching import compare
-    from topicstream.exchange.exchanging import export_model, import_model
-    from topicstream.files.publication import publish
-    from topicstream.inference.classifier import train_classifier
     from topicstream.inference.infer import infer
     from topicstream.ingestion.pipeline import ingest
     from topicstream.ingestion.upkeep.compact import compact
     from topicstream.ingestion.upkeep.drop_words import drop_words
-    from topicstream.machine import __version__
     from topicstream.model.edits import edit
-    from topicstream.reporting.comparing import compare_methods
-    from topicstream.reporting.covariates import effects
-    from topicstream.reporting.drift import drift
-    from topicstream.reporting.html import report
-    from topicstream.reporting.show import show
     from topicstream.retraining.forget import forget
     from topicstream.retraining.publish import rollback
     from topicstream.retraining.retrain import retrain
     from topicstream.retraining.update import update
-    from topicstream.selection.sweep import sweep
     from topicstream.training.loop import train
     from topicstream.verbs import TopicModel
 
 _PUBLIC = {  # name -> module that has it
     "Corpus": "topicstream.corpus.reader",
     "TopicModel": "topicstream.verbs",
-    "__version__": "topicstream.machine",
+    "__version__": "topicstream.base.machine",
     "compact": "topicstream.ingestion.upkeep.compact",
     "compare": "topicstream.evaluation.matching",
-    "compare_methods": "topicstream.reporting.comparing",
-    "drift": "topicstream.reporting.drift",
+    "compare_methods": "topicstream.addons.views.comparing",
+    "drift": "topicstream.addons.views.drift",
     "drop_words": "topicstream.ingestion.upkeep.drop_words",
     "edit": "topicstream.model.edits",
-    "effects": "topicstream.reporting.covariates",
+    "effects": "topicstream.addons.covariates.covariates",
     "evaluate": "topicstream.evaluation.evaluate",
-    "export_model": "topicstream.exchange.exchanging",
+    "export_model": "topicstream.addons.exchange.exchanging",
     "forget": "topicstream.retraining.forget",
-    "import_model": "topicstream.exchange.exchanging",
+    "import_model": "topicstream.addons.exchange.exchanging",
     "infer": "topicstream.inference.infer",
     "ingest": "topicstream.ingestion.pipeline",
-    "publish": "topicstream.files.publication",
-    "report": "topicstream.reporting.html",
+    "publish": "topicstream.addons.cloud.publication",
+    "report": "topicstream.addons.report.page",
     "retrain": "topicstream.retraining.retrain",
     "rollback": "topicstream.retraining.publish",
-    "show": "topicstream.reporting.show",
-    "sweep": "topicstream.selection.sweep",
+    "show": "topicstream.display.show",
+    "sweep": "topicstream.addons.sweep.sweep",
     "train": "topicstream.training.loop",
-    "train_classifier": "topicstream.inference.classifier",
+    "train_classifier": "topicstream.addons.classifier.training",
     "update": "topicstream.retraining.update",
 }
 

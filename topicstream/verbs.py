@@ -14,11 +14,11 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from topicstream.base.records import Json
 from topicstream.model import topic_model as data
 from topicstream.model.edits import seen, view_of
 from topicstream.model.top import topic_table
 from topicstream.model.topic_kinds import mark_kind, ranked
-from topicstream.records import Json
 
 SHOWN_TOPICS = 200
 
@@ -84,19 +84,19 @@ class TopicModel(data.TopicModel):
 
     def export(self, out: str | Path, format: str | None = None, **options: Any) -> dict[str, Json]:
         """Write in another program's format: ``topicstream.export_model``."""
-        from topicstream.exchange.exchanging import export_model
+        from topicstream.addons.exchange.exchanging import export_model
 
         return export_model(self, out, format=format, **options)
 
     def to_gensim(self) -> Any:
         """A ``gensim.models.LdaModel`` with the same priors, whose topic k is ``topic_ids[k]``."""
-        from topicstream.exchange.objects import to_gensim
+        from topicstream.addons.exchange.objects import to_gensim
 
         return to_gensim(seen(self, view_of(self)))
 
     def to_sklearn(self) -> Any:
         """A scikit-learn ``LatentDirichletAllocation``, whose topic k is ``topic_ids[k]``."""
-        from topicstream.exchange.objects import to_sklearn
+        from topicstream.addons.exchange.objects import to_sklearn
 
         return to_sklearn(seen(self, view_of(self)))
 
@@ -105,14 +105,14 @@ class TopicModel(data.TopicModel):
         """A gensim ``LdaModel`` as a model in memory; tokenizer: how raw text becomes its words
         (``exchange.objects``).
         """
-        from topicstream.exchange.objects import from_gensim
+        from topicstream.addons.exchange.objects import from_gensim
 
         return cls._adopt(from_gensim(model, tokenizer))
 
     @classmethod
     def from_tomotopy(cls, model: Any) -> Self:
         """A tomotopy ``LDAModel`` as a model in memory."""
-        from topicstream.exchange.objects import from_tomotopy
+        from topicstream.addons.exchange.objects import from_tomotopy
 
         return cls._adopt(from_tomotopy(model))
 
@@ -121,7 +121,7 @@ class TopicModel(data.TopicModel):
         """A fitted scikit-learn ``LatentDirichletAllocation`` as a model in memory; words: names of
         its columns.
         """
-        from topicstream.exchange.objects import from_sklearn
+        from topicstream.addons.exchange.objects import from_sklearn
 
         return cls._adopt(from_sklearn(model, words))
 
@@ -200,7 +200,7 @@ class TopicModel(data.TopicModel):
             id, share, the metadata; with ``text`` also text and marks, the (start, end) of the
             topic's words in it.
         """
-        from topicstream.reporting.show import show
+        from topicstream.display.show import show
 
         shown = show(self, corpus, topics=[topic], docs=n, text=text, **options)
         return pa.Table.from_pylist(shown["topics"][0].get("documents", []))

@@ -33,17 +33,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from measure import Figures, heading, table
 
 from topicstream import infer, ingest
+from topicstream.addons.authors.scorer import author_perplexity
+from topicstream.addons.authors.views import EVIDENCE, document_votes
+from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.authors import author_perplexity
+from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.evaluation.keys import corpus_vocabulary
-from topicstream.kernels import rng
-from topicstream.kernels.jit import kernel
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Shown as Progress
-from topicstream.reporting.authors import EVIDENCE
-from topicstream.reporting.experts import document_votes
+from topicstream.numeric.kernels import rng
+from topicstream.numeric.kernels.jit import kernel
 from topicstream.training.loop import train
-from topicstream.vocabulary import Vocabulary
 
 PRIOR = 0.01
 FOLDS = 5

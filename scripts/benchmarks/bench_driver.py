@@ -22,10 +22,10 @@ from distributed import Client, LocalCluster
 from distributed.core import Server
 from distributed.protocol.pickle import dumps
 
+from topicstream.addons.cluster.executor import DaskWorkers, deal
+from topicstream.addons.cluster.member import Answer
 from topicstream.corpus.reader import Corpus
-from topicstream.training.cluster import DaskWorkers, deal
 from topicstream.training.executor import Report
-from topicstream.training.member import Answer
 
 RUN, TOPICS, ROUNDS = "topics-driver", 1000, 200
 

@@ -30,8 +30,8 @@ from measure import full, heading, table
 from topicstream import ingest
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.gibbs import gs
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.rng import bits, step, stream, uniform
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.rng import bits, step, stream, uniform
 from topicstream.training.loop import train
 
 FIXED = {"alpha": 0.1, "beta": 0.01, "learn_priors": False}

@@ -43,9 +43,9 @@ from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method
 from topicstream.inference.source import open_source
 from topicstream.ingestion.pipeline import ingest
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.rng import bits, uniform
 from topicstream.model.topic_model import TopicModel
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.rng import bits, uniform
 
 HERE = Path(__file__).parent
 TOOLS = HERE.parent / "tools"

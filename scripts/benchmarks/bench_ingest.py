@@ -38,7 +38,7 @@ OURS = """
 import json, sys, time
 from pathlib import Path
 import topicstream
-from topicstream.machine import peak_bytes
+from topicstream.base.machine import peak_bytes
 paths, out, warm, options = json.loads(sys.argv[1])
 topicstream.ingest(warm, out + ".warm", force=True, **options)
 began, cpu = time.perf_counter(), time.process_time()

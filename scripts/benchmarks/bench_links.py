@@ -9,7 +9,7 @@ model; the columns are
     perplexity   90/10 document completion of all test documents from words alone
     withheld, given   the same of the test documents that have links, without and with their links
                       to training documents
-    F, AUC       evaluation/links.py, features ``product`` (the protocol) and ``root``, five draws
+    F, AUC       addons/links/scorer.py, features ``product`` (the protocol) and ``root``, five draws
                  of the negatives
     gain         against the first row (F of products, F and AUC of roots): mean over folds of the
                  differences, and its standard error
@@ -44,9 +44,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from measure import heading, table
 
 import topicstream
-from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.keys import corpus_vocabulary
-from topicstream.evaluation.links import (
+from topicstream.addons.links.scorer import (
     LinkedScore,
     Pairs,
     judge,
@@ -55,9 +53,11 @@ from topicstream.evaluation.links import (
     logistic,
     trained_shares,
 )
+from topicstream.base.progress import Shown as Progress
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Shown as Progress
 
 QUIET = Progress(-1)
 PAPERS = {"eta": "rows", "xi": 0.15, "alpha": 0.01, "beta": 0.01}
@@ -292,7 +292,7 @@ def weighed_words(corpus: Corpus) -> Any:
 
 def drawn_pairs(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
     """Pairs to learn from and to judge on, the first half of each linked; the first draw of
-    evaluation/links.py.
+    addons/links/scorer.py.
     """
     pairs, rng = Pairs(corpus, np.random.default_rng([0, 0])), np.random.default_rng([0, 1])
     learning = np.concatenate((pairs.training, pairs.unlinked(len(pairs.training), False, rng)))

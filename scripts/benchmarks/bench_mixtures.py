@@ -78,9 +78,9 @@ def patches(images: Path, work: Path, test: int) -> None:
 
 def watched() -> dict[str, float]:
     """Seconds of the processor within the parts of a visit, counted from now on."""
-    import topicstream.engines.mixtures.clusters as clusters
-    import topicstream.engines.mixtures.gaussians as gaussians
-    import topicstream.engines.mixtures.gmm as gmm
+    import topicstream.addons.clusters.clusters as clusters
+    import topicstream.addons.clusters.gaussians as gaussians
+    import topicstream.addons.clusters.gmm as gmm
 
     spent: dict[str, float] = {}
 

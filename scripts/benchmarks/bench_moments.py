@@ -252,8 +252,8 @@ def dense(args: argparse.Namespace) -> None:
     """
     from scipy.optimize import nnls
 
-    from topicstream.engines.moments.anchors import PROJECTION
-    from topicstream.engines.moments.cooccurrence import signs
+    from topicstream.addons.moments.anchors import PROJECTION
+    from topicstream.addons.moments.cooccurrence import signs
 
     model = args.work / "model"
     train(args.corpus, model, "anchors", args.topics, METHOD | {"min_tokens": 2})

@@ -41,7 +41,7 @@ from bench_train import curve, enwiki, peer
 from measure import full, heading, table
 
 import topicstream
-from topicstream.files.durable import read_json
+from topicstream.base.files.durable import read_json
 
 TURN_SECONDS = 200.0
 MOST_SECONDS = 90.0  # of a curve of ours, scoring included

@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from measure import Figures, full, heading, in_cgroup, table
 
 from topicstream import ingest
+from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.format import KINDS, chunk_path
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.completion import (
@@ -37,7 +38,6 @@ from topicstream.evaluation.completion import (
     score_blocks,
 )
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Shown as Progress
 from topicstream.training.heldout import HeldOut
 from topicstream.training.loop import train
 from topicstream.training.state.checkpoint import Saver

@@ -43,10 +43,10 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 import topicstream
+from topicstream.addons.views.intrusion import IntrusionView
+from topicstream.base.progress import Silent
 from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Silent
-from topicstream.reporting.intrusion import IntrusionView
 
 
 def raw(a: argparse.Namespace, corpus: str) -> Path:

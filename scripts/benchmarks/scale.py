@@ -35,7 +35,7 @@ import numpy as np
 from checkpoint_bits import content_hash
 from namespaces import Namespaces
 
-from topicstream.progress import Shown
+from topicstream.base.progress import Shown
 from topicstream.training.loop import train
 
 FRAMES = 1448 / 1514

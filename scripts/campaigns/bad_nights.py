@@ -36,7 +36,7 @@ from scipy import sparse
 
 import topicstream
 from topicstream.corpus.reader import Corpus
-from topicstream.tokens.vocabulary import TokenVocabulary
+from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
 
 Documents = list[dict[str, str]]
 QUIET = 3

@@ -39,11 +39,11 @@ import numpy as np
 from checkpoint_bits import content_hash
 from measure import heading, table
 
+from topicstream.addons.clusters.model import GaussianModel
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
 from topicstream.model.edits import view_of
-from topicstream.model.gaussians import GaussianModel
-from topicstream.model.identity import read_ids
+from topicstream.model.manifest import read_ids
 from topicstream.model.topic_model import TopicModel
 
 TOPICS = [sys.executable, "-m", "topicstream.cli.main"]

@@ -31,7 +31,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from measure import MemoryGroup, heading, table
 
-from topicstream import machine
+from topicstream.base import machine
 from topicstream.engines import engines
 
 TOPICS = [sys.executable, "-m", "topicstream.cli.main"]

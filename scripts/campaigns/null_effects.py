@@ -36,13 +36,13 @@ import numpy as np
 import pyarrow as pa
 
 import topicstream
+from topicstream.addons.covariates.covariates import DocumentBlock, Topics, explain
+from topicstream.addons.covariates.effects import Effects
+from topicstream.addons.covariates.regression import reach
 from topicstream.corpus.reader import Corpus
+from topicstream.display.formula import Covariate, Design, parse_formula
+from topicstream.display.metadata import Metadata
 from topicstream.evaluation.visiting import document_shares
-from topicstream.reporting.covariates import DocumentBlock, Topics, explain
-from topicstream.reporting.effects import Effects
-from topicstream.reporting.formula import Covariate, Design, parse_formula
-from topicstream.reporting.metadata import Metadata
-from topicstream.reporting.regression import reach
 
 GROUPS = [f"group{share}" for share in (1, 2, 5, 10, 30, 50)]
 CURVES = ["s:normal", "s:uniform", "s:lognormal", "s:year"]

@@ -26,11 +26,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from measure import table
 
 from topicstream.corpus.reader import Corpus
+from topicstream.display.gather import WHOLE
+from topicstream.display.groups import Groups, Means
+from topicstream.display.metadata import Metadata, flattened
 from topicstream.evaluation.visiting import BlockShares, document_shares
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.gather import WHOLE
-from topicstream.reporting.groups import Groups, Means
-from topicstream.reporting.metadata import Metadata, flattened
 
 SIZES = (0.01, 0.02, 0.05, 0.10, 0.30, 0.50)
 BINS = (0.0, 0.01, 0.05, 0.15, 1.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from topicstream.errors import StoreError
+from topicstream.base.errors import StoreError
 from topicstream.training.state.checkpoint import checkpoints, read_checkpoint
 
 

@@ -28,7 +28,7 @@ from typing import Any
 import click
 
 import topicstream
-from topicstream import plugins
+from topicstream.base import plugins
 from topicstream.cli.main import topics
 
 VOLATILE = re.compile(

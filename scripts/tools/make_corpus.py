@@ -28,17 +28,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from topicstream.base.files.ownership import claim
+from topicstream.base.machine import versions
 from topicstream.corpus.documents import PlacedDocuments, hash_ids
 from topicstream.corpus.format import PARTS, settle_arrays
 from topicstream.corpus.manifest import HeldoutRule, Sources, StoreManifest, store_file
 from topicstream.corpus.manifest import part_of as entry_of
 from topicstream.corpus.writer import BlockWriter
-from topicstream.files.ownership import claim
-from topicstream.ingestion.storing.commit import fingerprint
-from topicstream.kernels import rng
-from topicstream.kernels.jit import kernel
-from topicstream.machine import versions
-from topicstream.tokens.vocabulary import TokenVocabulary, word_table, write_words
+from topicstream.ingestion.store.commit import fingerprint
+from topicstream.ingestion.tokens.vocabulary import TokenVocabulary, word_table, write_words
+from topicstream.numeric.kernels import rng
+from topicstream.numeric.kernels.jit import kernel
 
 GROUP = 1 << 14  # documents drawn at once
 

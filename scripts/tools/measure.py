@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from topicstream import __version__, machine
+from topicstream import __version__
+from topicstream.base import machine
 
 
 def full() -> bool:

@@ -12,9 +12,9 @@ import pytest
 import topicstream
 from tests.listening import Listening
 from tests.reading import Read, write
+from topicstream.base.errors import InputError
 from topicstream.cli.main import run
-from topicstream.errors import InputError
-from topicstream.ingestion.opening.names import is_about, is_mark, partitions
+from topicstream.ingestion.open.names import is_about, is_mark, partitions
 
 
 def spark_folder(root: Path) -> Path:
@@ -97,7 +97,7 @@ def test_a_dataset_of_hugging_face_is_its_tables(tmp_path: Path) -> None:
 def test_a_pattern_in_quotes_is_what_it_matches(tmp_path: Path) -> None:
     for name in ("b.jsonl", "a.jsonl", "c.csv"):
         write(tmp_path / name, '{"text": "x"}\n' if name.endswith("l") else "text\nx\n")
-    from topicstream.ingestion.opening.memory import as_inputs
+    from topicstream.ingestion.open.memory import as_inputs
 
     assert as_inputs([tmp_path / "*.jsonl"], path=True) == [
         str(tmp_path / n) for n in ("a.jsonl", "b.jsonl")
@@ -111,7 +111,7 @@ def test_a_pattern_in_quotes_is_what_it_matches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["ftp://host/key.parquet", "hdfs://b/c"])
 def test_an_address_on_the_net_says_what_to_do(address: str) -> None:
-    from topicstream.ingestion.opening.memory import as_inputs
+    from topicstream.ingestion.open.memory import as_inputs
 
     with pytest.raises(
         InputError,
@@ -267,9 +267,9 @@ def test_a_header_that_is_not_utf8(tmp_path: Path) -> None:
 
 
 def test_every_word_list_we_write_is_read_back(tmp_path: Path) -> None:
-    from topicstream.exchange.common import write_word_list
-    from topicstream.ingestion.parsing.vocabulary import read_vocabulary_file
-    from topicstream.tokens.vocabulary import TokenVocabulary
+    from topicstream.addons.exchange.common import write_word_list
+    from topicstream.ingestion.parse.vocabulary import read_vocabulary_file
+    from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
 
     words = ["plain", "\u00a0", "new\u00a0york", "a\u2028b", "c\x85d", "e\x1cf", "\u3000", "über"]
     write_word_list(tmp_path / "vocab.txt", pa.array(words, pa.large_string()), force=False)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.ingest_tools import documents, write_jsonl
+from topicstream.base.errors import UsageError
+from topicstream.base.options import seconds, share, share_or_number
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import UsageError
 from topicstream.ingestion.settings import Heldout, IngestOptions
-from topicstream.options import seconds, share, share_or_number
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +232,7 @@ def test_python_dash_m_and_an_old_python(tmp_path):
     )
     assert done.returncode == 0 and done.stdout.startswith("topics, version")
     # before anything else is imported
-    errors = "import topicstream; print(topicstream.errors.InputError.__name__)"
+    errors = "import topicstream; print(topicstream.base.errors.InputError.__name__)"
     assert (
         subprocess.run([sys.executable, "-c", errors], capture_output=True, text=True).stdout
         == "InputError\n"

@@ -19,11 +19,11 @@ import pytest
 
 import topicstream
 from tests.options.values import VALUES, cases
+from topicstream.base.errors import UsageError
+from topicstream.base.options import checked, configured, like, option, seconds
+from topicstream.base.progress import Calls, Progress, Shown, Silent, in_notebook, listener
 from topicstream.cli.main import run
 from topicstream.cli.options import click_option
-from topicstream.errors import UsageError
-from topicstream.options import checked, configured, like, option, seconds
-from topicstream.progress import Calls, Progress, Shown, Silent, in_notebook, listener
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,8 +171,8 @@ def test_progress_is_a_listener_a_function_or_silence(caplog):
 
 def test_plain_lines_come_every_ten_seconds(monkeypatch):
     now, stream = [0.0], io.StringIO()
-    monkeypatch.setattr("topicstream.progress.EVERY", 10.0)
-    monkeypatch.setattr("topicstream.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("topicstream.base.progress.EVERY", 10.0)
+    monkeypatch.setattr("topicstream.base.progress.time.monotonic", lambda: now[0])
     shown = Shown(stream=stream)
     for now[0], done in ((0.0, 0), (5.0, 10), (10.0, 20), (12.0, 50), (21.0, 99), (22.0, 100)):
         shown.step("pass 1/2", done * 1_000_000, 100_000_000, "cell")
@@ -215,8 +215,8 @@ def test_a_notebook_gets_one_bar_that_ends_by_itself(monkeypatch):
     assert not Shown()._bars and not in_notebook()
     shell = SimpleNamespace(config={"IPKernelApp": {}})
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    monkeypatch.setattr("topicstream.progress._bars", lambda terminal: Bar)
-    monkeypatch.setattr("topicstream.progress.time.monotonic", lambda: 0.0)
+    monkeypatch.setattr("topicstream.base.progress._bars", lambda terminal: Bar)
+    monkeypatch.setattr("topicstream.base.progress.time.monotonic", lambda: 0.0)
     assert in_notebook() and not Shown(stream=io.StringIO())._bars
     shown = listener(True)
     for what, unit in (

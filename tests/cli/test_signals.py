@@ -15,10 +15,10 @@ import pytest
 from tests import ROOT
 from tests.ingest_tools import cells_by_id, documents, write_jsonl
 from topicstream import ingest
+from topicstream.base.errors import DoesNotFit, Stopped, StoreError
+from topicstream.base.relations import Relations
+from topicstream.base.signals import behind, forget_signals, stopped
 from topicstream.cli import main as cli
-from topicstream.errors import DoesNotFit, Stopped, StoreError
-from topicstream.relations import Relations
-from topicstream.signals import behind, forget_signals, stopped
 
 LONG = "select count(*) c from range(100000000) a, range(1000) b where (a.range + b.range) % 7 = 3"
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143}
@@ -82,7 +82,7 @@ def test_queries_in_another_thread_and_their_errors(tmp_path):
 STALL = f"""
 import signal, sys
 import topicstream.cli.main as cli
-from topicstream.relations import Relations
+from topicstream.base.relations import Relations
 real = Relations.execute
 def execute(self, sql):
     if not hasattr(Relations, "stalled"):

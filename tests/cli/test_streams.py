@@ -16,7 +16,7 @@ import pytest
 
 import topicstream
 from tests import few_quick
-from topicstream.errors import json_line
+from topicstream.base.errors import json_line
 
 TOPICS = f"{sys.executable} -m topicstream.cli.main"
 

@@ -14,8 +14,8 @@ import pytest
 from tests import ROOT
 from tests.ingest_tools import documents, write_jsonl
 from topicstream import TopicModel
+from topicstream.base.errors import terminal_safe
 from topicstream.cli.main import run
-from topicstream.errors import terminal_safe
 from topicstream.ingestion.pipeline import ingest
 from topicstream.training.loop import train
 
@@ -80,9 +80,9 @@ def test_a_signal_ends_a_command_cleanly(tmp_path, command, signum):
     hooks = {
         "eval": "topicstream.ingestion.pipeline.ingest",
         "compare": "topicstream.evaluation.matching.compare",
-        "show": "topicstream.inference.answers.Answers.encoded",
+        "show": "topicstream.inference.infer.Answers.encoded",
         "infer": "topicstream.inference.infer.Answers.encoded",
-        "report": "topicstream.reporting.html.page",
+        "report": "topicstream.addons.report.page.page",
         "export": "pyarrow.parquet.ParquetWriter",
     }
     module, _, name = hooks[command].rpartition(".")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from topicstream.records import Record
-from topicstream.text import each, escaped, render, shortened, wrapped
+from topicstream.base.records import Record
+from topicstream.base.text import each, escaped, render, shortened, wrapped
 
 
 class Score(Record):

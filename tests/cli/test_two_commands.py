@@ -11,8 +11,8 @@ import pytest
 
 import topicstream
 from topicstream import Corpus, TopicModel, ingest
+from topicstream.base.errors import StoreError, TopicsError
 from topicstream.cli.main import run
-from topicstream.errors import StoreError, TopicsError
 
 
 def texts(path: Path, seed: int, docs: int = 60) -> Path:

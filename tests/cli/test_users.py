@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import topicstream
+from topicstream.base.errors import TopicsError, UsageError
 from topicstream.cli.main import run
-from topicstream.errors import TopicsError, UsageError
 
 SUBJECTS = {
     "travel": ["airports", "luggage", "flights", "delayed"],

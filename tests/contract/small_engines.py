@@ -24,7 +24,7 @@ from topicstream.engines.base import (
     SparseDelta,
     TableSpec,
 )
-from topicstream.tables.spec import DOCUMENTS
+from topicstream.numeric.tables.spec import DOCUMENTS
 
 COLUMNS = 7
 

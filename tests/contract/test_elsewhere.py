@@ -11,8 +11,8 @@ from checkpoint_bits import content_hash
 
 from tests import few_quick
 from tests.planted import draw, store
+from topicstream.base.progress import Shown
 from topicstream.engines.base import Visit
-from topicstream.progress import Shown
 from topicstream.training.executor import new_out, run_visit
 from topicstream.training.loop import train
 from topicstream.training.threads import Threads

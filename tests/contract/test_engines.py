@@ -20,14 +20,14 @@ from scipy.optimize import linear_sum_assignment
 from tests import few_quick
 from tests.listening import Listening
 from tests.planted import draw, sides, store
+from topicstream.addons.clusters.model import GaussianModel
+from topicstream.base.errors import DoesNotFit, Interrupted, TopicsError
+from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import engines
 from topicstream.engines.base import Rule, Shape, passes_needed
-from topicstream.errors import DoesNotFit, Interrupted, TopicsError
 from topicstream.ingestion.pipeline import ingest
-from topicstream.model.gaussians import GaussianModel
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
 from topicstream.training.passes import PassRunner
 
@@ -201,7 +201,7 @@ class TestEveryEngine:
     def test_a_limit_too_small_is_refused_with_a_number(
         self, name, options, planted, tmp_path, monkeypatch
     ):
-        monkeypatch.setattr("topicstream.memory.FLOOR", 1)
+        monkeypatch.setattr("topicstream.base.memory.FLOOR", 1)
         with pytest.raises(DoesNotFit, match=r"smallest limit that would do is \d+M"):
             run(planted[0], tmp_path / "model", name, options, mem_limit="20M")
 
@@ -263,7 +263,7 @@ def test_peak_memory_stays_within_the_plan(name, tmp_path):
         "import json, sys\n"
         "from topicstream import machine\n"
         "from topicstream.training.loop import train\n"
-        "from topicstream.progress import Shown as Progress\n"
+        "from topicstream.base.progress import Shown as Progress\n"
         "class Plan(Progress):\n"
         "    def say(self, line):\n"
         "        if line.startswith('memory plan'):\n"

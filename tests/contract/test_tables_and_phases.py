@@ -17,11 +17,11 @@ from tests.contract.small_engines import Linked, Phased, linked_twin, phased_twi
 from tests.ingest_tools import write_jsonl
 from tests.planted import draw, store
 from tests.plugin_package.topicstream_example.executor import Processes
+from topicstream.base.errors import StoreError
+from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
-from topicstream.errors import StoreError
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Shown as Progress
 from topicstream.training import setup
 from topicstream.training.loop import Interrupted, train
 from topicstream.training.state.checkpoint import checkpoints, read_checkpoint

@@ -16,11 +16,10 @@ from msgspec.structs import replace
 import topicstream
 from tests.report_store import data_of, made, planted_model, unpack
 from topicstream import TopicModel
+from topicstream.base.records import write_record
 from topicstream.cli.main import run
-from topicstream.model.identity import IDS, TopicIds
-from topicstream.model.manifest import read_manifest, write_manifest
+from topicstream.model.manifest import IDS, TopicIds, read_manifest, write_manifest
 from topicstream.model.seeds import SeedEntry
-from topicstream.records import write_record
 
 NUMBERS = [30, 10, 31, 2]
 """Of the columns: cats, ships, stars, bread."""
@@ -340,7 +339,7 @@ def test_documents_topics_for_other_programs(published, out):
 
 
 def test_empty_topics_by_number(template, tmp_path):
-    from topicstream.reporting.model_info import describe
+    from topicstream.display.model_info import describe
 
     model = TopicModel.open(template / "model")
     phi = model.phi.copy()

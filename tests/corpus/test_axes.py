@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 import topicstream
 from tests.cgroup import memory_cgroup, run_in
 from tests.ingest_tools import digest, words_of, write_jsonl
+from topicstream.base.errors import DoesNotFit, StoreError
+from topicstream.base.files.durable import read_json, write_json
+from topicstream.base.files.ownership import note
+from topicstream.base.memory import MemoryLimit, Room
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.info import verify
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import DoesNotFit, StoreError
-from topicstream.files.durable import read_json, write_json
-from topicstream.files.ownership import note
-from topicstream.memory import MemoryLimit, Room
 
 META = {"authors": "authors", "labels": "labels", "links": "links"}
 NAMES = ["Ann", "Bob", "Zoë", "李雷", "Ó Cadhain", "naïve", "x" * 300]
@@ -164,7 +164,7 @@ def test_axes_say_what_the_documents_say(tmp_path_factory, seed, n, heldout, row
     tmp = tmp_path_factory.mktemp("axes")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("topicstream.corpus.axis_build.BATCH", 7)
-        patch.setattr("topicstream.relations.ROWS", rows)
+        patch.setattr("topicstream.base.relations.ROWS", rows)
         found = [
             *docs(n, seed),
             {

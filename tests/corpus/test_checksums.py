@@ -11,13 +11,13 @@ import pytest
 
 import topicstream
 from tests.ingest_tools import documents, write_jsonl
+from topicstream.base.errors import StoreError, TopicsError
+from topicstream.base.files.durable import read_json, read_sealed, sealed_line, write_json
+from topicstream.base.files.ownership import claim
 from topicstream.cli.main import fullest, run
 from topicstream.corpus.format import metadata_problems
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import StoreError, TopicsError
-from topicstream.files.durable import read_json, read_sealed, sealed_line, write_json
-from topicstream.files.ownership import claim
-from topicstream.ingestion.opening.source import Source, printable
+from topicstream.ingestion.open.source import Source, printable
 
 
 def test_every_flipped_bit_of_a_json_file_is_found(tmp_path):
@@ -113,8 +113,8 @@ def test_stock_metadata_is_verified(store, capsys, place, old, new):
 
 
 def test_an_append_while_a_run_goes_on_does_not_take_its_words(store, tmp_path):
+    from topicstream.base.progress import Shown as Progress
     from topicstream.model.topic_model import TopicModel
-    from topicstream.progress import Shown as Progress
     from topicstream.training.loop import train
 
     write_jsonl(tmp_path / "b.jsonl", documents(60, seed=5, prefix="new"))
@@ -148,8 +148,8 @@ def test_odd_names_and_marks(tmp_path):
     with Source(str(odd), odd, encoding="utf-16") as source:
         assert source.read(100) == "ein Wort ü".encode()
         assert source.name.endswith("\\xff.txt")
-    from topicstream.ingestion.read_options import ReadOptions
-    from topicstream.ingestion.spooling.tasks import pieces
+    from topicstream.ingestion.options import ReadOptions
+    from topicstream.ingestion.parts.tasks import pieces
 
     (tmp_path / "ok.txt").write_text("zwei Worte")
     tasks = pieces(tmp_path, ReadOptions(format="files", on_error="skip"))

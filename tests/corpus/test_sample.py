@@ -13,14 +13,14 @@ from tests import few_quick
 from tests.listening import Listening
 from tests.retrain_tools import made, write
 from tests.small_store import planted, store
+from topicstream.base.errors import InputError, StoreError, TopicsError, UsageError
+from topicstream.base.files.durable import read_json
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import SampledCorpus
 from topicstream.engines import engines
-from topicstream.errors import InputError, StoreError, TopicsError, UsageError
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.keys import document_keys
-from topicstream.files.durable import read_json
 from topicstream.model.topic_model import TopicModel
 
 QUIET = {"progress": False, "threads": 1, "tol": 0.0}

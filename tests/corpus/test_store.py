@@ -18,19 +18,13 @@ from hypothesis import strategies as st
 
 from tests.small_store import commit, planted
 from tests.small_store import store as small_store
+from topicstream.base.errors import StoreError
+from topicstream.base.files.durable import read_json, write_json
+from topicstream.base.files.ownership import claim
 from topicstream.corpus import writer as writer_module
-from topicstream.corpus.format import (
-    CELLS,
-    KINDS,
-    chunk_path,
-    metadata_problems,
-    settle_arrays,
-)
+from topicstream.corpus.format import CELLS, KINDS, chunk_path, metadata_problems, settle_arrays
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.writer import BlockWriter
-from topicstream.errors import StoreError
-from topicstream.files.durable import read_json, write_json
-from topicstream.files.ownership import claim
 
 WORDS = 300
 

@@ -15,23 +15,23 @@ from tests import DATA, few_quick
 from tests.listening import Listening
 from tests.planted import store
 from tests.reference.dense_anchors import anchors_of, cooccurrence, topics_of
-from topicstream.corpus.reader import Corpus
-from topicstream.engines.base import Shape
-from topicstream.engines.moments import cooccurrence as co
-from topicstream.engines.moments import picking
-from topicstream.engines.moments.anchors import (
+from topicstream.addons.moments import cooccurrence as co
+from topicstream.addons.moments import geometry as picking
+from topicstream.addons.moments.anchors import (
     PROJECTION,
     AnchorOptions,
     Anchors,
     apart_of,
     dirichlet_of,
 )
-from topicstream.engines.moments.simplex import simplex_weights
-from topicstream.errors import InputError, TopicsError, UsageError
+from topicstream.addons.moments.geometry import simplex_weights
+from topicstream.base.errors import InputError, TopicsError, UsageError
+from topicstream.base.progress import Shown as Progress
+from topicstream.corpus.reader import Corpus
+from topicstream.display.show import show, topic_lines
+from topicstream.engines.base import Shape
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Shown as Progress
-from topicstream.reporting.show import show, topic_lines
 from topicstream.retraining.update import train_on
 from topicstream.training.loop import train
 from topicstream.training.state.checkpoint import checkpoints

@@ -10,10 +10,10 @@ from tests.message_driver import dense_block
 from tests.reference import atm as twin
 from tests.reference import bp as lda
 from tests.visits import out_for
+from topicstream.addons.authors.engine import AuthorTopicModel
+from topicstream.base.errors import InputError, StoreError
 from topicstream.corpus.block import AxisRows
 from topicstream.engines.base import Key, Rows, Rule, Shape, Visit, padded
-from topicstream.engines.message.atm import AuthorTopicModel
-from topicstream.errors import InputError, StoreError
 
 K, A = 4, 5
 TWINS = {"async": twin.asynchronous, "sync": twin.synchronous}

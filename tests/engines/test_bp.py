@@ -9,9 +9,11 @@ from tests.message_driver import Driver, dense_block, planted, shape_of
 from tests.reference import bp as twin
 from topicstream.engines.base import Rule
 from topicstream.engines.message import messages
-from topicstream.engines.message.bp import BeliefPropagation
-from topicstream.engines.message.cvb0 import ZeroOrderCollapsedVariational
-from topicstream.engines.message.sibp import SimplifiedBeliefPropagation
+from topicstream.engines.message.bp import (
+    BeliefPropagation,
+    SimplifiedBeliefPropagation,
+    ZeroOrderCollapsedVariational,
+)
 
 ENGINES = {
     "cell": BeliefPropagation,

@@ -16,14 +16,14 @@ from tests.planted import draw, store
 from tests.reference.dense_anchors import cooccurrence
 from tests.reference.fdm import em_step
 from topicstream import ingest
+from topicstream.addons.moments.scorer import pair_entropy, second_moment
+from topicstream.addons.moments.view import PairsView
+from topicstream.base.errors import InputError
+from topicstream.base.memory import MemoryLimit
 from topicstream.cli.main import topics
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
 from topicstream.evaluation.evaluate import evaluate
-from topicstream.evaluation.pair_entropy import pair_entropy, second_moment
-from topicstream.memory import MemoryLimit
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.pairs import PairsView
 from topicstream.training.loop import train
 
 TOPICS, WORDS = 5, 120
@@ -154,7 +154,7 @@ def test_eval_scores_pairs_of_any_model(tmp_path, monkeypatch):
         m = whole[whole > 0] / n
         assert found["kl"] == pytest.approx(loss / n + (m * np.log(m)).sum(), abs=1e-5)
         monkeypatch.setattr(
-            "topicstream.evaluation.pair_entropy.STRIPE", 8 * 25 * 7
+            "topicstream.addons.moments.scorer.STRIPE", 8 * 25 * 7
         )  # stripes of 7 rows
         assert pair_entropy(
             model, Corpus.open(tmp_path / "c.zarr"), smooth=True

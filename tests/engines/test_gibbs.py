@@ -16,14 +16,13 @@ from tests import few_quick
 from tests.gibbs_driver import draw, make, pack_rows, pack_tight, random_block, table_of, visit
 from tests.reference.gibbs import buckets, conditional, joint_loglik, sweep
 from tests.visits import out_for, pass_end
+from topicstream.base.errors import InputError, TopicsError, UsageError
 from topicstream.corpus.block import Block
 from topicstream.engines.base import Key, Rows, Shape, Visit, padded
 from topicstream.engines.gibbs.gs import GibbsSampling
 from topicstream.engines.gibbs.sparselda import SparseLDA
 from topicstream.engines.gibbs.sparselda import sweep as sparse_sweep
-from topicstream.errors import InputError, TopicsError, UsageError
-from topicstream.kernels.packed import slack_starts, topic_bits
-from topicstream.kernels.packed_simd import READ_PAST
+from topicstream.numeric.kernels.packed import READ_PAST, slack_starts, topic_bits
 from topicstream.training.setup import make_options
 
 BOTH = pytest.mark.parametrize("kind", [GibbsSampling, SparseLDA], ids=["gs", "sparselda"])

@@ -12,14 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.gibbs_driver import pack_tight
+from topicstream.base.errors import StoreError, TopicsError
 from topicstream.engines.base import Scratch, SparseDelta, TableSpec
-from topicstream.engines.gibbs.moves import count_moves
-from topicstream.errors import StoreError, TopicsError
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.packed import rise, sink, sort_by_count, topic_bits
-from topicstream.kernels.packed_simd import READ_PAST, find_lane, passing, row_mass
-from topicstream.tables import slots
-from topicstream.tables.packed import PackedTable
+from topicstream.engines.gibbs.chain import count_moves
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.packed import (
+    READ_PAST,
+    find_lane,
+    passing,
+    rise,
+    row_mass,
+    sink,
+    sort_by_count,
+    topic_bits,
+)
+from topicstream.numeric.tables import packed as slots
+from topicstream.numeric.tables.packed import PackedTable
 
 SPEC = TableSpec(dtype="int32", layout="packed", delta="sparse", mass="row")
 PLACES = pytest.mark.parametrize("place", ["memory", "disk"])

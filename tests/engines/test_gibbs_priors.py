@@ -8,18 +8,21 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from topicstream.kernels.count_priors import (
+from topicstream.numeric.kernels.dirichlet import (
     BINS,
     EXACT,
+    Histogram,
     bin_values,
     close_document,
     count_bin,
+    digamma_rise,
+    fit_alpha,
+    fit_beta,
     length_counts,
     topic_counts,
     words_loglik,
 )
-from topicstream.kernels.dirichlet_fit import Histogram, digamma_rise, fit_alpha, fit_beta
-from topicstream.kernels.jit import kernel
+from topicstream.numeric.kernels.jit import kernel
 
 
 @kernel

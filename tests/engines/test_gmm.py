@@ -17,21 +17,26 @@ import topicstream
 from tests import few_quick
 from tests.reference import gaussians as twin
 from tests.reference.mixture import top
+from topicstream.addons.clusters import gaussians
+from topicstream.addons.clusters.gaussian_density import (
+    NOTHING,
+    best_density,
+    densities,
+    log_density,
+)
+from topicstream.addons.clusters.gmm import KAPPA, nearest_means
+from topicstream.addons.clusters.model import GaussianModel
+from topicstream.addons.clusters.split_merge import split_and_merge
+from topicstream.base.errors import DoesNotFit, InputError, UsageError
+from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run as command
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
 from topicstream.engines.base import Shape
-from topicstream.engines.mixtures import gaussians
-from topicstream.engines.mixtures.gmm import KAPPA, nearest_means
-from topicstream.engines.mixtures.split_merge import split_and_merge
-from topicstream.errors import DoesNotFit, InputError, UsageError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.inference.infer import infer
 from topicstream.ingestion.pipeline import ingest
-from topicstream.kernels.gaussian_density import NOTHING, best_density, densities, log_density
-from topicstream.model.gaussians import GaussianModel
-from topicstream.progress import Shown as Progress
-from topicstream.training.invariants import worth_a_warning
+from topicstream.training.course import worth_a_warning
 from topicstream.training.loop import train
 from topicstream.training.setup import make_options
 

@@ -16,12 +16,12 @@ from tests.message_driver import Driver, dense_block, planted, shape_of
 from tests.planted import store
 from tests.reference import labeled as twin
 from topicstream import TopicModel
+from topicstream.base.errors import InputError, StoreError, UsageError
+from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.block import AxisRows
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
-from topicstream.errors import InputError, StoreError, UsageError
 from topicstream.model.edits import edit, view_of
-from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
 from topicstream.training.plan import state_bytes_of_pass
 from topicstream.training.setup import make_engine

@@ -12,15 +12,15 @@ import pytest
 from tests import few_quick
 from tests.planted import store
 from tests.reference import mixture as twin
+from topicstream.addons.clusters.clusters import respond
+from topicstream.addons.clusters.scores import agreement
+from topicstream.base.errors import TopicsError, UsageError
+from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run as command
 from topicstream.corpus.reader import Corpus
-from topicstream.engines.mixtures.clusters import respond
-from topicstream.errors import TopicsError, UsageError
-from topicstream.evaluation.clusters import agreement
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.inference.infer import infer
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
 from topicstream.training.starts.documents import document_seeds
 

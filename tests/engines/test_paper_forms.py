@@ -11,10 +11,10 @@ import pytest
 
 from tests import few_quick
 from tests.small_store import planted, store
+from topicstream.base.errors import UsageError
 from topicstream.cli.main import run
 from topicstream.engines import engines
 from topicstream.engines.base import Shape
-from topicstream.errors import UsageError
 from topicstream.model.store import read_history
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train

@@ -14,14 +14,14 @@ from tests.reference.bp import sums
 from tests.retrain_tools import folder, write
 from tests.retrain_tools import made as retrain_documents
 from tests.visits import out_for, pass_end
+from topicstream.addons.links.engine import RelationalTopicModel
+from topicstream.base.errors import StoreError
+from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.block import AxisRows, Block
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Key, Rows, Rule, Shape, Visit
 from topicstream.engines.message.bp import BeliefPropagation
-from topicstream.engines.message.rtm import RelationalTopicModel
-from topicstream.errors import StoreError
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
 
 K = 4

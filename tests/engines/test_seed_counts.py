@@ -18,8 +18,8 @@ from tests.visits import Pieces, out_for, pass_end, unwritten
 from topicstream.engines.base import Key, Scratch, TableSpec, Visit
 from topicstream.engines.gibbs.gs import GibbsSampling
 from topicstream.engines.gibbs.sparselda import SparseLDA
-from topicstream.kernels.constants import Constants
-from topicstream.tables.layouts import LAYOUTS
+from topicstream.numeric.kernels.constants import Constants
+from topicstream.numeric.tables.layouts import LAYOUTS
 
 
 def serial(work, n):

@@ -13,11 +13,11 @@ import pytest
 
 from tests.planted import draw, store
 from topicstream import TopicModel
+from topicstream.base.errors import InputError, StoreError, UsageError
 from topicstream.cli import main
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, StoreError, UsageError
+from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.model.seeds import read_seeds, resolve
-from topicstream.vocabulary import Vocabulary
 
 FILE = """
 strength = 50

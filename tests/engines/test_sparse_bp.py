@@ -11,13 +11,13 @@ import pytest
 from tests.message_driver import Driver, dense_block, planted, shape_of
 from tests.reference import bp as twin
 from tests.reference.sparse_bp import sweep as plain_sweep
+from topicstream.base.errors import UsageError
 from topicstream.engines.base import Shape
 from topicstream.engines.message import active_topics
 from topicstream.engines.message import sparse_messages as kernels
 from topicstream.engines.message.sparse_bp import SparseBeliefPropagation, SparseOptions
-from topicstream.errors import UsageError
-from topicstream.kernels.arrays import CellsByWord, sort_by_word
-from topicstream.kernels.select import largest_numbers
+from topicstream.numeric.kernels.arrays import CellsByWord, sort_by_word
+from topicstream.numeric.kernels.select import largest_numbers
 from topicstream.training.setup import make_options
 
 Engine = SparseBeliefPropagation

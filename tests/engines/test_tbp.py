@@ -266,8 +266,8 @@ def test_learned_priors_find_the_planted_ones():
         expected_rise,
         pull_of,
     )
-    from topicstream.kernels.dirichlet_fit import Histogram, fit_beta
-    from topicstream.kernels.dirichlet_fit import fit_alpha as fit
+    from topicstream.numeric.kernels.dirichlet import Histogram, fit_beta
+    from topicstream.numeric.kernels.dirichlet import fit_alpha as fit
 
     def fit_alpha(start, topic_bins, length_bins, low, high, pull=0.0, mean=0.0):
         of_topics, of_lengths = document_counts(topic_bins, length_bins, topics)
@@ -332,7 +332,7 @@ def test_learned_priors_find_the_planted_ones():
 
 def test_word_histogram_weighs_a_word_by_its_share_of_the_block():
     from topicstream.engines.message.priors import BINS, SAMPLE, count_words
-    from topicstream.kernels.rng import bits
+    from topicstream.numeric.kernels.rng import bits
 
     block, topics = make_block(docs=80, words=200), 4
     phi, _ = random_state(block, topics)
@@ -367,7 +367,7 @@ def test_learning_priors_stays_within_bounds_and_reports(name):
 
 
 def test_logarithms_of_a_document_match_numpy():
-    from topicstream.kernels.digamma import sum_x_log
+    from topicstream.numeric.kernels.dirichlet import sum_x_log
 
     rng = np.random.default_rng(0)
     p = np.append(

@@ -14,10 +14,10 @@ from topicstream.engines.variational.mvi import Memoized
 from topicstream.engines.variational.ovb import OnlineVariationalBayes
 from topicstream.engines.variational.svi import StochasticSparse
 from topicstream.engines.variational.vb import VariationalBayes
-from topicstream.kernels.select import keep_top
-from topicstream.tables.dense import DenseTable
-from topicstream.tables.rounds import RoundSpace
-from topicstream.tables.spec import SparseDelta, TableSpec
+from topicstream.numeric.kernels.select import keep_top
+from topicstream.numeric.tables.dense import DenseTable
+from topicstream.numeric.tables.rounds import RoundSpace
+from topicstream.numeric.tables.spec import SparseDelta, TableSpec
 
 W, K, D = 60, 37, 12
 

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tests.small_store import planted, store
-from topicstream.progress import Shown as Progress
+from topicstream.base.progress import Shown as Progress
 from topicstream.training.loop import train
 
 

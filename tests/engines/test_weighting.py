@@ -14,14 +14,14 @@ from tests.engines.test_seed_words import call
 from tests.engines.test_seed_words_kept import jsonl, texts
 from tests.planted import draw, sides, store
 from topicstream import TopicModel
+from topicstream.base.errors import InputError, StoreError
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.engines import engines
-from topicstream.errors import InputError, StoreError
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.keys import document_keys, word_keys
 from topicstream.training.loop import train
 from topicstream.training.setup import weigh
-from topicstream.vocabulary import Vocabulary
 
 WORDS, TOPICS = 60, 4
 

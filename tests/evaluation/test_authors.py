@@ -11,18 +11,17 @@ import pytest
 
 import topicstream
 from tests.ingest_tools import write_jsonl
+from topicstream.addons.authors.scorer import author_perplexity, mixtures
+from topicstream.addons.authors.views import AuthorsView, ExpertsView
+from topicstream.base.errors import InputError, StoreError
+from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, StoreError
-from topicstream.evaluation.authors import author_perplexity, mixtures
 from topicstream.evaluation.completion import split_documents
 from topicstream.evaluation.keys import corpus_vocabulary, document_keys, word_keys
 from topicstream.evaluation.visiting import known_block
 from topicstream.inference.infer import infer
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Shown as Progress
-from topicstream.reporting.authors import AuthorsView
-from topicstream.reporting.experts import ExpertsView
 from topicstream.training.loop import train
 
 TOPICS = 3

@@ -100,7 +100,7 @@ def test_eval_of_another_corpus_and_training(capsys):
 
 
 def test_eval_of_raw_text_tokenises_as_the_model_did(capsys, folder, tmp_path):
-    from topicstream.tokens.recipe import Recipe
+    from topicstream.ingestion.tokens.recipe import Recipe
 
     counts, _ = planted(3, 160, W, K, length=40)
     raw = tmp_path / "new.jsonl"
@@ -152,8 +152,8 @@ def test_errors_are_one_line_with_their_code(capsys):
 
 
 def test_within_a_memory_limit_rows_stay_on_disk(tmp_path):
+    from topicstream.base.machine import PROCESS_BYTES
     from topicstream.evaluation.memory import open_within
-    from topicstream.machine import PROCESS_BYTES
 
     wide = np.ones((12000, 4000), np.float32)
     TopicModel.from_arrays(wide, [f"w{i}" for i in range(12000)], 0.1, 0.01).save(tmp_path / "wide")

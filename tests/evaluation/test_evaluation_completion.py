@@ -10,7 +10,7 @@ import pytest
 from tests.reference.completion import completion as twin
 from tests.reference.completion import split_of, text_key
 from tests.small_store import planted, store
-from topicstream.errors import InputError
+from topicstream.base.errors import InputError
 from topicstream.evaluation import completion, memory
 from topicstream.evaluation.completion import (
     ScoredTopics,

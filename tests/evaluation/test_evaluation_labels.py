@@ -14,12 +14,11 @@ import pytest
 import topicstream
 from tests.ingest_tools import write_jsonl
 from topicstream import TopicModel
+from topicstream.addons.labels.scorer import Predicted, lost_without, predict
+from topicstream.base.errors import InputError, StoreError, TopicsError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, StoreError, TopicsError
 from topicstream.evaluation.evaluate import evaluate
-from topicstream.evaluation.labels import lost_without, predict
-from topicstream.evaluation.thresholds import Predicted
 from topicstream.inference.documents import ragged_rows
 from topicstream.retraining.config import load_config
 from topicstream.training.loop import train

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.small_store import planted, store
-from topicstream.errors import DoesNotFit, InputError
+from topicstream.base.errors import DoesNotFit, InputError
 from topicstream.evaluation.coherence import c_v, coherence, cooccurrence, diversity, npmi, umass
 from topicstream.evaluation.evaluate import evaluate, parse_split
 from topicstream.evaluation.matching import compare, l1_distances
@@ -129,7 +129,7 @@ def test_compare_finds_a_permutation_and_what_changed(made, tmp_path, monkeypatc
         tmp_path / "a", tmp_path / "b", words=5, progress=lambda *done: told.append(done)
     )
     assert told[-1][1:] == (model.n_words, model.n_words)
-    monkeypatch.setattr("topicstream.memory.PROCESS_BYTES", 500 << 20)
+    monkeypatch.setattr("topicstream.base.memory.PROCESS_BYTES", 500 << 20)
     with pytest.raises(DoesNotFit, match=r"scoring .*a beside .*b does not fit 512 MB"):
         compare(tmp_path / "a", tmp_path / "b", mem_limit="512M")
     monkeypatch.undo()

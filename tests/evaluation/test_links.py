@@ -9,14 +9,14 @@ import pytest
 
 from tests.engines.test_rtm import K, communities
 from tests.planted import store
+from topicstream.addons.links import scorer as links
+from topicstream.addons.links.view import LinksView
+from topicstream.base.errors import DoesNotFit, InputError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import DoesNotFit, InputError
-from topicstream.evaluation import links
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.links import LinksView
 from topicstream.training.loop import train
 
 DOCS, HELD = 240, 60
@@ -75,7 +75,7 @@ def test_what_the_classifier_holds_counts_against_the_limit(made, monkeypatch):
         DOCS + 6 * 2 * max(len(pairs.training), len(pairs.testing))
     )
     monkeypatch.setattr(links, "MOST", 1 << 40)
-    monkeypatch.setattr("topicstream.memory.PROCESS_BYTES", (512 << 20) - (60 << 20))
+    monkeypatch.setattr("topicstream.base.memory.PROCESS_BYTES", (512 << 20) - (60 << 20))
     with pytest.raises(DoesNotFit, match="the smallest limit that would do is"):
         evaluate(folder / "bp", corpus, links=True, mem_limit="512M")
 

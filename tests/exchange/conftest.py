@@ -7,7 +7,7 @@ import pytest
 
 import topicstream
 from tests.ingestion.test_memory_inputs import ALL
-from topicstream.progress import Shown as Progress
+from topicstream.base.progress import Shown as Progress
 
 WORDS, TOPICS = 60, 5
 

@@ -13,15 +13,15 @@ import pytest
 import scipy.sparse as sp
 
 import topicstream
-from topicstream.cli.main import run
-from topicstream.corpus.reader import Corpus
-from topicstream.evaluation.topic_number import (
+from topicstream.addons.cells.pycistopic import LDATopicstream
+from topicstream.addons.cells.topic_number import (
     arun,
     cao_juan,
     topic_number_measures,
     topic_products,
 )
-from topicstream.integrations.pycistopic import LDATopicstream
+from topicstream.cli.main import run
+from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
 
 CELLS, REGIONS, TYPES = 400, 900, 4
@@ -252,7 +252,7 @@ def test_pycistopic_trains_through_its_interface(planted, tmp_path):
     assert shares.shape == (CELLS, TYPES)
     best = [np.bincount(types[shares.argmax(1) == k], minlength=TYPES).max() for k in range(TYPES)]
     assert sum(best) > 0.95 * CELLS
-    with pytest.raises(topicstream.errors.InputError, match="for 899 and 400 names"):
+    with pytest.raises(topicstream.base.errors.InputError, match="for 899 and 400 names"):
         LDATopicstream.run_topic_modeling(
             accessible, cells, regions[1:], str(tmp_path / "tm"), TYPES
         )

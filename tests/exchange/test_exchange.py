@@ -18,11 +18,11 @@ import topicstream
 from tests.exchange.conftest import TOPICS, WORDS
 from tests.ingestion.test_memory_inputs import ALL
 from topicstream import TopicModel
+from topicstream.addons.exchange.formats import FORMATS
+from topicstream.base.errors import InputError, NotOurs, TopicsError
+from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, NotOurs, TopicsError
-from topicstream.exchange.formats import FORMATS
-from topicstream.progress import Shown as Progress
 
 
 def perplexity(model, corpus):

@@ -12,8 +12,8 @@ import topicstream
 from tests.exchange.conftest import TOPICS, WORDS, corpus_texts
 from tests.exchange.test_exchange import perplexity
 from topicstream import TopicModel
+from topicstream.base.errors import InputError
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
 
 
 # -- live: where the other program is installed

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import topicstream
-from topicstream.errors import InputError
+from topicstream.base.errors import InputError
 from topicstream.model.topic_model import TopicModel
 
 PAGE = {

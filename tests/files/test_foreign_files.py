@@ -18,8 +18,8 @@ import pytest
 
 import topicstream
 from tests.ingest_tools import documents, write_jsonl
+from topicstream.base.files.ownership import MARK, not_ours
 from topicstream.cli.main import run
-from topicstream.files.ownership import MARK, not_ours
 from topicstream.retraining import cycle
 
 TRAIN = "train --corpus s.zarr --algo bp -K 3 --passes 2 --tol 0 --threads 1 --model"

@@ -14,9 +14,9 @@ import pytest
 from tests.refusing import topics
 from tests.s3 import SECRET, Put, put_folder
 from topicstream import Corpus, TopicModel, evaluate, infer, ingest, train
-from topicstream.errors import StoreError, UsageError
-from topicstream.files import mirror
-from topicstream.files.remote import traffic
+from topicstream.addons.cloud import mirror
+from topicstream.addons.cloud.remote import traffic
+from topicstream.base.errors import StoreError, UsageError
 
 TEXTS = [
     f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}"

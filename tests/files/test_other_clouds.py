@@ -32,10 +32,10 @@ from tests.files.test_publication import LINES, race
 from tests.files.test_publication_campaigns import free_ports
 from tests.refusing import topics
 from topicstream import Corpus, TopicModel, ingest, publish, train
-from topicstream.errors import Busy, InputError, NotOurs
-from topicstream.files import mirror, publication, remote
-from topicstream.files.mirror import current_at
-from topicstream.files.remote import RemoteFile, put_object
+from topicstream.addons.cloud import mirror, publication, remote
+from topicstream.addons.cloud.mirror import current_at
+from topicstream.addons.cloud.remote import RemoteFile, put_object
+from topicstream.base.errors import Busy, InputError, NotOurs
 
 ACCOUNT, KEY = (
     "devstoreaccount1",

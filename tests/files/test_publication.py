@@ -23,10 +23,10 @@ from tests.refusing import topics
 from tests.retrain_tools import folder
 from tests.s3 import SECRET, Put
 from topicstream import Corpus, TopicModel, ingest, publish, retrain, train
-from topicstream.errors import Busy, InputError, NotOurs, StoreError, TopicsError, UsageError
-from topicstream.files import publication, remote
-from topicstream.files.mirror import Current, cache_folder, current_at
-from topicstream.files.remote import get_object
+from topicstream.addons.cloud import publication, remote
+from topicstream.addons.cloud.mirror import Current, cache_folder, current_at
+from topicstream.addons.cloud.remote import get_object
+from topicstream.base.errors import Busy, InputError, NotOurs, StoreError, TopicsError, UsageError
 
 LINES = [
     f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}"

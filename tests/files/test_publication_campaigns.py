@@ -21,10 +21,10 @@ import pytest
 from tests.files.test_publication import race
 from tests.s3 import SECRET
 from topicstream import ingest, publish
-from topicstream.errors import Busy
-from topicstream.files import publication, remote
-from topicstream.files.mirror import LISTING, current_at
-from topicstream.files.remote import get_object, list_below
+from topicstream.addons.cloud import publication, remote
+from topicstream.addons.cloud.mirror import LISTING, current_at
+from topicstream.addons.cloud.remote import get_object, list_below
+from topicstream.base.errors import Busy
 
 pytestmark = pytest.mark.slow
 

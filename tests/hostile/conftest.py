@@ -8,7 +8,7 @@ import pytest
 
 import topicstream
 from tests.ingest_tools import documents, write_jsonl
-from topicstream.progress import Shown as Progress
+from topicstream.base.progress import Shown as Progress
 from topicstream.training.loop import train
 
 

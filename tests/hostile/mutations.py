@@ -14,10 +14,10 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from topicstream.errors import TopicsError
-from topicstream.ingestion.parsing.documents import content_kind, document_cells
-from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.spooling.tasks import pieces
+from topicstream.base.errors import TopicsError
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import content_kind, document_cells
+from topicstream.ingestion.parts.tasks import pieces
 
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 NUMBERS = [

@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 from numcodecs import blosc
 
+from topicstream.base.files.durable import read_json, with_checksum
+from topicstream.base.records import plain
 from topicstream.corpus.format import CELLS, DOCS, KINDS, chunk_path, write_row
 from topicstream.corpus.manifest import BlockEntry, part_of
-from topicstream.files.durable import read_json, with_checksum
-from topicstream.records import plain
 
 
 def write_sealed(path: Path, value: Any) -> None:

@@ -19,12 +19,12 @@ import pytest
 import topicstream
 from tests.ingest_tools import documents, write_jsonl
 from tests.refusing import refused
+from topicstream.addons.clusters.model import GaussianModel
+from topicstream.base.errors import StoreError
+from topicstream.base.files.durable import log_text, sealed_line
+from topicstream.base.files.plain import load_arrays
 from topicstream.cli.main import run
-from topicstream.errors import StoreError
-from topicstream.files.durable import log_text, sealed_line
-from topicstream.files.plain import load_arrays
 from topicstream.model.edits import LOG, view_of
-from topicstream.model.gaussians import GaussianModel
 from topicstream.model.topic_model import TopicModel
 
 
@@ -47,7 +47,7 @@ EVERY_BIT = """
 import sys
 import zipfile
 from pathlib import Path
-from topicstream.files.plain import open_table
+from topicstream.base.files.plain import open_table
 path, whole = Path(sys.argv[1]), Path(sys.argv[1]).read_bytes()
 size = int.from_bytes(whole[-8:-4], "little")
 refused = 0

@@ -13,7 +13,7 @@ from hypothesis import given
 import topicstream
 from tests.hostile.mutations import BYTES, MANY, answers_or_refuses, mutated
 from tests.ingest_tools import documents, write_jsonl
-from topicstream.exchange.formats import FORMATS
+from topicstream.addons.exchange.formats import FORMATS
 
 SUFFIXES = {"mallet-state": ".gz", "pyldavis": ".json", "mallet-doc-topics": ".txt"}
 NAMES = [name for name, form in FORMATS.items() if form.read]

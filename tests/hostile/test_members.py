@@ -12,9 +12,9 @@ import pytest
 
 from tests.hostile.resealing import write_sealed
 from tests.refusing import refused
+from topicstream.base.files.durable import read_json
+from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run
-from topicstream.files.durable import read_json
-from topicstream.progress import Shown as Progress
 from topicstream.training.loop import train
 
 

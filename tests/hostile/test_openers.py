@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 import topicstream
 from tests.hostile.resealing import chunks_of, reseal_block, reseal_model, write_sealed
 from tests.ingest_tools import documents, write_jsonl
+from topicstream.base.errors import StoreError, TopicsError
+from topicstream.base.files.durable import log_text, read_json
 from topicstream.corpus.manifest import StoreManifest
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import StoreError, TopicsError
-from topicstream.files.durable import log_text, read_json
 from topicstream.model.edits import LOG, view_of
 from topicstream.model.topic_model import TopicModel
 

@@ -112,6 +112,6 @@ def test_folders_of_odd_files(tmp_path_factory, files, on_error):
     for i, (name, suffix, data) in enumerate(files):
         Path(folder, f"{name}{i}{suffix}").write_bytes(data)
     from tests.hostile.mutations import answers_or_refuses, read
-    from topicstream.ingestion.read_options import ReadOptions
+    from topicstream.ingestion.options import ReadOptions
 
     answers_or_refuses(lambda: read(folder, ReadOptions(on_error=on_error)))

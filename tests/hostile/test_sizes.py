@@ -8,9 +8,9 @@ import lzma
 import numpy as np
 import pytest
 
+from topicstream.base.errors import StoreError
+from topicstream.base.files.plain import load_arrays
 from topicstream.cli.main import run
-from topicstream.errors import StoreError
-from topicstream.files.plain import load_arrays
 
 
 def test_arrays_are_numbers_and_whole(tmp_path):

@@ -14,14 +14,14 @@ import pytest
 from tests.hostile.resealing import write_sealed
 from tests.ingest_tools import documents, write_jsonl
 from tests.refusing import refused
+from topicstream.base.errors import StoreError
+from topicstream.base.files.durable import read_json
+from topicstream.base.files.plain import refuse_links
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import StoreError
-from topicstream.files.durable import read_json
-from topicstream.files.plain import refuse_links
-from topicstream.ingestion.opening.inputs_record import NAME
+from topicstream.display.passages import snippets
+from topicstream.ingestion.open.inputs_record import NAME
 from topicstream.model.edits import LOG
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.snippets import snippets
 
 
 def special(path: Path, how: str, outside: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from tests.hostile.resealing import chunks_of, reseal_block, reseal_file, write_sealed
 from tests.refusing import refused
+from topicstream.base.errors import StoreError
+from topicstream.base.files.durable import read_json
+from topicstream.base.files.plain import load_arrays
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import StoreError
-from topicstream.files.durable import read_json
-from topicstream.files.plain import load_arrays
 
 VALUES = {
     "a negative count": ("counts", lambda a: a.__setitem__(3, 2**32 - 1)),

@@ -13,18 +13,24 @@ from scipy.sparse import csr_array
 
 from tests.inference.test_infer import ALPHA, BETA, K, W, documents
 from tests.small_store import planted, store
-from topicstream.errors import DoesNotFit, InputError, StoreError
-from topicstream.files.durable import read_json, write_json
-from topicstream.files.ownership import not_ours
-from topicstream.inference.classifier import _plan, train_classifier
+from topicstream.addons.classifier.model import Classifier
+from topicstream.addons.classifier.training import (
+    Examples,
+    _plan,
+    best_temperature,
+    fit_softmax,
+    label_divergence,
+    train_classifier,
+)
+from topicstream.base.errors import DoesNotFit, InputError, StoreError
+from topicstream.base.files.durable import read_json, write_json
+from topicstream.base.files.ownership import not_ours
 from topicstream.inference.config import ClassifierConfig
 from topicstream.inference.infer import infer
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method
-from topicstream.inference.softmax import Examples, best_temperature, fit_softmax, label_divergence
-from topicstream.kernels.rng import bits, uniform
-from topicstream.model.classifier import Classifier
 from topicstream.model.topic_model import TopicModel
+from topicstream.numeric.kernels.rng import bits, uniform
 from topicstream.training.loop import train
 
 
@@ -119,7 +125,7 @@ def test_training_is_deterministic_and_leaves_nothing(made, tmp_path):
 
 
 def test_info_tells_of_the_classifier_and_whether_it_is_stale(made, tmp_path):
-    from topicstream.reporting.model_info import describe, lines
+    from topicstream.display.model_info import describe, lines
 
     folder, _, _, facts = made
     shutil.copytree(folder / "m", tmp_path / "m")
@@ -235,7 +241,7 @@ def test_hybrid_draws_by_its_formula(made):
     key = 0xCBF29CE484222325
     for c in b"one":
         key = (key ^ c) * 0x100000001B3 % (1 << 64)
-    from topicstream.kernels.rng import step, stream
+    from topicstream.numeric.kernels.rng import step, stream
 
     state, n = np.uint64(stream(4, 2, np.uint64(key))), np.zeros(K)
     p = model.probabilities(np.arange(W))

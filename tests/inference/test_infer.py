@@ -11,7 +11,7 @@ import pytest
 
 from tests.reference import infer as reference
 from tests.small_store import planted, store, with_documents
-from topicstream.errors import InputError
+from topicstream.base.errors import InputError
 from topicstream.inference.documents import EMPTY, UNKNOWN, Documents, documents_of_cells
 from topicstream.inference.infer import infer
 from topicstream.inference.method import TopicRows

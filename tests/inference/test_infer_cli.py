@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import topicstream
 from tests import few_quick
 from tests.small_store import planted, store
+from topicstream.base.errors import StoreError
 from topicstream.cli.main import run
-from topicstream.errors import StoreError
 from topicstream.inference.output import (
     CsvAnswers,
     JsonAnswers,
@@ -29,8 +29,8 @@ from topicstream.inference.output import (
     answer_schema,
     keep,
 )
+from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.model.topic_model import TopicModel
-from topicstream.tokens.recipe import Recipe
 
 W, K, D = 60, 5, 40
 ALPHA = np.linspace(0.05, 0.3, K)

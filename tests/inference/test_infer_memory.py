@@ -15,11 +15,11 @@ import pytest
 from tests.cgroup import memory_cgroup, run_in
 from tests.small_store import store
 from topicstream.cli.main import run
+from topicstream.corpus.vocabulary import Vocabulary
+from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.model.manifest import Origin
 from topicstream.model.store import ModelWriter
 from topicstream.model.topic_model import TopicModel
-from topicstream.tokens.recipe import Recipe
-from topicstream.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.slow
 
@@ -161,7 +161,7 @@ def test_methods_that_hold_all_documents_are_refused_beforehand(
     line += ["--trained-on", store] if method == ("gibbs1",) else []
     capsys.readouterr()
     monkeypatch.setattr(
-        "topicstream.memory.PROCESS_BYTES", 480 << 20
+        "topicstream.base.memory.PROCESS_BYTES", 480 << 20
     )  # as if the documents were many
     assert run([*line, "--mem-limit", "512M"]) == 5
     said = capsys.readouterr().err

@@ -11,8 +11,8 @@ import pytest
 
 import topicstream
 from topicstream import TopicModel
+from topicstream.base.errors import InputError
 from topicstream.cli.main import run
-from topicstream.errors import InputError
 
 WORDS = ["a", "b", "c", "d", "e", "none"]
 PHI = np.array(

@@ -14,9 +14,9 @@ import pytest
 
 import topicstream
 from tests.listening import Listening
+from topicstream.base.errors import InputError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
 
 FIRST = [
     {"nr": "1", "day": "31.01.2020", "by": "Ann; Bob", "party": "A", "body": "apple banana"},

@@ -19,7 +19,7 @@ from topicstream.cli.ingest import command as ingest_command
 from topicstream.cli.main import run
 from topicstream.corpus.info import verify
 from topicstream.corpus.reader import Corpus
-from topicstream.tokens.vocabulary import TokenVocabulary
+from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
 
 
 @pytest.fixture

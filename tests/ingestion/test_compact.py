@@ -16,13 +16,13 @@ from click.testing import CliRunner
 import topicstream
 from tests.ingest_tools import cells_by_id, digest, documents, write_jsonl
 from tests.killing import Killable
+from topicstream.base.errors import Busy, DoesNotFit, TopicsError
 from topicstream.cli.main import topics
-from topicstream.corpus import lease
+from topicstream.corpus import sweep as lease
 from topicstream.corpus.format import CELLS, KINDS
 from topicstream.corpus.info import verify
 from topicstream.corpus.manifest import BlockEntry, Removed
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import Busy, DoesNotFit, TopicsError
 from topicstream.ingestion.upkeep.compact import compact
 from topicstream.ingestion.upkeep.rewrite import grouped
 
@@ -190,7 +190,7 @@ def test_a_block_of_nothing_goes(appended, tmp_path):
 def test_nothing_happens_where_another_writes_or_there_is_no_room(appended, tmp_path, monkeypatch):
     store = appended(nights=1)
     before = digest(store)
-    from topicstream.files.durable import lock
+    from topicstream.base.files.durable import lock
 
     with lock(store, "writing to"), pytest.raises(Busy):
         compact(store)

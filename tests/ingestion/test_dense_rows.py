@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.engines.test_gmm import infer_rows, points, run, stored
+from topicstream.base.errors import InputError, UsageError
 from topicstream.cli.main import run as command
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, UsageError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.inference.infer import infer
-from topicstream.ingestion.parsing.documents import document_cells
+from topicstream.ingestion.parse.documents import document_cells
 from topicstream.ingestion.pipeline import ingest
 
 
@@ -257,8 +257,8 @@ def test_patches_of_images_are_orthonormal_pixels(tmp_path):
 
 def test_patches_of_a_large_image_come_in_pieces(tmp_path):
     image = pytest.importorskip("PIL.Image")
-    from topicstream.ingestion.read_options import ReadOptions
-    from topicstream.ingestion.spooling.tasks import pieces
+    from topicstream.ingestion.options import ReadOptions
+    from topicstream.ingestion.parts.tasks import pieces
 
     pixels = np.random.default_rng(0).integers(0, 256, (200, 31)).astype(np.uint8)
     image.fromarray(pixels).save(tmp_path / "a.png")

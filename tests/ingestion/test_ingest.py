@@ -17,13 +17,13 @@ from click.testing import CliRunner
 import topicstream
 from tests import DATA
 from tests.ingest_tools import cells_by_id, digest, documents, training_counts, write_jsonl
+from topicstream.base.errors import Busy, DoesNotFit, InputError, Interrupted, TopicsError
+from topicstream.base.files import ownership as owned
+from topicstream.base.progress import Progress
 from topicstream.cli.main import run, topics
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import Busy, DoesNotFit, InputError, Interrupted, TopicsError
-from topicstream.files import owned
-from topicstream.progress import Progress
-from topicstream.reporting.snippets import snippets
-from topicstream.tokens.vocabulary import TokenVocabulary
+from topicstream.display.passages import snippets
+from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
 
 
 def plain_counts(docs, store=None):
@@ -442,7 +442,7 @@ def test_a_signal_while_reading_commits_first(tmp_path):
 
 
 def test_second_writer_and_memory_are_refused(tmp_path):
-    from topicstream.files import durable
+    from topicstream.base.files import durable
 
     source = write_jsonl(tmp_path / "a.jsonl", documents(20))
     with durable.lock(tmp_path / "c.zarr.wip", "testing", kind="ingest"), pytest.raises(Busy):

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from topicstream.base.errors import InputError
+from topicstream.base.relations import Relations
 from topicstream.corpus.documents import hash_ids
-from topicstream.errors import InputError
+from topicstream.ingestion.parts.prepare import as_stream
 from topicstream.ingestion.settings import Heldout
-from topicstream.ingestion.spooling.prepare import as_stream
-from topicstream.ingestion.storing.decide import (
+from topicstream.ingestion.store.decide import (
     DELETED,
     DROPPED,
     DUPLICATE,
@@ -22,7 +23,6 @@ from topicstream.ingestion.storing.decide import (
     REPLACED,
     decide,
 )
-from topicstream.relations import Relations
 
 
 def test_the_hash_never_changes():

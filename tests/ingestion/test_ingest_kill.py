@@ -13,7 +13,7 @@ import pytest
 import topicstream
 from tests.ingest_tools import cells_by_id, digest, documents, write_jsonl
 from tests.killing import Killable
-from topicstream.errors import InputError
+from topicstream.base.errors import InputError
 
 pytestmark = pytest.mark.slow
 

@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from topicstream.base.errors import DoesNotFit
+from topicstream.base.memory import MemoryLimit, Room
 from topicstream.corpus import documents
 from topicstream.corpus.manifest import store_file
-from topicstream.errors import DoesNotFit
-from topicstream.ingestion.parsing.cut import RECORD_BYTES
-from topicstream.ingestion.parsing.documents import content_kind, document_cells
-from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.spooling.tasks import pieces
-from topicstream.memory import MemoryLimit, Room
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import RECORD_BYTES, content_kind, document_cells
+from topicstream.ingestion.parts.tasks import pieces
 
 pytestmark = pytest.mark.slow
 

@@ -15,14 +15,14 @@ import zarr
 
 import topicstream
 from tests.ingest_tools import digest
+from topicstream.base.errors import InputError
 from topicstream.cli.main import run
-from topicstream.errors import InputError
-from topicstream.ingestion.opening.source import Input
-from topicstream.ingestion.parsing import sparse
-from topicstream.ingestion.parsing.documents import document_cells
-from topicstream.ingestion.parsing.sparse import Side, ordered_batches
-from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.spooling.tasks import pieces
+from topicstream.ingestion.open.source import Input
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse import sparse
+from topicstream.ingestion.parse.documents import document_cells
+from topicstream.ingestion.parse.sparse import Side, ordered_batches
+from topicstream.ingestion.parts.tasks import pieces
 
 CELLS, FEATURES = 300, 400
 NAMES = [f"chr1:{100 * i}-{100 * i + 99}" for i in range(FEATURES)]

@@ -19,11 +19,11 @@ import pytest
 
 import topicstream
 from tests.ingest_tools import cells_by_id
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, UsageError
-from topicstream.ingestion.opening.memory import as_inputs
-from topicstream.progress import Shown as Progress
+from topicstream.ingestion.open.memory import as_inputs
 
 ALL = {"min_df": 1, "max_df": 1.0, "heldout": 0, "stopwords": "none"}
 WORDS = ["river", "stream", "delta", "theta", "topic", "corpus", "block", "model"]

@@ -14,9 +14,9 @@ import scipy.sparse
 
 import topicstream
 from tests.ingest_tools import cells_by_id
+from topicstream.base.errors import InputError, UsageError
 from topicstream.cli.main import run
-from topicstream.errors import InputError, UsageError
-from topicstream.ingestion.parsing.columns import clean_strings
+from topicstream.ingestion.parse.columns import clean_strings
 
 GOOD = [{"id": "a", "text": "alpha beta gamma"}, {"id": "b", "text": "beta gamma delta"}]
 HIGH, BYTE = "\ud800", "\udcff"

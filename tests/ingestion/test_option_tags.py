@@ -19,10 +19,10 @@ from tests.ingest_options import (
     write_records,
 )
 from tests.ingest_tools import cells_by_id, digest
+from topicstream.base.errors import TopicsError, UsageError
+from topicstream.base.options import names_tagged
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import TopicsError, UsageError
 from topicstream.ingestion.config import IngestConfig
-from topicstream.options import names_tagged
 
 DECIDES = {"reading", "tokenizer", "side", "words", "heldout", "documents", "input", "nothing"}
 BASE = {"min_df": 1, "heldout": 0}

@@ -15,10 +15,10 @@ import pytest
 
 import topicstream
 from topicstream import Corpus, ingest
-from topicstream.errors import InputError, UsageError
-from topicstream.ingestion.parsing.documents import TEXT, batch_of
-from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.spooling.parts import in_parts
+from topicstream.base.errors import InputError, UsageError
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import TEXT, batch_of
+from topicstream.ingestion.parts.parts import in_parts
 
 WHOLE = {"min_df": 1, "max_df": 1.0, "stopwords": "none", "progress": False}
 

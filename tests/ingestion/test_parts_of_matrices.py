@@ -25,8 +25,8 @@ from tests.ingestion.test_matrices import (
     counts_of,
     write_annotated,
 )
+from topicstream.base.errors import InputError
 from topicstream.cli.main import run
-from topicstream.errors import InputError
 
 place = test_matrices.place
 

@@ -18,14 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.reading import Read, write
-from topicstream.errors import InputError
-from topicstream.ingestion.opening.inputs import survey_inputs
-from topicstream.ingestion.opening.names import guess, is_vocab_name
-from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.reader import readers
-from topicstream.ingestion.parsing.rejects import BadFile, Rejects
-from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.spooling.tasks import pieces
+from topicstream.base.errors import InputError
+from topicstream.ingestion.open.inputs import survey_inputs
+from topicstream.ingestion.open.names import guess, is_vocab_name
+from topicstream.ingestion.open.source import Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.reader import readers
+from topicstream.ingestion.parse.rejects import BadFile, Rejects
+from topicstream.ingestion.parts.tasks import pieces
 
 GUESSES = [
     ("a.jsonl", b"x", "jsonl"),

@@ -11,7 +11,7 @@ import pytest
 
 import topicstream
 from tests.reading import Read, write
-from topicstream.errors import InputError
+from topicstream.base.errors import InputError
 
 TEI = """<?xml version="1.0" encoding="{encoding}"?>
 <!DOCTYPE TEI SYSTEM "tei.dtd">

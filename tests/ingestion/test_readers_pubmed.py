@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.reading import DATA, Read, needs_data, write
-from topicstream.errors import InputError
+from topicstream.base.errors import InputError
 from topicstream.ingestion.readers.pubmed import NO_ABSTRACT
 
 DOCTYPE = (

@@ -21,8 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.reading import DATA, Read, needs_data, write
-from topicstream.errors import InputError
-from topicstream.ingestion.read_options import ReadOptions
+from topicstream.base.errors import InputError
+from topicstream.ingestion.options import ReadOptions
 
 few = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -27,10 +27,10 @@ import scipy.sparse as sp
 from tests import few_quick
 from tests.s3 import SECRET, Put
 from topicstream import Corpus, ingest
+from topicstream.addons.cloud import remote
+from topicstream.base.errors import InputError, UsageError
 from topicstream.cli.main import run as topics
-from topicstream.errors import InputError, UsageError
-from topicstream.files import remote
-from topicstream.ingestion.opening.source import Source
+from topicstream.ingestion.open.source import Source
 
 TEXTS = [
     f"stars galaxy telescope orbit{n % 5}" if n % 2 else f"bread butter flour oven{n % 7}"
@@ -239,7 +239,7 @@ def test_who_may_read_an_object_need_not_list_its_folder(
     def denied(address: str) -> list[str]:
         raise remote.Absent(f"{address}: access denied")
 
-    monkeypatch.setattr("topicstream.ingestion.opening.names.list_below", denied)
+    monkeypatch.setattr("topicstream.ingestion.open.names.list_below", denied)
     assert run("ingest", address, "--out", tmp_path / "c.zarr").exit_code == 0
     result = run("ingest", "s3://corpora/raw/", "--out", tmp_path / "d.zarr")
     assert result.exit_code == 3 and "access denied" in result.output

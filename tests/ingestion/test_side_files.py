@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 import topicstream
 from tests import DATA, few_quick
 from tests.ingest_tools import write_jsonl
+from topicstream.base.errors import InputError
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.info import verify
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
-from topicstream.ingestion.storing import side_join
+from topicstream.ingestion.store import side_join
 
 OPTIONS = {"min_df": 1, "stopwords": "none", "workers": 1}
 
@@ -195,7 +195,7 @@ def test_joined_in_parts_as_in_one(tmp_path_factory, seed, n, key):
     cited.write_text("".join("\t".join(map(str, p)) + "\n" for p in pairs))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(side_join, "JOINED_AT_ONCE", 3)
-        patch.setattr("topicstream.relations.ROWS", 5)
+        patch.setattr("topicstream.base.relations.ROWS", 5)
         topicstream.ingest(
             str(texts(tmp, n)),
             tmp / "c.zarr",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.files.ownership import claim
-from topicstream.ingestion.spooling.journal import Spool, encode_frame
+from topicstream.base.files.ownership import claim
+from topicstream.ingestion.parts.journal import Spool, encode_frame
 
 
 def test_a_frame_that_comes_again_is_not_written_again(tmp_path):

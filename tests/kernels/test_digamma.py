@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
-from topicstream.kernels import digamma as dg
+from topicstream.numeric.kernels import dirichlet as dg
 
 X = np.concatenate(
     [np.logspace(-8, 15, 40001), np.linspace(0.5, 3, 20001), np.arange(1, 400) / 2.0]

@@ -12,8 +12,8 @@ import pytest
 from tests.planted import draw
 from tests.planted import store as corpus_store
 from topicstream import train
-from topicstream.kernels import gather as module
-from topicstream.kernels.gather import (
+from topicstream.numeric.kernels import gather as module
+from topicstream.numeric.kernels.gather import (
     append,
     gather,
     highest,
@@ -23,8 +23,8 @@ from topicstream.kernels.gather import (
     squeeze,
     widen,
 )
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.simd import load, splat, store
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.simd import load, splat, store
 
 
 @kernel
@@ -144,7 +144,7 @@ def test_the_tiles_compile_without_avx512(tmp_path):
         "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
     }
     code = (
-        "import sys; from topicstream import train; from topicstream.progress import Shown as "
+        "import sys; from topicstream import train; from topicstream.base.progress import Shown as "
         "Progress; "
         "print(train(sys.argv[1], sys.argv[2], algo='svi', topics=20, passes=1, eval_every=1, "
         "threads=1, "

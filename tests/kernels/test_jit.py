@@ -16,16 +16,16 @@ from tests import few_quick
 
 PROGRAM = """
 import json, sys
-from topicstream.kernels import jit
+from topicstream.numeric.kernels import jit
 from kernels_of_a_test.outer import outer
 print(json.dumps([outer(3.0), jit.compiled_kernels]))
 """
 INNER = (
-    "from topicstream.kernels.jit import kernel\n\n\n@kernel\ndef inner(x):\n    return x * "
+    "from topicstream.numeric.kernels.jit import kernel\n\n\n@kernel\ndef inner(x):\n    return x * "
     "{factor}\n"
 )
 OUTER = (
-    "from kernels_of_a_test.inner import inner\nfrom topicstream.kernels.jit import "
+    "from kernels_of_a_test.inner import inner\nfrom topicstream.numeric.kernels.jit import "
     "kernel\n\n\n@kernel\ndef outer(x):\n    return inner(x) + 1.0\n"
 )
 

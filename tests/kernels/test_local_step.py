@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import topicstream
+import topicstream.display.doc_topics
 import topicstream.inference.documents
-import topicstream.reporting.doc_topics
 from tests import few_quick
 from tests.reference.local_step import local_step as twin
 from topicstream.corpus.reader import Corpus
@@ -20,7 +20,8 @@ from topicstream.evaluation import completion
 from topicstream.evaluation.completion import score_model
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method
-from topicstream.kernels.local_step import (
+from topicstream.model.topic_model import TopicModel
+from topicstream.numeric.kernels.local_step import (
     DIRICHLET,
     EVEN,
     FROM_PRIOR,
@@ -30,7 +31,6 @@ from topicstream.kernels.local_step import (
     local_step,
     padded_floats,
 )
-from topicstream.model.topic_model import TopicModel
 
 BETA = 0.05
 LENGTHS = (0, 1, 2, 7, 8, 9, 40, 0, 1)
@@ -280,7 +280,7 @@ def test_infer_eval_and_show_have_one_theta(raw, trained, tmp_path, monkeypatch,
     topicstream.infer(model, raw / "all.jsonl", out=tmp_path / "raw.parquet", threads=threads)
     assert same(answers(tmp_path / "raw.parquet"), want)
     # show --theta
-    topicstream.reporting.doc_topics.ThetaView(
+    topicstream.display.doc_topics.ThetaView(
         model, corpus, theta=str(tmp_path / "theta.parquet"), threads=threads
     ).result()
     assert same(answers(tmp_path / "theta.parquet"), learned)

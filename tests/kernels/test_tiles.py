@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from topicstream.engines.variational import tiles
-from topicstream.kernels import lanes, pointers
-from topicstream.kernels.jit import kernel
+from topicstream.numeric.kernels import arrays as pointers
+from topicstream.numeric.kernels import simd as lanes
+from topicstream.numeric.kernels.jit import kernel
 
 
 def aligned(n):

@@ -18,18 +18,18 @@ import topicstream
 from tests import retrain_tools
 from tests.report_store import made, planted_model
 from topicstream import TopicModel
+from topicstream.addons.views.naming import proposals
+from topicstream.base.errors import InputError, StoreError, TopicsError
+from topicstream.base.files import durable
+from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, StoreError, TopicsError
+from topicstream.display.doc_topics import ThetaView
+from topicstream.display.show import show
+from topicstream.display.view import propose
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.visiting import document_shares
-from topicstream.files import durable
 from topicstream.model.edits import LOG, Label, Merge, apply, carry, edit, read_log, seen, view_of
-from topicstream.progress import Shown as Progress
-from topicstream.reporting.doc_topics import ThetaView
-from topicstream.reporting.naming import proposals
-from topicstream.reporting.show import show
-from topicstream.reporting.view import propose
 
 
 @pytest.fixture(scope="module")

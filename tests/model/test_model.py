@@ -16,17 +16,17 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topicstream.errors import StoreError
-from topicstream.files import durable
-from topicstream.files.durable import read_json, write_json
-from topicstream.files.plain import batches, open_table
+from topicstream.base.errors import StoreError
+from topicstream.base.files import durable
+from topicstream.base.files.durable import read_json, write_json
+from topicstream.base.files.plain import batches, open_table
+from topicstream.corpus.vocabulary import Vocabulary, string_buffers
 from topicstream.model import arrays as model_arrays
 from topicstream.model import manifest as model_manifest
 from topicstream.model.manifest import Origin
 from topicstream.model.store import ModelWriter
 from topicstream.model.top import Best, top_words
 from topicstream.model.topic_model import TopicModel
-from topicstream.vocabulary import Vocabulary, string_buffers
 
 W, K = 700, 12
 NAMES = [f"wörd{i}" for i in range(W)]

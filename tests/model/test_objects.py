@@ -10,9 +10,9 @@ import topicstream
 from tests.ingest_tools import cells_by_id
 from tests.ingestion.test_memory_inputs import ALL, WORDS, counts, texts
 from topicstream import TopicModel
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, UsageError
-from topicstream.progress import Shown as Progress
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,13 @@ from collections.abc import Collection
 
 import click
 
+from topicstream.base.options import flags, ordered
 from topicstream.cli.main import topics
 from topicstream.cli.options import click_option
 from topicstream.cli.show import views_on
+from topicstream.display.config import ShowConfig
+from topicstream.display.view import ModelView
 from topicstream.inference.methods import METHOD_NAMES, methods
-from topicstream.options import flags, ordered
-from topicstream.reporting.config import ShowConfig
-from topicstream.reporting.view import ModelView
 
 SKIPPED = {
     "--quiet",

@@ -21,17 +21,17 @@ from tests.contract.test_engines import components
 from tests.listening import Listening
 from tests.planted import draw, sides, store
 from tests.retrain_tools import folder, made, write
+from topicstream.addons.cluster import scheduler
+from topicstream.base.errors import TopicsError, WorkersLost
+from topicstream.base.progress import Shown
 from topicstream.cli.main import run
 from topicstream.engines import engines
-from topicstream.errors import TopicsError, WorkersLost
 from topicstream.ingestion.pipeline import ingest
 from topicstream.model.topic_model import TopicModel
-from topicstream.parallel import scheduler
-from topicstream.progress import Shown
 from topicstream.training.loop import train
 
 distributed = pytest.importorskip("distributed")
-cluster_module = pytest.importorskip("topicstream.training.cluster")
+cluster_module = pytest.importorskip("topicstream.addons.cluster.executor")
 
 GIVEN = {
     "topics": 5,

@@ -21,13 +21,13 @@ from types import SimpleNamespace
 import pytest
 
 from tests.listening import Listening
+from topicstream.addons.cluster import scheduler
+from topicstream.addons.cluster.scheduler import Cluster
+from topicstream.base.errors import DoesNotFit, TopicsError, UsageError, WorkersLost
+from topicstream.base.memory import MemoryLimit
 from topicstream.cli.main import run
-from topicstream.errors import DoesNotFit, TopicsError, UsageError, WorkersLost
 from topicstream.evaluation import memory, visiting
 from topicstream.ingestion.pipeline import ingest
-from topicstream.memory import MemoryLimit
-from topicstream.parallel import scheduler
-from topicstream.parallel.scheduler import Cluster
 
 distributed = pytest.importorskip("distributed")
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from tests import ROOT
-from topicstream import system
-from topicstream.tables.storage import Storage
+from topicstream.base import system
+from topicstream.numeric.tables.storage import Storage
 
 PACKAGE = ROOT / "topicstream"
 MODULES = {"ctypes", "fcntl", "resource", "msvcrt", "winreg"}

@@ -186,7 +186,7 @@ def test_no_pickle_no_eval():
 
 
 def test_no_fast_loop_sums_and_stores():
-    """Why: kernels/jit.py, fast_kernel.
+    """Why: numeric/kernels/jit.py, fast_kernel.
 
     Innermost loops of fast kernels that store into an array and add to a scalar.
     """

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topicstream.kernels.rng import bits, step, stream, uniform
+from topicstream.numeric.kernels.rng import bits, step, stream, uniform
 
 
 def conditional(

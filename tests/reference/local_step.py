@@ -1,4 +1,4 @@
-"""The local step of a document, plainly, in float64: the twin of kernels/local_step.py."""
+"""The local step of a document, plainly, in float64: the twin of numeric/kernels/local_step.py."""
 
 from __future__ import annotations
 

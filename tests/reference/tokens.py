@@ -8,10 +8,10 @@ import unicodedata
 from collections.abc import Callable, Container, Iterator
 from itertools import pairwise
 
-from topicstream.tokens import characters
-from topicstream.tokens.characters import lower as lower_simply
-from topicstream.tokens.normal import AS_WRITTEN
-from topicstream.tokens.recipe import Recipe
+from topicstream.ingestion.tokens import characters
+from topicstream.ingestion.tokens.characters import lower as lower_simply
+from topicstream.ingestion.tokens.normal import AS_WRITTEN
+from topicstream.ingestion.tokens.recipe import Recipe
 
 
 def plain_tokens(

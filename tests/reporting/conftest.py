@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.report_store import data_of, made, planted_model, unpack
-from topicstream.reporting.html import report
+from topicstream.addons.report.page import report
 
 
 @pytest.fixture(scope="module")

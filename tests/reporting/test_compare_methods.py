@@ -10,12 +10,8 @@ import pytest
 
 import topicstream
 from tests.small_store import planted, store
-from topicstream.cli.main import run
-from topicstream.errors import InputError, TopicsError
-from topicstream.evaluation.completion import score_model
-from topicstream.inference.classifier import train_classifier
-from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.comparing import (
+from topicstream.addons.classifier.training import train_classifier
+from topicstream.addons.views.comparing import (
     cosine,
     divergence,
     envelope,
@@ -23,7 +19,11 @@ from topicstream.reporting.comparing import (
     plot_methods,
     topic_sets,
 )
-from topicstream.reporting.figures import Figure
+from topicstream.base.errors import InputError, TopicsError
+from topicstream.cli.main import run
+from topicstream.display.figures import Figure
+from topicstream.evaluation.completion import score_model
+from topicstream.model.topic_model import TopicModel
 
 
 def test_the_measures_by_hand():

@@ -8,8 +8,8 @@ import pytest
 
 import topicstream
 from tests.retrain_tools import made, write
+from topicstream.base.errors import InputError
 from topicstream.cli.main import run
-from topicstream.errors import InputError
 
 
 @pytest.fixture(scope="module")

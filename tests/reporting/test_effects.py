@@ -15,19 +15,18 @@ import pytest
 
 import topicstream
 from tests import few_quick
-from topicstream.cli.main import run
-from topicstream.errors import InputError, UsageError
-from topicstream.reporting.effects import PREDICTED, Effects
-from topicstream.reporting.formula import (
-    Covariate,
-    Design,
-    Factor,
-    as_days,
-    as_number,
-    parse_formula,
+from topicstream.addons.covariates.effects import PREDICTED, Effects
+from topicstream.addons.covariates.regression import (
+    Coefficients,
+    Regression,
+    independent,
+    reach,
+    wider,
 )
-from topicstream.reporting.over_time import OverTimeView
-from topicstream.reporting.regression import Coefficients, Regression, independent, reach, wider
+from topicstream.base.errors import InputError, UsageError
+from topicstream.cli.main import run
+from topicstream.display.formula import Covariate, Design, Factor, as_days, as_number, parse_formula
+from topicstream.display.over_time import OverTimeView
 
 
 def terms_of(formula: str) -> list[str]:

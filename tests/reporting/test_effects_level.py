@@ -15,11 +15,11 @@ import pytest
 from scipy.stats import f, t
 
 import topicstream
+from topicstream.addons.covariates.covariates import NOT_TOLD_APART, DocumentBlock, Topics, explain
+from topicstream.addons.covariates.regression import Regression
+from topicstream.addons.covariates.support import Support
 from topicstream.cli.main import run
-from topicstream.reporting.covariates import NOT_TOLD_APART, DocumentBlock, Topics, explain
-from topicstream.reporting.formula import Covariate, Design, parse_formula
-from topicstream.reporting.regression import Regression
-from topicstream.reporting.support import Support
+from topicstream.display.formula import Covariate, Design, parse_formula
 
 CERTAIN = 1e12
 """Tokens of documents whose shares are certain: nothing is weighted, and no draw varies."""

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tests.report_store import HOSTILE, THEMES, data_of, unpack
+from topicstream.addons.report.page import report
+from topicstream.addons.views.intrusion import IntrusionView
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.html import report
-from topicstream.reporting.intrusion import IntrusionView
 
 pytestmark = pytest.mark.slow
 
@@ -204,8 +204,8 @@ def test_a_sheet_of_intruders_is_filled_in_and_saved(
     stored, visit, expect, tmp_path, kind, monkeypatch
 ):
     folder, corpus, _ = stored
-    monkeypatch.setattr("topicstream.reporting.intrusion.QUESTIONS", 6)
-    monkeypatch.setattr("topicstream.reporting.intrusion.TOPICS", 2)
+    monkeypatch.setattr("topicstream.addons.views.intrusion.QUESTIONS", 6)
+    monkeypatch.setattr("topicstream.addons.views.intrusion.TOPICS", 2)
     sheet = IntrusionView(
         folder / "model", corpus, intrusion=kind, out=str(tmp_path / "sheet.html"), progress=False
     )

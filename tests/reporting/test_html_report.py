@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 
 from tests.report_store import data_of, unpack
+from topicstream.addons.report.page import pack, page, report
+from topicstream.base.errors import InputError, TopicsError
 from topicstream.cli.main import run
-from topicstream.errors import InputError, TopicsError
+from topicstream.display import geometry
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.edits import edit
 from topicstream.model.top import top_words, words_by_relevance
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting import geometry
-from topicstream.reporting.html import report
-from topicstream.reporting.payload import pack, page
 
 pytestmark = pytest.mark.slow
 

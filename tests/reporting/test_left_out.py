@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import topicstream
+from topicstream.addons.views.intrusion import IntrusionView
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
+from topicstream.display.gather import survey
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.gather import survey
-from topicstream.reporting.intrusion import IntrusionView
 from topicstream.retraining.drift import usage
 
 SAID = "50 documents without a known word are left out"

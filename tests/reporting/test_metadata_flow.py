@@ -15,13 +15,13 @@ import pytest
 
 import topicstream
 from tests.report_store import made, planted_model
+from topicstream.addons.views.intrusion import IntrusionView, sheet_and_key
+from topicstream.base.errors import InputError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
+from topicstream.display.show import show
 from topicstream.evaluation.completion import score_model
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.intrusion import IntrusionView, sheet_and_key
-from topicstream.reporting.show import show
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +155,8 @@ def test_intrusion_sheets(home, tmp_path, monkeypatch):
         assert words[row["place"] - 1] == row["intruder"] and len(set(words)) == 6
         p = model.probabilities([texts.index(w) for w in words])[:, row["topic"]]
         assert p.argmin() == row["place"] - 1
-    monkeypatch.setattr("topicstream.reporting.intrusion.QUESTIONS", 5)
-    monkeypatch.setattr("topicstream.reporting.intrusion.TOPICS", 2)
+    monkeypatch.setattr("topicstream.addons.views.intrusion.QUESTIONS", 5)
+    monkeypatch.setattr("topicstream.addons.views.intrusion.TOPICS", 2)
     topics = IntrusionView(
         TopicModel.open(folder / "model"), folder / "corpus.zarr", intrusion="topics"
     ).table

@@ -16,19 +16,19 @@ import scipy.stats
 import topicstream
 from tests import DATA
 from tests.report_store import made, planted_model
+from topicstream.addons.views.hierarchy import TreeView
+from topicstream.addons.views.similar import SimilarView
+from topicstream.base.dates import parse
+from topicstream.base.errors import InputError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.dates import parse
-from topicstream.errors import InputError
+from topicstream.display import periods
+from topicstream.display.gather import Time
+from topicstream.display.groups import Groups
+from topicstream.display.over_time import OverTimeView, curves, plot
 from topicstream.evaluation.keys import documents
 from topicstream.evaluation.visiting import BlockShares, document_shares
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting import periods
-from topicstream.reporting.gather import Time
-from topicstream.reporting.groups import Groups
-from topicstream.reporting.hierarchy import TreeView
-from topicstream.reporting.over_time import OverTimeView, curves, plot
-from topicstream.reporting.similar import SimilarView
 
 ACL = DATA / "acl" / "docs.jsonl.gz"
 
@@ -252,7 +252,7 @@ def test_what_cannot_be_shown_is_said_before_the_documents_are_read(
             and "no document has a value of mood" in capsys.readouterr().err
         )
     assert not list(tmp_path.glob("a.*"))
-    monkeypatch.setattr("topicstream.reporting.over_time.gather_report", None)
+    monkeypatch.setattr("topicstream.display.over_time.gather_report", None)
     for option, name in (
         ("--out", "x.txt"),
         ("--plot", "x.txt"),

@@ -17,13 +17,13 @@ import pytest
 
 import topicstream
 from tests.report_store import data_of, unpack
+from topicstream.base.errors import InputError, UsageError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, UsageError
-from topicstream.reporting import passages
-from topicstream.reporting.passages import DocumentTexts, best_passage
-from topicstream.reporting.show import marked_lines
-from topicstream.vocabulary import Vocabulary
+from topicstream.corpus.vocabulary import Vocabulary
+from topicstream.display import passages
+from topicstream.display.passages import DocumentTexts, best_passage
+from topicstream.display.show import marked_lines
 
 SUBJECTS = {
     "travel": ["airports", "luggage", "flights", "delayed", "passengers"],

@@ -11,16 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.small_store import planted, store, with_documents
-from topicstream.errors import InputError, StoreError, UsageError
+from topicstream.base.errors import InputError, StoreError, UsageError
+from topicstream.base.text import sparkline
+from topicstream.display.doc_topics import ThetaView, typical_documents
+from topicstream.display.gather import describe_documents
+from topicstream.display.model_info import describe, history_lines
+from topicstream.display.model_info import lines as info_lines
+from topicstream.display.show import show, topic_lines
 from topicstream.evaluation.visiting import document_shares
 from topicstream.model.edits import view_of
 from topicstream.model.topic_model import TopicModel
-from topicstream.reporting.doc_topics import ThetaView, typical_documents
-from topicstream.reporting.gather import describe_documents
-from topicstream.reporting.model_info import describe, history_lines
-from topicstream.reporting.model_info import lines as info_lines
-from topicstream.reporting.show import show, topic_lines
-from topicstream.text import sparkline
 
 W, K, D = 60, 4, 200
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from topicstream import Corpus, ingest
-from topicstream.reporting.gather import describe_documents
-from topicstream.reporting.snippets import passage_of, snippets
+from topicstream.display.gather import describe_documents
+from topicstream.display.passages import passage_of, snippets
 
 PARTS = [f"chapter {i} tells of thing{i} and of place{i}" for i in range(40)]
 

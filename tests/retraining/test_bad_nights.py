@@ -13,9 +13,10 @@ import pytest
 import topicstream
 from tests import ROOT, few_quick
 from tests.retrain_tools import cycle, made, state_of, write
+from topicstream.base.errors import FilesFailed, UsageError
+from topicstream.base.files import durable
+from topicstream.base.files import ownership as owned
 from topicstream.cli.main import run
-from topicstream.errors import FilesFailed, UsageError
-from topicstream.files import durable, owned
 from topicstream.retraining import publish
 
 sys.path.insert(0, str(ROOT / "scripts" / "campaigns"))

@@ -19,12 +19,12 @@ import topicstream
 from tests.ingest_tools import cells_by_id, digest, documents, training_counts, write_jsonl
 from tests.killing import Killable
 from tests.retrain_tools import folder, made, write
+from topicstream.base.errors import Busy, InputError, StoreError, TopicsError
 from topicstream.cli.main import run, topics
 from topicstream.corpus.info import verify
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import Busy, InputError, StoreError, TopicsError
+from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
 from topicstream.retraining.forget import forget
-from topicstream.tokens.vocabulary import TokenVocabulary
 
 ONLY = "quuxword"
 META = {"authors": "authors", "labels": "labels", "links": "links"}
@@ -287,7 +287,7 @@ def test_what_is_refused(stored, tmp_path):
         forget(["a", ""], stored)
     with pytest.raises(InputError):
         forget("a", stored, models=[tmp_path / "none"])
-    from topicstream.files.durable import lock
+    from topicstream.base.files.durable import lock
 
     with lock(stored, "writing to"), pytest.raises(Busy):
         forget("a", stored)

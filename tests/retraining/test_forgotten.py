@@ -11,9 +11,9 @@ import topicstream
 from tests.ingest_options import records, write_records
 from tests.ingest_tools import cells_by_id
 from tests.retrain_tools import cycle, folder, made, write
+from topicstream.base.errors import InputError, StoreError
 from topicstream.cli.main import run
 from topicstream.corpus.forgotten import NAME, ForgottenIds, read_forgotten
-from topicstream.errors import InputError, StoreError
 
 RULES = {"min_df": 1, "heldout": 0}
 

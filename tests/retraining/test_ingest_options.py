@@ -16,10 +16,10 @@ from tests.ingest_options import (
     write_records,
 )
 from tests.retrain_tools import cycle
+from topicstream.base.errors import TopicsError, UsageError
+from topicstream.base.options import names_tagged
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import TopicsError, UsageError
 from topicstream.ingestion.config import IngestConfig
-from topicstream.options import names_tagged
 from topicstream.retraining.config import TABLES, Config
 
 SET_BY_RETRAIN = names_tagged(IngestConfig, "set_by_retrain")

@@ -16,9 +16,9 @@ import topicstream
 from tests.ingest_tools import cells_by_id
 from tests.report_store import data_of, unpack
 from tests.retrain_tools import cycle, folder, made, state_of, write
+from topicstream.base.errors import TopicsError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import TopicsError
 from topicstream.evaluation.completion import score_model
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining import config as settings

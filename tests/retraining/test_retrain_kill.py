@@ -17,7 +17,7 @@ import pytest
 from tests.killing import Killable
 from tests.retrain_tools import folder, made, write
 from topicstream.corpus.reader import Corpus
-from topicstream.model.identity import read_ids
+from topicstream.model.manifest import read_ids
 from topicstream.model.topic_model import TopicModel
 
 pytestmark = pytest.mark.slow

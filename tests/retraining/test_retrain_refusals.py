@@ -17,9 +17,16 @@ import topicstream
 from tests import ROOT, few_quick
 from tests.ingest_tools import cells_by_id
 from tests.retrain_tools import cycle, folder, made, state_of, write
+from topicstream.base.errors import (
+    Busy,
+    FilesFailed,
+    InputError,
+    StoreError,
+    TopicsError,
+    UsageError,
+)
+from topicstream.base.files import durable
 from topicstream.cli.main import run
-from topicstream.errors import Busy, FilesFailed, InputError, StoreError, TopicsError, UsageError
-from topicstream.files import durable
 from topicstream.retraining import config as settings
 from topicstream.retraining import cycle as cycle_module
 from topicstream.retraining import decide, publish, raw_files

@@ -14,15 +14,15 @@ from checkpoint_bits import content_hash
 import topicstream
 from tests import few_quick
 from tests.retrain_tools import made, write
+from topicstream.base.errors import TopicsError
+from topicstream.base.files import ownership
+from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import TopicsError
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.matching import align
-from topicstream.files import ownership
-from topicstream.model.identity import TopicIds, first_ids
+from topicstream.model.manifest import TopicIds, first_ids
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Shown as Progress
 from topicstream.retraining.config import Limits
 from topicstream.retraining.drift import jensen_shannon, measure, stage, verdict
 from topicstream.training.starts.sample import draw_documents

@@ -12,8 +12,8 @@ import pytest
 
 from tests.ingest_tools import cells_by_id
 from tests.retrain_tools import cycle, made
+from topicstream.base.errors import UsageError
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import UsageError
 
 CONFIG = """
 [ingest]

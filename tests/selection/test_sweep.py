@@ -15,12 +15,8 @@ import pytest
 
 import topicstream
 from tests import DATA, retrain_tools
-from topicstream.cli.main import run
-from topicstream.errors import InputError, StoreError, TopicsError
-from topicstream.files.durable import read_json, write_json
-from topicstream.files.ownership import mark_of
-from topicstream.selection import sweep as work
-from topicstream.selection.judging import (
+from topicstream.addons.sweep import sweep as work
+from topicstream.addons.sweep.judging import (
     Estimate,
     HalfScores,
     Run,
@@ -29,9 +25,13 @@ from topicstream.selection.judging import (
     of_seeds,
     with_ties,
 )
-from topicstream.selection.picture import lines
-from topicstream.selection.stability import SeedAgreement
-from topicstream.selection.sweep import grid, sweep
+from topicstream.addons.sweep.picture import lines
+from topicstream.addons.sweep.stability import SeedAgreement
+from topicstream.addons.sweep.sweep import grid, sweep
+from topicstream.base.errors import InputError, StoreError, TopicsError
+from topicstream.base.files.durable import read_json, write_json
+from topicstream.base.files.ownership import mark_of
+from topicstream.cli.main import run
 
 REUTERS = DATA / "reuters21578" / "docs.jsonl.gz"
 pytestmark = pytest.mark.slow

@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from topicstream.kernels.scatter import changed_entries, put_entries
-from topicstream.parallel.rounds import Workers
-from topicstream.tables.layouts import LAYOUTS
-from topicstream.tables.rounds import RoundSpace
-from topicstream.tables.spec import Rule, SparseDelta, TableSpec, padded
+from topicstream.numeric.kernels.scatter import changed_entries, put_entries
+from topicstream.numeric.parallel import Workers
+from topicstream.numeric.tables.layouts import LAYOUTS
+from topicstream.numeric.tables.rounds import RoundSpace
+from topicstream.numeric.tables.spec import Rule, SparseDelta, TableSpec, padded
 
 ROWS, COLUMNS, BLOCKS = 300, 21, 5
 SPECS = {

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from tests import few_quick
 from topicstream.engines.base import Rule, SparseDelta, TableSpec, padded
-from topicstream.tables import rounds
-from topicstream.tables.dense import DenseTable
-from topicstream.tables.rounds import RoundSpace
-from topicstream.tables.spec import quantum_of
+from topicstream.numeric.tables import rounds
+from topicstream.numeric.tables.dense import DenseTable
+from topicstream.numeric.tables.rounds import RoundSpace
+from topicstream.numeric.tables.spec import quantum_of
 
 ROWS, COLUMNS, BLOCKS, TOKENS = 700, 20, 24, 1e6
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from topicstream.base.errors import StoreError
 from topicstream.engines.base import Scratch, SparseDelta, TableSpec, padded
-from topicstream.errors import StoreError
-from topicstream.tables import dense as tables
-from topicstream.tables.dense import DenseTable
-from topicstream.tables.rounds import RoundSpace
-from topicstream.tables.storage import Storage
+from topicstream.numeric.tables import dense as tables
+from topicstream.numeric.tables.dense import DenseTable
+from topicstream.numeric.tables.rounds import RoundSpace
+from topicstream.numeric.tables.storage import Storage
 
 WORDS, TOPICS = 5000, 20
 

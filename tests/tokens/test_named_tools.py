@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 import topicstream
-from topicstream import plugins
+from topicstream.base import plugins
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.files.durable import read_json, write_json
 from topicstream.cli.main import run
-from topicstream.errors import InputError, UsageError
-from topicstream.files.durable import read_json, write_json
-from topicstream.tokens.recipe import Recipe
-from topicstream.tokens.tokenizer import Tokenizer
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.ingestion.tokens.tokenizer import Tokenizer
 
 
 @pytest.fixture

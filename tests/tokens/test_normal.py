@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 
 import topicstream
 from topicstream.corpus.reader import Corpus
-from topicstream.tokens.normal import (
+from topicstream.corpus.vocabulary import Vocabulary
+from topicstream.ingestion.tokens.normal import (
     compose_column,
     compose_strings,
     fold_with_places,
     normalize_text,
     normalize_texts,
 )
-from topicstream.tokens.recipe import Recipe
-from topicstream.tokens.stopwords import LANGUAGES, stop_list
-from topicstream.tokens.tokenizer import Tokenizer
-from topicstream.vocabulary import Vocabulary
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.ingestion.tokens.stopwords import LANGUAGES, stop_list
+from topicstream.ingestion.tokens.tokenizer import Tokenizer
 
 MARKS = "\u0301\u0308\u0323\u0327\u0338\u0345\u3099\u309a\u05bc\u093c\u1161\u11a8"
 LETTERS = "aeoucJHSςΥΙ가ᄀかカ\uff76\uff9eﬁＡ한क\u0f71\u0f72Åﾞ😀 ́"

@@ -15,20 +15,20 @@ import pytest
 
 from tests import few_quick
 from tests.ingest_tools import cells_by_id, write_jsonl
+from topicstream.base.errors import InputError, UsageError
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.pipeline import ingest
-from topicstream.tokens.recipe import Recipe
-from topicstream.tokens.stopwords import (
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.ingestion.tokens.stopwords import (
     ENGLISH,
     LANGUAGES,
     language_named,
     read_stopwords,
     stop_list,
 )
-from topicstream.tokens.tokenizer import Tokenizer
-from topicstream.tokens.vocabulary import TokenVocabulary
+from topicstream.ingestion.tokens.tokenizer import Tokenizer
+from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
 
 FUNCTION_WORDS = {
     "english": "the of and to in a is that it for was on with as his they be at this have from",

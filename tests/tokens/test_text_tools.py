@@ -13,9 +13,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import topicstream
+from topicstream.base.errors import StoreError
 from topicstream.cli.main import run
-from topicstream.errors import StoreError
-from topicstream.tokens.recipe import Recipe
+from topicstream.ingestion.tokens.recipe import Recipe
 
 TEXTS = [
     "Check https://t.co/abc and www.example.com/x @united_air lost my bags &amp; luggage",

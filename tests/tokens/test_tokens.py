@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 
 from tests import DATA
 from tests.reference.tokens import plain_tokens
-from topicstream.errors import InputError
-from topicstream.tokens import scan
-from topicstream.tokens.normal import normalize_texts
-from topicstream.tokens.phrases import learn_phrases
-from topicstream.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
-from topicstream.tokens.stopwords import read_stopwords
-from topicstream.tokens.tokenizer import Counted, Tokenizer
-from topicstream.tokens.word_counts import totals
+from topicstream.base.errors import InputError
+from topicstream.ingestion.tokens import scan
+from topicstream.ingestion.tokens.normal import normalize_texts
+from topicstream.ingestion.tokens.phrases import learn_phrases
+from topicstream.ingestion.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
+from topicstream.ingestion.tokens.stopwords import read_stopwords
+from topicstream.ingestion.tokens.tokenizer import Counted, Tokenizer
+from topicstream.ingestion.tokens.word_counts import totals
 
 PLAIN = Recipe(stopwords=(), stopwords_from="none")
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topicstream.errors import DoesNotFit, InputError, StoreError
-from topicstream.memory import MemoryLimit, Room
-from topicstream.relations import Relations
-from topicstream.tokens import vocabulary, word_counts
-from topicstream.tokens.vocabulary import TokenVocabulary, word_table
-from topicstream.tokens.word_counts import ChosenWords, WordCounts, WordLimits
+from topicstream.base.errors import DoesNotFit, InputError, StoreError
+from topicstream.base.memory import MemoryLimit, Room
+from topicstream.base.relations import Relations
+from topicstream.ingestion.tokens import vocabulary, word_counts
+from topicstream.ingestion.tokens.vocabulary import TokenVocabulary, word_table
+from topicstream.ingestion.tokens.word_counts import ChosenWords, WordCounts, WordLimits
 
 MEMORY = 64 << 20
 

@@ -12,10 +12,10 @@ import pytest
 import topicstream
 from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
-from topicstream.tokens.recipe import Recipe
-from topicstream.tokens.tokenizer import Tokenizer
-from topicstream.tokens.word_lists import WordList
-from topicstream.vocabulary import Vocabulary
+from topicstream.corpus.vocabulary import Vocabulary
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.ingestion.tokens.tokenizer import Tokenizer
+from topicstream.ingestion.tokens.word_lists import WordList
 
 TEXTS = [
     "Apple banana covid-19 don't new york running für",

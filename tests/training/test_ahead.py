@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.small_store import planted, store
+from topicstream.base.errors import StoreError
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import StoreError
 from topicstream.training.loop import train
 
 

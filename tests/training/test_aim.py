@@ -16,13 +16,13 @@ from tests.planted import store
 from tests.retrain_tools import folder, made, write
 from tests.training.test_starts import made_documents, word_counts, write_store
 from tests.visits import pass_end
+from topicstream.base.errors import DoesNotFit, TopicsError, UsageError
+from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run
 from topicstream.engines.base import Shape, new_stats, padded
 from topicstream.engines.message.priors import count_documents
 from topicstream.engines.message.sparse_bp import SparseBeliefPropagation, SparseOptions
-from topicstream.errors import DoesNotFit, TopicsError, UsageError
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Shown as Progress
 from topicstream.training import loop
 from topicstream.training.auto import choose
 from topicstream.training.loop import train

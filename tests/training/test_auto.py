@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tests.planted import draw, store
+from topicstream.base.errors import DoesNotFit, TopicsError, UsageError
+from topicstream.base.progress import Shown as Progress
 from topicstream.cli.main import run
 from topicstream.engines import find
 from topicstream.engines.base import Shape
-from topicstream.errors import DoesNotFit, TopicsError, UsageError
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Shown as Progress
 from topicstream.training import loop, setup
 from topicstream.training.auto import choose, smallest
 from topicstream.training.loop import train

@@ -10,10 +10,10 @@ import pytest
 from checkpoint_bits import content_hash
 
 from tests.planted import draw, store
+from topicstream.base.files import ownership as owned
+from topicstream.base.progress import Progress
 from topicstream.cli.main import run
-from topicstream.files import owned
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Progress
 from topicstream.training.course import Course
 from topicstream.training.loop import train
 from topicstream.training.session import Session

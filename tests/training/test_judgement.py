@@ -10,9 +10,9 @@ import pytest
 from tests import few_quick
 from tests.listening import Listening
 from tests.planted import draw, store
+from topicstream.addons.moments.anchors import AnchorOptions, Anchors, dirichlet_of
 from topicstream.engines import engines
 from topicstream.engines.base import Shape
-from topicstream.engines.moments.anchors import AnchorOptions, Anchors, dirichlet_of
 from topicstream.training.course import (
     alpha_at_bound,
     topic_diversity,

@@ -7,12 +7,12 @@ import pytest
 
 from tests import few_quick
 from tests.planted import store
+from topicstream.base.errors import TopicsError
+from topicstream.base.progress import Shown as Progress
 from topicstream.engines import find
 from topicstream.engines.base import Shape, TableSpec
-from topicstream.errors import TopicsError
-from topicstream.progress import Shown as Progress
-from topicstream.tables.dense import DenseTable
-from topicstream.training.invariants import check_pass
+from topicstream.numeric.tables.dense import DenseTable
+from topicstream.training.course import check_pass
 from topicstream.training.loop import train
 from topicstream.training.setup import make_options
 

@@ -13,13 +13,13 @@ from tests import few_quick
 from tests.ingest_tools import documents, write_jsonl
 from tests.listening import Listening
 from tests.planted import draw, store
+from topicstream.base.errors import DoesNotFit
+from topicstream.base.machine import PROCESS_BYTES
+from topicstream.base.memory import MemoryLimit
+from topicstream.base.progress import Shown as Progress
 from topicstream.corpus.block import AxisShape
 from topicstream.engines import engines, find
 from topicstream.engines.base import BlockShape, Shape
-from topicstream.errors import DoesNotFit
-from topicstream.machine import PROCESS_BYTES
-from topicstream.memory import MemoryLimit
-from topicstream.progress import Shown as Progress
 from topicstream.training import plan as planning
 from topicstream.training.loop import train
 from topicstream.training.plan import Allowance, Work, make_plan, state_bytes, wider_rounds

@@ -16,9 +16,9 @@ import pytest
 from checkpoint_bits import content_hash
 
 from tests.planted import draw, store
-from topicstream.errors import TopicsError
-from topicstream.files.durable import read_json, write_json
-from topicstream.progress import Shown as Progress
+from topicstream.base.errors import TopicsError
+from topicstream.base.files.durable import read_json, write_json
+from topicstream.base.progress import Shown as Progress
 from topicstream.training.loop import train
 from topicstream.training.state import checkpoint as saving
 from topicstream.training.state import record

@@ -13,13 +13,13 @@ import pytest
 
 from tests import few_quick
 from tests.small_store import commit
+from topicstream.base.errors import InputError, Interrupted, TopicsError
+from topicstream.base.files.durable import read_json
+from topicstream.base.files.ownership import claim
+from topicstream.base.progress import Silent
 from topicstream.corpus.writer import BlockWriter
 from topicstream.engines.base import padded
-from topicstream.errors import InputError, Interrupted, TopicsError
-from topicstream.files.durable import read_json
-from topicstream.files.ownership import claim
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Silent
 from topicstream.training.loop import train
 from topicstream.training.starts import documents as starts
 from topicstream.training.starts.sample import FEW_WORDS, Sample, draw_documents

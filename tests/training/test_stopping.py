@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from topicstream.base.errors import UsageError
+from topicstream.base.progress import Shown as Progress
 from topicstream.engines import find
 from topicstream.engines.base import Shape
-from topicstream.errors import UsageError
-from topicstream.progress import Shown as Progress
 from topicstream.training.auto import choose
 from topicstream.training.config import TrainConfig
 from topicstream.training.course import Course

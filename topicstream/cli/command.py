@@ -14,12 +14,12 @@ from typing import Any
 
 import click
 
+from topicstream.base.errors import json_line
+from topicstream.base.files.ownership import kind_of
+from topicstream.base.options import checked, flags, ordered
+from topicstream.base.progress import Shown
 from topicstream.cli.options import click_option
 from topicstream.cli.process import set_verbosity, verbosity
-from topicstream.errors import json_line
-from topicstream.files.ownership import kind_of
-from topicstream.options import checked, flags, ordered
-from topicstream.progress import Shown
 
 
 @contextmanager

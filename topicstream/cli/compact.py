@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from topicstream.base.text import render
 from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.ingestion.upkeep.compact import compact
-from topicstream.text import render
 
 MERGED = """{store}: {before} -> {after} storage blocks, {bytes_before:size} -> {bytes_after:size}
 {documents_purged:,} removed documents purged, {cells_purged:,} cells

@@ -17,12 +17,12 @@ from typing import Any, BinaryIO
 
 import click
 
+from topicstream.base.errors import TopicsError
+from topicstream.base.files.durable import lock, replacing
+from topicstream.base.files.outputs import written
+from topicstream.base.files.ownership import check_place
 from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.cli.process import verbosity
-from topicstream.errors import TopicsError
-from topicstream.files.durable import lock, replacing
-from topicstream.files.outputs import written
-from topicstream.files.ownership import check_place
 
 LEAST = 80  # characters: shorter ones say too little to have topics
 NO_PROSE = {"site-packages", "test", "tests", "idle_test", "lib2to3"}

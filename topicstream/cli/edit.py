@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import click
 
+from topicstream.addons.views.naming import proposals
+from topicstream.base.files.ownership import kind_of
+from topicstream.base.options import numbers
+from topicstream.base.records import Json, plain
+from topicstream.base.text import each, render
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.files.ownership import kind_of
+from topicstream.ingestion.tokens.word_lists import describe_parts
 from topicstream.ingestion.upkeep.drop_words import drop_words as drop_words_of
 from topicstream.model.edits import Label, edit, read_log
-from topicstream.options import numbers
-from topicstream.records import Json, plain
-from topicstream.reporting.naming import proposals
-from topicstream.text import each, render
-from topicstream.tokens.word_lists import describe_parts
 
 DROPPED = (
     "{corpus}: {dropped:word} {would}dropped, with {tokens:,.0f} tokens; {words:,} left[; "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import MISSING
 from typing import Any
 
+from topicstream.base.text import each
 from topicstream.cli.command import Printed, topics_command
 from topicstream.engines import engines
 from topicstream.engines.base import Shape
-from topicstream.text import each
 
 ARRAY = "{array}: [{times} x ]{dtype} a {per}"
 ROW = """{name:<11} {rule:<8} {cites}

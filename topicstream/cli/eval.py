@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from topicstream import plugins
+from topicstream.base import plugins
+from topicstream.base.text import render
 from topicstream.cli.command import Printed, Section, asked_values, showing, topics_command
 from topicstream.cli.options import config_of, options_of, value_on_line
 from topicstream.evaluation.config import EvalConfig
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.evaluation.scoring import figure_lines, scorers
 from topicstream.evaluation.scoring import options_of as scorer_options
-from topicstream.text import render
 
 HEAD = (
     "{model}: [{topics} topics over {words:word}][{components} components over {numbers} numbers]"

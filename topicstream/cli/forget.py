@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
+from topicstream.base.errors import Busy, InputError, TopicsError, json_line
+from topicstream.base.text import each, render
 from topicstream.cli.command import Printed, showing, topics_command
-from topicstream.errors import Busy, InputError, TopicsError, json_line
 from topicstream.retraining.forget import Forgotten, forget, trained_on
-from topicstream.text import each, render
 
 SUMMARY = """{corpus}: {documents:document} forgotten, {cells:,} cells
 [not in the store: {first_not_found}]"""

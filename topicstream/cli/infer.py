@@ -12,16 +12,16 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from topicstream import plugins
+from topicstream.base import plugins
+from topicstream.base.errors import json_line
+from topicstream.base.files.ownership import kind_of
+from topicstream.base.text import render
 from topicstream.cli.command import Command, Section, asked_values, showing, topics_command
 from topicstream.cli.options import config_of, options_of, value_on_line
 from topicstream.cli.process import stopping, verbosity
-from topicstream.errors import json_line
-from topicstream.files.ownership import kind_of
 from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import infer
 from topicstream.inference.methods import DEFAULT, find_method, methods
-from topicstream.text import render
 
 SUMMARY = (
     "[{out}: ]{documents:document}[, {empty:,} empty][, {unknown:,} without a known word][, "

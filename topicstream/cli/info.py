@@ -7,20 +7,20 @@ from typing import Any
 
 import click
 
+from topicstream.addons.cloud.mirror import mirrored
+from topicstream.addons.views.drift import drift, drift_lines
+from topicstream.base.errors import StoreError, json_line, named
+from topicstream.base.files.durable import read_json
+from topicstream.base.text import each, render
 from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.cli.options import config_of, options_given, options_of
 from topicstream.corpus.format import LINKS
 from topicstream.corpus.info import figures, histogram_line, linked_text
 from topicstream.corpus.info import verify as damage
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import StoreError, json_line, named
-from topicstream.files.durable import read_json
-from topicstream.files.mirror import mirrored
+from topicstream.display import model_info
+from topicstream.display.config import DriftConfig
 from topicstream.model.manifest import unfinished_run
-from topicstream.reporting import model_info
-from topicstream.reporting.config import DriftConfig
-from topicstream.reporting.drift import drift, drift_lines
-from topicstream.text import each, render
 
 CORPUS = """{path}: corpus, generation {generation}, fingerprint {fingerprint:.16}
   documents {train.docs:,} training + {aside.docs:,} held out ({heldout_asked})

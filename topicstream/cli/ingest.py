@@ -9,17 +9,17 @@ from typing import Any
 
 import click
 
+from topicstream.base.dates import advice
+from topicstream.base.options import names_tagged
+from topicstream.base.text import render
 from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.cli.options import config_of, options_given, options_of
 from topicstream.corpus.format import LINKS
 from topicstream.corpus.info import linked_text
-from topicstream.dates import advice
 from topicstream.ingestion.config import IngestConfig, Stop
 from topicstream.ingestion.pipeline import ingest
-from topicstream.options import names_tagged
-from topicstream.text import render
-from topicstream.tokens.stopwords import read_stopwords
-from topicstream.tokens.word_lists import describe_list, describe_stop_list
+from topicstream.ingestion.tokens.stopwords import read_stopwords
+from topicstream.ingestion.tokens.word_lists import describe_list, describe_stop_list
 
 AGAIN = "{out}: finished before, from the same input: {documents:document}"
 VECTORS = """{out}: {documents:vector} of {vectors} numbers, {documents_heldout:,} of them held out ({heldout_asked})

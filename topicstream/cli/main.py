@@ -20,11 +20,11 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from topicstream import plugins
+from topicstream.base import plugins
+from topicstream.base.errors import Stopped, TopicsError
+from topicstream.base.machine import __version__
+from topicstream.base.signals import behind, forget_signals
 from topicstream.cli.process import end_by_signals, hold_streams, set_verbosity, verbosity
-from topicstream.errors import Stopped, TopicsError
-from topicstream.machine import __version__
-from topicstream.signals import behind, forget_signals
 
 SUMMARIES = {  # in the order of the flow; known without importing the command
     "demo": "Try everything on a small corpus: ingest, train, score and show.",

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from topicstream.options import checked, flags, ordered
+from topicstream.base.options import checked, flags, ordered
 
 C = TypeVar("C")
 

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from topicstream.signals import stopped
+from topicstream.base.signals import stopped
 
 _verbosity = 0
 

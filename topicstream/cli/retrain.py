@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
+from topicstream.base.errors import FilesFailed, GateRefused, Stopped, exit_code_of, json_line
 from topicstream.cli.command import Command
 from topicstream.cli.options import config_of, options_of
 from topicstream.cli.process import stop_with, verbosity
-from topicstream.errors import FilesFailed, GateRefused, Stopped, exit_code_of, json_line
 from topicstream.retraining.retrain import RetrainConfig, retrain
 
 

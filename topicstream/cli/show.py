@@ -1,5 +1,5 @@
 """``topics show``: the topics of a model, or the view that an option asks for
-(``topicstream.plugins``, VIEWS).
+(``topicstream.base.plugins``, VIEWS).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 import click
 
-from topicstream import plugins
+from topicstream.addons.clusters.model import is_of_vectors
+from topicstream.addons.clusters.view import ComponentsView
+from topicstream.base import plugins
 from topicstream.cli.command import Printed, Section, showing, topics_command
 from topicstream.cli.options import config_of, options_of, value_on_line
-from topicstream.model.gaussians import is_of_vectors
-from topicstream.reporting.components import ComponentsView
-from topicstream.reporting.config import ShowConfig
-from topicstream.reporting.show import TopicsView
-from topicstream.reporting.view import ModelView
+from topicstream.display.config import ShowConfig
+from topicstream.display.show import TopicsView
+from topicstream.display.view import ModelView
 
 
 def views_on(line: Sequence[str] | None) -> Mapping[str, Section]:

@@ -12,13 +12,13 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from topicstream.base.records import Json
+from topicstream.base.text import render
 from topicstream.cli.command import Printed, Section, asked_values, showing, topics_command
 from topicstream.cli.options import click_option, config_of, options_of, value_on_line
 from topicstream.engines import find
 from topicstream.engines.about import About
 from topicstream.engines.base import Options
-from topicstream.records import Json
-from topicstream.text import render
 from topicstream.training.config import TrainConfig
 from topicstream.training.loop import train
 
@@ -135,14 +135,14 @@ def command(ctx: click.Context, /, classifier: bool, **values: Any) -> Printed:
 
 def classifier_lines(learned: dict[str, Any]) -> list[str]:
     """What was learned, for people."""
-    from topicstream.cli.classifier import lines  # brings half of inference with it
+    from topicstream.addons.classifier.command import lines  # brings half of inference with it
 
     return lines(learned)
 
 
 def learn(config: TrainConfig) -> dict[str, Json]:
     """The classifier of a model that was just trained, within the same limits."""
-    from topicstream.inference.classifier import train_classifier  # most trainings learn none
+    from topicstream.addons.classifier.training import train_classifier  # most trainings learn none
     from topicstream.inference.config import ClassifierConfig
 
     limits = {name: getattr(config, name) for name in ("threads", "mem_limit", "progress")}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from topicstream.base.text import render
 from topicstream.cli.command import Printed, showing, topics_command
 from topicstream.cli.options import config_of, options_of
 from topicstream.retraining.update import UpdateConfig, update
-from topicstream.text import render
 
 
 @topics_command("update", indent=None)

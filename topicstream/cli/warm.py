@@ -11,14 +11,14 @@ from typing import Any
 
 import click
 
+from topicstream.base.errors import TopicsError
 from topicstream.cli.command import Printed, topics_command
 from topicstream.engines import engines
-from topicstream.errors import TopicsError
 from topicstream.evaluation.evaluate import evaluate
 from topicstream.inference.infer import infer
 from topicstream.inference.methods import METHOD_NAMES
 from topicstream.ingestion.pipeline import ingest
-from topicstream.kernels import jit
+from topicstream.numeric.kernels import jit
 from topicstream.training.loop import train
 
 USUAL = "sparse-bp"

@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from topicstream.base.errors import StoreError
+from topicstream.base.files.durable import sync_all
 from topicstream.corpus.format import LISTS, chunk_path, read_rows, write_rows
 from topicstream.corpus.manifest import AxisBlock, AxisPart, BlockEntry
-from topicstream.errors import StoreError
-from topicstream.files.durable import sync_all
 
 
 @dataclass(frozen=True)

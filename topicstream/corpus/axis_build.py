@@ -22,16 +22,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from topicstream.base.errors import StoreError
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.durable import replacing, sync
+from topicstream.base.files.plain import batches, open_table
+from topicstream.base.memory import Room
+from topicstream.base.relations import Relations
 from topicstream.corpus.axes import write_lists
 from topicstream.corpus.documents import hash_ids, placed_documents, without_empty
 from topicstream.corpus.format import LINKS, LISTS, NAMED, PARTS, settle_arrays
 from topicstream.corpus.manifest import AxisEntry, AxisPart, StoreFile, StoreManifest, store_file
-from topicstream.errors import StoreError
-from topicstream.files import owned
-from topicstream.files.durable import replacing, sync
-from topicstream.files.plain import batches, open_table
-from topicstream.memory import Room
-from topicstream.relations import Relations
 
 MEMORY = 128 << 20
 """Bytes for sorting names and links where no plan says otherwise."""

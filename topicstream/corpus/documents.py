@@ -21,16 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from topicstream.base.errors import StoreError
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.durable import sync
+from topicstream.base.files.plain import batches, open_table
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.manifest import PartEntry, StoreFile, StoreManifest, store_file
-from topicstream.errors import StoreError
-from topicstream.files import owned
-from topicstream.files.durable import sync
-from topicstream.files.plain import batches, open_table
-from topicstream.kernels.arrays import Bytes, Longs, Words
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.rng import bits
-from topicstream.vocabulary import string_buffers
+from topicstream.corpus.vocabulary import string_buffers
+from topicstream.numeric.kernels.arrays import Bytes, Longs, Words
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.rng import bits
 
 ROWS_OF_GROUP = 1 << 16
 ROWS_OF_PART = 1 << 20
@@ -328,7 +328,7 @@ def hash_ids(ids: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
     The hash never changes between versions: the held-out split of a store rests on it.  It mixes 8
     bytes at a time into two
-    64-bit lanes and finishes both with SplitMix64 (kernels/rng.py).
+    64-bit lanes and finishes both with SplitMix64 (numeric/kernels/rng.py).
     """
     high, low = np.empty(len(ids), np.uint64), np.empty(len(ids), np.uint64)
     offsets, text = string_buffers(ids)

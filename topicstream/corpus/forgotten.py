@@ -17,9 +17,9 @@ import pyarrow as pa
 from msgspec import Meta
 from msgspec.structs import replace
 
+from topicstream.base.files.durable import sync
+from topicstream.base.records import Record, read_record, write_record
 from topicstream.corpus.documents import hash_ids
-from topicstream.files.durable import sync
-from topicstream.records import Record, read_record, write_record
 
 NAME = ".forgotten.json"
 HOME_STORE = "corpus.zarr"

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import DTypeLike
 
-from topicstream.chunks import (
+from topicstream.base.chunks import (
     array_problem,
     create_array,
     create_group,
@@ -31,7 +31,7 @@ from topicstream.chunks import (
     read_chunk,
     write_chunk,
 )
-from topicstream.files.durable import sync
+from topicstream.base.files.durable import sync
 
 CELLS = 1 << 20
 DOCS = 1 << 16

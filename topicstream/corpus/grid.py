@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from topicstream.corpus.block import AxisRows, AxisShape, Block
-from topicstream.corpus.cells import cut_lengths, to_local
+from topicstream.corpus.block import AxisRows, AxisShape, Block, cut_lengths, to_local
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

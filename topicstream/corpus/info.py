@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 import numpy as np
 
+from topicstream.base.errors import StoreError
+from topicstream.base.records import Json, plain
+from topicstream.base.text import render
 from topicstream.corpus.format import PARTS, metadata_problems
 from topicstream.corpus.manifest import part_folder
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import StoreError
-from topicstream.records import Json, plain
-from topicstream.text import render
 
 LINKED = """{given:,} given: {training:,} pairs of training documents, {heldout:,} with held-out ones[; left out {left_out}]"""
 LEFT_OUT = {

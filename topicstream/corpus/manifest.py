@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from topicstream.base.errors import StoreError
+from topicstream.base.files.durable import file_problem, read_json, size_and_crc, write_json
+from topicstream.base.records import Amount, Count, Crc, Record, decode_record, plain
+from topicstream.base.text import payload_of
 from topicstream.corpus.format import CELLS, DOCS, KINDS, LIST_COLUMNS, PARTS
-from topicstream.errors import StoreError
-from topicstream.files.durable import file_problem, read_json, size_and_crc, write_json
-from topicstream.records import Amount, Count, Crc, Record, decode_record, plain
-from topicstream.text import payload_of
 
 SCHEMA = 1
 Chunk = tuple[Annotated[int, msgspec.Meta(ge=20, le=1 << 30)], Crc]

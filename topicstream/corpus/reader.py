@@ -21,14 +21,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import DTypeLike
 
+from topicstream.addons.cloud.mirror import mirrored
+from topicstream.base.errors import StoreError, TopicsError, UsageError
+from topicstream.base.files.plain import batches, load_arrays, open_table, refuse_linked_folders
+from topicstream.base.text import noun_of
 from topicstream.corpus.axes import Axes, Axis, read_lists
 from topicstream.corpus.axis_build import stored_axes
-from topicstream.corpus.block import Block
-from topicstream.corpus.cells import from_gaps
+from topicstream.corpus.block import Block, from_gaps
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.format import CELLS, DOCS, KINDS, PARTS, read_rows
 from topicstream.corpus.grid import Cutter, Decoded, Grid, cut_grid
-from topicstream.corpus.lease import Lease
 from topicstream.corpus.manifest import (
     AxisEntry,
     BlockEntry,
@@ -37,12 +39,9 @@ from topicstream.corpus.manifest import (
     StoreManifest,
     part_folder,
 )
+from topicstream.corpus.sweep import Lease
 from topicstream.corpus.views import Views
-from topicstream.errors import StoreError, TopicsError, UsageError
-from topicstream.files.mirror import mirrored
-from topicstream.files.plain import batches, load_arrays, open_table, refuse_linked_folders
-from topicstream.parallel.order import pooled
-from topicstream.text import noun_of
+from topicstream.numeric.parallel import pooled
 
 
 class Corpus(Views):

@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from topicstream.base.errors import InputError, UsageError
 from topicstream.corpus.documents import Placed, hash_ids
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.grid import Decoded
 from topicstream.corpus.manifest import BlockEntry, part_of
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, UsageError
 
 
 class SampledCorpus(Corpus):

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import pyarrow as pa
 
+from topicstream.base.errors import UsageError
+from topicstream.base.text import counted
 from topicstream.corpus.documents import Placed, placed_documents
 from topicstream.corpus.format import PARTS
-from topicstream.errors import UsageError
-from topicstream.text import counted
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

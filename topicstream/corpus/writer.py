@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from topicstream.corpus.cells import to_gaps
+from topicstream.base.files.durable import sync_all
+from topicstream.corpus.block import to_gaps
 from topicstream.corpus.format import CELLS, DOCS, KINDS, chunk_path, write_rows
 from topicstream.corpus.manifest import BlockEntry
-from topicstream.files.durable import sync_all
 
 IN_FLIGHT = 3
 """Blocks that may wait to be encoded: each holds up to 8 bytes a cell."""

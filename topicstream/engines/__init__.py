@@ -1,12 +1,12 @@
 """block -> delta.
 
 One algorithm, one file, in message/, gibbs/, variational/, moments/ or mixtures/; listed in
-``topicstream.plugins``.
+``topicstream.base.plugins``.
 """
 
 from __future__ import annotations
 
-from topicstream import plugins
+from topicstream.base import plugins
 from topicstream.engines.base import Engine
 
 

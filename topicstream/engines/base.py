@@ -11,7 +11,7 @@ A visit is pure: ``process`` is called from several threads, processes or machin
 engine object.  It stores
 nothing on ``self``, writes only to its ``Out``, and draws random numbers only from its ``Key``.
 
-Tables and their rules are described in tables/spec.py.  Rows and totals are padded with zeros to
+Tables and their rules are described in numeric/tables/spec.py.  Rows and totals are padded with zeros to
 ``padded(columns)``, a
 multiple of 16 numbers; padding stays zero.
 """
@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from topicstream.base.errors import UsageError
+from topicstream.base.options import option
 from topicstream.corpus.block import Block
 from topicstream.engines.about import TOPICS, About, Objective, Priors
 from topicstream.engines.shapes import ArraySpec, BlockShape, Buffer, Shape
-from topicstream.errors import UsageError
-from topicstream.options import option
-from topicstream.tables.spec import (
+from topicstream.numeric.tables.spec import (
     LANES,
     PackedRows,
     Rows,
@@ -42,7 +42,7 @@ from topicstream.tables.spec import (
 )
 
 if TYPE_CHECKING:
-    from topicstream.tables.table import Table
+    from topicstream.numeric.tables.table import Table
 
 
 __all__ = [

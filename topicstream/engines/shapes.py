@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from topicstream.corpus.block import AxisShape, Block
-from topicstream.kernels.constants import Constants
-from topicstream.tables.spec import DOCUMENTS, WORDS, bytes_of
+from topicstream.numeric.kernels.constants import Constants
+from topicstream.numeric.tables.spec import DOCUMENTS, WORDS, bytes_of
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from topicstream.addons.cluster.scheduler import Cluster
+from topicstream.base.options import option
+from topicstream.base.text import render
 from topicstream.corpus.reader import Corpus
 from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.evaluation.memory import block_cells
@@ -20,9 +23,6 @@ from topicstream.model.edits import seen, view_of
 from topicstream.model.top import top_words
 from topicstream.model.topic_kinds import DEAD, counted_in_means
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import option
-from topicstream.parallel.scheduler import Cluster
-from topicstream.text import render
 
 MEANS = """[{with_npmi:?}coherence (NPMI)      {npmi:.4f}]
 [{with_umass:?}coherence (UMass)     {umass:.4f}]

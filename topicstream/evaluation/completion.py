@@ -20,21 +20,21 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from topicstream.addons.cluster.scheduler import Cluster
+from topicstream.base.errors import InputError
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
 from topicstream.evaluation.keys import document_keys, match_words, mix, word_keys
 from topicstream.evaluation.memory import block_cells, block_docs
 from topicstream.evaluation.visiting import Item, known_block, visited
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import find_method
-from topicstream.kernels.arrays import Doubles, Floats, Longs
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.local_step import PANEL_FLOATS, inverse_norms, probabilities
 from topicstream.model.topic_model import TopicModel
 from topicstream.model.weighting import CountedWords, Weights
-from topicstream.parallel.scheduler import Cluster
+from topicstream.numeric.kernels.arrays import Doubles, Floats, Longs
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.local_step import PANEL_FLOATS, inverse_norms, probabilities
 
 
 @dataclass(frozen=True, kw_only=True)

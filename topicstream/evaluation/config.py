@@ -9,11 +9,11 @@ from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
+from topicstream.addons.cloud.mirror import mirrored
+from topicstream.base.memory import ThreadedOptions, WorkOptions
+from topicstream.base.options import SchedulerOptions, listed_names, option
 from topicstream.corpus.reader import Corpus
-from topicstream.files.mirror import mirrored
-from topicstream.memory import ThreadedOptions, WorkOptions
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import SchedulerOptions, listed_names, option
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from topicstream.addons.cluster.scheduler import Cluster, workers_of
+from topicstream.base.errors import UsageError, named
+from topicstream.base.options import openly_configured
+from topicstream.base.progress import listener
+from topicstream.base.records import Json
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import UsageError, named
-from topicstream.evaluation.belonging import check_payload, other_corpus, strangers
 from topicstream.evaluation.config import EvalConfig
+from topicstream.evaluation.keys import check_payload, other_corpus, strangers
 from topicstream.evaluation.memory import open_within
 from topicstream.evaluation.scoring import (
     Chosen,
@@ -26,10 +30,6 @@ from topicstream.evaluation.scoring import (
 from topicstream.inference.methods import find_method, method_of
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import openly_configured
-from topicstream.parallel.scheduler import Cluster, workers_of
-from topicstream.progress import listener
-from topicstream.records import Json
 
 READING = ("format", "text_field", "id_field")
 NONE_ASIDE = "no documents were set aside at ingest (--heldout 1%): no held-out perplexity"
@@ -63,7 +63,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     Returns
     -------
     dict
-        For each score (``topicstream.plugins``, SCORERS) a dict whose ``measured`` says in words
+        For each score (``topicstream.base.plugins``, SCORERS) a dict whose ``measured`` says in words
         what was measured.  Perplexity
         is exp(nats_per_token).
 

@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from topicstream.addons.cluster.scheduler import Cluster
+from topicstream.addons.clusters.scores import ClusterScore, PointScore, score_clusters
+from topicstream.base.errors import UsageError
+from topicstream.base.options import option
+from topicstream.base.text import noun_of, render
 from topicstream.corpus.documents import typed_ids
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from
-from topicstream.errors import UsageError
-from topicstream.evaluation.clusters import ClusterScore, PointScore, score_clusters
 from topicstream.evaluation.completion import Score, score_model
 from topicstream.evaluation.keys import documents
 from topicstream.evaluation.scoring import Entry, Scorer, Scoring, model_kind
 from topicstream.evaluation.table_file import check_table_file, write_table
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import option
-from topicstream.parallel.scheduler import Cluster
-from topicstream.text import noun_of, render
 
 TITLES = {"heldout": "held-out", "whole": "whole documents", "training": "training"}
 POINTS = "{title:22}{loglik:.4f} nats a point   ({points:,} points; {measured})"

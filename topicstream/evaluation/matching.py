@@ -11,19 +11,18 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from topicstream.addons.cluster.scheduler import Cluster, workers_of
+from topicstream.base.options import configured
+from topicstream.base.progress import listener
+from topicstream.base.records import Json
 from topicstream.evaluation.config import CompareConfig
 from topicstream.evaluation.memory import open_within
-from topicstream.kernels.arrays import Doubles, Floats
-from topicstream.kernels.jit import fast_kernel
 from topicstream.model.edits import seen, view_of
-from topicstream.model.identity import TopicIds
-from topicstream.model.manifest import read_manifest
+from topicstream.model.manifest import TopicIds, read_manifest
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import configured
-from topicstream.parallel.scheduler import Cluster, workers_of
-from topicstream.progress import listener
-from topicstream.records import Json
+from topicstream.numeric.kernels.arrays import Doubles, Floats
+from topicstream.numeric.kernels.jit import fast_kernel
 
 A_PAIR = 32
 """Bytes of a pair of topics: distance, the sums of a span, and the copies of the assignment."""

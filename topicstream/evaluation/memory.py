@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from topicstream.machine import default_threads
-from topicstream.memory import MemoryLimit, plan_memory
+from topicstream.base.machine import default_threads
+from topicstream.base.memory import MemoryLimit, plan_memory
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
 

@@ -1,4 +1,4 @@
-"""Scorers: what one is, what it is given, and which of those registered in ``topicstream.plugins``
+"""Scorers: what one is, what it is given, and which of those registered in ``topicstream.base.plugins``
 an evaluation runs.
 """
 
@@ -11,16 +11,16 @@ from typing import Any
 
 import orjson
 
-from topicstream import plugins
+from topicstream.addons.cluster.scheduler import Cluster
+from topicstream.base import plugins
+from topicstream.base.errors import UsageError
+from topicstream.base.options import checked
+from topicstream.base.progress import Progress
+from topicstream.base.text import noun_of, render
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import UsageError
-from topicstream.evaluation.belonging import BOTH_PARTS
 from topicstream.evaluation.config import EvalConfig
+from topicstream.evaluation.keys import BOTH_PARTS
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import checked
-from topicstream.parallel.scheduler import Cluster
-from topicstream.progress import Progress
-from topicstream.text import noun_of, render
 
 
 def model_kind(model: TopicModel) -> str:

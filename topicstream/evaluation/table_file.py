@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from topicstream.errors import UsageError, json_line, one_line
-from topicstream.files.outputs import check_output, written
+from topicstream.base.errors import UsageError, json_line, one_line
+from topicstream.base.files.outputs import check_output, written
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 TEXT_SUFFIXES = (".tex", ".md")

@@ -10,6 +10,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from topicstream.addons.cluster.scheduler import Cluster, threads_of_worker
+from topicstream.base.text import counted
 from topicstream.corpus.block import Block
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
@@ -20,9 +22,7 @@ from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import make_method, method_of
 from topicstream.model.edits import View
 from topicstream.model.topic_model import TopicModel
-from topicstream.parallel.order import in_order
-from topicstream.parallel.scheduler import Cluster, threads_of_worker
-from topicstream.text import counted
+from topicstream.numeric.parallel import in_order
 
 Result = TypeVar("Result")
 Item = tuple[Block, np.ndarray]

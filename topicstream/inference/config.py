@@ -9,15 +9,15 @@ from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from topicstream import plugins
+from topicstream.addons.classifier.model import FEATURES
+from topicstream.addons.cloud.mirror import mirrored
+from topicstream.base import plugins
+from topicstream.base.memory import ThreadedOptions
+from topicstream.base.options import SchedulerOptions, listed_names, option, share
 from topicstream.corpus.reader import Corpus
-from topicstream.files.mirror import mirrored
 from topicstream.inference.methods import DEFAULT, METHOD_NAMES
-from topicstream.ingestion.read_options import ReadOptions
-from topicstream.memory import ThreadedOptions
-from topicstream.model.classifier import FEATURES
+from topicstream.ingestion.options import ReadOptions
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import SchedulerOptions, listed_names, option, share
 
 PARTS = ("train", "heldout")
 SAMPLED = ("sample", "rest")

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from topicstream.kernels.arrays import Bytes, Longs, Words
-from topicstream.kernels.jit import kernel
-from topicstream.vocabulary import string_buffers
+from topicstream.corpus.vocabulary import string_buffers
+from topicstream.numeric.kernels.arrays import Bytes, Longs, Words
+from topicstream.numeric.kernels.jit import kernel
 
 _BASIS = np.uint64(0xCBF29CE484222325)
 _PRIME = np.uint64(0x100000001B3)

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 
-from topicstream.errors import DoesNotFit
-from topicstream.memory import MemoryLimit, MemoryPlan, Room, plan_memory
+from topicstream.base.errors import DoesNotFit
+from topicstream.base.memory import MemoryLimit, MemoryPlan, Room, plan_memory
+from topicstream.corpus.vocabulary import A_WORD
 from topicstream.model.topic_model import TopicModel
-from topicstream.vocabulary import A_WORD
 
 A_THREAD = 12 << 20
 """Bytes of a thread: its stack, and the piece of the input that it reads."""

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from topicstream.base.memory import MemoryLimit, Room
 from topicstream.inference.documents import Documents
-from topicstream.kernels.local_step import inverse_norms, padded_floats
-from topicstream.memory import MemoryLimit, Room
 from topicstream.model.topic_model import TopicModel
+from topicstream.numeric.kernels.local_step import inverse_norms, padded_floats
 
 LANES = 16
 
@@ -86,7 +86,7 @@ class Method(ABC):
     name, cites
         The name on the command line, and where the method was published.
     Options
-        A dataclass of ``topicstream.options.option`` fields: options of ``topics infer`` and of
+        A dataclass of ``topicstream.base.options.option`` fields: options of ``topics infer`` and of
         ``topicstream.infer``.
     variants
         What ``topics compare --methods`` tries, by name; None: the method as it is, under its own

@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from topicstream.errors import UsageError
-from topicstream.files.outputs import check_output, written
+from topicstream.base.errors import UsageError
+from topicstream.base.files.outputs import check_output, written
 from topicstream.inference.documents import FLAGS, Documents
-from topicstream.kernels.arrays import Floats, Ints, Longs
-from topicstream.kernels.jit import kernel
+from topicstream.numeric.kernels.arrays import Floats, Ints, Longs
+from topicstream.numeric.kernels.jit import kernel
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from topicstream.base.errors import InputError, StoreError, UsageError
+from topicstream.base.options import listed_names
+from topicstream.base.text import payload_of
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from, rest_of
-from topicstream.errors import InputError, StoreError, UsageError
+from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.inference.config import PARTS, SAMPLED, InferConfig
 from topicstream.inference.documents import (
     Documents,
@@ -25,20 +28,17 @@ from topicstream.inference.documents import (
     documents_of_cells,
 )
 from topicstream.inference.memory import InferencePlan
-from topicstream.ingestion.opening.memory import as_inputs
-from topicstream.ingestion.parsing.columns import LISTS
-from topicstream.ingestion.parsing.documents import content_kind, document_cells, metadata_of
-from topicstream.ingestion.read_options import CUT, FIELDS, LAYOUT, ReadOptions, remembered_meta
-from topicstream.ingestion.spooling.tasks import Task, pieces
+from topicstream.ingestion.open.memory import as_inputs
+from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, ReadOptions, remembered_meta
+from topicstream.ingestion.parse.columns import LISTS
+from topicstream.ingestion.parse.documents import content_kind, document_cells, metadata_of
+from topicstream.ingestion.parts.tasks import Task, pieces
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.ingestion.tokens.tokenizer import Tokenizer
+from topicstream.ingestion.tokens.tools import asked_tools, check_same_tools
+from topicstream.ingestion.tokens.vocabulary import TokenVocabulary
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import listed_names
-from topicstream.parallel.order import in_order
-from topicstream.text import payload_of
-from topicstream.tokens.recipe import Recipe
-from topicstream.tokens.tokenizer import Tokenizer
-from topicstream.tokens.tools import asked_tools, check_same_tools
-from topicstream.tokens.vocabulary import TokenVocabulary
-from topicstream.vocabulary import Vocabulary
+from topicstream.numeric.parallel import in_order
 
 LINE_FORMATS = ("jsonl", "lines")
 PIECE_BYTES = 1 << 20

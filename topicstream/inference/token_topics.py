@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from topicstream.base.errors import InputError, StoreError
+from topicstream.base.files.durable import file_problem
+from topicstream.base.files.plain import load_arrays
+from topicstream.base.records import Record, Share, read_record
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import learned_from
-from topicstream.errors import InputError, StoreError
-from topicstream.files.durable import file_problem
-from topicstream.files.plain import load_arrays
-from topicstream.kernels.arrays import checksum
-from topicstream.records import Record, Share, read_record
+from topicstream.numeric.kernels.arrays import checksum
 
 
 class _Run(Record, frozen=True):

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from msgspec import structs
 
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.options import flags, names_tagged
 from topicstream.corpus.manifest import HeldoutRule, StoreManifest
-from topicstream.errors import InputError, UsageError
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.settings import Heldout, IngestOptions
-from topicstream.options import flags, names_tagged
-from topicstream.tokens.recipe import Recipe
-from topicstream.tokens.stopwords import listed_words
-from topicstream.tokens.word_lists import stop_words_with_parts
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.ingestion.tokens.stopwords import listed_words
+from topicstream.ingestion.tokens.word_lists import stop_words_with_parts
 
 
 def options_of_append(

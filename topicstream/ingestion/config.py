@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
 from typing import Any
 
-from topicstream.errors import Interrupted
-from topicstream.ingestion.read_options import ReadOptions
-from topicstream.memory import WorkOptions
-from topicstream.options import SchedulerOptions, option, share_or_number
-from topicstream.signals import stopped
-from topicstream.tokens.recipe import Recipe
+from topicstream.base.errors import Interrupted
+from topicstream.base.memory import WorkOptions
+from topicstream.base.options import SchedulerOptions, option, share_or_number
+from topicstream.base.signals import stopped
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.tokens.recipe import Recipe
 
 Place = str | os.PathLike[str]
 CARRIES_ON = "stopped; the same command again carries on where this one was"

@@ -10,39 +10,46 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from topicstream.addons.cloud.mirror import cache_folder, mirrored
+from topicstream.addons.cloud.publication import claim_address, publish
+from topicstream.addons.cloud.remote import address_of
+from topicstream.addons.cluster.ingest import Spread
+from topicstream.addons.cluster.scheduler import workers_of
+from topicstream.base.errors import InputError, NothingKept, NotOurs, TopicsError, UsageError
+from topicstream.base.files import durable
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.ownership import (
+    MARK,
+    check_place,
+    claim,
+    folder_named,
+    refuse_strangers,
+)
+from topicstream.base.machine import default_threads, peak_bytes, return_freed_memory
+from topicstream.base.options import configured
+from topicstream.base.progress import Progress, listener
+from topicstream.base.records import Json
 from topicstream.corpus.manifest import StoreManifest
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import settle
-from topicstream.errors import InputError, NothingKept, NotOurs, TopicsError, UsageError
-from topicstream.files import durable, owned
-from topicstream.files.mirror import cache_folder, mirrored
-from topicstream.files.ownership import MARK, check_place, claim, folder_named, refuse_strangers
-from topicstream.files.publication import claim_address, publish
-from topicstream.files.remote import address_of
 from topicstream.ingestion.appending import options_of_append
 from topicstream.ingestion.config import IngestConfig, Stop
-from topicstream.ingestion.opening import inputs_record
-from topicstream.ingestion.opening.inputs import input_places
-from topicstream.ingestion.opening.inputs_record import InputsRecord
-from topicstream.ingestion.opening.memory import KEY, InMemory, as_inputs
+from topicstream.ingestion.open import inputs_record
+from topicstream.ingestion.open.inputs import input_places
+from topicstream.ingestion.open.inputs_record import InputsRecord
+from topicstream.ingestion.open.memory import KEY, InMemory, as_inputs
+from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, META
+from topicstream.ingestion.parts.journal import Journal, read_state
+from topicstream.ingestion.parts.reading import Reading
+from topicstream.ingestion.parts.tasks import pieces
 from topicstream.ingestion.plan import plan_ingest
-from topicstream.ingestion.read_options import CUT, FIELDS, LAYOUT, META
 from topicstream.ingestion.settings import IngestOptions
-from topicstream.ingestion.spooling.journal import Journal, read_state
-from topicstream.ingestion.spooling.reading import Reading
-from topicstream.ingestion.spooling.spread import Spread
-from topicstream.ingestion.spooling.tasks import pieces
-from topicstream.ingestion.storing.finishing import Finishing
-from topicstream.kernels.jit import notify_compiling
-from topicstream.machine import default_threads, peak_bytes, return_freed_memory
-from topicstream.options import configured
-from topicstream.parallel.scheduler import workers_of
-from topicstream.progress import Progress, listener
-from topicstream.records import Json
-from topicstream.tokens.phrases import learn_phrases
-from topicstream.tokens.recipe import Recipe
-from topicstream.tokens.tokenizer import Tokenizer
-from topicstream.tokens.tools import asked_tools
+from topicstream.ingestion.store.finishing import Finishing
+from topicstream.ingestion.tokens.phrases import learn_phrases
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.ingestion.tokens.tokenizer import Tokenizer
+from topicstream.ingestion.tokens.tools import asked_tools
+from topicstream.numeric.kernels.jit import notify_compiling
 
 
 @configured(IngestConfig)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from topicstream.ingestion.spooling.tasks import WORK_BYTES
-from topicstream.machine import PROCESS_BYTES, default_threads
-from topicstream.memory import MemoryLimit, Room, plan_memory
-from topicstream.relations import LEAST_MEMORY
+from topicstream.base.machine import PROCESS_BYTES, default_threads
+from topicstream.base.memory import MemoryLimit, Room, plan_memory
+from topicstream.base.relations import LEAST_MEMORY
+from topicstream.ingestion.parts.tasks import WORK_BYTES
 
 LARGEST_PIECE, SMALLEST_PIECE = 8 << 20, 1 << 20
 

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from topicstream.base.errors import UsageError
+from topicstream.base.options import check_text, checked, share_or_number
+from topicstream.base.records import Json
 from topicstream.corpus.manifest import HeldoutRule
-from topicstream.errors import UsageError
+from topicstream.corpus.vocabulary import compose_text
 from topicstream.ingestion.config import IngestConfig, Place
-from topicstream.ingestion.spooling.parts import DOCUMENT, pattern_of
-from topicstream.ingestion.storing.side_files import SideOptions
-from topicstream.options import check_text, checked, share_or_number
-from topicstream.records import Json
-from topicstream.tokens.recipe import Recipe
-from topicstream.tokens.stopwords import LANGUAGES, read_stopwords
-from topicstream.tokens.tools import replacements, versions_of
-from topicstream.tokens.word_counts import WordLimits
-from topicstream.tokens.word_lists import stop_words_with_parts
-from topicstream.vocabulary import compose_text
+from topicstream.ingestion.parts.parts import DOCUMENT, pattern_of
+from topicstream.ingestion.store.side_files import SideOptions
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.ingestion.tokens.stopwords import LANGUAGES, read_stopwords
+from topicstream.ingestion.tokens.tools import replacements, versions_of
+from topicstream.ingestion.tokens.word_counts import WordLimits
+from topicstream.ingestion.tokens.word_lists import stop_words_with_parts
 
 HELDOUT_SHARE = 0.01
 HELDOUT_LEAST, HELDOUT_MOST_SHARE = 50, 0.10

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from topicstream.chunks import create_array, read_chunk, write_chunk
-from topicstream.errors import StoreError
-from topicstream.files import owned
-from topicstream.files.durable import read_json, size_and_crc, sync
-from topicstream.records import Amount, Record, decode_record
+from topicstream.base.chunks import create_array, read_chunk, write_chunk
+from topicstream.base.errors import StoreError
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.durable import read_json, size_and_crc, sync
+from topicstream.base.records import Amount, Record, decode_record
 
 CHUNK_BYTES = 1 << 20
 MOST_CHUNK = 1 << 26

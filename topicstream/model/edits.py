@@ -23,14 +23,13 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from topicstream.errors import UsageError
-from topicstream.files import durable
-from topicstream.files.durable import lock, log_text, write_bytes
-from topicstream.model.identity import IDS, read_ids
-from topicstream.model.manifest import Origin, origin_of, read_manifest
+from topicstream.base.errors import UsageError
+from topicstream.base.files import durable
+from topicstream.base.files.durable import lock, log_text, write_bytes
+from topicstream.base.records import Count, Record, decode_record, plain
+from topicstream.model.manifest import IDS, Origin, origin_of, read_ids, read_manifest
 from topicstream.model.topic_kinds import kinds_of_origin, topic_kinds
 from topicstream.model.topic_model import TopicModel
-from topicstream.records import Count, Record, decode_record, plain
 
 LOG = "edits.jsonl"
 LONGEST = 200

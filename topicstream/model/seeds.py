@@ -30,10 +30,10 @@ import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
 
-from topicstream.errors import InputError, UsageError, terminal_safe
-from topicstream.kernels.constants import Constants
-from topicstream.records import Count, Record, decode_record, plain
-from topicstream.vocabulary import Vocabulary, compose_text
+from topicstream.base.errors import InputError, UsageError, terminal_safe
+from topicstream.base.records import Count, Record, decode_record, plain
+from topicstream.corpus.vocabulary import Vocabulary, compose_text
+from topicstream.numeric.kernels.constants import Constants
 
 LISTED = 10
 """Unknown words that a warning lists."""

@@ -27,11 +27,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from topicstream.errors import StoreError
-from topicstream.files import owned
-from topicstream.files.durable import read_sealed, replacing, size_and_crc, sync
-from topicstream.files.ownership import claim
-from topicstream.files.plain import open_table
+from topicstream.base.errors import StoreError
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.durable import read_sealed, replacing, size_and_crc, sync
+from topicstream.base.files.ownership import claim
+from topicstream.base.files.plain import open_table
+from topicstream.base.records import Count, Record, decode_record
+from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.model.arrays import ArrayWriter, StoredArray
 from topicstream.model.manifest import (
     TOPICS,
@@ -46,8 +48,6 @@ from topicstream.model.manifest import (
     read_manifest,
     write_manifest,
 )
-from topicstream.records import Count, Record, decode_record
-from topicstream.vocabulary import Vocabulary
 
 
 class _Pass(Record):

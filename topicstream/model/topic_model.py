@@ -15,20 +15,26 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
-from topicstream.errors import StoreError, UsageError, named
-from topicstream.files.mirror import mirrored
-from topicstream.files.plain import refuse_linked_folders
-from topicstream.files.remote import address_read
-from topicstream.machine import versions
+from topicstream.addons.cloud.mirror import mirrored
+from topicstream.addons.cloud.remote import address_read
+from topicstream.base.errors import StoreError, UsageError, named
+from topicstream.base.files.plain import refuse_linked_folders
+from topicstream.base.machine import versions
+from topicstream.base.records import plain
+from topicstream.base.text import noun_of
+from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.model.arrays import StoredArray
-from topicstream.model.identity import read_ids, write_ids
-from topicstream.model.manifest import Origin, as_origin, origin_of, read_manifest
+from topicstream.model.manifest import (
+    Origin,
+    as_origin,
+    origin_of,
+    read_ids,
+    read_manifest,
+    write_ids,
+)
 from topicstream.model.store import ModelWriter, StoredTable, check_file, read_history
 from topicstream.model.topic_kinds import kinds_of_origin, topic_kinds
 from topicstream.model.weighting import Weights
-from topicstream.records import plain
-from topicstream.text import noun_of
-from topicstream.vocabulary import Vocabulary
 
 VALUES = 1 << 20
 """Values of the table that are held at a time."""

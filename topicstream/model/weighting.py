@@ -27,9 +27,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from topicstream.errors import InputError
-from topicstream.kernels.constants import Constants
-from topicstream.records import Record
+from topicstream.base.errors import InputError
+from topicstream.base.records import Record
+from topicstream.numeric.kernels.constants import Constants
 
 KINDS = ("none", "tf", "tfidf")
 Factor = Annotated[float, msgspec.Meta(gt=0, lt=1e300)]

@@ -11,22 +11,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, Interrupted, NotOurs, StoreError, TopicsError, UsageError
-from topicstream.ingestion.opening.inputs import (
-    ASIDE,
-    EACH,
-    Tree,
-    formats_of_files,
-    survey_inputs,
+from topicstream.base.errors import (
+    InputError,
+    Interrupted,
+    NotOurs,
+    StoreError,
+    TopicsError,
+    UsageError,
 )
-from topicstream.ingestion.opening.names import matrix_form
-from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.reader import reader_named
-from topicstream.ingestion.read_options import CUT, FIELDS, LAYOUT, META, ReadOptions
+from topicstream.base.machine import __version__
+from topicstream.corpus.reader import Corpus
+from topicstream.ingestion.open.inputs import ASIDE, EACH, Tree, formats_of_files, survey_inputs
+from topicstream.ingestion.open.names import matrix_form
+from topicstream.ingestion.open.source import Source
+from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, META, ReadOptions
+from topicstream.ingestion.parse.reader import reader_named
+from topicstream.ingestion.parts.tasks import pieces_of
 from topicstream.ingestion.settings import IngestOptions
-from topicstream.ingestion.spooling.tasks import pieces_of
-from topicstream.machine import __version__
 from topicstream.retraining.config import Config, words_of_file
 
 UNKNOWN = "unknown"

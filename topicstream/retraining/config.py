@@ -14,14 +14,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, cast
 
-from topicstream.errors import InputError, TopicsError, UsageError
-from topicstream.files.ownership import KINDS, kind_of
-from topicstream.files.plain import read_given
-from topicstream.files.publication import WRITABLE
+from topicstream.addons.cloud.publication import WRITABLE
+from topicstream.base.errors import InputError, TopicsError, UsageError
+from topicstream.base.files.ownership import KINDS, kind_of
+from topicstream.base.files.plain import read_given
+from topicstream.base.options import checked, fits, like, names_tagged, option, seconds
 from topicstream.ingestion.config import IngestConfig
 from topicstream.ingestion.settings import IngestOptions
 from topicstream.model.seeds import read_seeds
-from topicstream.options import checked, fits, like, names_tagged, option, seconds
 from topicstream.training.config import TrainConfig
 from topicstream.training.setup import engine_facts
 

@@ -24,25 +24,25 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from topicstream import machine
+from topicstream.addons.classifier.training import train_classifier
+from topicstream.addons.cloud.publication import publish as upload
+from topicstream.base import machine
+from topicstream.base.errors import InputError, NotOurs, StoreError
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.durable import sync
+from topicstream.base.files.ownership import Kind, claim
+from topicstream.base.progress import Progress
+from topicstream.base.records import Json, plain, write_record
+from topicstream.base.text import counted
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, NotOurs, StoreError
 from topicstream.evaluation.matching import align
-from topicstream.files import owned
-from topicstream.files.durable import sync
-from topicstream.files.ownership import Kind, claim
-from topicstream.files.publication import publish as upload
-from topicstream.inference.classifier import train_classifier
-from topicstream.ingestion.opening import inputs_record
+from topicstream.ingestion.open import inputs_record
 from topicstream.ingestion.pipeline import ingest
 from topicstream.ingestion.upkeep.compact import compact
 from topicstream.model import edits
-from topicstream.model.identity import first_ids, read_ids
-from topicstream.model.manifest import read_manifest
+from topicstream.model.manifest import first_ids, read_ids, read_manifest
 from topicstream.model.seeds import read_seeds
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Progress
-from topicstream.records import Json, plain, write_record
 from topicstream.retraining import decide as rules
 from topicstream.retraining import publish
 from topicstream.retraining.bad_files import (
@@ -70,7 +70,6 @@ from topicstream.retraining.state import (
     read_retrain_state,
 )
 from topicstream.retraining.update import train_on
-from topicstream.text import counted
 from topicstream.training.loop import train
 
 FOLDERS: Mapping[str, Kind] = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from topicstream.base.progress import Progress
 from topicstream.corpus.reader import Corpus
 from topicstream.ingestion.upkeep.compact import gain
 from topicstream.model.manifest import ModelManifest
-from topicstream.progress import Progress
 from topicstream.retraining.config import Config, Train, When
 from topicstream.retraining.raw_files import Scan
 from topicstream.retraining.state import Decision, RetrainState

@@ -25,23 +25,23 @@ from typing import Any
 import numpy as np
 from scipy.special import rel_entr
 
+from topicstream.base.errors import InputError, NothingKept
+from topicstream.base.files import ownership as owned
+from topicstream.base.options import names_tagged
+from topicstream.base.progress import Progress
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError, NothingKept
+from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.evaluation.completion import score_model
 from topicstream.evaluation.keys import met_words
 from topicstream.evaluation.visiting import document_shares
-from topicstream.files import owned
 from topicstream.ingestion.config import IngestConfig
+from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, ReadOptions
 from topicstream.ingestion.pipeline import ingest
-from topicstream.ingestion.read_options import CUT, FIELDS, LAYOUT, ReadOptions
+from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import names_tagged
-from topicstream.progress import Progress
 from topicstream.retraining.bad_files import in_raw_names
 from topicstream.retraining.config import Config, Limits
 from topicstream.retraining.raw_files import MEASURED, Scan
-from topicstream.tokens.recipe import Recipe
-from topicstream.vocabulary import Vocabulary
 
 ENOUGH = 200
 """Held-out documents that topic usage is taken from; with fewer, training documents."""

@@ -1,4 +1,7 @@
-"""``topics forget``: a document goes out of everything that this program has written and keeps.
+"""Words that only forgotten documents had: they are text of theirs, in the vocabulary and in the
+list of words left out.
+
+``topics forget``: a document goes out of everything that this program has written and keeps.
 
 From the store: its cells, its row of the documents' table (id, source, list columns, date, own
 columns), other documents' mention of it,
@@ -22,32 +25,94 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from topicstream.base.errors import InputError, StoreError, TopicsError
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.durable import lock, sync, write_bytes
+from topicstream.base.files.ownership import folder_named, kind_of
+from topicstream.base.files.plain import refuse_links
+from topicstream.base.progress import Progress, Told, listener
+from topicstream.base.records import write_record
 from topicstream.corpus.documents import read_documents
 from topicstream.corpus.forgotten import read_forgotten, write_forgotten
 from topicstream.corpus.manifest import Sources, StoreManifest, store_file
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import settle, waits_for_readers
-from topicstream.errors import InputError, StoreError, TopicsError
-from topicstream.files import owned
-from topicstream.files.durable import lock, sync, write_bytes
-from topicstream.files.ownership import folder_named, kind_of
-from topicstream.files.plain import refuse_links
-from topicstream.ingestion.opening import inputs_record
-from topicstream.ingestion.opening.inputs_record import file_of
-from topicstream.ingestion.upkeep.removal import Removal
-from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
+from topicstream.corpus.vocabulary import Vocabulary, spellings
+from topicstream.ingestion.open import inputs_record
+from topicstream.ingestion.open.inputs_record import file_of
+from topicstream.ingestion.tokens.vocabulary import ROWS, TokenVocabulary, write_words
+from topicstream.ingestion.upkeep.rewrite import Removal, Rewrite, writing
 from topicstream.model.store import drop_tables
 from topicstream.model.topic_model import TopicModel
-from topicstream.progress import Progress, Told, listener
-from topicstream.records import write_record
 from topicstream.retraining.config import load_config
-from topicstream.retraining.forget_words import blanked, more_than, own_words
 from topicstream.retraining.publish import published_versions, version_path
 from topicstream.retraining.state import JOURNAL, STATE, read_retrain_state
-from topicstream.tokens.vocabulary import TokenVocabulary, write_words
 from topicstream.training.state.record import RunRecord
-from topicstream.vocabulary import Vocabulary, spellings
+
+
+def own_words(base: Corpus, places: np.ndarray, gone: np.ndarray, df: np.ndarray) -> np.ndarray:
+    """bool[W]: words of the documents at ``places`` that no other document has any more.
+
+    places, gone: int64[n, 4] (document number, part, block, row) of those to forget, and of all
+    that are gone; df: int64[W] training documents left with each word, or a few more (of those
+    withdrawn while a word was left out of the vocabulary). Reads the blocks of ``places``, and all
+    blocks where one of their words is as rare as they are few."""
+    files = {k: v for k, v in base.manifest.files.items() if k != "removed"}
+    everything = Corpus(
+        base.path, msgspec.structs.replace(base.manifest, files=files)
+    )  # with the cells of those replaced or withdrawn before
+    own = np.zeros(base.n_words, np.bool_)
+    for part, block in sorted({(int(p), int(b)) for p, b in places[:, 1:3]}):
+        everyone = np.arange(base.part(bool(part)).blocks[block].docs)
+        own |= _words_of(everything, part, block, np.delete(everyone, _rows(places, part, block)))
+    own &= df <= len(places)
+    for part in (1, 0):
+        for block in range(len(base.part(bool(part)).blocks)):
+            if not own.any():
+                return own
+            own &= ~_words_of(everything, part, block, _rows(gone, part, block))
+    return own
+
+
+def _rows(places: np.ndarray, part: int, block: int) -> np.ndarray:
+    return np.sort(places[(places[:, 1] == part) & (places[:, 2] == block), 3])
+
+
+def _words_of(corpus: Corpus, part: int, block: int, gone: np.ndarray) -> np.ndarray:
+    """bool[W]: words of a block's documents but those in the rows ``gone`` (int64, ascending)."""
+    raw = corpus.decode(block, bool(part))
+    raw.drop(gone)
+    words = np.zeros(corpus.n_words, np.bool_)
+    words[raw.words] = True
+    return words
+
+
+def blanked(vocabulary: TokenVocabulary, words: np.ndarray) -> TokenVocabulary:
+    """The vocabulary with something without meaning in the place of some words; ids stay.
+
+    words: bool[W].
+    """
+    numbers = np.flatnonzero(words)
+    if not len(numbers):
+        return vocabulary
+    texts = pa.array([f"(no word {n})" for n in numbers.tolist()], pa.large_string())
+    changed = pc.replace_with_mask(vocabulary.words, pa.array(words), texts)
+    return TokenVocabulary.of(
+        changed, np.where(words, 0, vocabulary.counts), np.where(words, 0, vocabulary.df)
+    )
+
+
+def more_than(pruned: Path, documents: int) -> Iterator[pa.Table]:
+    """The words left out of the vocabulary that more training documents had than are forgotten:
+    none that only they had.
+    """
+    with pq.ParquetFile(pruned) as file:
+        for batch in file.iter_batches(ROWS):
+            table = pa.Table.from_batches([batch])
+            yield table.filter(pc.greater(table["df"], documents))
+
 
 STATE_FOLDERS = ("work", "checkpoints")
 STATE_FILES = ("finished.json", "training.json")

@@ -6,7 +6,7 @@ these words.  The new model's perplexity may be worse by a tolerance; it must ha
               identical topics (no more of
 them than the present model, which would otherwise stay with its own; those of a first model are
 warnings).  That its table
-holds the mass of the corpus was checked after each pass (``training/invariants.py``).
+holds the mass of the corpus was checked after each pass (``training/course.py``).
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pathlib import Path
 
 import numpy as np
 
+from topicstream.base.errors import InputError
+from topicstream.base.memory import MemoryLimit, plan_memory
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
 from topicstream.evaluation.completion import Score, ScoredTopics, prepare_heldout, score_blocks
 from topicstream.evaluation.keys import corpus_vocabulary
 from topicstream.evaluation.matching import A_PAIR
 from topicstream.evaluation.memory import A_WORD, BLOCKS_IN_FLIGHT, bytes_of_thread, open_within
-from topicstream.memory import MemoryLimit, plan_memory
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_kinds import EMPTY, dead_warning
 from topicstream.model.topic_model import TopicModel
 from topicstream.retraining.config import Gate
-from topicstream.training.invariants import duplicate_topics
+from topicstream.training.course import duplicate_topics
 
 
 @dataclass

@@ -14,15 +14,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from topicstream.errors import NotOurs, TopicsError
-from topicstream.files import owned
-from topicstream.files.durable import lock, sync
-from topicstream.files.ownership import claim, kind_of, temporary
-from topicstream.model.classifier import RECORD, read_classifier
-from topicstream.model.identity import IDS, TopicIds
-from topicstream.model.manifest import read_manifest
+from topicstream.addons.classifier.model import RECORD, read_classifier
+from topicstream.base.errors import NotOurs, TopicsError
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.durable import lock, sync
+from topicstream.base.files.ownership import claim, kind_of, temporary
+from topicstream.base.records import write_record
+from topicstream.model.manifest import IDS, TopicIds, read_manifest
 from topicstream.model.store import files_of
-from topicstream.records import write_record
 from topicstream.retraining.state import STATE, read_retrain_state
 
 CURRENT = "current"
@@ -145,7 +144,7 @@ def rollback(
     --------
     >>> topicstream.rollback(".")
     Traceback (most recent call last):
-    topicstream.errors.TopicsError: ...
+    topicstream.base.errors.TopicsError: ...
     """
     folder = Path(folder)
     if not published_versions(folder):

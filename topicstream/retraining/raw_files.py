@@ -19,11 +19,11 @@ from fnmatch import fnmatch
 from pathlib import Path
 from stat import S_ISREG
 
-from topicstream.errors import InputError
-from topicstream.files import owned
-from topicstream.files.ownership import claim
-from topicstream.ingestion.opening.names import is_about, is_mark
-from topicstream.ingestion.opening.source import printable
+from topicstream.base.errors import InputError
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.ownership import claim
+from topicstream.ingestion.open.names import is_about, is_mark
+from topicstream.ingestion.open.source import printable
 from topicstream.retraining.config import Config
 from topicstream.retraining.state import Failing, RawFile
 

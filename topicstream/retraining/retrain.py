@@ -10,17 +10,17 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from topicstream.errors import FilesFailed, GateRefused, TopicsError
-from topicstream.files.durable import lock
-from topicstream.machine import parse_bytes
-from topicstream.memory import MemoryOptions
-from topicstream.metrics import recorded
-from topicstream.options import configured, option, seconds
-from topicstream.progress import Shown
+from topicstream.base.errors import FilesFailed, GateRefused, TopicsError
+from topicstream.base.files.durable import lock
+from topicstream.base.machine import parse_bytes
+from topicstream.base.memory import MemoryOptions
+from topicstream.base.metrics import recorded
+from topicstream.base.options import configured, option, seconds
+from topicstream.base.progress import Shown
+from topicstream.base.text import counted
 from topicstream.retraining.config import Config, When, load_config, write_template
 from topicstream.retraining.cycle import Cycle
 from topicstream.retraining.publish import current
-from topicstream.text import counted
 
 
 @dataclass(frozen=True)

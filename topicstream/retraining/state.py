@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from topicstream.model.identity import TopicIds
-from topicstream.records import Count, Record, read_record
+from topicstream.base.records import Count, Record, read_record
+from topicstream.model.manifest import TopicIds
 
 STATE, JOURNAL = "state.json", "journal.json"
 Decision = Literal["nothing", "update", "full"]

@@ -11,12 +11,11 @@ from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from topicstream.corpus.reader import Corpus
-from topicstream.errors import NotOurs, TopicsError, UsageError
-from topicstream.evaluation.belonging import strangers
-from topicstream.files import durable, owned
-from topicstream.files.durable import lock
-from topicstream.files.ownership import (
+from topicstream.base.errors import NotOurs, TopicsError, UsageError
+from topicstream.base.files import durable
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.durable import lock
+from topicstream.base.files.ownership import (
     check_place,
     claim,
     folder_named,
@@ -26,13 +25,15 @@ from topicstream.files.ownership import (
     not_ours,
     refuse_address,
 )
-from topicstream.memory import ThreadedOptions
-from topicstream.metrics import recorded
+from topicstream.base.memory import ThreadedOptions
+from topicstream.base.metrics import recorded
+from topicstream.base.options import SchedulerOptions, configured, like, option
+from topicstream.base.progress import Shown, Told, listener
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.keys import strangers
 from topicstream.model import edits
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import SchedulerOptions, configured, like, option
-from topicstream.progress import Shown, Told, listener
 from topicstream.training.config import TrainConfig
 from topicstream.training.loop import Trained, figures_of, train
 from topicstream.training.setup import engine_facts

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from topicstream.base.errors import DiskTooSmall, DoesNotFit, UsageError
+from topicstream.base.progress import Progress
 from topicstream.corpus.reader import Corpus
 from topicstream.engines import find
 from topicstream.engines.base import TOPICS, Options, Shape, learns_priors
-from topicstream.errors import DiskTooSmall, DoesNotFit, UsageError
-from topicstream.progress import Progress
 from topicstream.training.config import TrainConfig
 from topicstream.training.setup import shape_of
 from topicstream.training.state.record import RunRecord, left_open

@@ -8,10 +8,10 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
-from topicstream.files.mirror import mirrored
-from topicstream.memory import ThreadedOptions
+from topicstream.addons.cloud.mirror import mirrored
+from topicstream.base.memory import ThreadedOptions
+from topicstream.base.options import SchedulerOptions, option, seconds, share
 from topicstream.model.weighting import KINDS
-from topicstream.options import SchedulerOptions, option, seconds, share
 from topicstream.training.stopping import tolerance
 
 

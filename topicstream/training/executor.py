@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topicstream.base.records import Json
 from topicstream.corpus.block import Block
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
@@ -37,10 +38,9 @@ from topicstream.engines.base import (
     new_stats,
     padded,
 )
-from topicstream.parallel.rounds import Workers
-from topicstream.records import Json
-from topicstream.tables.spec import TableSpec
-from topicstream.tables.table import Table
+from topicstream.numeric.parallel import Workers
+from topicstream.numeric.tables.spec import TableSpec
+from topicstream.numeric.tables.table import Table
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.state.memory import BlockMemory
 from topicstream.training.tables import RunTables, Settled

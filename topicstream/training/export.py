@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.engines.base import VectorEngine
 from topicstream.model.manifest import as_origin, origin_of
 from topicstream.model.store import ModelWriter
 from topicstream.training.session import Session
-from topicstream.vocabulary import Vocabulary
 
 
 def write_model(session: Session, reason: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from topicstream.addons.clusters.model import POINTS, ClusterView, answer, joint
 from topicstream.corpus.block import Block
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import Engine, padded
@@ -19,11 +20,9 @@ from topicstream.evaluation.completion import (
     score_blocks,
 )
 from topicstream.evaluation.memory import block_cells, block_docs
-from topicstream.model.clusters import ClusterView
-from topicstream.model.gaussians import POINTS, answer, joint
 from topicstream.model.weighting import CountedWords
-from topicstream.parallel.order import in_order
-from topicstream.tables.table import Table
+from topicstream.numeric.parallel import in_order
+from topicstream.numeric.tables.table import Table
 
 
 class HeldOut:

@@ -10,23 +10,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from topicstream import machine
+from topicstream.addons.cluster.scheduler import connected
+from topicstream.base import machine
+from topicstream.base.errors import Interrupted, TopicsError, UsageError, WorkersLost
+from topicstream.base.files.durable import lock
+from topicstream.base.files.plain import refuse_links
+from topicstream.base.memory import MemoryLimit
+from topicstream.base.metrics import recorded as recorded_metrics
+from topicstream.base.options import openly_configured
+from topicstream.base.progress import Progress, Shown, listener
+from topicstream.base.records import Json
+from topicstream.base.text import counted
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import passes_needed
-from topicstream.errors import Interrupted, TopicsError, UsageError, WorkersLost
-from topicstream.files.durable import lock
-from topicstream.files.plain import refuse_links
-from topicstream.kernels.jit import notify_compiling
-from topicstream.memory import MemoryLimit
-from topicstream.metrics import recorded as recorded_metrics
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_kinds import dead_warning
 from topicstream.model.topic_model import TopicModel
-from topicstream.options import openly_configured
-from topicstream.parallel.scheduler import connected
-from topicstream.progress import Progress, Shown, listener
-from topicstream.records import Json
-from topicstream.text import counted
+from topicstream.numeric.kernels.jit import notify_compiling
 from topicstream.training.auto import with_engine
 from topicstream.training.config import TrainConfig
 from topicstream.training.executor import MakeExecutor
@@ -41,8 +41,8 @@ from topicstream.training.state.record import (
     forget_runs,
     free_disk,
     same_or_refuse,
+    settled_bytes,
 )
-from topicstream.training.state.settled_topics import settled_bytes
 from topicstream.training.stopping import Signals, Stopping
 
 RECOVERIES = 10
@@ -177,7 +177,9 @@ def _executor(config: TrainConfig, run: TrainingRun) -> Iterator[MakeExecutor]:
         return
     paths = [run.corpus.path, run.folder]
     with connected(config.scheduler, paths, config.workers_min) as cluster:
-        from topicstream.training.cluster import DaskWorkers  # Dask is an extra, and there by now
+        from topicstream.addons.cluster.executor import (
+            DaskWorkers,  # Dask is an extra, and there by now
+        )
 
         each = Allowance(
             MemoryLimit(cluster.memory(config.memory)), config.threads or 0, config.tables

@@ -9,7 +9,7 @@ import numpy as np
 
 from topicstream.corpus.grid import Grid
 from topicstream.engines.base import Engine, Key, Phase, Rule, new_stats, phase_of
-from topicstream.tables.table import Table
+from topicstream.numeric.tables.table import Table
 from topicstream.training.executor import Assignment, Executor
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.state.memory import BlockMemory

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topicstream.base.errors import DiskTooSmall, DoesNotFit
+from topicstream.base.machine import format_bytes
+from topicstream.base.memory import Array, MemoryLimit, MemoryPlan, Stage, plan_memory, total_bytes
+from topicstream.base.text import counted
 from topicstream.corpus.format import CELLS, DOCS
 from topicstream.corpus.grid import Grid
 from topicstream.engines.base import BlockShape, Engine, Layout, Rule, padded, workspace_bytes
-from topicstream.errors import DiskTooSmall, DoesNotFit
-from topicstream.machine import format_bytes
-from topicstream.memory import Array, MemoryLimit, MemoryPlan, Stage, plan_memory, total_bytes
-from topicstream.tables.layouts import LAYOUTS
-from topicstream.tables.table import Footprint, Sizes
-from topicstream.text import counted
+from topicstream.numeric.tables.layouts import LAYOUTS
+from topicstream.numeric.tables.table import Footprint, Sizes
 
 PREFETCH = 2
 STORAGE_SHARED = 3  # workers that visit blocks of one storage block, about

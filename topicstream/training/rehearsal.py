@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from topicstream.progress import Progress, Shown, listener
-from topicstream.records import Json
+from topicstream.base.progress import Progress, Shown, listener
+from topicstream.base.records import Json
 from topicstream.training.config import TrainConfig
 from topicstream.training.passes import Pass
 from topicstream.training.session import Session

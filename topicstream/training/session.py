@@ -9,17 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from topicstream import machine
+from topicstream.addons.cloud.remote import traffic
+from topicstream.base import machine
+from topicstream.base.errors import StoreError
+from topicstream.base.files import ownership as owned
+from topicstream.base.text import counted
 from topicstream.engines.base import Key, PassEnd, Phase, new_stats, phase_of
-from topicstream.errors import StoreError
-from topicstream.files import owned
-from topicstream.files.remote import traffic
-from topicstream.parallel.rounds import Workers
-from topicstream.tables.table import Table
-from topicstream.text import counted
-from topicstream.training.course import Course
+from topicstream.numeric.parallel import Workers
+from topicstream.numeric.tables.table import Table
+from topicstream.training.course import Course, check_pass
 from topicstream.training.executor import Job
-from topicstream.training.invariants import check_pass
 from topicstream.training.passes import START, Pass, PassRunner
 from topicstream.training.plan import Plan
 from topicstream.training.setup import TrainingRun
@@ -33,8 +32,14 @@ from topicstream.training.state.checkpoint import (
     read_checkpoint,
 )
 from topicstream.training.state.memory import Memories
-from topicstream.training.state.record import FINISHED, History, Outcome
-from topicstream.training.state.settled_topics import forget_topics, topics_file, topics_moved
+from topicstream.training.state.record import (
+    FINISHED,
+    History,
+    Outcome,
+    forget_topics,
+    topics_file,
+    topics_moved,
+)
 from topicstream.training.tables import Readable, RunTables, Settled
 
 

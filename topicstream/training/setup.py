@@ -11,26 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from topicstream import machine
+from topicstream.addons.clusters.starts import ClusterStart, VectorStart
+from topicstream.addons.moments.start import AnchorStart
+from topicstream.base import machine
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.files.ownership import check_place, kind_of
+from topicstream.base.options import checked, seconds, share
+from topicstream.base.progress import Progress, Shown, listener
+from topicstream.base.text import noun_of
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sample import sampled
 from topicstream.engines import engines, find
 from topicstream.engines.base import About, BlockShape, Engine, Layout, Shape, passes_needed
-from topicstream.errors import InputError, UsageError
-from topicstream.files.ownership import check_place, kind_of
 from topicstream.model.weighting import Weights
-from topicstream.options import checked, seconds, share
-from topicstream.progress import Progress, Shown, listener
-from topicstream.text import noun_of
 from topicstream.training.config import TrainConfig
 from topicstream.training.executor import MakeExecutor
 from topicstream.training.plan import Work, state_bytes_of_pass
-from topicstream.training.starts.anchors import AnchorStart
 from topicstream.training.starts.best import BestStart, pays
-from topicstream.training.starts.clusters import ClusterStart
 from topicstream.training.starts.documents import DocumentStart
-from topicstream.training.starts.points import VectorStart
 from topicstream.training.starts.random import RandomStart
 from topicstream.training.starts.seeded import SeededStart, with_seeds
 from topicstream.training.starts.start import Start

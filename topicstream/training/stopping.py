@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from topicstream.errors import Interrupted, UsageError
-from topicstream.options import share
+from topicstream.base.errors import Interrupted, UsageError
+from topicstream.base.options import share
 
 
 @dataclass(frozen=True)

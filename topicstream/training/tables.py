@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from topicstream.engines.base import Engine, Phase, Rule
-from topicstream.parallel.rounds import Workers
-from topicstream.tables.layouts import LAYOUTS
-from topicstream.tables.spec import WORDS
-from topicstream.tables.table import Table
+from topicstream.numeric.parallel import Workers
+from topicstream.numeric.tables.layouts import LAYOUTS
+from topicstream.numeric.tables.spec import WORDS
+from topicstream.numeric.tables.table import Table
 
 
 class Settled(NamedTuple):

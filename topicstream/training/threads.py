@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from topicstream import plugins
+from topicstream.base import plugins
 from topicstream.corpus.block import Block
 from topicstream.corpus.grid import Cutter, Decoded
 from topicstream.engines.base import BlockShape, Out, Rows, Scratch, Visit, new_stats
-from topicstream.tables.rounds import Round, RoundSpace
-from topicstream.tables.table import Table
+from topicstream.numeric.tables.rounds import Round, RoundSpace
+from topicstream.numeric.tables.table import Table
 from topicstream.training.executor import (
     Assignment,
     Executor,

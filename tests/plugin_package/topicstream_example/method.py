@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from topicstream.base.options import option
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.bp import BP
-from topicstream.options import option
 
 
 @dataclass(frozen=True)

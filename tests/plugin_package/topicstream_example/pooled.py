@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import csr_array
 
-from topicstream.errors import UsageError
+from topicstream.base.errors import UsageError
+from topicstream.base.options import option, share
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, TopicRows
 from topicstream.inference.methods.bp import BP
-from topicstream.options import option, share
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.cut import lines_of
-from topicstream.ingestion.parsing.documents import batch_of
-from topicstream.ingestion.parsing.reader import Reader
-from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.open.source import Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import batch_of, lines_of
+from topicstream.ingestion.parse.reader import Reader
 
 
 class Paragraphs(Reader):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from topicstream.options import option
-from topicstream.reporting.view import ModelView, largest
-from topicstream.text import each
+from topicstream.base.options import option
+from topicstream.base.text import each
+from topicstream.display.view import ModelView, largest
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ import numpy as np
 from topicstream.engines.base import BlockShape, Buffer, Objective, Out, Visit, option
 from topicstream.engines.gibbs.chain import GibbsOptions
 from topicstream.engines.gibbs.gs import GibbsSampling
-from topicstream.kernels.arrays import Array, Cells, Doubles, Ints, Longs
-from topicstream.kernels.count_priors import close_document
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.packed import entry_bytes
-from topicstream.kernels.rng import below, bits, step, stream, uniform
+from topicstream.numeric.kernels.arrays import Array, Cells, Doubles, Ints, Longs
+from topicstream.numeric.kernels.dirichlet import close_document
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.packed import entry_bytes
+from topicstream.numeric.kernels.rng import below, bits, step, stream, uniform
 
 
 class Alias(NamedTuple):

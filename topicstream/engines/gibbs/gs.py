@@ -30,12 +30,11 @@ import numpy as np
 
 from topicstream.engines.base import LANES, BlockShape, Buffer, Out, PackedRows, Visit, padded
 from topicstream.engines.gibbs.chain import Chain
-from topicstream.kernels.arrays import Array, Doubles, Ints, Longs
-from topicstream.kernels.count_priors import close_document
-from topicstream.kernels.jit import fast_kernel, kernel
-from topicstream.kernels.packed import entry_bytes
-from topicstream.kernels.packed_table import expand_packed
-from topicstream.kernels.rng import bits, step, stream, uniform
+from topicstream.numeric.kernels.arrays import Array, Doubles, Ints, Longs
+from topicstream.numeric.kernels.dirichlet import close_document
+from topicstream.numeric.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels.packed import entry_bytes, expand_packed
+from topicstream.numeric.kernels.rng import bits, step, stream, uniform
 
 SPREAD = 1 << 19  # packed entries that are spread out into dense rows at once
 

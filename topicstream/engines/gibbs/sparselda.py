@@ -38,16 +38,24 @@ import math
 
 import numpy as np
 
+from topicstream.base.errors import TopicsError
 from topicstream.engines.base import BlockShape, Buffer, Out, PackedRows, Visit
 from topicstream.engines.gibbs.chain import Chain
-from topicstream.errors import TopicsError
-from topicstream.kernels.arrays import Array, Doubles, Int, Ints, Longs
-from topicstream.kernels.count_priors import close_document
-from topicstream.kernels.jit import fast_kernel, kernel
-from topicstream.kernels.packed import entry_bytes, rise, sink, slack_starts
-from topicstream.kernels.packed_simd import READ_PAST, find_lane, passing, row_mass
-from topicstream.kernels.rng import bits, step, stream, uniform
-from topicstream.kernels.simd import fetch
+from topicstream.numeric.kernels.arrays import Array, Doubles, Int, Ints, Longs
+from topicstream.numeric.kernels.dirichlet import close_document
+from topicstream.numeric.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels.packed import (
+    READ_PAST,
+    entry_bytes,
+    find_lane,
+    passing,
+    rise,
+    row_mass,
+    sink,
+    slack_starts,
+)
+from topicstream.numeric.kernels.rng import bits, step, stream, uniform
+from topicstream.numeric.kernels.simd import fetch
 
 AHEAD = 3  # cells ahead whose rows are fetched
 NEAR = 32  # entries of a row searched one by one: most draws end there; from there on by SIMD

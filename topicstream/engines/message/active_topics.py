@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.kernels.arrays import CellsByWord, Doubles, Floats, Ints, Longs, Shorts
-from topicstream.kernels.gather import highest, squeeze
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.select import largest_numbers
-from topicstream.kernels.simd import larger, load, splat, store, total
+from topicstream.numeric.kernels.arrays import CellsByWord, Doubles, Floats, Ints, Longs, Shorts
+from topicstream.numeric.kernels.gather import highest, squeeze
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.select import largest_numbers
+from topicstream.numeric.kernels.simd import larger, load, splat, store, total
 
 _ZERO = np.float32(0.0)
 

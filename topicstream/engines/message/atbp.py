@@ -36,10 +36,20 @@ import numpy as np
 from topicstream.engines.about import LONG_ENOUGH
 from topicstream.engines.base import Out, Visit, padded
 from topicstream.engines.message.tiny import TinyEngine
-from topicstream.kernels.arrays import Cells, Doubles, Float, Floats, Ints, Longs
-from topicstream.kernels.digamma import sum_x_log
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.simd import WIDTH, fetch, fma, get, load, rows_ahead, splat, store, total
+from topicstream.numeric.kernels.arrays import Cells, Doubles, Float, Floats, Ints, Longs
+from topicstream.numeric.kernels.dirichlet import sum_x_log
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.simd import (
+    WIDTH,
+    fetch,
+    fma,
+    get,
+    load,
+    rows_ahead,
+    splat,
+    store,
+    total,
+)
 
 DRIFT = 1e-4  # most that a topic's 1/(lam + W beta) may be out by
 REVIEW = (

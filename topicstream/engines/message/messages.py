@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from topicstream.kernels import rng
-from topicstream.kernels.arrays import Array, Cells, Doubles, Float, Floats, Longs
-from topicstream.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels import rng
+from topicstream.numeric.kernels.arrays import Array, Cells, Doubles, Float, Floats, Longs
+from topicstream.numeric.kernels.jit import fast_kernel, kernel
 
 NOTHING, TOKEN, CELL = 0, 1, 2
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
@@ -109,7 +109,7 @@ def _weigh(
             p[k] = t * f / (lam[k] - o)
         else:
             p[k] = (a * t + b * message[k]) * f / (lam[k] - o)
-    for k in range(len(p)):  # apart from the stores: see kernels/jit.py
+    for k in range(len(p)):  # apart from the stores: see numeric/kernels/jit.py
         s += p[k]
     return s
 

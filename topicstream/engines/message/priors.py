@@ -1,7 +1,7 @@
 """Learned Dirichlet priors of the engines that store messages: histograms summed block by block, a
 fixed point at the end of a pass.
 
-The fixed point (kernels/dirichlet_fit.py) is for whole counts n_dk and phi_wk; messages give their
+The fixed point (numeric/kernels/dirichlet.py) is for whole counts n_dk and phi_wk; messages give their
 means.  The brackets are concave, the steeper the smaller the
 prior, so a mean must not be put in their place: a tenth of a token with prior 0.01 gives 91 where
 one token in one
@@ -24,11 +24,10 @@ from typing import Any
 import numpy as np
 
 from topicstream.engines.base import BlockShape, Buffer, Engine, Out, PassEnd, Visit, option
-from topicstream.kernels.arrays import Array, Doubles, Floats, Int, Ints, Longs
-from topicstream.kernels.digamma import psi
-from topicstream.kernels.dirichlet_fit import Histogram, Pull, fit_alpha, fit_beta
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.rng import bits
+from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Int, Ints, Longs
+from topicstream.numeric.kernels.dirichlet import Histogram, Pull, fit_alpha, fit_beta, psi
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.rng import bits
 
 LOWEST, OCTAVES = -16, 48
 BINS = OCTAVES * 4

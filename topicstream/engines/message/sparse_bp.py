@@ -60,6 +60,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from topicstream.base.errors import InputError, UsageError
 from topicstream.corpus.block import Block
 from topicstream.engines.base import (
     LANES,
@@ -83,9 +84,8 @@ from topicstream.engines.base import (
 from topicstream.engines.message import active_topics
 from topicstream.engines.message import sparse_messages as kernels
 from topicstream.engines.message.priors import Learning, reach_option
-from topicstream.errors import InputError, UsageError
-from topicstream.kernels.arrays import CellsByWord, sort_by_word
-from topicstream.kernels.digamma import sum_x_log
+from topicstream.numeric.kernels.arrays import CellsByWord, sort_by_word
+from topicstream.numeric.kernels.dirichlet import sum_x_log
 
 # first messages follow the document's mixture alone: 1 to 3 % better after 20 passes than following
 # the words

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topicstream.kernels.arrays import (
+from topicstream.numeric.kernels.arrays import (
     Array,
     CellsByWord,
     Doubles,
@@ -46,7 +46,7 @@ from topicstream.kernels.arrays import (
     Longs,
     Shorts,
 )
-from topicstream.kernels.gather import (
+from topicstream.numeric.kernels.gather import (
     append,
     gather,
     highest,
@@ -56,9 +56,9 @@ from topicstream.kernels.gather import (
     squeeze,
     widen,
 )
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.select import keep
-from topicstream.kernels.simd import fetch, larger, load, splat, store, total
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.select import keep
+from topicstream.numeric.kernels.simd import fetch, larger, load, splat, store, total
 
 # rows with a larger entry keep their change apart: float32 would lose the small messages.  At 4096
 # a row of acl was off by

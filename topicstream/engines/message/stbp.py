@@ -7,7 +7,7 @@ eta:
     eta_k = (phi[w,k] + beta)(theta[d,k] + alpha_k)/(lam_k + W beta) / sum       (lines 15-16)
     phi' += x eta,  theta' += x eta,  lam' += x eta                              (lines 17-19)
 
-The arithmetic is engines/message/frozen.py's, which has the table symbol -> array.
+The arithmetic is engines/message/tiny.py's, which has the table symbol -> array.
 """
 
 from __future__ import annotations

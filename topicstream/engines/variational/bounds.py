@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.engines.variational.weights import WeightSource, log_weights
-from topicstream.kernels.arrays import Array, Doubles, Floats
-from topicstream.kernels.digamma import lgamma, log, log_gamma
-from topicstream.kernels.jit import fast_kernel, kernel
+from topicstream.engines.variational.statistics import WeightSource, log_weights
+from topicstream.numeric.kernels.arrays import Array, Doubles, Floats
+from topicstream.numeric.kernels.dirichlet import lgamma, log, log_gamma
+from topicstream.numeric.kernels.jit import fast_kernel, kernel
 
 
 @kernel

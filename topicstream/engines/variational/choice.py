@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from topicstream.kernels import simd
-from topicstream.kernels.arrays import Floats, Shorts
-from topicstream.kernels.gather import squeeze
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.select import keep_top
+from topicstream.numeric.kernels import simd
+from topicstream.numeric.kernels.arrays import Floats, Shorts
+from topicstream.numeric.kernels.gather import squeeze
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.select import keep_top
 
 
 @kernel

@@ -27,12 +27,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topicstream.engines.variational.weights import LEAST_Z, WeightSource, log_weights
-from topicstream.kernels import simd
-from topicstream.kernels.arrays import Array, Bytes, Cells, Doubles, Floats, Ints
-from topicstream.kernels.digamma import digamma, exp, exp_digamma, lgamma, log
-from topicstream.kernels.jit import fast_kernel, kernel
-from topicstream.kernels.local_step import fill, sweep_cells, take_counts
+from topicstream.engines.variational.statistics import LEAST_Z, WeightSource, log_weights
+from topicstream.numeric.kernels import simd
+from topicstream.numeric.kernels.arrays import Array, Bytes, Cells, Doubles, Floats, Ints
+from topicstream.numeric.kernels.dirichlet import digamma, exp, exp_digamma, lgamma, log
+from topicstream.numeric.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels.local_step import fill, sweep_cells, take_counts
 
 LEAST_T = 1e-37
 RESTART_INNER = 5  # inner iterations of a restart proposal

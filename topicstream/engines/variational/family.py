@@ -37,7 +37,8 @@ from topicstream.engines.base import (
     option,
     padded,
 )
-from topicstream.engines.variational import bounds, dense, weights
+from topicstream.engines.variational import bounds, dense
+from topicstream.engines.variational import statistics as weights
 
 START_INNER = 3  # inner iterations of the first assignment to seed topics
 

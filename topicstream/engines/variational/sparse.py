@@ -42,13 +42,17 @@ from topicstream.engines.variational.dense import (
     log_fit,
     smallest_active,
 )
-from topicstream.engines.variational.statistics import FULL_LISTS
-from topicstream.engines.variational.weights import LEAST_Z, WeightSource, log_weights
-from topicstream.kernels import pointers
-from topicstream.kernels.arrays import Doubles, Floats, Ints, Longs, Shorts
-from topicstream.kernels.digamma import digamma, exp, exp_digamma
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.local_step import take_counts
+from topicstream.engines.variational.statistics import (
+    FULL_LISTS,
+    LEAST_Z,
+    WeightSource,
+    log_weights,
+)
+from topicstream.numeric.kernels import arrays as pointers
+from topicstream.numeric.kernels.arrays import Doubles, Floats, Ints, Longs, Shorts
+from topicstream.numeric.kernels.dirichlet import digamma, exp, exp_digamma
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.local_step import take_counts
 
 EPSILON = 1e-10  # tokens: less is none
 SURE = 0.5  # psi of a topic that does not leave whatever the largest one's

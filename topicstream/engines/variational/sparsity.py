@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from topicstream.base.errors import TopicsError
 from topicstream.engines.base import BlockShape, Buffer, Out, Shape, Visit, option, padded
 from topicstream.engines.variational import choice, dense, sparse, statistics
 from topicstream.engines.variational.family import Variational, VariationalOptions
-from topicstream.engines.variational.weights import WeightSource
-from topicstream.errors import TopicsError
+from topicstream.engines.variational.statistics import WeightSource
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """The inner iterations of a document's sparse local step, on tiles of sixteen cells turned on their
-side (kernels/lanes.py).
+side (numeric/kernels/simd.py).
 
     own    float32[tiles, count, 16]: own[., a, r] = e[u, active[a]] of cell r of the tile; the last
            tile repeats its last
@@ -12,7 +12,7 @@ side (kernels/lanes.py).
 Tiles lie one after the other whatever ``count`` is; sixteen rows of zeros follow the last one, so
 that rows can be taken
 sixteen at a time.  What is called once an inner iteration or more takes addresses, not arrays
-                    (kernels/pointers.py):
+                    (numeric/kernels/arrays.py):
 the same names, ``n`` and other float64 arrays included.
 """
 
@@ -22,12 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from topicstream.engines.variational.weights import LEAST_Z
-from topicstream.kernels import lanes, pointers, simd
-from topicstream.kernels.arrays import Floats, Longs
-from topicstream.kernels.gather import highest
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.select import SMALLEST, halfway, larger, mark, where
+from topicstream.engines.variational.statistics import LEAST_Z
+from topicstream.numeric.kernels import arrays as pointers
+from topicstream.numeric.kernels import simd
+from topicstream.numeric.kernels import simd as lanes
+from topicstream.numeric.kernels.arrays import Floats, Longs
+from topicstream.numeric.kernels.gather import highest
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.select import SMALLEST, halfway, larger, mark, where
 
 ROW = 64  # bytes of a tile's row
 NETWORK = 16  # more than that many are found by bisection

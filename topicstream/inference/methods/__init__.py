@@ -1,4 +1,4 @@
-"""The methods of inference: one method, one file, listed in ``topicstream.plugins``."""
+"""The methods of inference: one method, one file, listed in ``topicstream.base.plugins``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import Field
 from typing import TYPE_CHECKING, Any
 
-from topicstream import plugins
-from topicstream.errors import InputError, UsageError
-from topicstream.options import checked
-from topicstream.text import noun_of
+from topicstream.base import plugins
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.options import checked
+from topicstream.base.text import noun_of
 
 if TYPE_CHECKING:  # importing the package to list the names must not load the kernels
     from topicstream.inference.method import Method, TopicRows, Variant

@@ -1,7 +1,7 @@
 """Belief propagation with the topics held still: the fixed point of EM (Zeng et al. 2012), each
 document on its own.
 
-The arithmetic is the local step's (kernels/local_step.py) with the weight POINT.  Nothing is drawn
+The arithmetic is the local step's (numeric/kernels/local_step.py) with the weight POINT.  Nothing is drawn
 at random and nothing
 is shared between documents: the same document always gets the same bits.
 """
@@ -14,10 +14,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from topicstream.base.options import option
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, Variant
-from topicstream.kernels.local_step import EVEN, INNER, POINT, TOLERANCE, local_step
-from topicstream.options import option
+from topicstream.numeric.kernels.local_step import EVEN, INNER, POINT, TOLERANCE, local_step
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@
 psi(lam_k + W beta) in the
 exponent (``dirichlet``), or the point estimate p(w|k) (``point``; variational EM).  The arithmetic
 is the local step's
-(kernels/local_step.py) with the weight DIRICHLET.
+(numeric/kernels/local_step.py) with the weight DIRICHLET.
 
 ``begin``: r begins with all topics alike (``even``), or with the variational parameters at alpha
 (``prior``; Yao, Mimno and
@@ -28,12 +28,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from topicstream.base.options import option
 from topicstream.inference.documents import Documents
 from topicstream.inference.method import Method, TopicRows, Variant
 from topicstream.inference.methods.gibbs import require_prior
-from topicstream.kernels.arrays import Floats, Longs
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.local_step import (
+from topicstream.numeric.kernels.arrays import Floats, Longs
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.local_step import (
     DIRICHLET,
     INNER,
     LEAST,
@@ -48,9 +49,8 @@ from topicstream.kernels.local_step import (
     sweep_cells,
     take_counts,
 )
-from topicstream.kernels.select import SMALLEST, keep_top, where
-from topicstream.kernels.simd import WIDTH, fma, larger, load, splat, store, total
-from topicstream.options import option
+from topicstream.numeric.kernels.select import SMALLEST, keep_top, where
+from topicstream.numeric.kernels.simd import WIDTH, fma, larger, load, splat, store, total
 
 ALWAYS, EVERY = 5, 10
 

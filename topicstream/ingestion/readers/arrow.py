@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.documents import as_documents, select_fields
-from topicstream.ingestion.parsing.reader import Reader
-from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.open.source import Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import as_documents, select_fields
+from topicstream.ingestion.parse.reader import Reader
+from topicstream.ingestion.parse.rejects import BadFile
 from topicstream.ingestion.readers.parquet import BROKEN, seekable, sliced
 
 

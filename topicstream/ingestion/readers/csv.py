@@ -13,20 +13,21 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from topicstream.errors import InputError, UsageError
-from topicstream.ingestion.opening.source import Source, plain_suffix
-from topicstream.ingestion.parsing.cut import lines_of, most_records
-from topicstream.ingestion.parsing.documents import (
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.text import counted
+from topicstream.ingestion.open.source import Source, plain_suffix
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import (
     TEXT,
     as_documents,
+    lines_of,
+    most_records,
     select_fields,
     western,
     why_not_utf8,
 )
-from topicstream.ingestion.parsing.reader import Reader
-from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.read_options import ReadOptions
-from topicstream.text import counted
+from topicstream.ingestion.parse.reader import Reader
+from topicstream.ingestion.parse.rejects import BadFile
 
 LOOKED_AT = 50
 """Records that are looked at where the user does not say whether there is a header."""

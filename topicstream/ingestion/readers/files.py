@@ -13,23 +13,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from topicstream.errors import InputError
-from topicstream.files.remote import address_of
-from topicstream.ingestion.opening.inputs import TreeSource
-from topicstream.ingestion.opening.names import CELLS, FEATURES, MATRIX, partitions
-from topicstream.ingestion.opening.source import MAGIC, SUFFIXES, Input, Source, printable, to_utf8
-from topicstream.ingestion.parsing.columns import LISTS
-from topicstream.ingestion.parsing.documents import (
-    LIST,
-    NOTE,
-    TEXT,
-    batch_of,
-    western,
-    why_not_utf8,
-)
-from topicstream.ingestion.parsing.reader import Reader
-from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.read_options import ReadOptions
+from topicstream.addons.cloud.remote import address_of
+from topicstream.base.errors import InputError
+from topicstream.ingestion.open.inputs import TreeSource
+from topicstream.ingestion.open.names import CELLS, FEATURES, MATRIX, partitions
+from topicstream.ingestion.open.source import MAGIC, SUFFIXES, Input, Source, printable, to_utf8
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.columns import LISTS
+from topicstream.ingestion.parse.documents import LIST, NOTE, TEXT, batch_of, western, why_not_utf8
+from topicstream.ingestion.parse.reader import Reader
+from topicstream.ingestion.parse.rejects import BadFile
 
 MOST_FILES = 2048
 """Files of one piece."""

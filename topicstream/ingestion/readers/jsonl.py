@@ -14,8 +14,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topicstream.ingestion.opening.source import Input, Source
-from topicstream.ingestion.parsing.columns import (
+from topicstream.ingestion.open.source import Input, Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.columns import (
     LISTS,
     WrongField,
     as_id,
@@ -23,17 +24,16 @@ from topicstream.ingestion.parsing.columns import (
     as_scalar,
     as_text,
 )
-from topicstream.ingestion.parsing.cut import lines_of
-from topicstream.ingestion.parsing.documents import (
+from topicstream.ingestion.parse.documents import (
     LIST,
     NO_ID,
     TEXT,
     batch_of,
+    lines_of,
     positions,
     why_not_utf8,
 )
-from topicstream.ingestion.parsing.reader import Reader
-from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.parse.reader import Reader
 
 _OBJECT = re.compile(rb'\s*\{\s*("|\}|$)')
 

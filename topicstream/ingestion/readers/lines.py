@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from topicstream.corpus.format import LABELS
-from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.cut import lines_of
-from topicstream.ingestion.parsing.documents import (
+from topicstream.ingestion.open.source import Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import (
     LIST,
     TEXT,
     as_documents,
     batch_of,
+    lines_of,
     positions,
     why_not_utf8,
 )
-from topicstream.ingestion.parsing.reader import Reader
-from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.parse.reader import Reader
 
 
 class Lines(Reader):

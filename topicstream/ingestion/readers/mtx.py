@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.parsing.triples import MatrixHeader, TripleReader, check_header
+from topicstream.ingestion.open.source import Source
+from topicstream.ingestion.parse.rejects import BadFile
+from topicstream.ingestion.parse.sparse import MatrixHeader, TripleReader, check_header
 
 _BANNER = re.compile(rb"%%MatrixMarket\s+matrix\s+(\w+)\s+(\w+)\s+([\w-]+)\s*?\n", re.IGNORECASE)
 _SIZES = re.compile(

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.parsing.sparse import Compressed, Matrix, MatrixReader, Side
-from topicstream.ingestion.read_options import ReadOptions
-from topicstream.ingestion.readers.dense_rows import ArrayHeader, coordinate_names, npy_header
+from topicstream.addons.clusters.dense_rows import ArrayHeader, coordinate_names, npy_header
+from topicstream.ingestion.open.source import Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.rejects import BadFile
+from topicstream.ingestion.parse.sparse import Compressed, Matrix, MatrixReader, Side
 from topicstream.ingestion.readers.parquet import seekable
 
 BROKEN = (

@@ -9,21 +9,21 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from topicstream.base.errors import InputError
 from topicstream.corpus.format import LABELS
-from topicstream.errors import InputError
-from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.counts import (
+from topicstream.ingestion.open.source import Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import LIST, lines_of, positions
+from topicstream.ingestion.parse.reader import Reader
+from topicstream.ingestion.parse.vocabulary import (
     MOST_COUNT,
     count_batch,
     first_lines,
     matching,
+    numbered_words,
     parsed_numbers,
+    words_for,
 )
-from topicstream.ingestion.parsing.cut import lines_of
-from topicstream.ingestion.parsing.documents import LIST, positions
-from topicstream.ingestion.parsing.reader import Reader
-from topicstream.ingestion.parsing.vocabulary import numbered_words, words_for
-from topicstream.ingestion.read_options import ReadOptions
 
 PAIR = r"[0-9]{1,18}:[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?"
 NO_PAIRS = "not 'number:count' pairs, or not as many as the line says"

@@ -15,13 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topicstream.files.remote import RemoteFile, address_of
-from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.cut import most_records
-from topicstream.ingestion.parsing.documents import as_documents, select_fields
-from topicstream.ingestion.parsing.reader import Reader
-from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.read_options import ReadOptions
+from topicstream.addons.cloud.remote import RemoteFile, address_of
+from topicstream.ingestion.open.source import Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import as_documents, most_records, select_fields
+from topicstream.ingestion.parse.reader import Reader
+from topicstream.ingestion.parse.rejects import BadFile
 
 BUFFER = 1 << 20
 """Bytes of a column that are read at once; without it Arrow reads the column of a whole row group.

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from topicstream.corpus.format import AUTHORS, LABELS
-from topicstream.ingestion.opening.source import Source
-from topicstream.ingestion.parsing.cut import most_records
-from topicstream.ingestion.parsing.documents import LIST, TEXT, batch_of
-from topicstream.ingestion.parsing.reader import Reader
-from topicstream.ingestion.parsing.rejects import BadFile
-from topicstream.ingestion.read_options import ReadOptions
+from topicstream.ingestion.open.source import Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import LIST, TEXT, batch_of, most_records
+from topicstream.ingestion.parse.reader import Reader
+from topicstream.ingestion.parse.rejects import BadFile
 
 NO_ABSTRACT = "records without abstract"
 RECORDS = ("PubmedArticle", "MedlineCitation", "PubmedBookArticle", "DeleteCitation")

@@ -10,12 +10,12 @@ from typing import TypedDict
 
 import numpy as np
 
+from topicstream.base.progress import Told, listener
 from topicstream.corpus.format import PARTS
 from topicstream.corpus.manifest import PartEntry, StoreManifest
 from topicstream.corpus.reader import Corpus
 from topicstream.corpus.sweep import waits_for_readers
 from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
-from topicstream.progress import Told, listener
 
 
 class Compaction(TypedDict):

@@ -15,24 +15,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from topicstream.base.errors import InputError
+from topicstream.base.files import ownership as owned
+from topicstream.base.progress import Progress, Told, listener
+from topicstream.base.records import Json
+from topicstream.base.relations import Relations
 from topicstream.corpus.axis_build import MEMORY
 from topicstream.corpus.manifest import StoreManifest, store_file
 from topicstream.corpus.reader import Corpus
-from topicstream.errors import InputError
-from topicstream.files import owned
-from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
-from topicstream.progress import Progress, Told, listener
-from topicstream.records import Json
-from topicstream.relations import Relations
-from topicstream.tokens.recipe import Recipe
-from topicstream.tokens.vocabulary import (
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.ingestion.tokens.vocabulary import (
     TokenVocabulary,
     are_counted_words,
     read_drop_words,
     stream_pruned,
     write_words,
 )
-from topicstream.tokens.word_lists import WordList
+from topicstream.ingestion.tokens.word_lists import WordList
+from topicstream.ingestion.upkeep.rewrite import Rewrite, writing
 
 
 def drop_words(

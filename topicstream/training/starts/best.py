@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topicstream.base.memory import Array, total_bytes
 from topicstream.engines.base import BlockShape, Engine, Shape, padded
-from topicstream.kernels.arrays import Doubles, Floats, Ints, Longs
-from topicstream.kernels.digamma import log
-from topicstream.kernels.jit import fast_kernel
-from topicstream.memory import Array, total_bytes
-from topicstream.tables.spec import Scratch
+from topicstream.numeric.kernels.arrays import Doubles, Floats, Ints, Longs
+from topicstream.numeric.kernels.dirichlet import log
+from topicstream.numeric.kernels.jit import fast_kernel
+from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.documents import SHARE as SEED_SHARE
 from topicstream.training.starts.documents import document_seeds, far_apart, mean_of
@@ -267,7 +267,7 @@ def short_training(
                     z = np.float32(0)
                     for k in range(width):
                         mu[k] = share[k] * (phi[w, k] + prior)
-                    for k in range(width):  # apart from the stores: see kernels/jit.py
+                    for k in range(width):  # apart from the stores: see numeric/kernels/jit.py
                         z += mu[k]
                     scale = np.float32(counts[j]) / z
                     for k in range(width):

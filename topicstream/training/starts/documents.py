@@ -12,7 +12,7 @@ import numpy as np
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import padded
-from topicstream.tables.spec import Scratch
+from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.starts.sample import DRAW, Sample, draw_documents, uniform_draws
 from topicstream.training.starts.seeds import Seeds, fill_rows, id_ranges
 from topicstream.training.starts.start import Ground, Start

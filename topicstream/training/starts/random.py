@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from topicstream.engines.base import Engine, padded
-from topicstream.tables.spec import Scratch
+from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.starts.sample import DRAW, uniform_draws
 from topicstream.training.starts.seeds import Seeds, id_ranges
 from topicstream.training.starts.start import Ground, Start

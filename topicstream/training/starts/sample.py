@@ -8,10 +8,10 @@ import numpy as np
 
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
-from topicstream.kernels.arrays import Array, Doubles, Ints, Longs
-from topicstream.kernels.digamma import logs
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.rng import bits, stream, uniform
+from topicstream.numeric.kernels.arrays import Array, Doubles, Ints, Longs
+from topicstream.numeric.kernels.dirichlet import logs
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.rng import bits, stream, uniform
 
 FEW_WORDS = (
     10  # documents with fewer distinct words are drawn only when there are not enough others

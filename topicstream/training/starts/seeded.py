@@ -10,18 +10,18 @@ import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
+from topicstream.base.errors import UsageError
 from topicstream.corpus.reader import Corpus
+from topicstream.corpus.vocabulary import Vocabulary
 from topicstream.engines.base import Engine, padded
-from topicstream.errors import UsageError
-from topicstream.kernels.constants import Constants
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.ingestion.tokens.word_lists import WordList
 from topicstream.model.seeds import SeedEntry, SeedTopic, find_seed_words, read_seeds, resolve
-from topicstream.tables.spec import Scratch
-from topicstream.tokens.recipe import Recipe
-from topicstream.tokens.word_lists import WordList
+from topicstream.numeric.kernels.constants import Constants
+from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.starts.documents import SHARE
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.starts.start import Ground, Start
-from topicstream.vocabulary import Vocabulary
 
 
 def with_seeds(

@@ -7,11 +7,11 @@ from typing import Protocol
 
 import numpy as np
 
-from topicstream.kernels.arrays import Array, Doubles, Floats, Ints, Longs
-from topicstream.kernels.digamma import log
-from topicstream.kernels.jit import kernel
-from topicstream.kernels.rng import bits, stream, uniform
-from topicstream.tables.spec import Scratch
+from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Longs
+from topicstream.numeric.kernels.dirichlet import log
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.rng import bits, stream, uniform
+from topicstream.numeric.tables.spec import Scratch
 
 
 class Seeds(Protocol):

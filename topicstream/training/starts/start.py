@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from topicstream.base.errors import TopicsError
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus
 from topicstream.engines.base import BlockShape, Engine, Layout
-from topicstream.errors import TopicsError
-from topicstream.parallel.rounds import Workers
-from topicstream.tables.table import Table
+from topicstream.numeric.parallel import Workers
+from topicstream.numeric.tables.table import Table
 from topicstream.training.executor import MakeExecutor
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.seeds import Seeds

@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from topicstream.base.errors import InputError
+from topicstream.base.memory import Array, total_bytes
+from topicstream.corpus.vocabulary import A_WORD, Vocabulary
 from topicstream.engines.base import BlockShape, Engine, padded
-from topicstream.errors import InputError
-from topicstream.memory import Array, total_bytes
 from topicstream.model.manifest import read_manifest
 from topicstream.model.topic_model import TopicModel
-from topicstream.tables.spec import Scratch
+from topicstream.numeric.tables.spec import Scratch
 from topicstream.training.plan import StartMemory
 from topicstream.training.starts.seeds import Seeds, id_ranges
 from topicstream.training.starts.start import Ground, Start
-from topicstream.vocabulary import A_WORD, Vocabulary
 
 STEP = 512  # words of a model that are turned into probabilities at a time
 READING = 16 << 20  # what is read of the model's table at a time

@@ -23,13 +23,13 @@ from typing import Literal
 import numpy as np
 from msgspec import field
 
-from topicstream.errors import NotOurs, StoreError
-from topicstream.files import owned
-from topicstream.files.durable import file_problem, size_and_crc, sync
-from topicstream.files.ownership import note
-from topicstream.files.plain import load_arrays
-from topicstream.records import Count, Crc, Record, read_record, write_record
-from topicstream.tables.table import Table
+from topicstream.base.errors import NotOurs, StoreError
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.durable import file_problem, size_and_crc, sync
+from topicstream.base.files.ownership import note
+from topicstream.base.files.plain import load_arrays
+from topicstream.base.records import Count, Crc, Record, read_record, write_record
+from topicstream.numeric.tables.table import Table
 
 _NAME = re.compile(r"\d{6}-\d{6}")
 _OURS = re.compile(r"\d{6}-\d{6}|\.\d{6}-\d{6}\.(tmp|old)")

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from topicstream import system
+from topicstream.base import system
+from topicstream.base.errors import StoreError
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.plain import open_plain
 from topicstream.engines.base import ArraySpec, BlockShape, Scratch
-from topicstream.errors import StoreError
-from topicstream.files import owned
-from topicstream.files.plain import open_plain
-from topicstream.kernels.arrays import checksum
+from topicstream.numeric.kernels.arrays import checksum
 from topicstream.training.state.checkpoint import State
 
 

@@ -1,0 +1,523 @@
+"""Messages over (author, topic) pairs: the kernels of ``addons/authors/engine.py``.
+
+The message of a cell (word w, document d, count x) over the pairs (a, k) of d's authors (Zeng,
+Cheung & Liu 2013, "Learning topic models by belief propagation", eq. 24 to 27), every sum without
+what the cell itself put in:
+
+    mu_ak  ~  (T_ak - x mu_ak + alpha_k) / (sum_k (T_ak - x mu_ak) + sum alpha)
+              (phi_wk - x m_k + beta) / (lam_k - x m_k + W beta),     m_k = sum_a mu_ak
+
+normalised over all pairs of the cell.  A document keeps P of its A K pairs, all or the strongest; a
+                                        pair is the number
+``slot * K + topic``, slot being the place of the author in the document's list, and a document's
+pairs ascend.
+
+    indptr int64[D+1], words int32[nnz] local, counts [nnz]     the block's cells
+    aptr int64[D+1], authors int32[E]     local author rows of each document
+    pptr int64[D+1]    pairs of document d stand at pptr[d] ..;  mptr int64[D+1]: its messages, P
+                       floats a cell, at mptr[d] ..
+    phi float32[R, Kp], index int64[U], totals float64[Kp]     rows of the words, column sums
+    have, change float32[Ua + 1, K]     T as the block found it, and what the block changes; the
+                                        last row is the private author
+                                        of a document that names none, whose T is what the document
+                                        itself has put there
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from topicstream.numeric.kernels import rng
+from topicstream.numeric.kernels.arrays import Array, Bytes, Doubles, Float, Floats, Ints, Longs
+from topicstream.numeric.kernels.jit import fast_kernel, kernel
+from topicstream.numeric.kernels.select import largest_numbers
+
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+
+@kernel
+def start(
+    indptr: Longs,
+    words: Ints,
+    counts: Array,
+    aptr: Longs,
+    authors: Ints,
+    pptr: Longs,
+    mptr: Longs,
+    base: Floats,
+    index: Longs,
+    totals: Doubles,
+    alpha: Floats,
+    rounds: int,
+    seed: int,
+    first_doc: int,
+    pairs: Ints,
+    messages: Floats,
+    delta: Floats,
+    change: Floats,
+) -> None:
+    """First messages.  With seed topics (base float32[R, Kp]): the document's mixture of them,
+                        found in ``rounds`` steps, spread
+    over its authors with a random weight of 0.5 to 1.5 a pair, so that no two authors are alike.
+    Without (base of no rows): a
+    random pair for every cell.  delta float32[U, Kp] and change float32[Ua + 1, K] get the block's
+                                 contribution."""
+    topics, seeded = change.shape[1], len(base) > 0
+    private = np.array([len(change) - 1], np.int32)
+    longest = 1
+    for d in range(len(indptr) - 1):
+        longest = max(longest, aptr[d + 1] - aptr[d])
+    value = np.empty(longest * topics, np.float32)
+    inverse, theta, gained = (
+        np.zeros(topics, np.float32),
+        np.empty(topics, np.float32),
+        np.empty(topics, np.float32),
+    )
+    if seeded:
+        for k in range(topics):
+            inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
+    delta[:] = _ZERO
+    change[:] = _ZERO
+    for d in range(len(indptr) - 1):
+        count = pptr[d + 1] - pptr[d]
+        if count == 0:
+            continue
+        rows = authors[aptr[d] : aptr[d + 1]] if aptr[d + 1] > aptr[d] else private
+        n = len(rows) * topics
+        theta[:] = _ONE
+        if seeded:
+            for _ in range(rounds):
+                gained[:] = _ZERO
+                for i in range(indptr[d], indptr[d + 1]):
+                    row, s = base[index[words[i]]], _ZERO
+                    for k in range(topics):
+                        s += theta[k] * inverse[k] * row[k]
+                    if s > _ZERO:
+                        scale = np.float32(counts[i]) / s
+                        for k in range(topics):
+                            gained[k] += scale * theta[k] * inverse[k] * row[k]
+                for k in range(topics):
+                    theta[k] = gained[k] + alpha[k]
+        state = rng.stream(seed, 0, first_doc + d)
+        for q in range(n):
+            state = rng.step(state)
+            value[q] = theta[q % topics] * np.float32(0.5 + rng.uniform(rng.bits(state)))
+        own = pairs[pptr[d] : pptr[d + 1]]
+        largest_numbers(value, n, count, own)
+        for i in range(indptr[d], indptr[d + 1]):
+            at = mptr[d] + (i - indptr[d]) * count
+            x, s = np.float32(counts[i]), _ZERO
+            if seeded:
+                row = base[index[words[i]]]
+                for j in range(count):
+                    k = own[j] % topics
+                    messages[at + j] = value[own[j]] * inverse[k] * row[k]
+                    s += messages[at + j]
+            else:
+                state = rng.step(state)
+                drawn = rng.below(rng.bits(state), count)
+                for j in range(count):
+                    messages[at + j] = _ONE if j == drawn else _ZERO
+                s = _ONE
+            for j in range(count):  # a word that no seed topic has: every pair alike
+                m = messages[at + j] / s if s > _ZERO else _ONE / np.float32(count)
+                messages[at + j] = m
+                k = own[j] % topics
+                delta[words[i], k] += x * m
+                change[rows[own[j] // topics], k] += x * m
+
+
+@fast_kernel
+def _open(
+    pairs: Ints,
+    topics: int,
+    authors: Ints,
+    slot_of: Ints,
+    rows: Longs,
+    topic: Longs,
+    place: Longs,
+    author: Longs,
+    tops: Longs,
+) -> int:
+    """Take a document's pairs apart: author row, topic, slot of the topic, slot of the author of
+    each; returns the slots. authors: rows of the document's."""
+    n = 0
+    for j in range(len(pairs)):
+        a, k = pairs[j] // topics, pairs[j] % topics
+        author[j], topic[j] = a, k
+        rows[j] = authors[a]
+        if slot_of[k] < 0:
+            slot_of[k] = n
+            tops[n] = k
+            n += 1
+        place[j] = slot_of[k]
+    return n
+
+
+@fast_kernel
+def _collect(
+    o: Floats,
+    count: int,
+    place: Longs,
+    author: Longs,
+    n_slots: int,
+    n_authors: int,
+    m: Floats,
+    na: Floats,
+) -> None:
+    """m[s], na[a] = what a cell's shares o[:count] add up to over authors and over topics."""
+    for s in range(n_slots):
+        m[s] = _ZERO
+    if count == n_authors * n_slots:  # every author has every slot: pairs are author by author
+        for a in range(n_authors):
+            for s in range(n_slots):
+                m[s] += o[a * n_slots + s]
+            each = _ZERO
+            for s in range(n_slots):
+                each += o[a * n_slots + s]
+            na[a] = each
+    else:
+        for a in range(n_authors):
+            na[a] = _ZERO
+        for j in range(count):
+            m[place[j]] += o[j]
+            na[author[j]] += o[j]
+
+
+@fast_kernel
+def _weigh(
+    o: Floats,
+    count: int,
+    m: Floats,
+    na: Floats,
+    t: Floats,
+    al: Floats,
+    asum: Doubles,
+    mass: float,
+    f: Floats,
+    g: Floats,
+    lam: Floats,
+    phi: Floats,
+    r: int,
+    ch: Floats,
+    c0: int,
+    whole: bool,
+    beta: float,
+    tops: Longs,
+    place: Longs,
+    author: Longs,
+    n_slots: int,
+    n_authors: int,
+    p: Floats,
+) -> Float:
+    """p[j] = the unnormalised message of a cell whose own shares are o, m and na; returns the sum.
+    The word's row of counts
+    stands in phi at r, its change in ch at c0; whole: all topics are there, in their order."""
+    if whole:
+        for s in range(n_slots):
+            c = phi[r + s] + ch[c0 + s] - m[s]
+            f[s] = ((c if c > _ZERO else _ZERO) + beta) / (lam[s] - m[s])
+    else:
+        for s in range(n_slots):
+            c = phi[r + tops[s]] + ch[c0 + tops[s]] - m[s]
+            f[s] = ((c if c > _ZERO else _ZERO) + beta) / (lam[s] - m[s])
+    for a in range(n_authors):
+        g[a] = np.float32(1.0 / (max(asum[a] - na[a], 0.0) + mass))
+    if count == n_authors * n_slots:
+        for a in range(n_authors):
+            each = g[a]
+            for s in range(n_slots):
+                j = a * n_slots + s
+                c = t[j] - o[j]
+                p[j] = ((c if c > _ZERO else _ZERO) + al[j]) * each * f[s]
+    else:
+        for j in range(count):
+            c = t[j] - o[j]
+            p[j] = ((c if c > _ZERO else _ZERO) + al[j]) * g[author[j]] * f[place[j]]
+    total = _ZERO
+    for j in range(count):
+        total += p[j]
+    return total
+
+
+@fast_kernel
+def visit(
+    indptr: Longs,
+    words: Ints,
+    counts: Array,
+    aptr: Longs,
+    authors: Ints,
+    pptr: Longs,
+    mptr: Longs,
+    phi: Floats,
+    index: Longs,
+    totals: Doubles,
+    have: Floats,
+    change: Floats,
+    before: Ints,
+    old: Floats,
+    pairs: Ints,
+    new: Floats,
+    delta: Floats,
+    alpha: Floats,
+    beta: float,
+    smooth: float,
+    sync: bool,
+    looks: Bytes,
+    gain: float,
+) -> float:
+    """One visit of a block: new messages from the old ones.
+
+    before, pairs  int32[.]  pairs of the documents as the old messages have them, and from now on
+                   (written)
+    old, new  float32[.]     messages
+    sync      bool   every sum as the pass before left it: delta and change get the whole
+              contribution; else sums move with
+                     each cell and delta and change get what changed
+    looks     uint8[D]  1: the document chooses its pairs again before it is visited: the strongest
+              by what they have of it, and of
+                     those outside by what they would have with ``gain`` tokens of it to begin with
+
+    Returns sum of x log p(w | the other cells, a uniform author) in nats, p as it stood before each
+    update."""
+    topics, private, alone = have.shape[1], len(have) - 1, np.array([len(have) - 1], np.int32)
+    longest, most = 1, 1
+    for d in range(len(indptr) - 1):
+        longest, most = max(longest, aptr[d + 1] - aptr[d]), max(most, pptr[d + 1] - pptr[d])
+    lam, slot_of = np.empty(topics, np.float64), np.full(topics, -1, np.int32)
+    sums = np.zeros(len(have), np.float64)
+    mass = np.float64(0.0)
+    for k in range(topics):
+        lam[k] = totals[k] + smooth
+    for k in range(topics):
+        mass += alpha[k]
+    for a in range(private):
+        for k in range(topics):
+            sums[a] += have[a, k]
+    # rows apart: see fast_kernel
+    apart = most + 128
+    whole, real, slot = (
+        np.empty((7, apart), np.int64),
+        np.empty((6, apart), np.float32),
+        np.empty((4, apart), np.float32),
+    )
+    rows, topic, place, author, tops, source, gone = (
+        whole[0],
+        whole[1],
+        whole[2],
+        whole[3],
+        whole[4],
+        whole[5],
+        whole[6],
+    )
+    o, t, al, p, moved, own = real[0], real[1], real[2], real[3], real[4], real[5]
+    m, f, slots, slots_moved = slot[0], slot[1], slot[2], slot[3]
+    value, asum = np.empty(longest * topics, np.float32), np.empty(longest, np.float64)
+    na, g = np.empty(longest, np.float32), np.empty(longest, np.float32)
+    score, inverse = np.empty(topics, np.float32), np.empty(topics, np.float32)
+    width = delta.shape[1]
+    flat_phi, flat_delta = phi.reshape(-1), delta.reshape(-1)
+    nothing = np.zeros(width, np.float32)
+    moves = (
+        nothing if sync else flat_delta
+    )  # in delta stands what this pass puts in, when it is sync
+    delta[:] = _ZERO
+    change[:] = _ZERO
+    loglik = 0.0
+    for d in range(len(indptr) - 1):
+        count = pptr[d + 1] - pptr[d]
+        if count == 0:
+            continue
+        writers = authors[aptr[d] : aptr[d + 1]] if aptr[d + 1] > aptr[d] else alone
+        n_authors = len(writers)
+        was, now = before[pptr[d] : pptr[d + 1]], pairs[pptr[d] : pptr[d + 1]]
+        n_slots = _open(was, topics, writers, slot_of, rows, topic, place, author, tops)
+        own[:count] = _ZERO
+        for i in range(indptr[d], indptr[d + 1]):
+            x, at = np.float32(counts[i]), mptr[d] + (i - indptr[d]) * count
+            for j in range(count):
+                own[j] += x * old[at + j]
+        if aptr[d + 1] == aptr[d]:
+            have[private, :] = _ZERO
+            change[private, :] = _ZERO
+            for j in range(count):
+                have[private, topic[j]] += own[j]
+            sums[private] = 0.0
+            for j in range(count):
+                sums[private] += own[j]
+        for a in range(n_authors):
+            asum[a] = sums[writers[a]]
+        if looks[d] and count < n_authors * topics:
+            for j in range(count):
+                t[j] = have[rows[j], topic[j]] + (_ZERO if sync else change[rows[j], topic[j]])
+                al[j] = alpha[topic[j]]
+            for s in range(n_slots):
+                slots[s] = lam[tops[s]]
+            score[:] = _ZERO
+            for k in range(topics):
+                inverse[k] = _ONE / np.float32(lam[k])
+            for i in range(indptr[d], indptr[d + 1]):
+                x, at = np.float32(counts[i]), mptr[d] + (i - indptr[d]) * count
+                r, c0 = index[words[i]] * width, 0 if sync else np.int64(words[i]) * width
+                for j in range(count):
+                    o[j] = x * old[at + j]
+                _collect(o, count, place, author, n_slots, n_authors, m, na)
+                total = _weigh(
+                    o,
+                    count,
+                    m,
+                    na,
+                    t,
+                    al,
+                    asum,
+                    mass,
+                    f,
+                    g,
+                    slots,
+                    flat_phi,
+                    r,
+                    moves,
+                    c0,
+                    count == n_authors * topics,
+                    beta,
+                    tops,
+                    place,
+                    author,
+                    n_slots,
+                    n_authors,
+                    p,
+                )
+                if total > _ZERO:
+                    weight = x / total
+                    for k in range(topics):
+                        score[k] += (
+                            weight
+                            * (max(flat_phi[r + k] + moves[c0 + k], _ZERO) + beta)
+                            * inverse[k]
+                        )
+            for a in range(n_authors):
+                owner = writers[a]
+                each = np.float32(1.0 / (max(asum[a], 0.0) + mass))
+                for k in range(topics):
+                    c = have[owner, k] + (_ZERO if sync else change[owner, k])
+                    value[a * topics + k] = (max(c, _ZERO) + alpha[k] + gain) * each * score[k]
+            for j in range(count):
+                value[was[j]] = own[j]
+            largest_numbers(value, n_authors * topics, count, now)
+        else:
+            now[:] = was
+        for s in range(n_slots):
+            slot_of[tops[s]] = -1
+        n_slots = _open(now, topics, writers, slot_of, rows, topic, place, author, tops)
+        n_gone, b = 0, 0
+        for j in range(count):  # both ascend
+            while b < count and was[b] < now[j]:
+                gone[n_gone] = b
+                n_gone += 1
+                b += 1
+            source[j] = -1
+            if b < count and was[b] == now[j]:
+                source[j] = b
+                b += 1
+        while b < count:
+            gone[n_gone] = b
+            n_gone += 1
+            b += 1
+        for j in range(count):
+            t[j] = have[rows[j], topic[j]] + (_ZERO if sync else change[rows[j], topic[j]])
+            al[j] = alpha[topic[j]]
+            moved[j] = _ZERO
+        for s in range(n_slots):
+            slots[s] = lam[tops[s]]
+            slots_moved[s] = _ZERO
+        for i in range(indptr[d], indptr[d + 1]):
+            x, at = np.float32(counts[i]), mptr[d] + (i - indptr[d]) * count
+            r, here = index[words[i]] * width, np.int64(words[i]) * width
+            c0 = 0 if sync else here
+            if n_gone == 0:
+                for j in range(count):
+                    o[j] = x * old[at + j]
+                _collect(o, count, place, author, n_slots, n_authors, m, na)
+            else:
+                for j in range(count):
+                    o[j] = x * old[at + source[j]] if source[j] >= 0 else _ZERO
+                _collect(o, count, place, author, n_slots, n_authors, m, na)
+                for e in range(n_gone):
+                    q = was[gone[e]]
+                    a, k, share = q // topics, q % topics, x * old[at + gone[e]]
+                    if sync:
+                        na[a] += share
+                        if slot_of[k] >= 0:
+                            m[slot_of[k]] += share
+                    else:
+                        change[writers[a], k] -= share
+                        flat_delta[here + k] -= share
+                        asum[a] -= share
+                        if slot_of[k] >= 0:
+                            slots[slot_of[k]] -= share
+                            slots_moved[slot_of[k]] -= share
+                        else:
+                            lam[k] -= share
+            total = _weigh(
+                o,
+                count,
+                m,
+                na,
+                t,
+                al,
+                asum,
+                mass,
+                f,
+                g,
+                slots,
+                flat_phi,
+                r,
+                moves,
+                c0,
+                count == n_authors * topics,
+                beta,
+                tops,
+                place,
+                author,
+                n_slots,
+                n_authors,
+                p,
+            )
+            if total > _ZERO:
+                loglik += float(x) * math.log(total / np.float32(n_authors))
+            else:  # alpha or beta are 0 and nothing is left
+                p[:count] = _ONE
+                total = np.float32(count)
+            scale, part = x / total, _ONE / total
+            for j in range(count):
+                new[at + j] = part * p[j]
+            if sync:
+                for j in range(count):
+                    o[j] = scale * p[j]
+            else:
+                for j in range(count):
+                    o[j] = scale * p[j] - o[j]
+                    t[j] += o[j]
+            for j in range(count):
+                moved[j] += o[j]
+            _collect(o, count, place, author, n_slots, n_authors, m, na)
+            for s in range(n_slots):
+                flat_delta[here + tops[s]] += m[s]
+            if not sync:
+                for s in range(n_slots):
+                    slots[s] += m[s]
+                    slots_moved[s] += m[s]
+                for a in range(n_authors):
+                    asum[a] += na[a]
+        for j in range(count):
+            change[rows[j], topic[j]] += moved[j]
+        for s in range(n_slots):
+            if not sync:
+                lam[tops[s]] += slots_moved[s]
+            slot_of[tops[s]] = -1
+        if not sync:
+            for a in range(n_authors):
+                sums[writers[a]] = asum[a]
+    return loglik

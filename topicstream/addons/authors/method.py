@@ -1,0 +1,154 @@
+"""Topics of documents whose authors are known to an author-topic model: the authors' mixtures in
+the place of a prior.
+
+    p(a, k | w)  ~  theta_a[k] p(w|k)          over the document's authors whom the model knows,
+                 each as likely beforehand
+
+and the document's share of k is the sum over its words and authors (Zeng, Cheung & Liu 2013, eq. 24
+with the sums of training
+held still): no iteration.  A document that names no author of the model is answered as by ``bp``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.base.errors import InputError, StoreError
+from topicstream.inference.documents import Documents
+from topicstream.inference.method import Method, TopicRows, Variant
+from topicstream.inference.methods.bp import BP, BPOptions
+from topicstream.numeric.kernels.arrays import Doubles, Floats, Longs
+from topicstream.numeric.kernels.jit import fast_kernel
+
+
+@fast_kernel
+def spread_authors(
+    indptr: Longs,
+    rows: Longs,
+    counts: Floats,
+    base: Floats,
+    beta: float,
+    inverse: Floats,
+    aptr: Longs,
+    authors: Longs,
+    theta: Floats,
+    gained: Doubles,
+    explained: Doubles,
+) -> float:
+    """p(a, k | cell) ~ theta[a, k] p(w|k) over all topics and the authors of the cell's document.
+
+    indptr int64[D+1], rows int64[nnz] of base float32[R, >= K], counts float32[nnz]: the documents'
+    cells; beta, inverse float32[>= K]: p(w|k) = (base + beta) inverse; aptr int64[D+1], authors
+    int64[E]: rows of theta float32[A, K]. gained float64[A, K] gains each pair's tokens, explained
+    float64[E] the tokens of each author of each document.
+    Returns sum of x log(mean over the document's authors of p(w|a)).  A cell that no pair explains
+    is left out.
+    """
+    topics, loglik = theta.shape[1], 0.0
+    word_weights, b = np.empty(topics, np.float32), np.float32(beta)
+    longest = 0
+    for d in range(len(indptr) - 1):
+        longest = max(longest, aptr[d + 1] - aptr[d])
+    said = np.empty(longest, np.float32)
+    for d in range(len(indptr) - 1):
+        n = aptr[d + 1] - aptr[d]
+        for i in range(indptr[d], indptr[d + 1]):
+            w = rows[i]
+            for k in range(topics):
+                word_weights[k] = (base[w, k] + b) * inverse[k]
+            total = np.float32(0)
+            for e in range(n):
+                a, p = authors[aptr[d] + e], np.float32(0)
+                for k in range(topics):
+                    p += theta[a, k] * word_weights[k]
+                said[e] = p
+            for e in range(n):
+                total += said[e]
+            if total <= np.float32(0):
+                continue
+            share = counts[i] / total
+            loglik += float(counts[i]) * math.log(total / n)
+            for e in range(n):
+                a = authors[aptr[d] + e]
+                explained[aptr[d] + e] += share * said[e]
+                for k in range(topics):
+                    gained[a, k] += share * theta[a, k] * word_weights[k]
+    return loglik
+
+
+AXIS = "authors"
+
+
+class Authors(Method):
+    """Topics from the document's authors (a field ``authors``), for a model of --algo atm."""
+
+    name: ClassVar[str] = "authors"
+    cites: ClassVar[str] = "Zeng, Cheung & Liu 2013"
+    Options: ClassVar[type] = BPOptions
+    variants: ClassVar[Mapping[str, Variant]] = {}
+    columns: ClassVar[tuple[str, ...]] = (AXIS,)
+
+    def __init__(self, rows: TopicRows, **options: Any) -> None:
+        super().__init__(rows, **options)
+        self._bp = BP(rows, **options)
+        try:
+            self._table = rows.model.table(AXIS)
+        except StoreError as e:
+            raise InputError(f"--method authors: {e}; train with --algo atm") from None
+        if self._table.columns != rows.topics or self._table.names is None:
+            raise InputError(
+                f"--method authors: {rows.model.path}: its table of authors is not over its topics"
+            )
+
+    def shares(self, docs: Documents) -> np.ndarray:
+        out = self._bp.shares(docs)
+        lists = docs.columns.get(AXIS)
+        if lists is None or not len(docs):
+            return out
+        lists = lists.cast(pa.list_(pa.large_string()))
+        owner = np.repeat(
+            np.arange(len(docs)), pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+        )
+        author_ids = pc.fill_null(
+            pc.index_in(lists.flatten(), value_set=self._table.names), -1
+        ).to_numpy()
+        pairs = np.unique(
+            np.stack((owner[author_ids >= 0], author_ids[author_ids >= 0].astype(np.int64)), 1),
+            axis=0,
+        )
+        if not len(pairs):
+            return out
+        ids, local = np.unique(pairs[:, 1], return_inverse=True)
+        counts = np.maximum(self._table.gather(ids), 0.0).astype(np.float64) + self.rows.alpha64
+        theta = (counts / np.maximum(counts.sum(1, keepdims=True), 1e-300)).astype(np.float32)
+        at, base = self.rows.of(docs)
+        beta, inverse = self.rows.beta, self.rows.inverse
+        sizes = np.bincount(pairs[:, 0], minlength=len(docs))
+        ends = np.concatenate(([0], np.cumsum(sizes)))
+        for d in np.flatnonzero((sizes > 0) & (np.diff(docs.indptr) > 0)):
+            cells, mine = slice(docs.indptr[d], docs.indptr[d + 1]), local[ends[d] : ends[d + 1]]
+            gained, one = np.zeros((len(mine), self.rows.topics)), np.arange(len(mine))
+            ptr, own = np.array([0, cells.stop - cells.start]), np.array([0, len(mine)])
+            spread_authors(
+                ptr,
+                at[cells],
+                docs.counts[cells],
+                base,
+                beta,
+                inverse,
+                own,
+                one,
+                theta[mine],
+                gained,
+                np.zeros(len(mine)),
+            )
+            share = gained.sum(0)
+            if share.sum() > 0:
+                out[d] = share / share.sum()
+        return out

@@ -1,0 +1,350 @@
+"""Who writes about what: the authors of a topic, the topics of an author, and authors like one.
+
+theta_a[k] = (T[a, k] + alpha_k) / (sum_k T[a, k] + sum alpha), T as ``train --algo atm`` leaves it;
+the table is streamed.  Where
+authors are compared with each other (nearest, experts) the mixture begins with EVIDENCE tokens of
+the corpus' topics instead of alpha: an author of one short abstract is not sure to be like anybody.
+
+Who knows about a text: by the documents that authors wrote, or by their topics.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.base.errors import InputError, one_line
+from topicstream.base.options import option
+from topicstream.base.records import Json
+from topicstream.base.text import each, render
+from topicstream.corpus.reader import Corpus
+from topicstream.corpus.vocabulary import compose_text, spellings
+from topicstream.display.view import ModelView, largest, with_mark
+from topicstream.evaluation.keys import corpus_vocabulary, match_words
+from topicstream.inference.config import InferConfig
+from topicstream.inference.infer import Answers
+from topicstream.model.store import StoredTable
+from topicstream.model.top import Best
+
+AXIS = "authors"
+WORDS = 6
+"""Of a topic."""
+EVIDENCE = 100.0
+"""Tokens of the corpus' topics with which a mixture begins (docs/decisions/authors.md)."""
+TOPIC = "{topic:>4} {share:5.1p} %  [({mark}) ][{label}: ]{words: }"
+
+
+@dataclass(frozen=True)
+class OfAuthors(ModelView):
+    """A view of a model's authors."""
+
+    @cached_property
+    def table(self) -> StoredTable:
+        """Tokens of the authors by topic; StoreError, InputError where the model has none over its
+        topics.
+        """
+        model = self.shown.trained
+        table = model.table(AXIS)
+        if table.names is None or table.columns != model.n_topics:
+            raise InputError(
+                f"{model.path}: its table of authors is not over its topics; train with --algo atm"
+            )
+        return table
+
+
+def author_names(table: StoredTable, rows: Any) -> list[str]:
+    """The names of some authors."""
+    names: list[str] = table.names.take(pa.array(rows, pa.int64())).to_pylist()  # type: ignore[union-attr]
+    return names
+
+
+def evidence(table: StoredTable) -> np.ndarray:
+    """What a mixture begins with where authors are compared, float64[K]."""
+    sizes = np.maximum(table.totals, 0.0) + 1e-9
+    return np.asarray(EVIDENCE * sizes / sizes.sum())
+
+
+def mixtures(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """p(topic | author) of rows of the table, float64[n, K]."""
+    with_prior = np.maximum(counts, 0.0).astype(np.float64) + prior
+    return np.asarray(with_prior / np.maximum(with_prior.sum(1, keepdims=True), 1e-300))
+
+
+def author_id(names: Any, name: str) -> int:
+    """The row of an author; InputError with the nearest names."""
+    for spelling in spellings(name):
+        row = pc.index(names, pa.scalar(spelling, names.type)).as_py()
+        if row >= 0:
+            return int(row)
+    name = compose_text(name)
+    inside = names.filter(pc.match_substring(names, name, ignore_case=True)).slice(0, 5).to_pylist()
+    folded = {n.casefold(): n for n in names.slice(0, 0 if inside else 200_000).to_pylist()}
+    near = inside or [folded[n] for n in difflib.get_close_matches(name.casefold(), folded, 3)]
+    hint = f"; did you mean {', '.join(map(one_line, near))}?" if near else ""
+    raise InputError(f"--author {one_line(name)}: the model knows no such author{hint}")
+
+
+@dataclass(frozen=True)
+class AuthorsView(OfAuthors, heeds=("words", "topics")):
+    """Authors and their topics."""
+
+    title: ClassVar[str] = "Authors and their topics (--authors, --author)"
+    authors: bool = option(
+        False, "For an author-topic model: the first authors of each topic; -n sets how many."
+    )
+    author: str | None = option(
+        None,
+        "For an author-topic model: the topics of an author, and the most similar authors.",
+        metavar="NAME",
+    )
+
+    def result(self) -> dict[str, Json]:
+        return self._of_author(self.author) if self.author is not None else self._of_topics()
+
+    def _of_topics(self) -> dict[str, Json]:
+        """The authors who have most tokens of each topic asked for, the largest topic first.
+
+        ``topics``: a list of topic, words, share (of all tokens that have an author) and authors
+        (author, tokens, share of the author's own tokens)."""
+        shown, table = self.shown, self.table
+        best, tokens = Best(min(self.words, table.n_rows), len(shown.view)), np.zeros(table.n_rows)
+        for first, rows in table.spans():
+            tokens[first : first + len(rows)] = rows.sum(1, dtype=np.float64)
+            best.add(first, shown.view.columns(np.maximum(rows, 0.0)))
+        sizes = shown.view.columns(np.maximum(table.totals, 0.0)[None])[0]
+        chosen = shown.columns(self.topics) if self.topics else shown.ranked(sizes)
+        first_words = shown.first_words(WORDS)
+        entries: list[Json] = []
+        for k in chosen:
+            relevant = best.scores[:, k] > 0.5
+            rows, scores = best.ids[relevant, k], best.scores[relevant, k]
+            authors: list[Json] = [
+                {
+                    "author": name,
+                    "tokens": float(score),
+                    "share": float(score / max(tokens[row], 1e-300)),
+                }
+                for name, score, row in zip(author_names(table, rows), scores, rows, strict=True)
+            ]
+            share = float(sizes[k] / max(sizes.sum(), 1e-300))
+            entries.append(
+                {**shown.entry(k), "words": first_words[k], "share": share, "authors": authors}
+            )
+        return {"model": shown.trained.name, "authors": table.n_rows, "topics": entries}
+
+    def _of_author(self, name: str) -> dict[str, Json]:
+        """The largest topics of an author, and the authors whose topics are most like them.
+
+        Likeness is the Bhattacharyya coefficient of the mixtures, 1 for the same.  Returns author,
+        tokens, ``topics`` (topic, share,
+        words) and ``nearest`` (author, likeness, tokens).  InputError: no such author.
+        """
+        shown, table, view, n = self.shown, self.table, self.shown.view, self.words
+        author = author_id(table.names, name)
+        counts, prior = table.gather(np.array([author])), evidence(table)
+        theta = view.shares(mixtures(counts, shown.trained.alpha))[0]
+        root, best, tokens = (
+            np.sqrt(view.shares(mixtures(counts, prior))[0]),
+            Best(min(n + 1, table.n_rows), 1),
+            np.zeros(table.n_rows),
+        )
+        for first, rows in table.spans():
+            tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
+            like = np.sqrt(view.shares(mixtures(rows, prior))) @ root
+            best.add(
+                first, np.where(sums < 0.5, -np.inf, like)[:, None]
+            )  # of held-out documents alone: nothing is known
+        similar = (best.ids[:, 0] != author) & (best.scores[:, 0] > -1)
+        rows, scores = best.ids[similar, 0][:n], best.scores[similar, 0][:n]
+        first_words = shown.first_words(WORDS)
+        return {
+            "author": name,
+            "tokens": float(max(counts.sum(), 0.0)),
+            "topics": [
+                {**shown.entry(k), "words": first_words[k], "share": float(theta[k])}
+                for k in shown.ranked(theta)[:n]
+            ],
+            "nearest": [
+                {"author": other, "likeness": min(1.0, float(score)), "tokens": float(tokens[row])}
+                for other, score, row in zip(author_names(table, rows), scores, rows, strict=True)
+            ],
+        }
+
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        if self.author is not None:
+            near = "; ".join(line for line in each("{author} {likeness:.3f}", result["nearest"]))
+            topics = each(TOPIC, [with_mark(t) for t in result["topics"] if t["share"] >= 0.005])
+            return [
+                *render("{author}: {tokens:,.0f} tokens", result),
+                *topics,
+                f"nearest: {near or '-'}",
+            ]
+        listed = [
+            {
+                **with_mark(t),
+                "named": "; ".join(each("{author} {tokens:,.0f}", t["authors"])) or "-",
+            }
+            for t in result["topics"]
+        ]
+        return each(f"{TOPIC}\n     {{named}}", listed)
+
+
+SHARPNESS = 4.0
+"""Power of a document's cosine: one document that is very like the text says more than many that
+are a little like it (docs/decisions/authors.md)."""
+NEAR = 1 << 22
+"""Numbers of the authors x words of a text that are in memory at a time."""
+
+
+def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What the training documents say for each author: (votes float64[A], documents of each
+    int64[A]), streamed.
+
+    A document gives every author of its own the fourth power of its cosine with the text, both
+    weighed by
+    log(1 + count) log(D / df).  InputError: the store has no authors.
+
+    text: float64[W], how often it has each word of the store.
+    """
+    authors, df = store.axes[AXIS].size, corpus_vocabulary(store).df[: store.n_words]
+    rarity = np.log(store.n_docs / np.clip(df, 1, max(store.n_docs, 1)))
+    query = np.log1p(text) * rarity
+    query /= max(float(np.sqrt(query @ query)), 1e-300)
+    votes, documents = np.zeros(authors), np.zeros(authors, np.int64)
+    for block in store.blocks(axes=[AXIS]):
+        weights = np.log1p(block.counts.astype(np.float64)) * rarity[block.vocab][block.words]
+        owner = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
+        dots = np.bincount(owner, weights * query[block.vocab][block.words], block.n_docs)
+        norms = np.sqrt(np.bincount(owner, weights * weights, block.n_docs))
+        rows = block.rows(AXIS)
+        who, document = (
+            rows.ids[rows.local],
+            np.repeat(np.arange(block.n_docs), np.diff(rows.indptr)),
+        )
+        votes += np.bincount(
+            who, (dots / np.maximum(norms, 1e-300))[document] ** SHARPNESS, authors
+        )
+        documents += np.bincount(who, minlength=authors)
+    return votes, documents
+
+
+@dataclass(frozen=True)
+class ExpertsView(OfAuthors, heeds=("words",)):
+    """Who knows about a text."""
+
+    title: ClassVar[str] = "Authors who know about a text (--experts)"
+    experts: str | None = option(
+        None,
+        "Rank authors by their knowledge of a text, using their documents in the corpus or, "
+        "without a corpus, "
+        "the topics of an atm model (less accurate); -n sets how many.",
+        metavar="FILE",
+    )
+
+    def result(self) -> dict[str, Json]:
+        """The authors whose training documents are most like a text or, without a store, whose
+        topics make it most likely.
+
+        Documents tell experts far better than topics do (docs/decisions/authors.md), so topics are
+        for where there is no store.
+
+        ``by`` (``documents`` or ``topics``), tokens, oov_rate and ``experts``: author, and either
+        likeness (the fourth root of
+        the votes, 1 where one document is all) and documents, or perplexity of the text and tokens.
+        InputError: no word is known,
+        or the store has no authors.
+        """
+        counts, about = self._words_of_text()
+        if (
+            isinstance(self.corpus, str)
+            and self.corpus == "corpus.zarr"
+            and not Path(self.corpus).exists()
+        ):
+            return {"by": "topics", **about, "experts": self._by_topics(counts)}
+        return {"by": "documents", **about, "experts": self._by_documents(counts)}
+
+    def _words_of_text(self) -> tuple[np.ndarray, dict[str, float]]:
+        """(how often the text has each word of the model float64[W], tokens and oov_rate)."""
+        run = Answers(
+            InferConfig(
+                self.shown.trained,
+                Path(str(self.experts)),
+                threads=1,
+                mem_limit=self.mem_limit,
+                edits=False,
+            )
+        )
+        counts, tokens, unknown = np.zeros(self.shown.trained.n_words), 0.0, 0.0
+        for some in run.source.documents():
+            tokens, unknown = tokens + float(some.tokens.sum()), unknown + float(some.unknown.sum())
+            counts += np.bincount(some.words, some.counts, len(counts))
+        if not counts.any():
+            raise InputError("the text contains no word that the model knows")
+        return counts, {"tokens": tokens, "oov_rate": unknown / tokens}
+
+    def _by_topics(self, counts: np.ndarray) -> list[dict[str, Any]]:
+        """By p(w|a) = sum_k theta_a[k] p(w|k)."""
+        ids, table = np.flatnonzero(counts), self.table
+        x, p = counts[ids], self.shown.trained.probabilities(ids).T  # [K, words]
+        best, tokens, prior = (
+            Best(min(self.words, table.n_rows), 1),
+            np.zeros(table.n_rows),
+            evidence(table),
+        )
+        step = max(1, NEAR // max(len(ids), 1))
+        for first, rows in table.spans():
+            tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
+            for a in range(0, len(rows), step):
+                loglik = np.log(np.maximum(mixtures(rows[a : a + step], prior) @ p, 1e-300)) @ x
+                best.add(first + a, np.where(sums[a : a + step] < 0.5, -np.inf, loglik)[:, None])
+        scored = best.scores[:, 0] > -1e300
+        rows, scores = best.ids[scored, 0], best.scores[scored, 0]
+        return [
+            {
+                "author": name,
+                "perplexity": float(np.exp(-score / x.sum())),
+                "tokens": float(tokens[row]),
+            }
+            for name, score, row in zip(author_names(table, rows), scores, rows, strict=True)
+        ]
+
+    def _by_documents(self, counts: np.ndarray) -> list[dict[str, Any]]:
+        """By the documents that they wrote (``document_votes``)."""
+        model, store = self.shown.trained, self.store
+        index = match_words(model.vocabulary, store)
+        query = counts if index is None else np.where(index < 0, 0.0, counts[index])
+        votes, documents = document_votes(store, query[: store.n_words])
+        rows = [row for row in largest(votes, self.words) if votes[row] > 0]
+        names = store.axes[AXIS].names().take(rows).to_pylist()
+        return [
+            {
+                "author": name,
+                "likeness": float(votes[a] ** (1 / SHARPNESS)),
+                "documents": int(documents[a]),
+            }
+            for name, a in zip(names, rows, strict=True)
+        ]
+
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        head = "{tokens:,.0f} tokens, {oov_rate:.1p} % of them unknown; "
+        if result["by"] == "topics":
+            rows = each("{perplexity:>9.1f}  {author}  ({tokens:,.0f} tokens)", result["experts"])
+            return (
+                render(
+                    head + "no corpus store, so perplexity of the text by the topics of authors, a "
+                    "weak guide",
+                    result,
+                )
+                + rows
+            )
+        rows = each("{likeness:>7.3f}  {author}  ({documents:document})", result["experts"])
+        return render(head + "likeness of the authors' documents", result) + (
+            rows or ["no author's documents have any of its words"]
+        )

@@ -1,0 +1,302 @@
+"""Topics of single cells for the programs of that field: AnnData (``.h5ad``) and the files of
+pycisTopic's topic models.
+
+AnnData gets shares of topics in ``obsm["X_topic"]``, p(feature | topic) in ``varm["topic"]`` and
+the settings in
+``uns["topicstream"]``, in a file of its own or in a copy of the one that was ingested (``--into``).
+Cells and features of that
+file that the model does not know (empty cells, pruned features) get NaN.
+
+pycisTopic reads ``PREFIX.K_topics.*`` (its pull request 226): cell-topic probabilities,
+region-topic counts, parameters and
+statistics.  ``cell_names.txt`` and ``region_names.txt`` name their rows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from topicstream.addons.cells.h5ad import DAMAGE, index_names
+from topicstream.addons.cells.topic_number import (
+    loglikelihood,
+    topic_coherence,
+    topic_number_measures,
+)
+from topicstream.addons.exchange.common import Export, table_of, write_word_list
+from topicstream.base.errors import InputError, TopicsError
+from topicstream.base.files.outputs import written
+from topicstream.base.machine import __version__
+from topicstream.base.records import Json
+from topicstream.corpus.reader import Corpus
+from topicstream.inference.config import InferConfig
+from topicstream.inference.infer import Answers
+from topicstream.model.topic_model import TopicModel
+
+CELLS, REGIONS = "cell_names.txt", "region_names.txt"
+PREFIX = "topics"
+
+
+def cell_topics(job: Export, unknown: float | None = None) -> tuple[pa.Array, np.ndarray]:
+    """Names of all cells of the store (training, then held out), and their shares of the topics,
+    float32[cells, K], by number; of cells without a known feature ``unknown`` (None: the prior)."""
+    numbers = np.array(job.numbers)
+    run = Answers(InferConfig(job.model, job.corpus, edits=False))
+    names, pieces = [], []
+    for batch in run.batches():
+        topics, shares = batch.column("topics"), batch.column("shares")
+        rows = np.repeat(np.arange(len(batch)), np.diff(shares.offsets.to_numpy()))
+        piece = np.zeros((len(batch), job.model.n_topics), np.float32)
+        piece[rows, np.searchsorted(numbers, topics.values.to_numpy())] = shares.values.to_numpy()
+        if unknown is not None:
+            piece[batch.column("flag").is_valid().to_numpy(zero_copy_only=False)] = unknown
+        names.append(batch.column("id").cast(pa.large_string()))
+        pieces.append(piece)
+    return pa.chunked_array(names, pa.large_string()).combine_chunks(), np.concatenate(pieces)
+
+
+def rows_by_name(
+    row_names: pa.Array, names: pa.Array, values: np.ndarray, unknown: float
+) -> tuple[np.ndarray, int]:
+    """(the rows of ``values``, which have these names, in the order of ``row_names``, ``unknown``
+    where there is none; how many there are)."""
+    places = pc.index_in(row_names, value_set=names)
+    rows = np.full((len(row_names), values.shape[1]), unknown, values.dtype)
+    rows[places.is_valid().to_numpy(zero_copy_only=False)] = values[places.drop_null().to_numpy()]
+    return rows, len(row_names) - places.null_count
+
+
+def by_number(model: TopicModel) -> np.ndarray:
+    """Order the columns of a model by the numbers of their topics."""
+    return np.argsort(model.column_ids)
+
+
+def settings(job: Export) -> dict[str, str | float | np.ndarray]:
+    """What a reader of the file wants to know of the model."""
+    model, origin = job.model, job.model.manifest
+    return {
+        "program": f"topicstream {__version__}",
+        "engine": origin.engine or "",
+        "topics": model.n_topics,
+        "seed": -1 if origin.seed is None else origin.seed,
+        "passes": origin.passes or 0,
+        "topic_ids": np.array(job.numbers),
+        "alpha": model.alpha[by_number(model)],
+        "beta": model.beta,
+    }
+
+
+# -- AnnData
+# ---------------------------------------------------------------------------------------------------------
+def write_h5ad(job: Export) -> dict[str, Json]:
+    """One file."""
+    try:
+        import h5py
+    except ImportError:
+        raise TopicsError("--format h5ad needs h5py: pip install 'topicstream[h5]'") from None
+    names, shares = cell_topics(job, np.nan)
+    features = job.model.vocabulary.words
+    topics = job.model.topic_word[by_number(job.model)].T
+    inputs = () if job.into is None else (job.into,)
+    with (
+        written(job.path, force=job.force, inputs=inputs) as file,
+        open(
+            os.dup(file.fileno()), "r+b"
+        ) as place,  # which has no name yet, and HDF5 reads what it writes
+    ):
+        if job.into is None:
+            with h5py.File(place, "w") as data:
+                _encoded(data, "anndata", "0.1.0")
+                for axis, values in (("obs", names), ("var", features)):
+                    _write_names(data, axis, values)
+                _write_topics(data, shares, topics, job)
+        else:
+            with open(job.into, "rb") as source:
+                shutil.copyfileobj(source, place)
+            with _opened(h5py, place, job.into) as data:
+                shares = _rows_for(data, "obs", names, shares, job.into)
+                topics = _rows_for(data, "var", features, topics, job.into)
+                _write_topics(data, shares, topics, job)
+    unknown = int(np.isnan(shares[:, 0]).sum())
+    return {
+        "documents": len(shares),
+        "topics": job.model.n_topics,
+        **({"unknown_cells": unknown} if unknown else {}),
+    }
+
+
+def _opened(h5py: Any, copy: BinaryIO, place: str | Path) -> Any:
+    try:
+        return h5py.File(copy, "r+")
+    except OSError:
+        raise InputError(
+            f"--into {place}: not an HDF5 file; give an .h5ad, or --format h5ad without --into"
+        ) from None
+
+
+def _rows_for(
+    data: Any, axis: str, names: pa.Array, values: np.ndarray, place: str | Path
+) -> np.ndarray:
+    """Rows in the order of the file's own names; NaN for those that the model does not know."""
+    try:
+        listed = index_names(data[axis])
+    except DAMAGE:
+        raise InputError(
+            f"--into {place}: names no {axis} as AnnData does; give an .h5ad, or --format h5ad "
+            f"without --into"
+        ) from None
+    rows, n_known = rows_by_name(listed, names, values, np.nan)
+    if axis == "obs" and not n_known:  # the file was one of several
+        file, mark = (pa.scalar(text, names.type) for text in (Path(place).name, ":"))
+        rows, n_known = rows_by_name(
+            pc.binary_join_element_wise(file, listed, mark), names, values, np.nan
+        )
+    if not n_known:
+        raise InputError(
+            f"--into {place}: none of its {axis} names is known to the model (it has "
+            f"{listed[0]}, the model {names[0]})"
+        )
+    return rows
+
+
+def _write_topics(data: Any, shares: np.ndarray, topics: np.ndarray, job: Export) -> None:
+    for group, name, values in (("obsm", "X_topic", shares), ("varm", "topic", topics)):
+        group_items = _mapping(data, group)
+        if name in group_items:
+            del group_items[name]
+        _encoded(
+            group_items.create_dataset(name, data=values, compression="lzf", chunks=True),
+            "array",
+            "0.2.0",
+        )
+    uns = _mapping(data, "uns")
+    if "topicstream" in uns:
+        del uns["topicstream"]
+    facts = _mapping(uns, "topicstream")
+    for name, value in settings(job).items():
+        kind = (
+            "string"
+            if isinstance(value, str)
+            else "array"
+            if isinstance(value, np.ndarray)
+            else "numeric-scalar"
+        )
+        _encoded(facts.create_dataset(name, data=value), kind, "0.2.0")
+
+
+def _write_names(data: Any, axis: str, names: pa.Array) -> None:
+    """A data frame without columns."""
+    frame = data.create_group(axis)
+    _encoded(frame, "dataframe", "0.2.0")
+    frame.attrs["_index"] = "_index"
+    frame.attrs["column-order"] = np.zeros(0)
+    _encoded(frame.create_dataset("_index", data=names.to_pylist()), "string-array", "0.2.0")
+
+
+def _mapping(parent: Any, name: str) -> Any:
+    if name not in parent:
+        _encoded(parent.create_group(name), "dict", "0.1.0")
+    return parent[name]
+
+
+def _encoded(thing: Any, kind: str, version: str) -> None:
+    thing.attrs["encoding-type"], thing.attrs["encoding-version"] = kind, version
+
+
+# -- pycisTopic
+# ------------------------------------------------------------------------------------------------------
+def write_pycistopic(job: Export) -> dict[str, float]:
+    """A folder of files that begin with ``topics.K_topics``."""
+    names, shares = cell_topics(job)
+    write_word_list(job.path / CELLS, names, force=job.force)
+    write_word_list(job.path / REGIONS, job.model.vocabulary.words, force=job.force)
+    counts = table_of(job.model).T[by_number(job.model)]
+    return write_bundle(
+        str(job.path / PREFIX), shares, counts, job.model, job.corpus, force=job.force
+    )
+
+
+def write_bundle(
+    prefix: str,
+    shares: np.ndarray,
+    counts: np.ndarray,
+    model: TopicModel,
+    corpus: Corpus,
+    *,
+    force: bool,
+) -> dict[str, float]:
+    """The files ``PREFIX.K_topics.*`` that pycisTopic reads.
+
+    Parameters
+    ----------
+    prefix
+        pycisTopic's output prefix: a folder and the beginning of a name.
+    shares
+        Of the topics in each cell, float32[cells, K], by number.
+    counts
+        Of the regions in each topic, float[K, regions], by number; they are rounded.
+    model, corpus
+        Where parameters and statistics come from.
+    """
+    topics, start = model.n_topics, f"{prefix}.{model.n_topics}_topics"
+    counts = np.rint(counts).astype(np.int32)
+    _write_matrix(
+        Path(f"{start}.cell_topic_probabilities.parquet"), "cell_topic_probabilities", shares, force
+    )
+    _write_matrix(
+        Path(f"{start}.region_topic_counts.parquet"), "region_topic_counts", counts, force
+    )
+    parameters = {
+        # pycisTopic knows two backends, whose files it reads alike; this says which reader to take
+        "backend": "mallet",
+        "trained_by": f"topicstream {__version__} ({model.manifest.engine})",
+        "output_prefix": prefix,
+        "n_topics": topics,
+        "topic_ids": sorted(model.column_ids.tolist()),
+        "alpha": float(model.alpha.sum()),
+        "alpha_by_topic": True,
+        "eta": model.beta,
+        "eta_by_topic": False,
+        "random_seed": model.manifest.seed,
+    }
+    measures = topic_number_measures(model, corpus)
+    order = by_number(model)
+    coherent = topic_coherence(model, corpus)
+    # pycisTopic's plots take these seven and no other
+    stats = {
+        "loglikelihood": loglikelihood(model, corpus, counts[np.argsort(order)]),
+        "coherence": [coherent[k] for k in order.tolist()],
+        "Arun_2010": measures["arun_2010"],
+        "Cao_Juan_2009": measures["cao_juan_2009"],
+        "Mimno_2011": measures["mimno_2011"],
+        "assignments": counts.sum(axis=1, dtype=np.int64).tolist(),
+        "marg_topic": (model.totals / model.totals.sum())[order].tolist(),
+    }
+    texts = {
+        "parameters": json.dumps(parameters, indent=2),
+        "stats": json.dumps(stats),
+    }
+    for kind, text in texts.items():
+        with written(Path(f"{start}.{kind}.json"), force=force) as file:
+            file.write(text.encode())
+    return {"documents": len(shares), "topics": topics, **measures}
+
+
+def _write_matrix(path: Path, name: str, values: np.ndarray, force: bool) -> None:
+    """A column of arrays of one length, a row each."""
+    rows = pa.FixedSizeListArray.from_arrays(
+        pa.array(np.ascontiguousarray(values).ravel()), values.shape[1]
+    )
+    table = pa.table({name: rows})
+    with written(path, force=force) as file:
+        pq.write_table(
+            table, file, compression="zstd", row_group_size=max(1, (1 << 24) // values.shape[1])
+        )

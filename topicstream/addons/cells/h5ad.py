@@ -1,0 +1,284 @@
+"""Single cells: AnnData (``.h5ad``, or its Zarr folder) and 10x Genomics' HDF5 files; documents are
+the cells.
+
+AnnData keeps a matrix of cells x features in ``X`` or a layer (compressed along either, or dense),
+names in ``obs`` and ``var``,
+and columns of ``obs`` as metadata.  10x keeps features x cells in ``matrix``, compressed along the
+                                     cells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.base.errors import InputError, TopicsError, one_line
+from topicstream.ingestion.open.source import Input, Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import TEXT, as_metadata
+from topicstream.ingestion.parse.rejects import BadFile
+from topicstream.ingestion.parse.sparse import Compressed, Dense, Matrix, MatrixReader, Side
+from topicstream.ingestion.readers.parquet import seekable
+
+DAMAGE = (OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError)
+"""What h5py and zarr raise of files that are not as they should be."""
+NAMES_AT_ONCE = 1 << 16
+"""Names that are Python objects at a time: a million of them would be more than the cells in
+memory.
+"""
+
+
+def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
+    """The matrix of an open file of AnnData or of 10x, its rows the cells.
+
+    Raises
+    ------
+    InputError
+        Where the layer asked for, or a column of metadata, is not there.
+    BadFile
+        Where it is neither, or holds several matrices, none of which is chosen.
+    """
+    name = source.name
+    genomes = [key for key in group if hasattr(group[key], "keys") and "barcodes" in group[key]]
+    genomes = [options.layer] if options.layer in genomes else genomes
+    if "obs" in group:
+        if hasattr(group["obs"], "shape"):
+            raise BadFile(
+                name,
+                0,
+                "written by AnnData before 0.7; write it again: "
+                "anndata.read_h5ad(file).write(file)",
+            )
+        layers_group, var, layer = group.get("layers", {}), group["var"], options.layer
+        if layer is None:
+            layers_group, layer = group, "X"
+        elif layer == "raw" and layer not in layers_group and "raw/X" in group:
+            layers_group, layer, var = group["raw"], "X", group["raw/var"]
+        if layer not in layers_group:
+            layers = ", ".join(
+                [*sorted(group.get("layers", {})), *(["raw"] if "raw/X" in group else [])]
+            )
+            choose = (
+                f"choose one of its layers with --layer: {layers}" if layers else "it has no layers"
+            )
+            choose = (
+                f"choose one of its modalities with --layer: {', '.join(group['mod'])}"
+                if "mod" in group
+                else choose
+            )
+            raise InputError(
+                f"{name}: has no {'X' if layers_group is group else f'layer {layer!r}'}; {choose}"
+            )
+        cells, features = index_names(group["obs"]), index_names(var)
+        matrix, by_cell, shape = _annotated_cells(layers_group[layer])
+    elif len(genomes) == 1 and (options.layer in (None, *genomes) or "layer" in options.recalled):
+        inner = group[genomes[0]]
+        cells, shape = strings(inner["barcodes"]), inner["shape"][:][::-1]
+        features = unique_names(
+            strings(inner["features/name" if "features" in inner else "gene_names"])
+        )
+        tell_kinds(
+            source,
+            strings(inner["features/feature_type"]).to_pylist()
+            if "features/feature_type" in inner
+            else [],
+        )
+        matrix, by_cell = (
+            Compressed(inner["indptr"], inner["indices"], inner["data"], len(cells)),
+            True,
+        )
+    elif genomes:
+        raise BadFile(name, 0, f"choose one of its matrices with --layer: {', '.join(genomes)}")
+    else:
+        raise BadFile(
+            name,
+            0,
+            "HDF5 that is neither AnnData (no obs) nor 10x (no barcodes); convert it to .h5ad",
+        )
+    if (len(cells), len(features)) != tuple(int(n) for n in shape):
+        raise BadFile(name, 0, "the names do not fit the matrix; the file is damaged")
+    if options.transpose and options.meta_wanted:
+        raise InputError(
+            f"{name}: columns of obs belong to the cells, and with --transpose documents are "
+            f"the features; leave out --meta"
+        )
+    asked = options.fit(group.get("obs", ())).meta
+    meta = {c: _column(name, group, c, f, options.list_separator) for c, f in asked.items()}
+    return Matrix(matrix, by_cell, Side(len(cells), cells, meta), Side(len(features), features))
+
+
+def modality(group: Any, options: ReadOptions) -> tuple[Any, ReadOptions]:
+    """What is read of a file, and how: of MuData the AnnData of the modality that ``--layer``
+    names, a layer of it behind a slash.
+    """
+    name, _, layer = (options.layer or "").partition("/")
+    return (
+        (group["mod"][name], replace(options, layer=layer or None))
+        if name in group.get("mod", ())
+        else (group, options)
+    )
+
+
+def tell_kinds(source: Input, kinds: Sequence[str]) -> None:
+    """Note that features are of several kinds, as those of a multiome are."""
+    if len(distinct := sorted(set(kinds))) > 1:
+        source.note(
+            f"features of several kinds ({', '.join(distinct)}; --vocab FILE keeps those it lists)",
+            len(kinds),
+        )
+
+
+def _annotated_cells(node: Any) -> tuple[Compressed | Dense, bool, Any]:
+    """A matrix as AnnData encodes it, whether its lines are the cells, and its shape."""
+    if hasattr(node, "shape"):
+        return Dense(node), True, node.shape
+    kind = node.attrs.get("encoding-type") or node.attrs.get("h5sparse_format") or "array"
+    shape = node.attrs.get("shape")
+    shape = node.attrs["h5sparse_shape"] if shape is None else shape
+    by_cell = str(kind).startswith("csr")
+    return (
+        Compressed(node["indptr"], node["indices"], node["data"], int(shape[1 - by_cell])),
+        by_cell,
+        shape,
+    )
+
+
+def _column(name: str, group: Any, column: str, field: str, separator: str) -> pa.Array:
+    """A column of ``obs`` as metadata ``column``."""
+    frame = group.get("obs", {})
+    if field not in frame:
+        columns = ", ".join(sorted(set(frame) - {"_index"}))[:300] or "none"
+        raise InputError(
+            f"{name}: no column {field!r} in obs (it has {columns}); choose another --meta"
+        )
+    node, old = frame[field], frame.get("__categories", {})  # AnnData before 0.8
+    array = coded(old[field], node) if field in old else obs_column(node)
+    return as_metadata(array, column, f"{name}: obs column {field!r}", separator)
+
+
+def obs_column(node: Any) -> pa.Array:
+    """A column of a data frame, as AnnData encodes it: an array, categories with codes, or values
+    with a mask.
+    """
+    if not hasattr(node, "shape"):
+        if "codes" in node:
+            return coded(node["categories"], node["codes"])
+        return pc.if_else(pa.array(node["mask"][:]), None, obs_column(node["values"]))
+    values = np.asarray(node[:])
+    return strings(node) if values.dtype.kind in "OSUT" else pa.array(values, from_pandas=True)
+
+
+def coded(categories: Any, codes: Any) -> pa.Array:
+    """Categories by their codes; a code below 0 is none."""
+    places = np.asarray(codes[:], np.int64)
+    return strings(categories).take(pa.array(places, mask=places < 0))
+
+
+def strings(node: Any) -> pa.Array:
+    """An array of names, bytes or numbers (perhaps with a mask) as large_string."""
+    values, parts = node if hasattr(node, "shape") else node["values"], [pa.array([], TEXT)]
+    for first in range(0, values.shape[0], NAMES_AT_ONCE):
+        listed = np.asarray(values[first : first + NAMES_AT_ONCE]).astype(object).tolist()
+        parts.append(
+            pa.array(
+                [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in listed],
+                TEXT,
+            )
+        )
+    return pa.concat_arrays(parts)
+
+
+def index_names(frame: Any) -> pa.Array:
+    """The names along ``obs`` or ``var``; one that occurs again gets -1, -2, ... as AnnData's
+    ``var_names_make_unique`` does.
+    """
+    return unique_names(strings(frame[frame.attrs.get("_index", "_index")]))
+
+
+def unique_names(names: pa.Array) -> pa.Array:
+    """Names, each of its own: one that occurs again gets -1, -2, ... as AnnData's
+    ``make_index_unique`` has it.
+
+    >>> unique_names(pa.array(["a", "b", "a", "a-1"])).to_pylist()
+    ['a', 'b', 'a-2', 'a-1']
+    """
+    if pc.count_distinct(names).as_py() == len(names):
+        return names
+    listed = names.to_pylist()
+    taken, met, last = set(listed), set[str](), Counter[str]()
+    for place, name in enumerate(listed):
+        if name in met:
+            last[name] = next(n for n in count(last[name] + 1) if f"{name}-{n}" not in taken)
+            listed[place] = f"{name}-{last[name]}"
+            taken.add(listed[place])
+        met.add(name)
+    return pa.array(listed, names.type)
+
+
+class H5AD(MatrixReader):
+    name = "h5ad"
+    about = "AnnData (.h5ad, Zarr), MuData and 10x HDF5; documents are the cells"
+    suffixes = (".h5ad", ".h5", ".h5mu")
+    signature = re.compile(rb"\x89HDF\r\n\x1a\n|MuData \(format")  # which MuData puts before HDF5
+    what = ("cells", "features")
+    shown = "{:,} cells x {:,} features"
+
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        problem = "not AnnData or 10x that can be read ({})"
+        options = replace(options, transpose=options.turned)
+        with _opened(source) as file:
+            try:
+                group, options = modality(file, options)
+                matrix, problem = (
+                    annotated(source, group, options),
+                    "cannot be read ({}); the file is damaged",
+                )
+                if "obs" in group and not options.transpose:
+                    index = {"__categories", group["obs"].attrs.get("_index", "_index")}
+                    source.leave_out(set(group["obs"]) - index - set(options.meta.values()))
+                yield from self.documents(source, options, matrix)
+            except DAMAGE as e:
+                raise BadFile(source.name, 0, problem.format(e)) from None
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[Any]:
+    """The file or Zarr folder as a group."""
+    if source.path is not None and source.path.is_dir():
+        import zarr  # a tenth of a second, for folders alone
+
+        try:  # what the whole tree holds, consolidated, may be of types that are not known here
+            group = zarr.open_group(str(source.path), mode="r", use_consolidated=False)
+        except DAMAGE as e:
+            raise BadFile(
+                source.name,
+                0,
+                f"not a Zarr group that can be read ({one_line(e)[:200]}); copy it again",
+            ) from None
+        yield group
+        return
+    try:
+        import h5py
+    except ImportError:
+        raise TopicsError(
+            "reading .h5ad and .h5 needs h5py: pip install 'topicstream[h5]'"
+        ) from None
+    with seekable(source) as place:
+        try:
+            file = h5py.File(place, "r")
+        except OSError as e:
+            raise BadFile(source.name, 0, f"not a whole HDF5 file ({e}); get it again") from None
+        with file:
+            yield file
+
+
+READER = H5AD()

@@ -1,0 +1,86 @@
+"""Single cells: files as 10x Genomics writes them, ``matrix.mtx``, ``barcodes.tsv`` and
+``features.tsv`` (or ``genes.tsv``,
+``peaks.bed``), each perhaps gzipped and, as GEO has them, with a prefix.  The matrix has a row a
+feature; documents are its
+columns, the cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from topicstream.addons.cells.h5ad import tell_kinds, unique_names
+from topicstream.ingestion.open.names import CELLS, FEATURES, MATRIX, matrix_file
+from topicstream.ingestion.open.source import Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import TEXT, lines_of
+from topicstream.ingestion.parse.rejects import BadFile
+from topicstream.ingestion.parse.sparse import Matrix, MatrixReader, Side, Triples
+from topicstream.ingestion.readers.mtx import MatrixMarket
+
+
+class TenX(MatrixReader):
+    name = "tenx"
+    about = (
+        "10x folder, or matrix.mtx with barcodes.tsv and features.tsv beside it; documents are "
+        "the cells"
+    )
+    what = ("cells", "features")
+    shown = "{:,} cells x {:,} features"
+
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        options = replace(options, transpose=options.turned)
+        cells = pa.array([fields[0] for fields in _columns(_part(source, CELLS), options)], TEXT)
+        features = feature_names(source, options)
+        path = _part(source, MATRIX)
+        with Source(str(path), path, key=source.key, strict=source.strict) as file:
+            header = MatrixMarket().header(file)
+            if (header.documents, header.words) != (len(features), len(cells)):
+                sizes = (
+                    f"{header.documents:,} x {header.words:,} in {path.name}, {len(features):,} "
+                    f"features and {len(cells):,} barcodes"
+                )
+                raise BadFile(source.name, 0, f"the files do not fit one another: {sizes}")
+            triples = Triples(file, header, ascending=False)
+            matrix = Matrix(triples, False, Side(len(cells), cells), Side(len(features), features))
+            yield from self.documents(source, options, matrix)
+            source.rejects.records += file.rejects.records
+            source.damage = file.damage
+
+
+def _part(source: Source, names: tuple[str, ...]) -> Path:
+    path = None if source.path is None else matrix_file(source.path, names)
+    if path is None:
+        kinds = ", ".join(kind[0] for kind in (MATRIX, CELLS, FEATURES))
+        raise BadFile(
+            source.name,
+            0,
+            f"10x matrix without {names[0]}; it has {kinds} (--format mtx reads rows as documents)",
+        )
+    return path
+
+
+def _columns(path: Path, options: ReadOptions) -> list[list[str]]:
+    """The fields of each line of a table without a header."""
+    with Source(str(path), path) as source:
+        lines = [line for _, part in lines_of(source, options) for line in part]
+    return [line.decode("utf-8", "replace").rstrip("\r").split("\t") for line in lines]
+
+
+def feature_names(source: Source, options: ReadOptions) -> pa.Array:
+    """Names of genes (one that occurs again gets -1, -2, ... as in AnnData), or regions as
+    chr:start-end.
+    """
+    path = _part(source, FEATURES)
+    rows = _columns(path, options)
+    if path.name.endswith(("peaks.bed", "peaks.bed.gz")):  # perhaps behind GEO's prefix
+        return pa.array([f"{row[0]}:{row[1]}-{row[2]}" for row in rows if len(row) > 2], TEXT)
+    tell_kinds(source, [row[2] for row in rows if len(row) > 2])
+    return unique_names(pa.array([row[1] if len(row) > 1 else row[0] for row in rows], TEXT))
+
+
+READER = TenX()

@@ -1,0 +1,66 @@
+"""Topics by the model's classifier (Yao, Mimno and McCallum 2009): one sparse product, no
+iteration, nothing drawn.
+
+    theta[k]  ~  exp((sum_w x_w weights[w, k] + bias[k]) / temperature)
+
+`topics classifier` trains the weights.  A document without a known word gets the prior's mean, as
+                                         with every method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from topicstream.addons.classifier.model import Classifier
+from topicstream.base.options import option
+from topicstream.inference.documents import Documents
+from topicstream.inference.method import Method, TopicRows, Variant
+
+
+@dataclass(frozen=True)
+class MaxEntOptions:
+    """Options of the classifier."""
+
+    temperature: float | None = option(
+        None,
+        "Divide the logits by this number (default: chosen when the classifier was trained).",
+        above=0,
+    )
+
+
+class MaxEnt(Method):
+    """The model's classifier (`topics classifier`), the fastest method."""
+
+    name: ClassVar[str] = "maxent"
+    cites: ClassVar[str] = "Yao, Mimno and McCallum 2009"
+    Options: ClassVar[type] = MaxEntOptions
+    variants: ClassVar[Mapping[str, Variant]] = {"maxent": Variant("the classifier")}
+    options: MaxEntOptions
+
+    def __init__(self, rows: TopicRows, **options: Any) -> None:
+        super().__init__(rows, **options)
+        self.classifier = Classifier.open(rows.model)
+        if rows.model.phi is not None:  # a caller's own model, in memory
+            self.classifier.load()
+        self.temperature = float(self.options.temperature or self.classifier.temperature)
+
+    def load(self) -> None:
+        self.classifier.load()
+
+    def shares(self, docs: Documents) -> np.ndarray:
+        has, root = self.classifier, self.classifier.features == "root"
+        cells, weights = has.of(docs.words)
+        x = csr_array(
+            (docs.evened(has.length, root), cells, docs.indptr), shape=(len(docs), len(weights))
+        )
+        z = (x @ weights + has.bias) / np.float32(self.temperature)
+        z -= z.max(axis=1, keepdims=True)
+        np.exp(z, out=z)
+        z /= z.sum(axis=1, keepdims=True)
+        z[np.diff(docs.indptr) == 0] = self.rows.prior
+        return np.asarray(z)

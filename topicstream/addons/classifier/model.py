@@ -1,0 +1,186 @@
+"""The classifier of a model: weights float32[W + 1, K] that give the topics of a document by one
+sparse product.
+
+    p(k|d)  ~  exp((sum_w weights[w, k] x_wd + bias[k]) / temperature)
+
+x by the record's ``features``: the ``counts``; by ``frequency``, the counts over the document's
+length, times ``length``; by ``root``, the square roots of these.
+
+In the model's folder: ``classifier`` (or ``classifier-2``), an array like the topics' whose last
+row is the bias, and
+``classifier.json``, which names it, holds its checksum and says which topics it was learned for.  A
+classifier of other
+topics is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from topicstream.base.errors import InputError, StoreError
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.durable import sync
+from topicstream.base.records import Amount, Count, Crc, Record, plain, read_record, write_record
+from topicstream.model.arrays import ArrayWriter, StoredArray
+from topicstream.model.manifest import FileEntry, ModelManifest
+from topicstream.model.topic_model import TopicModel
+
+RECORD = "classifier.json"
+NAMES = ("classifier", "classifier-2")
+FEATURES = ("root", "frequency", "counts")
+ADVICE = "`topics classifier --model %s` learns one"
+
+
+class _Topics(Record):
+    """What tells a model's topics from any others: the checksum of their array (which holds those
+    of its chunks, and the priors) and the hash of the words."""
+
+    crc32c: Crc
+    vocab_sha256: str
+
+    @classmethod
+    def of_model(cls, model: TopicModel) -> _Topics | None:
+        """Those of a stored model."""
+        manifest = model.manifest
+        if not isinstance(manifest, ModelManifest):
+            return None
+        return cls(crc32c=manifest.files.topics.crc32c, vocab_sha256=manifest.vocab_sha256)
+
+
+class ClassifierFacts(Record):
+    """How a classifier was learned; loss: nats a document; divergence: from the topics of documents
+    set aside.
+    """
+
+    method: str = "maxent"
+    features: str = "counts"
+    documents: Count = 0
+    passes: Count = 0
+    converged: bool = True
+    loss: float = 0.0
+    divergence: float = 0.0
+    temperature: float = 1.0
+    variance: float = 1.0
+
+
+class ClassifierRecord(Record, kw_only=True):
+    """``classifier.json``."""
+
+    schema: Literal[2]
+    array: FileEntry
+    topics: _Topics
+    temperature: Annotated[float, msgspec.Meta(gt=0, lt=1e300)]
+    features: Literal["root", "frequency", "counts"]
+    length: Amount
+    facts: ClassifierFacts
+
+    def __post_init__(self) -> None:
+        if self.array.name not in NAMES:
+            raise ValueError(f"names {self.array.name!r}")
+
+
+def read_classifier(folder: Path) -> ClassifierRecord | None:
+    """The record of a model's classifier, None without one; StoreError where it is damaged."""
+    path = folder / RECORD
+    return read_record(path, ClassifierRecord, ADVICE % folder) if path.exists() else None
+
+
+def described(model: TopicModel) -> dict[str, Any] | None:
+    """What the record of a model's classifier says of it, and ``stale``: whether the topics have
+    changed since; None without one."""
+    record = read_classifier(model.path) if model.path is not None else None
+    return (
+        None
+        if record is None
+        else {**plain(record.facts), "stale": record.topics != _Topics.of_model(model)}
+    )
+
+
+class Classifier:
+    """A stored classifier.  bias: float32[K]; temperature; features, length: see the module's head,
+                             0 with counts; facts: how
+    it was learned; weights: float32[W, K] once loaded."""
+
+    def __init__(self, rows: StoredArray, record: ClassifierRecord) -> None:
+        self._stored, self.temperature, self.facts = rows, record.temperature, record.facts
+        self.bias = rows.gather(np.array([rows.n_rows - 1]))[0]
+        self.features, self.length = record.features, record.length
+        self.weights: np.ndarray | None = None
+
+    @classmethod
+    def open(cls, model: TopicModel) -> Classifier:
+        """The classifier of a model; InputError where it has none, or one that was learned for
+        other topics; StoreError where it is damaged."""
+        if model.path is None:
+            raise InputError("a model in memory has no classifier; save it first")
+        record = read_classifier(model.path)
+        if record is None:
+            raise InputError(f"{model.path}: this model has no classifier; {ADVICE % model.path}")
+        if record.topics != _Topics.of_model(model):
+            raise InputError(
+                f"{model.path}: the topics have changed since the classifier was trained; "
+                f"{ADVICE % model.path}"
+            )
+        shape = (model.n_words + 1, model.n_topics)
+        return cls(StoredArray(model.path / record.array.name, record.array.crc32c, shape), record)
+
+    def load(self) -> None:
+        """Bring the weights into memory (4 W K bytes)."""
+        if self.weights is None:
+            self.weights = self._stored.gather(np.arange(self._stored.n_rows - 1))
+
+    def of(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(row of each of ``words`` int64[n], weights float32[R, K]): all of them, or the rows of
+        these words from disk.
+        """
+        if self.weights is not None:
+            return words, self.weights
+        ids, place = np.unique(words, return_inverse=True)
+        return place.astype(np.int64), self._stored.gather(ids)
+
+
+def save_classifier(
+    model: TopicModel,
+    rows: Iterable[np.ndarray],
+    temperature: float,
+    length: float,
+    facts: ClassifierFacts,
+) -> None:
+    """Store a classifier in a model's folder: rows in order, W words then the bias, float [n, K]
+    each.  The old one, where
+    there is one, serves until the record is replaced.  The caller holds the folder's lock."""
+    folder, topics = model.path, _Topics.of_model(model)
+    assert folder is not None
+    assert topics is not None
+    in_use = None
+    with contextlib.suppress(StoreError):  # a damaged one is replaced
+        in_use = read_classifier(folder)
+    name = next(n for n in NAMES if in_use is None or n != in_use.array.name)
+    writer = ArrayWriter(folder / name, model.n_words + 1, model.n_topics)
+    try:
+        for piece in rows:
+            writer.write_rows(writer.done, piece)
+        crc = writer.finish(("word", "topic"), {})
+    except BaseException:
+        writer.discard()
+        raise
+    sync(folder)
+    features: Any = facts.features  # checked with the options
+    record = ClassifierRecord(
+        schema=2,
+        array=FileEntry(name=name, crc32c=crc),
+        topics=topics,
+        temperature=float(temperature),
+        features=features,
+        length=length,
+        facts=facts,
+    )
+    write_record(folder / RECORD, record)
+    for other in set(NAMES) - {name}:
+        owned.remove_within(folder / other)

@@ -1,0 +1,232 @@
+"""Stores and models at addresses, read through folders of this machine that are filled as files are
+opened.
+
+Each version of a store or a model has a folder in the cache, its *mirror*.  ``plain.open_plain``
+fetches a file of a mirror that
+is not there yet.  Versions never change, so what was fetched once is good for ever.
+
+The cache is bounded (``TOPICS_CACHE_SIZE``).  The chunks of mirrors opened longest ago make room
+for those of others.  Where a
+single store is larger than the cache, the chunks that came first stay and the others are fetched in
+each pass: a pass reads all in turn, so throwing out the oldest would throw out each chunk just
+before it is read again."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from topicstream.addons.cloud.remote import (
+    MIRROR,
+    POOL,
+    Absent,
+    address_of,
+    address_read,
+    download,
+    get_object,
+    list_below,
+)
+from topicstream.base.errors import ADDRESSES, InputError, StoreError
+from topicstream.base.files.ownership import temporary
+from topicstream.base.machine import parse_bytes
+
+T = TypeVar("T")
+Kind = Literal["corpus", "model"]
+CURRENT, LISTING = "current.json", "files.json"
+"""Of what was published (publication.py): the version that readers take, and the list of its files.
+"""
+SIZE = "20G"
+"""Bytes of chunks in the cache, unless TOPICS_CACHE_SIZE says otherwise."""
+_CHUNK = re.compile(r"(.*/)?c/\d+/\d+")
+
+
+def cache_folder() -> Path:
+    """Where mirrors lie: TOPICS_CACHE, else below the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(
+        os.path.abspath(
+            os.environ.get("TOPICS_CACHE") or os.path.join(base, "topicstream", "remote")
+        )
+    )
+
+
+class Current(msgspec.Struct, frozen=True):
+    """``current.json``; inputs: a digest of what an ingest made the version of, "" where none did."""
+
+    kind: Kind
+    version: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+    nonce: str
+    inputs: str = ""
+    schema: Literal[1] = 1
+
+
+def current_at(address: str) -> tuple[Current | None, Any]:
+    """What is published at an address, None where nothing is, and the condition on which it may be
+    replaced.  StoreError.
+    """
+    try:
+        content, condition = get_object(f"{address}/{CURRENT}")
+        return msgspec.json.decode(content, type=Current), condition
+    except Absent:
+        return None, "create"
+    except msgspec.DecodeError as e:
+        raise StoreError(
+            f"{address}/{CURRENT}: was not written by this program, or is damaged ({e})"
+        ) from None
+
+
+def mirrored(place: T) -> T | Path:
+    """Where a store or a model is read: the mirror of an address, any other place (or an open
+    model, say) as it is.
+
+    Raises
+    ------
+    StoreError
+        Where there is neither a store nor a model at the address.
+    InputError
+        Where it cannot be read.
+    """
+    address = address_of(place) if isinstance(place, (str, os.PathLike)) else None
+    if address is None:
+        return place
+    address = address.rstrip("/")
+    try:
+        current, _ = current_at(address)
+        source = address if current is None else f"{address}/versions/{current.version}"
+        manifest, _ = get_object(f"{source}/manifest.json")
+        kind = json.loads(manifest)["kind"]
+        names = _listed(source, current) if kind == "model" else []
+    except Absent as e:
+        raise StoreError(f"{address}: neither a corpus store nor a model ({e})") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise StoreError(
+            f"{address}/manifest.json: is the manifest of neither a corpus store nor a model"
+        ) from None
+    scheme, _, rest = address.partition("://")
+    version = hashlib.sha256(manifest).hexdigest() if current is None else current.version
+    folder = cache_folder() / scheme / f"{rest}@{version[:16]}"
+    ADDRESSES[str(folder)] = address
+    if ".." in folder.parts:
+        raise InputError(f"{address}: contains ..; name the object by its key")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "manifest.json").exists():  # which is written last
+        _write(folder / MIRROR, source.encode())
+        list(POOL.map(lambda name: os.close(_fetch(folder, name)), names))
+        _write(folder / "manifest.json", manifest)
+    os.utime(folder)
+    return folder
+
+
+def _listed(source: str, current: Current | None) -> list[str]:
+    """Places of the files of a model, in its folder: as it was published, or copied to a bucket.
+
+    ValueError.
+    """
+    places = (
+        list_below(source)
+        if current is None
+        else msgspec.json.decode(get_object(f"{source}/{LISTING}")[0], type=dict[str, str])
+    )
+    return [
+        name
+        for name in (place.removeprefix(f"{source}/") for place in places)
+        if is_published(name)
+    ]
+
+
+def is_published(name: str) -> bool:
+    """Whether a file of a store or a model, by its place in the folder, belongs to what is
+    published.
+    """
+    parts = name.split("/")
+    return parts[0] not in ("", "checkpoints", "work") and not any(
+        part.startswith(".") for part in parts
+    )
+
+
+def fetched(path: str | os.PathLike[str]) -> int | None:
+    """A descriptor of a file that its mirror has not had yet; None where the path lies in no
+    mirror.  FileNotFoundError where
+    there is no such object; InputError."""
+    place, cache = Path(os.path.abspath(path)), cache_folder()
+    if not place.is_relative_to(cache):
+        return None
+    home = next((p for p in place.parents if (p / MIRROR).is_file()), None)
+    return None if home is None else _fetch(home, place.relative_to(home).as_posix())
+
+
+def _fetch(home: Path, name: str) -> int:
+    """Fetch a file of a mirror; a descriptor of it."""
+    if not is_published(name):  # nor may it lead out of the mirror
+        raise FileNotFoundError(f"{home}: has no {name}")
+    place = home / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    beside = temporary(place)
+    try:
+        with open(beside, "xb") as file:
+            size = download(f"{address_read(home)}/{name}", file)
+        fd = os.open(beside, os.O_RDONLY | os.O_CLOEXEC)
+        if not _CHUNK.fullmatch(name) or _ROOM.takes(size, home):
+            os.replace(beside, place)
+        return fd
+    except Absent as e:
+        raise FileNotFoundError(str(e)) from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file of a mirror in one rename."""
+    beside = temporary(path)
+    beside.write_bytes(content)
+    os.replace(beside, path)
+
+
+class _Room:
+    """What the cache still takes, by this process's account; the mirrors that make room, those
+    opened longest ago first.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._home, self._left, self._others = threading.Lock(), Path(), 0, list[Path]()
+
+    def takes(self, size: int, home: Path) -> bool:
+        """Whether a chunk stays: room is made where it can be.  home: its mirror."""
+        with self._lock:
+            if home != self._home:
+                marks = (
+                    m
+                    for m in cache_folder().rglob(MIRROR)
+                    if m.is_file() and address_of(m.read_text(errors="replace"))
+                )
+                mirrors = sorted((m.parent for m in marks), key=lambda p: p.stat().st_mtime)
+                used = sum(of_chunk for mirror in mirrors for _, of_chunk in _chunks(mirror))
+                self._left = parse_bytes(os.environ.get("TOPICS_CACHE_SIZE", SIZE)) - used
+                self._home, self._others = home, [mirror for mirror in mirrors if mirror != home]
+            while self._left < size and self._others:
+                for path, of_chunk in _chunks(self._others.pop(0)):
+                    path.unlink(missing_ok=True)
+                    self._left += of_chunk
+            stays = size <= self._left
+            self._left -= size if stays else 0
+            return stays
+
+
+_ROOM = _Room()
+
+
+def _chunks(mirror: Path) -> Iterator[tuple[Path, int]]:
+    """The chunks that a mirror has, with their sizes."""
+    for path in mirror.rglob("c/*/*"):
+        with contextlib.suppress(FileNotFoundError):  # another process made room
+            yield path, path.stat().st_size

@@ -1,0 +1,292 @@
+"""The executor of a Dask cluster: members visit the blocks and hold the tables (member.py), the
+driver keeps params, statistics, checkpoints and the decision to stop.
+
+The rows of the tables are the members'.  They come here where something reads them, and go back
+                                          where that changed them: they and
+block state travel through the run's folder, which all machines share; the sums of a round travel
+between members."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from distributed.comm.core import CommClosedError
+from distributed.protocol.pickle import dumps, loads
+
+from topicstream.addons.cluster.member import Answer, Change, JoinOrder, join
+from topicstream.addons.cluster.scheduler import Cluster
+from topicstream.base.errors import TopicsError, WorkersLost
+from topicstream.base.files import ownership as owned
+from topicstream.base.records import Json
+from topicstream.engines.base import Phase
+from topicstream.numeric.tables.table import Table
+from topicstream.training.executor import Assignment, Executor, Job, Report
+from topicstream.training.plan import Allowance, state_bytes
+from topicstream.training.state.memory import BlockMemory
+from topicstream.training.tables import Settled
+
+BETWEEN = 1.0
+"""Seconds between two looks at the members."""
+SILENCE = 8.0
+"""Seconds without an answer after which a member is lost."""
+SLOT = 64  # bytes that an array of block state is rounded up to
+
+
+def deal(cells: np.ndarray, round_blocks: int, members: int) -> np.ndarray:
+    """The owner of each block, int64[blocks]: in each round the largest blocks first, to the member
+    that has least.
+    """
+    owners = np.zeros(len(cells), np.int64)
+    for first in range(0, len(cells), round_blocks):
+        load = np.zeros(members)
+        for i in first + np.argsort(-cells[first : first + round_blocks], kind="stable"):
+            owners[i] = np.argmin(load)
+            load[owners[i]] += cells[i]
+    return owners
+
+
+class DaskWorkers(Executor):
+    """Members on the workers of a cluster, one each.
+
+    Parameters
+    ----------
+    job
+        What they work on.
+    cluster
+        Whose workers.
+    folder
+        Working folder of the run, which all machines reach.
+    allowance
+        As in ``JoinOrder``.
+    """
+
+    def __init__(self, job: Job, cluster: Cluster, folder: Path, allowance: Allowance) -> None:
+        self.client, self.cluster, self.folder = cluster.client, cluster, folder.absolute()
+        self.run = f"topics-{uuid.uuid4().hex[:12]}"
+        self.roster = tuple(cluster.machines)
+        owners = deal(job.grid.cells, job.layout.round_blocks, len(self.roster))
+        state = state_bytes(job.engine, job.block) + SLOT * len(job.engine.state)
+        self.room = state * np.bincount(owners, minlength=len(self.roster))
+        order = JoinOrder(
+            self.run,
+            f"{self.folder}-{job.engine.name}",
+            job,
+            owners,
+            self.roster,
+            self.room,
+            allowance,
+        )
+        self.changes: list[Change] = []  # of the round that the next question ends, by table
+        self.assignment: Assignment | None = None
+        self.newer: Literal["here", "there"] | None = (
+            None  # rows that members do not have, or that only they have
+        )
+        self.began, self.visited, self.about = time.monotonic(), 0, dict[str, Any]()  # of the pass
+        try:
+            refused = self.client.run(join, order, workers=list(self.roster))
+        except OSError as e:
+            raise WorkersLost(
+                f"--scheduler: lost a worker while the run began ({e}); run the same command again"
+            ) from None
+        for error in filter(None, refused.values()):
+            raise error
+        self.watch: asyncio.Task[list[str]] = self.client.sync(self._start_watch)
+
+    # -- talking to members
+    # ----------------------------------------------------------------------------------------
+    async def _start_watch(self) -> asyncio.Task[list[str]]:
+        if lost := await self._lost():
+            raise TopicsError(
+                f"--scheduler: worker {', '.join(lost)} cannot be reached from here; run the "
+                f"command in the network of the workers"
+            )
+        return asyncio.create_task(self._silent())
+
+    async def _silent(self) -> list[str]:
+        """Wait until members are silent; their addresses."""
+        while not (lost := await self._lost()):
+            await asyncio.sleep(BETWEEN)
+        return lost
+
+    async def _lost(self) -> list[str]:
+        """The members that do not answer."""
+        silent = list(self.roster)
+        for _ in range(2):  # after a sleep of this machine the first answer comes too late
+            calls = (
+                asyncio.wait_for(self._ask(address, "ping"), SILENCE / 2) for address in silent
+            )
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+            silent = [
+                address
+                for address, answer in zip(silent, answers, strict=True)
+                if answer is not True
+            ]
+        return silent
+
+    def _ask(self, address: str, handler: str, **given: Any) -> Awaitable[Any]:
+        call: Awaitable[Any] = getattr(self.client.rpc(address), f"{self.run}-{handler}")(**given)
+        return call
+
+    def _ask_all(self, question: str, *given: Any, members: int | None = None) -> list[Answer]:
+        """Ask all members, or the first so many, the same at once; see ``Member.ask``.
+
+        WorkersLost, or what a member raised.
+        """
+
+        async def ask() -> list[Answer]:
+            message = {
+                "question": question,
+                "given": dumps(given),
+                "changes": dumps(changes),
+            }  # once, not for each
+            calls = [self._ask(address, "ask", **message) for address in self.roster[:members]]
+            answers = asyncio.gather(*calls)
+            answers.add_done_callback(
+                lambda done: done.cancelled() or done.exception()
+            )  # it is known by then
+            await asyncio.wait({answers, self.watch}, return_when=asyncio.FIRST_COMPLETED)
+            try:
+                if answers.done() and all(answer is not None for answer in answers.result()):
+                    return [loads(answer["answer"]) for answer in answers.result()]
+            except (TimeoutError, CommClosedError, ConnectionError, WorkersLost):
+                pass
+            answers.cancel()
+            gone = self.watch.result() if self.watch.done() else await self._lost()
+            who = ", ".join(gone) or "the connection between two workers"
+            raise WorkersLost(f"--scheduler: lost {who}", gone)
+
+        changes, self.changes = self.changes, []
+        try:
+            answered: list[Answer] = self.client.sync(ask)
+        except WorkersLost as e:
+            self.cluster.lose(e.addresses)
+            raise
+        return answered
+
+    # -- the pass
+    # --------------------------------------------------------------------------------------------------
+    def begin(self, blocks: np.ndarray) -> None:
+        self.blocks, self.assignment = blocks, None
+        self.began, self.visited, self.about = time.monotonic(), 0, {}
+
+    def _begin(self, assignment: Assignment) -> None:
+        """Tell the members of the pass, and give them the tables that they do not have."""
+        if self.newer == "here":
+            with owned.scratch(self.folder, "tables") as place:
+                self._ask_all("tables.load", place, *self.tables.save(place, True))
+        self.assignment = assignment
+        self._ask_all(
+            "begin", self.blocks, replace(assignment, targets={}), self._free(assignment.new)
+        )
+
+    def _free(self, memory: BlockMemory | None) -> int:
+        """Where members may write: behind all that is there, and behind what members may still
+        write that were lost.
+        """
+        if memory is None or (memory.index < 0).all():
+            return 0
+        return -(-max(memory.end, memory.path.stat().st_size) // SLOT) * SLOT + int(self.room.sum())
+
+    def visit(self, position: int, group: np.ndarray, assignment: Assignment) -> list[Report]:
+        if self.assignment is None:
+            self._begin(assignment)
+        reports: dict[int, Report] = {}
+        answers = self._ask_all("visit", group, dict(assignment.params))
+        for answer in answers:
+            for place, reports[place], rows in answer.value:
+                if assignment.new is not None:
+                    assignment.new.index[group[place]] = rows
+        self.newer = "there"
+        self.visited += len(group)
+        self.about = self._effort(answers)
+        return [reports[place] for place in range(len(group))]
+
+    def apply(
+        self, name: str, target: Table, blend: tuple[float, float] | None, hold: bool
+    ) -> None:
+        self.changes.append((name, blend, hold))
+
+    def settle(self, phase: Phase | None) -> dict[str, Settled]:
+        if self.assignment is None:  # the pass was made here
+            self.gather()
+            self.newer = "here"
+            return super().settle(phase)
+        self.assignment, self.newer = None, "there"
+        answers_by_member = self._ask_all("tables.settle", phase)
+        self.about = self._effort(answers_by_member)
+        answers: list[dict[str, Settled]] = [answer.value for answer in answers_by_member]
+        for address, answer in zip(self.roster, answers, strict=True):
+            if any(
+                own.totals.tobytes() != answer[name].totals.tobytes()
+                for name, own in answers[0].items()
+            ):
+                raise TopicsError(
+                    f"--scheduler: worker {address} made different topics from "
+                    f"{self.roster[0]}; the last checkpoint is intact, report this"
+                )
+        for name, settled in answers[0].items():
+            table = self.tables.current[name]
+            table.totals[:], table.scale = settled.totals, 1.0
+        for table in self.tables.successors.values():
+            table.totals[:] = 0.0
+        return answers[0]
+
+    def gather(self) -> None:
+        if self.newer == "there":
+            midway = self.assignment is not None
+            with owned.scratch(self.folder, "tables") as place:
+                (saved,) = self._ask_all("tables.save", place, midway, members=1)
+                self.tables.load(place, *saved.value)
+            self.newer = None
+
+    def share(self) -> None:
+        if self.newer is None:  # rows that were not gathered have not been changed
+            self.newer = "here"
+
+    def keep(self) -> None:
+        if not self.watch.cancelled():  # a member that leaves has brought its state to the disk
+            self._ask_all("sync")
+            self.gather()
+
+    def _effort(self, answers: Sequence[Answer]) -> dict[str, Json]:
+        """What the pass has taken so far, as members tell."""
+        working, seconds = (
+            np.array([answer.working for answer in answers]),
+            time.monotonic() - self.began,
+        )
+        return {
+            "workers": len(answers),
+            "blocks": self.visited,
+            "sent_bytes": sum(answer.sent for answer in answers),
+            "waiting_seconds": round(max(0.0, seconds - float(working.mean())), 6),
+            "slowest": self.roster[int(working.argmax())],
+            "speedup": round(float(working.sum()) / seconds, 3),  # beside one of them alone
+        }
+
+    def effort(self) -> dict[str, dict[str, Json]]:
+        return {"cluster": self.about} if self.about else {}
+
+    def end(self) -> None:
+        """Members end a pass when the next one begins."""
+
+    def rest(self) -> None:
+        self._ask_all("executor.rest")
+
+    def release(self) -> None:
+        if self.watch.cancelled():
+            return
+
+        async def leave() -> None:
+            self.watch.cancel()
+            alive = (address for address in self.roster if address not in self.cluster.lost)
+            calls = (asyncio.wait_for(self._ask(address, "leave"), SILENCE) for address in alive)
+            await asyncio.gather(*calls, return_exceptions=True)
+
+        self.client.sync(leave)

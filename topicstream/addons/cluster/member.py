@@ -1,0 +1,343 @@
+"""A member of a training on a Dask cluster: what a worker owns of it, and what the driver and other
+members ask of it.
+
+A member has a replica of the tables, and owns some blocks and their state.  It is asked by Dask's
+own RPC, as workers are that
+shuffle: a plugin of the worker registers one handler for each question.  In a round every member
+visits its blocks and
+sends to each other what that one adds up: deltas are rounded so that their sum is exact, so it does
+not matter who adds, nor in
+which order.  With the next question it hears how the round ends; each adds up what is its own, and
+              sends to all what came out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from distributed import Worker, WorkerPlugin
+from distributed.protocol.pickle import dumps, loads
+from distributed.protocol.serialize import to_serialize
+
+from topicstream.base import machine
+from topicstream.base.errors import DoesNotFit, TopicsError, WorkersLost
+from topicstream.numeric.parallel import Workers
+from topicstream.numeric.tables.rounds import Entered
+from topicstream.training.executor import Assignment, Job, Report, shrunk
+from topicstream.training.plan import Allowance, Work, make_plan
+from topicstream.training.state.memory import BlockMemory
+from topicstream.training.tables import RunTables
+from topicstream.training.threads import Threads
+
+T = TypeVar("T")
+FORGOTTEN = 120.0
+"""Seconds without a word of the driver after which a member ends itself."""
+
+
+@dataclass(frozen=True)
+class JoinOrder:
+    """What makes the members of a run: the same for all of them.
+
+    Attributes
+    ----------
+    run
+        Name of the run among all those of the cluster.
+    place
+        What a worker is a member of: a later run there, or one whose driver was killed, ends the
+        earlier one.
+    job
+        What they work on.
+    owners
+        int64[blocks], the number of the member that owns each block.
+    roster
+        Address of the worker of each member, by number.
+    room
+        int64[members], bytes that each may write of block state in a pass.
+    allowance
+        Of a member; threads: 0 for those that Dask gives the worker.
+    """
+
+    run: str
+    place: str
+    job: Job
+    owners: np.ndarray
+    roster: tuple[str, ...]
+    room: np.ndarray
+    allowance: Allowance
+
+
+class Answer(NamedTuple):
+    """What a member answers; seconds in which it has visited blocks and added up since the pass
+    began, and bytes that it has sent other members."""
+
+    value: Any
+    working: float
+    sent: int
+
+
+Change = tuple[str, tuple[float, float] | None, bool]
+"""Of ``Executor.apply``: table, blend, hold."""
+Visited = tuple[int, Report, np.ndarray | None]
+"""A block's place in the round, what the driver hears of its visit, and the index rows of its
+state.
+"""
+
+
+async def join(order: JoinOrder, dask_worker: Worker) -> TopicsError | None:
+    """Make this worker a member; what keeps it from being one."""
+    if order.place in dask_worker.plugins:
+        await dask_worker.plugin_remove(order.place)
+    member = Member(order, dask_worker)
+    try:
+        await member.work(member.open)
+    except TopicsError as e:
+        return e
+    await dask_worker.plugin_add(member, name=order.place)
+    return None
+
+
+class Member(WorkerPlugin):
+    """The plugin of one run in one worker."""
+
+    assignment: Assignment
+    heard: float
+    """When the driver has asked last."""
+
+    def __init__(self, order: JoinOrder, worker: Worker) -> None:
+        self.order, self.worker = order, worker
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="member")
+
+    async def setup(self, worker: Worker) -> None:
+        """Called by Dask."""
+        self.heard = time.monotonic()
+        for handler in (self.ping, self.ask, self.hear, self.leave):
+            worker.handlers[f"{self.order.run}-{handler.__name__}"] = handler
+        self.watch = asyncio.create_task(self._watch())
+
+    async def teardown(self, worker: Worker) -> None:
+        """Called by Dask."""
+        self.watch.cancel()
+        for name in [name for name in worker.handlers if name.startswith(self.order.run)]:
+            del worker.handlers[name]
+        await self.work(self.close)
+        self.thread.shutdown(wait=False)
+        self.all_entered.set()  # a question that waits for members who are gone fails
+
+    async def _watch(self) -> None:
+        """End when the driver is gone."""
+        while time.monotonic() - self.heard < FORGOTTEN:
+            await asyncio.sleep(FORGOTTEN / 10)
+        asyncio.get_running_loop().create_task(self.worker.plugin_remove(self.order.place))
+
+    async def work(self, function: Callable[..., T], *args: Any) -> T:
+        """Run in the member's thread, one thing after the other."""
+        return await asyncio.get_running_loop().run_in_executor(self.thread, function, *args)
+
+    # -- made and ended
+    # --------------------------------------------------------------------------------------------
+    def open(self) -> None:
+        """Make tables and threads within a plan of this worker.  DoesNotFit ..."""
+        order, worker, job = self.order, self.worker, self.order.job
+        self.number, folder = (
+            order.roster.index(str(worker.contact_address)),
+            Path(worker.local_directory),
+        )
+        if job.engine.about.products:
+            machine.one_blas_thread()
+        n_w = job.corpus.word_counts() if job.corpus.weights is None else job.corpus.weights.n_w
+        room = replace(
+            order.allowance,
+            threads=order.allowance.threads or worker.state.nthreads,
+            folder=str(folder),
+        )
+        try:
+            plan = make_plan(
+                Work(job.engine, job.layout, job.block, members=len(order.roster)), room
+            )
+        except DoesNotFit as e:
+            raise DoesNotFit(f"worker {worker.address}: {e}", least=e.least) from None
+        self.workers = Workers(plan.threads)
+        self.tables = RunTables(
+            job.engine, n_w, self.workers, folder if plan.place.tables_on_disk else None
+        )
+        spill = folder if plan.place.deltas_on_disk else None
+        self.executor = Threads(
+            replace(job, workers=self.workers, prefetch=plan.place.prefetch, spill=spill)
+        )
+        self.executor.place(self.tables)
+        self.memories: list[BlockMemory] = []  # of the pass
+        self.entered: dict[int, dict[str, Entered]] = {}
+        self.all_entered = asyncio.Event()
+        self.outbox: list[Any] = []
+        self.working, self.sent = 0.0, 0
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.sync()
+        self._forget()
+        self.executor.release()
+        self.workers.close()
+        self.tables.close()
+
+    def _forget(self) -> None:
+        """End a pass that is under way."""
+        self.executor.end()
+        for memory in self.memories:
+            memory.close()
+
+    # -- questions
+    # -------------------------------------------------------------------------------------------------
+    async def ping(self) -> bool:
+        """Whether the member is there."""
+        self.heard = time.monotonic()
+        return True
+
+    async def leave(self) -> str:
+        """The run is over."""
+        return str((await self.worker.plugin_remove(self.order.place))["status"])
+
+    async def ask(self, question: str, given: bytes, changes: bytes) -> dict[str, bytes]:
+        """End the round that there is, with these changes; then a method by its name, and what it
+        leaves for other members is
+        sent to them.  Both run in the member's thread."""
+        if ended := loads(changes):
+            entered = await self.work(self.enter, ended)
+            await self.hear(self.number, entered)
+            await self._send([entered] * len(self.order.roster))
+            await self.all_entered.wait()
+            self.all_entered.clear()
+            all_entered, self.entered = self.entered, {}
+            await self.work(self.absorb, all_entered)
+        value = await self.work(self._answer, question, given)
+        await self._send(self.outbox)
+        self.outbox = []
+        return {"answer": dumps(Answer(value, self.working, self.sent))}
+
+    def _answer(self, question: str, given: bytes) -> Any:
+        return attrgetter(question)(self)(*loads(given))  # block state is a file that is opened
+
+    async def hear(self, sender: int, sent: Any) -> bool:
+        """What a member has entered, by table, or what blocks made there: (table, place in the
+        round, arrays ...).
+        """
+        if isinstance(sent, dict):
+            self.entered[sender] = sent
+            if len(self.entered) == len(self.order.roster):
+                self.all_entered.set()
+        else:
+            for name, place, *arrays in sent:
+                self.executor.rounds[name].receive(place, arrays)
+        return True
+
+    def begin(self, blocks: np.ndarray, assignment: Assignment, free: int) -> None:
+        """A pass over these blocks begins.
+
+        free: where the first member may write block state, before the second ...
+        """
+        self._forget()
+        self.assignment = assignment.on(self.tables)
+        self.memories = [
+            memory for memory in (assignment.old, assignment.new) if memory is not None
+        ]
+        if assignment.new is not None:
+            assignment.new.end = free + int(self.order.room[: self.number].sum())
+            self.stop = assignment.new.end + int(self.order.room[self.number])
+        self.working, self.sent, self.position = 0.0, 0, 0
+        self.executor.begin(blocks[self.order.owners[blocks] == self.number])
+
+    def sync(self) -> None:
+        """Bring the block state that this machine has written to the disk."""
+        for memory in self.memories:
+            memory.sync()
+
+    # -- rounds
+    # ----------------------------------------------------------------------------------------------------
+    def visit(self, group: np.ndarray, params: Mapping[str, np.ndarray]) -> list[Visited]:
+        """Visit the blocks of a round that are this member's; what they made goes to those who add
+        it up.
+        """
+        began = time.monotonic()
+        self.group, targets = group, self.assignment.targets
+        places = np.flatnonzero(self.order.owners[group] == self.number).tolist()
+        reports = self.executor.visit_some(
+            self.position, group[places], places, replace(self.assignment, params=params)
+        )
+        self.position += len(places)
+        new, rounds, members = self.assignment.new, self.executor.rounds, len(self.order.roster)
+        if new is not None and new.end > self.stop:
+            raise TopicsError(
+                "block state is longer than planned; the last checkpoint is intact, report this"
+            )
+        for other in range(members):
+            chosen = {
+                name: partial(targets[name].spans, owner=other, members=members) for name in targets
+            }
+            parts = (
+                [] if other == self.number else [(n, place) for n in targets for place in places]
+            )
+            self.outbox.append(
+                [(n, place, *rounds[n].part(place, chosen[n])) for n, place in parts]
+            )
+        self.working += time.monotonic() - began
+        return [
+            (place, report, None if new is None else new.index[group[place]].copy())
+            for place, report in zip(places, reports, strict=True)
+        ]
+
+    def enter(self, changes: Sequence[Change]) -> dict[str, Entered]:
+        """The end of a round: add up what is this member's to add up; what came out, by table."""
+        began, entered = time.monotonic(), dict[str, Entered]()
+        for name, blend, hold in changes:
+            deltas, target = self.executor.rounds[name], self.assignment.targets[name]
+            if missing := deltas.missing(len(self.group)):
+                raise WorkersLost(
+                    f"--scheduler: what blocks {self.group[missing].tolist()} made has not come"
+                )
+            own = target.enter(
+                deltas, shrunk(target, blend), hold, self.number, len(self.order.roster)
+            )
+            if own is not None:
+                entered[name] = own
+        self.working += time.monotonic() - began
+        return entered
+
+    def absorb(self, entered: Mapping[int, Mapping[str, Entered]]) -> None:
+        """Take over what all have entered, by member and table."""
+        for name in entered[self.number]:
+            self.assignment.targets[name].absorb(
+                [entered[i][name] for i in range(len(self.order.roster))], self.number
+            )
+
+    async def _send(self, given: Sequence[Any]) -> None:
+        """Give every other member what there is for it; returns once all have it."""
+        calls = []
+        for number, (address, own) in enumerate(zip(self.order.roster, given, strict=False)):
+            if number != self.number:
+                hear = getattr(self.worker.rpc(address), f"{self.order.run}-hear")
+                calls.append(hear(sender=self.number, sent=to_serialize(own)))
+                self.sent += size_of(own)
+        if not all(await asyncio.gather(*calls)):
+            raise WorkersLost("--scheduler: a member is gone")
+
+
+def size_of(value: Any) -> int:
+    """Bytes of the arrays in it."""
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes)
+    inside = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list | tuple)
+        else ()
+    )
+    return sum(map(size_of, inside))

@@ -1,0 +1,479 @@
+"""A Dask cluster, as ``--scheduler`` names it: connected, checked, and given tasks.
+
+Tasks are long (seconds), write their results themselves and are made again where a worker is lost,
+so they may run twice. Dask is imported only once a scheduler is given."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from itertools import accumulate, pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from topicstream.base.errors import DoesNotFit, InputError, TopicsError, UsageError, WorkersLost
+from topicstream.base.machine import (
+    __version__,
+    default_threads,
+    format_bytes,
+    memory_allowed,
+    return_freed_memory,
+)
+from topicstream.base.memory import DEFAULT_SHARE, FLOOR, MemoryLimit
+from topicstream.numeric.kernels.local_step import dirichlet_weights, probabilities
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+UNWATCHED = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.admin.tick.interval": "1s",
+}
+"""Settings of Dask for workers of our own: what looks at them fifty to a thousand times a second
+takes 3 % of a core.
+"""
+PATIENCE, ANSWER, LOOK = 10.0, 60.0, 30.0
+"""Seconds in which a scheduler must answer and a first worker be there; in which a worker says what
+it is (it may compile); after which it is looked for workers that have come."""
+ONE = {"topicstream": 1}
+"""What a worker has of us: a task takes all its threads and memory, so there is one at a time."""
+
+
+class Machine(NamedTuple):
+    """What a worker says of itself.
+
+    Attributes
+    ----------
+    threads
+        That Dask gives it.
+    allowed, limit
+        Bytes that its machine or cgroup allows, and that Dask allows it (0: no limit).
+    """
+
+    threads: int
+    allowed: int
+    limit: int
+
+
+async def describe(version: str, arithmetic: str, paths: list[str], dask_worker: Any) -> Machine:
+    """What the worker that runs this is; Dask passes the worker.  From now on it takes our tasks,
+    one at a time.
+
+    Raises
+    ------
+    UsageError
+        Where it has another version of this package, or other bits (``self_test``), or cannot read
+        one of the paths.
+    """
+    who = f"--scheduler: worker {dask_worker.contact_address}"
+    if version != __version__:
+        raise UsageError(
+            f"{who} has topicstream {__version__}, the command {version}; install the same"
+        )
+    if arithmetic != self_test():
+        raise UsageError(
+            f"{who} has another instruction set than the command's machine, and would give "
+            f"other bits; "
+            "start the command and all workers on processors of one kind"
+        )
+    for path in paths:
+        if not os.access(path, os.R_OK):
+            raise UsageError(
+                f"{who} cannot read {path}; put it on a file system that all machines share"
+            )
+    return_freed_memory()
+    if not ONE.keys() <= dask_worker.state.total_resources.keys():
+        await dask_worker.set_resources(**ONE)
+        # tasks that no worker could take the scheduler gives only to one that starts to run
+        running = dask_worker.status
+        dask_worker.status = type(running).paused
+        dask_worker.status = running
+    return Machine(
+        dask_worker.state.nthreads,
+        memory_allowed(),
+        int(dask_worker.memory_manager.memory_limit or 0),
+    )
+
+
+class Cluster:
+    """Workers that have been asked what they are and found fit.
+
+    Attributes
+    ----------
+    client
+        ``distributed.Client``.
+    machines
+        Address of each worker -> what it said.
+    threads
+        Of a task that visits blocks; None: those that Dask gives the worker.
+    """
+
+    threads: int | None = None
+
+    def __init__(self, client: Any, paths: Iterable[str | Path] = (), least: int = 1) -> None:
+        self.client, self.least, self.lost = client, max(least, 1), set[str]()
+        self._paths = [str(Path(path).absolute()) for path in paths]
+        try:
+            client.wait_for_workers(self.least, timeout=PATIENCE)
+        except TimeoutError:
+            raise TopicsError(
+                f"--scheduler {client.scheduler.address}: {len(self.addresses)} of {self.least} "
+                f"workers after "
+                f"{PATIENCE:g} s; start workers, then run the same command again"
+            ) from None
+        self.machines: Mapping[str, Machine] = self._look()
+        if len(self.machines) < self.least:
+            raise TopicsError(
+                f"--scheduler {client.scheduler.address}: {len(self.machines)} of {self.least} "
+                f"workers answer; restart the others "
+                f"({', '.join(sorted(self.lost))})"
+            )
+
+    def lose(self, addresses: Iterable[str]) -> None:
+        """These workers are gone: look at those that are there.
+
+        WorkersLost where they are too few.
+        """
+        self.lost.update(addresses)
+        if len(self.addresses) >= self.least:
+            self.machines = self._look()
+        if len(self.addresses) < self.least:
+            raise WorkersLost(
+                f"--scheduler: {len(self.addresses)} workers are left, and --workers-min is "
+                f"{self.least}; the last checkpoint is kept. "
+                "Run the same command again to continue, with any number of workers or without "
+                "--scheduler"
+            )
+
+    def _look(self) -> Mapping[str, Machine]:
+        """What every worker is, those left out that do not answer.
+
+        UsageError where one does not suit.
+        """
+        import asyncio  # 40 ms, which only Dask needs
+
+        async def ask() -> list[Any]:
+            answers = (
+                self.client.run(describe, __version__, self_test(), self._paths, workers=[address])
+                for address in addresses
+            )
+            return await asyncio.gather(
+                *(asyncio.wait_for(each, ANSWER) for each in answers), return_exceptions=True
+            )
+
+        addresses, machines = self.addresses, dict[str, Machine]()
+        for address, answer in zip(addresses, self.client.sync(ask), strict=True):
+            # Dask raises a bare Exception where what a worker is to run cannot be imported there
+            if (
+                isinstance(answer, ImportError | AttributeError | TypeError)
+                or type(answer) is Exception
+            ):
+                raise UsageError(
+                    f"--scheduler: worker {address} cannot run topicstream {__version__} "
+                    f"({answer}); install it there"
+                )
+            if isinstance(answer, OSError | TimeoutError):  # gone meanwhile, or stopped
+                self.lost.add(address)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                machines[address] = answer[address]
+        return machines
+
+    @property
+    def addresses(self) -> list[str]:
+        """Of the workers that are there now; none where the scheduler is gone."""
+        return [
+            address
+            for address in self.client.scheduler_info(n_workers=-1).get("workers", ())
+            if address not in self.lost
+        ]
+
+    @property
+    def least_threads(self) -> int:
+        """That Dask gives each worker, or more."""
+        return min(machine.threads for machine in self.machines.values())
+
+    def memory(self, limit: MemoryLimit) -> int:
+        """Bytes that each worker may hold: as stated, or a share of its machine; DoesNotFit where
+        Dask allows it less.
+        """
+        by_dask, tightest = min(
+            ((m.limit, address) for address, m in self.machines.items() if m.limit),
+            default=(1 << 62, ""),
+        )
+        if limit.stated:
+            if by_dask < limit.bytes:
+                raise DoesNotFit(
+                    f"--mem-limit {limit}: Dask allows worker {tightest} "
+                    f"{format_bytes(by_dask)}; start workers with "
+                    # Dask's GB is decimal
+                    f"--memory-limit {-(-limit.bytes >> 20)}MiB or more, or lower --mem-limit"
+                )
+            return limit.bytes
+        hosts = [address.rpartition(":")[0] for address in self.machines]
+        shares = [
+            m.allowed // hosts.count(host)
+            for host, m in zip(hosts, self.machines.values(), strict=True)
+        ]
+        return max(FLOOR, int(min(*shares, by_dask) * DEFAULT_SHARE))
+
+    def spans(self, sizes: Iterable[int], most: int) -> Iterator[tuple[int, int]]:
+        """Where to cut things of these sizes into tasks: at least four a worker where there are
+        enough, of about ``most`` at most.
+        """
+        *starts, total = accumulate(sizes, initial=0)
+        size = max(1, min(most, total // (4 * len(self.machines))))
+        return pairwise(
+            [
+                *np.unique(np.array(starts, np.int64) // size, return_index=True)[1].tolist(),
+                len(starts),
+            ]
+        )
+
+    def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """``work(item)`` of each item on some worker, in the order of the items, which is that of
+        their urgency, too.
+
+        Raises
+        ------
+        TopicsError
+            What ``work`` raised, or that worker after worker died of an item.
+        """
+        from distributed import CancelledError, KilledWorker, wait
+        from distributed.protocol.pickle import dumps
+
+        pickled = dumps(work)
+        no_worker = (
+            "--scheduler: no worker is left (see their logs, and `dmesg` for those killed for "
+            "memory)"
+        )
+        futures = [
+            self.client.submit(_unpickled, pickled, item, pure=False, priority=-i, resources=ONE)
+            for i, item in enumerate(items)
+        ]
+        try:
+            for future in futures:
+                while not future.done():
+                    try:
+                        wait(future, LOOK)
+                    except TimeoutError:
+                        before, self.machines = (
+                            self.machines,
+                            self._look(),
+                        )  # those that have come take tasks, too
+                        if not (before or self.machines):  # nor do they start again
+                            raise TopicsError(
+                                f"{no_worker}; start workers, then run the same command again"
+                            ) from None
+                yield future.result()
+        except KilledWorker as e:
+            raise TopicsError(
+                f"--scheduler: workers died one after the other ({e.last_worker.address}); see "
+                f"their logs"
+            ) from None
+        except CancelledError:
+            raise TopicsError(
+                "--scheduler: the scheduler is gone; start it again, then run the same command "
+                "again"
+            ) from None
+        finally:
+            self.client.cancel(futures)
+
+
+def _unpickled(pickled: bytes, item: Any) -> Any:
+    """Do a task.
+
+    Dask keeps its arguments as long as its result: what they are unpickled to, such as a model,
+    goes before.
+    """
+    from distributed.protocol.pickle import loads
+
+    return loads(pickled)(item)
+
+
+def check_dask() -> None:
+    """Raise UsageError where Dask, an extra, is not installed."""
+    try:
+        import distributed  # noqa: F401  a third of a second
+    except ImportError:
+        raise UsageError("--scheduler needs Dask: pip install 'topicstream[dask]'") from None
+
+
+@contextmanager
+def connected(
+    scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1
+) -> Iterator[Cluster]:
+    """The cluster that ``--scheduler`` names.
+
+    Parameters
+    ----------
+    scheduler
+        An address, the path of a scheduler's file, ``local:N``, or a ``distributed.Client``.
+    paths
+        What every worker must be able to read.
+    least
+        Workers that must be there.
+
+    Raises
+    ------
+    UsageError
+        Where Dask is not installed, or the workers do not suit.
+    TopicsError
+        Where the scheduler does not answer.
+    """
+    check_dask()
+    from dask import config as dask_config
+    from distributed import Client, LocalCluster
+
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(
+            logging.CRITICAL
+        )  # what they say of lost connections, we say ourselves
+    with ExitStack() as stack:
+        if isinstance(scheduler, Client):
+            client = scheduler
+        elif str(scheduler).startswith("local:"):
+            stack.enter_context(dask_config.set(UNWATCHED))
+            stack.enter_context(_without_script())
+            try:
+                local_cluster = LocalCluster(
+                    processes=True,
+                    memory_limit=0,
+                    dashboard_address=":0",
+                    silence_logs=logging.CRITICAL,
+                    **_local(str(scheduler)),
+                )
+                client = stack.enter_context(Client(stack.enter_context(local_cluster)))
+                client.run(_ignore_interrupts)
+            except (RuntimeError, OSError) as e:
+                raise WorkersLost(
+                    f"--scheduler {scheduler}: a worker ended while it was started "
+                    f"({type(e).__name__}); run the same command again"
+                ) from None
+        else:
+            try:
+                client = stack.enter_context(Client(_address(str(scheduler)), timeout=PATIENCE))
+            except ValueError as e:
+                raise UsageError(
+                    f"--scheduler {scheduler}: not an address ({e}); give tcp://HOST:PORT, a "
+                    f"scheduler's .json file, or local:N"
+                ) from None
+            except OSError as e:
+                reason = str(e).splitlines()[0] if str(e) else type(e).__name__
+                raise TopicsError(
+                    f"--scheduler {scheduler}: no scheduler answers there ({reason}); check the "
+                    f"address, or start one"
+                ) from None
+        yield Cluster(client, paths, least)
+
+
+@contextmanager
+def workers_of(
+    scheduler: Any, limit: MemoryLimit, read: Iterable[Any]
+) -> Iterator[tuple[Cluster | None, MemoryLimit]]:
+    """The cluster, if ``scheduler`` names one, and what this process and each of its workers may
+    hold.
+
+    Parameters
+    ----------
+    scheduler
+        As of ``connected``; None: no cluster.
+    limit
+        As it was given.
+    read
+        Models and corpora that workers open, or their paths.
+
+    Raises
+    ------
+    UsageError
+        For one of them that is in memory alone, and as ``connected``.
+    """
+    if scheduler is None:
+        yield None, limit
+        return
+    paths = [getattr(item, "path", item) for item in read]
+    if None in paths:
+        raise UsageError(
+            "scheduler: workers open models and corpora themselves; give the path of one that "
+            "was stored"
+        )
+    with connected(scheduler, [path for path in paths if Path(path).exists()]) as cluster:
+        yield cluster, MemoryLimit(min(limit.bytes, cluster.memory(limit)), limit.stated)
+
+
+@contextmanager
+def _without_script() -> Iterator[None]:
+    """Processes that start meanwhile do not run the script again that this one runs, as
+    `multiprocessing` would have it: it may have no ``if __name__ == "__main__":``, and they need
+    nothing of it."""
+    script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C in a terminal reaches the processes of this machine, too: the command alone acts on
+    it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _address(scheduler: str) -> str:
+    """An address, or the one that a scheduler's file names; InputError."""
+    if not scheduler.endswith(".json"):
+        return scheduler
+    try:
+        return str(json.loads(Path(scheduler).read_bytes())["address"])
+    except (OSError, ValueError, LookupError, TypeError) as e:
+        raise InputError(
+            f"--scheduler {scheduler}: not a scheduler's file ({e}); give the one that `dask "
+            f"scheduler --scheduler-file` wrote"
+        ) from None
+
+
+def _local(scheduler: str) -> dict[str, int]:
+    count = scheduler.removeprefix("local:")
+    if not count.isdigit() or not 1 <= int(count) <= 1024:
+        raise UsageError(f"--scheduler {scheduler}: give a number of processes, such as local:2")
+    return {"n_workers": int(count), "threads_per_worker": max(1, default_threads() // int(count))}
+
+
+def threads_of_worker(threads: int | None) -> int:
+    """Threads of a task: as given, or those that Dask gives the worker that runs it."""
+    from distributed import get_worker
+
+    return threads or int(get_worker().state.nthreads)
+
+
+def self_test() -> str:
+    """sha256 over what two kernels make of fixed numbers; instruction sets that sum in another
+    order give another one.
+
+    Returns
+    -------
+    str
+        The first 16 hexadecimal digits.
+    """
+    cells, width = 40, 48
+    base = (
+        np.arange(cells * width, dtype=np.float32).reshape(cells, width) % np.float32(17.3)
+    ) / np.float32(7)
+    theta, inverse = np.sqrt(base[3] + 1), 1 / (base[5] + np.float32(3))
+    weights, p = np.zeros(width, np.float32), np.zeros(cells, np.float32)
+    dirichlet_weights(base[7], np.full(width, np.float32(0.1)), weights)
+    rows = np.arange(cells, dtype=np.int64)
+    probabilities(rows, base, 0.01, inverse, theta, np.empty(cells * width, np.float32), p)
+    return hashlib.sha256(weights.tobytes() + p.tobytes()).hexdigest()[:16]

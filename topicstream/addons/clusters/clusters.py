@@ -1,0 +1,307 @@
+"""Responsibilities of points, at most L each, and what all mixtures share (Hughes & Sudderth 2016,
+section 2 and Alg. 1).
+
+    W_nk = E[log pi_k] + E[log F(x_n | phi_k)],      r_n = softmax of the L largest W_n.
+    N_k  = sum_n r_nk,      q(pi) = Dir(N + alpha),      E[log pi_k] = psi(N_k + alpha) + const.
+
+The bound, at clusters that are the sums of the points' statistics, is
+
+    L = data term + log B(N + alpha) - log B(alpha) - sum_nk r_nk log r_nk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from topicstream.base.errors import TopicsError
+from topicstream.engines.base import (
+    About,
+    ArraySpec,
+    BlockShape,
+    Buffer,
+    Layout,
+    Options,
+    Out,
+    PassEnd,
+    Phase,
+    Priors,
+    Rule,
+    Shape,
+    SteppingEngine,
+    TableSpec,
+    option,
+)
+from topicstream.numeric.kernels.arrays import Bools, Doubles, Floats, Longs, Shorts
+from topicstream.numeric.kernels.dirichlet import exp, log, log_gamma, psi
+from topicstream.numeric.kernels.jit import kernel
+
+ROUND = 8  # blocks of a step: as many threads can share it
+
+
+@kernel
+def respond(
+    scores: Doubles, nonempty: Bools, topics: int, most: int, cluster: Shorts, share: Floats
+) -> tuple[float, float]:
+    """The ``most`` largest scores of each row, normalised -> cluster: uint16[n, L], share:
+    float32[n, L]; rows of points that are
+    not ``nonempty`` are 0.  Returns (entropy, sum of log sum_k exp score).
+
+    scores: float64[n, >= topics].  Among equal scores the first ones are taken; with L = K clusters
+                                    stay in their order.
+    """
+    entropy, fit = 0.0, 0.0
+    best, value, p = np.empty(most, np.int64), np.empty(most), np.empty(most)
+    for d in range(len(cluster)):
+        if not nonempty[d]:
+            for j in range(most):
+                cluster[d, j], share[d, j] = 0, 0.0
+            continue
+        row, n_best = scores[d], 0
+        for k in range(topics):
+            s = row[k]
+            if most == topics:
+                best[k], value[k] = k, s
+                continue
+            if n_best == most and s <= value[most - 1]:
+                continue
+            at = min(n_best, most - 1)
+            while at > 0 and value[at - 1] < s:
+                best[at], value[at] = best[at - 1], value[at - 1]
+                at -= 1
+            best[at], value[at] = k, s
+            n_best = min(n_best + 1, most)
+        top, total, every = value[0], 0.0, 0.0
+        for j in range(most):
+            top = max(top, value[j])
+        for j in range(most):
+            p[j] = exp(value[j] - top)
+            total += p[j]
+        for k in range(topics):
+            every += exp(row[k] - top)
+        fit += top + log(every)
+        for j in range(most):
+            r = np.float32(p[j] / total)
+            cluster[d, j], share[d, j] = best[j], r
+            if r > 0:
+                entropy -= np.float64(r) * log(np.float64(r))
+    return entropy, fit
+
+
+@kernel
+def changes(
+    topics: int,
+    old_cluster: Shorts,
+    old_share: Floats,
+    cluster: Shorts,
+    share: Floats,
+    count: Longs,
+    which: Shorts,
+    by: Floats,
+    sizes: Doubles,
+) -> None:
+    """What changed of each point: count[n] pairs (which[n, :], by[n, :]) of cluster and change of
+    its share, those that did not left out; sizes: float64[topics] += the changes."""
+    total = np.zeros(topics)
+    for d in range(len(cluster)):
+        n = 0
+        for j in range(old_cluster.shape[1]):
+            total[old_cluster[d, j]] -= old_share[d, j]
+        for j in range(cluster.shape[1]):
+            k = cluster[d, j]
+            v, total[k] = total[k] + share[d, j], 0.0
+            if v != 0.0:
+                which[d, n], by[d, n] = k, v
+                sizes[k] += v
+                n += 1
+        for j in range(old_cluster.shape[1]):
+            k = old_cluster[d, j]
+            v, total[k] = total[k], 0.0
+            if v != 0.0:
+                which[d, n], by[d, n] = k, v
+                sizes[k] += v
+                n += 1
+        count[d] = n
+
+
+def allocation_bound(sizes: np.ndarray, alpha: np.ndarray) -> float:
+    """log B(N + alpha) - log B(alpha); sizes, alpha: float64[K]."""
+    counts = np.maximum(sizes, 0.0) + alpha
+    mass, prior = (np.cumsum(x)[-1:] for x in (counts, alpha))
+    return float(
+        (np.cumsum(log_gamma(counts) - log_gamma(alpha))[-1] - log_gamma(mass) + log_gamma(prior))[
+            0
+        ]
+    )
+
+
+def log_shares(sizes: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """E[log pi_k] float64[K]; sizes: float64[>= K], alpha: float64[K]."""
+    counts = np.maximum(sizes[: len(alpha)], 0.0) + alpha
+    return np.asarray(psi(counts) - psi(np.cumsum(counts)[-1:]))
+
+
+@dataclass(frozen=True)
+class ClusterOptions(Options):
+    """Options of every mixture."""
+
+    alpha: float | None = option(
+        None, "Prior of a cluster's size, in documents or points (default: 10/K).", above=0.0
+    )
+    sparsity: int = option(
+        4,
+        "Clusters a document or point may have, L; 1: hard assignment, K: dense.",
+        min=1,
+        decided=True,
+    )
+    schedule: str = option(
+        "memoized",
+        "memoized: replace each block's last contribution, so the bound never falls; "
+        "stochastic: steps of decreasing size.",
+        choices=("memoized", "stochastic"),
+    )
+    tries: int = option(4, "Number of starts to try on a sample; the best is used.", min=1)
+    kappa: float = option(
+        0.55,
+        "With --schedule stochastic: step size decay, rho = (tau + t)^-kappa.",
+        min=0.5,
+        max=1.0,
+    )
+    tau: float = option(
+        10.0, "With --schedule stochastic: step size delay, rho = (tau + t)^-kappa.", min=1.0
+    )
+    block_docs: int = option(
+        512,
+        "With --schedule stochastic: documents or points per step, rounded up to a multiple of 8.",
+        min=8,
+    )
+
+
+class ClusterEngine(SteppingEngine):
+    """Base of the mixtures.  ``sizes`` has N_k in two rows, what float32 holds of a block's and the
+                              rest: the sum of both is
+    exact to 48 bits."""
+
+    Options: ClassVar[Any] = ClusterOptions
+    about = About(
+        priors=Priors(10.0, 0.1, together=True),
+        constants=False,
+        learns_priors=False,
+        stored_params=("sizes",),
+        completion=False,
+    )
+
+    def __init__(self, shape: Shape, options: ClusterOptions) -> None:
+        super().__init__(shape, options)
+        if shape.topics >= 1 << 16:
+            raise TopicsError(f"{self.name} supports at most 65,535 clusters, not {shape.topics}")
+        self.stochastic = options.schedule == "stochastic"
+
+    @property
+    def most(self) -> int:
+        """L."""
+        return min(int(self.options.sparsity), self.shape.topics)
+
+    @property
+    def rule(self) -> Rule:
+        """Of every table."""
+        return Rule.BLEND if self.stochastic else Rule.ADD
+
+    @property
+    def tables(self) -> Mapping[str, TableSpec]:
+        return {"sizes": TableSpec(rows=2, dtype="float64", rule=self.rule)}
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return (Phase(order="shuffled", start="table") if self.stochastic else Phase(),)
+
+    @property
+    def state(self) -> Mapping[str, ArraySpec]:
+        if self.stochastic:
+            return {}
+        return {
+            "cluster": ArraySpec("document", "uint16", self.most, below=self.shape.topics),
+            "share": ArraySpec("document", "float32", self.most),
+        }
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        cluster_params = {
+            "sizes": np.zeros(self.shape.topics),
+            "bound": np.full(1, -np.inf),
+            "step": np.zeros(1),
+        }
+        return super().initial_params() | cluster_params
+
+    @property
+    def layout(self) -> Layout:
+        """Scores of a block take 32 MB."""
+        docs = min(1 << 16, max(1 << 10, (1 << 22) // self.shape.topics))
+        if self.stochastic:
+            docs = -(-int(self.options.block_docs) // ROUND)
+        return Layout(super().layout.block_cells, docs, ROUND)
+
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        """Responsibilities and changes of the points."""
+        topics, width = self.shape.topics, min(2 * self.most, self.shape.topics)
+        return {
+            "cluster": Buffer((block.docs, self.most), "uint16"),
+            "share": Buffer((block.docs, self.most), "float32"),
+            "no shares": Buffer((block.docs, self.most), "float32"),
+            "changed": Buffer(block.docs, "int64"),
+            "changed clusters": Buffer((block.docs, width), "uint16"),
+            "changes": Buffer((block.docs, width), "float32"),
+            "changed sizes": Buffer(topics, "float64"),
+            "there": Buffer(block.docs, "int64"),
+            "of clusters": Buffer((7, topics), "float64"),
+        }
+
+    def respond(
+        self, scores: np.ndarray, nonempty: np.ndarray, state: Mapping[str, np.ndarray], out: Out
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Responsibilities of a block into its state and the changes of the sizes; returns (count,
+        which, by) of ``changes``.
+        """
+        n, most, topics = len(scores), self.most, self.shape.topics
+        if self.stochastic:
+            cluster, share = out.array("cluster"), out.array("share")
+        else:
+            cluster, share = (out.state[name].reshape(n, most) for name in ("cluster", "share"))
+        entropy, fit = respond(scores, nonempty, topics, most, cluster, share)
+        out.stats["entropy"][0], out.stats["loglik"][0] = entropy, fit
+        out.stats["docs"][0] = np.count_nonzero(nonempty)
+        old = state or {"cluster": cluster, "share": np.zeros_like(share)}
+        old_cluster, old_share = (old[name].reshape(n, most) for name in ("cluster", "share"))
+        count, which, by, sizes = (
+            out.array(name) for name in ("changed", "changed clusters", "changes", "changed sizes")
+        )
+        sizes[:] = 0.0
+        changes(topics, old_cluster, old_share, cluster, share, count, which, by, sizes)
+        delta = out.delta["sizes"]
+        delta[:] = 0.0
+        delta[0, :topics] = sizes
+        delta[1, :topics] = sizes - delta[0, :topics]
+        return count, which, by
+
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
+        end.params["sizes"][:] = np.maximum(end.totals["sizes"][: self.shape.topics], 0.0)
+        record: dict[str, float] = {"empty": int((end.params["sizes"] < 0.5).sum())}
+        return record | {"rho": self._rho(end.params)} if self.stochastic else record
+
+    def bound_of(self, end: PassEnd, data: float) -> dict[str, float]:
+        """The bound of a memoized pass whose data term is given, and by how much it fell, if it
+        did.
+        """
+        params = end.params
+        value = (
+            data
+            + allocation_bound(params["sizes"], params["alpha"])
+            + float(end.stats["entropy"][0])
+        )
+        fall = float(params["bound"][0]) - value
+        params["bound"][0] = value
+        if fall > 1e-8 * abs(value):  # not by rounding alone
+            end.say(f"warning: the bound fell by {fall:.3g} in pass {end.key.pass_number}")
+        return {"bound": value, "bound_fall": fall} if fall > 0 else {"bound": value}

@@ -1,0 +1,287 @@
+"""Vectors: the rows of NumPy arrays, and of Parquet columns of numbers or of lists of them
+(--vector-field).
+
+Coordinates have names as words have.  Arrays of objects are never read: they are pickles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from tokenize import TokenError
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.base.errors import InputError, UsageError, one_line
+from topicstream.ingestion.open.source import Input, Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import (
+    as_metadata,
+    batch_of,
+    ids_or_places,
+    most_records,
+    positions,
+)
+from topicstream.ingestion.parse.reader import Reader
+from topicstream.ingestion.parse.rejects import BadFile
+from topicstream.ingestion.readers.parquet import open_parquet, row_batches
+
+
+class Vectors(Reader):
+    name = "vectors"
+    kind = "counts"
+    about = "Parquet, a vector a row (--vector-field)"
+
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        with open_parquet(source) as file:
+            names, width = file.schema_arrow.names, 0
+            options = options.fit(names)
+            fields = vector_fields(options, file.schema_arrow, source.name)
+            columns = [
+                *fields,
+                *options.meta.values(),
+                *([id_column] if (id_column := options.id_column(names)) is not None else []),
+            ]
+            for name in columns:
+                if name not in names:
+                    raise InputError(
+                        f"{source.name}: no column '{name}'; choose one of {', '.join(names)[:300]}"
+                    )
+            for first, rows in row_batches(source, file, list(dict.fromkeys(columns)), options):
+                lengths = np.sum([_lengths(rows[name]) for name in fields], axis=0)
+                width = width or int(lengths[np.argmax(lengths > 0)])  # the first rows may be null
+                check_width(width, source.name)
+                source.words = coordinate_names(width)
+                yield _batch(source, options, fields, width, first, rows)
+
+
+def _batch(
+    source: Source,
+    options: ReadOptions,
+    fields: list[str],
+    width: int,
+    first: int,
+    rows: pa.RecordBatch,
+) -> pa.RecordBatch:
+    """The rows that have vectors of that width."""
+    lengths = np.sum([_lengths(rows[name]) for name in fields], axis=0)
+    id_column = options.id_column(rows.schema.names)
+    bad = lengths != width
+    for row in np.flatnonzero(bad).tolist():
+        reason = (
+            f"a vector of {lengths[row]} numbers, of {width} in the first row"
+            if lengths[row]
+            else "no vector"
+        )
+        source.reject(first + row + 1, f"row {first + row}: {reason}")
+    rows = rows.filter(pa.array(~bad))
+    x = np.column_stack([_numbers(rows[name], width) for name in fields])
+
+    def text(name: str, column: str) -> pa.Array:
+        return as_metadata(
+            rows[name], column, f"{source.name}: column '{name}'", options.list_separator
+        )
+
+    meta = {column: text(name, column) for column, name in options.meta.items()}
+    return vector_batch(
+        source,
+        x,
+        first + np.flatnonzero(~bad),
+        None if id_column is None else text(id_column, "id"),
+        meta,
+    )
+
+
+def _numbers(array: pa.Array, width: int) -> np.ndarray:
+    """float64[R, n] of a column without null lists; NaN where a number is null."""
+    values = array.flatten() if _is_list(array.type) else array
+    numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return np.reshape(numbers, (len(array), -1 if len(array) else width))
+
+
+def vector_fields(options: ReadOptions, schema: pa.Schema, name: str) -> list[str]:
+    """The columns that hold numbers, those asked for; ``*``: all of numbers that are neither id nor
+    kept as a field.
+    """
+    names = [f.strip() for f in (options.vector_field or "").split(",") if f.strip()]
+    if not names:
+        raise UsageError(
+            f"{name}: name the columns with the numbers with --vector-field (* for all)"
+        )
+    other = {options.id_column(schema.names), *options.meta.values()}
+    fields = (
+        [f.name for f in schema if f.name not in other and _is_number(f.type)]
+        if names == ["*"]
+        else names
+    )
+    for field in fields:
+        if field not in schema.names:
+            raise InputError(
+                f"{name}: no column '{field}'; choose one of {', '.join(schema.names)[:300]}"
+            )
+        if not _is_number(kind := schema.field(field).type):
+            raise InputError(
+                f"{name}: column '{field}' holds {kind}; vectors are numbers or lists of them"
+            )
+    if not fields:
+        raise InputError(f"{name}: no column of numbers; it has {', '.join(schema.names)[:300]}")
+    return fields
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    one = kind.value_type if _is_list(kind) else kind
+    return bool(pa.types.is_floating(one) or pa.types.is_integer(one))
+
+
+def _lengths(array: pa.Array) -> np.ndarray:
+    """Numbers of every row; none where a list is null."""
+    if not _is_list(array.type):
+        return np.ones(len(array), np.int64)  # null among numbers is reported as what is no number
+    return np.asarray(
+        pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    )
+
+
+MOST = 4096
+"""Numbers of a vector: a full covariance of so many takes 128 MB."""
+NO_HEADER = (
+    ValueError,
+    TypeError,
+    LookupError,
+    SyntaxError,
+    EOFError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    TokenError,
+)
+"""What NumPy raises of a damaged header, which is a line of Python."""
+
+
+def coordinate_names(width: int) -> pa.LargeStringArray:
+    """The coordinates' names, in the order of their bytes too."""
+    digits = len(str(width))
+    return pa.array([f"x{i + 1:0{digits}}" for i in range(width)], pa.large_string())
+
+
+def check_width(width: int, name: str) -> None:
+    """BadFile for vectors of no, or too many, numbers."""
+    if not 0 < width <= MOST:
+        raise BadFile(name, 0, f"vectors of {width} numbers; 1 to {MOST} are possible")
+
+
+def rows_at_once(options: ReadOptions, width: int) -> int:
+    """Vectors of a batch: a number takes up to 16 bytes until it is spooled."""
+    return max(1, min(most_records(options), options.piece_bytes // (16 * width)))
+
+
+def vector_batch(
+    source: Input,
+    x: np.ndarray,
+    numbers: np.ndarray,
+    ids: pa.Array | None = None,
+    meta: Mapping[str, pa.Array] | None = None,
+) -> pa.RecordBatch:
+    """The rows of x: [D, n], of the numbers int64[D] from 0, as documents; rows with NaN or beyond
+    float32 are rejected.
+    """
+    with np.errstate(over="ignore"):
+        single = x.astype(np.float32)
+    finite = np.isfinite(single)
+    for row in np.flatnonzero(~finite.all(axis=1)).tolist():
+        number, column = int(numbers[row]), int(np.flatnonzero(~finite[row])[0])
+        source.reject(number + 1, f"row {number}, column {column}: {x[row, column]} is no number")
+    places = positions(source.key, numbers)
+    names = places if ids is None else ids_or_places(source, ids, places)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(single.ravel()), x.shape[1])
+    batch = batch_of(names, positions(source.key, numbers, "#"), {"vector": vectors}, meta or {})
+    return batch.filter(pa.array(finite.all(axis=1)))
+
+
+def npy_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether in Fortran's order, and dtype of an ``.npy`` array, whose numbers follow in
+    the stream.
+    """
+    version = np.lib.format.read_magic(stream)
+    read = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
+    return read(stream)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+
+
+class ArrayHeader:
+    """Rows, columns and dtype of an ``.npy`` array with rows of one width; BadFile where it is
+    none.  Reads the header alone.
+    """
+
+    def __init__(self, stream: Any, name: str) -> None:
+        try:
+            shape, fortran, self.dtype = npy_header(stream)
+        except NO_HEADER as e:
+            raise BadFile(
+                name,
+                0,
+                f"not an .npy file that can be read ({one_line(e)[:200] or type(e).__name__})",
+            ) from None
+        if self.dtype.hasobject:
+            raise BadFile(
+                name,
+                0,
+                "an array of Python objects, which only a pickle could hold; save an array of "
+                "numbers",
+            )
+        if self.dtype.kind not in "fiu" or self.dtype.names is not None:
+            raise BadFile(name, 0, f"an array of {self.dtype}; vectors are numbers")
+        if len(shape) != 2 or min(shape) < 0:
+            raise BadFile(
+                name, 0, f"an array of shape {shape}; vectors are the rows of two dimensions"
+            )
+        if fortran and min(shape) > 1:
+            raise BadFile(name, 0, "stored column by column; save np.ascontiguousarray of it")
+        check_width(shape[1], name)
+        self.name, (self.rows, self.columns) = name, shape
+
+    def batches(
+        self, source: Input, stream: Any, options: ReadOptions, record: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows behind the header; record: number of the first one within the source."""
+        step = rows_at_once(options, self.columns)
+        for first in range(0, self.rows, step):
+            rows = min(step, self.rows - first)
+            data = stream.read(rows * self.columns * self.dtype.itemsize)
+            if len(data) != rows * self.columns * self.dtype.itemsize:
+                last_row = first + len(data) // (self.columns * self.dtype.itemsize)
+                raise BadFile(
+                    self.name, 0, f"ends in row {last_row} of {self.rows}; the file is truncated"
+                )
+            x = np.frombuffer(data, self.dtype).reshape(rows, self.columns)
+            yield vector_batch(source, x, record + first + np.arange(rows))
+
+
+class Npy(Reader):
+    name = "npy"
+    kind = "counts"
+    about = "NumPy arrays, a row a vector"
+    signature = re.compile(rb"\x93NUMPY")
+
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        header = ArrayHeader(source.as_bytes(), source.name)
+        source.words = coordinate_names(header.columns)
+        yield from header.batches(source, source, options)
+        if source.read(1):
+            raise BadFile(source.name, 0, f"holds more than the {header.rows} rows that it says")
+
+
+VECTORS = Vectors()
+NPY = Npy()

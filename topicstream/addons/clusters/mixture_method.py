@@ -1,0 +1,46 @@
+"""The clusters of a document under a model of ``mixture``: p(k|x) at the point estimates (Hughes &
+Sudderth 2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from topicstream.addons.clusters.model import ClusterView
+from topicstream.base.errors import InputError
+from topicstream.inference.documents import Documents
+from topicstream.inference.method import Method, TopicRows, Variant
+from topicstream.model.topic_model import TopicModel
+
+
+class MixtureMethod(Method):
+    """p(cluster | document) of a model of --algo mixture; its default."""
+
+    name: ClassVar[str] = "mixture"
+    cites: ClassVar[str] = "Hughes & Sudderth 2016"
+    variants: ClassVar[Mapping[str, Variant]] = {}
+    weighs_cells: ClassVar[bool] = True
+
+    def __init__(self, rows: TopicRows, **options: Any) -> None:
+        super().__init__(rows, **options)
+        if not self.required_by(rows.model):
+            raise InputError(
+                "--method mixture: the model has no clusters; train with --algo mixture"
+            )
+        self._clusters = ClusterView.of(rows.model)
+
+    @classmethod
+    def required_by(cls, model: TopicModel) -> bool:
+        return model.cluster_sizes is not None
+
+    def shares(self, docs: Documents) -> np.ndarray:
+        return self.likelihoods(docs)[1]
+
+    def likelihoods(self, docs: Documents) -> tuple[np.ndarray, np.ndarray]:
+        """log p(x) of each document, float64[D], and ``shares``."""
+        docs = self.rows.weigh(docs)
+        cells, base = self.rows.of(docs)
+        return self._clusters.answer(docs.indptr, cells, docs.counts, base)

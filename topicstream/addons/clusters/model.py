@@ -1,0 +1,184 @@
+"""Documents under a model of clusters: log p(x, k) at the point estimates pi = E[pi], phi = E[phi]
+(Hughes & Sudderth 2016).
+
+log p(x, k) = log pi_k + sum_w x_w log p(w|k),      without the multinomial coefficient, which no
+cluster changes.
+
+A trained model of Gaussian components: what points are under it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from topicstream.addons.clusters.gaussian_density import Densities, log_density, point_densities
+from topicstream.base.errors import StoreError
+from topicstream.base.machine import one_blas_thread
+from topicstream.model.manifest import read_manifest
+from topicstream.model.topic_model import TopicModel
+from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Longs
+from topicstream.numeric.kernels.dirichlet import exp, log
+from topicstream.numeric.kernels.jit import kernel
+
+
+@kernel
+def scores_of(
+    indptr: Longs,
+    rows: Longs,
+    counts: Floats,
+    base: Floats,
+    beta: float,
+    norms: Doubles,
+    first: Doubles,
+    work: Doubles,
+    out: Doubles,
+) -> None:
+    """out[d] = first + sum over the cells of document d of x (log(base[row] + beta) - log norm),
+    cell by cell.
+    """
+    for d in range(len(indptr) - 1):
+        of = out[d]
+        of[:] = first
+        for i in range(indptr[d], indptr[d + 1]):
+            row, x = base[rows[i]], np.float64(counts[i])
+            for k in range(len(of)):
+                work[k] = log(max(np.float64(row[k]) + beta, 1e-300)) - norms[k]
+            for k in range(len(of)):
+                of[k] += x * work[k]
+
+
+@kernel
+def log_sums(scores: Array, out: Doubles, shares: Floats) -> None:
+    """out[d] = log sum_k exp(scores[d, k]) and shares[d, k] = exp(scores[d, k] - out[d]); shares:
+    float32[D, K].
+    """
+    for d in range(len(out)):
+        top, total = -np.inf, 0.0
+        for k in range(scores.shape[1]):
+            top = max(top, scores[d, k])
+        for k in range(scores.shape[1]):
+            total += exp(scores[d, k] - top)
+        out[d] = top + log(total)
+        for k in range(scores.shape[1]):
+            shares[d, k] = exp(scores[d, k] - out[d])
+
+
+class ClusterView:
+    """The clusters of a model, ready for documents.  pi float64[K], mean shares of the points."""
+
+    def __init__(
+        self, sizes: np.ndarray, alpha: np.ndarray, norms: np.ndarray, beta: float
+    ) -> None:
+        self.pi = (sizes + alpha) / (sizes + alpha).sum()
+        self._first, self._norms, self._beta = np.log(self.pi), np.log(norms), beta
+
+    @classmethod
+    def of(cls, model: TopicModel) -> ClusterView:
+        """Those of a stored model."""
+        assert model.cluster_sizes is not None
+        return cls(model.cluster_sizes, model.alpha, model.norms, model.beta)
+
+    def answer(
+        self, indptr: np.ndarray, rows: np.ndarray, counts: np.ndarray, base: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(log p(x) float64[D], p(k|x) float32[D, K]) of documents whose cells are of these rows of
+        ``base``.
+        """
+        docs, topics = len(indptr) - 1, len(self.pi)
+        scores, fit, shares = (
+            np.empty((docs, topics)),
+            np.empty(docs),
+            np.empty((docs, topics), np.float32),
+        )
+        scores_of(
+            indptr,
+            rows,
+            counts,
+            base,
+            self._beta,
+            self._norms,
+            self._first,
+            np.empty(topics),
+            scores,
+        )
+        log_sums(scores, fit, shares)
+        return fit, shares
+
+
+POINTS = 4096  # scored at a time
+
+
+def is_of_vectors(model: object) -> bool:
+    """Whether a model's folder holds Gaussian components."""
+    return (
+        isinstance(model, str | Path)
+        and (Path(model) / "manifest.json").exists()
+        and bool(read_manifest(model).width)
+    )
+
+
+class GaussianModel:
+    """sizes float64[K], points of the components; pi, their mean shares; means [K, n]; covariances
+    [K, n, n], or [K, n] of diagonal ones; patches: width of the image patches that the points are,
+    0: none."""
+
+    def __init__(self, path: str | Path) -> None:
+        opened = TopicModel.open(path, memory_limit=-1, dense=True)
+        self.path, self.manifest, self.n = Path(path), opened.manifest, opened.n_words
+        every = np.arange(opened.n_topics)
+        self.sizes = opened.table("sizes").gather(every[:1])[0].astype(np.float64)
+        self.means = opened.table("means").gather(every).astype(np.float64)
+        covariances = opened.table("covariances").gather(every).astype(np.float64)
+        self.covariances = (
+            covariances
+            if covariances.shape[1] == self.n
+            else covariances.reshape(-1, self.n, self.n)
+        )
+        if (
+            self.covariances.shape[1:] not in ((self.n,), (self.n, self.n))
+            or self.means.shape[1] != self.n
+        ):
+            raise StoreError(
+                f"{path}: its components are not of {self.n} numbers; restore the model or "
+                f"train again"
+            )
+        weights = np.maximum(self.sizes, 0.0) + opened.alpha
+        self.pi = weights / weights.sum()
+        self.patches = self.manifest.patches or 0
+        one_blas_thread()
+
+    def answer(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(log p(x) float64[D], p(k | x) float32[D, K]) of points [D, n]."""
+        return answer(x, self.joint)
+
+    @cached_property
+    def joint(self) -> Densities:
+        """log p(x, k).  StoreError where there is no such density."""
+        with contextlib.suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
+            density = joint(self.means, self.covariances, self.pi)
+            if (density.plus < np.inf).all() and (density.plus > -np.inf).any():
+                return density
+        raise StoreError(
+            f"{self.path}: a covariance is not positive definite; restore the model or train again"
+        )
+
+
+def joint(means: np.ndarray, covariances: np.ndarray, pi: np.ndarray) -> Densities:
+    """log p(x, k) of point estimates."""
+    of = point_densities(means, covariances)
+    of.plus[:] += np.log(pi)
+    return of
+
+
+def answer(x: np.ndarray, of: Densities) -> tuple[np.ndarray, np.ndarray]:
+    """(log p(x) float64[D], p(k | x) float32[D, K]) of points [D, n]."""
+    fit, shares = np.empty(len(x)), np.empty((len(x), len(of.plus)), np.float32)
+    for at in range(0, len(x), POINTS):
+        part = slice(at, at + POINTS)
+        log_sums(log_density(x[part].astype(np.float64), of), fit[part], shares[part])
+    return fit, shares

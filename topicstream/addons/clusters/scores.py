@@ -1,0 +1,184 @@
+"""How well clusters predict documents or dense rows, and how they agree with labels that these
+have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.special import entr
+
+from topicstream.addons.cluster.scheduler import Cluster
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.text import noun_of
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.completion import Perplexity, one_by_one
+from topicstream.evaluation.keys import documents, match_words
+from topicstream.evaluation.memory import block_cells, block_docs
+from topicstream.evaluation.visiting import Item, document_shares, known_block, visited
+from topicstream.inference.method import TopicRows
+from topicstream.inference.methods import make_method, method_of
+from topicstream.model.topic_model import TopicModel
+
+AGREEMENT = """clusters and labels   NMI {nmi:.4f}, ARI {ari:.4f}, purity {purity:.4f}
+  {measured}: {docs:document}, {clusters} clusters, {classes} labels
+[  {left_out:document} without one label were left out]
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterScore(Perplexity):
+    """nats_per_point: -log p(x) of a document, on average; skipped: documents without a word that
+    the model knows.
+    """
+
+    nats_per_point: float
+    oov_tokens: float
+    oov_rate: float
+    measured: str = (
+        "log-likelihood of whole documents, each drawn from one cluster (multinomial "
+        "coefficients left out)"
+    )
+
+
+@dataclass(frozen=True)
+class PointScore:
+    """nats_per_point: -log p(x) of a vector, on average."""
+
+    nats_per_point: float
+    points: int
+    measured: str = "log-likelihood"
+
+
+def score_clusters(
+    model: TopicModel,
+    store: Corpus,
+    parts: tuple[str, ...],
+    threads: int | Cluster,
+    progress: Callable[[int, int], None] | None = None,
+) -> ClusterScore | PointScore:
+    """Log-likelihood of the documents or rows of the parts (``train``, ``heldout``); InputError
+    where there is none.
+    """
+    method: Any = make_method(method_of(model), TopicRows(model))
+    index = None if store.width else match_words(model.vocabulary, store)
+
+    def visit(item: Item) -> tuple[int, float, float, np.ndarray]:
+        """(documents, tokens, unknown ones, log p(x) of each document that has a known word)."""
+        docs = known_block(item[0], index, dense=bool(store.width))
+        fit, _ = method.likelihoods(docs.take(np.flatnonzero(np.diff(docs.indptr) > 0)))
+        return len(docs), item[0].tokens, float(docs.unknown.sum()), fit
+
+    fit = tokens = oov = 0.0
+    docs = documents_done = 0
+    topics, sizes = model.n_topics, {part: store.part(part == "heldout").docs for part in parts}
+    for part in (part for part, size in sizes.items() if size):
+        grid = store.grid(block_cells(topics), block_docs(topics), heldout=part == "heldout")
+        for every, in_block, unknown, values in visited(
+            visit, store, grid, np.zeros(sizes[part], np.bool_), threads
+        ):
+            fit = one_by_one(fit, values)  # the same bits for any blocks
+            docs, documents_done = docs + len(values), documents_done + every
+            tokens, oov = tokens + in_block - unknown, oov + unknown
+            if progress is not None:
+                progress(documents_done, sum(sizes.values()))
+    if not docs:
+        none = f"no {noun_of(store.width)} to score; set some aside at ingest (--heldout 1%)"
+        raise InputError(
+            f"{store.path}: "
+            f"{none if store.width else 'no document contains a word that the model knows'}"
+        )
+    if store.width:
+        return PointScore(-fit / docs, docs)
+    nats = -fit / tokens
+    oov_rate = oov / max(tokens + oov, 1e-300)
+    return ClusterScore(
+        perplexity=float(np.exp(nats)),
+        nats_per_token=nats,
+        nats_per_point=-fit / docs,
+        tokens=tokens,
+        docs=docs,
+        skipped=documents_done - docs,
+        oov_tokens=oov,
+        oov_rate=oov_rate,
+    )
+
+
+def agreement(table: np.ndarray) -> tuple[float, float]:
+    """How a partition agrees with another, given their contingency table (classes x clusters).
+
+    Returns
+    -------
+    Normalised mutual information (over the mean of the two entropies) and the adjusted Rand index
+    (Hubert & Arabie 1985).
+    """
+    n, rows, columns = float(table.sum()), table.sum(1), table.sum(0)
+    h, g, both = (float(entr(counts[counts > 0] / n).sum()) for counts in (rows, columns, table))
+
+    def pairs(x: np.ndarray) -> float:
+        return float((x * (x - 1.0) / 2.0).sum())
+
+    index, expected = pairs(table), pairs(rows) * pairs(columns) / max(n * (n - 1.0) / 2.0, 1.0)
+    most = 0.5 * (pairs(rows) + pairs(columns))
+    nmi = (h + g - both) / (0.5 * (h + g)) if h + g > 0 else 1.0
+    return nmi, (index - expected) / (most - expected) if most != expected else 1.0
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """nmi, ari: as of ``agreement``; purity: share of documents of the class that is largest in
+    their cluster; left_out: documents without one label; clusters: those that any document is
+    in."""
+
+    nmi: float
+    ari: float
+    purity: float
+    docs: int
+    left_out: int
+    classes: int
+    clusters: int
+    measured: str
+
+
+def score_agreement(
+    model: TopicModel, store: Corpus, parts: tuple[str, ...], field: str, threads: int
+) -> Agreement:
+    """NMI and ARI of the likeliest clusters and a column of the documents; those without a value,
+    or with several, are left out."""
+    if field not in store.manifest.columns:
+        raise UsageError(
+            f"--label-field {field}: {store.path} has no such column; ingest with --meta "
+            f"{field}=FIELD"
+        )
+    names: list[str] = []
+    clusters: list[int] = []
+    left_out = 0
+    for part in parts:
+        heldout = part == "heldout"
+        likeliest = np.full(store.part(heldout).docs, -1, np.int64)
+        for block in document_shares(model, store, heldout=heldout, threads=threads):
+            place = slice(block.first, block.first + len(block.shares))
+            likeliest[place] = np.where(block.counted, block.shares.argmax(1), -1)
+        for numbers, batch in documents(store, heldout, [field]):
+            for k, value in zip(
+                likeliest[numbers].tolist(), batch.column(field).to_pylist(), strict=True
+            ):
+                one = value[0] if isinstance(value, list) and len(value) == 1 else value
+                if k < 0 or not isinstance(one, str | int) or one == "":
+                    left_out += 1
+                else:
+                    names.append(str(one))
+                    clusters.append(k)
+    if not names:
+        raise InputError(f"{store.path}: none of these documents has a single value in {field}")
+    classes, label = np.unique(names, return_inverse=True)
+    shape = (len(classes), model.n_topics)
+    table = coo_array((np.ones(len(label)), (label, np.array(clusters))), shape=shape).toarray()
+    nmi, ari = agreement(table)
+    purity, used = float(table.max(0).sum() / table.sum()), int((table.sum(0) > 0).sum())
+    measured = f"documents in their likeliest cluster, against {field}"
+    return Agreement(nmi, ari, purity, len(names), left_out, len(classes), used, measured)

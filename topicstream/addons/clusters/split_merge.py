@@ -1,0 +1,183 @@
+"""Partition of points improved by splitting one and merging two others (Ueda, Nakano, Ghahramani &
+Hinton 2000, SMEM).
+
+k-means and EM end where one group covers two clusters and two groups share a third: no single point
+gains by changing its group. A move across such a plateau merges the two groups whose union costs
+least and splits the group that gains most; it stays where the classification likelihood has grown
+after a few steps of classification EM (Celeux & Govaert 1992),
+
+    2 log L = const - sum_k n_k log |C_k|,
+
+with n_k the points and C_k the covariance of group k, to which the prior's counts as one point.
+Partition weigh alike: with
+their sizes in it, the likelihood of hard groups empties those that overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from topicstream.addons.clusters import gaussians
+from topicstream.addons.clusters.gaussian_density import log_density, point_densities
+from topicstream.addons.clusters.gaussians import Posterior, Prior, Statistics
+
+SETTLING = 10
+"""Steps of classification EM after a move, at most."""
+NEIGHBOURS = 4
+"""Partition near each that it may be merged with."""
+SPLITS = 8
+"""Partition that a move may split, those that gain most."""
+TRIED = 3
+"""Moves tried before the search ends."""
+GAIN = 1e-4
+"""Least gain of a move, in nats a point."""
+
+
+class Partition:
+    """A partition of points under Gaussian components.
+
+    Parameters
+    ----------
+    points
+        float64[S, n], seen from the data's mean.
+    assigned
+        int64[S], group of every point.
+    prior
+        Of every component.
+    """
+
+    def __init__(
+        self, points: np.ndarray, assigned: np.ndarray, components: int, prior: Prior
+    ) -> None:
+        self.points, self.components, self.prior = points, components, prior
+        self.assigned = assigned
+        self._measure()
+
+    def _measure(self) -> None:
+        self.statistics = grouped(self.points, self.assigned, self.components, self.prior.diagonal)
+        self.posterior = gaussians.posterior(self.statistics, self.prior)
+        self.costs = costs(self.statistics, self.posterior, self.prior)
+
+    @property
+    def cost(self) -> float:
+        """-2 log L, without constants."""
+        return float(self.costs.sum())
+
+    def settle(self, steps: int = SETTLING) -> Partition:
+        """Classification EM until hardly a point changes its group, or so many steps were made."""
+        for _ in range(steps):
+            covariances = gaussians.covariances(self.posterior, self.prior, "mean")
+            components = point_densities(self.posterior.means, covariances)
+            assigned = log_density(self.points, components).argmax(axis=1)
+            changed = np.count_nonzero(assigned != self.assigned)
+            self.assigned = assigned
+            self._measure()
+            if changed <= len(self.points) // 2000:
+                break
+        return self
+
+
+def grouped(
+    points: np.ndarray, assigned: np.ndarray, components: int, diagonal: bool
+) -> Statistics:
+    """Statistics of points in hard groups."""
+    one, share = np.ones(len(points), np.int64), np.ones((len(points), 1), np.float32)
+    return gaussians.summed(
+        points, one, assigned[:, None].astype(np.uint16), share, components, diagonal
+    )
+
+
+def costs(statistics: Statistics, posterior: Posterior, prior: Prior) -> np.ndarray:
+    """n_k log |C_k| of every group, float64[K]."""
+    sizes = np.maximum(statistics.sizes, 0.0)
+    logdet = posterior.logdet - prior.n * np.log(sizes + 1.0)
+    return np.asarray(sizes * logdet)
+
+
+def split_and_merge(
+    points: np.ndarray, assigned: np.ndarray, components: int, prior: Prior
+) -> np.ndarray:
+    """The groups after all moves that pay, int64[S].
+
+    Parameters
+    ----------
+    points
+        float64[S, n], seen from the data's mean.
+    assigned
+        int64[S], groups to begin with.
+    components
+        Number of groups, K.
+    prior
+        Of every component; means are free.
+    """
+    best = Partition(points, assigned, components, prior).settle()
+    for _ in range(2 * components):
+        for candidate in moves(best):
+            changed = Partition(points, candidate, components, prior).settle()
+            if changed.cost < best.cost - 2 * GAIN * len(points):
+                best = changed
+                break
+        else:
+            break
+    return best.assigned
+
+
+def moves(groups: Partition) -> Iterator[np.ndarray]:
+    """Assignments with two groups merged and another one split, those first that promise most."""
+    k = groups.components
+    if k < 3:
+        return
+    first, second = near_pairs(groups)
+    merged = Statistics(*(part[first] + part[second] for part in groups.statistics))
+    together = costs(merged, gaussians.posterior(merged, groups.prior), groups.prior)
+    losses = together - groups.costs[first] - groups.costs[second]
+    cheapest = np.argsort(losses, kind="stable")[: 2 * k]
+    halves = {group: half for group in range(k) if (half := halved(groups, group)) is not None}
+    likely = sorted(halves, key=lambda group: -halves[group][0])[:SPLITS]
+    promises = [
+        (halves[group][0] - losses[pair], pair, group)
+        for pair in cheapest.tolist()
+        for group in likely
+        if group not in (first[pair], second[pair]) and halves[group][0] > losses[pair]
+    ]
+    for _, pair, group in sorted(promises, reverse=True)[:TRIED]:
+        assigned = groups.assigned.copy()
+        assigned[assigned == second[pair]] = first[pair]
+        assigned[halves[group][1]] = second[pair]
+        yield assigned
+
+
+def near_pairs(groups: Partition) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of groups whose means are near in units of the data's spread, int64[P] and int64[P];
+    those of no point with all.
+    """
+    k, n = groups.components, groups.prior.n
+    spread = (
+        groups.prior.covariance if groups.prior.diagonal else np.diagonal(groups.prior.covariance)
+    )
+    means = groups.posterior.means / np.sqrt(spread)
+    squares = (means * means).sum(axis=1)
+    distances = squares[:, None] + squares - 2 * means @ means.T
+    distances[groups.statistics.sizes <= 0] = distances[:, groups.statistics.sizes <= 0] = -n
+    np.fill_diagonal(distances, np.inf)
+    near = np.argsort(distances, axis=1, kind="stable")[:, : min(NEIGHBOURS, k - 1)]
+    pairs = np.stack([np.repeat(np.arange(k), near.shape[1]), near.ravel()])
+    pairs = np.unique(np.sort(pairs, axis=0), axis=1)
+    return pairs[0], pairs[1]
+
+
+def halved(groups: Partition, group: int) -> tuple[float, np.ndarray] | None:
+    """What a group's cost falls by when it is split in two across its longest axis, and the members
+    of the second half; None where it has too few points."""
+    members = np.flatnonzero(groups.assigned == group)
+    if len(members) < 4:
+        return None
+    points = groups.points[members]
+    centred = points - points.mean(axis=0)
+    axis = np.linalg.svd(centred.T @ centred, hermitian=True)[0][:, 0]
+    two = Partition(points, (centred @ axis > 0).astype(np.int64), 2, groups.prior).settle(
+        SETTLING // 2
+    )
+    return float(groups.costs[group] - two.cost), members[two.assigned == 1]

@@ -1,0 +1,146 @@
+"""The start ``kmeans`` of a mixture of documents with several ``tries``: each draws far documents
+and is trained in short on a sample of documents; the clusters that predict the sample best are kept
+(Hughes & Sudderth 2016 take the best of several starts).
+
+The start of an engine on dense rows: its first parameters come from some points of the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from topicstream.addons.clusters.model import log_sums
+from topicstream.base.memory import Array, total_bytes
+from topicstream.corpus.grid import Grid
+from topicstream.corpus.reader import Corpus
+from topicstream.engines.base import BlockShape, Engine, VectorEngine, padded, workspace_bytes
+from topicstream.numeric.tables.table import Table
+from topicstream.training.plan import StartMemory
+from topicstream.training.starts.best import NEXT, LearnedSeeds
+from topicstream.training.starts.documents import DocumentSeeds, document_seeds, far_apart, mean_of
+from topicstream.training.starts.sample import Sample, draw_documents, sample_size
+from topicstream.training.starts.seeds import Seeds
+from topicstream.training.starts.start import Ground, Start
+
+SWEEPS = 12
+BETA = 0.1
+
+
+class ClusterStart(Start):
+    """The best of several tries; that of one ``kmeans`` where documents are too few to learn from."""
+
+    def __init__(self, tries: int) -> None:
+        self._tries = tries
+
+    def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
+        shape = engine.shape
+        size = sample_size(shape.docs, shape.cells, shape.words)
+        sample = (
+            Array((6, size.cells), np.float64),
+            Array((size.documents, 4, shape.topics), np.float32),
+        )
+        return StartMemory(
+            total_bytes([*sample, Array((4, size.words, padded(shape.topics)), np.float64)])
+        )
+
+    def seeds(self, ground: Ground) -> Seeds | None:
+        corpus, seed, topics, n_w = (
+            ground.corpus,
+            ground.seed,
+            ground.engine.shape.topics,
+            ground.n_w,
+        )
+        sample = Sample.drawn(corpus, ground.grid, seed)
+        known_words = sample.only(n_w)
+        words, local = np.unique(sample.words, return_inverse=True)
+        local, counts = local.astype(np.int64).reshape(-1), sample.counts.astype(np.float32)
+        best, phi = -np.inf, np.zeros((len(words), topics), np.float32)
+        for number in range(self._tries):
+            centres = far_apart(sample, mean_of(known_words), topics, seed + number * NEXT)
+            if len(centres) < topics:
+                return document_seeds(corpus, ground.grid, topics, seed, n_w, far=True)
+            first = DocumentSeeds(sample, centres, known_words, seed).rows(words.astype(np.int32))[
+                :, :topics
+            ]
+            fit, learned = _short(sample.indptr, local, counts, first)
+            if fit > best:
+                best, phi = fit, learned
+        rows = np.zeros((len(words), padded(topics)), np.float32)
+        rows[:, :topics] = phi
+        return LearnedSeeds(words, rows, rows.sum(axis=0, dtype=np.float64), n_w)
+
+
+def _short(
+    indptr: np.ndarray, rows: np.ndarray, counts: np.ndarray, phi: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """(log-likelihood, words of clusters float32[U, K]) after some sweeps of EM from phi:
+    float32[U, K].
+    """
+    from scipy.sparse import csr_array  # .05 s, which other starts need not spend
+
+    docs, topics = len(indptr) - 1, phi.shape[1]
+    cells, sizes = (
+        csr_array((counts, rows, indptr), shape=(docs, len(phi))),
+        np.full(topics, docs / topics),
+    )
+    fit, shares = np.empty(docs), np.empty((docs, topics), np.float32)
+    base = np.ascontiguousarray(phi)
+    for _ in range(SWEEPS):
+        norms = np.log(base.sum(axis=0, dtype=np.float64) + len(phi) * BETA).astype(np.float32)
+        first = np.log((sizes + 1.0) / (docs + topics)).astype(np.float32)
+        log_sums(cells @ (np.log(base + np.float32(BETA)) - norms) + first, fit, shares)
+        for d in range(0, docs, 4096):
+            sizes = shares[d : d + 4096].sum(axis=0, dtype=np.float64) + (sizes if d else 0.0)
+        base[:] = cells.T @ shares.astype(np.float64)
+    return float(fit.sum()), base
+
+
+SAMPLE, EACH = 10_000, 50  # points at least (where there are as many), and for each component
+
+
+class VectorStart(Start):
+    """The engine's own."""
+
+    def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
+        points, n = min(engine.shape.docs, sample_points(engine.shape.topics)), engine.shape.words
+        scratch, _ = workspace_bytes(engine, BlockShape(points, points * n, 0, n))
+        return StartMemory(scratch + Array((4, points, n), np.float64).nbytes)
+
+    def has_seeds(self, engine: Engine) -> bool:
+        return False
+
+    def begin(self, ground: Ground, params: dict[str, np.ndarray]) -> None:
+        assert isinstance(ground.engine, VectorEngine)
+        sample = vector_sample(ground.corpus, ground.grid, ground.seed, ground.engine.shape.topics)
+        ground.engine.begin(sample, ground.seed, params)
+
+    def seeds(self, ground: Ground) -> Seeds | None:
+        return None
+
+    def fill(
+        self, ground: Ground, tables: Mapping[str, Table], params: Mapping[str, np.ndarray]
+    ) -> None:
+        assert isinstance(ground.engine, VectorEngine)
+        for name, table in tables.items():
+            rows = ground.engine.start_rows(name, params)
+            table.fill(lambda a, b, rows=rows: rows[a:b])  # type: ignore[misc]
+
+
+def sample_points(components: int) -> int:
+    """Points of a sample, at most."""
+    return max(SAMPLE, EACH * components)
+
+
+def vector_sample(corpus: Corpus, grid: Grid, seed: int, components: int) -> np.ndarray:
+    """float64[S, n], in the order of the store; which, depends on the seed and their numbers alone."""
+    chosen = np.sort(draw_documents(corpus, sample_points(components), seed))
+    owner = np.searchsorted(grid.first_doc, chosen, side="right") - 1
+    out, at = np.empty((len(chosen), corpus.width)), 0
+    for block in corpus.blocks(np.unique(owner), grid=grid, prefetch=1):
+        rows = chosen[owner == block.index] - block.first_doc
+        cells = block.indptr[rows][:, None] + np.arange(corpus.width)
+        out[at : at + len(rows)] = block.counts[cells]
+        at += len(rows)
+    return out

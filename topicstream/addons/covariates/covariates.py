@@ -1,0 +1,414 @@
+"""``effects``: shares of topics explained by covariates of the documents."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.addons.cloud.mirror import mirrored
+from topicstream.addons.covariates.effects import PREDICTED, Effects
+from topicstream.addons.covariates.regression import Coefficients, Regression, reach
+from topicstream.addons.covariates.support import Support
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.memory import ThreadedOptions
+from topicstream.base.options import configured, like, option
+from topicstream.base.progress import listener
+from topicstream.corpus.reader import Corpus
+from topicstream.display.config import ShowConfig
+from topicstream.display.formula import Covariate, Design, Factor, Term, as_number, parse_formula
+from topicstream.display.metadata import (
+    Metadata,
+    check_columns,
+    columns_of,
+    open_corpus,
+    values_given,
+)
+from topicstream.display.view import look_at
+from topicstream.evaluation.keys import documents
+from topicstream.evaluation.visiting import document_shares
+from topicstream.model.edits import View
+from topicstream.model.topic_model import TopicModel
+
+AVERAGED = 2_000
+"""Documents whose other covariates a prediction is averaged over, the first that have all of them,
+evenly spaced.
+"""
+POINTS = 40
+"""Points of a predicted curve."""
+CARRIED_BY_FEW = "too few documents carry the estimate"
+NOT_TOLD_APART = "too few documents tell it apart; drop the interaction, or smooth more: s(date, 4)"
+MOST_ERROR = 1.0
+"""Standard error of a difference between categories from which on nothing is known: shares lie
+between 0 and 1.
+"""
+
+
+def as_references(references: str | Sequence[str] | Mapping[str, str]) -> Mapping[str, str]:
+    """``party=red``, or some of these -> {party: red}; UsageError."""
+    listed = [references] if isinstance(references, str) else references
+    pairs = (
+        listed if isinstance(listed, Mapping) else dict(one.partition("=")[::2] for one in listed)
+    )
+    if not all(pairs.values()):
+        raise UsageError(f"{' '.join(listed)}: write COLUMN=VALUE, such as party=red")
+    return pairs
+
+
+@dataclass(frozen=True)
+class EffectsConfig(ThreadedOptions):
+    """What ``effects`` is asked."""
+
+    formula: str = option("", "Covariates, such as 'party * s(date)'.", cli=False)
+    model: str | Path | TopicModel = option(
+        "model",
+        "Folder of the model ($TOPICS_MODEL).",
+        env="TOPICS_MODEL",
+        show=True,
+        parse=mirrored,
+    )
+    corpus: str | Path | Corpus = option(
+        "corpus.zarr",
+        "Corpus store ($TOPICS_CORPUS).",
+        env="TOPICS_CORPUS",
+        show=True,
+        parse=mirrored,
+    )
+    _: KW_ONLY
+    topics: Sequence[int] | None = like(ShowConfig, "topics")
+    reference: Mapping[str, str] | Sequence[str] = option(
+        (),
+        "Category that the others of a column are measured from (default: the most frequent; "
+        "repeatable).",
+        multiple=True,
+        metavar="COLUMN=VALUE",
+        parse=as_references,
+    )
+
+
+@configured(EffectsConfig)
+def effects(config: EffectsConfig) -> Effects:
+    """Regress the shares of topics in the training documents on covariates of the documents.
+
+    Estimates are differences in the share of a document (0.02: two percentage points). The 95 %
+    intervals include chance in the documents and in their words, not in the topics themselves. What
+    fewer than ten documents carry has no interval, and ``reasons`` says so. See
+    ``topicstream.addons.covariates.regression`` for the method and its sources.
+
+    Returns
+    -------
+    Effects
+        Coefficients, predictions, and what they were estimated from; ``table()`` makes a table of
+        the coefficients.
+
+    Raises
+    ------
+    InputError
+        Where a column is missing, has too many values, or covariates determine one another.
+
+    Examples
+    --------
+    >>> effects = topicstream.effects("s(date)", "model", "corpus.zarr", progress=False)
+    >>> effects.documents, effects.table().column_names[:4]
+    (360, ['topic', 'label', 'term', 'estimate'])
+    """
+    terms = parse_formula(config.formula)
+    shown = look_at(config.model, config.mem_limit, config.threads)
+    model, view = shown.trained, shown.view
+    corpus = open_corpus(model, config.corpus)
+    factors = list(dict.fromkeys(factor for term in terms for factor in term))
+    design, sample = _survey(corpus, terms, factors, as_references(config.reference))
+    chosen = shown.columns(config.topics)
+    alpha = shown.model.alpha
+    tell = listener(config.progress)
+
+    def blocks() -> Iterator[DocumentBlock]:
+        for block, done in _documents(model, corpus, view, design, shown.threads):
+            yield block._replace(shares=block.shares[:, chosen])
+            tell.step("reading topics and covariates", done, corpus.n_docs, "documents")
+
+    topics = Topics(
+        view.numbers[np.array(chosen)],
+        [shown.names[j] for j in chosen],
+        alpha[chosen],
+        float(alpha.sum()),
+    )
+    fitted = explain(config.formula, design, blocks(), topics, sample)
+    return replace(
+        fitted,
+        left_out=corpus.n_docs - fitted.documents,
+        topic_kinds=[shown.model.kinds[j] for j in chosen],
+    )
+
+
+class Topics(NamedTuple):
+    """The topics whose shares are explained.
+
+    numbers   stable numbers int64[K]
+    labels    K texts
+    alpha     float64[K], their prior
+    alpha_sum   of all topics of the model, which may have more
+    """
+
+    numbers: np.ndarray
+    labels: list[str]
+    alpha: np.ndarray
+    alpha_sum: float
+
+
+class DocumentBlock(NamedTuple):
+    """Documents that have all covariates and a known word.
+
+    values   of the covariates, by column
+    shares   float[D, K]
+    tokens   float64[D]
+    wholes   the whole document of each
+    """
+
+    values: dict[str, list[str]]
+    shares: np.ndarray
+    tokens: np.ndarray
+    wholes: list[str]
+
+
+def explain(
+    formula: str,
+    design: Design,
+    blocks: Iterable[DocumentBlock],
+    topics: Topics,
+    sample: dict[str, list[str]],
+) -> Effects:
+    """Regress the shares in blocks of documents on the design of a formula.
+
+    Parameters
+    ----------
+    sample
+        Values, by column, of documents that predictions are averaged over.
+    """
+    support = Support(design)
+    with tempfile.TemporaryFile() as scratch:
+        regression = Regression(design.names, topics.alpha, topics.alpha_sum, scratch)
+        for block in blocks:
+            rows = design.matrix(block.values, len(block.tokens))
+            regression.add(rows, block.shares, block.tokens, block.wholes)
+            support.add(block.values, block.wholes)
+        coefficients = regression.fit()
+        points = _points(design, sample)
+        predictions = _predictions(points, regression, coefficients, support, topics.numbers)
+    covariates = design.covariates.values()
+    return Effects(
+        formula=formula,
+        documents=coefficients.documents,
+        left_out=0,
+        topics=topics.numbers,
+        labels=topics.labels,
+        coefficients=coefficients,
+        reasons=_reasons(design, support, coefficients),
+        references={
+            c.column: c.levels[0] if c.levels else f"{c.mean:.6g}" for c in covariates if not c.df
+        },
+        kinds={c.column: c.kind for c in covariates},
+        predictions=predictions,
+    )
+
+
+def _reasons(design: Design, support: Support, fitted: Coefficients) -> list[str | None]:
+    """Say for each coefficient why it has no interval, None where it has one."""
+    of_columns = support.reasons()
+    of_categories = design.of_categories()
+    reasons: list[str | None] = []
+    for place, column in enumerate(fitted.used):
+        reason = of_columns[column]
+        if reason is None and fitted.carried[place]:
+            reason = CARRIED_BY_FEW
+        if reason is None and of_categories[column] and fitted.errors[place].min() > MOST_ERROR:
+            reason = NOT_TOLD_APART
+        reasons.append(reason)
+    return reasons
+
+
+def _survey(
+    corpus: Corpus, terms: list[Term], factors: list[Factor], first: Mapping[str, str]
+) -> tuple[Design, dict[str, list[str]]]:
+    """The design of the training documents' values, and the values of documents that predictions
+    are averaged over.
+    """
+    kinds, columns = columns_of(corpus), list(dict.fromkeys(factor.column for factor in factors))
+    check_columns(corpus, columns, "column")
+    for column in columns:
+        if kinds.get(column) == "list":
+            raise InputError(
+                f"column {column}: a document may have several values; effects take columns of "
+                f"single values"
+            )
+    if strange := [column for column in first if column not in columns]:
+        raise UsageError(
+            f"--reference {strange[0]}={first[strange[0]]}: the formula has no {strange[0]}"
+        )
+    covariates = {
+        factor: Covariate(factor.column, factor.df, first.get(factor.column)) for factor in factors
+    }
+    sample: dict[str, list[str]] = {column: [] for column in columns}
+    spacing = max(1, corpus.n_docs // AVERAGED)
+    for numbers, batch in documents(corpus, False, columns):
+        values = pa.table({column: values_given(batch.column(column)) for column in columns})
+        for covariate in covariates.values():
+            covariate.counts.update(values[covariate.column].drop_null().to_pylist())
+        some = values.filter(pa.array(numbers % spacing == 0)).drop_null()
+        for column in columns:
+            sample[column] += some[column].to_pylist()
+    for covariate in covariates.values():
+        covariate.settle()
+    return Design(terms, covariates), sample
+
+
+def _documents(
+    model: TopicModel, corpus: Corpus, view: View, design: Design, threads: int
+) -> Iterator[tuple[DocumentBlock, int]]:
+    """Read (documents to use, documents read so far), block by block that has any."""
+    columns = list(dict.fromkeys(c.column for c in design.covariates.values()))
+    cluster_column = "document" if (corpus.manifest.reading or {}).get("split") else "id"
+    metadata = Metadata(corpus, list(dict.fromkeys([*columns, cluster_column])))
+    for block in document_shares(model, corpus, view=view, threads=threads):
+        rows, listed = metadata.of(block.first, len(block.shares))
+        usable = listed & block.counted
+        for column in columns:
+            usable &= values_given(rows[column]).is_valid().to_numpy(zero_copy_only=False)
+        if usable.any():
+            chosen = np.flatnonzero(usable)
+            texts = {
+                name: rows[name].take(pa.array(chosen)).to_pylist() for name in rows.schema.names
+            }
+            yield (
+                DocumentBlock(
+                    {column: texts[column] for column in columns},
+                    block.shares[chosen],
+                    block.tokens[chosen],
+                    texts[cluster_column],
+                ),
+                block.first + len(block.shares),
+            )
+
+
+class _Point(NamedTuple):
+    """A prediction: its variable, value and group, its row of the design, and what it fixes."""
+
+    variable: str
+    value: str
+    group: str | None
+    row: np.ndarray
+    fixed: dict[str, str | float]
+
+
+def _predictions(
+    points: list[_Point],
+    regression: Regression,
+    coefficients: Coefficients,
+    support: Support,
+    topics: np.ndarray,
+) -> pa.Table:
+    """Tabulate predicted shares; without an interval where few documents carry them."""
+    if not points:
+        return PREDICTED.empty_table()
+    shares = regression.predict(coefficients, np.concatenate([point.row for point in points]))
+    reasons = [
+        support.reason(point.fixed) or (CARRIED_BY_FEW if carried else None)
+        for point, carried in zip(points, shares.carried, strict=True)
+    ]
+    refused = np.array([reason is not None for reason in reasons])[:, None]
+    error = np.where(refused, np.nan, shares.error)
+    distance = error * reach(shares.freedom)
+    k = len(topics)
+    columns: dict[str, Any] = {
+        name: np.repeat(np.array([getattr(point, name) for point in points], object), k)
+        for name in ("variable", "value", "group")
+    }
+    columns |= {
+        "topic": np.tile(topics, len(points)),
+        "share": shares.estimate.ravel(),
+        "se": error.ravel(),
+        "low": (shares.estimate - distance).ravel(),
+        "high": (shares.estimate + distance).ravel(),
+        "reason": np.repeat(np.array(reasons, object), k),
+    }
+    return pa.table(columns, schema=PREDICTED)
+
+
+def _points(design: Design, sample: dict[str, list[str]]) -> list[_Point]:
+    """Choose the values of each variable that shares are predicted for, of a curve for each value
+    of a category that it interacts with.
+    """
+    points: list[_Point] = []
+    count = len(next(iter(sample.values()), []))
+
+    def add(fixed: dict[str, str | float], variable: str, value: str, group: str | None) -> None:
+        averaged = _averaged(design, sample, fixed)
+        number = len(next(iter(averaged.values())))
+        values: dict[str, Sequence[str | float]] = {
+            **averaged,
+            **{column: [v] * number for column, v in fixed.items()},
+        }
+        mean = design.matrix(values, number).mean(axis=0, keepdims=True)
+        points.append(_Point(variable, value, group, mean, fixed))
+
+    for covariate in {c.column: c for c in design.covariates.values()}.values() if count else ():
+        partners = _partners(design, covariate.column)
+        for level in covariate.levels:
+            add({covariate.column: level}, covariate.column, level, None)
+        if covariate.levels:
+            continue
+        for x in [] if partners else np.linspace(covariate.low, covariate.high, POINTS).tolist():
+            add({covariate.column: x}, covariate.column, f"{x:.6g}", None)
+        for other, level in ((partner, value) for partner in partners for value in partner.levels):
+            if level not in sample[other.column]:
+                continue
+            group = _averaged(design, sample, {other.column: level})[covariate.column]
+            numbers = [x for text in group if (x := as_number(text, covariate.column)) is not None]
+            # a curve says nothing where its group has no documents
+            for x in np.linspace(min(numbers), max(numbers), POINTS).tolist():
+                fixed = {covariate.column: x, other.column: level}
+                add(fixed, covariate.column, f"{x:.6g}", f"{other.column}={level}")
+    return points
+
+
+def _averaged(
+    design: Design, sample: dict[str, list[str]], fixed: dict[str, str | float]
+) -> dict[str, list[str]]:
+    """The documents over whose other covariates a prediction is averaged: where a category
+    interacts, those of its value, so that it is not predicted for times or groups that it never
+    had; else all."""
+    number = len(next(iter(sample.values())))
+    rows = set(range(number))
+    for factor, covariate in design.covariates.items():
+        value = fixed.get(factor.column)
+        if (
+            covariate.levels
+            and value is not None
+            and any(len(t) > 1 and factor in t for t in design.terms)
+        ):
+            rows &= {i for i in rows if sample[factor.column][i] == value}
+    return (
+        {c: [v for i, v in enumerate(values) if i in rows] for c, values in sample.items()}
+        if rows
+        else sample
+    )
+
+
+def _partners(design: Design, column: str) -> list[Covariate]:
+    """Categories that a column of numbers interacts with."""
+    pairs = [
+        term
+        for term in design.terms
+        if len(term) == 2 and column in {factor.column for factor in term}
+    ]
+    return [
+        design.covariates[f]
+        for term in pairs
+        for f in term
+        if f.column != column and design.covariates[f].levels
+    ]

@@ -1,0 +1,213 @@
+"""What the formats share: what an export and an import are about, text made and read by Arrow, and
+checks of what was read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from topicstream.base.errors import DoesNotFit, InputError, one_line
+from topicstream.base.files.outputs import written
+from topicstream.base.machine import format_bytes
+from topicstream.base.memory import MemoryLimit
+from topicstream.corpus.reader import Corpus
+from topicstream.corpus.vocabulary import as_words
+from topicstream.model.manifest import Origin
+from topicstream.model.topic_model import TopicModel
+
+_TEXT = pa.large_string()
+
+
+@dataclass(frozen=True)
+class Export:
+    """What is written: a model (as it is shown), a corpus or both, to a file or folder, with the
+    format's own options. numbers: of the model's topics, as they are shown."""
+
+    model: TopicModel
+    corpus: Corpus
+    path: Path
+    force: bool
+    edits: bool = True
+    numbers: Sequence[int] = ()
+    top: int | None = None
+    words: int | None = None
+    into: str | Path | None = None
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user says of a model that is read: its words, and priors, which override those of
+    the file.
+    """
+
+    words: Any = None
+    alpha: Any = None
+    beta: float | None = None
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What a reader found.
+
+    phi: float32[W, K], counts without the prior; alpha: a number or K of them (None: 1 / K).
+    """
+
+    words: Any
+    phi: np.ndarray
+    alpha: Any = None
+    beta: float = 0.01
+    counts: Any = None
+    df: Any = None
+    about: Origin = field(default_factory=Origin)
+    notes: tuple[str, ...] = ()
+
+
+# -- text
+# ------------------------------------------------------------------------------------------------------------
+def write_word_list(path: Path, words: pa.Array, *, force: bool) -> None:
+    """One word a line."""
+    with written(path, force=force) as file:
+        file.write(text_lines(words))
+
+
+def fit_for_text(words: pa.Array, blanks: str, source: str) -> None:
+    """InputError where a word holds a character that parts fields in this format."""
+    wrong = words.filter(pc.match_substring_regex(words, f"[{blanks}\\n\\r]"))
+    if len(wrong):
+        raise InputError(
+            f"{source}: the word {wrong[0].as_py()!r} contains a character that separates "
+            f"fields in this format"
+        )
+
+
+def as_text_array(values: pa.Array | pa.Scalar | Iterable[object]) -> pa.Array:
+    """Numbers or strings as Arrow strings."""
+    return (values if isinstance(values, (pa.Array, pa.Scalar)) else pa.array(values)).cast(_TEXT)
+
+
+def text_lines(*columns: Any, separator: str = "\t") -> memoryview:
+    """Columns of equal length (or one value for all) as lines of text."""
+    joined = pc.binary_join_element_wise(
+        *(as_text_array(c) for c in columns), pa.scalar(separator, _TEXT)
+    )
+    ended = pc.binary_join_element_wise(joined, pa.scalar("\n", _TEXT), pa.scalar("", _TEXT))
+    _, offsets, data = ended.buffers()
+    edges = np.frombuffer(offsets, np.int64)[ended.offset : ended.offset + len(ended) + 1]
+    return memoryview(data or b"")[int(edges[0]) : int(edges[-1])]
+
+
+def join_lists(offsets: pa.Array, values: pa.Array, separator: str) -> pa.Array:
+    """Lists of values, one string a list.  offsets: int32[n+1]."""
+    lists = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), as_text_array(values).cast(pa.string())
+    )
+    return pc.binary_join(lists, separator)
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file, unpacked where it is gzipped."""
+    with open(path, "rb") as file:
+        zipped = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rb") if zipped else open(path, "rb")  # type: ignore[return-value]
+
+
+def read_table(
+    path: Path, columns: Mapping[str, pa.DataType], *, delimiter: str = "\t", skip: int = 0
+) -> pa.Table:
+    """A text with one record a line and no quotes; InputError names what is wrong and where."""
+    try:
+        with opened(path) as file:
+            return pacsv.read_csv(
+                file,
+                read_options=pacsv.ReadOptions(
+                    use_threads=False, column_names=list(columns), skip_rows=skip
+                ),
+                parse_options=pacsv.ParseOptions(
+                    delimiter=delimiter, quote_char=False, escape_char=False
+                ),
+                convert_options=pacsv.ConvertOptions(
+                    column_types=dict(columns), null_values=[], strings_can_be_null=False
+                ),
+            )
+    except (pa.ArrowException, OSError, EOFError, zlib.error) as e:
+        raise InputError(f"{path}: {one_line(e).removeprefix('CSV parse error: ')[:300]}") from None
+
+
+# -- checks
+# ----------------------------------------------------------------------------------------------------------
+def summed(
+    path: Path,
+    word: np.ndarray,
+    topic: np.ndarray,
+    values: np.ndarray | None,
+    size: tuple[int, int],
+) -> np.ndarray:
+    """Entries in any order as a table float32[W, K]; equal ones are added up.  values: None: each
+    is one.
+
+    Raises DoesNotFit where memory cannot hold the table twice, InputError for a negative topic or
+    word."""
+    words, topics = size
+    needed, room = 8 * words * topics, MemoryLimit.parse(None).bytes
+    if needed > room:
+        raise DoesNotFit(
+            f"{path}: {topics} topics of {words} words take {format_bytes(needed)}; there are "
+            f"{format_bytes(room)}"
+        )
+    if min(word.min(initial=0), topic.min(initial=0)) < 0:
+        raise InputError(f"{path}: contains a negative word or topic number")
+    sums = np.bincount(word.astype(np.int64) * topics + topic, values, words * topics)
+    return sums.reshape(words, topics).astype(np.float32)
+
+
+def prior(values_given: object, topics: int, name: str) -> np.ndarray:
+    """alpha float64[K] of a number or K of them, each 0 or more; InputError otherwise."""
+    try:
+        values = np.asarray(values_given, np.float64).reshape(-1)
+    except (TypeError, ValueError, OverflowError):
+        values = np.zeros(0)
+    if len(values) not in (1, topics) or not (np.isfinite(values).all() and values.min() >= 0):
+        raise InputError(f"{name}: give one number or {topics}, each 0 or more")
+    return np.broadcast_to(values, (topics,)).copy()
+
+
+def checked_words(words: pa.Array | Iterable[str], name: object) -> pa.Array:
+    """Words as one Arrow array, each different; InputError otherwise."""
+    try:
+        array = as_words(words)
+        array.validate(full=True)
+    except (pa.ArrowException, UnicodeError):
+        raise InputError(f"{name}: contains a word that is not valid UTF-8") from None
+    counts = pc.value_counts(array)
+    twice = counts.filter(pc.greater(counts.field("counts"), 1))
+    if array.null_count or len(twice):
+        problem = (
+            "a word is missing"
+            if array.null_count
+            else f"the word {twice[0]['values'].as_py()!r} stands twice"
+        )
+        raise InputError(f"{name}: {problem}")
+    return array
+
+
+def places_of(words: pa.Array, listed: pa.Array, path: Path) -> np.ndarray:
+    """The places of words in a list, int64[n]; InputError for one that is not there."""
+    places = pc.index_in(words, value_set=listed)
+    if places.null_count:
+        raise InputError(f"{path}: unknown word {words.filter(places.is_null())[0].as_py()!r}")
+    return np.asarray(places.to_numpy(), np.int64)
+
+
+def table_of(model: TopicModel) -> np.ndarray:
+    """The counts of all words, float32[W, K]."""
+    return model.rows(np.arange(model.n_words))

@@ -1,0 +1,326 @@
+"""``topicstream.export_model`` and ``topicstream.import_model``: the library twins of ``topics
+export`` and ``topics import``.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from topicstream.addons.exchange.common import Export, Given, Imported, checked_words, prior
+from topicstream.addons.exchange.config import ExportConfig, ImportConfig
+from topicstream.addons.exchange.formats import Format, find_format
+from topicstream.base.errors import InputError, NotOurs, StoreError, TopicsError, UsageError
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.durable import exchange_folders, lock
+from topicstream.base.files.outputs import check_output
+from topicstream.base.files.ownership import (
+    check_place,
+    claim,
+    folder_named,
+    kind_of,
+    refuse_strangers,
+)
+from topicstream.base.options import configured
+from topicstream.base.records import Json
+from topicstream.corpus.reader import Corpus
+from topicstream.corpus.vocabulary import Vocabulary
+from topicstream.evaluation.keys import strangers
+from topicstream.ingestion.parse.vocabulary import read_vocabulary_file
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.model.edits import View, seen, view_of
+from topicstream.model.manifest import Origin, origin_of
+from topicstream.model.store import ModelWriter
+from topicstream.model.topic_model import TopicModel
+
+HELD_BYTES = 128 << 20
+"""Of a table that is held while documents are exported."""
+
+
+@configured(ExportConfig)
+def export_model(config: ExportConfig) -> dict[str, Json]:
+    """Write a model, its documents' topics, or its corpus in another program's format.
+
+    ``topicstream.addons.exchange.formats.FORMATS`` lists the formats.  Merged and dropped topics are
+    written as they are shown, in that
+    order, with their names where the format has room.  The table is read from disk in parts, and
+    documents are streamed.
+
+    Returns
+    -------
+    dict
+        format, out, topics, words, bytes, seconds; edited (topics were merged or dropped) and topic_ids (the number
+        that `topics show` prints for each topic of a file that counts its topics from 0)
+        where it is so.
+
+    Raises
+    ------
+    InputError
+        For an unknown format, or one that needs a corpus where none is given.
+    StoreError
+        For a missing or damaged model or store.
+    TopicsError
+        Where ``out`` exists, without ``force``.
+
+    Examples
+    --------
+    >>> summary = topicstream.export_model("model", "phi.parquet")
+    >>> summary["topics"]
+    4
+    """
+    if config.out is None:
+        raise UsageError("--out: name the file or folder to write")
+    path, began = Path(config.out), time.perf_counter()
+    kind = find_format(config.format, path, "write")
+    given = {
+        name: value
+        for name in ("top", "words", "into")
+        if (value := getattr(config, name)) is not None
+    }
+    if wrong := [name for name in given if name not in kind.options]:
+        raise UsageError(f"--format {kind.name}: has no option {wrong[0]!r}")
+    opened: Any = None
+    view = None
+    if "model" in kind.made_of:
+        # with documents every block gathers rows: a table that is small is held
+        limit = -1 if kind.made_of == "model" else HELD_BYTES
+        opened = (
+            config.model
+            if isinstance(config.model, TopicModel)
+            else TopicModel.open(config.model, memory_limit=limit)
+        )
+        view = view_of(opened, edits=config.edits and kind.edited)
+    store: Any = None
+    if "corpus" in kind.made_of:
+        store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
+        if opened is not None:
+            strangers(opened, store)
+    existed = path.exists()
+    _check_place(kind, path, config.force)
+    model = _as_shown(opened, view) if view is not None and kind.made_of == "model" else opened
+    numbers = view.ids if view is not None else []
+    job = Export(model, store, path, config.force, config.edits, numbers, **given)
+    try:
+        more = resolve_name(kind.write)(job)
+    except BaseException:
+        if kind.files and not existed:
+            owned.remove_unused(path, keep=False)
+        raise
+    size, seconds = _size(path), time.perf_counter() - began
+    return {
+        "format": kind.name,
+        "out": str(path),
+        **more,
+        "bytes": size,
+        "seconds": seconds,
+        "megabytes_per_second": size / 1e6 / max(seconds, 1e-9),
+        **({"edited": True} if view is not None and view.edited else {}),
+        **(
+            {"topic_ids": numbers}
+            if not kind.numbered and numbers != list(range(len(numbers)))
+            else {}
+        ),
+    }
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, or of the files in a folder."""
+    files = (
+        [p for p in path.iterdir() if p.is_file() and not p.name.startswith(".")]
+        if path.is_dir()
+        else [path]
+    )
+    return sum(p.stat().st_size for p in files)
+
+
+def _check_place(kind: Format, path: Path, force: bool) -> None:
+    """A folder for a format of several files, all of which may be written; TopicsError otherwise."""
+    if not kind.files:
+        if path.is_dir():
+            raise TopicsError(f"{path}: is a folder, but {kind.name} is a single file; name a file")
+        return
+    if path.exists() and not path.is_dir():
+        raise TopicsError(
+            f"{path}: is a file, but {kind.name} consists of several files; name a folder"
+        )
+    unmarked = path.exists() and kind_of(path) is None
+    for place in [path / name for name in kind.files] if path.exists() else [path]:
+        check_output(place, "--out", force=force)
+        if unmarked and os.path.lexists(place):
+            raise NotOurs(
+                f"{place}: is not of an export of ours; move it away or name a new folder"
+            )
+    if not path.exists() or not any(path.iterdir()):
+        claim(path, "export")
+
+
+def _as_shown(model: TopicModel, view: View) -> TopicModel:
+    """The model as its edits show it, with the names that they give."""
+    shown = copy.copy(seen(model, view))
+    names = {str(j): name for j, i in enumerate(view.ids) if (name := view.label_of(i)) is not None}
+    if names:
+        shown.manifest = origin_of(shown.manifest, topic_names=names)
+    return shown
+
+
+@configured(ImportConfig)
+def import_model(config: ImportConfig) -> dict[str, Any]:
+    """Read another program's model into the folder ``model``.
+
+    It is shown, scored, compared, inferred with and started from (``train --start warm --warm``)
+    like one of ours.  Without a
+    tokenizer (and where the file does not say) text is split into words by the default rules,
+    without stop words.
+
+    Returns
+    -------
+    dict
+        format, model, topics, words, notes, seconds.
+
+    Raises
+    ------
+    InputError
+        Naming the file and what is wrong with it.
+    TopicsError
+        Where ``model`` exists, without ``force``.
+
+    Examples
+    --------
+    >>> _ = topicstream.export_model("model", "mallet", format="mallet")
+    >>> topicstream.import_model("mallet", "imported", tokenizer="corpus.zarr")["topics"]
+    4
+    """
+    source, folder, began = Path(config.path), folder_named(config.model), time.perf_counter()
+    kind = find_format(config.format, source, "read")
+    _check_source(source, kind)
+    if kind.reads_table:  # topics of documents make no model
+        return {
+            "format": kind.name,
+            **resolve_name(kind.read)(source, folder, force=config.force),
+        }
+    if (folder / "manifest.json").exists() and not config.force:
+        raise TopicsError(f"{folder}: exists; --force replaces it")
+    recipe, given = (
+        _recipe(config.tokenizer),
+        Given(_listed(config.words), config.alpha, config.beta),
+    )
+    check_place(folder, "--model", [source] if source.is_file() else [])
+    imported = resolve_name(kind.read)(source, given)
+    manifest = _manifest(kind.name, source, imported, recipe)
+    with lock(folder, "importing into", kind="model"), ExitStack() as stack:
+        target = folder
+        if (
+            folder / "manifest.json"
+        ).exists():  # written beside, and then exchanged: nothing of the old model stays
+            refuse_strangers(folder)
+            target = folder.with_name(folder.name + ".import")
+            owned.remove(target, "model")  # of an import that was killed
+            stack.enter_context(lock(target, "importing into", kind="model"))
+        save_model(target, source, imported, given, manifest)
+        if target != folder:
+            exchange_folders(target, folder)
+            owned.remove(target, "model")
+    notes = list(imported.notes)
+    if recipe is None and not imported.about.tokenizer:
+        notes.append(
+            "raw text will be read by the default tokenizer (no stop words); --tokenizer names "
+            "a store or model"
+        )
+    return {
+        "format": kind.name,
+        "model": str(folder),
+        "topics": imported.phi.shape[1],
+        "words": len(imported.words),
+        "notes": notes,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def _check_source(source: Path, kind: Format) -> None:
+    """InputError where there is nothing, or no regular file."""
+    if not source.exists():
+        raise InputError(f"{source}: no such file or folder")
+    for part in [source, *(source / name for name in kind.files)]:
+        if part.exists() and not (part.is_file() or part.is_dir()):
+            raise InputError(f"{part}: not a regular file (a pipe, a socket or a device)")
+
+
+def save_model(
+    folder: Path, source: Path, imported: Imported, given: Given, manifest: Origin
+) -> None:
+    """Write an imported model into its folder; InputError where its numbers cannot be."""
+    words, topics = imported.phi.shape
+    if not words or not topics:
+        raise InputError(f"{source}: holds no {'topic' if words else 'word'}")
+    if words != len(imported.words):
+        raise InputError(
+            f"{source}: topics over {words:,} words, but {len(imported.words):,} words are "
+            f"named; nothing was imported"
+        )
+    if not (np.isfinite(imported.phi).all() and imported.phi.min() >= 0):
+        raise InputError(
+            f"{source}: a number in the topics is negative or not finite; nothing was imported"
+        )
+    alpha_given = 1.0 / topics if imported.alpha is None else imported.alpha
+    alpha = (
+        prior(alpha_given, topics, f"{source}: alpha")
+        if given.alpha is None
+        else prior(given.alpha, topics, "--alpha")
+    )
+    beta = (
+        prior(imported.beta, 1, f"{source}: beta")
+        if given.beta is None
+        else prior(given.beta, 1, "--beta")
+    )
+    if not imported.phi.any() and not beta[0] > 0:
+        raise InputError(f"{source}: every count is zero; nothing was imported")
+    vocabulary = Vocabulary.of(imported.words, imported.counts, imported.df)
+    seeds = manifest.seed_counts(vocabulary, topics)
+    rows = imported.phi if seeds is None else np.maximum(seeds.added(0, imported.phi, -1.0), 0.0)
+    with ModelWriter(folder, words, topics) as writer:
+        writer.write_rows(0, np.ascontiguousarray(rows, np.float32))
+        writer.commit(manifest, vocabulary, alpha, float(beta[0]))
+
+
+def _manifest(format: str, source: Path, imported: Imported, recipe: Any) -> Origin:
+    """What the imported model's manifest says of its origin."""
+    plain = Recipe(stopwords=(), stopwords_from="none", min_length=1, numbers=True).to_json()
+    return replace(
+        imported.about,
+        engine="imported",
+        cites=f"imported from {format}",
+        passes=0,
+        imported={"format": format, "from": source.name, **(imported.about.imported or {})},
+        tokenizer=recipe or imported.about.tokenizer or plain,
+    )
+
+
+def _recipe(place: str | Path | None) -> Any:
+    """The tokenizer of a store or a model; None where none is given."""
+    if place is None:
+        return None
+    folder = Path(place)
+    try:
+        tokenizer = Corpus.open(folder).manifest.tokenizer
+    except StoreError:
+        tokenizer = TopicModel.open(folder, memory_limit=-1).manifest.tokenizer
+    if not tokenizer:
+        raise InputError(f"--tokenizer {folder}: was ingested from counts and has no tokenizer")
+    return tokenizer
+
+
+def _listed(words: Any) -> Any:
+    """The words that are given: as they are, or of a file; None where none are."""
+    if not isinstance(words, (str, Path)):
+        return None if words is None else checked_words(words, "words")
+    if not Path(words).is_file():
+        raise InputError(f"--words {words}: no such file")
+    return checked_words(read_vocabulary_file(Path(words)), words)

@@ -1,0 +1,39 @@
+"""``topics export``: a model, its documents' topics or its corpus in another program's format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topicstream.addons.exchange.config import ExportConfig
+from topicstream.addons.exchange.exchanging import export_model
+from topicstream.addons.exchange.formats import formats_listed
+from topicstream.base.text import counted, render
+from topicstream.cli.command import Printed, topics_command
+from topicstream.cli.options import config_of, options_of
+
+SUMMARY = (
+    "{out}: {format}, {what}[ ({unknown_cells:,} cells without a known feature hold "
+    "NaN)][ (the prior stands for {without_known_word:document} without a known word)]"
+    "[{edited:?} as edited][, topics counted from 0 in the order of their numbers ({topic_ids})], {bytes:size}, "
+    "{seconds:.1f} s"
+)
+COUNTED = ("documents", "topics", "words", "tokens", "cells")
+
+
+@topics_command(
+    "export",
+    short_help="Write a model, the topics of its documents or its corpus for other programs.",
+    help="Write a model, the topics of its documents or its corpus in another program's format."
+    f"\n\n{formats_listed('write')}\n\nFormats of several files need a folder. Pickles (for "
+    f"gensim and scikit-learn use"
+    " to_gensim() and to_sklearn() in Python) and serialised Java (MALLET's own model) are not "
+    "supported.",
+)
+@options_of(ExportConfig)
+def command(**values: Any) -> Printed:
+    """Write a model, the topics of its documents or its corpus; the help above lists the formats."""
+    summary = export_model(config_of(ExportConfig, values))
+    contents = [
+        counted(summary[name], name.removesuffix("s")) for name in COUNTED if name in summary
+    ]
+    return summary, render(SUMMARY, {**summary, "what": contents})

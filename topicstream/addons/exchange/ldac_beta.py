@@ -1,0 +1,101 @@
+"""Blei's LDA-C: final.beta (a line a topic, log p of every word), final.other (topics, words,
+alpha), vocab.txt.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.addons.exchange.common import (
+    Export,
+    Given,
+    Imported,
+    checked_words,
+    fit_for_text,
+    join_lists,
+    read_table,
+    table_of,
+    text_lines,
+    write_word_list,
+)
+from topicstream.base.errors import InputError, UsageError, one_line
+from topicstream.base.files.outputs import written
+from topicstream.ingestion.parse.vocabulary import read_vocabulary_file
+
+BETA, OTHER, WORDS = "final.beta", "final.other", "vocab.txt"
+LEAST = -100.0
+"""log p of a word that a topic does not have, as LDA-C writes it."""
+
+
+def write(job: Export) -> dict[str, float]:
+    """A folder.  LDA-C has one alpha for all topics: the mean."""
+    model, alpha = job.model, float(job.model.alpha.mean())
+    fit_for_text(model.vocabulary.words, "", "--format ldac-beta")
+    phi = table_of(model)
+    with written(job.path / BETA, force=job.force) as file, np.errstate(divide="ignore"):
+        for column, norm in zip(phi.T, np.log(model.norms), strict=True):
+            logs = np.maximum(np.log(column.astype(np.float64) + model.beta) - norm, LEAST)
+            file.write(text_lines(join_lists([0, len(logs)], pa.array(logs), " ")))
+    with written(job.path / OTHER, force=job.force) as file:
+        file.write(
+            f"num_topics {model.n_topics}\nnum_terms {model.n_words}\nalpha {alpha!r}\n".encode()
+        )
+    write_word_list(job.path / WORDS, model.vocabulary.words, force=job.force)
+    return {"topics": model.n_topics, "words": model.n_words, "alpha": alpha}
+
+
+def read(path: Path, given: Given) -> Imported:
+    """A folder with the three files, or ``final.beta``; the words beside it in vocab.txt, or from
+    --words.
+    """
+    path = path / BETA if path.is_dir() else path
+    if given.beta:
+        raise UsageError("--beta: LDA-C topics contain no prior; leave it out")
+    words, beside, other = given.words, path.with_name(WORDS), path.with_name(OTHER)
+    if words is None:
+        if not beside.is_file():
+            raise InputError(
+                f"{path}: the format contains no words; give --words FILE with one word per line"
+            )
+        words = checked_words(read_vocabulary_file(beside), beside)
+    p = _probabilities(path, len(words))
+    topics, notes = len(p), ["the file does not say how large the topics are: they count alike"]
+    alpha = _alpha(other, topics, len(words)) if other.is_file() else None
+    if alpha is None and given.alpha is None:
+        notes.append(f"no {OTHER} beside it: alpha {1 / topics:g} (--alpha)")
+    return Imported(words, np.ascontiguousarray(p.T, np.float32), alpha, 0.0, notes=tuple(notes))
+
+
+def _probabilities(path: Path, words: int) -> np.ndarray:
+    """p(w|k), float64[K, W], checked."""
+    try:
+        with warnings.catch_warnings(category=UserWarning, action="error"):  # of an empty file
+            logs = np.loadtxt(path, ndmin=2)
+    except (OSError, ValueError, UserWarning) as e:
+        raise InputError(f"{path}: {one_line(e)[:200]}") from None
+    if logs.shape[1] != words:
+        raise InputError(f"{path}: {logs.shape[1]} numbers per line, but {words} words")
+    if not (logs <= 1e-3).all():
+        raise InputError(f"{path}: not logarithms of probabilities")
+    p = np.where(logs <= LEAST, 0.0, np.exp(logs))
+    for line in np.flatnonzero(np.abs(p.sum(axis=1) - 1.0) >= 0.1).tolist():
+        raise InputError(
+            f"{path}:{line + 1}: probabilities that sum to {p[line].sum():.4g}; is it truncated?"
+        )
+    return p
+
+
+def _alpha(path: Path, topics: int, words: int) -> float | None:
+    """alpha of final.other, which must be of as many topics and words."""
+    table = read_table(path, {"name": pa.string(), "value": pa.float64()}, delimiter=" ")
+    values = dict(zip(*table.to_pydict().values(), strict=True))
+    if values.get("num_topics", topics) != topics or values.get("num_terms", words) != words:
+        raise InputError(
+            f"{path}: states other numbers of topics or words than the {topics} and {words} in "
+            f"the other files"
+        )
+    return values.get("alpha")

@@ -1,0 +1,128 @@
+"""MALLET's state: three head lines (names, alpha, beta), then ``doc source pos typeindex type
+topic``, a line a token.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.addons.exchange.common import (
+    Export,
+    Given,
+    Imported,
+    fit_for_text,
+    opened,
+    read_table,
+    summed,
+    text_lines,
+)
+from topicstream.base.errors import InputError
+from topicstream.base.files.outputs import written
+from topicstream.inference.token_topics import token_topics
+
+TEXT, NUMBER = pa.large_string(), pa.int64()
+COLUMNS = {
+    "doc": NUMBER,
+    "source": TEXT,
+    "pos": NUMBER,
+    "typeindex": NUMBER,
+    "type": TEXT,
+    "topic": NUMBER,
+}
+TOKENS = 1 << 18
+"""Lines made at a time."""
+
+
+def write(job: Export) -> dict[str, float]:
+    """One gzipped file.  Only engines that give every token a topic of its own have a state; its
+                          training
+    folder must still be there.  Topics are counted from 0 in the order of their numbers.  A corpus keeps no order of words: ``pos`` counts the tokens of a
+                                 document by word."""
+    model, words, tokens = job.model, job.corpus.words, 0
+    blocks = token_topics(model.path, job.corpus, model.n_topics, "--format mallet-state")
+    fit_for_text(words, " \\t", "--format mallet-state")
+    order = np.argsort(model.column_ids)
+    place = np.argsort(order)
+    alpha = " ".join(repr(float(a)) for a in model.alpha[order])
+    with (
+        written(job.path, force=job.force) as raw,
+        gzip.GzipFile("", "wb", 3, raw, mtime=0) as file,
+    ):
+        file.write(f"#{' '.join(COLUMNS)}\n#alpha : {alpha} \n#beta : {model.beta!r}\n".encode())
+        for block, topics in blocks:
+            lengths = np.diff(np.concatenate([[0], np.cumsum(block.counts)])[block.indptr]).astype(
+                np.int64
+            )
+            ids = np.repeat(block.vocab[block.words], block.counts)
+            docs = np.repeat(np.arange(block.first_doc, block.first_doc + block.n_docs), lengths)
+            pos = np.arange(len(topics)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            for start in range(0, len(topics), TOKENS):
+                s = slice(start, start + TOKENS)
+                numbers = (pa.array(docs[s]), pa.scalar("NA"), pa.array(pos[s]), pa.array(ids[s]))
+                file.write(
+                    text_lines(
+                        *numbers,
+                        words.take(pa.array(ids[s])),
+                        pa.array(place[topics[s]]),
+                        separator=" ",
+                    )
+                )
+            tokens += len(topics)
+    return {"tokens": tokens, "topics": model.n_topics}
+
+
+def read(path: Path, given: Given) -> Imported:
+    """A state, gzipped or not; words are numbered as its ``typeindex`` says."""
+    skip, priors = _head(path)
+    table = read_table(path, COLUMNS, delimiter=" ", skip=skip)
+    word, topic = table["typeindex"].to_numpy(), table["topic"].to_numpy()
+    topics = max(int(topic.max(initial=-1)) + 1, len(priors.get("alpha", [])))
+    phi = summed(path, word, topic, None, (int(word.max(initial=-1)) + 1, topics))
+    told = "alpha" in priors or given.alpha is not None
+    return Imported(
+        words=_words(path, table["type"], word, len(phi)),
+        phi=phi,
+        alpha=priors.get("alpha", 5.0 / max(topics, 1)),
+        beta=priors.get("beta", [0.01])[0],
+        notes=() if told else ("the file says no alpha: 5 over all topics, MALLET's default",),
+    )
+
+
+def _words(path: Path, names: pa.ChunkedArray, word: np.ndarray, n_words: int) -> list[str]:
+    """The name of each word's number; InputError where a number has two names, or a name two
+    numbers.
+    """
+    coded = names.combine_chunks().dictionary_encode()
+    pairs = np.unique(np.stack((word, coded.indices.to_numpy())), axis=1)
+    for column, what in ((0, "a word number stands for two words"), (1, "a word has two numbers")):
+        if len(np.unique(pairs[column])) != pairs.shape[1]:
+            raise InputError(f"{path}: {what}")
+    texts = dict(
+        zip(pairs[0].tolist(), coded.dictionary.take(pa.array(pairs[1])).to_pylist(), strict=True)
+    )
+    return [texts.get(i, f"(no word {i})") for i in range(n_words)]
+
+
+def _head(path: Path) -> tuple[int, dict[str, list[float]]]:
+    """(lines of the head, its priors by name)."""
+    priors: dict[str, list[float]] = {}
+    number = 0
+    try:
+        with opened(path) as file:
+            while (line := file.readline()).startswith(b"#"):
+                number += 1
+                name, _, values = line[1:].partition(b":")
+                if values:
+                    priors[name.strip().decode("ascii", "replace")] = [
+                        float(v) for v in values.split()
+                    ]
+    except ValueError:
+        raise InputError(f"{path}:{number}: a prior is not a number") from None
+    except (OSError, EOFError, zlib.error) as e:
+        raise InputError(f"{path}: cannot be read ({e}); is it truncated?") from None
+    return number, priors

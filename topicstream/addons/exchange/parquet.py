@@ -1,0 +1,252 @@
+"""phi as Parquet, counts without the prior (float32); seed words' pseudo-counts are among them, and
+are taken out again when
+one of our files is read.  Topics have the numbers that ``topics show`` prints, which after edits
+                           have gaps.
+
+    parquet        a row a word: word, count, df, then topic_0, topic_1, ...
+    csv            p(word | topic), a row a word, a column a topic; not read again
+    parquet-long   a row an entry: topic int32, word, count float32, p double.  Only counts above
+                   zero are written (p of the
+                   others is beta / (total + W beta)); a word without any has one row of zero, so
+                   that no word is lost
+
+The priors and the tokenizer are in the file's metadata under ``topicstream``.  A file of another
+program needs the same
+columns and ``alpha`` and ``beta`` from the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from topicstream.addons.exchange.common import (
+    Export,
+    Given,
+    Imported,
+    checked_words,
+    places_of,
+    summed,
+)
+from topicstream.base.errors import InputError, one_line
+from topicstream.base.files.outputs import written
+from topicstream.base.records import Amount, decode_record
+from topicstream.corpus.vocabulary import as_words
+from topicstream.model.manifest import Origin
+from topicstream.model.topic_model import TopicModel
+
+KEY = b"topicstream"
+GROUP_BYTES = 8 << 20
+ROWS = 1 << 17
+"""Of a group of entries."""
+KEPT = ("engine", "cites", "options", "seed", "passes")
+CARRIED = ("tokenizer", "seed_words", "topic_names", "label_docs", "weighting")
+"""Of a manifest: what a file says, and of that what goes into the manifest of the imported model.
+"""
+
+
+class ExportedFacts(Origin, kw_only=True, omit_defaults=True):
+    """What a file says of a model beside its table.  alpha: empty in a file of another program;
+    numbers: of the topics, in
+    the order of the table; empty: 0, 1, ..."""
+
+    numbers: list[int] = []
+    alpha: list[Amount] = []
+    beta: Amount = 0.01
+    totals: list[Amount] = []
+
+
+def about(model: TopicModel, numbers: Sequence[int] = ()) -> ExportedFacts:
+    """What a file says of a model whose topics have these numbers."""
+    said = {name: getattr(model.manifest, name) for name in KEPT + CARRIED}
+    return ExportedFacts(
+        alpha=model.alpha.tolist(),
+        beta=model.beta,
+        totals=model.totals.tolist(),
+        numbers=list(numbers),
+        **said,
+    )
+
+
+def origin(told: ExportedFacts) -> Origin:
+    """What the imported model's manifest says of the one that was exported."""
+    imported = {
+        name: value
+        for name in ("engine", "seed", "passes")
+        if (value := getattr(told, name)) is not None
+    }
+    return Origin(imported=imported, **{name: getattr(told, name) for name in CARRIED})
+
+
+def read_facts(text: bytes, path: Path) -> ExportedFacts:
+    """The facts of a file; InputError where they are damaged."""
+    try:
+        return decode_record(orjson.loads(text), ExportedFacts, path, "Export again", InputError)
+    except ValueError:
+        raise InputError(f"{path}: its metadata is damaged; export again") from None
+
+
+def write(job: Export) -> dict[str, float]:
+    """One file."""
+    model, vocabulary = job.model, job.model.vocabulary
+    names = [f"topic_{k}" for k in job.numbers]
+    word_fields = [("word", pa.large_string()), ("count", pa.int64()), ("df", pa.int64())]
+    facts = msgspec.json.encode(about(model, job.numbers))
+    schema = pa.schema([*word_fields, *((n, pa.float32()) for n in names)], {KEY: facts})
+    step = max(1, GROUP_BYTES // (4 * model.n_topics))
+    with (
+        written(job.path, force=job.force) as file,
+        pq.ParquetWriter(
+            file, schema, compression="zstd", use_dictionary=False, write_statistics=False
+        ) as writer,
+    ):
+        for start in range(0, model.n_words, step):
+            rows = slice(start, min(start + step, model.n_words))
+            numbers = [pa.array(v[rows], pa.int64()) for v in (vocabulary.counts, vocabulary.df)]
+            turned = np.ascontiguousarray(model.rows(np.arange(rows.start, rows.stop)).T)
+            writer.write_table(
+                pa.table(
+                    [model.vocabulary.words[rows], *numbers, *map(pa.array, turned)], schema=schema
+                )
+            )
+    return {"topics": model.n_topics, "words": model.n_words}
+
+
+def write_csv(job: Export) -> dict[str, float]:
+    """p(word | topic) of every word, for spreadsheets."""
+    model = job.model
+    schema = pa.schema(
+        [("word", pa.large_string()), *((f"topic_{k}", pa.float32()) for k in job.numbers)]
+    )
+    with written(job.path, force=job.force) as file, pacsv.CSVWriter(file, schema) as writer:
+        for start, rows in model.spans():
+            p = np.ascontiguousarray(((rows + model.beta) / model.norms).T, np.float32)
+            words = model.vocabulary.words.slice(start, len(rows))
+            writer.write_table(pa.table([words, *map(pa.array, p)], schema=schema))
+    return {"topics": model.n_topics, "words": model.n_words}
+
+
+def read_columns(path: Path) -> tuple[pa.Table, ExportedFacts]:
+    """A Parquet file without missing values, and what our metadata say; InputError where it is
+    none.
+    """
+    try:
+        table = pq.read_table(path)
+        table.validate(full=True)
+    except (OSError, ValueError, pa.ArrowException) as e:
+        raise InputError(f"{path}: not a whole Parquet file ({one_line(e)[:200]})") from None
+    if any(column.null_count for column in table.columns):
+        raise InputError(f"{path}: a value is missing (null)")
+    return table, read_facts((table.schema.metadata or {}).get(KEY, b"{}"), path)
+
+
+def read(path: Path, given: Given) -> Imported:
+    """A file with a column ``word`` and columns ``topic_0`` ... ``topic_K-1``, or of the numbers
+    that the file names.
+    """
+    table, told = read_columns(path)
+    columns = [
+        f"topic_{k}"
+        for k in told.numbers or range(sum(n.startswith("topic_") for n in table.column_names))
+    ]
+    missing = [n for n in ["word", *(columns or ["topic_0"])] if n not in table.column_names]
+    if missing:
+        hint = (
+            "; --format parquet-long reads entries"
+            if {"topic", "word"} <= set(table.column_names)
+            else ""
+        )
+        raise InputError(f"{path}: no column {missing[0]!r}{hint}")
+    if told.alpha and len(told.alpha) != len(columns):
+        raise InputError(f"{path}: {len(columns)} columns of topics and {len(told.alpha)} priors")
+    phi = np.empty((len(table), len(columns)), np.float32)
+    for k, name in enumerate(columns):
+        phi[:, k] = column_of(table, name, path)
+    counts = {n: column_of(table, n, path) for n in ("count", "df") if n in table.column_names}
+    has_priors = told.alpha or given.alpha is not None
+    return Imported(
+        words=checked_words(table["word"], path),
+        phi=phi,
+        alpha=told.alpha or None,
+        beta=told.beta,
+        counts=counts.get("count"),
+        df=counts.get("df"),
+        about=origin(told),
+        notes=()
+        if has_priors
+        else ("the file says no priors: alpha 1/K, beta 0.01 (--alpha, --beta)",),
+    )
+
+
+def column_of(table: pa.Table, name: str, path: Path) -> np.ndarray:
+    """A column of numbers."""
+    kind = table.schema.field(name).type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise InputError(f"{path}: the column {name} contains {kind}, not numbers")
+    return np.asarray(table[name].to_numpy())
+
+
+def write_long(job: Export) -> dict[str, float]:
+    """One file."""
+    model, entries, norms, numbers = job.model, 0, job.model.norms, np.array(job.numbers, np.int32)
+    columns = [
+        ("topic", pa.int32()),
+        ("word", pa.large_string()),
+        ("count", pa.float32()),
+        ("p", pa.float64()),
+    ]
+    schema = pa.schema(columns, {KEY: msgspec.json.encode(about(model, job.numbers))})
+    with (
+        written(job.path, force=job.force) as file,
+        pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=["word"]) as writer,
+    ):
+        for start, rows in model.spans():
+            nonzero = rows > 0
+            nonzero[~nonzero.any(axis=1), 0] = True
+            w, k = np.nonzero(nonzero)
+            counts, words = (
+                rows[w, k],
+                model.vocabulary.words.slice(start, len(rows)).take(pa.array(w)),
+            )
+            p = (counts.astype(np.float64) + model.beta) / norms[k]
+            table = pa.table(
+                [pa.array(numbers[k]), words, pa.array(counts), pa.array(p)], schema=schema
+            )
+            writer.write_table(table, row_group_size=ROWS)
+            entries += len(table)
+    return {"topics": model.n_topics, "words": model.n_words, "entries": entries}
+
+
+def read_long(path: Path, given: Given) -> Imported:
+    """Columns topic, word and count (or p); rows in any order."""
+    table, told = read_columns(path)
+    value = next((n for n in ("count", "weight", "p") if n in table.column_names), None)
+    if value is None or not {"topic", "word"} <= set(table.column_names):
+        raise InputError(f"{path}: needs columns topic, word and count (or p)")
+    topic, values = column_of(table, "topic", path).astype(np.int64), column_of(table, value, path)
+    if not (np.isfinite(values).all() and values.min(initial=0) >= 0):
+        raise InputError(f"{path}: {value}: a number is negative or not finite")
+    if told.numbers:
+        topic = pc.fill_null(
+            pc.index_in(pa.array(topic), pa.array(told.numbers, pa.int64())), -1
+        ).to_numpy()
+    words = as_words(table["word"])
+    listed = given.words if given.words is not None else pc.unique(words)
+    topics = max(int(topic.max(initial=-1)) + 1, len(told.alpha))
+    has_priors = told.alpha or given.alpha is not None
+    return Imported(
+        words=listed,
+        phi=summed(path, places_of(words, listed, path), topic, values, (len(listed), topics)),
+        alpha=told.alpha or None,
+        beta=0.0 if value == "p" else told.beta,
+        about=origin(told),
+        notes=() if has_priors else ("the file says no priors: alpha 1/K (--alpha, --beta)",),
+    )

@@ -1,0 +1,452 @@
+"""Labeled LDA by belief propagation (Zeng, Cheung & Liu 2013, section 5.1): the topics are the
+labels.
+
+A cell's message lives on the labels of its document and on the shared topics only; elsewhere it is
+zero:
+
+    mu_k  ~  (theta_dk - x mu_k + a_k) (phi_wk - x mu_k + beta) / (lam_k - x mu_k + W beta),   k in
+          topics(d)
+
+a_k is ``label_alpha`` for the document's own labels, of which it is known that they apply (flat by
+default; with the sparse prior of inference, labels of few documents starve beside frequent ones),
+alpha for the rest.
+
+The ``free`` shared topics are numbers 0 .. free - 1, label l is topic free + l: labels that an
+append brings are new last
+columns.  A document of one topic has mu = 1: it is counted at the start and costs nothing but its
+          likelihood afterwards.
+
+A document without labels has every topic open.  It enters in pass 1, into topics that the labelled
+documents have made: were
+its cells spread at random first, a label of few documents would drown in them.  Or (``skip``) it is
+left out.
+
+A block is swept word by word (within a word, document by document): phi_w and theta_d move after
+each cell, lam after each
+block.  A message is stored as 16-bit integers q, mu_k = q_k / sum q: what is stored is what was
+        added, so exclusion is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from topicstream.base.errors import InputError, StoreError, UsageError
+from topicstream.base.text import counted
+from topicstream.corpus.block import Block
+from topicstream.engines.base import (
+    About,
+    ArraySpec,
+    BlockShape,
+    Buffer,
+    Engine,
+    Layout,
+    Options,
+    Out,
+    PassEnd,
+    Rows,
+    SparseDelta,
+    TableSpec,
+    Visit,
+    option,
+    padded,
+)
+from topicstream.numeric.kernels.arrays import (
+    Bytes,
+    CellsByWord,
+    Doubles,
+    Floats,
+    Ints,
+    Longs,
+    Shorts,
+    sort_by_word,
+)
+from topicstream.numeric.kernels.dirichlet import sum_x_log
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.rng import bits, step, stream, uniform
+
+TOP = 65535.0
+VISIT, RANDOM, SEEDED = 0, 1, 2
+LABELS = "labels"
+
+
+@dataclass(frozen=True)
+class LabeledOptions(Options):
+    """Options of ``llda``."""
+
+    label_alpha: float = option(
+        1.0,
+        "Prior of a document's own labels during training; --alpha applies to shared topics, to "
+        "documents "
+        "without labels, and at inference.",
+        min=0.0,
+    )
+    free: int = option(
+        0,
+        "Number of topics that all documents share, in addition to one per label.",
+        min=0,
+        max=65536,
+    )
+    no_label: str = option(
+        "all",
+        "Documents without labels: let them use all topics (all), or leave them out (skip).",
+        choices=("all", "skip"),
+    )
+
+
+@kernel
+def sum_theta(
+    cells: CellsByWord, lists: Longs, stored: Bytes, theta: Doubles, messages: Shorts
+) -> None:
+    """theta[lists[d] + j] (float64, zeros) += x mu_j of each of the document's cells, from the
+    stored messages.
+
+    lists: int64[D+1], topics of each document; stored: uint8[D], whether it keeps messages
+    """
+    _, doc, x = cells
+    at = np.int64(0)
+    for i in range(len(doc)):
+        d = doc[i]
+        if stored[d]:
+            first, n = lists[d], lists[d + 1] - lists[d]
+            total = 0.0
+            for j in range(n):
+                total += messages[at + j]
+            if total > 0.0:
+                for j in range(n):
+                    theta[first + j] += x[i] * (messages[at + j] / total)
+            at += n
+
+
+class Documents(NamedTuple):
+    """Documents of a block while it is swept.
+
+    lists, topics   int64[D+1], int32[E]: topics of each document
+    stored   uint8[D]: whether it keeps messages (it has two topics or more);  waits uint8[D], 1:
+             not before pass 1
+    theta    float64[E] and mass float64[D], its sum: before, and afterwards
+    prior    float64[E], a_k
+    """
+
+    lists: Longs
+    topics: Ints
+    stored: Bytes
+    waits: Bytes
+    theta: Doubles
+    mass: Doubles
+    prior: Doubles
+
+
+class Topics(NamedTuple):
+    """phi of local word u is base[row[u]]; lam: float64[K], lam + W beta (SEEDED: column sums), no
+    less than ``least`` after exclusion."""
+
+    base: Floats
+    row: Longs
+    beta: float
+    lam: Doubles
+    least: float
+
+
+@kernel
+def sweep(
+    mode: int,
+    cells: CellsByWord,
+    rows: Topics,
+    documents: Documents,
+    key: tuple[int, int, int],
+    old: Shorts,
+    new: Shorts,
+    likely: Doubles,
+    change: Doubles,
+    out_ptr: Longs,
+    out_topic: Ints,
+    out_value: Floats,
+) -> int:
+    """Visit every cell of a block once.  Returns the entries of the delta.
+
+    mode    VISIT; RANDOM: first messages, drawn by ``key`` (seed, pass, number of the first
+            document); SEEDED: first
+            messages from base, rows of seed topics
+    old, new    uint16[.]: stored messages, cell by cell
+    likely  float64[nnz]: p(w | all other cells) before the update;  change: float64[K], zeros
+    """
+    (ptr, doc, x), (base, index, beta, lam, least) = cells, rows
+    lists, topics, stored, waits, theta, mass, prior = documents
+    n_out, at = 0, 0
+    out_ptr[0] = 0
+    share = np.empty(len(change))
+    state = np.zeros(len(mass) if mode == RANDOM else 0, np.uint64)
+    for d in range(len(state)):
+        state[d] = stream(key[0], key[1], key[2] + d)
+    for u in range(len(ptr) - 1):
+        for i in range(ptr[u], ptr[u + 1]):
+            d = doc[i]
+            first, n, c = lists[d], lists[d + 1] - lists[d], np.float64(x[i])
+            likely[i] = 1.0
+            if not stored[d]:
+                if n == 1:
+                    t = topics[first]
+                    if mode == VISIT:
+                        f = max(base[index[u], t] + change[t] - c, 0.0) + beta
+                        likely[i] = max(f / max(lam[t] - c, least), 1e-300)
+                    else:
+                        change[t] += c
+                continue
+            if mode != VISIT and waits[d]:
+                for j in range(n):
+                    new[at + j] = 0
+                at += n
+                continue
+            total = 0.0
+            if mode == VISIT:
+                for j in range(n):
+                    total += old[at + j]
+            scale = c / total if total > 0.0 else 0.0
+            norm, peak = 0.0, 0.0
+            for j in range(n):
+                t = topics[first + j]
+                if mode == VISIT:
+                    own = scale * old[at + j]
+                    f = max(base[index[u], t] + change[t] - own, 0.0) + beta
+                    p = (
+                        (max(theta[first + j] - own, 0.0) + prior[first + j])
+                        * f
+                        / max(lam[t] - own, least)
+                    )
+                    share[j] = p
+                    norm += prior[first + j]
+                elif mode == RANDOM:
+                    p = -np.log(1.0 - uniform(bits(state[d])))
+                    state[d] = step(state[d])
+                    share[j] = p
+                else:
+                    p = base[index[u], t] / lam[t] if lam[t] > 0.0 else 0.0
+                    share[j] = p
+                peak = max(peak, p)
+            if mode == VISIT:
+                s = 0.0
+                for j in range(n):
+                    s += share[j]
+                likely[i] = max(s / max(norm + mass[d] - scale * total, 1e-300), 1e-300)
+            stretch = TOP / peak if peak > 0.0 else 0.0
+            s = 0.0
+            for j in range(n):
+                q = np.uint16(share[j] * stretch + 0.5) if stretch > 0.0 else np.uint16(1)
+                share[j] = q
+                s += q
+            for j in range(n):
+                moved = (
+                    c * (share[j] / s) - scale * old[at + j]
+                    if mode == VISIT
+                    else c * (share[j] / s)
+                )
+                new[at + j] = np.uint16(share[j])
+                if mode == VISIT:
+                    theta[first + j] += moved
+                change[topics[first + j]] += moved
+            if mode == VISIT:
+                mass[d] += c - scale * total
+            at += n
+        for i in range(ptr[u], ptr[u + 1]):
+            d = doc[i]
+            if mode != VISIT or stored[d]:
+                for j in range(lists[d], lists[d + 1]):
+                    t = topics[j]
+                    if change[t] != 0.0:
+                        out_topic[n_out], out_value[n_out], change[t] = t, change[t], 0.0
+                        n_out += 1
+        out_ptr[u + 1] = n_out
+    return n_out
+
+
+def a_topic_a_label(axes: Mapping[str, int], options: Any, asked: int | None) -> int:
+    """Number of topics: one for each label, and the shared ones."""
+    topics = int(options.free + axes[LABELS])
+    if not axes[LABELS]:
+        raise InputError("no document has a label; ingest with --meta labels=FIELD")
+    if asked not in (None, topics):
+        shared = f" and {options.free:,} shared ones" if options.free else ""
+        raise UsageError(
+            f"-K {asked}: llda has a topic for each of the {axes[LABELS]:,} labels{shared}; "
+            f"leave --topics out"
+        )
+    return topics
+
+
+class LabeledBeliefPropagation(Engine):
+    """Table: phi.  Block state: the messages of documents of two topics or more, ragged."""
+
+    name = "llda"
+    cites = (
+        "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, section 5.1, L-LDA"
+    )
+    Options = LabeledOptions
+    about = About(
+        starts=("random", "warm"),
+        learns_priors=False,
+        axes=(LABELS,),
+        topics_axis=LABELS,
+        topics=a_topic_a_label,
+    )
+    options: LabeledOptions
+
+    @property
+    def tables(self) -> Mapping[str, TableSpec]:
+        return {"phi": TableSpec(mass="part", delta="sparse")}
+
+    @property
+    def state(self) -> Mapping[str, ArraySpec]:
+        return {
+            "messages": ArraySpec(
+                "block", "uint16", limit=lambda b: b.cells * self._most(b), total=self._messages
+            )
+        }
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        return {**super().stats, "unlabelled": 1}
+
+    @property
+    def layout(self) -> Layout:
+        """Documents without labels have K messages a cell, and a block may have only such: it is
+        cut so that the messages, lists and deltas of a thousand topics fit 512 MB."""
+        cells = min(max(self.shape.cells // 64, 1 << 16), 1 << 20)
+        docs = max(min(1 << 16, (1 << 21) // padded(self.shape.topics)), 1 << 8)
+        return Layout(max(min(cells, (1 << 23) // padded(self.shape.topics)), 1 << 12), docs, 8)
+
+    def _most(self, block: BlockShape) -> int:
+        """Topics that a document of the block can have."""
+        if (
+            self.options.no_label == "all" and self.shape.bare.get(LABELS, 1)
+        ) or LABELS not in block.axes:
+            return self.shape.topics
+        return min(self.options.free + block.axes[LABELS].longest, self.shape.topics)
+
+    def _messages(self, corpus: BlockShape) -> int:
+        """Numbers of the messages of all blocks, at most."""
+        open_to_all = (
+            self.shape.bare.get(LABELS, corpus.cells) if self.options.no_label == "all" else 0
+        )
+        few = min(self.options.free + corpus.axes[LABELS].longest, self.shape.topics)
+        return (corpus.cells - open_to_all) * few + open_to_all * self.shape.topics
+
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        topics, most = self.shape.topics, self._most(block)
+        entries = min(block.words * topics, block.cells * most)
+        return {
+            "ptr": Buffer(block.words + 1, "int64"),
+            "doc": Buffer(block.cells, "int32"),
+            "x": Buffer(block.cells, "float32"),
+            "likely": Buffer(block.cells, "float64"),
+            "theta": Buffer((block.docs, most), "float64"),
+            "lists and priors": Buffer(block.docs * (6 + 3 * most), "float64"),
+            "documents of cells": Buffer((2, block.cells), "float64"),
+            "change and shares": Buffer((4, topics), "float64"),
+            "delta ptr": Buffer(block.words + 1, "int64", keep=True),
+            "delta topic": Buffer(entries, "int32", keep=True),
+            "delta value": Buffer(entries, "float32", keep=True),
+        }
+
+    def start(self, visit: Visit, out: Out) -> None:
+        topics = self.shape.topics
+        if "phi" in visit.rows:
+            self._sweep(SEEDED, visit, visit.rows["phi"], visit.totals["phi"], out)
+        else:
+            none = Rows(
+                np.zeros((1, padded(topics)), np.float32), np.zeros(visit.block.n_words, np.int64)
+            )
+            self._sweep(RANDOM, visit, none, np.ones(topics), out)
+
+    def process(self, visit: Visit, out: Out) -> None:
+        lam = visit.totals["phi"] + self.shape.words * float(visit.params["beta"][0])
+        self._sweep(VISIT, visit, visit.rows["phi"], lam, out)
+
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
+        n = int(end.stats["unlabelled"][0])
+        if end.key.pass_number == 1 and self.options.no_label == "skip" and n:
+            end.say(f"warning: {counted(n, 'document')} without labels left out")
+        return {"unlabelled": n}
+
+    def topics_of(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each document of a block: its topics, ascending (int64[D+1], int32[E]), and whether it
+        has labels (bool[D]).
+        """
+        labels = block.rows(LABELS)
+        n_labels = np.diff(labels.indptr)
+        free, topics = self.options.free, self.shape.topics
+        spare = (
+            np.where(np.diff(block.indptr) > 0, topics, 0) if self.options.no_label == "all" else 0
+        )
+        lengths = np.where(n_labels > 0, n_labels + free, spare)
+        ptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        place = np.arange(ptr[-1]) - np.repeat(
+            ptr[:-1], lengths
+        )  # 0, 1, .. of each document: right for all but labels
+        topic_ids = place.astype(np.int32)
+        labelled = np.repeat(n_labels > 0, lengths) & (place >= free)
+        topic_ids[labelled] = free + labels.ids[labels.local]
+        return ptr, topic_ids, n_labels > 0
+
+    def _sweep(self, mode: int, visit: Visit, phi: Rows, lam: np.ndarray, out: Out) -> None:
+        block, params, key, old = (
+            visit.block,
+            visit.params,
+            visit.key,
+            visit.state.get("messages", np.zeros(0, np.uint16)),
+        )
+        cells, likely = (
+            CellsByWord(out.array("ptr"), out.array("doc"), out.array("x")),
+            out.array("likely"),
+        )
+        sort_by_word(block.cells, cells)
+        lists, topics, labelled = self.topics_of(block)
+        widths, owner = np.diff(lists), np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
+        stored = (widths > 1).astype(np.uint8)
+        kept = int((np.diff(block.indptr) * widths)[stored == 1].sum())
+        theta, mass, new = (
+            out.array("theta", len(topics)),
+            np.zeros(block.n_docs),
+            out.state["messages"],
+        )
+        if len(new) < kept or (mode == VISIT and len(old) != kept):
+            raise StoreError(
+                f"block {block.index}: its messages belong to other labels; start over with --force"
+            )
+        theta[:] = 0.0
+        if mode == VISIT:
+            sum_theta(cells, lists, stored, theta, old)
+        mass += np.bincount(np.repeat(np.arange(block.n_docs), widths), theta, block.n_docs)
+        prior = params["alpha"][topics]
+        prior[np.repeat(labelled, widths) & (topics >= self.options.free)] = (
+            self.options.label_alpha
+        )
+        waits = np.zeros(block.n_docs, np.uint8) if mode == SEEDED else (~labelled).astype(np.uint8)
+        most = int(
+            np.minimum(
+                np.bincount(block.words, widths[owner], block.n_words), self.shape.topics
+            ).sum()
+        )
+        out_ptr, out_topic, out_value = (
+            out.array("delta ptr"),
+            out.array("delta topic", most),
+            out.array("delta value", most),
+        )
+        change, beta = np.zeros(self.shape.topics), float(params["beta"][0])
+        rows = Topics(phi.base, phi.index, beta, lam, max(self.shape.words * beta, 1e-12))
+        documents, numbers = (
+            Documents(lists, topics, stored, waits, theta, mass, prior),
+            (*key[:2], block.first_doc),
+        )
+        delta = out_ptr, out_topic, out_value
+        entries = sweep(mode, cells, rows, documents, numbers, old, new, likely, change, *delta)
+        out.state["messages"] = new[:kept]
+        out.delta["phi"] = SparseDelta(out_ptr, out_topic[:entries], out_value[:entries])
+        tokens = np.bincount(owner, block.counts, block.n_docs)
+        out.stats["tokens"][0] = tokens[widths > 0].sum()
+        out.stats["loglik"][0] = sum_x_log(likely, cells.x, 0, block.n_cells, 1.0, 0.0)
+        out.stats["unlabelled"][0] = (~labelled & (np.diff(block.indptr) > 0)).sum()

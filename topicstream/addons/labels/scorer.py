@@ -1,0 +1,492 @@
+"""Classes that documents are given by a threshold of their scores: precision, recall and F1 of
+every threshold at once.
+
+How well the topics that are labels predict the labels of documents: F1 of what is predicted from
+their words.
+
+Theta of a document is folded in on all its words with every topic open, the prior of labels in
+proportion to their training
+documents (Prior-LDA of Rubin et al. 2012).  The score of a label is the likelihood that the
+document loses without it,
+
+    sum_w x_w log [ p(w) / p(w without the label) ] + log (share of the label among those of
+    training)
+
+the other topics taking its place in proportion: a share says how much of a document a label
+explains, this whether it applies
+(docs/decisions/labels.md compares both).  Labels whose score reaches a threshold are predicted;
+                                           and, where that does better,
+the best one of a document in which none reaches it.  Both are chosen on a tenth of the training
+documents (by their ids), each
+without its own contribution to the topics, for micro F1.  Documents without labels are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from topicstream.addons.clusters.scores import AGREEMENT, score_agreement
+from topicstream.base.errors import InputError, StoreError
+from topicstream.base.options import option
+from topicstream.base.text import render
+from topicstream.corpus.block import Block
+from topicstream.corpus.format import LABELS
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.keys import document_keys, match_words
+from topicstream.evaluation.memory import block_cells
+from topicstream.evaluation.scoring import Entry, Scorer, Scoring, model_kind
+from topicstream.evaluation.visiting import known_block
+from topicstream.inference.documents import ragged_rows
+from topicstream.inference.method import TopicRows
+from topicstream.model.topic_model import TopicModel
+from topicstream.numeric.kernels.arrays import Floats, Ints, Longs
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.local_step import (
+    EVEN,
+    INNER,
+    LEAST,
+    POINT,
+    TOLERANCE,
+    inverse_norms,
+    local_step,
+    padded_floats,
+)
+from topicstream.numeric.parallel import in_order
+
+
+class Predicted:
+    """What every threshold would predict, counted document by document.
+
+    hit, said      int64[L, T]: true classes, and all classes, whose score lies between threshold t
+                   and the next
+    first_hit, first_said   int64[L, T + 1]: documents whose largest score lies just below threshold
+                            t, by that class
+    true           int64[L]: documents with each class;  unknown: classes of documents that the
+                   model does not have
+    first          documents of one class, and those of them whose largest score is that class's
+    """
+
+    def __init__(self, classes: int, thresholds: np.ndarray) -> None:
+        n = len(thresholds)
+        self.thresholds = thresholds
+        self.hit, self.said = (np.zeros((classes, n), np.int64) for _ in range(2))
+        self.first_hit, self.first_said = (np.zeros((classes, n + 1), np.int64) for _ in range(2))
+        self.true = np.zeros(classes, np.int64)
+        self.docs = self.unlabelled = self.unknown = 0
+        self.first = np.zeros(2, np.int64)
+
+    def add(self, scores: np.ndarray, indptr: np.ndarray, classes: np.ndarray) -> None:
+        """Count documents.
+
+        scores: float32[D, L]; indptr: int64[D+1], classes: int64[.], -1: not of the model.
+        """
+        n_labels = np.diff(indptr)
+        self.unlabelled += int((n_labels == 0).sum())
+        owner = np.repeat(np.arange(len(n_labels)), n_labels)
+        self.docs += int((n_labels > 0).sum())
+        self.unknown += int((classes < 0).sum())
+        true = np.zeros(scores.shape, bool)
+        true[owner[classes >= 0], classes[classes >= 0]] = True
+        self.true += true.sum(0)
+        scores, true = scores[n_labels > 0], true[n_labels > 0]
+        place = np.searchsorted(self.thresholds, scores, "right") - 1
+        d, k = np.nonzero(place >= 0)
+        np.add.at(self.said, (k, place[d, k]), 1)
+        hits = true[d, k]
+        np.add.at(self.hit, (k[hits], place[d, k][hits]), 1)
+        best = scores.argmax(1)
+        rows = np.arange(len(scores))
+        below = place[rows, best] + 1
+        np.add.at(self.first_said, (best, below), 1)
+        right = true[rows, best]
+        np.add.at(self.first_hit, (best[right], below[right]), 1)
+        one = n_labels[n_labels > 0] == 1
+        self.first += [int(one.sum()), int((one & right).sum())]
+
+    def counts(self, t: int, at_least_one: bool) -> tuple[np.ndarray, np.ndarray]:
+        """(right, predicted) of each class with threshold number t, int64[L]."""
+        right, said = self.hit[:, t:].sum(1), self.said[:, t:].sum(1)
+        if at_least_one:
+            right, said = (
+                right + self.first_hit[:, : t + 1].sum(1),
+                said + self.first_said[:, : t + 1].sum(1),
+            )
+        return right, said
+
+    def best(self) -> tuple[int, bool]:
+        """The threshold's number, and whether a document gets one class at least, of the highest
+        micro F1.
+        """
+        every = [(t, one) for t in range(len(self.thresholds)) for one in (False, True)]
+        return max(
+            every,
+            key=lambda rule: precision_recall_f1(*self.counts(*rule), int(self.true.sum()))[2],
+        )
+
+
+def precision_recall_f1(
+    right: np.ndarray, said: np.ndarray, true: int
+) -> tuple[float, float, float]:
+    """Precision, recall and F1 of all decisions together."""
+    hit, all_said = int(right.sum()), int(said.sum())
+    f1 = 2 * hit / (all_said + true) if all_said + true else 0.0
+    return hit / max(all_said, 1), hit / max(true, 1), f1
+
+
+F1 = """F1 of labels          micro {micro_f1:.4f}, macro {macro_f1:.4f} over {labels:,} labels
+  precision {precision:.4f}, recall {recall:.4f}: {measured}
+  {docs:document}[; the first label is right for {accuracy:.1p} % of those with one][; {unlabelled:document} without labels were left out][; {unknown_labels:,} times a label the model does not know]
+"""
+TENTH = 10
+THRESHOLDS = np.concatenate(([0.0], np.geomspace(0.25, 4096, 119))).astype(np.float32)
+PRIOR_TOKENS = 1e-3
+"""Of all labels together at least: the others must have a share that can take a label's place."""
+
+
+def named_topics(model: TopicModel) -> dict[str, int]:
+    """Label -> topic, of a model whose topics are labels; InputError for another, StoreError where
+    they cannot be.
+    """
+    names, docs = model.manifest.topic_names, model.manifest.label_docs
+    if not (names and docs):
+        raise InputError(f"{model.path}: its topics are not labels; train with --algo llda")
+    topics = {str(names.get(str(k))): k for k in range(model.n_topics - len(docs), model.n_topics)}
+    if len(topics) != len(docs):
+        raise StoreError(
+            f"{model.path}: the names of its topics are damaged; restore the manifest or train "
+            f"again"
+        )
+    return topics
+
+
+@kernel
+def lost_without(
+    indptr: Longs,
+    rows: Ints,
+    counts: Floats,
+    base: Floats,
+    beta: float,
+    inverse: Floats,
+    theta: Floats,
+    lost: Floats,
+) -> None:
+    """lost[d, j] = nats that document d loses without the j-th of the last topics, the others in
+    its place in proportion.
+
+    indptr: int64[D+1], rows, counts: [nnz], cells;  base: float32[U, KP], rows of phi;  inverse:
+    float32[KP], 1 / (lam + W
+    beta);  theta: float32[D, K];  lost: float32[D, L]
+    """
+    topics, labels = theta.shape[1], lost.shape[1]
+    p, gone = np.empty(topics), np.empty(labels)
+    for d in range(len(indptr) - 1):
+        tokens, mass = 0.0, 0.0
+        gone[:] = 0.0
+        for k in range(topics):
+            mass += np.float64(theta[d, k])
+        for i in range(indptr[d], indptr[d + 1]):
+            z = 0.0
+            for k in range(topics):
+                p[k] = np.float64(theta[d, k]) * ((base[rows[i], k] + beta) * inverse[k])
+                z += p[k]
+            if z <= LEAST:
+                continue
+            x = np.float64(counts[i])
+            tokens += x
+            for j in range(labels):
+                q = p[topics - labels + j] / z
+                gone[j] += x * (q if q < 1e-5 else -np.log(max(1.0 - q, 1e-12)))
+        for j in range(labels):
+            rest = max(1.0 - np.float64(theta[d, topics - labels + j]) / mass, 1e-12)
+            lost[d, j] = gone[j] + tokens * np.log(rest)
+
+
+Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""indptr, rows and counts of documents, and the rows of the topics, as the kernels take them."""
+
+
+class _Judge:
+    """Scores the labels of documents, block by block; tenth: of documents that the model has been
+    trained on.
+    """
+
+    def __init__(self, model: TopicModel, store: Corpus, tenth: bool) -> None:
+        self.model, self.tenth, self.rows = model, tenth, TopicRows(model)
+        names = named_topics(model)
+        self.columns = np.array(sorted(names.values()), np.int64)
+        texts, place = (
+            store.axes[LABELS].names().to_pylist(),
+            {k: i for i, k in enumerate(self.columns.tolist())},
+        )
+        self.own = np.array(
+            [place[names[text]] if text in names else -1 for text in texts], np.int64
+        )
+        self.index, self.width = match_words(model.vocabulary, store), len(self.rows.inverse)
+        self.docs_of = np.array(model.manifest.label_docs)
+        share = self.docs_of / max(self.docs_of.sum(), 1)
+        alpha = model.alpha.astype(np.float64)
+        alpha[self.columns] = max(alpha[self.columns].sum(), PRIOR_TOKENS) * share
+        self.prior = padded_floats(alpha, self.width)
+        self.log_share = np.log(share, out=np.full(len(share), -np.inf), where=share > 0).astype(
+            np.float32
+        )
+
+    def _fold_in(self, cells: Cells, inverse: np.ndarray) -> np.ndarray:
+        theta = np.empty((len(cells[0]) - 1, self.model.n_topics), np.float32)
+        local_step(
+            *cells, self.model.beta, inverse, self.prior, POINT, EVEN, TOLERANCE, INNER, theta
+        )
+        return theta
+
+    def _judge(self, cells: Cells, inverse: np.ndarray, scores: np.ndarray) -> None:
+        lost_without(*cells, self.model.beta, inverse, self._fold_in(cells, inverse), scores)
+
+    def _without_own(self, cells: Cells, own_topics: np.ndarray) -> tuple[Cells, np.ndarray]:
+        """Cells and norms without what a training document contributed to its topics
+        ``own_topics``.
+
+        A topic that no other document has is closed to it."""
+        model, inverse, (indptr, rows, counts, base) = self.model, self.rows.inverse, cells
+        only, totals = np.zeros(self.width, np.float32), np.array(model.totals, np.float64)
+        only[own_topics] = inverse[own_topics]
+        theta = self._fold_in(cells, only)
+        contribution = theta[:, own_topics] * (
+            (base[:, own_topics] + model.beta) * inverse[own_topics]
+        )
+        contribution *= (counts / np.maximum(contribution.sum(1), 1e-30))[:, None]
+        base[:, own_topics] = np.maximum(base[:, own_topics] - contribution, 0.0)
+        totals[own_topics] = np.maximum(totals[own_topics] - contribution.sum(0), 0.0)
+        norms = inverse_norms(totals, model.n_words, model.beta, self.width)
+        norms[np.intersect1d(own_topics, self.columns[self.docs_of < 2])] = 0.0
+        return (indptr, rows, counts, base), norms
+
+    def __call__(
+        self, item: tuple[Block, np.ndarray]
+    ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+        """(documents of the block, scores float32[D, L] of those taken, where their labels begin,
+        their labels).
+        """
+        block, taken = item
+        chosen, labels = np.flatnonzero(taken), block.rows(LABELS)
+        docs = known_block(block, self.index).take(chosen)
+        label_ptr, which = ragged_rows(labels.indptr, chosen)
+        true = self.own[labels.ids[labels.local[which]]]
+        scores = np.empty((len(chosen), len(self.columns)), np.float32)
+        rows, base = self.rows.of(docs)
+        if not self.tenth:
+            self._judge((docs.indptr, rows, docs.counts, base), self.rows.inverse, scores)
+        shared = np.arange(self.model.n_topics - len(self.columns))
+        for d in range(len(chosen) if self.tenth else 0):
+            mine, topics = slice(*docs.indptr[d : d + 2]), true[slice(*label_ptr[d : d + 2])]
+            n = mine.stop - mine.start
+            cells = np.array([0, n]), np.arange(n), docs.counts[mine], base[rows[mine]]
+            own_topics = np.concatenate((shared, self.columns[topics[topics >= 0]]))
+            self._judge(*self._without_own(cells, own_topics), scores[d : d + 1])
+        scores += self.log_share
+        return block.n_docs, scores, label_ptr, true
+
+
+def predict(
+    model: TopicModel,
+    store: Corpus,
+    parts: tuple[str, ...],
+    thresholds: np.ndarray,
+    *,
+    threads: int = 1,
+    tenth: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Predicted:
+    """What the model predicts of parts (``train``, ``heldout``) of a store.
+
+    tenth: only of every tenth document by its id, which the model has been trained on.
+    """
+    judge = _Judge(model, store, tenth)
+    predicted, documents_done = Predicted(len(judge.columns), thresholds), 0
+    total = sum(store.part(part == "heldout").docs for part in parts)
+    for docs, scores, indptr, labels in in_order(
+        judge, _blocks(store, parts, model.n_topics, tenth), threads
+    ):
+        predicted.add(scores, indptr, labels)
+        documents_done += docs
+        if progress is not None:
+            progress(documents_done, total)
+    return predicted
+
+
+def _blocks(
+    store: Corpus, parts: tuple[str, ...], topics: int, tenth: bool
+) -> Iterator[tuple[Block, np.ndarray]]:
+    """Blocks, and which of their documents are looked at."""
+    for part in parts:
+        heldout = part == "heldout"
+        keys = (
+            document_keys(store, heldout)
+            if tenth
+            else np.zeros(store.part(heldout).docs, np.uint64)
+        )
+        cells = block_cells(topics)
+        grid = store.grid(cells, cells // 8, heldout=heldout, axes=[LABELS])
+        for block in store.blocks(grid=grid, heldout=heldout, axes=[LABELS]):
+            yield (
+                block,
+                keys[block.first_doc : block.first_doc + block.n_docs] % np.uint64(TENTH) == 0,
+            )
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """How well labels were predicted.
+
+    macro_f1    mean over the labels that these documents and those of the training have (``labels``
+                of them)
+    accuracy    of documents with one label, the share whose best label it is; None without such
+                documents
+    docs, unlabelled   documents judged, and left out;  unknown_labels: of the documents, not of the
+                       model
+    each        a record for each label: docs, predicted, right, f1
+    threshold, at_least_one   the rule
+    """
+
+    micro_f1: float
+    macro_f1: float | None
+    precision: float
+    recall: float
+    accuracy: float | None
+    docs: int
+    unlabelled: int
+    labels: int
+    unknown_labels: int
+    each: list[dict[str, Any]]
+    threshold: float
+    at_least_one: bool
+    measured: str
+
+
+def score_labels(
+    run: Scoring, store: Corpus, parts: tuple[str, ...], threshold: float | None
+) -> LabelScore:
+    """Score the labels predicted for parts of ``store``.
+
+    Without a threshold it is chosen on the training documents of the corpus.  InputError: no labels
+    here, or no threshold
+    and no training documents.
+    """
+    model, at_least_one, chosen_on = run.model, False, 0
+    if threshold is None:
+        if run.store is None:
+            raise InputError(
+                "the label threshold is chosen on training documents: give --corpus or --threshold"
+            )
+        step = run.step("threshold")
+        tried = predict(
+            model, run.store, ("train",), THRESHOLDS, threads=run.threads, tenth=True, progress=step
+        )
+        if not tried.docs:
+            raise InputError(
+                f"{run.store.path}: no labelled training documents to choose a threshold; give "
+                f"--threshold"
+            )
+        t, at_least_one = tried.best()
+        threshold, chosen_on = float(THRESHOLDS[t]), tried.docs
+    rule = np.array([threshold], np.float32)
+    predicted = predict(model, store, parts, rule, threads=run.threads, progress=run.step("labels"))
+    if not predicted.docs:
+        raise InputError(f"{store.path}: none of these documents has a label")
+    how = f"labels without which a document loses {threshold:.3g} nats or more"
+    how += ", or else its first one" if at_least_one else ""
+    how += f" (chosen on {chosen_on:,} training documents)" if chosen_on else ""
+    names = {k: name for name, k in named_topics(model).items()}
+    right, said = predicted.counts(0, at_least_one)
+    precision, recall, micro = precision_recall_f1(
+        right, said, int(predicted.true.sum()) + predicted.unknown
+    )
+    both = said + predicted.true
+    f1 = np.divide(2.0 * right, both, out=np.zeros(len(both)), where=both > 0)
+    scored = (predicted.true > 0) & (np.array(model.manifest.label_docs) > 0)
+    each = [
+        {"label": names[k], "docs": docs, "predicted": n, "right": hits, "f1": f}
+        for k, docs, n, hits, f in zip(
+            sorted(names),
+            predicted.true.tolist(),
+            said.tolist(),
+            right.tolist(),
+            f1.tolist(),
+            strict=True,
+        )
+        if docs or n
+    ]
+    one, first = predicted.first.tolist()
+    return LabelScore(
+        micro_f1=micro,
+        macro_f1=float(f1[scored].mean()) if scored.any() else None,
+        precision=precision,
+        recall=recall,
+        accuracy=first / one if one else None,
+        docs=predicted.docs,
+        unlabelled=predicted.unlabelled,
+        labels=int(scored.sum()),
+        unknown_labels=predicted.unknown,
+        each=each,
+        threshold=threshold,
+        at_least_one=at_least_one,
+        measured=how,
+    )
+
+
+@dataclass(frozen=True)
+class LabelOptions:
+    """Options of the scorer."""
+
+    labels: bool = option(
+        False,
+        "F1 of the labels that an llda model predicts for the held-out documents or those of "
+        "--heldout FILE; "
+        "for clusters, NMI and ARI with the labels (on training documents if none are held out).",
+    )
+    label_field: str = option(
+        "labels",
+        "With --labels: field of the labels in raw documents; for clusters, column of the corpus.",
+        show=True,
+    )
+    threshold: float | None = option(
+        None,
+        "With --labels: predict a label if the document loses at least this many nats of "
+        "likelihood without "
+        "it (default: chosen on a tenth of the training documents).",
+        min=0.0,
+    )
+
+
+def _label_scores(run: Scoring, options: LabelOptions) -> Mapping[str, Entry]:
+    store, parts, documents = run.scored_documents()
+    if model_kind(run.model) != "topics":
+        if run.elsewhere is None and not store.part(True).docs:
+            parts, documents = ("train",), "training documents"
+        return {
+            "labels": Entry(
+                score_agreement(run.model, store, parts, options.label_field, run.threads),
+                documents,
+            )
+        }
+    return {"labels": Entry(score_labels(run, store, parts, options.threshold), documents)}
+
+
+def _lines(name: str, score: Mapping[str, Any]) -> list[str]:
+    """F1 of labels, or agreement with clusters."""
+    return render(AGREEMENT if "nmi" in score else F1, score)
+
+
+LABEL_SCORES = Scorer(
+    "labels",
+    _label_scores,
+    Options=LabelOptions,
+    asked=lambda options: options.labels,
+    needs_corpus=lambda config, options: not config.elsewhere or options.threshold is None,
+    meta=lambda options: {LABELS: options.label_field} if options.labels else {},
+    kinds=(),
+    text=_lines,
+)

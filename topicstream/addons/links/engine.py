@@ -1,0 +1,265 @@
+"""The relational topic model by belief propagation: a document's topics are drawn to those of the
+documents it is linked with.
+
+A cell's message weighs the factor of its own document against that of the links (Zeng, Cheung & Liu
+2013, eq. 28 to 30):
+
+    mu    ~  [(1 - xi) m_theta + xi m_eta] m_phi
+    m_eta =  mean over the linked documents d' of eta theta_d' / n_d'
+    eta   =  sum over links of theta_d theta_d'^T, each row scaled to the sum 1
+
+Links count in both directions.  The printed eq. (29) adds up unnormalised theta, whose size would
+                                 be that of the linked
+documents; the mean, not renormalised over topics, is what the authors' published code does.
+
+The documents' theta is a table over documents, read along the links: a visit sees what the linked
+documents had at the end
+of the pass before (synchronous in the link factor, whatever the schedule in the words).  eta is a
+parameter, computed at the
+end of a pass from the theta that the pass saw, so it is one pass behind; the first pass has none
+yet and is that of ``bp``.
+(The paper computes eta within each iteration, the first too.)  A learned eta smears topics over the
+linked documents' ones;
+the default is the identity, a link to the same topics, which tells links far better
+(docs/decisions/links.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from topicstream.engines.base import (
+    BlockShape,
+    Buffer,
+    Out,
+    PassEnd,
+    Priors,
+    Rule,
+    TableSpec,
+    Visit,
+    option,
+    padded,
+)
+from topicstream.engines.message.bp import DenseMessages, DenseOptions
+from topicstream.engines.message.messages import CELL, Links, gather_theta
+from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Longs
+from topicstream.numeric.kernels.jit import fast_kernel
+from topicstream.numeric.tables.spec import DOCUMENTS
+
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+
+@fast_kernel
+def link_messages(
+    ptr: Longs,
+    local: Ints,
+    theta: Floats,
+    row: Longs,
+    eta: Floats,
+    renormalise: bool,
+    link: Floats,
+    sums: Floats,
+    weight: Floats,
+) -> None:
+    """Eq. (29) of every document of a block: the mean over its linked documents that have words of
+    eta theta_d' / n_d'.
+
+    Shapes: as in messages.py; the links of document d are local[ptr[d]] .. local[ptr[d + 1] - 1],
+    rows of theta (of the pass before) at theta[row[local]]; link, sums float32[D, Kp]; weight
+    float32[D], the sum of a document's link message, 0 where
+    it has none; eta float32[K, K]; renormalise: scale a document's message to the sum 1.  sums gets
+    the linked documents' theta added up,
+    not normalised: what eq. (28) needs.
+    """
+    k_all = eta.shape[0]
+    mean = np.empty(k_all, np.float32)
+    for d in range(len(ptr) - 1):
+        mean[:] = _ZERO
+        link[d] = _ZERO
+        sums[d] = _ZERO
+        weight[d] = _ZERO
+        degree = 0
+        for e in range(ptr[d], ptr[d + 1]):
+            other = theta[row[local[e]]]
+            n = _ZERO
+            for k in range(k_all):
+                n += other[k]
+            if n > _ZERO:
+                degree += 1
+                scale = _ONE / n
+                for k in range(k_all):
+                    mean[k] += scale * other[k]
+                    sums[d, k] += other[k]
+        if degree == 0:
+            continue
+        each = _ONE / np.float32(degree)
+        total = _ZERO
+        for k in range(k_all):
+            s = _ZERO
+            for j in range(k_all):
+                s += eta[k, j] * mean[j]
+            link[d, k] = each * s
+        for k in range(k_all):
+            total += link[d, k]
+        weight[d] = total
+        if renormalise and total > _ZERO:
+            for k in range(k_all):
+                link[d, k] /= total
+            weight[d] = _ONE
+
+
+@fast_kernel
+def link_products(before: Floats, sums: Floats, pairs: Doubles) -> None:
+    """pairs[k, j] += before[d, k] sums[d, j]: the numerator of eq. (28), both directions of each
+    link, in float64.
+    """
+    k_all = before.shape[1]
+    for d in range(len(before)):
+        for k in range(k_all):
+            own = np.float64(before[d, k])
+            if own > 0.0:
+                for j in range(k_all):
+                    pairs[k, j] += own * sums[d, j]
+
+
+@fast_kernel
+def own_theta(indptr: Longs, counts: Array, messages: Floats, thetas: Floats) -> None:
+    """thetas[d] = sum of x mu over the cells of document d, float32[D, K]."""
+    for d in range(len(indptr) - 1):
+        gather_theta(indptr[d], indptr[d + 1], counts, messages, thetas[d])
+
+
+@dataclass(frozen=True)
+class RelationalOptions(DenseOptions):
+    """Options of ``rtm``."""
+
+    xi: float = option(
+        0.5,
+        "Weight of the links against a document's own words (the paper: 0.15; 0: plain belief "
+        "propagation).",
+        min=0.0,
+        max=1.0,
+    )
+    eta: str = option(
+        "identity",
+        "How topics of linked documents relate: identity (the same topics), rows (learned, as "
+        "in the paper) "
+        "or columns (learned, transposed).",
+        choices=("rows", "columns", "identity"),
+    )
+    renormalise: bool = option(
+        False,
+        "Normalise the links' message to sum to 1 over topics (default: use the mean unscaled)",
+    )
+
+
+class RelationalTopicModel(DenseMessages):
+    """Tables: phi, and theta over documents.  Params beside the priors: eta [K, K], ends [K] (share
+    of the links' ends by
+    topic: ends_k eta_kj is symmetric), xi [1]."""
+
+    name = "rtm"
+    cites = (
+        "Zeng, Cheung & Liu 2013, Learning topic models by belief propagation, eq. (28) to "
+        "(30), Fig. 8"
+    )
+    Options = RelationalOptions
+    options: RelationalOptions
+    exclude = CELL
+    about = replace(
+        DenseMessages.about,
+        priors=Priors(
+            0.1, 0.1
+        ),  # as xi and eta by folds (docs/decisions/links.md); the paper's is 0.01
+        axes=("links",),
+        stored_tables=("phi", "theta"),
+        stored_params=("eta", "ends", "xi"),
+    )
+
+    @property
+    def tables(self) -> Mapping[str, TableSpec]:
+        return {
+            **super().tables,
+            "theta": TableSpec(rows=DOCUMENTS, reads="links", rule=Rule.REPLACE),
+        }
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        """pairs: the numerator of eq. (28), row by row; linked: tokens of linked documents."""
+        return {**super().stats, "pairs": self.shape.topics**2, "linked": 1}
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        topics = self.shape.topics
+        return super().initial_params() | {
+            "eta": np.zeros((topics, topics)),
+            "ends": np.zeros(topics),
+            "xi": np.array([self.options.xi], np.float64),
+        }
+
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        topics, wide, docs = self.shape.topics, padded(self.shape.topics), block.docs
+        return super().workspace(block) | {
+            "link": Buffer((docs, wide), "float32"),
+            "sums": Buffer((docs, wide), "float32"),
+            "weight of links": Buffer(docs, "float32"),
+            "before": Buffer((docs, topics), "float32"),
+            "eta": Buffer((topics, topics), "float32"),
+            # pairs of a round's blocks and their sum
+            "statistics": Buffer((self.layout.round_blocks + 2, topics, topics), "float64"),
+        }
+
+    def start(self, visit: Visit, out: Out) -> None:
+        super().start(visit, out)
+        thetas, block = out.array("theta"), visit.block
+        own_theta(block.indptr, block.counts, out.state["messages"], thetas)
+        self._write(thetas, out)
+
+    def process(self, visit: Visit, out: Out) -> None:
+        topics, theta = self.shape.topics, visit.rows["theta"]
+        link, sums, weight = out.array("link"), out.array("sums"), out.array("weight of links")
+        links = visit.block.rows("links")
+        link_messages(
+            links.indptr,
+            links.local,
+            theta.base,
+            theta.index,
+            self._eta(visit.params),
+            self.options.renormalise,
+            link,
+            sums,
+            weight,
+        )
+        before, thetas, xi = out.array("before"), out.array("theta"), float(visit.params["xi"][0])
+        self._update(visit, out, before, Links(link, weight, xi, thetas, out.stats["linked"]))
+        link_products(before, sums, out.stats["pairs"].reshape(topics, topics))
+        self._write(thetas, out)
+        self.count_for_priors(visit, thetas, out)
+
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
+        """eta from the pass's links."""
+        figures, params, stats = super().end_pass(end), end.params, end.stats
+        figures["linked"] = float(stats["linked"][0] / max(stats["tokens"][0], 1e-300))
+        pairs = stats["pairs"].reshape(self.shape.topics, -1)
+        pairs = (pairs + pairs.T) / 2
+        ends = pairs.sum(1)
+        params["eta"][:] = np.divide(
+            pairs, ends[:, None], out=np.zeros_like(pairs), where=ends[:, None] > 0
+        )
+        params["ends"][:] = ends / max(float(ends.sum()), 1e-300)
+        if end.key.pass_number == 2 and not figures["linked"]:
+            end.say("warning: no training document links to another: rtm trains like bp")
+        return figures
+
+    def _eta(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
+        """float32[K, K]: a linked document's shares -> the links' message."""
+        eta = params["eta"]
+        if self.options.eta == "identity":
+            return np.eye(len(eta), dtype=np.float32) * np.float32(eta.any())
+        return np.ascontiguousarray(eta if self.options.eta == "rows" else eta.T, np.float32)
+
+    def _write(self, thetas: np.ndarray, out: Out) -> None:
+        delta = out.delta["theta"]
+        np.maximum(thetas, 0.0, out=delta[:, : self.shape.topics])
+        delta[:, self.shape.topics :] = 0.0

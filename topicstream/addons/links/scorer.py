@@ -1,0 +1,495 @@
+"""Link prediction: how well the topics of two documents predict whether they are linked, and what
+links add to words.
+
+The protocol of Zeng, Cheung & Liu (2013, section 5.3), where they leave it open fixed as follows.
+Positives are linked pairs,
+negatives as many unlinked ones, drawn evenly.  A logistic regression is fitted to pairs of training
+documents and judged on
+pairs with a document set aside, whose topics are folded in from its words alone.  Features of a
+pair are the products
+theta_dk theta_d'k, each scaled by its largest value in training; ``root`` takes their square roots.
+
+It is fitted to topics of words alone: those that training gave to linked documents depend on the
+very link, which is unknown
+at the test.  (rtm on cora, K = 30, eta identity, xi 0.5: F of the roots 0.752 fitted to trained
+              topics, 0.818 so;
+without links in training 0.773 and 0.771.  docs/decisions/links.md.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.base.errors import InputError
+from topicstream.base.options import option
+from topicstream.base.text import render
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.completion import score_cells, split_documents
+from topicstream.evaluation.keys import (
+    document_keys,
+    documents,
+    first_documents,
+    hash_strings,
+    match_words,
+)
+from topicstream.evaluation.memory import block_cells, block_docs
+from topicstream.evaluation.scoring import Entry, Scorer, Scoring
+from topicstream.evaluation.visiting import known_block, shares_of
+from topicstream.inference.method import TopicRows
+from topicstream.model.topic_model import TopicModel
+from topicstream.numeric.kernels.local_step import (
+    EVEN,
+    INNER,
+    POINT,
+    TOLERANCE,
+    local_step,
+    padded_floats,
+)
+
+MOST = 20_000
+"""Linked pairs that are looked at, of training and of testing each."""
+DRAWS = 5
+PREDICTION = """link prediction       F {product.f:.3f} ± {product.f_sd:.3f}, precision {product.precision:.3f}, recall {product.recall:.3f}, AUC {product.auc:.3f}
+  of square roots     F {root.f:.3f} ± {root.f_sd:.3f}, precision {root.precision:.3f}, recall {root.recall:.3f}, AUC {root.auc:.3f}
+  {measured}; {pairs.testing:,} links predicted
+[with links given      {given.perplexity:.1f}   (withheld {given.withheld:.1f})
+  held-out perplexity of {given.docs:document} with links, {given.tokens:,.0f} tokens scored, xi {given.xi:.3g}]
+"""
+PENALTY = 1.0  # of the logistic regression: half its square, a weight
+FEATURES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"product": lambda x: x, "root": np.sqrt}
+
+
+# -- topics of documents
+# -------------------------------------------------------------------------------------------------
+def trained_shares(model: TopicModel, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(p(k|d) float64[n, K], tokens float64[n]) of training documents, from the model's own table
+    of them.
+    """
+    theta = model.table("theta").gather(numbers).astype(np.float64)
+    return _smoothed(theta, model.alpha), theta.sum(1)
+
+
+def _smoothed(theta: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    return np.asarray(
+        (theta + alpha) / np.maximum(theta.sum(1, keepdims=True) + alpha.sum(), 1e-300)
+    )
+
+
+def check_model(model: TopicModel, corpus: Corpus) -> None:
+    """InputError unless the model's table of documents is of this corpus."""
+    if model.manifest.corpus.fingerprint != corpus.fingerprint:
+        raise InputError(
+            f"{corpus.path}: has changed since {model.path} was trained on it, whose table of "
+            f"documents is by their "
+            "number; train or update the model"
+        )
+
+
+def bytes_held(corpus: Corpus, topics: int) -> int:
+    """Bytes that ``link_prediction`` holds at most beside a thread's own: the links, topics of
+    every document of a pair, of words and of training, and what the classifier makes of those of
+    the pairs."""
+    figures = (
+        corpus.axes["links"].figures if "links" in corpus.axes else {"training": 0, "heldout": 0}
+    )
+    train, n_heldout = corpus.n_docs, corpus.part(True).docs
+    training, testing = min(MOST, figures["training"]), min(MOST, n_heldout * (train + n_heldout))
+    documents = min(2 * (training + testing) * (1 + DRAWS), train + n_heldout)
+    links = 24 * (figures["training"] + figures["heldout"])
+    return int(links + 8 * topics * (3 * documents + 6 * 2 * max(training, testing)))
+
+
+# -- pairs
+# ---------------------------------------------------------------------------------------------------------------
+class Pairs:
+    """Linked pairs of a corpus.  A document is its number, of one set aside plus ``train`` (the
+                                  training rows there are).
+
+    training  int64[n, 2] both in training, first < second;  testing: the second of them set aside,
+              or both; of each at most
+              MOST, evenly drawn
+    """
+
+    def __init__(self, corpus: Corpus, rng: np.random.Generator) -> None:
+        self.corpus = corpus
+        self.train, self.held = (int(first_documents(corpus, h)[-1]) for h in (False, True))
+        if "links" not in corpus.axes:
+            raise InputError(
+                f"{corpus.path}: has no links; ingest with --links FILE or --meta links"
+            )
+        training, testing, among = (
+            self._of_part(False),
+            self._of_part(True),
+            self._between_heldout(),
+        )
+        self._keys = self._key(training), self._key(np.concatenate((testing, among)))
+        self.training = _some(training, rng)
+        self.testing = _some(np.concatenate((_some(testing, rng), among)), rng)
+
+    def _of_part(self, heldout: bool) -> np.ndarray:
+        """Pairs of the documents of a part with training documents, int64[n, 2]."""
+        first = first_documents(self.corpus, heldout) + (self.train if heldout else 0)
+        pairs_by_piece = [np.zeros((0, 2), np.int64)]
+        for b in range(len(first) - 1):
+            lengths, linked = self.corpus.lists("links", b, heldout)
+            document = np.repeat(np.arange(first[b], first[b + 1]), lengths)
+            pairs = np.sort(np.stack((document, linked), 1), axis=1)
+            pairs_by_piece.append(
+                pairs if heldout else pairs[document < linked]
+            )  # training pairs are listed with both documents
+        return np.concatenate(pairs_by_piece)
+
+    def _key(self, pairs: np.ndarray) -> np.ndarray:
+        """A number for each pair."""
+        return np.asarray(pairs[:, 0] * (self.train + self.held) + pairs[:, 1])
+
+    def _between_heldout(self) -> np.ndarray:
+        """Pairs of documents set aside, which the axis does not hold: from the documents' table."""
+        ids, numbers, sources, targets = (
+            [pa.array([], pa.large_string())],
+            [np.zeros(0, np.int64)],
+            [],
+            [],
+        )
+        for number, batch in documents(self.corpus, True, ["id", "links"]):
+            ids.append(batch.column("id"))
+            numbers.append(number)
+            links = batch.column("links")
+            sources.append(number[pc.list_parent_indices(links).to_numpy()])
+            targets.append(pc.list_flatten(links))
+        if not sources:
+            return np.zeros((0, 2), np.int64)
+        at = pc.index_in(
+            pa.chunked_array(targets), value_set=pa.chunked_array(ids).combine_chunks()
+        )
+        in_part = at.is_valid().to_numpy()
+        source = np.concatenate(sources)[in_part]
+        target = np.concatenate(numbers)[at.drop_null().to_numpy()]
+        pairs = np.sort(np.stack((source, target), 1)[source != target], axis=1)
+        return np.unique(pairs, axis=0) + self.train
+
+    def unlinked(self, n: int, testing: bool, rng: np.random.Generator) -> np.ndarray:
+        """n pairs without a link, drawn evenly among all (fewer where there are hardly any)."""
+        out = np.zeros((0, 2), np.int64)
+        both = self.train * self.held
+        share = both / max(
+            both + self.held * (self.held - 1) // 2, 1
+        )  # of the pairs to test on: one in training
+        for _ in range(50):
+            if len(out) >= n:
+                break
+            size = 2 * (n - len(out)) + 16
+            if testing:
+                with_training = rng.random(size) < share
+                first = np.where(
+                    with_training,
+                    rng.integers(max(self.train, 1), size=size),
+                    rng.integers(self.held, size=size) + self.train,
+                )
+                drawn = np.stack((first, rng.integers(self.held, size=size) + self.train), 1)
+            else:
+                drawn = rng.integers(self.train, size=(size, 2))
+            drawn = np.sort(drawn, axis=1)
+            drawn = drawn[drawn[:, 0] != drawn[:, 1]]
+            drawn = drawn[~np.isin(self._key(drawn), self._keys[testing])]
+            both_drawn = np.concatenate((out, drawn))
+            _, first_at = np.unique(both_drawn, axis=0, return_index=True)
+            out = both_drawn[np.sort(first_at)]
+        return out[:n]
+
+
+def _some(pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """At most MOST of the pairs, evenly drawn, in their order."""
+    return (
+        pairs if len(pairs) <= MOST else pairs[np.sort(rng.choice(len(pairs), MOST, replace=False))]
+    )
+
+
+# -- the classifier
+# ----------------------------------------------------------------------------------------------------
+def logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Weights float64[n + 1] (the last the intercept, not penalised) of an L2-penalised logistic
+    regression, by Newton's
+    method.  x: float64[m, n]; y: [m] of 0 and 1."""
+    x = np.concatenate((x, np.ones((len(x), 1))), 1)
+    w, penalty = np.zeros(x.shape[1]), np.full(x.shape[1], PENALTY)
+    penalty[-1] = 1e-9
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-np.clip(x @ w, -30, 30)))
+        hessian = (x * (p * (1 - p))[:, None]).T @ x + np.diag(penalty)
+        step = np.linalg.solve(hessian, x.T @ (p - y) + penalty * w)
+        w -= step
+        if np.abs(step).max() < 1e-8:
+            break
+    return w
+
+
+@dataclass(frozen=True)
+class LinkScore:
+    """pairs: linked ones, of training and of testing; product, root: F, precision, recall and AUC
+    by those features, means over the draws, and ``f_sd``, the standard deviation of F."""
+
+    pairs: dict[str, int]
+    draws: int
+    product: dict[str, float]
+    root: dict[str, float]
+    measured: str
+
+
+@dataclass(frozen=True)
+class LinkedScore:
+    """perplexity, withheld: with the links given, and not, of the same tokens, those of documents
+    with links; xi: their weight.
+    """
+
+    perplexity: float
+    withheld: float
+    tokens: float
+    docs: int
+    xi: float
+    split: float
+
+
+def judge(scores: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """F, precision and recall of ``scores > 0``, and AUC (ties count half)."""
+    from scipy.stats import rankdata  # half a second, which other scorers need not spend
+
+    predicted, true = scores > 0, y == 1
+    hits = float((predicted & true).sum())
+    precision, recall = hits / max(predicted.sum(), 1), hits / max(true.sum(), 1)
+    positives, negatives = true.sum(), (~true).sum()
+    auc = (rankdata(scores)[true].sum() - positives * (positives + 1) / 2) / max(
+        positives * negatives, 1
+    )
+    return {
+        "f": 2 * precision * recall / max(precision + recall, 1e-300),
+        "precision": precision,
+        "recall": recall,
+        "auc": float(auc),
+    }
+
+
+def link_prediction(
+    model: TopicModel,
+    corpus: Corpus,
+    *,
+    threads: int = 1,
+    theta: np.ndarray | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> LinkScore:
+    """How well the links of the documents set aside are predicted, over DRAWS draws of the
+    negatives.  Where it is judged, training documents
+    have the theta that the model was trained to (if it holds them), else that of their words;
+    ``theta`` [train documents, K],
+    counts by topic, stands in for the former.  InputError where there is nothing to predict.
+    """
+    rng = np.random.default_rng([0, 0])
+    pairs = Pairs(corpus, rng)
+    if not len(pairs.training) or not len(pairs.testing):
+        where = (
+            "between training documents"
+            if not len(pairs.training)
+            else "of documents set aside (--heldout)"
+        )
+        raise InputError(
+            f"{corpus.path}: has no links {where}: link prediction learns from the former, is "
+            f"judged on the latter"
+        )
+    draws = [
+        (pairs.unlinked(len(pairs.training), False, r), pairs.unlinked(len(pairs.testing), True, r))
+        for r in (np.random.default_rng([0, 1 + i]) for i in range(DRAWS))
+    ]
+    wanted = np.unique(
+        np.concatenate([pairs.training, pairs.testing, *(p for draw in draws for p in draw)])
+    )
+    training, testing = np.split(wanted, [np.searchsorted(wanted, pairs.train)])
+    parts = [
+        shares_of(model, corpus, training, threads=threads, progress=progress),
+        shares_of(
+            model, corpus, testing - pairs.train, heldout=True, threads=threads, progress=progress
+        ),
+    ]
+    of_words = np.concatenate([part.shares for part in parts], dtype=np.float64)
+    tokens = np.concatenate([part.tokens for part in parts])
+    trained = np.concatenate(
+        (_trained(model, corpus, training, of_words, theta), of_words[len(training) :])
+    )
+
+    def features(
+        some: np.ndarray, topics: np.ndarray, root: Callable[[np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        a, b = np.searchsorted(wanted, some).T
+        kept = (tokens[a] > 0) & (tokens[b] > 0)
+        return root(topics[a[kept]] * topics[b[kept]])
+
+    by: dict[str, dict[str, float]] = {}
+    for name, root in FEATURES.items():
+        figures = []
+        for learning, testing in draws:
+            x, y = _both(
+                features(pairs.training, of_words, root), features(learning, of_words, root)
+            )
+            scale = np.maximum(x.max(0, initial=0), 1e-12)
+            weights = logistic(x / scale, y)
+            x, y = _both(features(pairs.testing, trained, root), features(testing, trained, root))
+            figures.append(judge(x / scale @ weights[:-1] + weights[-1], y))
+        by[name] = {key: float(np.mean([f[key] for f in figures])) for key in figures[0]}
+        by[name]["f_sd"] = float(np.std([f["f"] for f in figures], ddof=1))
+    measured = (
+        f"links of the documents set aside, their topics from words alone, among as many "
+        f"unlinked pairs; logistic regression "
+        f"on theta of both documents, fitted to {len(pairs.training):,} links between training "
+        f"documents; {DRAWS} draws"
+    )
+    return LinkScore(
+        {"training": len(pairs.training), "testing": len(pairs.testing)},
+        DRAWS,
+        **by,
+        measured=measured,
+    )
+
+
+def _both(linked: np.ndarray, unlinked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.concatenate((linked, unlinked)), np.repeat([1.0, 0.0], [len(linked), len(unlinked)])
+
+
+def _trained(
+    model: TopicModel,
+    corpus: Corpus,
+    numbers: np.ndarray,
+    of_words: np.ndarray,
+    counts: np.ndarray | None,
+) -> np.ndarray:
+    """What training documents were trained to, where that is known, else theta of their words."""
+    if counts is not None:
+        return _smoothed(counts[numbers].astype(np.float64), model.alpha)
+    if "theta" not in model.manifest.tables:
+        return of_words[: len(numbers)]
+    check_model(model, corpus)
+    return trained_shares(model, numbers)[0]
+
+
+# -- words with links given
+# ----------------------------------------------------------------------------------------------
+def link_message(model: TopicModel, theta: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """What its links say of each document, float64[D, K]: eq. (29) with the model's own eta.
+    theta: [E, K] of the linked
+    documents, unnormalised; lengths: [D] how many of each."""
+    eta = model.table("eta").gather(np.arange(model.n_topics)).astype(np.float64)
+    options = model.manifest.options
+    used = {"rows": eta, "columns": eta.T, "identity": np.eye(len(eta))}[options.get("eta", "rows")]
+    mass = theta.sum(1, keepdims=True, dtype=np.float64)
+    shares = np.divide(theta, mass, out=np.zeros(theta.shape), where=mass > 0)
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    out, degree = (
+        np.zeros((len(lengths), model.n_topics)),
+        np.bincount(owner, mass[:, 0] > 0, len(lengths)),
+    )
+    np.add.at(out, owner, shares)
+    out = (out / np.maximum(degree, 1)[:, None]) @ used.T
+    if options.get("renormalise"):
+        out /= np.maximum(out.sum(1, keepdims=True), 1e-300)
+    return out
+
+
+def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) -> LinkedScore:
+    """Document completion of the documents set aside with their links to training documents given.
+
+    theta is the fixed point of eq. (30), the links' message weighing xi.
+    """
+    check_model(model, corpus)
+    index, rows, keys = (
+        match_words(model.vocabulary, corpus),
+        TopicRows(model),
+        document_keys(corpus, True),
+    )
+    word_keys, width, table = (
+        hash_strings(model.vocabulary.words),
+        len(rows.inverse),
+        model.table("theta"),
+    )
+    xi = float(model.table("xi").gather(np.arange(1))[0, 0])
+    weight = min(xi, 0.999) / (1 - min(xi, 0.999))
+    grid = corpus.grid(
+        block_cells(model.n_topics), block_docs(model.n_topics), heldout=True, axes=["links"]
+    )
+    loglik, tokens, docs = np.zeros(2), 0.0, 0
+    for block in corpus.blocks(grid=grid, heldout=True, axes=["links"]):
+        of_block, links = (
+            keys[block.first_doc : block.first_doc + block.n_docs],
+            block.rows("links"),
+        )
+        seen, rest, scored = split_documents(known_block(block, index), of_block, word_keys, split)
+        (observed, base), (others, of_others), topics = (
+            rows.of(seen),
+            rows.of(rest),
+            table.gather(links.ids),
+        )
+        for d in np.flatnonzero(scored & (np.diff(links.indptr) > 0)).tolist():
+            linked = links.local[links.indptr[d] : links.indptr[d + 1]]
+            own, other = slice(*seen.indptr[d : d + 2]), slice(*rest.indptr[d : d + 2])
+            message = link_message(model, topics[linked], np.array([len(linked)]))[0]
+            n = float(seen.counts[own].sum()) + model.alpha.sum()
+            one = (
+                np.array([0, own.stop - own.start]),
+                observed[own],
+                seen.counts[own],
+                base,
+                rows.beta,
+                rows.inverse,
+            )
+            cut = (
+                np.array([0, other.stop - other.start]),
+                others[other],
+                rest.counts[other],
+                of_others,
+            )
+            for i, prior in enumerate((model.alpha + weight * n * message, model.alpha)):
+                theta, ll, tk = np.empty((1, model.n_topics), np.float32), np.empty(1), np.empty(1)
+                local_step(*one, padded_floats(prior, width), POINT, EVEN, TOLERANCE, INNER, theta)
+                score_cells(*cut, rows.beta, rows.inverse, theta, ll, tk)
+                loglik[i] += ll[0]
+            tokens += tk[0]
+            docs += 1
+    if not tokens:
+        raise InputError(f"{corpus.path}: no held-out document links to a training document")
+    with_links, without_links = (float(v) for v in np.exp(-loglik / tokens))
+    return LinkedScore(with_links, without_links, float(tokens), docs, xi, split)
+
+
+# -- the scorer
+# ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class LinkOptions:
+    """Options of the scorer."""
+
+    links: bool = option(
+        False, "Predict the links of the held-out documents: F, precision, recall and AUC."
+    )
+
+
+def _link_scores(run: Scoring, options: LinkOptions) -> Mapping[str, object]:
+    scores = Entry(
+        link_prediction(run.model, run.corpus, threads=run.threads, progress=run.step("links"))
+    ).plain()
+    if {"eta", "theta"} <= set(run.model.manifest.tables):
+        scores = {
+            **scores,
+            "given": asdict(linked_completion(run.model, run.corpus, split=run.split)),
+        }
+    return {"links": scores}
+
+
+LINKS = Scorer(
+    "links",
+    _link_scores,
+    Options=LinkOptions,
+    asked=lambda options: options.links,
+    text=lambda name, score: render(PREDICTION, score),
+    bytes_held=bytes_held,
+)

@@ -1,0 +1,378 @@
+"""Anchor words: topics from words that belong to one topic each, found in the co-occurrence matrix
+(four passes, and some of EM).
+
+    1  count     p(w), the row sums of M, and documents of each word
+                 end: the words in enough documents are the candidates, which are numbered
+    2  project   S = M R, R of 1000 columns of random signs: rows of M nearly keep their distances;
+       candidates' rows alone
+                 end: the K words whose rows S_w / p(w) lie furthest apart are the anchors s_1 ..
+                 s_K
+    3  columns   A = M[:, s], and p(w)
+    4  products  B = M A
+                 end: every word's convex weights on the anchors' rows, from G_kj = B[s_k, j] /
+                 (p(s_k) p(s_j)) and b_k = B[w, k] / (p(w) p(s_k)), which are the exact products of
+                 rows of M; then p(w|k) ~ p(w) c_wk
+    5  refine    (``--refine`` passes) EM over all documents from these topics, theta folded in at
+       each visit: sTBP's pass.
+                 Every topic of pass 4 holds words that are frequent everywhere; documents say whose
+                 they are
+
+Passes 1 to 4 keep sums over documents; the mean cancels.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from topicstream.addons.moments import cooccurrence as co
+from topicstream.addons.moments import geometry as picking
+from topicstream.addons.moments.geometry import simplex_weights
+from topicstream.base.errors import InputError
+from topicstream.engines.base import (
+    About,
+    BlockShape,
+    Buffer,
+    Engine,
+    Layout,
+    Options,
+    Out,
+    PassEnd,
+    Phase,
+    Priors,
+    Rule,
+    Scratch,
+    Shape,
+    SparseDelta,
+    TableSpec,
+    Visit,
+    option,
+)
+from topicstream.engines.message.stbp import STBP
+from topicstream.numeric.tables.table import Table
+
+PROJECTION = 1000
+SOLVED = 128  # words whose problems are solved at a time
+ALPHA_SUM_BOUNDS = 0.1, 100.0  # two tokens of a document are of one topic with 10/11 and about 1/K
+
+
+@dataclass(frozen=True)
+class AnchorOptions(Options):
+    """Options of ``anchors``."""
+
+    min_docs: int | None = option(
+        None,
+        "Minimum number of documents with an anchor word (default: documents / K, at most 5 % "
+        "of them).",
+        min=1,
+    )
+    min_tokens: int = option(
+        20, "Leave documents with fewer tokens out of the co-occurrences.", min=2
+    )
+    refine: int = option(
+        3,
+        "Run so many passes of EM over the documents after the four of the method; 0: none.",
+        min=0,
+    )
+
+
+class Anchors(Engine):
+    """``anchors``: topics by anchor words, out of core."""
+
+    name = "anchors"
+    cites = (
+        "Arora et al. 2013, A Practical Algorithm for Topic Modeling with Provable Guarantees, "
+        "Alg. 1-4; co-occurrence as Fisher, Kozdoba & Mannor, eq. 9"
+    )
+    Options: ClassVar[Any] = AnchorOptions
+    about = About(
+        priors=Priors(1.0, 0.01, together=True),
+        starts=("random",),  # of the projection
+        real_cells=False,
+        constants=False,  # its topics are no counts with a prior
+        learns_priors=False,  # moments give alpha
+        stored_params=("anchors", "distances"),
+        tol=0.0,
+        alpha_sum_bounds=ALPHA_SUM_BOUNDS,
+    )
+
+    def __init__(self, shape: Shape, options: AnchorOptions) -> None:
+        super().__init__(shape, options)
+        self._em = STBP(shape, STBP.Options(theta="fold-in"))
+
+    @property
+    def tables(self) -> Mapping[str, TableSpec]:
+        k = self.shape.topics
+        return {
+            "counted": TableSpec(
+                columns=3, dtype="float64"
+            ),  # p(w), documents, number as a candidate (-1: none)
+            "projected": TableSpec(rows=self.most_candidates, columns=PROJECTION, delta="sparse"),
+            "columns": TableSpec(columns=k + 1, dtype="float64"),  # and p(w)
+            "products": TableSpec(dtype="float64"),
+            # filled by the end of pass 4
+            "phi": TableSpec(rule=Rule.REPLACE)
+            if self.options.refine
+            else TableSpec(delta="sparse"),
+        }
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return (
+            Phase("count", 1, reads=(), writes=("counted",), start="empty"),
+            Phase("project", 1, reads=("counted",), writes=("projected",)),
+            Phase("columns", 1, reads=(), writes=("columns",)),
+            Phase("products", 1, reads=("columns",), writes=("products",)),
+            *(
+                [Phase("refine", self.options.refine, reads=("phi",), writes=("phi",))]
+                if self.options.refine
+                else []
+            ),
+        )
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        return {"docs": 1, **self._em.stats} if self.options.refine else {"docs": 1}
+
+    def initial_params(self) -> dict[str, np.ndarray]:
+        k = self.shape.topics
+        anchor_params = {"anchors": np.full(k, -1, np.int64), "distances": np.zeros(k)}
+        return super().initial_params() | anchor_params
+
+    @property
+    def most_candidates(self) -> int:
+        """Words that can be in ``least_docs`` documents or more."""
+        return max(1, min(self.shape.words, self.shape.cells // self.least_docs))
+
+    @property
+    def layout(self) -> Layout:
+        """Small enough that a round's rows take half a gigabyte at most, whatever the corpus."""
+        return replace(
+            super().layout, block_cells=max(min(self.shape.cells // 64, 1 << 17), 1 << 12)
+        )
+
+    def workspace(self, block: BlockShape) -> dict[str, Buffer]:
+        """Of passes 1 to 4 nearly everything is a temporary of NumPy or SciPy."""
+        k, docs, words, cells = self.shape.topics, block.docs, block.words, block.cells
+        candidates = min(words, self.most_candidates)
+        return (self._em.workspace(block) if self.options.refine else {}) | {
+            # copies of the counts by document and by word, with their indices
+            "counts": Buffer((6, cells), "float64"),
+            "sums of words": Buffer((words + docs, 6), "float64"),
+            "signs": Buffer((words, 2 * PROJECTION // co.SIGNS), "float64"),
+            # a document's row times the signs, or the anchors' columns; the product before it
+            # enters the delta
+            "sums of documents": Buffer((docs, max(8 * PROJECTION, 8 * k)), "uint8"),
+            "product": Buffer(max(12 * PROJECTION * candidates, 16 * words * k), "uint8"),
+            # of the one thread that picks
+            "picks": Buffer((k + 4, PROJECTION), "float64"),
+            "candidates": Buffer((6, self.shape.words), "float64"),
+            "ends": Buffer(self.most_candidates + 1, "int64", keep=True),
+            "column": Buffer((candidates, PROJECTION), "uint16", keep=True),
+            "x": Buffer((candidates, PROJECTION), "float32", keep=True),
+        }
+
+    # -- visits
+    # ----------------------------------------------------------------------------------------------------
+    def process(self, visit: Visit, out: Out) -> None:
+        if visit.key.phase == "refine":
+            self._em.process(visit, out)
+            return
+        block, rows, k = visit.block, visit.rows, self.shape.topics
+        pairs = co.pairs_of(block, self.least_tokens)
+        out.stats["docs"][0] = np.count_nonzero(pairs.weight)
+        every = np.arange(block.n_words)
+        if visit.key.phase == "count":
+            delta = out.delta["counted"]
+            delta[:], delta[:, 0], delta[:, 1] = 0.0, pairs.sums, pairs.documents
+        elif visit.key.phase == "project":
+            place = rows["counted"].base[rows["counted"].index, 2].astype(np.int64)
+            which = np.flatnonzero(place >= 0)  # ascending, as their places are
+            ends = out.array("ends")
+            ends[:] = PROJECTION * np.searchsorted(place[which], np.arange(len(ends)))
+            column, x = (
+                out.array("column", (len(which), PROJECTION)),
+                out.array("x", (len(which), PROJECTION)),
+            )
+            column[:] = np.arange(PROJECTION)
+            x[:] = pairs.times(co.signs(visit.key.seed, block.vocab, PROJECTION), which)
+            out.delta["projected"] = SparseDelta(ends, column.ravel(), x.ravel())
+        elif visit.key.phase == "columns":
+            topic = topic_of_anchor(visit.params["anchors"], block.vocab)
+            anchor_rows = np.flatnonzero(topic >= 0)
+            anchors = sparse.csr_array(
+                (np.ones(len(anchor_rows)), (anchor_rows, topic[anchor_rows])), (block.n_words, k)
+            )
+            delta = out.delta["columns"]
+            delta[:], delta[:, k] = 0.0, pairs.sums
+            delta[:, :k] = pairs.times(anchors, every)
+        else:
+            delta, columns = out.delta["products"], rows["columns"].base[rows["columns"].index, :k]
+            delta[:] = 0.0
+            delta[:, :k] = pairs.times(columns, every)
+
+    # -- ends of passes and phases
+    # ---------------------------------------------------------------------------------
+    def end_pass(self, end: PassEnd) -> dict[str, float]:
+        if end.phase.name == "refine":
+            return {}
+        docs = float(end.stats["docs"][0])
+        if not docs > 0:
+            raise InputError(
+                "anchors: no document has two or more words, so there are no co-occurrences"
+            )
+        return {"docs": docs}
+
+    def end_phase(self, end: PassEnd) -> None:
+        if end.phase.name == "count":
+            self._number(end.tables["counted"])
+        elif end.phase.name == "project":
+            self._pick(end)
+        elif end.phase.name == "products":
+            self._recover(end)
+
+    @property
+    def least_docs(self) -> int:
+        """Documents that an anchor is in, at least: enough that its row is no noise, few enough
+        that a topic's own words have them (with one topic a document each of K has D/K)."""
+        if self.options.min_docs is not None:
+            return int(self.options.min_docs)
+        return int(max(2, self.shape.docs * min(1.0 / self.shape.topics, 0.05)))
+
+    @property
+    def least_tokens(self) -> float:
+        """Tokens of a document that takes part; of a corpus of short documents half their mean."""
+        mean = self.shape.tokens / max(1, self.shape.docs)
+        return float(max(2.0, min(float(self.options.min_tokens), mean / 2)))
+
+    def _number(self, counted: Table) -> None:
+        """Number the candidates, by word."""
+        docs = np.concatenate([rows[:, 1].copy() for _, rows in counted.pieces()])
+        place = np.where(docs >= self.least_docs, np.cumsum(docs >= self.least_docs) - 1, -1)
+
+        def numbered(first: int, rows: np.ndarray) -> np.ndarray:
+            rows[:, 2] = place[first : first + len(rows)]
+            return rows
+
+        counted.rewrite(numbered)
+
+    def _pick(self, end: PassEnd) -> None:
+        rows = np.concatenate([part[:, [0, 2]] for _, part in end.tables["counted"].pieces()])
+        words, topics = np.flatnonzero(rows[:, 1] >= 0), self.shape.topics
+        n = len(words)
+        if n < topics:
+            raise InputError(
+                f"anchors: only {n:,} words are in {self.least_docs:,} documents or more, too "
+                f"few for {topics} anchor words; "
+                "lower -K or --min-docs"
+            )
+
+        def told(done: int) -> None:
+            end.step("choosing anchors", done, topics, "words")
+
+        picked = picking.pick(
+            end.tables["projected"].pieces, PROJECTION, rows[words, 0], n, topics, told
+        )
+        end.params["anchors"][:], end.params["distances"][:] = (
+            words[picked.anchors],
+            picked.distances,
+        )
+        for line in picking.lines(picked, n):
+            end.say(line)
+
+    def _recover(self, end: PassEnd) -> None:
+        """phi = N p(w) c_wk, range by range."""
+        tables, params, k, phi = end.tables, end.params, self.shape.topics, end.tables["phi"]
+        anchors = params["anchors"]
+        ours = _rows(tables["columns"], anchors, k + 1)
+        mass = ours[:, k].copy()
+        gram = _rows(tables["products"], anchors, k) / np.outer(mass, mass)
+        gram = (gram + gram.T) / 2
+        scale = self.shape.tokens / tables["columns"].totals[k]
+        unfinished: list[int] = []
+        lock, done = threading.Lock(), 0
+
+        def told(words: int) -> None:
+            nonlocal done
+            with lock:
+                done += words
+                end.step("anchor weights", done, phi.n_rows, "words")
+
+        def solved(first: int, stop: int) -> np.ndarray:
+            weights = np.zeros((stop - first, phi.width), np.float32)
+            for at in range(first, stop, SOLVED):
+                ids = np.arange(at, min(at + SOLVED, stop))
+                p = _rows(tables["columns"], ids, k + 1)[:, k]
+                c = np.empty((len(ids), k))
+                topic = topic_of_anchor(anchors, ids).astype(np.int64)
+                rhs = np.full((len(ids), k), np.nan)
+                np.divide(
+                    _rows(tables["products"], ids, k),
+                    np.outer(p, mass),
+                    out=rhs,
+                    where=(p > 0)[:, None],
+                )
+                if unfinished_words := simplex_weights(gram, rhs, topic, c):
+                    unfinished.append(int(unfinished_words))
+                told(len(ids))
+                weights[at - first : at - first + len(ids), :k] = c * (scale * p)[:, None]
+            return weights
+
+        phi.fill(solved)
+        sizes = phi.totals[:k] / max(float(phi.totals[:k].sum()), 1e-300)
+        if self.options.alpha is None:
+            params["alpha"][:] = dirichlet_of(
+                apart_of(ours[:, :k] / np.outer(mass, mass), sizes, tables["columns"].totals[k]),
+                sizes,
+            )
+            end.say(f"alpha from the moments: {params['alpha'].sum():.3g} over all topics")
+        if unfinished:
+            end.say(
+                f"warning: {sum(unfinished):,} words' weights have not fully converged: some "
+                f"anchor words are nearly equal"
+            )
+
+
+def topic_of_anchor(anchors: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """int32: of each word the topic that it is the anchor of, or -1."""
+    order = np.argsort(anchors, kind="stable")
+    at = np.minimum(np.searchsorted(anchors[order], ids), len(anchors) - 1)
+    return np.where(anchors[order][at] == ids, order[at], -1).astype(np.int32)
+
+
+def _rows(table: Table, ids: np.ndarray, columns: int) -> np.ndarray:
+    """Rows of these words (any order) in the table's own precision, [n, columns]."""
+    order = np.argsort(ids, kind="stable")
+    got = table.gather(np.asarray(ids, np.int32)[order], Scratch())
+    out = np.empty((len(ids), columns), got.base.dtype)
+    out[order] = got.base[got.index, :columns] * got.scale
+    return out
+
+
+def apart_of(ratio: np.ndarray, sizes: np.ndarray, mass: float) -> float:
+    """p(two tokens are of different topics), the sum over k != j of a_kj, from the anchors' rows
+    alone.
+
+    ratio   M[s_k, s_j] / (p(s_k) p(s_j)), in sums over documents, so that a_kj = ratio p_k p_j mass
+            for topics with anchors
+            (its diagonal is left alone: a word that a document has once it often has again,
+            whatever the topic)
+    """
+    joint = ratio * mass * np.outer(sizes, sizes)
+    return float(joint.sum() - np.trace(joint))
+
+
+def dirichlet_of(apart: float, sizes: np.ndarray) -> np.ndarray:
+    """alpha float64[K] of the Dirichlet under which two tokens of a document are of different
+    topics with probability
+    ``apart`` = alpha0 (1 - sum_k p_k^2) / (alpha0 + 1), alpha_k = alpha0 p_k; sizes: p_k.  alpha0
+    is held to
+    ALPHA_SUM_BOUNDS."""
+    possible = float(1.0 - (sizes**2).sum())
+    total = apart / (possible - apart) if 0.0 < apart < possible else (np.inf if apart > 0 else 0.0)
+    return np.asarray(float(np.clip(total, *ALPHA_SUM_BOUNDS)) * np.maximum(sizes, 1e-6))

@@ -1,0 +1,304 @@
+"""Choosing anchor words: the words whose rows of the co-occurrence matrix lie furthest apart (Arora
+et al. 2013, Algorithm 4).
+
+The first is the row with the largest norm; the origin moves there; then the row furthest from the
+span of those chosen is taken, again and again, the span kept orthonormal by Gram-Schmidt with a
+second projection (rounding undone).
+
+The word problems of anchor words: convex weights of a word's row on the anchors' rows.
+
+    minimise over the simplex  f(c) = c^T G c - 2 b^T c       (|q - sum_k c_k q_k|^2 less |q|^2)
+
+Arora et al. 2013 go there by exponentiated gradient, which takes thousands of steps for the last
+digits.  Few weights of a
+word are above zero, so an active-set method (Wolfe 1976, Finding the nearest point in a polytope;
+Lawson & Hanson 1974, chapter 23) reaches the minimum itself in about as many steps as there are
+such weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from topicstream.numeric.kernels.arrays import Bools, Doubles, Longs
+from topicstream.numeric.kernels.jit import kernel
+
+Pieces = Callable[[], Iterator[tuple[int, np.ndarray]]]
+TOLD = 30  # distances that are printed; the model has all
+# of the first distance: a row that is no further from the span is a mixture of the others, but for
+# noise
+NOISE = 0.1
+
+
+class Picked(NamedTuple):
+    """anchors int64[K], rows in the order in which they were chosen; distances float64[K] at which
+    they were: from zero, from the first, then from the span of those before."""
+
+    anchors: np.ndarray
+    distances: np.ndarray
+
+
+def pick(
+    pieces: Pieces,
+    columns: int,
+    row_sums: np.ndarray,
+    candidates: int,
+    topics: int,
+    step: Callable[[int], None] = lambda _: None,
+) -> Picked:
+    """``topics`` of the first ``candidates`` rows (as many at least), by rows / ``row_sums``
+    (float64[candidates]).
+
+    pieces()  (first row, rows [n, >= columns]) in order: read ``topics`` times, and nothing of
+              their size is held
+    step      called after each with how many are chosen
+    """
+    inverse = 1.0 / row_sums
+
+    def parts() -> Iterator[tuple[slice, np.ndarray]]:
+        for first, rows in pieces():
+            part = slice(first, min(first + len(rows), candidates))
+            if part.start < part.stop:
+                yield part, rows[: part.stop - first, :columns].astype(np.float64)
+
+    def row(place: int) -> np.ndarray:
+        for first, rows in pieces():
+            if first <= place < first + len(rows):
+                return np.asarray(rows[place - first, :columns].astype(np.float64) * inverse[place])
+        raise IndexError(place)
+
+    def along(direction: np.ndarray) -> np.ndarray:
+        products = np.empty(candidates)
+        for part, rows in parts():
+            products[part] = np.einsum("ij,j->i", rows, direction)
+        return products * inverse
+
+    squares = np.empty(candidates)
+    for part, rows in parts():
+        squares[part] = np.einsum("ij,ij->i", rows, rows)
+    squares *= inverse**2
+    chosen = [int(np.argmax(squares))]
+    origin = row(chosen[0])
+    distances = [float(np.sqrt(squares[chosen[0]]))]
+    squares += origin @ origin - 2.0 * along(origin)  # from the origin's new place
+    candidates_left = np.ones(candidates, np.bool_)
+    basis = np.zeros((0, columns))
+    while len(chosen) < topics:
+        candidates_left[chosen[-1]] = False
+        far = int(np.argmax(np.where(candidates_left, squares, -np.inf)))
+        rest = row(far) - origin
+        for _ in range(2):
+            rest -= np.einsum(
+                "ij,i->j", basis, np.einsum("ij,j->i", basis, rest)
+            )  # BLAS sums by its number of threads
+        norm = float(np.linalg.norm(rest))
+        chosen.append(far)
+        distances.append(norm)
+        step(len(chosen))
+        if norm > 0.0 and len(chosen) < topics:
+            direction = rest / norm
+            basis = np.vstack([basis, direction])
+            squares -= (along(direction) - origin @ direction) ** 2
+    return Picked(np.array(chosen, np.int64), np.array(distances))
+
+
+def lines(picked: Picked, words: int) -> list[str]:
+    """What to say of the picks."""
+    all_told = [f"{d:.3g}" for d in picked.distances]
+    told = " ".join(
+        all_told
+        if len(all_told) <= TOLD
+        else [*all_told[: TOLD // 2], "...", *all_told[-TOLD // 2 :]]
+    )
+    said = [
+        f"{len(picked.anchors)} anchor words of {words:,} candidates, each chosen at a distance "
+        f"of {told}"
+    ]
+    base = float(picked.distances[1]) if len(picked.distances) > 1 else 0.0
+    noise = int(np.count_nonzero(picked.distances[1:] < NOISE * base))
+    if noise or (len(picked.distances) > 1 and not base > 0):
+        said.append(
+            f"warning: {noise} of {len(picked.anchors)} anchor words lie nearer than "
+            f"{NOISE:.0%} of the first distance to the "
+            "others' span: they are noise or near-duplicates; lower -K or raise --min-docs"
+        )
+    return said
+
+
+TOLERANCE = 1e-11  # of a gradient, beside the mean square of an anchor's row
+SINGULAR = 1e-10  # of a pivot, beside the diagonal: a row that lies in the span of the others
+
+
+class Workspace(NamedTuple):
+    """What the problem of one word is solved in.
+
+    support  int64[K + 1]: the anchors whose weights are above zero;  upper  float64[K + 1, K + 1]:
+             U of U^T U = G over them;
+    u, v  float64[K + 1]: U^-T b and U^-T 1;  x, y  the solutions;  row  float64[K + 1], gradient
+          float64[K];
+    barred  bool[K]: anchors that cannot enter
+    """
+
+    support: Longs
+    upper: Doubles
+    u: Doubles
+    v: Doubles
+    x: Doubles
+    y: Doubles
+    row: Doubles
+    gradient: Doubles
+    barred: Bools
+
+
+@kernel
+def _factor(gram: Doubles, b: Doubles, known: int, n: int, work: Workspace) -> int:
+    """Columns ``known`` to n - 1 of the Cholesky factor and entries of u and v, those before
+    standing (a new anchor adds one
+    column: a word of s anchors costs s^3, not s^4).  Returns the first column that lies in the span
+    of those before, or n."""
+    support, upper, u, v, row = work.support, work.upper, work.u, work.v, work.row
+    for i in range(known, n):
+        for j in range(i + 1):
+            row[j] = gram[support[i], support[j]]
+        s, t = b[support[i]], 1.0
+        for m in range(i):
+            part = row[m] / upper[m, m]
+            upper[m, i] = part
+            for j in range(m + 1, i + 1):
+                row[j] -= part * upper[m, j]
+            s -= part * u[m]
+            t -= part * v[m]
+        if row[i] <= SINGULAR * gram[support[i], support[i]]:
+            return i
+        upper[i, i] = np.sqrt(row[i])
+        u[i], v[i] = s / upper[i, i], t / upper[i, i]
+    return n
+
+
+@kernel
+def _solve(n: int, work: Workspace) -> None:
+    """x = U^-1 u, y = U^-1 v."""
+    upper, u, v, x, y = work.upper, work.u, work.v, work.x, work.y
+    for i in range(n - 1, -1, -1):
+        s, t = u[i], v[i]
+        for m in range(i + 1, n):
+            s -= upper[i, m] * x[m]
+            t -= upper[i, m] * y[m]
+        x[i], y[i] = s / upper[i, i], t / upper[i, i]
+
+
+@kernel
+def _word(gram: Doubles, b: Doubles, scale: float, c: Doubles, work: Workspace) -> bool:
+    """One word's weights; whether they were found."""
+    support, x, y, gradient, barred = work.support, work.x, work.y, work.gradient, work.barred
+    k_all = len(gram)
+    c[:] = 0.0
+    barred[:] = False
+    best = 0
+    for k in range(1, k_all):
+        if gram[k, k] - 2.0 * b[k] < gram[best, best] - 2.0 * b[best]:
+            best = k
+    c[best], n = 1.0, 1
+    support[0] = best
+    known = 0  # columns of the factor that stand: an anchor that leaves takes those behind it
+    for _ in range(20 * k_all + 20):
+        gradient[:] = -b
+        for i in range(n):
+            share, row = c[support[i]], gram[support[i]]
+            for k in range(k_all):
+                gradient[k] += share * row[k]
+        level = 0.0
+        for i in range(n):
+            level += c[support[i]] * gradient[support[i]]
+        new, least = -1, level - TOLERANCE * scale
+        for k in range(k_all):
+            if gradient[k] < least and c[k] == 0.0 and not barred[k]:
+                new, least = k, gradient[k]
+        if new < 0:
+            return True
+        support[n] = new
+        n += 1
+        while True:
+            bad = known = _factor(gram, b, known, n, work)
+            if bad < n:  # the same point as a mixture of the others: nothing is gained by it
+                gone = support[bad]
+                if c[gone] > 0.0:
+                    gone, bad = new, n - 1
+                barred[gone] = True
+                for i in range(bad, n - 1):
+                    support[i] = support[i + 1]
+                n -= 1
+                if gone == new:
+                    break
+                continue
+            _solve(n, work)
+            over, ones = -1.0, 0.0
+            for i in range(n):
+                over += x[i]
+                ones += y[i]
+            step, first = 1.0, -1
+            for i in range(n):
+                x[i] -= over / ones * y[i]
+                if x[i] <= 0.0:
+                    now = c[support[i]]
+                    share = now / (now - x[i]) if now > x[i] else 0.0
+                    if share < step or first < 0:
+                        step, first = share, i
+            for i in range(n):
+                c[support[i]] += step * (x[i] - c[support[i]])
+            if first < 0:
+                break
+            kept = 0
+            for i in range(n):
+                if i == first or c[support[i]] <= 0.0:
+                    known = min(known, kept)
+                    c[support[i]] = 0.0
+                    if support[i] == new and step == 0.0:
+                        barred[new] = True  # it would leave at once: as far as rounding lets it
+                else:
+                    support[kept] = support[i]
+                    kept += 1
+            n = kept
+            if n <= 1:
+                break
+    return False
+
+
+@kernel
+def simplex_weights(gram: Doubles, rhs: Doubles, anchor: Longs, c: Doubles) -> int:
+    """c float64[n, K] of n words with right-hand sides rhs float64[n, K]; gram float64[K, K].
+
+    anchor int64[n]: the topic whose anchor a word is (its c is that vertex), or -1; a right-hand
+    side with NaN: c = 0. Returns how many words' weights were not found: rounding led in a circle
+    (they are near the minimum)."""
+    k_all = len(gram)
+    work = Workspace(
+        np.empty(k_all + 1, np.int64),
+        np.empty((k_all + 1, k_all + 1)),
+        np.empty(k_all + 1),
+        np.empty(k_all + 1),
+        np.empty(k_all + 1),
+        np.empty(k_all + 1),
+        np.empty(k_all + 1),
+        np.empty(k_all),
+        np.zeros(k_all, np.bool_),
+    )
+    scale, unfinished = 0.0, 0
+    for k in range(k_all):
+        scale += gram[k, k] / k_all
+    for w in range(len(rhs)):
+        if anchor[w] >= 0 or not np.isfinite(rhs[w, 0]):
+            c[w] = 0.0
+            if anchor[w] >= 0:
+                c[w, anchor[w]] = 1.0
+            continue
+        if not _word(gram, rhs[w], scale, c[w], work):
+            unfinished += 1
+        total = 0.0
+        for k in range(k_all):
+            total += c[w, k]
+        c[w] /= total
+    return unfinished

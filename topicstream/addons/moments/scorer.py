@@ -1,0 +1,144 @@
+"""How well topics and the matrix of their pairs predict two words of a document: the objective of
+``fdm``, on any part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import entr
+
+from topicstream.addons.moments import word_pairs
+from topicstream.base.errors import InputError
+from topicstream.base.memory import MemoryLimit
+from topicstream.base.options import option
+from topicstream.base.text import render
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.keys import match_words
+from topicstream.evaluation.scoring import Entry, Scorer
+from topicstream.model.topic_model import TopicModel
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """Nats a pair, and how many of them are divergence from the pairs' own distribution (None:
+    words x words float64 do not fit the memory limit)."""
+
+    cross_entropy: float
+    kl: float | None
+    documents: int
+    measured: str
+
+
+def second_moment(alpha: np.ndarray) -> np.ndarray:
+    """E[theta theta^T], float64[K, K], of a Dirichlet: how topics pair under its alpha."""
+    total = alpha.sum()
+    return np.asarray((np.outer(alpha, alpha) + np.diag(alpha)) / (total * (total + 1)))
+
+
+CROSS_ENTROPY = """pairs of words        {cross_entropy:.4f} nats a pair[   ({kl:.4f} from the pairs' own distribution)]
+  {measured}; {documents:document}"""
+STRIPE = 32 << 20
+"""Bytes of the rows of the pairs' own matrix that are held at a time."""
+
+
+def own_entropy(store: Corpus, heldout: bool, documents: float) -> float:
+    """Entropy in nats of the pairs themselves, the least that any model's cross-entropy can be: M
+    by stripes of rows.
+    """
+    total, rows = 0.0, max(1, STRIPE // (8 * store.n_words))
+    for first in range(0, store.n_words, rows):
+        m = np.zeros((min(rows, store.n_words - first), store.n_words))
+        for block in store.blocks(heldout=heldout):
+            word_pairs.add_stripe(block.indptr, block.words, block.counts, block.vocab, first, m)
+        total += float(entr(m[m > 0] / documents).sum())
+    return total
+
+
+def pair_entropy(
+    model: TopicModel,
+    store: Corpus,
+    *,
+    heldout: bool = True,
+    smooth: bool = False,
+    mem_limit: str | int | None = None,
+) -> PairScore:
+    """Cross-entropy in nats of the pairs of words of a part's documents, all pairs of every
+    document of two tokens or more, each document the same weight (Fisher, Kozdoba & Mannor, eq. 3).
+
+    smooth  with the model's beta (its topics as they are inferred with); else as they were learned
+    mem_limit  of the process; None: what the machine allows
+    """
+    if match_words(model.vocabulary, store) is not None:
+        raise InputError(
+            f"{store.path}: pairs are scored over the words that {model.path} was trained on; "
+            f"give its corpus"
+        )
+    if store.weighted:
+        raise InputError(f"{store.path}: has real-valued cells; pairs of words need whole counts")
+    k = model.n_topics
+    stored = "pairs" in model.manifest.tables
+    a = model.table("pairs").gather(np.arange(k)) if stored else second_moment(model.alpha)
+    by = "as learned" if stored else "of a Dirichlet of its alpha"
+    width = -(-k // 16) * 16  # whole registers
+    wide = np.zeros((width, width), np.float32)
+    wide[:k, :k] = a / np.sum(a)
+    total = np.zeros(3)
+    for block in store.blocks(heldout=heldout):
+        mu = np.zeros((block.n_words, width), np.float32)
+        if smooth:
+            mu[:, :k] = model.probabilities(block.vocab)
+        else:
+            mu[:, :k] = model.rows(block.vocab) / np.maximum(model.totals, 1e-300)
+        z, sums = np.empty_like(mu), np.zeros(3)
+        word_pairs.expect(
+            block.indptr,
+            block.words,
+            block.counts,
+            mu,
+            mu @ wide,
+            z,
+            1.0,
+            0,
+            0,
+            block.first_doc,
+            sums,
+        )
+        total += sums
+    if not total[1] > 0:
+        raise InputError(f"{store.path}: no document there has two words")
+    part = "documents set aside" if heldout else "training documents"
+    measured = f"cross-entropy of all pairs of words of a document, topics' pairs {by}; {part}"
+    cross, limit = float(-total[0] / total[1]), MemoryLimit.parse(mem_limit)
+    kl = (
+        cross - own_entropy(store, heldout, total[2])
+        if 8 * store.n_words**2 <= limit.bytes
+        else None
+    )
+    return PairScore(cross, kl, int(total[2]), measured)
+
+
+@dataclass(frozen=True)
+class PairOptions:
+    """Options of the scorer."""
+
+    pairs: bool = option(
+        False,
+        "Cross-entropy of word pairs in the held-out documents, under the matrix of topic pairs "
+        "(fdm) or else "
+        "the model's alpha.",
+    )
+
+
+PAIRS = Scorer(
+    "pairs",
+    lambda run, options: {
+        "pairs": Entry(
+            pair_entropy(run.model, run.corpus, smooth=True, mem_limit=run.config.mem_limit)
+        )
+    },
+    Options=PairOptions,
+    asked=lambda options: options.pairs,
+    text=lambda name, score: render(CROSS_ENTROPY, score),
+)

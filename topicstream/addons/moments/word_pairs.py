@@ -1,0 +1,135 @@
+"""Pairs of words of a document under topics that go in pairs (Fisher, Kozdoba & Mannor, eq. 2 and
+11).
+
+    p(u, v) = mu_u^T a mu_v,    mu_u[t] = p(u | topic t),    a [T, T] symmetric, summing to one
+
+The E-step of all pairs of a document takes a dot product and two sums of T numbers a pair; what is
+left is a product with a for each word of the block."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from topicstream.numeric.kernels import rng
+from topicstream.numeric.kernels.arrays import Doubles, Float, Floats, Ints, Longs
+from topicstream.numeric.kernels.jit import fast_kernel, kernel
+
+TINY = np.float32(
+    1e-30
+)  # of a pair's probability: two words that no pair of topics has left together
+
+
+@fast_kernel
+def _dot(a: Floats, b: Floats) -> Float:
+    total = np.float32(0.0)
+    for k in range(len(a)):
+        total += a[k] * b[k]
+    return total
+
+
+@fast_kernel
+def _add(factor: float, x: Floats, out: Floats) -> None:
+    for k in range(len(x)):
+        out[k] += factor * x[k]
+
+
+@kernel
+def _pair(m: float, i: int, j: int, x: Floats, y: Floats, z: Floats) -> float:
+    """A pair of local words of weight m (of both orders together): its part of z, and m log p."""
+    p = max(_dot(x[i], y[j]), TINY)
+    half = np.float32(0.5 * m / p)
+    _add(half, x[j], z[i])
+    _add(half, x[i], z[j])
+    return m * math.log(p)
+
+
+@kernel
+def expect(
+    indptr: Longs,
+    words: Ints,
+    counts: Ints,
+    x: Floats,
+    y: Floats,
+    z: Floats,
+    scale: float,
+    limit: int,
+    seed: int,
+    first_doc: int,
+    sums: Doubles,
+) -> None:
+    """z float32[U, P] = sum over pairs of words (u, v) of m_uv / p(u, v) mu_v; sums: pairs' m log p
+    and m, and documents.
+
+    x = mu, y = mu a, float32[U, P].  A document's weight is ``scale``, spread evenly over its pairs
+                                      of different tokens.  Of
+    a document of more than ``limit`` pairs of words so many pairs of tokens are drawn, always the
+    same (0: all pairs of all)."""
+    z[:] = np.float32(0.0)
+    loglik, mass, docs = 0.0, 0.0, 0.0
+    for d in range(len(indptr) - 1):
+        first, stop = indptr[d], indptr[d + 1]
+        n, tokens = stop - first, 0
+        for c in range(first, stop):
+            tokens += counts[c]
+        if tokens < 2:
+            continue
+        docs += 1.0
+        if limit == 0 or n * (n + 1) // 2 <= limit:
+            weight = scale / (float(tokens) * (float(tokens) - 1.0))
+            for c in range(first, stop):
+                xc = float(counts[c])
+                if counts[c] > 1:
+                    m = weight * xc * (xc - 1.0)
+                    loglik += _pair(m, words[c], words[c], x, y, z)
+                    mass += m
+                for e in range(c + 1, stop):
+                    m = 2.0 * weight * xc * float(counts[e])
+                    loglik += _pair(m, words[c], words[e], x, y, z)
+                    mass += m
+        else:
+            ends = np.empty(n, np.int64)
+            at = 0
+            for c in range(n):
+                at += counts[first + c]
+                ends[c] = at
+            state = rng.stream(seed, 0, first_doc + d)
+            m = scale / limit
+            for _ in range(limit):
+                state = rng.step(state)
+                one = rng.below(rng.bits(state), tokens)
+                state = rng.step(state)
+                two = rng.below(rng.bits(state), tokens - 1)
+                if two >= one:
+                    two += 1
+                c, e = (
+                    np.searchsorted(ends, one, side="right"),
+                    np.searchsorted(ends, two, side="right"),
+                )
+                loglik += _pair(m, words[first + c], words[first + e], x, y, z)
+                mass += m
+    sums[0], sums[1], sums[2] = loglik, mass, docs
+
+
+@kernel
+def add_stripe(
+    indptr: Longs, words: Ints, counts: Ints, vocab: Ints, first: int, m: Doubles
+) -> None:
+    """m float64[rows, W] += rows first.. of the sum of the documents' pairs of words, each
+    document's summing to one.
+    """
+    for d in range(len(indptr) - 1):
+        tokens = 0
+        for c in range(indptr[d], indptr[d + 1]):
+            tokens += counts[c]
+        if tokens < 2:
+            continue
+        weight = 1.0 / (float(tokens) * (float(tokens) - 1.0))
+        for c in range(indptr[d], indptr[d + 1]):
+            row = vocab[words[c]] - first
+            if 0 <= row < len(m):
+                for e in range(indptr[d], indptr[d + 1]):
+                    m[row, vocab[words[e]]] += (
+                        weight * counts[c] * (counts[e] - (1 if c == e else 0))
+                    )

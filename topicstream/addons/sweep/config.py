@@ -1,0 +1,118 @@
+"""Options of a sweep: the one list that makes ``topicstream.sweep``'s keywords and the options of
+``topics sweep``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, MISSING, dataclass
+from pathlib import Path
+from typing import Any
+
+from topicstream.base.errors import UsageError
+from topicstream.base.memory import ThreadedOptions
+from topicstream.base.options import SchedulerOptions, like, listed_names, numbers, option
+from topicstream.training.config import TrainConfig
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+
+
+def values(
+    values_given: Sequence[str] | Mapping[str, Sequence[Any]],
+) -> Mapping[str, Sequence[Any]]:
+    """[``alpha=0.05,0.1``] -> {alpha: [0.05, 0.1]}."""
+    if isinstance(values_given, Mapping):
+        return values_given
+    out = {}
+    for text in values_given:
+        name, sign, listed = text.partition("=")
+        if not sign or not listed:
+            raise UsageError(
+                f"{text}: expected an engine option and its values, such as alpha=0.05,0.1"
+            )
+        out[name.strip().replace("-", "_")] = [_value(v.strip()) for v in listed.split(",")]
+    return out
+
+
+def seed_list(given: int | str | Sequence[int]) -> Sequence[int]:
+    """``3`` seeds from 0 on, or those of a list, ``5,6``."""
+    listed = numbers(given)
+    return (
+        range(listed[0])
+        if isinstance(given, int) or (isinstance(given, str) and "," not in given)
+        else listed
+    )
+
+
+@dataclass(frozen=True)
+class SweepConfig(SchedulerOptions, ThreadedOptions):
+    """All settings of a sweep."""
+
+    corpus: str | Path = like(TrainConfig, "corpus")
+    out: str | Path = option(
+        "sweep",
+        "Folder for models, results and sweep.parquet.",
+        flags=("-o", "--out"),
+        metavar="FOLDER",
+        show=True,
+    )
+    _: KW_ONLY
+    topics: str | Sequence[int] = option(
+        MISSING,
+        "Numbers of topics.",
+        flags=("-K", "--topics"),
+        metavar="N,N,...",
+        parse=numbers,
+        after="corpus",
+    )
+    seeds: int | str | Sequence[int] = option(
+        3,
+        "Trainings per setting, or their seeds (5,6,7).",
+        metavar="N|SEED,SEED,...",
+        parse=seed_list,
+        show=True,
+    )
+    algo: str | Sequence[str] = option(
+        "auto", "Engines.", metavar="NAME,...", parse=listed_names, show=True
+    )
+    options: Sequence[str] | Mapping[str, Sequence[Any]] | None = option(
+        None,
+        "Values of an engine's option.",
+        flags=("--option",),
+        metavar="NAME=V,V,...",
+        multiple=True,
+        parse=values,
+    )
+    passes: int | None = like(
+        TrainConfig,
+        "passes",
+        help="Maximum number of passes (default: the engine's).",
+        show=False,
+        after=None,
+    )
+    tol: float | str | None = like(
+        TrainConfig,
+        "tol",
+        help="Stop a training when perplexity changes by less than this, as in `topics train`.",
+        show=False,
+        after=None,
+    )
+    measures: bool = option(
+        False,
+        "Also compute Arun 2010, Cao and Juan 2009 and Mimno 2011, which single-cell studies "
+        "choose by; costs "
+        "one more inference per run.",
+    )
+    seed_words: Any = option(
+        None, "TOML file of seed words, as in `topics train`.", path="file", metavar="FILE"
+    )
+    said: Callable[[str], None] | None = option(
+        None, "called with a line when a run is done", cli=False
+    )

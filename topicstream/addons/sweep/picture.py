@@ -1,0 +1,150 @@
+"""A sweep for people: a line a setting, and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from topicstream.addons.cells.topic_number import MEASURES
+from topicstream.base.text import render
+from topicstream.display.figures import Figure
+from topicstream.model.topic_kinds import LIVE, counted_in_means
+
+COLUMNS = (
+    ("perplexity", 22, 1),
+    ("npmi", 18, 3),
+    ("exclusivity", 18, 2),
+    ("diversity", 18, 2),
+    ("stability", 18, 2),
+)
+"""A figure, the width of its column and its digits."""
+PANELS = (
+    ("perplexity", "held-out perplexity"),
+    ("npmi", "NPMI coherence"),
+    ("stability", "stability over seeds"),
+    *zip(
+        MEASURES,
+        (
+            "Arun 2010 (lower is better)",
+            "Cao-Juan 2009 (lower is better)",
+            "Mimno 2011 (higher is better)",
+        ),
+        strict=True,
+    ),
+)
+"""A figure and what its panel is called; one that no setting has (stability of one seed) gets none.
+"""
+
+
+def lines(result: Mapping[str, Any]) -> list[str]:
+    """A line a setting, each figure with its standard error and ``≈`` where it ties with the best,
+    then the choice.
+    """
+    settings = result["settings"]
+    options, measures = result["options"], [name for name in MEASURES if name in result["runs"][0]]
+    head = f"{'algo':10} {'topics':>6} {'dead':>5} {'seeds':>5}" + "".join(
+        f"{name:>{width}}" for name, width, _ in COLUMNS
+    )
+    out = ["  ".join([head, *measures, *options])]
+    for row in settings:
+        line = render("{algo:10} {topics:>6} {dead:>5.3g} {seeds:>5}", row)[0]
+        for name, width, digits in COLUMNS:
+            figure = row.get(name)
+            text = "-" if figure is None else f"{figure['value']:.{digits}f}"
+            text += (
+                ""
+                if figure is None or figure["error"] is None
+                else f" ± {figure['error']:.{digits}f}"
+            )
+            line += f"{text + (' ≈' if figure is not None and figure['tie'] else '  '):>{width}}"
+        line += "".join(f"  {row[n]:>{len(n)}.4f}" for n in measures)
+        out.append(line + "".join(f"  {row.get(n)!s:>{len(n)}}" for n in options))
+    out += [
+        "±: standard errors; ≈: a tie with the best, within two standard errors of the "
+        "difference (perplexity: on the half kept for choosing; shown: the other half); dead: "
+        "topics that hold next to nothing, which NPMI, exclusivity and diversity leave out",
+        result["why"],
+    ]
+    template = (
+        "{model}: what the seeds have in common[, perplexity {perplexity:.1f}][, NPMI "
+        "{npmi:.3f}]; {stable} of {topics:topic} are in more "
+        "than half of the seeds ({table})"
+    )
+    return out + (render(template, result["consensus"]) if result.get("consensus") else [])
+
+
+def _curves(axis: Any, rows: Sequence[Mapping[str, Any]], name: str, label: str) -> None:
+    """A figure against the number of topics, with two standard errors."""
+    rows = sorted((row for row in rows if row.get(name) is not None), key=lambda row: row["topics"])
+    values = [
+        row[name] if isinstance(row[name], Mapping) else {"value": row[name], "error": None}
+        for row in rows
+    ]
+    bars = [2 * (v["error"] or 0.0) for v in values]
+    axis.errorbar(
+        [r["topics"] for r in rows],
+        [v["value"] for v in values],
+        yerr=bars,
+        marker="o",
+        ms=3,
+        lw=1.2,
+        capsize=2,
+        label=label,
+    )
+
+
+def plot_sweep(result: Mapping[str, Any], figure: Figure) -> None:
+    """Each figure against the number of topics, and exclusivity against coherence: a cross a
+    setting, a dot a topic.
+    """
+    settings: dict[str, list[Mapping[str, Any]]] = {}
+    for row in result["settings"]:
+        settings.setdefault(
+            " ".join([row["algo"], *(f"{n} {row.get(n)}" for n in result["options"])]), []
+        ).append(row)
+    panels = [
+        panel
+        for panel in PANELS
+        if any(row.get(panel[0]) is not None for row in result["settings"])
+    ]
+    *axes, last = figure.panels(len(panels) + 1, across=2, size=(4.4, 3))
+    for axis, (name, title) in zip(axes, panels, strict=True):
+        for label, mine in settings.items():
+            _curves(axis, mine, name, figure.text(label))
+        figure.titled(axis, title)
+        axis.set_xlabel("topics")
+    if len(settings) > 1:
+        axes[0].legend(fontsize=6, frameon=False)
+    for row in result["settings"]:
+        x, y = (np.array(row["by_topic"][name], float) for name in ("npmi", "exclusivity"))
+        counts = counted_in_means(row["by_topic"]["kinds"] or [LIVE] * len(x))
+        x, y = x[counts], y[counts]
+        dots = last.scatter(x, y, s=7, alpha=0.35, lw=0)
+        colour = dots.get_facecolor()[0][:3]
+        at = [
+            (row[name]["value"], 2 * (row[name]["error"] or 0.0))
+            for name in ("npmi", "exclusivity")
+        ]
+        last.errorbar(
+            [at[0][0]],
+            [at[1][0]],
+            xerr=[at[0][1]],
+            yerr=[at[1][1]],
+            color=colour,
+            capsize=2,
+            lw=1.4,
+        )
+        last.annotate(
+            str(row["topics"]),
+            (at[0][0], at[1][0]),
+            xytext=(3, 3),
+            textcoords="offset points",
+            color=colour,
+            weight="bold",
+        )
+    figure.titled(last, "exclusivity against coherence, by number of topics")
+    last.set_xlabel("NPMI coherence")
+    last.set_ylabel("exclusivity")
+    figure.save()

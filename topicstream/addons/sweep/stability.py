@@ -1,0 +1,152 @@
+"""Which topics several seeds agree on: matched one to one, how alike they are, and a model of what
+they have in common.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import t as student
+
+from topicstream.base.files.durable import lock
+from topicstream.evaluation.matching import l1_distances
+from topicstream.evaluation.memory import open_within
+from topicstream.model.manifest import origin_of
+from topicstream.model.store import ModelWriter
+from topicstream.model.top import top_words
+from topicstream.model.topic_model import TopicModel
+
+ALIKE = 0.5
+"""Likeness from which on matched topics count as the same: they share half of their probability."""
+
+
+@dataclass(frozen=True)
+class SeedAgreement:
+    """How the topics of S models of K topics agree.
+
+    Attributes
+    ----------
+    between
+        Likeness of each pair of models, float64[S, S]: mean over matched topics of 1 - l1 / 2, 1
+        the same topics, 0 no word in common.
+    central
+        The model that is most like the others.
+    matches
+        Topic of each model that is matched to each topic of the central one, int64[S, K].
+    likeness
+        Of those to the central one's, float64[S, K].
+    """
+
+    between: np.ndarray
+    central: int
+    matches: np.ndarray
+    likeness: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """Mean over the pairs of models."""
+        return float(self.between[np.triu_indices(len(self.between), 1)].mean())
+
+    @property
+    def error(self) -> float | None:
+        """Its standard error, by the jackknife over models; None of two."""
+        s = len(self.between)
+        if s < 3:
+            return None
+        total, per_seed = (
+            self.between.sum() - np.trace(self.between),
+            self.between.sum(axis=1) - np.diagonal(self.between),
+        )
+        without = (total - 2 * per_seed) / ((s - 1) * (s - 2))
+        return float(np.sqrt((s - 1) / s * ((without - without.mean()) ** 2).sum()))
+
+    def by_topic(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean likeness of each topic over the other models, and its 95 % interval (Student's t;
+        NaN of two models), float64[K].
+        """
+        others = np.delete(self.likeness, self.central, axis=0)
+        mean, n = others.mean(axis=0), len(others)
+        if n < 2:
+            return mean, np.full(len(mean), np.nan), np.full(len(mean), np.nan)
+        half = student.ppf(0.975, n - 1) * others.std(axis=0, ddof=1) / np.sqrt(n)
+        return mean, np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0)
+
+
+def agreement(models: Sequence[Path], mem_limit: str | int | None) -> SeedAgreement:
+    """Match the topics of every pair of models, two in memory at a time."""
+    s = len(models)
+    pairs: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
+    between = np.eye(s)
+    for i, j in itertools.combinations(range(s), 2):
+        (a, b), _ = open_within([models[i], models[j]], mem_limit, 1)
+        distances = l1_distances(a, b)
+        rows, columns = linear_sum_assignment(distances)
+        likeness = 1.0 - distances[rows, columns] / 2.0
+        pairs[i, j] = columns, likeness
+        back = np.argsort(columns)
+        pairs[j, i] = back, likeness[back]
+        between[i, j] = between[j, i] = likeness.mean()
+    central = int(np.argmax(between.sum(axis=1)))
+    topics = len(pairs[0, 1][0])
+    matches, alike = np.tile(np.arange(topics), (s, 1)), np.ones((s, topics))
+    for other in range(s):
+        if other != central:
+            matches[other], alike[other] = pairs[central, other]
+    return SeedAgreement(between, central, matches, alike)
+
+
+def write_consensus(models: Sequence[Path], agreement: SeedAgreement, out: Path) -> np.ndarray:
+    """Write the model that the others have in common: each topic is the mean of the central model's
+    and of those matched to it
+    that share at least half of their probability.  Returns how many those are with the central one,
+    int64[K].
+
+    Rows are read and written a span at a time.
+    """
+    opened = [TopicModel.open(path, memory_limit=-1) for path in models]
+    central, same = opened[agreement.central], agreement.likeness >= ALIKE
+    about = origin_of(
+        central.manifest,
+        seed_words=None,
+        tables={},
+        seed=None,
+        stopped=f"consensus of {len(models)} seeds",
+    )
+    with (
+        lock(out, "writing", kind="model"),
+        ModelWriter(out, central.n_words, central.n_topics) as writer,
+    ):
+        for start, rows in central.spans():
+            total, ids = rows.astype(np.float64), np.arange(start, start + len(rows))
+            for s, model in enumerate(opened):
+                if s != agreement.central:
+                    total += np.where(same[s], model.rows(ids)[:, agreement.matches[s]], 0.0)
+            writer.write_rows(start, (total / same.sum(axis=0)).astype(np.float32))
+        writer.commit(about, central.vocabulary, central.alpha, central.beta)
+    return np.asarray(same.sum(axis=0))
+
+
+def topic_rows(model: TopicModel, agreement: SeedAgreement, seeds: np.ndarray) -> pa.Table:
+    """A row a topic of the consensus: topic, kind, share, words, seeds (that have it), stability, low,
+    high.
+    """
+    mean, low, high = agreement.by_topic()
+    first, _ = top_words(model, 10)
+    return pa.table(
+        {
+            "topic": pa.array(model.column_ids),
+            "kind": pa.array(model.kinds),
+            "share": pa.array(model.shares),
+            "words": pa.array([" ".join(model.vocabulary.texts(column)) for column in first.T]),
+            "seeds": pa.array(seeds),
+            "stability": pa.array(mean),
+            "low": pa.array(low, from_pandas=True),
+            "high": pa.array(high, from_pandas=True),
+        }
+    )

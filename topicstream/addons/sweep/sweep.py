@@ -1,0 +1,490 @@
+"""``topicstream.sweep``: train over numbers of topics, seeds, engines and options; score each; say
+which suits, and why.
+
+Where the documents set aside have fewer than 20,000 tokens to score, every training leaves out the
+same share of the training
+documents, which are scored as well.  Every training is chosen by one half of the held-out documents
+                                      and reported on the other: the best of many is the lucky
+one too, and its own score would flatter it.  The halves are by the documents' ids, the same for
+every run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.addons.cells.topic_number import MEASURES, topic_number_measures
+from topicstream.addons.cluster.scheduler import check_dask, connected, threads_of_worker
+from topicstream.addons.sweep.config import SweepConfig, seed_list, values
+from topicstream.addons.sweep.judging import Run, Scores, Setting, choose, judge_settings
+from topicstream.addons.sweep.stability import SeedAgreement, agreement, topic_rows, write_consensus
+from topicstream.base.errors import InputError, StoreError, TopicsError, UsageError
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.durable import lock
+from topicstream.base.files.ownership import check_place
+from topicstream.base.options import configured, listed_names, numbers
+from topicstream.base.progress import listener
+from topicstream.base.records import Count, Json, Record, read_record, write_record
+from topicstream.base.text import render
+from topicstream.corpus.reader import Corpus
+from topicstream.corpus.sample import rest_of
+from topicstream.evaluation.coherence import coherence, diversity, exclusivity
+from topicstream.evaluation.held_out import score_documents
+from topicstream.evaluation.keys import hash_strings
+from topicstream.evaluation.memory import open_within
+from topicstream.evaluation.table_file import write_table
+from topicstream.model.seeds import read_seeds
+from topicstream.model.topic_kinds import DEAD, LIVE, counted_in_means
+from topicstream.model.topic_model import TopicModel
+from topicstream.training.loop import train
+from topicstream.training.setup import engine_facts
+
+MOST_RUNS = 100_000
+SPLIT = 0.8
+SCORED = 20_000
+"""Tokens that decide between settings, where the corpus has them."""
+MOST_ASIDE = 0.2
+"""Of the training documents, the share that is set aside as well where too few are."""
+RECORD = "sweep.json"
+TABLE, TOPICS = "sweep.parquet", "topics.parquet"
+
+
+def grid(
+    topics: Sequence[int],
+    seeds: Sequence[int],
+    algo: Sequence[str],
+    options: Mapping[str, Sequence[Any]],
+) -> list[Run]:
+    """All runs, in the order they are made: seeds last."""
+    if (
+        many := len(topics) * len(seeds) * len(algo) * math.prod(map(len, options.values()))
+    ) > MOST_RUNS:
+        raise UsageError(f"a sweep of {many:,} runs; {MOST_RUNS:,} at most")
+    names = sorted(options)
+    settings = [
+        tuple(zip(names, v, strict=True)) for v in itertools.product(*(options[n] for n in names))
+    ]
+    runs = [Run(k, s, a, o) for a in algo for o in settings for k in topics for s in seeds]
+    if not runs or min(topics) < 1:
+        raise UsageError("a sweep needs topics, seeds and an engine: -K 20,50,100 --seeds 3")
+    return list(dict.fromkeys(runs))
+
+
+Finite = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]
+
+
+class Settings(Record, kw_only=True):
+    """What all trainings of a sweep have in common (sweep.json)."""
+
+    fingerprint: str
+    passes: int | None = None
+    tol: float | str | None = None
+    seed_words: str | None = msgspec.field(default=None, name="seed-words")
+    sample: Finite | None = None
+    measures: bool = False
+    kind: str = "sweep"
+
+
+class Result(Record, kw_only=True):
+    """A training of a sweep, and the score of each document that was set aside (results/NAME.json)."""
+
+    engine: str | None = None
+    passes: Count
+    stopped: str
+    seconds: Finite
+    diversity: Finite
+    loglik: list[Finite]
+    tokens: list[Finite]
+    npmi_by_topic: list[Finite | None] = []
+    exclusivity_by_topic: list[Finite] = []
+    kinds: list[str] = []
+    keys: list[Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,16}$")]]
+    measures: dict[str, Finite] = {}
+
+    def __post_init__(self) -> None:
+        if not len(self.keys) == len(self.loglik) == len(self.tokens):
+            raise ValueError("keys, loglik and tokens are not of one length")
+
+
+@configured(SweepConfig)
+def sweep(config: SweepConfig) -> dict[str, Any]:
+    """Train every combination of topics, seeds and options into ``out/runs/``, score it, and write
+    ``out/sweep.parquet``, a row a run.
+
+    Killed, the same call resumes: finished runs are not made again.  Perplexity is document
+    completion on held-out documents, one
+    half of them for choosing, the other for reporting.  Stability is the mean over pairs of seeds
+    of 1 - l1 / 2 between matched
+    topics: 1 for the same topics, 0 for no word in common.  Of several seeds of the chosen setting,
+    ``out/consensus`` is a model of
+    what they have in common, and ``out/topics.parquet`` says how stable each of its topics is.
+
+    Returns
+    -------
+    dict
+        ``runs``: dicts with topics, seed, algo, options, passes, seconds, perplexity_choosing,
+        perplexity_reported, npmi, diversity, stability, and with ``measures`` also arun_2010,
+        cao_juan_2009 and mimno_2011 (``topicstream.addons.cells.topic_number``); ``settings``: dicts
+        with algo, topics, options, seeds, dead (mean number of dead topics, which the figures
+        leave out), and of perplexity, npmi, exclusivity, diversity and
+        stability a dict of value, error (standard error; None: not known) and tie (within two
+        standard errors of the best); ``chosen``: one of the runs, with the reported perplexity of
+        its setting; ``why``; ``consensus``: dict, None of one seed.
+
+    Raises
+    ------
+    InputError
+        Without held-out documents.
+    TopicsError
+        Where ``out`` is a sweep of another corpus.
+    NotOurs
+        Where ``out`` is not a sweep.
+
+    Examples
+    --------
+    >>> swept = topicstream.sweep(
+    ...     "corpus.zarr", "sweep", topics=[2, 4], seeds=1, passes=10, progress=False
+    ... )
+    >>> len(swept["runs"])
+    2
+    """
+    store, folder, words = Corpus.open(config.corpus), Path(config.out), config.seed_words
+    runs = grid(
+        numbers(config.topics),
+        seed_list(config.seeds),
+        listed_names(config.algo),
+        values(config.options or {}),
+    )
+    sample = learned_share(store, runs)
+    if sample is None and store.part(True).docs < 4:
+        raise InputError(
+            f"{config.corpus}: no held-out documents to choose by; ingest again with --heldout 5%"
+        )
+    check_place(folder, "--out", [config.corpus])
+    if config.scheduler is not None:
+        check_dask()
+    seeds = (
+        None if words is None else hashlib.sha256(repr(read_seeds(words)).encode()).hexdigest()[:16]
+    )
+    with lock(folder, "sweeping into", kind="sweep"):
+        alike = {name: getattr(config, name) for name in ("passes", "tol", "measures")}
+        _begin(
+            folder,
+            Settings(fingerprint=store.fingerprint, seed_words=seeds, sample=sample, **alike),
+        )
+        scores, rows = _scores_and_rows(runs, store, config)
+        agreements = _agreements(runs, rows, folder, config)
+        taken, chosen, why = choose(runs, scores, rows)
+        if sample is not None:
+            why += (
+                f"; every training learned from {sample:.0%} of the training documents, and was "
+                f"judged by the others as well"
+            )
+        names_of_columns = list(
+            dict.fromkeys(n for row in rows for n in row if not n.endswith("_by_topic"))
+        )
+        write_table(
+            pa.table({n: pa.array([row.get(n) for row in rows]) for n in names_of_columns}),
+            folder / TABLE,
+            force=True,
+        )
+        consensus = (
+            _consensus(taken, runs, agreements, store, sample, config)
+            if taken in agreements
+            else None
+        )
+    return {
+        "out": str(folder),
+        "runs": [
+            {name: value for name, value in row.items() if not name.endswith("_by_topic")}
+            for row in rows
+        ],
+        "settings": _settings(runs, scores, rows),
+        "options": sorted({name for run in runs for name, _ in run.options}),
+        "chosen": {name: value for name, value in chosen.items() if not name.endswith("_by_topic")},
+        "why": why,
+        "consensus": consensus,
+    }
+
+
+def _scores_and_rows(
+    runs: Sequence[Run], store: Corpus, config: SweepConfig
+) -> tuple[dict[Run, Scores], list[dict[str, Any]]]:
+    """The scores of every run and its row of the table; those without a result are trained first."""
+    folder = Path(config.out)
+    places = {run: folder / "results" / f"{run.name}.json" for run in runs}
+    if config.scheduler is not None:
+        _train_on_workers([run for run, place in places.items() if not place.exists()], config)
+    scores, rows = {}, []
+    for position, (run, place) in enumerate(places.items(), 1):
+        if not place.exists():
+            write_record(place, _trained(run, store, folder / "runs" / run.name, config))
+        scores[run], row = _read(run, place)
+        if not np.array_equal(scores[run].keys, scores[runs[0]].keys):
+            raise StoreError(
+                f"{place}: its scores are of other documents than those of {runs[0].name}; "
+                f"remove the file to score again"
+            )
+        rows.append(row)
+        if config.said is not None:
+            config.said(
+                *render(
+                    "{position}/{runs} {name}: perplexity {perplexity_choosing:.1f}, NPMI "
+                    "{npmi:.3f}[, {dead:topic} dead]",
+                    {**row, "position": position, "runs": len(runs), "name": run.name},
+                )
+            )
+    return scores, rows
+
+
+def learned_share(store: Corpus, runs: Sequence[Run]) -> float | None:
+    """The share of the training documents that every run learns from; None: all, because enough are
+    set aside, or because it was asked which, or because an engine reads what cannot be sampled."""
+    rule, engines = store.manifest.heldout, {run.algo for run in runs} - {"auto"}
+    if rule.where or rule.by or store.width or any(engine_facts(algo).axes for algo in engines):
+        return None
+    missing = SCORED / (1 - SPLIT) - store.part(True).tokens
+    return (
+        None
+        if missing <= 0
+        else round(1 - min(MOST_ASIDE, missing / max(store.part().tokens, 1)), 3)
+    )
+
+
+def _agreements(
+    runs: Sequence[Run], rows: Sequence[dict[str, Any]], folder: Path, config: SweepConfig
+) -> dict[Setting, SeedAgreement]:
+    """How the seeds of each setting agree, which goes into the rows; of settings of several seeds."""
+    agreements = {}
+    for setting in dict.fromkeys(run.setting for run in runs):
+        places = [folder / "runs" / run.name for run in runs if run.setting == setting]
+        if len(places) > 1:
+            agreements[setting] = agreement(places, config.mem_limit)
+    for run, row in zip(runs, rows, strict=True):
+        mine = agreements.get(run.setting)
+        row["stability"], row["stability_se"] = (
+            (None, None) if mine is None else (mine.mean, mine.error)
+        )
+    return agreements
+
+
+def _settings(
+    runs: Sequence[Run], scores: Mapping[Run, Scores], rows: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """A row a setting, for JSON and the figure."""
+    out = []
+    for setting, figures in judge_settings(runs, scores, rows).items():
+        mine = [row for run, row in zip(runs, rows, strict=True) if run.setting == setting]
+        algo, topics, options = setting
+        measures = {
+            name: float(np.mean([row[name] for row in mine]))
+            for name in MEASURES
+            if name in mine[0]
+        }
+        by_topic = {name: mine[0][f"{name}_by_topic"] for name in ("npmi", "exclusivity", "kinds")}
+        estimates = {name: asdict(estimate) for name, estimate in figures.items()}
+        out.append(
+            {
+                "algo": algo,
+                "topics": topics,
+                **dict(options),
+                "seeds": len(mine),
+                "dead": float(np.mean([row["dead"] for row in mine])),
+                **estimates,
+                **measures,
+                "by_topic": by_topic,
+            }
+        )
+    return out
+
+
+def _consensus(
+    setting: Setting,
+    runs: Sequence[Run],
+    agreements: Mapping[Setting, SeedAgreement],
+    store: Corpus,
+    sample: float | None,
+    config: SweepConfig,
+) -> dict[str, Json]:
+    """Write the consensus of the chosen setting's seeds, and what its topics are worth."""
+    folder, mine = Path(config.out), [run for run in runs if run.setting == setting]
+    place = folder / "consensus"
+    seeds = write_consensus(
+        [folder / "runs" / run.name for run in mine], agreements[setting], place
+    )
+    (opened,), workers = open_within([place], config.mem_limit, config.threads)
+    write_table(topic_rows(opened, agreements[setting], seeds), folder / TOPICS, force=True)
+    scores, words = (
+        _scored(opened, store, sample, workers),
+        coherence(opened, store, threads=workers),
+    )
+    half = ~Scores(np.array(scores.keys, np.uint64), scores.loglik, scores.tokens).choosing
+    return {
+        "model": str(place),
+        "table": str(folder / TOPICS),
+        "topics": opened.n_topics,
+        "stable": int((2 * seeds > len(mine)).sum()),
+        "perplexity": scores.perplexity(half),
+        "npmi": words.mean("npmi"),
+        "dead": words.dead,
+    }
+
+
+def _begin(folder: Path, settings: Settings) -> None:
+    """Remove what a killed sweep left; TopicsError where results there were made under other
+    settings.
+    """
+    record = folder / RECORD
+    if record.exists() and any((folder / "runs").glob("*")):
+        before = read_record(record, Settings)
+        for name in Settings.__struct_fields__:
+            if getattr(before, name) != getattr(settings, name):
+                other = (
+                    "over another corpus"
+                    if name == "fingerprint"
+                    else f"with another --{name.replace('_', '-')}"
+                )
+                raise TopicsError(f"{folder}: is a sweep {other}; name another folder with --out")
+    else:
+        write_record(record, settings)
+    for name in ("runs", "results"):
+        (folder / name).mkdir(exist_ok=True)
+    owned.sweep(folder)
+    owned.sweep(folder / "results")
+
+
+def _train_on_workers(runs: Sequence[Run], config: SweepConfig) -> None:
+    """Train and score runs on a cluster, each on one worker, which writes model and result; the
+    longest first.
+    """
+    longest = sorted(runs, key=lambda run: -run.topics)
+    words = config.seed_words
+    with connected(config.scheduler, [config.corpus, config.out]) as cluster:
+        worker_config = replace(
+            config,
+            corpus=Path(config.corpus).absolute(),
+            out=Path(config.out).absolute(),
+            scheduler=None,
+            progress=False,
+            said=None,
+            seed_words=Path(words).absolute() if isinstance(words, str | Path) else words,
+            mem_limit=cluster.memory(config.memory),
+        )
+        for done, _ in enumerate(
+            cluster.map(partial(_train_on_worker, config=worker_config), longest), 1
+        ):
+            listener(config.progress).step("trainings", done, len(longest), "trainings")
+
+
+def _train_on_worker(run: Run, config: SweepConfig) -> None:
+    place = Path(config.out) / "results" / f"{run.name}.json"
+    config = replace(config, threads=threads_of_worker(config.threads))
+    write_record(
+        place,
+        _trained(run, Corpus.open(config.corpus), Path(config.out) / "runs" / run.name, config),
+    )
+
+
+def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Result:
+    """Train and score one run."""
+    alike = {
+        name: getattr(config, name)
+        for name in ("passes", "tol", "seed_words", "threads", "mem_limit")
+    }
+    sample = learned_share(store, [run])
+    trained = train(
+        store.path,
+        model,
+        algo=run.algo,
+        sample=sample,
+        topics=run.topics,
+        seed=run.seed,
+        options=dict(run.options),
+        progress=config.progress or False,
+        **alike,
+    )
+    (opened,), workers = open_within([trained.model], config.mem_limit, config.threads)
+    scored, words = (
+        _scored(opened, store, sample, workers),
+        coherence(opened, store, threads=workers),
+    )
+    return Result(
+        engine=opened.manifest.engine,
+        passes=trained.passes,
+        stopped=trained.reason,
+        seconds=round(sum(float(r.get("seconds") or 0.0) for r in opened.history), 3),
+        diversity=diversity(opened),
+        measures=topic_number_measures(opened, store, workers) if config.measures else {},
+        npmi_by_topic=words.by_topic("npmi"),
+        exclusivity_by_topic=exclusivity(opened).tolist(),
+        kinds=opened.kinds,
+        keys=[f"{k:x}" for k in scored.keys.tolist()],
+        loglik=scored.loglik.tolist(),
+        tokens=scored.tokens.tolist(),
+    )
+
+
+def _scored(model: TopicModel, store: Corpus, sample: float | None, workers: int) -> Scores:
+    """The documents set aside, and those that were not learned from, under a model."""
+    parts = [(store, "heldout")] if store.part(True).docs else []
+    parts += [] if sample is None else [(rest_of(store, sample), "train")]
+    tables = [
+        score_documents(model, corpus, part=part, split=SPLIT, threads=workers)[1]
+        for corpus, part in parts
+    ]
+    table = pa.concat_tables(tables)
+    scored = table.filter(pc.greater(table["tokens"], 0)).combine_chunks()
+    keys = hash_strings(scored["id"].combine_chunks())
+    return Scores(
+        keys,
+        scored["loglik"].to_numpy().astype(np.float64),
+        scored["tokens"].to_numpy().astype(np.float64),
+    )
+
+
+def _read(run: Run, place: Path) -> tuple[Scores, dict[str, Any]]:
+    """The scores of a run, and its row of the table; StoreError where the file is damaged."""
+    result = read_record(place, Result, "Remove the file to train and score again")
+    keys = np.array([int(key, 16) for key in result.keys], np.uint64)
+    scores = Scores(keys, np.array(result.loglik, np.float64), np.array(result.tokens, np.float64))
+    facts = {
+        name: getattr(result, name)
+        for name in ("diversity", "engine", "passes", "seconds", "stopped")
+    }
+    facts["dead"] = result.kinds.count(DEAD)
+    facts["kinds_by_topic"] = result.kinds
+    for name in ("npmi", "exclusivity"):
+        listed = getattr(result, f"{name}_by_topic")
+        counts = counted_in_means(result.kinds or [LIVE] * len(listed))
+        values = [
+            value
+            for value, counted in zip(listed, counts, strict=True)
+            if counted and value is not None
+        ]
+        facts[f"{name}_by_topic"] = listed
+        facts[name] = float(np.mean(values)) if values else None
+        facts[f"{name}_se"] = (
+            float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
+        )
+    return scores, {
+        "topics": run.topics,
+        "seed": run.seed,
+        "algo": run.algo,
+        **dict(run.options),
+        **facts,
+        **result.measures,
+        "perplexity_choosing": scores.perplexity(scores.choosing),
+        "perplexity_reported": scores.perplexity(~scores.choosing),
+    }

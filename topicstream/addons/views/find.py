@@ -1,0 +1,170 @@
+"""Topics and documents for a query: by the words themselves and by what the documents' topics make
+of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.addons.views.similar import described_documents, document_lines
+from topicstream.base.errors import InputError
+from topicstream.base.options import like, option
+from topicstream.base.records import Json
+from topicstream.base.text import each, render
+from topicstream.corpus.block import Block
+from topicstream.corpus.reader import Corpus
+from topicstream.display.doc_topics import best_documents
+from topicstream.display.metadata import kept_columns
+from topicstream.display.passages import DocumentTexts, candidates, distinct
+from topicstream.display.show import marked_lines
+from topicstream.display.view import ModelView, with_mark
+from topicstream.evaluation.keys import match_words
+from topicstream.evaluation.memory import block_cells, block_docs
+from topicstream.evaluation.visiting import BlockShares, known_block
+from topicstream.inference.config import InferConfig
+from topicstream.inference.method import TopicRows
+from topicstream.inference.methods import make_method, method_of
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.ingestion.tokens.tokenizer import Tokenizer
+from topicstream.ingestion.tokens.tools import NamesTools, asked_tools, check_same_tools
+from topicstream.model.topic_model import TopicModel
+from topicstream.numeric.parallel import in_order
+
+SMOOTHING = 1000.0
+"""Pseudo-tokens of the corpus' word distribution in a document (Dirichlet smoothing; Zhai &
+Lafferty 2004).
+"""
+BY_WORDS = 0.7
+"""Weight of a document's own words beside its topics (Wei & Croft 2006)."""
+
+
+def query_words(model: TopicModel, query: str, config: NamesTools) -> np.ndarray:
+    """Ids of the words of a query, as the model's documents were tokenised; InputError where the
+    model knows none.  config: names the tools that may run.
+    """
+    recipe = Recipe.from_json(model.manifest.tokenizer) if model.manifest.tokenizer else Recipe()
+    check_same_tools(recipe, config)
+    tokenizer = Tokenizer(recipe, asked=asked_tools(config))
+    ids = model.vocabulary.find(tokenizer.count(pa.array([query], pa.large_string())).types)
+    if not (ids >= 0).any():
+        raise InputError(f"--find {query!r}: the model has none of these words")
+    return ids[ids >= 0]
+
+
+def query_scores(
+    model: TopicModel, corpus: Corpus, words: np.ndarray, heldout: bool, threads: int
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Mean log-likelihood of the words in each document, streamed: (first document, float64[D]).
+
+    A word's probability is .7 times its frequency in the document, with Dirichlet smoothing, plus
+    .3 times its probability under the document's topics (Wei & Croft, SIGIR 2006)."""
+    index, method, table = (
+        match_words(model.vocabulary, corpus),
+        make_method(method_of(model), TopicRows(model)),
+        model.probabilities(words),
+    )
+    overall = table @ model.shares
+
+    def visit(block: Block) -> tuple[int, np.ndarray]:
+        docs = known_block(block, index)
+        owner = np.repeat(np.arange(len(docs)), np.diff(docs.indptr))
+        total = np.zeros(len(docs))
+        theta = method.shares(docs)
+        by_topics = theta @ table.T
+        for i, word in enumerate(words.tolist()):
+            hits = docs.words == word
+            counts = np.bincount(owner[hits], docs.counts[hits], len(docs))
+            by_words = (counts + SMOOTHING * overall[i]) / (docs.tokens + SMOOTHING)
+            total += np.log(BY_WORDS * by_words + (1 - BY_WORDS) * by_topics[:, i] + 1e-300)
+        with_topics = BlockShares(block.first_doc, theta, docs.tokens - docs.unknown).counted
+        return block.first_doc, np.where(with_topics, total / len(words), -np.inf)
+
+    grid = corpus.grid(block_cells(model.n_topics), block_docs(model.n_topics), heldout=heldout)
+    yield from in_order(visit, corpus.blocks(grid=grid, heldout=heldout), threads)
+
+
+@dataclass(frozen=True)
+class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
+    """Topics and documents for a query."""
+
+    title: ClassVar[str] = "Search by words (--find)"
+    find: str | None = option(
+        None,
+        "Rank topics and documents for these words; --docs sets how many documents.",
+        metavar="TEXT",
+    )
+    lemmas: str | None = like(InferConfig, "lemmas")
+    segmenter: str | None = like(InferConfig, "segmenter")
+
+    def result(self) -> dict[str, Json]:
+        """``query``, ``words`` of it that the model knows, ``topics`` (p: that all of these words
+        are of the topic, by its size and p(w|k)) and ``documents`` (score: mean log-likelihood of
+        the words)."""
+        shown, store = self.shown, self.store
+        columns = kept_columns(store, self.with_columns)
+        words, n = query_words(shown.trained, str(self.find), self), self.docs or 5
+        scores = np.log(shown.model.probabilities(words) + 1e-300).sum(axis=0) + np.log(
+            shown.model.shares + 1e-300
+        )
+        p = np.exp(scores - scores.max())
+        p /= p.sum()
+        first = shown.first_words(self.words)
+        ranked = best_documents(
+            store,
+            candidates(n) if self.text else n,
+            lambda heldout: query_scores(shown.trained, store, words, heldout, shown.threads),
+            set(),
+            self.progress,
+        )
+        names = shown.trained.vocabulary.texts(words)
+        described = described_documents(ranked, "score", store, columns)
+        if self.text:
+            described = self._with_passages(ranked, described, names)
+        return {
+            "query": self.find,
+            "words": names,
+            "topics": [
+                {**shown.entry(k), "p": float(p[k]), "words": first[k]} for k in shown.ranked(p)[:5]
+            ],
+            "documents": described[:n],
+        }
+
+    def _with_passages(
+        self,
+        ranked: list[tuple[float, bool, int]],
+        described: list[dict[str, Any]],
+        words: list[str],
+    ) -> list[dict[str, Any]]:
+        """The documents with the passages that have most of the words, near-duplicates left out."""
+        parts = {
+            part: DocumentTexts(self.store, [d for _, h, d in ranked if h == part], heldout=part)
+            for part in (False, True)
+        }
+        if all(texts.missing for texts in parts.values()):
+            raise InputError(f"--text: {parts[False].missing}")
+        for (_, heldout, number), entry in zip(ranked, described, strict=True):
+            if (passage := parts[heldout].passage(number, words)) is not None:
+                entry |= {"text": passage.text, "marks": passage.marks}
+        return [described[i] for i in distinct([parts[h].words(d) for _, h, d in ranked])]
+
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        out = [
+            *render("words: {words}", result),
+            "topics: the probability that all of the words come from it",
+            *each(
+                "{topic:>5} {p:6.1p} %  [({mark}) ][{label}: ]{words: }",
+                map(with_mark, result["topics"]),
+            ),
+            "documents: mean log-likelihood of the words, by their own words and their topics",
+        ]
+        for document in result["documents"]:
+            out += [
+                *document_lines([document], "score", width),
+                *marked_lines(document, " " * 9, width),
+            ]
+        return out

@@ -1,0 +1,217 @@
+"""Sheets to test topics on people: who does not belong?  (Chang et al.
+
+2009, word and topic intrusion.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.addons.report.page import framed
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.files.outputs import check_output, written
+from topicstream.base.options import option
+from topicstream.base.progress import listener
+from topicstream.base.records import Json
+from topicstream.display.passages import beginnings
+from topicstream.display.view import ModelView
+from topicstream.evaluation.table_file import check_table_file, write_table
+from topicstream.evaluation.visiting import shares_of
+from topicstream.model.top import top_words
+from topicstream.model.topic_kinds import LIVE
+
+SHOWN = 5
+TOPICS, QUESTIONS = 3, 50
+PAGES = (".html", ".htm")
+HIDDEN = ("topic", "intruder_topic", "intruder", "place")
+"""Columns that people must not see."""
+
+
+def _question(
+    noun: str, choices: Sequence[str], place: int, topic: Mapping[str, int]
+) -> dict[str, Json]:
+    """A row of a sheet."""
+    return {
+        **{f"{noun}_{i}": text for i, text in enumerate(choices, 1)},
+        **topic,
+        "intruder": choices[place],
+        "place": place + 1,
+    }
+
+
+ASKED = {
+    "word": "Which word does not belong to the others?",
+    "topic": "Which list of words does not belong to the document?",
+}
+
+
+def sheet_page(sheet: pa.Table) -> str:
+    """A sheet as one HTML file that opens from disk: a group of radio buttons a question, and the
+    answers as a CSV file.
+    """
+    kind = "word" if "word_1" in sheet.column_names else "topic"
+    questions = []
+    for row in sheet.to_pylist():
+        n = row["question"]
+        choices = [row[name] for name in sheet.column_names if name.startswith(f"{kind}_")]
+        buttons = "".join(
+            f'<label><input type="radio" name="q{n}" value="{i}"> <bdi>{escape(text)}</bdi></label>'
+            for i, text in enumerate(choices, 1)
+        )
+        text = (
+            f"<blockquote><bdi>{escape(row['text'])}</bdi></blockquote>" if kind == "topic" else ""
+        )
+        questions.append(
+            f"<fieldset "
+            f'data-question="{n}"><legend>{n}</legend>{text}<div{" class=row" if kind == "word" else ""}>{buttons}</div></fieldset>'
+        )
+    return framed("sheet.html", ("sheet.js",), TITLE=ASKED[kind], QUESTIONS="\n".join(questions))
+
+
+def sheet_and_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """What people are given (with an empty column ``answer``) and what they must not see."""
+    hidden = [name for name in HIDDEN if name in table.column_names]
+    sheet = table.drop_columns(hidden)
+    return sheet.append_column("answer", pa.nulls(len(table), pa.int32())), table.select(
+        ["question", *hidden]
+    )
+
+
+@dataclass(frozen=True)
+class IntrusionView(ModelView, heeds=()):
+    """A sheet to test topics on people."""
+
+    title: ClassVar[str] = "Intrusion tests for human raters (--intrusion)"
+    intrusion: str | None = option(
+        None,
+        "Write a word or topic intrusion test to --out, and its answers to FILE.key.csv.",
+        choices=("words", "topics"),
+    )
+    out: str | None = option(
+        None, "File for the sheet: .html, .csv, .parquet or .jsonl.", path="file", metavar="FILE"
+    )
+    seed: int = option(0, "Random seed.", min=0, show=True)
+    force: bool = option(False, "Replace existing output files.")
+
+    def result(self) -> None:
+        if self.out is None:
+            raise UsageError("--intrusion requires --out FILE.html or FILE.csv")
+        out = Path(self.out)
+        key = out.with_suffix(".key.csv")
+        if out.suffix in PAGES:
+            check_output(out, "--out", force=self.force)
+        else:
+            check_table_file(out, "--out", force=self.force)
+        check_table_file(key, "--out", force=self.force)
+        sheet, answers = sheet_and_key(self.table)
+        if out.suffix in PAGES:
+            with written(out, force=self.force) as file:
+                file.write(sheet_page(sheet).encode())
+        else:
+            write_table(sheet, out, force=self.force)
+        write_table(answers, key, force=self.force)
+        listener(self.progress).say(f"{out}: {len(sheet)} questions; the answers are in {key}")
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The questions with their answers; the same seed gives the same."""
+        rows = self._about_words() if self.intrusion == "words" else self._about_documents()
+        if not rows:
+            raise InputError(
+                "--intrusion words: every topic has the first words of the others; train on "
+                "more documents, or fewer topics"
+            )
+        return pa.Table.from_pylist(
+            [{"question": number, **row} for number, row in enumerate(rows, 1)]
+        )
+
+    @cached_property
+    def _good(self) -> list[int]:
+        """Positions of the live topics, about which questions are asked."""
+        kinds = self.shown.model.kinds
+        return [k for k, kind in enumerate(kinds) if kind == LIVE]
+
+    def _about_words(self) -> list[dict[str, Any]]:
+        """A question a topic: its first words and one intruder, probable in another topic and
+        improbable in this one, mixed.
+
+        question, word_1 ... string, topic, intruder string, place (1-based).  Dead topics and the
+        background are left out.
+        """
+        view, looked = self.shown.view, self.shown.model
+        good = self._good
+        if len(good) < 2:
+            raise InputError("--intrusion words: needs at least two topics that are not dead")
+        ids, _ = top_words(looked, max(2 * SHOWN, 10))
+        unique = np.unique(ids)
+        p, rng, rows = looked.probabilities(unique), np.random.default_rng(self.seed), []
+        for k in good:
+            others = np.setdiff1d(np.unique(ids[:SHOWN, [j for j in good if j != k]]), ids[:, k])
+            if not len(others):
+                continue
+            # the half of the other topics' first words that this topic has least of
+            value = p[np.searchsorted(unique, others), k]
+            intruder = rng.choice(
+                others[np.argsort(value, kind="stable")[: max(1, len(others) // 2)]]
+            )
+            mixed = rng.permutation(np.append(ids[:SHOWN, k], intruder))
+            texts = looked.vocabulary.texts(mixed)
+            rows.append(
+                _question(
+                    "word", texts, int(np.flatnonzero(mixed == intruder)[0]), {"topic": view.ids[k]}
+                )
+            )
+        return [rows[i] for i in rng.permutation(len(rows))]
+
+    def _about_documents(self) -> list[dict[str, Any]]:
+        """A question a document: its title and beginning, its largest topics and one that it has
+        nearly none of, mixed.
+
+        question, document string, text string, topic_1 ... string (their first words), intruder,
+        place.  The documents are drawn
+        from all training documents by the seed; the corpus is streamed once.
+        """
+        shown, view, store = self.shown, self.shown.view, self.store
+        good = np.array(self._good, np.int64)
+        if len(good) < TOPICS + 2:
+            raise InputError(
+                f"--intrusion topics: needs {TOPICS + 2} topics that are neither dead nor the "
+                f"background"
+            )
+        rng = np.random.default_rng(self.seed)
+        spare = min(4 * QUESTIONS, store.n_docs)  # for documents without a known word
+        order = rng.choice(store.n_docs, spare, replace=False)
+        numbers = np.sort(order)
+        asked = shares_of(shown.trained, store, numbers, view=view, threads=shown.threads)
+        usable = np.isin(order, numbers[asked.counted])
+        drawn = np.sort(order[usable][:QUESTIONS])
+        if not len(drawn):
+            raise InputError(f"--intrusion topics: {store.path}: no document has a known word")
+        theta = asked.shares[np.searchsorted(numbers, drawn)]
+        about = beginnings(store, drawn, characters=600)
+        words, rows = [" ".join(texts) for texts in shown.first_words(8)], []
+        for d, shares in zip(drawn.tolist(), theta, strict=True):
+            order = good[np.argsort(-shares[good], kind="stable")]
+            intruder = int(rng.choice(order[len(order) // 2 :]))
+            mixed = rng.permutation(np.append(order[:TOPICS], intruder))
+            place = int(np.flatnonzero(mixed == intruder)[0])
+            rows.append(
+                {
+                    **dict(zip(("document", "text"), about[d], strict=True)),
+                    **_question(
+                        "topic",
+                        [words[k] for k in mixed],
+                        place,
+                        {"intruder_topic": view.ids[intruder]},
+                    ),
+                }
+            )
+        return rows

@@ -1,0 +1,123 @@
+"""Documents like one document, by their topics, streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.base.errors import InputError
+from topicstream.base.options import option
+from topicstream.base.records import Json
+from topicstream.base.text import wrapped
+from topicstream.corpus.reader import Corpus
+from topicstream.corpus.vocabulary import spellings
+from topicstream.display.doc_topics import best_documents
+from topicstream.display.gather import describe_documents
+from topicstream.display.metadata import kept_columns
+from topicstream.display.show import document_line
+from topicstream.display.view import ModelView
+from topicstream.evaluation.keys import documents
+from topicstream.evaluation.visiting import NO_TOPICS, document_shares, shares_of
+
+
+def described_documents(
+    scored: list[tuple[float, bool, int]], score: str, corpus: Corpus, columns: list[str]
+) -> list[dict[str, Any]]:
+    """Documents by id, part, score (under its name) and columns."""
+    rows = {
+        heldout: describe_documents(
+            corpus, np.array([d for _, h, d in scored if h == heldout], np.int64), columns, heldout
+        )
+        for heldout in (False, True)
+    }
+    return [
+        {
+            "id": rows[heldout][number]["id"],
+            "part": "heldout" if heldout else "train",
+            score: value,
+            **{
+                name: text
+                for name in columns
+                if name != score and (text := rows[heldout][number].get(name)) is not None
+            },
+        }
+        for value, heldout, number in scored
+    ]
+
+
+def find_document(corpus: Corpus, document: str, option: str) -> tuple[bool, int]:
+    """(whether it is set aside, number in its part) of the document of this id; InputError."""
+    for heldout in (False, True):
+        for numbers, batch in documents(corpus, heldout, ["id"]):
+            ids = batch.column("id")
+            for spelling in spellings(document):
+                hit = pc.index(ids, pa.scalar(spelling, ids.type)).as_py()
+                if hit >= 0:
+                    return heldout, int(numbers[hit])
+    raise InputError(f"{option} {document}: the store has no document of this id")
+
+
+def document_lines(listed: list[dict[str, Any]], score: str, width: int | None) -> list[str]:
+    """Documents for people: score, id and columns."""
+    return [
+        line
+        for d in listed
+        for line in wrapped(f"{d[score]:7.3f}  ", document_line(d, "part", score), width)
+    ]
+
+
+@dataclass(frozen=True)
+class SimilarView(ModelView, heeds=("words", "with_columns")):
+    """Documents like one."""
+
+    title: ClassVar[str] = "Similar documents (--similar)"
+    similar: str | None = option(
+        None, "Documents with the most similar topics; -n sets how many.", metavar="ID"
+    )
+
+    def result(self) -> dict[str, Json]:
+        """The documents of both parts, streamed twice, by the Bhattacharyya coefficient of p(k|d),
+        1 for the same shares: ``document``, ``part``, ``topics`` (its largest) and ``similar`` (id,
+        part, likeness, columns; the title by default)."""
+        shown, view, store = self.shown, self.shown.view, self.store
+        columns = kept_columns(store, self.with_columns)
+        part, number = find_document(store, str(self.similar), "--similar")
+
+        mine = shares_of(
+            shown.trained,
+            store,
+            np.array([number]),
+            view=view,
+            heldout=part,
+            threads=shown.threads,
+        )
+        if not mine.counted[0]:
+            raise InputError(f"--similar {self.similar}: {NO_TOPICS}")
+        shares = mine.shares[0].astype(np.float64)
+        root = np.sqrt(shares)
+
+        def likeness(heldout: bool) -> Iterator[tuple[int, np.ndarray]]:
+            for block in document_shares(
+                shown.trained, store, view=view, heldout=heldout, threads=shown.threads
+            ):
+                alike = np.sqrt(block.shares).astype(np.float64) @ root
+                yield block.first, np.where(block.counted, alike, -np.inf)
+
+        best = best_documents(store, self.words, likeness, {(part, number)}, self.progress)
+        best = [(min(1.0, value), heldout, d) for value, heldout, d in best]
+        return {
+            "document": self.similar,
+            "part": "heldout" if part else "train",
+            "topics": [
+                {**shown.entry(k), "share": float(shares[k])} for k in shown.ranked(shares)[:5]
+            ],
+            "similar": described_documents(best, "likeness", store, columns),
+        }
+
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        return document_lines(result["similar"], "likeness", width)

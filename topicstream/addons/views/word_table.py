@@ -1,0 +1,160 @@
+"""Tables for papers: the words of topics by four measures, and how topics go together in documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.base.options import option
+from topicstream.base.records import Json
+from topicstream.base.text import counted
+from topicstream.display.gather import Survey, correlations, gather_report
+from topicstream.display.view import ModelView, ShownModel
+from topicstream.evaluation.table_file import TEXT_SUFFIXES, check_table_file, write_table
+from topicstream.evaluation.visiting import left_out_text
+from topicstream.model.topic_kinds import LIVE
+from topicstream.model.topic_model import TopicModel
+
+
+def word_measures(model: TopicModel) -> dict[str, np.ndarray]:
+    """Measures of each word in each topic, float[K, W] (in memory), larger for words that say more
+    of the topic.
+
+    ``probability``: p(w|k).  ``frex``: harmonic mean of the ranks of p(w|k) and of p(w|k) / sum of
+                              p(w|j) (Bischof & Airoldi,
+    ICML 2012, equal weights, as stm).  ``lift``: p(w|k) / p(w) (Taddy 2012).  ``score``: p(w|k)
+                                        (log p(w|k) - mean of
+    log p(w|j)) (as R's lda).
+    """
+    from scipy.stats import rankdata  # half a second, which other views need not spend
+
+    p = np.maximum(model.topic_word.astype(np.float64), 1e-300)
+    logarithm = np.log(p)
+    exclusivity, frequency = (
+        rankdata(value, axis=1) / p.shape[1] for value in (p / p.sum(axis=0), p)
+    )
+    return {
+        "probability": p,
+        "frex": 2 / (1 / exclusivity + 1 / frequency),
+        "lift": p / (model.shares @ p),
+        "score": p * (logarithm - logarithm.mean(axis=0)),
+    }
+
+
+def word_table(shown: ShownModel, topics: list[int], n: int) -> pa.Table:
+    """The first n words of topics by each measure: topic, label, kind, share, measure, rank, word, value."""
+    rows = []
+    measures = word_measures(shown.model)
+    for k in topics:
+        about = {
+            "topic": shown.view.ids[k],
+            "label": shown.plain_names[k],
+            "kind": shown.model.kinds[k],
+            "share": float(shown.model.shares[k]),
+        }
+        for measure, every in measures.items():
+            values = every[k]
+            best = np.argsort(-values, kind="stable")[:n]
+            words = shown.model.vocabulary.texts(best)
+            rows += [
+                {**about, "measure": measure, "rank": rank, "word": word, "value": float(value)}
+                for rank, (word, value) in enumerate(zip(words, values[best], strict=True), 1)
+            ]
+    return pa.Table.from_pylist(rows)
+
+
+def for_print(table: pa.Table, labelled: bool) -> pa.Table:
+    """A row for each topic and measure, with its words in one cell; labels that people gave, no
+    proposed ones.
+    """
+    unusual = any(kind != LIVE for kind in table["kind"].to_pylist())
+    keys = ["topic", *(["label"] if labelled else []), *(["kind"] if unusual else [])]
+    keys += ["share", "measure"]
+    groups = table.group_by(keys, use_threads=False).aggregate([("word", "list")])
+    words = [", ".join(listed) for listed in groups["word_list"].to_pylist()]
+    shares = [f"{100 * share:.1f} %" for share in groups["share"].to_pylist()]
+    return pa.table({**{key: groups[key] for key in keys}, "share": shares, "words": words})
+
+
+@dataclass(frozen=True)
+class TableView(ModelView, heeds=("words", "topics")):
+    """Tables for papers."""
+
+    title: ClassVar[str] = "Tables for papers (--table, --correlations)"
+    table: str | None = option(
+        None,
+        "Write the first words of each topic by probability, FREX, lift and score, as .csv, "
+        ".tex, .md, .parquet or .jsonl.",
+        path="file",
+        metavar="FILE",
+    )
+    correlations: str | None = option(
+        None,
+        "Write the correlations of topic shares in the training documents, in the formats of "
+        "--table.",
+        path="file",
+        metavar="FILE",
+    )
+    force: bool = option(False, "Replace an existing output file.")
+
+    def result(self) -> dict[str, Json]:
+        """The files that were written."""
+        files: dict[str, str] = {
+            name: path
+            for name in ("table", "correlations")
+            if (path := getattr(self, name)) is not None
+        }
+        for name, path in files.items():
+            check_table_file(path, f"--{name}", force=self.force, text=True)
+        shown = self.shown
+        by_size = self.topics is None and not shown.view.ordered
+        topics = shown.ranked(shown.model.sizes) if by_size else shown.columns(self.topics)
+        left_out = 0
+        if self.table is not None:
+            words = word_table(shown, topics, self.words)
+            if self.table.endswith(TEXT_SUFFIXES):
+                words = for_print(words, bool(shown.view.labels))
+            caption = f"First {self.words} words of the topics"
+            write_table(words, self.table, option="--table", force=self.force, caption=caption)
+        if self.correlations is not None:
+            sums = gather_report(
+                shown.trained,
+                shown.view,
+                self.store,
+                Survey(None, []),
+                docs=0,
+                threads=shown.threads,
+                progress=self.progress,
+            )
+            if by_size:
+                topics = sorted(topics)
+            matrix = correlations(sums)[np.ix_(topics, topics)]
+            ids = [shown.view.ids[k] for k in topics]
+            columns = {"topic": pa.array(ids), "label": pa.array([shown.names[k] for k in topics])}
+            columns |= {
+                str(topic): pa.array(column) for topic, column in zip(ids, matrix.T, strict=True)
+            }
+            caption = "Correlations of the topics' shares"
+            write_table(
+                pa.table(columns),
+                self.correlations,
+                option="--correlations",
+                force=self.force,
+                caption=caption,
+            )
+            left_out = sums.left_out
+        return {**files, "topics": len(topics), "left_out": left_out}
+
+    def lines(self, result: dict[str, Any], width: int | None) -> list[str]:
+        """A line a file, and one about documents that do not count."""
+        out = [
+            f"{result[name]}: {counted(result['topics'], 'topic')}"
+            for name in ("table", "correlations")
+            if name in result
+        ]
+        if said := left_out_text(result["left_out"]):
+            out.append(said)
+        return out

@@ -1,0 +1,111 @@
+"""What this machine allows: memory (cgroup included), processors, what this process uses of them,
+and the versions of what runs.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from topicstream.base import system
+from topicstream.base.errors import UsageError
+from topicstream.base.system import peak_bytes as peak_bytes
+
+__version__ = "0.2.0"
+"""Of this package; ``pyproject.toml`` has the same."""
+PROCESS_BYTES = 304 << 20
+"""What a process holds before it holds data: the interpreter, its libraries (numba and LLVM, SciPy,
+Arrow, zarr) and the kernels of a command, loaded from the cache."""
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def parse_bytes(text: str | int | float) -> int:
+    """``2G``, ``512M``, ``300MiB``, ``1.5g`` or a number of bytes -> bytes (powers of two)."""
+    if isinstance(text, (int, float)):
+        if not 0 < text < 1 << 62:  # not so of NaN either
+            raise UsageError(f"{text}: is not an amount of memory; write for example 2G")
+        return int(text)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text.lower())
+    if match is None:
+        raise UsageError(
+            f"{text!r} is not an amount of memory; write for example 2G, 512M or a number of bytes"
+        )
+    size = float(match[1]) * _UNITS[match[2]]
+    if not 1 <= size < 1 << 62:
+        raise UsageError(f"{text}: is out of range; write for example 2G")
+    return int(size)
+
+
+def format_bytes(n: float) -> str:
+    """Bytes for people: ``512 MB``, ``2.0 GB`` (powers of two)."""
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)):
+        if abs(n) >= size:
+            value = n / size
+            return f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
+    return f"{int(n)} B"
+
+
+def _cgroup_limits() -> list[int]:
+    """Limits of the cgroups of this process, of both versions."""
+    limits = []
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            place = {"": ("/sys/fs/cgroup", "memory.max")}.get(
+                controllers, ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            )
+            folder = Path(place[0]) / path.lstrip("/")
+            if not controllers or "memory" in controllers.split(","):
+                for parent in (folder, *folder.parents):
+                    with suppress(OSError, ValueError):  # no such limit, or "max"
+                        limits.append(int((parent / place[1]).read_text()))
+    return limits
+
+
+def memory_allowed() -> int:
+    """Bytes this process tree may use: the machine's memory or the tightest cgroup limit."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([total, *_cgroup_limits()])
+
+
+def default_threads() -> int:
+    """Processors this process may run on."""
+    return system.processors()
+
+
+def versions() -> dict[str, str]:
+    """Versions and processor that a bit-identical rerun depends on."""
+    import numba  # with LLVM a quarter of a second: most commands never need it
+    import numpy
+    from llvmlite import binding
+
+    return {
+        "topicstream": __version__,
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "numba": numba.__version__,
+        "cpu": f"{platform.machine()} {binding.get_host_cpu_name()}",
+    }
+
+
+def return_freed_memory() -> None:
+    """Let freed memory go back to the system: few malloc arenas, early trimming, Arrow on malloc.
+
+    Without it an ingest of a million names at --mem-limit 512M peaks at 630 MB, with it at 401 MB:
+    glibc keeps what each thread's arena has freed, and Arrow's own allocator keeps more
+    (docs/decisions/size.md)."""
+    import pyarrow as pa  # most commands that ask what the machine has never load it
+
+    pa.set_memory_pool(pa.system_memory_pool())
+    system.trim_freed_memory()
+
+
+def one_blas_thread() -> None:
+    """Run NumPy's matrix products in the calling thread from now on: the way a BLAS library splits
+    a product over threads decides the last bits of a sum."""
+    threadpool_limits(1, user_api="blas")

@@ -1,0 +1,301 @@
+"""Memory of a command: the limit, parsed once, and the plan that keeps to it.
+
+A verb's configuration derives from ``MemoryOptions``, which declares ``--mem-limit`` for all verbs.
+The verb passes
+``config.memory``, a ``MemoryLimit``, to whatever it calls, and plans before it starts.  Sizes come
+from the shapes of the
+arrays that the work will hold:
+
+>>> from topicstream.base.memory import Array, MemoryLimit, plan_memory, total_bytes
+>>> plan = plan_memory(
+...     "scoring",
+...     MemoryLimit.parse("512M"),
+...     workers=16,
+...     fixed={"table": Array((100_000, 100), "float32").nbytes},
+...     per_worker={"rows": total_bytes([Array((40_000, 100), "float32"), Array((40_000,),
+        "int64")])},
+... )
+>>> plan.workers
+10
+>>> print(*plan.lines(), sep="\\n")
+memory plan: 509 MB of 512 MB for scoring, 10 threads
+  process 304 MB, table 38 MB, rows 156 MB
+
+What the interpreter and the libraries hold (``process``) and what the allocator loses are added
+here and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from topicstream.base.errors import DoesNotFit
+from topicstream.base.machine import PROCESS_BYTES, format_bytes, memory_allowed, parse_bytes
+from topicstream.base.options import option
+from topicstream.base.progress import Told
+from topicstream.base.text import counted
+
+FLOOR = 512 << 20
+"""The smallest limit that a user may state."""
+DEFAULT_SHARE = 0.7
+"""Share of the machine's (or cgroup's) memory that is the limit where the user states none."""
+SLACK = 1.06
+"""What fragmentation and the allocator add to all but the process itself."""
+
+
+class Array(NamedTuple):
+    """An array that the work will hold: its shape and NumPy dtype."""
+
+    shape: tuple[int, ...]
+    dtype: object
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its entries."""
+        # a tenth of a second, which commands that only read options need not spend
+        import numpy as np
+
+        return math.prod(map(int, self.shape)) * int(np.dtype(self.dtype).itemsize)  # type: ignore[call-overload]
+
+
+def total_bytes(arrays: Iterable[Array]) -> int:
+    """Bytes of several arrays together."""
+    return sum(array.nbytes for array in arrays)
+
+
+@dataclass(frozen=True)
+class MemoryLimit:
+    """What the whole process may hold.
+
+    Attributes
+    ----------
+    bytes
+        The limit.
+    stated
+        Whether the user gave it; otherwise it is 70 % of the machine's or cgroup's memory.
+    """
+
+    bytes: int
+    stated: bool = True
+
+    @classmethod
+    def parse(cls, text: str | int | float | MemoryLimit | None) -> MemoryLimit:
+        """The limit that a user gave as ``--mem-limit``, or the default.
+
+        Parameters
+        ----------
+        text
+            ``"2G"``, ``"512M"``, a number of bytes, or None for the default; a ``MemoryLimit`` is
+            returned as it is.
+
+        Raises
+        ------
+        UsageError
+            For what is not an amount of memory.
+        DoesNotFit
+            For less than 512 MB.
+        """
+        if isinstance(text, MemoryLimit):
+            return text
+        if text is None:
+            return cls(max(FLOOR, int(memory_allowed() * DEFAULT_SHARE)), stated=False)
+        limit = parse_bytes(text)
+        if limit < FLOOR:
+            raise DoesNotFit(
+                f"--mem-limit {format_bytes(limit)}: every command needs at least {FLOOR >> 20}M",
+                least=FLOOR >> 20,
+            )
+        return cls(limit)
+
+    def __str__(self) -> str:
+        return format_bytes(self.bytes)
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the limit leaves for what is known only once it is met: a piece that is larger than
+    most, the words of a corpus.
+
+    Attributes
+    ----------
+    limit, free
+        The limit, and the bytes that are left of it.
+    share
+        Of a higher limit, the part that is sure to be left for this; the rest may go to larger
+        blocks.
+    """
+
+    limit: MemoryLimit
+    free: int
+    share: float = 1.0
+
+    def ask(self, needed: int, purpose: str, in_all: int = 0) -> None:
+        """DoesNotFit when ``purpose`` takes more than there is; ``in_all``: what it will take to
+        its end, where that is more.
+        """
+        if needed > self.free:
+            needed = max(needed, in_all)
+            enough = -(-(self.limit.bytes + int((needed - self.free) / self.share)) // (1 << 20))
+            raise DoesNotFit(
+                f"{purpose} takes about {format_bytes(needed)} of memory, "
+                f"{format_bytes(max(self.free, 0))} are left of "
+                f"--mem-limit {self.limit}; {enough}M would do (the same command then carries on)",
+                least=enough,
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryOptions:
+    """Base of the configurations of all verbs that keep to a memory limit."""
+
+    mem_limit: str | int | None = option(
+        None,
+        "Memory limit of the whole process, such as 2G or 512M (default: 70 % of the machine or "
+        "control group).",
+        metavar="SIZE",
+        parse=parse_bytes,
+        last=True,
+        machine=True,
+        decides="nothing",
+        set_by_retrain=True,
+    )
+
+    @property
+    def memory(self) -> MemoryLimit:
+        """The limit of this run; UsageError, DoesNotFit."""
+        return MemoryLimit.parse(self.mem_limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkOptions(MemoryOptions):
+    """Base of those that also tell how far they are."""
+
+    progress: Told = option(
+        None,
+        "progress listener (topicstream/base/progress.py)",
+        cli=False,
+        last=True,
+        machine=True,
+        decides="nothing",
+        set_by_retrain=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadedOptions(WorkOptions):
+    """Base of those that also work in threads."""
+
+    threads: int | None = option(
+        None,
+        "Threads (default: all processors); the result does not depend on them.",
+        min=1,
+        max=4096,
+        last=True,
+        machine=True,
+    )
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """How a task keeps to its limit.
+
+    Attributes
+    ----------
+    task
+        What is planned, for messages: ``"scoring model"``.
+    limit
+        What it keeps to.
+    workers
+        Threads that work at once.
+    parts
+        Bytes by purpose, ``process`` (interpreter, libraries, kernels) first.
+    """
+
+    task: str
+    limit: MemoryLimit
+    workers: int
+    parts: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        """Bytes that the process will hold at most."""
+        return PROCESS_BYTES + int((sum(self.parts.values()) - PROCESS_BYTES) * SLACK)
+
+    @property
+    def free(self) -> int:
+        """Bytes that may be held besides."""
+        return int((self.limit.bytes - self.total) / SLACK)
+
+    def lines(self) -> list[str]:
+        """The plan for people."""
+        parts = ", ".join(
+            f"{name} {format_bytes(size)}" for name, size in self.parts.items() if size >= 1 << 20
+        )
+        total = format_bytes(self.total)
+        return [
+            f"memory plan: {total} of {self.limit} for {self.task}, "
+            f"{counted(self.workers, 'thread')}",
+            f"  {parts}",
+        ]
+
+
+Stage = tuple[Mapping[str, int], Mapping[str, int]]
+"""Bytes by purpose: whatever the workers, and of each worker."""
+
+
+def plan_memory(
+    task: str,
+    limit: MemoryLimit,
+    workers: int,
+    fixed: Mapping[str, int],
+    per_worker: Mapping[str, int],
+    advice: str = "raise --mem-limit",
+    others: Sequence[Stage] = (),
+) -> MemoryPlan:
+    """Plan a task with as many workers as the limit allows.
+
+    Parameters
+    ----------
+    task
+        What is planned, for messages.
+    limit
+        What the whole process may hold.
+    workers
+        Threads wanted; the plan has at least 1 and at most these.
+    fixed
+        Bytes by purpose, whatever the number of workers.
+    per_worker
+        Bytes by purpose of each worker; a purpose may also stand in ``fixed``.
+    advice
+        What the user can do where it does not fit.
+    others
+        Further stages of the task, one after the other, each with what is fixed and what each
+        worker holds then; the plan is that of the stage that takes most.
+
+    Raises
+    ------
+    DoesNotFit
+        Where one worker does not fit; the message and ``least`` (in MB) name the smallest limit
+        that would do.
+    """
+
+    def planned(stage: Stage, number: int) -> MemoryPlan:
+        parts = {"process": PROCESS_BYTES, **stage[0]}
+        parts |= {name: parts.get(name, 0) + size * number for name, size in stage[1].items()}
+        return MemoryPlan(task, limit, number, parts)
+
+    for number in range(max(1, workers), 0, -1):
+        plan = max(
+            (planned(stage, number) for stage in ((fixed, per_worker), *others)),
+            key=lambda plan: plan.total,
+        )
+        if plan.total <= limit.bytes:
+            return plan
+    least = max(FLOOR, plan.total)
+    megabytes = -(-least // (1 << 20))
+    raise DoesNotFit(
+        f"{task} does not fit {limit}: the smallest limit that would do is {megabytes}M; {advice}",
+        least=megabytes,
+    )

@@ -1,0 +1,205 @@
+"""Find commands, engines, methods, readers, executors, scorers and views by name.
+
+Those of other packages are found by their entry points.
+
+A package lists them in its ``pyproject.toml`` (docs/extending.md); the name is that of ``--algo``,
+``--method``, ``--format`` or
+``--score``, the ``executor`` of ``topicstream.train``, or the option of ``topics show`` that asks
+for a view.  A name of ours
+cannot be taken.  Nothing is imported before it is asked for by name, or all are listed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from topicstream.base.errors import TopicsError, UsageError
+
+ENGINES, METHODS, READERS = "topicstream.engines", "topicstream.methods", "topicstream.readers"
+EXECUTORS, SCORERS, VIEWS = "topicstream.executors", "topicstream.scorers", "topicstream.views"
+LEMMATIZERS, SEGMENTERS = "topicstream.lemmatizers", "topicstream.segmenters"
+COMMANDS = "topicstream.commands"
+
+OWN = {
+    COMMANDS: {
+        "demo": "topicstream.cli.demo:command",
+        "ingest": "topicstream.cli.ingest:command",
+        "info": "topicstream.cli.info:command",
+        "train": "topicstream.cli.train:command",
+        "eval": "topicstream.cli.eval:command",
+        "classifier": "topicstream.addons.classifier.command:command",
+        "infer": "topicstream.cli.infer:command",
+        "update": "topicstream.cli.update:command",
+        "retrain": "topicstream.cli.retrain:command",
+        "rollback": "topicstream.cli.rollback:command",
+        "publish": "topicstream.addons.cloud.command:command",
+        "show": "topicstream.cli.show:command",
+        "report": "topicstream.addons.report.command:command",
+        "edit": "topicstream.cli.edit:command",
+        "effects": "topicstream.addons.covariates.command:command",
+        "sweep": "topicstream.addons.sweep.command:command",
+        "compare": "topicstream.addons.views.compare_command:command",
+        "export": "topicstream.addons.exchange.export_command:command",
+        "import": "topicstream.addons.exchange.import_command:command",
+        "compact": "topicstream.cli.compact:command",
+        "forget": "topicstream.cli.forget:command",
+        "warm": "topicstream.cli.warm:command",
+        "engines": "topicstream.cli.engines:command",
+        "completion": "topicstream.cli.completion:command",
+    },
+    ENGINES: {
+        "atbp": "topicstream.engines.message.atbp:ATBP",
+        "atm": "topicstream.addons.authors.engine:AuthorTopicModel",
+        "bp": "topicstream.engines.message.bp:BeliefPropagation",
+        "cvb0": "topicstream.engines.message.bp:ZeroOrderCollapsedVariational",
+        "llda": "topicstream.addons.labels.engine:LabeledBeliefPropagation",
+        "rtm": "topicstream.addons.links.engine:RelationalTopicModel",
+        "sibp": "topicstream.engines.message.bp:SimplifiedBeliefPropagation",
+        "sparse-bp": "topicstream.engines.message.sparse_bp:SparseBeliefPropagation",
+        "stbp": "topicstream.engines.message.stbp:STBP",
+        "gs": "topicstream.engines.gibbs.gs:GibbsSampling",
+        "sparselda": "topicstream.engines.gibbs.sparselda:SparseLDA",
+        "mvi": "topicstream.engines.variational.mvi:Memoized",
+        "ovb": "topicstream.engines.variational.ovb:OnlineVariationalBayes",
+        "svi": "topicstream.engines.variational.svi:StochasticSparse",
+        "vb": "topicstream.engines.variational.vb:VariationalBayes",
+        "anchors": "topicstream.addons.moments.anchors:Anchors",
+        "fdm": "topicstream.addons.moments.fdm:FullDependenceMixture",
+        "gmm": "topicstream.addons.clusters.gmm:GaussianMixture",
+        "mixture": "topicstream.addons.clusters.mixture:DocumentMixture",
+    },
+    METHODS: {
+        "authors": "topicstream.addons.authors.method:Authors",
+        "bp": "topicstream.inference.methods.bp:BP",
+        "gibbs": "topicstream.inference.methods.gibbs:Gibbs",
+        "gibbs1": "topicstream.inference.methods.gibbs:Gibbs1",
+        "gmm": "topicstream.addons.clusters.gmm_method:GMM",
+        "hybrid": "topicstream.addons.classifier.hybrid:Hybrid",
+        "maxent": "topicstream.addons.classifier.maxent:MaxEnt",
+        "mixture": "topicstream.addons.clusters.mixture_method:MixtureMethod",
+        "naive-bayes": "topicstream.addons.classifier.naive_bayes:NaiveBayes",
+        "vb": "topicstream.inference.methods.vb:VB",
+    },
+    SCORERS: {
+        "heldout": "topicstream.evaluation.held_out:HELD_OUT",
+        "whole": "topicstream.evaluation.held_out:WHOLE",
+        "training": "topicstream.evaluation.held_out:TRAINING",
+        "labels": "topicstream.addons.labels.scorer:LABEL_SCORES",
+        "authors": "topicstream.addons.authors.scorer:AUTHORS",
+        "pairs": "topicstream.addons.moments.scorer:PAIRS",
+        "coherence": "topicstream.evaluation.coherence:COHERENCE",
+        "diversity": "topicstream.evaluation.coherence:DIVERSITY",
+        "links": "topicstream.addons.links.scorer:LINKS",
+    },
+    VIEWS: {
+        "over-time": "topicstream.display.over_time:OverTimeView",
+        "by": "topicstream.display.over_time:OverTimeView",
+        "find": "topicstream.addons.views.find:FindView",
+        "similar": "topicstream.addons.views.similar:SimilarView",
+        "tree": "topicstream.addons.views.hierarchy:TreeView",
+        "reduce-to": "topicstream.addons.views.hierarchy:TreeView",
+        "table": "topicstream.addons.views.word_table:TableView",
+        "correlations": "topicstream.addons.views.word_table:TableView",
+        "theta": "topicstream.display.doc_topics:ThetaView",
+        "intrusion": "topicstream.addons.views.intrusion:IntrusionView",
+        "pairs": "topicstream.addons.moments.view:PairsView",
+        "links": "topicstream.addons.links.view:LinksView",
+        "authors": "topicstream.addons.authors.views:AuthorsView",
+        "author": "topicstream.addons.authors.views:AuthorsView",
+        "experts": "topicstream.addons.authors.views:ExpertsView",
+    },
+    READERS: {
+        "arrow": "topicstream.ingestion.readers.arrow:READER",
+        "csv": "topicstream.ingestion.readers.csv:READER",
+        "docword": "topicstream.ingestion.readers.docword:READER",
+        "files": "topicstream.ingestion.readers.files:FILES",
+        "h5ad": "topicstream.addons.cells.h5ad:READER",
+        "images": "topicstream.addons.clusters.images:READER",
+        "jsonl": "topicstream.ingestion.readers.jsonl:READER",
+        "ldac": "topicstream.ingestion.readers.pairs:LDAC",
+        "lines": "topicstream.ingestion.readers.lines:LINES",
+        "mallet": "topicstream.ingestion.readers.lines:MALLET",
+        "mtx": "topicstream.ingestion.readers.mtx:READER",
+        "npy": "topicstream.addons.clusters.dense_rows:NPY",
+        "npz": "topicstream.ingestion.readers.npz:READER",
+        "parquet": "topicstream.ingestion.readers.parquet:READER",
+        "pubmed": "topicstream.ingestion.readers.pubmed:READER",
+        "markup": "topicstream.addons.xml.markup:READER",
+        "svmlight": "topicstream.ingestion.readers.pairs:SVMLIGHT",
+        "tar": "topicstream.ingestion.readers.files:TAR",
+        "tenx": "topicstream.addons.cells.tenx:READER",
+        "vectors": "topicstream.addons.clusters.dense_rows:VECTORS",
+    },
+    LEMMATIZERS: {
+        name: f"topicstream.ingestion.tokens.tools:{name}" for name in ("simplemma", "spacy")
+    },
+    SEGMENTERS: {
+        name: f"topicstream.ingestion.tokens.tools:{name}"
+        for name in ("jieba", "kiwi", "pythainlp", "sudachi")
+    },
+}
+"""What this package has: registered by the same names and values as another package's entry points.
+"""
+
+
+def own(group: str) -> dict[str, str]:
+    """Return this package's names of a group, each with its ``module:attribute``."""
+    return OWN.get(group, {})
+
+
+@cache
+def entries(group: str) -> dict[str, EntryPoint]:
+    """name -> entry point, ours first, then those of the packages that are installed."""
+    ours = {name: EntryPoint(name, value, group) for name, value in own(group).items()}
+    others = sorted(entry_points(group=group), key=lambda e: (e.name, e.value))
+    return ours | {entry.name: entry for entry in others if entry.name not in ours}
+
+
+@cache
+def load(group: str, name: str) -> Any:
+    """Import what an entry point names; TopicsError where that fails.
+
+    Ours are found without a look at what is installed, which takes some 20 milliseconds.
+    """
+    ours = own(group)
+    entry = EntryPoint(name, ours[name], group) if name in ours else entries(group)[name]
+    try:
+        return entry.load()
+    except Exception as e:  # of another's code: anything
+        package = entry.dist.name if entry.dist is not None else entry.value
+        raise TopicsError(
+            f"{name}: the package {package} cannot be loaded ({type(e).__name__}: {e}); update "
+            f"or remove it"
+        ) from e
+
+
+def find(group: str, name: str, option: str) -> Any:
+    """What the name that an option gives stands for; UsageError with the nearest name, or all,
+    where there is none.
+    """
+    names = entries(group)
+    if name not in names:
+        near = get_close_matches(name, names, 1)
+        hint = (
+            f"did you mean {near[0]}?"
+            if near
+            else f"choose one of {', '.join(names)}"
+            if names
+            else "no installed package has one"
+        )
+        raise UsageError(f"{option} {name}: not known; {hint}")
+    return load(group, name)
+
+
+def loaded(group: str) -> Iterator[tuple[str, Any]]:
+    """All of a group that can be loaded; a line in the log for one that cannot."""
+    for name in entries(group):
+        try:
+            yield name, load(group, name)
+        except TopicsError as e:
+            logging.getLogger("topicstream").warning("%s", e)

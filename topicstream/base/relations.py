@@ -1,0 +1,148 @@
+"""Tables larger than memory, sorted, joined and counted by SQL: DuckDB within a memory limit, its
+overflow in a folder.
+
+Every result that is stored is ordered by a complete key, so it does not depend on DuckDB's threads
+or on what it spills."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import pyarrow as pa
+
+from topicstream.base.errors import DoesNotFit
+from topicstream.base.files.ownership import note
+from topicstream.base.machine import default_threads
+
+LEAST_MEMORY = 64 << 20
+"""Bytes with which DuckDB 2.0 sorts and groups tens of millions of rows in one thread; a hash join
+of a million needs twice as much."""
+MEMORY_OF_A_THREAD = 64 << 20
+ROWS = 1 << 16
+"""Rows of a batch of a result."""
+OVERFLOW = "duckdb_temp"
+Result = TypeVar("Result")
+
+
+class Relations:
+    """Tables by name, as a context.
+
+    Parameters
+    ----------
+    folder
+        Of ours; what does not fit memory goes into ``duckdb_temp`` below it.
+    memory
+        Bytes that tables, sorts and joins may take together (at least LEAST_MEMORY).
+    """
+
+    def __init__(self, folder: Path, memory: int) -> None:
+        import duckdb  # 70 ms, which only what writes stores needs
+
+        memory, overflow = max(memory, LEAST_MEMORY), str(folder / OVERFLOW)
+        overflow.encode()  # UnicodeEncodeError here: DuckDB crashes on a name that is not UTF-8
+        self._errors = (duckdb.Error, pa.ArrowException, MemoryError)
+        self._folder = folder
+        note(f"{folder / OVERFLOW}/")
+        self._created: set[str] = set()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="relations")
+        self._connection = duckdb.connect(
+            ":memory:",
+            config={
+                "memory_limit": f"{memory >> 10}KiB",
+                "threads": max(1, min(default_threads(), memory // MEMORY_OF_A_THREAD - 1)),
+                "temp_directory": overflow,
+                "preserve_insertion_order": False,
+                "arrow_large_buffer_size": True,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+            },
+        )
+        with contextlib.suppress(
+            duckdb.Error
+        ):  # a notebook without ipywidgets, which has no bar and refuses the setting
+            self._connection.execute(
+                "set enable_progress_bar = false"
+            )  # else a program of `python -c` shows one
+
+    def insert(self, name: str, rows: pa.Table | pa.RecordBatch) -> None:
+        """Append rows to a table; the first ones create it."""
+        self._connection.register("arriving", rows)
+        self.execute(
+            f"insert into {name} from arriving"
+            if name in self._created
+            else f"create table {name} as from arriving"
+        )
+        self._created.add(name)
+
+    def execute(self, sql: str) -> None:
+        """Run a statement.  DoesNotFit where memory or the disk is too small for it."""
+        self._finish(self._connection, lambda: self._connection.execute(sql))
+
+    def number(self, sql: str) -> int:
+        """The only value of a query."""
+        [(value,)] = self._rows(sql)
+        return int(value)
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = self._finish(
+            self._connection, lambda: self._connection.execute(sql).fetchall()
+        )
+        return rows
+
+    def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """The result of a query, in its order, a batch at a time."""
+        cursor = self._connection.cursor()
+        reader = self._finish(cursor, lambda: cursor.sql(sql).to_arrow_reader(ROWS))
+        while (batch := self._finish(cursor, lambda: next(reader, None))) is not None:
+            yield batch
+
+    def _finish(self, connection: Any, work: Callable[[], Result]) -> Result:
+        """Have a thread do work of a connection; whatever ends the wait for it ends the work.
+
+        In the main thread the query engine would run the handlers of signals, and lose what they
+        raise."""
+        with self._fitting():
+            if threading.current_thread() is not threading.main_thread():
+                return work()
+            future = self._thread.submit(work)
+            try:
+                return future.result()
+            except BaseException:
+                if not future.done():
+                    connection.interrupt()
+                    wait([future])
+                raise
+
+    @contextlib.contextmanager
+    def _fitting(self) -> Iterator[None]:
+        try:
+            yield
+        except self._errors as e:
+            raise DoesNotFit(
+                f"{self._folder}: {str(e).splitlines()[0]}; raise --mem-limit or make room on "
+                f"the disk"
+            ) from e
+
+    def clear(self) -> None:
+        """Drop all tables and views: a connection takes longer to open than a small corpus to sort."""
+        for name, kind in self._rows(
+            "select table_name, table_type from information_schema.tables"
+        ):
+            self.execute(f"drop {'view' if kind == 'VIEW' else 'table'} {name}")
+        self._created.clear()
+
+    def close(self) -> None:
+        """Give back memory and files."""
+        self._thread.shutdown()
+        self._connection.close()  # removes its folder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -1,0 +1,218 @@
+"""Options of a report, of the comparison of methods and of the report of drift."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+
+from topicstream.addons.cloud.mirror import mirrored
+from topicstream.base.memory import ThreadedOptions, WorkOptions
+from topicstream.base.options import SchedulerOptions, listed_names, numbers, option
+from topicstream.corpus.reader import Corpus
+from topicstream.display.periods import GRAINS
+from topicstream.model.topic_model import TopicModel
+
+SEEN = 0.70
+
+
+@dataclass(frozen=True)
+class MethodsConfig(SchedulerOptions, WorkOptions):
+    """What ``compare_methods`` is asked."""
+
+    model: str | Path | TopicModel = option(
+        "model", "the model's folder, or an open TopicModel", cli=False, parse=mirrored
+    )
+    corpus: str | Path | Corpus = option(
+        "corpus.zarr",
+        "Corpus store that the model was trained on.",
+        show=True,
+        env="TOPICS_CORPUS",
+        parse=mirrored,
+    )
+    methods: str | Sequence[str] = option(
+        "all", "Methods to compare, separated by commas.", metavar="NAMES", show=True
+    )
+    on: str | Path = option(
+        "heldout",
+        "Documents to compare on: the held-out documents, those left out by `train --sample`, "
+        "another store, "
+        "or raw documents.",
+        metavar="heldout|rest|FILE",
+        show=True,
+    )
+    reference: str = option(
+        "gibbs2", "Method that the others are compared with.", metavar="NAME", show=True
+    )
+    documents: int = option(
+        2000,
+        "Use at most this many documents, evenly spaced and held in memory; 0: all.",
+        min=0,
+        show=True,
+    )
+    burn: int = option(200, "Burn-in sweeps of the samplers.", min=0, show=True)
+    sweeps: int = option(50, "Sweeps of the samplers to average after burn-in.", min=1, show=True)
+    seed: int = option(
+        0,
+        "Random seed; a second run of the reference uses the next one, which gives the ceiling.",
+        min=0,
+        show=True,
+    )
+    split: str = option("80/20", "Observed and scored shares of a document's words.", show=True)
+
+
+@dataclass(frozen=True)
+class DriftConfig(WorkOptions):
+    """What ``drift`` is asked."""
+
+    model: str | Path | TopicModel = option(
+        "model", "the model's folder, or an open TopicModel", cli=False, parse=mirrored
+    )
+    documents: str | Path | Corpus | None = option(
+        None,
+        "Measure how well the model still fits these documents: a store or raw files.",
+        flags=("--drift",),
+        metavar="PATH",
+    )
+    by: str | None = option(
+        None,
+        "Group documents by periods of this date column; without --drift, the held-out documents.",
+    )
+    period: str | None = option(
+        None, "Length of a period (default: chosen from the dates).", choices=tuple(GRAINS)
+    )
+    corpus: str | Path | Corpus = option(
+        "corpus.zarr",
+        "Corpus store that the model was trained on.",
+        env="TOPICS_CORPUS",
+        parse=mirrored,
+    )
+    method: str | None = option(
+        None,
+        "Fast method to judge (default: maxent if the model has a classifier, else bp).",
+        metavar="NAME",
+    )
+    reference: str = option("gibbs2", "Reference method to compare with.", metavar="NAME")
+    most: int = option(
+        300, "Infer topics for at most this many documents of a period, evenly spaced.", min=1
+    )
+    seen: float = option(
+        SEEN,
+        "Recommend a new training when a smaller share of the distinct words was seen in training.",
+        min=0,
+        max=1,
+    )
+    burn: int = option(60, "Burn-in sweeps of a sampler.", min=0)
+    sweeps: int = option(40, "Sweeps of a sampler to average after burn-in.", min=1)
+
+
+@dataclass(frozen=True)
+class ReportConfig(ThreadedOptions):
+    """All settings of a report."""
+
+    model: str | Path | TopicModel = option(
+        "model", "the model, or its folder", cli=False, parse=mirrored
+    )
+    corpus: str | Path | Corpus | None = option(
+        "corpus.zarr",
+        "Corpus store ($TOPICS_CORPUS).",
+        env="TOPICS_CORPUS",
+        show=True,
+        parse=mirrored,
+    )
+    _: KW_ONLY
+    out: str | Path = option(
+        "report.html", "HTML file to write.", flags=("-o", "--out"), metavar="FILE", show=True
+    )
+    title: str | None = option(
+        None, "Page title (default: the name of the corpus, or of its one file; else the model's)."
+    )
+    documents: bool = option(
+        True,
+        "Show only what the model contains: no documents, dates or scores.",
+        flags=("--no-corpus",),
+    )
+    docs: int | None = option(
+        None, "Typical documents per topic (default: 5).", min=0, max=50, metavar="N"
+    )
+    text: bool | None = option(
+        None,
+        "Quote the beginnings of typical documents from the raw files (default: if the files "
+        "are unchanged "
+        "and total at most 2 GB).",
+        pair=True,
+    )
+    text_field: str | None = option(
+        None, "Field(s) with the text in the raw files (default: text)."
+    )
+    by: Sequence[str] | None = option(
+        None,
+        "Compare only the values of this column (repeatable).",
+        multiple=True,
+        metavar="COLUMN",
+    )
+    period: str | None = option(
+        None,
+        "Length of a period (default: chosen from the dates).",
+        choices=("day", "week", "month", "quarter", "year", "decade", "century"),
+    )
+    scores: bool = option(
+        True,
+        "Skip coherence and held-out perplexity, which read the corpus again.",
+        flags=("--no-scores",),
+    )
+    force: bool = option(False, "Replace an existing file.")
+    words: int = option(30, "words of a topic", min=1, cli=False)
+
+
+@dataclass(frozen=True)
+class ShowConfig(ThreadedOptions):
+    """What ``show`` is asked."""
+
+    model: str | Path | TopicModel = option(
+        "model",
+        "Folder of the model ($TOPICS_MODEL).",
+        env="TOPICS_MODEL",
+        show=True,
+        parse=mirrored,
+    )
+    corpus: str | Path | Corpus = option(
+        "corpus.zarr",
+        "Corpus store ($TOPICS_CORPUS).",
+        env="TOPICS_CORPUS",
+        show=True,
+        parse=mirrored,
+    )
+    _: KW_ONLY
+    words: int = option(10, "Words per topic.", flags=("-n", "--words"), min=1, show=True)
+    relevance: float = option(
+        1.0,
+        "Rank words by relevance: 1 is probability, smaller values favour words exclusive to "
+        "the topic "
+        "(Sievert & Shirley 2014).",
+        min=0.0,
+        max=1.0,
+        metavar="LAMBDA",
+        show=True,
+    )
+    topics: Sequence[int] | None = option(
+        None,
+        "Only these topics (repeatable).",
+        flags=("-k", "--topic"),
+        multiple=True,
+        metavar="N,N,...",
+        parse=numbers,
+    )
+    docs: int = option(0, "Also list the N most typical training documents of each topic.", min=0)
+    text: bool = option(
+        False,
+        "With --docs or --find: quote passages from the raw files with the words marked, "
+        "skipping near-duplicates.",
+    )
+    with_columns: str | Sequence[str] | None = option(
+        None,
+        "With --docs or --theta: metadata columns to add, such as date,title.",
+        flags=("--with",),
+        metavar="COLUMN,...",
+        parse=listed_names,
+    )

@@ -1,0 +1,271 @@
+"""Formulas of covariates, ``party * s(date)``, and the columns of numbers that they stand for.
+
+A formula is a sum of terms; a term is a product of variables:
+
+    a + b        the effects of both
+    a : b        their interaction
+    a * b        a + b + a:b
+    s(x), s(x, 5)    a smooth curve over x: a cubic B-spline with 10 (or 5) degrees of freedom, as
+                     stm's ``s()``
+
+Columns of numbers and dates enter as numbers (a date as years, 1999.41) from their mean on, all
+others as categories: one column for each value but the first, the most frequent by default, which
+the others are compared with."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import combinations, product
+from math import prod
+
+import numpy as np
+from scipy.interpolate import BSpline
+
+from topicstream.base.dates import parse
+from topicstream.base.errors import InputError, UsageError
+from topicstream.display.gather import DATE
+
+MOST_LEVELS = 50
+MOST_COLUMNS = 200
+SMOOTH_DF = 10
+DEGREE = 3
+DAYS = 365.25
+"""Of a year."""
+_FACTOR = re.compile(
+    r"\s*(?:s\(\s*(?P<smooth>[\w.-]+)\s*(?:,\s*(?P<df>\d+)\s*)?\)|(?P<name>[\w.-]+))\s*"
+)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A variable of a term: its column; df: degrees of freedom of its curve, 0 where it enters as
+    it is.
+    """
+
+    column: str
+    df: int = 0
+
+    def __str__(self) -> str:
+        return self.column if not self.df else f"s({self.column})"
+
+
+Term = tuple[Factor, ...]
+
+
+def parse_formula(text: str) -> list[Term]:
+    """The terms of a formula, each once, main effects before interactions.
+
+    Raises
+    ------
+    UsageError
+        Where the text is no formula.
+
+    Examples
+    --------
+    >>> [":".join(map(str, term)) for term in parse_formula("party * s(date) + age")]
+    ['party', 's(date)', 'age', 'party:s(date)']
+    """
+    terms: dict[Term, None] = {}
+    for summand in text.strip().removeprefix("~").split("+"):  # as R writes formulas
+        parts, factors = re.split("([*:])", summand), []
+        for part in parts[::2]:
+            match = _FACTOR.fullmatch(part)
+            if match is None:
+                raise UsageError(
+                    f"formula {text!r}: expected a column or s(column) at "
+                    f"{part.strip()[:40]!r}; write for example 'party * s(date)'"
+                )
+            df = int(match["df"] or SMOOTH_DF) if match["smooth"] else 0
+            if df and df < DEGREE:
+                raise UsageError(
+                    f"formula {text!r}: s({match['smooth']}, {df}): a cubic curve has at least "
+                    f"{DEGREE} degrees of freedom"
+                )
+            factors.append(Factor(match["smooth"] or match["name"], df))
+        if {"*", ":"} <= set(parts):
+            raise UsageError(f"formula {text!r}: write * and : in terms of their own")
+        sizes = range(1, len(factors) + 1) if "*" in parts else [len(factors)]
+        terms |= {term: None for size in sizes for term in combinations(factors, size)}
+    return sorted(terms, key=len)
+
+
+def _plain_number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def as_number(text: str, column: str) -> float | None:
+    """A number, or a date as years (1999.41); None for other text.
+
+    In the column ``date`` 19990531 is a date.
+    """
+    number = None if column == DATE else _plain_number(text)
+    if number is not None or (day := parse(text)) is None:
+        return number
+    year, month, of_month = day
+    begin = date(year, month or 1, of_month or 1)
+    return year + (begin - date(year, 1, 1)).days / DAYS
+
+
+def as_days(years: np.ndarray) -> np.ndarray:
+    """Years (1999.41) as dates, datetime64[n]: what ``as_number`` made numbers of."""
+    full_years = np.floor(years)
+    begin = (full_years.astype(np.int64) - 1970).astype("datetime64[Y]").astype("datetime64[D]")
+    return np.asarray(begin + np.rint((years - full_years) * DAYS).astype("timedelta64[D]"))
+
+
+@dataclass
+class Covariate:
+    """A column of the documents' metadata, as far as it has been read.
+
+    reference   the category that the others are compared with; None: the most frequent
+    levels   values of a column of categories, the reference first; empty: a column of numbers
+    kind     ``category``, ``date``, ``whole`` (numbers without fractions) or ``number``
+    low, high, mean, knots   range and mean of a column of numbers, and the interior knots of its
+                             curve
+    """
+
+    column: str
+    df: int = 0
+    reference: str | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    levels: list[str] = field(default_factory=list)
+    kind: str = "category"
+    low: float = 0.0
+    high: float = 0.0
+    mean: float = 0.0
+    knots: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def settle(self) -> None:
+        """Decide from the values counted whether it is a number, and place knots.  InputError."""
+        numbers = {value: as_number(value, self.column) for value in self.counts}
+        if not self.counts:
+            raise InputError(f"column {self.column}: no document has a value")
+        if len(self.counts) == 1:
+            raise InputError(
+                f"column {self.column}: all documents have the value {next(iter(numbers))}; "
+                f"leave it out"
+            )
+        if all(number is not None for number in numbers.values()):
+            if self.reference is not None:
+                raise InputError(
+                    f"--reference {self.column}={self.reference}: {self.column} holds numbers, "
+                    f"which are measured from their mean"
+                )
+            values = np.array(list(numbers.values()), np.float64)
+            weights = np.array([self.counts[value] for value in numbers])
+            self.low, self.high = float(values.min()), float(values.max())
+            integers = bool((values == np.floor(values)).all())
+            dated = any(_plain_number(text) is None for text in numbers) or (
+                self.column == DATE and not integers
+            )
+            self.kind = "date" if dated else "whole" if integers else "number"
+            self.mean = float(np.average(values, weights=weights))
+            if self.df:
+                self.df = max(1, min(self.df, len(values) - 1))
+                quantiles = np.linspace(0, 1, max(0, self.df - DEGREE) + 2)[1:-1]
+                order = np.argsort(values)
+                shares = np.cumsum(weights[order]) / weights.sum()
+                self.knots = np.unique(values[order][np.searchsorted(shares, quantiles)])
+                self.knots = self.knots[(self.knots > self.low) & (self.knots < self.high)]
+            return
+        if self.reference not in (None, *self.counts):
+            some = ", ".join(value for value, _ in self.counts.most_common(8))
+            raise InputError(
+                f"--reference {self.column}={self.reference}: no document has this value; it "
+                f"has {some[:200]}"
+            )
+        text = next(value for value, number in numbers.items() if number is None)
+        if self.df:
+            raise InputError(
+                f"s({self.column}): {text[:40]!r} is neither a number nor a date; leave out s()"
+            )
+        self.levels = sorted(
+            self.counts, key=lambda value: (value != self.reference, -self.counts[value], value)
+        )
+        if len(self.levels) > MOST_LEVELS:
+            raise InputError(
+                f"column {self.column}: {text[:40]!r} is neither a number nor a date, and of "
+                f"{len(self.levels):,} different groups "
+                f"at most {MOST_LEVELS} can be compared; --date-format of `topics ingest` reads "
+                f"other dates"
+            )
+
+    def names(self) -> list[str]:
+        """What its columns of numbers are called."""
+        if self.levels:
+            return [f"{self.column}={level}" for level in self.levels[1:]]
+        return (
+            [f"s({self.column}).{i + 1}" for i in range(len(self.knots) + DEGREE)]
+            if self.df
+            else [self.column]
+        )
+
+    def matrix(self, values: Sequence[str | float]) -> np.ndarray:
+        """float64[D, columns] of the values (text, or numbers of a column of numbers), all known."""
+        if self.levels:
+            codes = np.array([self.levels.index(str(value)) for value in values], np.int64)
+            return np.eye(len(self.levels))[codes][:, 1:]
+        x = np.array(
+            [
+                value if isinstance(value, float) else as_number(str(value), self.column)
+                for value in values
+            ],
+            np.float64,
+        )
+        if not self.df:
+            return (x - self.mean)[
+                :, None
+            ]  # so that other terms are effects at the mean, not in the year 0
+        ends = np.repeat(self.low, DEGREE + 1), np.repeat(self.high, DEGREE + 1)
+        spline = BSpline.design_matrix(
+            np.clip(x, self.low, self.high), np.concatenate((ends[0], self.knots, ends[1])), DEGREE
+        )
+        return np.asarray(spline.toarray()[:, 1:])
+
+
+class Design:
+    """The matrix of a formula: an intercept, then the columns of each term."""
+
+    def __init__(self, terms: Sequence[Term], covariates: Mapping[Factor, Covariate]) -> None:
+        self.terms, self.covariates = list(terms), dict(covariates)
+        self.names = ["(intercept)"]
+        for term in self.terms:
+            parts = product(*(self.covariates[factor].names() for factor in term))
+            self.names += [":".join(part) for part in parts]
+        if len(self.names) > MOST_COLUMNS:
+            raise InputError(
+                f"the formula has {len(self.names)} coefficients, at most {MOST_COLUMNS} can be "
+                f"estimated; drop a term"
+            )
+
+    def of_categories(self) -> list[bool]:
+        """Tell for each column whether it compares categories, not numbers or curves."""
+        answers = [True]
+        for term in self.terms:
+            parts = [self.covariates[factor] for factor in term]
+            count = prod(len(part.names()) for part in parts)
+            answers += [all(part.levels for part in parts)] * count
+        return answers
+
+    def matrix(self, values: Mapping[str, Sequence[str | float]], rows: int) -> np.ndarray:
+        """float64[rows, coefficients] of the values by column."""
+        columns_of_factor = {
+            factor: covariate.matrix(values[factor.column])
+            for factor, covariate in self.covariates.items()
+        }
+        columns = [np.ones((rows, 1))]
+        for term in self.terms:
+            block = np.ones((rows, 1))
+            for factor in term:
+                block = (block[:, :, None] * columns_of_factor[factor][:, None, :]).reshape(
+                    rows, -1
+                )
+            columns.append(block)
+        return np.concatenate(columns, axis=1)

@@ -1,0 +1,326 @@
+"""What a report says of the documents, from one stream over the corpus: sums, never the documents'
+topics themselves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.base.dates import Day, iso, parse
+from topicstream.base.errors import InputError
+from topicstream.base.machine import one_blas_thread
+from topicstream.base.progress import Told, listener
+from topicstream.base.text import counted
+from topicstream.corpus.reader import Corpus
+from topicstream.display import periods
+from topicstream.display.groups import Groups
+from topicstream.display.metadata import Metadata, check_columns, codes_of, columns_of, flattened
+from topicstream.evaluation.keys import documents
+from topicstream.evaluation.visiting import BlockShares, document_shares
+from topicstream.model.edits import View
+from topicstream.model.top import Best
+from topicstream.model.topic_model import TopicModel
+
+DATE = "date"
+MOST_GROUPS = 24
+MOST_DISTINCT = 0.5
+"""Different values in a column's entries from which on they are no groups, but names of single
+documents.
+"""
+HELD = 1 << 18
+"""Different values of a column that are counted at a time; the rarer ones are forgotten beyond
+that.
+"""
+LINKED = 1 << 18
+"""Documents that likeness between topics is computed from: all, or in a larger corpus every n-th
+block (the correlations' own errors are then 0.002)."""
+
+
+@dataclass
+class Column:
+    """A column's groups: the values with the most documents.
+
+    distinct: different values seen (a lower bound).
+    """
+
+    name: str
+    values: list[str]
+    distinct: int
+
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        return {value: i for i, value in enumerate(self.values)}
+
+    def code(self, value: str) -> int:
+        """The group of a value; -1 of none."""
+        return self._codes.get(value, -1)
+
+
+@dataclass
+class Time:
+    """The periods of the date column; strays: dates far from all others, which are in none."""
+
+    grain: periods.Grain
+    numbers: range
+    strays: Counter[Day]
+
+    @property
+    def values(self) -> list[str]:
+        """Their names."""
+        return [self.grain.name(n) for n in self.numbers]
+
+    @property
+    def years(self) -> np.ndarray:
+        """Years since the first period, float64[G]."""
+        return np.arange(len(self.numbers)) * self.grain.years
+
+    @property
+    def note(self) -> str:
+        """What is to be said of the strays, if any."""
+        dates = [*map(iso, sorted(self.strays)[:5]), *["…"] * (len(self.strays) > 5)]
+        documents = counted(self.strays.total(), "document")
+        return (
+            f"Left out of the periods: {documents} dated far from all others ({', '.join(dates)})"
+            if dates
+            else ""
+        )
+
+    def code(self, text: str) -> int:
+        """The place of a date's period; -1 of none."""
+        number = self.grain.of(parse(text))
+        return -1 if number is None or number not in self.numbers else number - self.numbers[0]
+
+
+@dataclass
+class Survey:
+    """What the documents' table has to group by."""
+
+    time: Time | None
+    columns: list[Column]
+
+
+@dataclass
+class Gathered:
+    """Sums over the training documents, of the topics shown.
+
+    docs     documents that count in means;  left_out: others, which have no known word
+    share    float64[K], sum of p(k|d);  first: int64[K], documents whose largest topic it is
+    top      typical documents: best.ids int64[n, K] (global numbers), best.scores
+    by       column (``date``: periods) -> Groups;  by_over: column -> Groups of (value, period),
+             value-major
+    product  float64[K, K], sum of m m';  linked: documents in it
+    """
+
+    docs: int
+    left_out: int
+    share: np.ndarray
+    first: np.ndarray
+    top: Best
+    by: dict[str, Groups]
+    by_over: dict[str, Groups] = field(default_factory=dict)
+    product: np.ndarray | None = None
+    linked: int = 0
+
+
+def survey(
+    corpus: Corpus,
+    *,
+    by: Sequence[str] | None = None,
+    grain: str | None = None,
+    most: int = MOST_GROUPS,
+) -> Survey:
+    """Count the values of the columns of the training documents, streamed.
+
+    by  the columns wanted (InputError where one is missing); None: all whose values gather
+        documents at all, those of few first
+    """
+    stored_columns = columns_of(corpus)
+    if by is not None:
+        check_columns(corpus, by, "--by")
+    names = [name for name in (stored_columns if by is None else by) if name != DATE]
+    columns_read = [*names, *([DATE] if DATE in stored_columns else [])]
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+    filled, forgotten, days = Counter[str](), Counter[str](), Counter[Day]()
+    for _, batch in documents(corpus, False, columns_read) if columns_read else ():
+        for name in columns_read:
+            column = batch.column(name)
+            pairs = pc.value_counts(flattened(column)[0])
+            counted_values = zip(
+                pairs.field("values").to_pylist(), pairs.field("counts").to_pylist(), strict=True
+            )
+            if name == DATE:
+                days += periods.count(counted_values)
+                continue
+            filled[name] += len(column) - column.null_count
+            counts[name].update({value: n for value, n in counted_values if value})
+            if len(counts[name]) > 2 * HELD:
+                forgotten[name] += len(counts[name]) - HELD
+                counts[name] = Counter(dict(counts[name].most_common(HELD)))
+    columns = []
+    for name in names:
+        ranked = sorted(counts[name].items(), key=lambda t: (-t[1], t[0]))
+        top = ranked[:most]
+        entries, distinct = counts[name].total() + forgotten[name], len(ranked) + forgotten[name]
+        few = len(ranked) < 2 or top[0][1] < 5 or sum(n for _, n in top) < 0.005 * filled[name]
+        if by is None and (few or distinct > MOST_DISTINCT * entries):
+            continue  # titles, addresses: nearly every document has its own
+        columns.append(Column(name, [value for value, _ in top], distinct))
+    if by is None:  # parties before authors, and these before the books that parts are of
+        columns.sort(key=lambda column: column.distinct)
+    chosen = periods.axis(days, grain)
+    return Survey(Time(*chosen) if chosen else None, columns)
+
+
+def gather_report(
+    model: TopicModel,
+    view: View,
+    corpus: Corpus,
+    metadata: Survey,
+    *,
+    docs: int = 5,
+    cross: str | None = None,
+    between: bool = True,
+    threads: int = 1,
+    progress: Told = None,
+) -> Gathered:
+    """Stream the topics of all training documents once and add them up.
+
+    docs   typical documents a topic;  cross: a column whose values are counted by period too;
+           between: the products of shares
+    """
+    # a second one mostly waits on products this thin, and would decide their last bits
+    one_blas_thread()
+    topics, tell = len(view), listener(progress)
+    groupings: dict[str, Column | Time] = {column.name: column for column in metadata.columns}
+    if metadata.time is not None:
+        groupings[DATE] = metadata.time
+    sizes = {name: len(grouping.values) for name, grouping in groupings.items()}
+    wholes = Wholes() if groupings and (corpus.manifest.reading or {}).get("split") else None
+    out = Gathered(
+        0,
+        0,
+        np.zeros(topics),
+        np.zeros(topics, np.int64),
+        Best(min(docs, max(1, corpus.n_docs)), topics),
+        {name: Groups(size, topics) for name, size in sizes.items()},
+        {cross: Groups(sizes[cross] * sizes[DATE], topics)}
+        if cross is not None and DATE in sizes
+        else {},
+        np.zeros((topics, topics)) if between else None,
+    )
+    table = Metadata(
+        corpus, list(dict.fromkeys([*groupings, *([WHOLE] if wholes is not None else [])]))
+    )
+    every = -(-corpus.n_docs // LINKED)
+    shares = document_shares(model, corpus, view=view, threads=threads)
+    for number, block in enumerate(shares):
+        first = block.first
+        m = block.shares
+        rows, listed = table.of(first, len(m))
+        if not groupings:
+            listed = np.ones(len(m), bool)
+        counts = listed & block.counted
+        used = m if counts.all() else m[counts]
+        out.docs += len(used)
+        out.left_out += int(listed.sum()) - len(used)
+        out.share += np.ones(len(used), used.dtype) @ used
+        out.first += np.bincount(used.argmax(axis=1), minlength=topics) if len(used) else 0
+        out.top.add(first, m if used is m else np.where(counts[:, None], m, -np.inf))
+        if out.product is not None and number % every == 0:
+            out.product += used.T @ used
+            out.linked += len(used)
+        wholes_of_rows = None if wholes is None else wholes.of(rows[WHOLE])
+        _add_groups(out, groupings, rows, block, wholes_of_rows)
+        tell.step("topics of documents", first + len(m), corpus.n_docs, "documents")
+    return out
+
+
+def correlations(sums: Gathered) -> np.ndarray:
+    """Correlations of the topics' shares over the documents, float64[K, K]; 0 for a topic whose
+    share never changes.
+    """
+    assert sums.product is not None
+    mean = sums.share / max(1, sums.docs)
+    covariance = sums.product / max(1, sums.linked) - mean[:, None] * mean
+    deviation = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(covariance / deviation / deviation[:, None])
+
+
+WHOLE = "document"
+"""The column that names what a part was cut from."""
+
+
+class Wholes:
+    """Numbers the documents that parts were cut from, as these come by."""
+
+    def __init__(self) -> None:
+        self._last: Any = None
+        self._number = 0
+
+    def of(self, names: pa.ChunkedArray) -> np.ndarray:
+        """int64[D], ascending, the same for parts that follow each other and are of one document."""
+        names = np.array([self._last, *names.to_pylist()], object)
+        numbers = self._number + np.cumsum(names[1:] != names[:-1])
+        self._last, self._number = names[-1], int(numbers[-1]) if len(numbers) else self._number
+        return numbers
+
+
+def _add_groups(
+    out: Gathered,
+    groupings: dict[str, Column | Time],
+    rows: pa.Table,
+    block: BlockShares,
+    wholes: np.ndarray | None,
+) -> None:
+    """Add a block of documents to its groups."""
+    m = block.shares
+    entries = {
+        name: codes_of(rows[name].combine_chunks(), grouping.code)
+        for name, grouping in groupings.items()
+    }
+    for name, (docs, codes) in entries.items():
+        out.by[name].add(docs, codes, block, wholes)
+    if not out.by_over:
+        return
+    period = np.full(len(m), -1)
+    period[entries[DATE][0]] = entries[DATE][1]
+    for name, groups in out.by_over.items():
+        docs, codes = entries[name]
+        dated = period[docs] >= 0
+        codes = codes * len(groupings[DATE].values) + period[docs]
+        groups.add(docs[dated], codes[dated], block, wholes)
+
+
+def need_time(metadata: Survey, corpus: Corpus) -> Time:
+    """The survey's periods; InputError that says what to do where there are none."""
+    if metadata.time is None:
+        if DATE in columns_of(corpus):
+            needed = "can be read and is exact enough for the period (1999, 1999-05, 1999-05-31)"
+            raise InputError(f"{corpus.path}: no date of the column {DATE} {needed}")
+        raise InputError(
+            f"{corpus.path}: the documents have no dates; ingest with --meta date=FIELD"
+        )
+    return metadata.time
+
+
+def describe_documents(
+    corpus: Corpus, numbers: np.ndarray, columns: Sequence[str], heldout: bool = False
+) -> dict[int, dict[str, Any]]:
+    """Rows of the documents' table for some documents by global number (id and the columns),
+    streamed.
+    """
+    distinct = np.unique(numbers)
+    out = {number: {"id": str(number)} for number in distinct.tolist()}
+    for of_batch, batch in documents(corpus, heldout, ["id", *[c for c in columns if c != "id"]]):
+        hit = np.flatnonzero(np.isin(of_batch, distinct))
+        out.update(zip(of_batch[hit].tolist(), batch.take(pa.array(hit)).to_pylist(), strict=True))
+    return out

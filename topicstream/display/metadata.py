@@ -1,0 +1,123 @@
+"""Columns of the documents' table beside the blocks: streamed, in step with the documents, never
+loaded whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.base.errors import InputError, StoreError
+from topicstream.base.options import listed_names
+from topicstream.corpus.documents import OWN
+from topicstream.corpus.reader import Corpus
+from topicstream.evaluation.keys import documents, strangers
+from topicstream.model.topic_model import TopicModel
+
+NO_VALUE = ["", "NA", "N/A", "NaN", "nan"]
+"""What R and pandas write for a missing value."""
+
+
+def open_corpus(model: TopicModel, corpus: str | Path | Corpus) -> Corpus:
+    """Open the corpus of a model; UsageError where the two do not belong together."""
+    store = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
+    strangers(model, store)
+    return store
+
+
+def columns_of(corpus: Corpus) -> dict[str, str]:
+    """The user's own columns of a store: name -> ``string`` or ``list``."""
+    return {name: kind for name, kind in sorted(corpus.manifest.columns.items()) if name not in OWN}
+
+
+def check_columns(corpus: Corpus, names: Sequence[str], option: str = "--with") -> None:
+    """InputError where a column is not there."""
+    columns = columns_of(corpus)
+    for name in names:
+        if name not in ("id", "source", *columns):
+            listed = ", ".join(columns) or "none"
+            raise InputError(
+                f"{option} {name}: the store has no such column (it has {listed}); ingest with "
+                f"--meta {name}=FIELD"
+            )
+
+
+def kept_columns(corpus: Corpus, names: str | Sequence[str] | None) -> list[str]:
+    """The columns shown of a document: those asked for (InputError where one is missing), else its
+    title, if it has one.
+    """
+    if names is None:
+        return [name for name in ("title",) if name in columns_of(corpus)]
+    names = listed_names(names)
+    check_columns(corpus, names)
+    return names
+
+
+class Metadata:
+    """Rows of some columns for consecutive documents of a part; nulls for documents that the table
+    does not list (replaced by a later version)."""
+
+    def __init__(self, corpus: Corpus, columns: Sequence[str], heldout: bool = False) -> None:
+        self._path = corpus.path
+        self._stream = iter(documents(corpus, heldout, list(columns)))
+        self._numbers = np.zeros(0, np.int64)
+        self._rows = pa.table({name: pa.nulls(0, pa.large_string()) for name in columns})
+
+    def of(self, first: int, count: int) -> tuple[pa.Table, np.ndarray]:
+        """(the columns of documents ``first .. first + count - 1``, listed bool[count]); calls
+        ascend.
+        """
+        while not len(self._numbers) or self._numbers[-1] < first + count:
+            numbers, batch = next(self._stream, (None, None))
+            if numbers is None:
+                break
+            if (np.diff(numbers, prepend=self._numbers[-1:]) < 0).any():
+                raise StoreError(
+                    f"{self._path}/docs: documents are not in the order of the blocks; ingest again"
+                )
+            rows = pa.Table.from_batches([batch])
+            self._rows = pa.concat_tables([self._rows, rows]) if len(self._numbers) else rows
+            self._numbers = np.concatenate([self._numbers, numbers])
+        start, end = np.searchsorted(self._numbers, [first, first + count])
+        place = np.full(count, -1, np.int64)
+        place[self._numbers[start:end] - first] = np.arange(start, end)
+        rows = self._rows.take(pa.array(place, mask=place < 0))
+        self._rows, self._numbers = self._rows.slice(end), self._numbers[end:]
+        return rows, place >= 0
+
+
+def values_given(values: Any) -> Any:
+    """Values of a column, null where they say that there is none."""
+    return pc.if_else(
+        pc.is_in(values, pa.array(NO_VALUE, values.type)), pa.scalar(None, values.type), values
+    )
+
+
+def flattened(values: Any) -> tuple[Any, np.ndarray]:
+    """(the values of a column one by one, null where there is none; the document of each int64[n]);
+    of a list column, each value of a document.
+    """
+    if not (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)):
+        return values_given(values), np.arange(len(values))
+    lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    return values_given(values.flatten()), np.repeat(np.arange(len(values)), lengths)
+
+
+def codes_of(values: Any, code: Callable[[str], int]) -> tuple[np.ndarray, np.ndarray]:
+    """(document of each entry int64[n], code int64[n]) of a column's values that have a code, which
+    is not negative; a document of a list column has an entry for each of its values (once each)."""
+    flat, docs = flattened(values)
+    words = flat.dictionary_encode()
+    table = np.array([*map(code, words.dictionary.to_pylist()), -1], np.int64)
+    codes = table[words.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)]
+    valid = codes >= 0
+    docs, codes = docs[valid], codes[valid]
+    if pa.types.is_nested(values.type):
+        width = int(codes.max(initial=0)) + 1
+        docs, codes = np.divmod(np.unique(docs * width + codes), width)
+    return docs, codes

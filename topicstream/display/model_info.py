@@ -1,0 +1,186 @@
+"""What ``topics info MODEL`` says of a model: where it comes from and how it got there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from topicstream.addons.classifier.model import described
+from topicstream.base.errors import StoreError
+from topicstream.base.records import Json
+from topicstream.base.text import render, sparkline
+from topicstream.model.manifest import manifest_json, read_manifest
+from topicstream.model.store import read_history
+from topicstream.model.topic_kinds import BACKGROUND, DEAD
+from topicstream.model.topic_model import TopicModel
+
+_OWN = ("schema", "kind", "files", "words", "topics", "alpha", "alpha_sum", "beta", "vocab_sha256")
+
+
+def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
+    """Describe a model in plain values.
+
+    engine, cites, options, corpus, passes, ... as the manifest has them; topics, words, priors;
+    topic_ids, the numbers of the topics in the order of alpha; empty topics; ``history``, a record
+    a pass.  ``verify`` reads every chunk and checks it, and adds the content hash.
+
+    Raises StoreError naming what is damaged.
+    """
+    manifest = read_manifest(path)
+    model = TopicModel.open(path, memory_limit=-1, dense=True)
+    about, table = manifest_json(manifest), Path(path) / manifest.files.topics.name
+    order = np.argsort(model.column_ids)
+    if isinstance(manifest.alpha, list):
+        about["alpha"] = model.alpha[order].tolist()
+    out: dict[str, Any] = {
+        "path": str(path),
+        "kind": "model",
+        **{
+            k: about.get(k)
+            for k in ("engine", "cites", "topics", "words", "alpha", "alpha_sum", "beta", "passes")
+        },
+        **{k: v for k, v in about.items() if k not in _OWN},
+        "vocab_sha256": manifest.vocab_sha256,
+        "tokens": float(model.sizes.sum()),
+        "topic_ids": model.column_ids[order].tolist(),
+        "empty_topics": model.column_ids[order][model.sizes[order] < 1.0].tolist(),
+        **_unusual_topics(model, order),
+        "bytes": sum(f.stat().st_size for f in table.rglob("*") if f.is_file()),
+        "history": read_history(path, verify=verify),
+    }
+    if (learned := described(model)) is not None:
+        out["classifier"] = learned
+    if verify:
+        last = max((int(r.get("pass") or 0) for r in out["history"]), default=0)
+        # a model saved from Python has no history
+        if (Path(path) / "history.jsonl").exists() and last != (manifest.passes or 0):
+            raise StoreError(
+                f"{path}/history.jsonl: cut short: its last pass is {last}, the model made "
+                f"{manifest.passes}; "
+                "restore the file"
+            )
+        out |= {"content_hash": model.content_hash(), "verified": True}
+    return out
+
+
+def _unusual_topics(model: TopicModel, order: np.ndarray) -> dict[str, list[int]]:
+    """List dead topics and the background by number; nothing where the table cannot be read."""
+    if model.manifest.width:
+        return {}
+    try:
+        kinds = np.array(model.kinds)[order]
+    except StoreError:  # `info` describes a damaged model, too; --verify says what is damaged
+        return {}
+    numbers = model.column_ids[order]
+    return {
+        "dead_topics": numbers[kinds == DEAD].tolist(),
+        "background_topics": numbers[kinds == BACKGROUND].tolist(),
+    }
+
+
+SUMMARY = """{path}: {topics} topics over {words:word}
+[  engine       {engine}[ ({cites})]]
+[  options      {options}]
+[  weighting    {weighting.kind}]
+[  seed words   {seeded} of {seed_words} topics]
+  alpha        {alpha}
+  beta         {beta:g} a word
+[  corpus       {corpus.docs:document}[, {corpus.cells:cell}][, {corpus.tokens:,.0f} tokens][, generation {corpus.generation}][, fingerprint {corpus.fingerprint:.16}]]
+[  sample       {sample:.4g} of the training documents]
+[  seed         {seed}]
+[  passes       {passes}[ ({stopped})]]
+[  created      {created}]
+[  versions     {versions}]
+[  classifier   {classifier.documents:document} by {classifier.features}, {classifier.divergence:.3f} nats from theta[{classifier.stale:?}; STALE: the topics have changed since]]
+  size         {bytes:size}
+[  empty        {empty_topics:topic} with less than one token: {first_empty: }]
+[  dead         {dead_topics:topic} with next to nothing of the corpus: {first_dead: }]
+[  background   topic {background_topics}]
+"""
+
+
+def lines(info: dict[str, Any]) -> list[str]:
+    """``describe`` for people."""
+    alpha, seeds, empty = info["alpha"], info.get("seed_words") or [], info["empty_topics"]
+    dead = info.get("dead_topics", [])
+    about = {
+        **info,
+        "alpha": f"{alpha:g} a topic" if isinstance(alpha, (int, float)) else alpha_text(alpha),
+        **{
+            name: None if info.get(name) is None else str(info[name]) for name in ("seed", "passes")
+        },
+        "seeded": sum(len(topic["words"]) for topic in seeds),
+        "seed_words": len(seeds),
+        "empty_topics": len(empty),
+        "first_empty": [str(k) for k in empty[:20]],
+        "dead_topics": len(dead),
+        "first_dead": [str(k) for k in dead[:20]],
+        "options": _listed(info.get("options")),
+        "versions": _listed(info.get("versions")),
+    }
+    verified = render("[  verified     all checksums match; content {content_hash:.16}]", info)
+    return render(SUMMARY, about) + history_lines(info["history"]) + verified
+
+
+def alpha_text(alpha: list[float]) -> str:
+    """An alpha of each topic: what a document is taken for before its first word."""
+    total, least, most = sum(alpha), min(alpha), max(alpha)
+    bounds = f"{least:.3g} .. {most:.3g} a topic, {total:.3g} in all"
+    if not total > 0 or least == most:
+        return bounds
+    low, high = (f"{100 * v / total:.2g} % of topic {alpha.index(v)}" for v in (least, most))
+    return (
+        f"{bounds}: before its first word a document counts as {total:.3g} words, from {low} to "
+        f"{high}"
+    )
+
+
+CURVES = {
+    "running_perplexity": ("running perplexity", 1),
+    "heldout_perplexity": ("held-out perplexity", 1),
+    "cells_per_second": ("cells a second", 0),
+}
+
+
+def history_lines(history: list[dict[str, Any]]) -> list[str]:
+    """Curves over the passes with first and last values."""
+    out = []
+    history = [r for r in history if r.get("pass") != 0]  # the start
+    history = [
+        {**r, **_objectives(r)} for r in history
+    ]  # of engines whose objective is no perplexity
+    curves = {name: (name, 4) for record in history for name in _objectives(record)} | CURVES
+    width = max(20, *map(len, curves))
+    for name, (title, digits) in curves.items():
+        values = [
+            float(r[name])
+            for r in history
+            if isinstance(r.get(name), (int, float)) and math.isfinite(r[name])
+        ]
+        if values:
+            curve = f"{sparkline(values)}  " if len(values) > 1 else ""
+            ends = " -> ".join(f"{v:,.{digits}f}" for v in dict.fromkeys((values[0], values[-1])))
+            out.append(f"  {title:{width}} {curve}{ends}")
+    seconds = sum(float(r.get("seconds") or 0) for r in history)
+    peak = max((float(r.get("rss_peak_bytes") or 0) for r in history), default=0.0)
+    passes = f"{len(history)} {'pass' if len(history) == 1 else 'passes'}"
+    about = {"passes": passes, "seconds": seconds, "peak": peak / 2**20}
+    return out + render("[  {passes} in {seconds:,.1f} s[, peak memory {peak:,.0f} MB]]", about)
+
+
+def _objectives(record: Mapping[str, Any]) -> dict[str, float]:
+    """A pass's own objectives by their titles."""
+    return {
+        **(record.get("objective") or {}),
+        **{f"held-out {k}": v for k, v in (record.get("heldout") or {}).items()},
+    }
+
+
+def _listed(values: Mapping[str, Any] | None) -> str:
+    return ", ".join(
+        f"{k.replace('_', '-')} {v}" for k, v in (values or {}).items() if v is not None
+    )

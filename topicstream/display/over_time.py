@@ -1,0 +1,325 @@
+"""Shares of topics over time and by groups of documents, with standard errors, as a table; and a
+plot of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.options import option
+from topicstream.base.progress import listener
+from topicstream.base.text import each, escaped, render, shortened, sparkline
+from topicstream.display.figures import Figure
+from topicstream.display.gather import DATE, Gathered, Survey, gather_report, need_time, survey
+from topicstream.display.groups import LIMITS
+from topicstream.display.periods import GRAINS
+from topicstream.display.view import ModelView
+from topicstream.evaluation.table_file import check_table_file, write_table
+from topicstream.evaluation.visiting import left_out_text
+from topicstream.model.topic_kinds import LIVE
+
+PLOTTED = 12
+GROUPS = 24
+"""The most frequent values of a column, each a group."""
+
+
+@dataclass(frozen=True)
+class OverTimeView(ModelView, heeds=("topics",)):
+    """Shares of topics over time and by groups."""
+
+    title: ClassVar[str] = "Shares over time and by group (--over-time, --by)"
+    over_time: bool = option(
+        False,
+        "Mean topic shares by period of the column date, with intervals of 95 %.",
+    )
+    by: str | None = option(
+        None,
+        "Mean topic shares by the values of a column; with --over-time by both.",
+        metavar="COLUMN",
+    )
+    period: str | None = option(
+        None, "Length of a period (default: chosen from the dates).", choices=tuple(GRAINS)
+    )
+    min_docs: int = option(
+        1, "Leave out groups, and periods of groups, with fewer documents.", min=1, metavar="N"
+    )
+    out: str | None = option(
+        None, "Write the table as .parquet, .csv, .jsonl, .tex or .md.", path="file", metavar="FILE"
+    )
+    plot: str | None = option(
+        None, "Draw curves as .svg, .png or .pdf.", path="file", metavar="FILE"
+    )
+    force: bool = option(False, "Replace an existing output file.")
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """Mean shares of topics: a row a period, group and topic that has documents.
+
+        Columns: period string, group string (null where not asked for), topic int32, label string,
+        kind string (``live``, ``dead`` or ``background``), documents and left_out int64 (without a known word), share double, se, low and high double
+        (standard error and interval of 95 %, null where no interval would hold, ``Groups``), and
+        slope, slope_se double: the topic's line over the years, where there is time."""
+        if self.by == DATE:
+            raise UsageError(
+                f"--by {DATE}: use --over-time for dates (--period sets the length of a period)"
+            )
+        shown, store = self.shown, self.store
+        counted = survey(store, by=[self.by] if self.by else [], grain=self.period, most=GROUPS)
+        counted.time = need_time(counted, store) if self.over_time else None
+        if counted.time is not None and counted.time.note:
+            listener(self.progress).say(f"note: {counted.time.note}")
+        if self.by is not None and not counted.columns[0].values:
+            raise InputError(f"{store.path}: no document has a value of {self.by}")
+        columns = shown.columns(self.topics)
+        sums = gather_report(
+            shown.trained,
+            shown.view,
+            store,
+            counted,
+            docs=0,
+            cross=self.by if self.over_time else None,
+            between=False,
+            threads=shown.threads,
+            progress=self.progress,
+        )
+        return self._rows(counted, sums, np.array(columns, np.int64))
+
+    def _rows(self, counted: Survey, sums: Gathered, columns: np.ndarray) -> pa.Table:
+        """The table of what was gathered, for the topics in these columns of the view."""
+        time = counted.time
+        values: list[str | None] = [*counted.columns[0].values] if self.by is not None else [None]
+        names: list[str | None] = [*time.values] if time is not None else [None]
+        groups = (
+            sums.by_over[self.by]
+            if time is not None and self.by is not None
+            else sums.by[self.by or DATE]
+        )
+        means = groups.means()
+        filled = np.flatnonzero(groups.docs >= max(1, self.min_docs))
+        cell, column = np.repeat(filled, len(columns)), np.tile(columns, len(filled))
+
+        def text(listed: Sequence[str | None], places: np.ndarray) -> pa.Array:
+            return pa.array(listed, pa.string()).take(pa.array(places))
+
+        arrays = {
+            "period": text(names, cell % len(names)),
+            "group": text(values, cell // len(names)),
+            "topic": pa.array(self.shown.view.numbers[column]),
+            "label": text(self.shown.names, column),
+            "kind": text(self.shown.model.kinds, column),
+            "documents": pa.array(groups.docs[cell].astype(np.int64)),
+            "left_out": pa.array(groups.left_out[cell].astype(np.int64)),
+        }
+        share = means.share[cell, column]
+        reach = means.reach[cell, column]
+        numbers = {
+            "share": share,
+            "se": means.error[cell, column],
+            "low": np.maximum(share - reach, 0.0),
+            "high": np.minimum(share + reach, 1.0),
+        }
+        if time is not None:
+            slope, slope_error = sums.by[DATE].slope(time.years)
+            numbers |= {"slope": slope[column], "slope_se": slope_error[column]}
+        arrays |= {name: pa.array(values, from_pandas=True) for name, values in numbers.items()}
+        about = {
+            "grain": time.grain.key if time is not None else "",
+            "periods": json.dumps(names),
+            "left_out": str(sums.left_out),
+        }
+        return pa.table(arrays).replace_schema_metadata(about)
+
+    def result(self) -> list[dict[str, Any]]:
+        if self.out is not None:  # both places, before the documents are read
+            check_table_file(self.out, "--out", force=self.force, text=True)
+        figure = Figure(self.plot, "--plot", force=self.force) if self.plot is not None else None
+        table, tell = self.table, listener(self.progress)
+        files = self.out is not None or figure is not None
+        if files and (said := left_out_text(_left_out(table))):
+            tell.say(said)
+        if self.out is not None:
+            write_table(table, self.out, force=self.force, caption="Shares of topics")
+            tell.say(f"{self.out}: {len(table):,} rows")
+        if figure is not None:
+            drawn, topics = plot(table, figure), len(set(table["topic"].to_pylist()))
+            which = (
+                f"the {drawn} of {topics} topics whose shares differ most"
+                if drawn < topics
+                else f"{drawn} topics"
+            )
+            tell.say(f"{self.plot}: {which}")
+        rows: list[dict[str, Any]] = table.to_pylist()
+        return rows
+
+    def lines(self, result: list[dict[str, Any]], width: int | None) -> list[str]:
+        """A line a topic (and group): first and last share, the curve between them, the trend."""
+        if self.out is not None or self.plot is not None or not result:
+            return []
+        notes = [text for text in [left_out_text(_left_out(self.table))] if text]
+        if not self.over_time:
+            head = f"mean shares of documents by {escaped(self.by)}, ± intervals of 95 %"
+            return [head, *bars(result), *notes, *LIMITS]
+        about = self.table.schema.metadata
+        grain, periods = about[b"grain"].decode(), json.loads(about[b"periods"])
+        head = f"{periods[0]} to {periods[-1]}, mean shares of documents by {grain}"
+        return [head, *curves(result, periods, width or 80), *notes]
+
+
+def _left_out(table: pa.Table) -> int:
+    """Count the documents that count in no mean of a table."""
+    return int((table.schema.metadata or {})[b"left_out"])
+
+
+def reach_of(row: dict[str, Any]) -> float | None:
+    """Half of the interval of a row, as far as it lies above the mean; None without one."""
+    return None if row["se"] is None else max(row["high"] - row["share"], row["share"] - row["low"])
+
+
+def _series(rows: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]]:
+    """Rows with the same values of the keys, in the order in which they first appear."""
+    series: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        series.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return list(series.values())
+
+
+def bars(rows: list[dict[str, Any]]) -> list[str]:
+    """Shares by groups for people: topic after topic, the group with the largest share first."""
+    out: list[str] = []
+    for mine in _series(rows, "topic"):
+        out += render("{topic:>4} {label}", {**mine[0], "label": shortened(mine[0]["label"], 26)})
+        about = [
+            {**row, "group": shortened(row["group"], 30), "reach": reach_of(row)} for row in mine
+        ]
+        about.sort(key=lambda row: -row["share"])
+        out += each(
+            "     {group:30} {share:6.2p} %[ ± {reach:.2p}]  {documents:>9,} documents", about
+        )
+    return out
+
+
+def curves(rows: list[dict[str, Any]], periods: list[str], width: int) -> list[str]:
+    """Shares over time for people: a line a topic and group, all over the same periods, blank where
+    there are no documents.
+    """
+    out = []
+    for mine in _series(rows, "topic", "group"):
+        first, group, shares = (
+            mine[0],
+            mine[0]["group"],
+            {row["period"]: row["share"] for row in mine},
+        )
+        slope_known = group is None and first["slope_se"]
+        z = first["slope"] / first["slope_se"] if slope_known else 0.0
+        trend = "rising" if z > 2 else "falling" if z < -2 else ""
+        label, who = escaped(shortened(first["label"], 26)), escaped(shortened(group or "", 14))
+        name = f"{first['topic']:>4} {label:26} " + (f"{who:14} " if group else "")
+        curve = sparkline(
+            [shares.get(period, np.nan) for period in periods], max(8, width - len(name) - 25)
+        )
+        out.append(
+            f"{name}{100 * first['share']:5.1f} %  {curve} {100 * mine[-1]['share']:5.1f} % "
+            f"{trend}".rstrip()
+        )
+    return out
+
+
+def plot(table: pa.Table, figure: Figure) -> int:
+    """Draw shares with their intervals, a panel a topic, a colour a group.
+
+    Cells of few documents are left out.
+
+    Returns
+    -------
+    The topics drawn: twelve at most, those whose shares differ most.
+    """
+    frame = {name: np.array(column) for name, column in table.to_pydict().items()}
+    for name in ("se", "low", "high"):
+        frame[name] = frame[name].astype(np.float64)  # None becomes NaN
+    topic, share, se = frame["topic"], frame["share"], frame["se"]
+    drawn = list(dict.fromkeys(topic.tolist()))
+    if len(drawn) > PLOTTED:  # how much a topic's shares differ beyond their own errors
+        noise = np.nan_to_num(se)
+        live = [k for k in drawn if frame["kind"][topic == k][0] == LIVE] or drawn
+        spread = {k: float(np.std(share[topic == k]) - np.mean(noise[topic == k])) for k in live}
+        drawn = sorted(sorted(live, key=lambda k: -spread[k])[:PLOTTED])
+    periods = json.loads((table.schema.metadata or {})[b"periods"])  # those without documents too
+    known = frame["documents"] >= min(10, float(np.median(frame["documents"])))
+    panels = figure.panels(len(drawn), across=3)
+    for axis, k in zip(panels, drawn, strict=True):
+        mine = topic == k
+        figure.titled(axis, f"{k} {shortened(frame['label'][mine][0], 34)}")
+        if periods == [None]:
+            _draw_bars(axis, frame, np.flatnonzero(mine)[::-1], figure)
+        else:
+            _draw_curves(axis, frame, mine & known, periods, figure)
+    if periods != [None] and len(set(frame["group"].tolist())) > 1:
+        panels[0].legend(fontsize=6, frameon=False)
+    figure.save("share of documents, %", across=periods == [None])
+    return len(drawn)
+
+
+def _draw_bars(axis: Any, frame: dict[str, np.ndarray], rows: np.ndarray, figure: Figure) -> None:
+    """Draw the shares of a topic in groups, with their intervals, the first group on top."""
+    share = 100 * frame["share"][rows]
+    reaches = [share - 100 * frame["low"][rows], 100 * frame["high"][rows] - share]
+    strength = np.where(np.isnan(reaches[0]), 0.4, 1.0)  # pale: without an interval
+    colours = [("C0", alpha) for alpha in strength.tolist()]
+    axis.barh(range(len(rows)), share, xerr=reaches, height=0.7, color=colours)
+    names = [figure.text(shortened(group, 18)) for group in frame["group"][rows].tolist()]
+    axis.set_yticks(range(len(rows)), names, fontsize=6)
+
+
+def _draw_curves(
+    axis: Any, frame: dict[str, np.ndarray], cells: np.ndarray, periods: list[str], figure: Figure
+) -> None:
+    """Draw the shares of a topic over time, a curve a group that has any of the cells."""
+    group = frame["group"]
+    top = _top(frame, cells)
+    places = np.arange(len(periods))
+    for name in dict.fromkeys(group[cells].tolist()):
+        rows = np.flatnonzero(cells & (group == name))
+        at = [periods.index(period) for period in frame["period"][rows].tolist()]
+        share, low, high = np.full((3, len(periods)), np.nan)  # NaN: the line ends
+        share[at] = 100 * frame["share"][rows]
+        low[at] = 100 * frame["low"][rows]
+        high[at] = 100 * frame["high"][rows]
+        label = None if name is None else figure.text(shortened(name, 24))
+        inside = np.where(share <= top, share, np.nan)
+        (line,) = axis.plot(inside, lw=1.2, marker=".", ms=4, label=label)
+        colour = line.get_color()
+        axis.fill_between(places, low, high, color=colour, alpha=0.18, lw=0)
+        alone = _alone(high)
+        axis.vlines(places[alone], low[alone], high[alone], color=colour, lw=1)
+        above = places[share > top]
+        if len(above):
+            axis.plot(above, np.full(len(above), top), "^", color=colour, ms=4, clip_on=False)
+    axis.set_ylim(0, top)
+    axis.set_xlim(-0.5, len(periods) - 0.5)
+    every = max(1, len(periods) // 4)
+    axis.set_xticks(range(0, len(periods), every), periods[::every])
+
+
+def _top(frame: dict[str, np.ndarray], cells: np.ndarray) -> float:
+    """Choose the top of an axis, in per cent: shares without an interval do not stretch it."""
+    high = frame["high"][cells]
+    high = high[np.isfinite(high)]
+    if len(high):
+        return 105 * max(float(high.max()), 1e-6)
+    return 105 * max(float(frame["share"][cells].max(initial=0.0)), 1e-6)
+
+
+def _alone(values: np.ndarray) -> np.ndarray:
+    """Tell which values have no neighbour, bool[n]: a band does not show their intervals."""
+    known = np.isfinite(values)
+    before = np.append(False, known[:-1])
+    after = np.append(known[1:], False)
+    return np.asarray(known & ~before & ~after)

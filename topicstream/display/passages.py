@@ -1,0 +1,386 @@
+"""The beginnings of some documents' texts, read again from the raw files that the store names as
+their sources.
+
+Passages of documents: where a text has most of some words, those words marked, near-duplicates
+left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import structs
+
+from topicstream.base.errors import TopicsError, UsageError
+from topicstream.corpus.reader import Corpus
+from topicstream.display.gather import describe_documents
+from topicstream.display.metadata import kept_columns
+from topicstream.ingestion.open.inputs_record import file_of, raw_files
+from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, OF_FILES, ReadOptions
+from topicstream.ingestion.parse.documents import content_kind, raw_value
+from topicstream.ingestion.parts.tasks import Task, pieces
+from topicstream.ingestion.tokens.normal import fold_with_places, normalize_text
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.ingestion.tokens.tokenizer import Tokenizer, prepared
+
+LARGEST = 2 << 30
+"""Bytes of raw files that are read for snippets without being asked to."""
+
+
+# of an archive
+MEMBER = r"(?<=\.tar|\.tgz)/.*|(?<=\.tar\.gz|\.tar\.xz)/.*|(?<=\.tar\.bz2|\.tar\.zst)/.*"
+
+Snippet = tuple[str, int]
+"""Source of a document and, of a corpus cut by ``--split``, the number of its part (from 1); 0: the
+whole.
+"""
+
+
+def passage_of(corpus: Corpus, row: Mapping[str, Any]) -> Snippet | None:
+    """Where the text of a document stands, by its row of the documents' table; None where the table
+    does not say.
+    """
+    source = row.get("source")
+    if not source:
+        return None
+    if not (corpus.manifest.reading or {}).get("split"):
+        return source, 0
+    part = str(row.get("id") or "").rpartition("#")[2]
+    return (source, int(part)) if part.isdecimal() and len(part) < 10 else None
+
+
+def snippets(
+    corpus: Corpus,
+    passages: Iterable[Snippet],
+    *,
+    characters: int = 280,
+    text_field: str | None = None,
+    asked: bool = False,
+) -> tuple[dict[Snippet, str], str]:
+    """First characters of some passages, read again from the raw files.
+
+    Parameters
+    ----------
+    corpus
+        The store; its manifest says how its documents were read and cut.
+    passages
+        What to read, as ``passage_of`` gives it.
+    characters
+        Length of a snippet.
+    text_field
+        Field of the text, where it is not that of the ingest.
+    asked
+        Read whatever file the store names: of any size, changed since, or never an input.  (A
+        stranger's store may name any
+        file of this machine; so by default only inputs that are as they were at the ingest are
+        read.)
+
+    Returns
+    -------
+    tuple
+        The texts by passage, and why there are none (or "").  Files that cannot be read are left
+        out.
+    """
+    if corpus.manifest.tokenizer is None:
+        return {}, "the corpus was made from counts, not from texts"
+    passages_of_file: dict[str, set[Snippet]] = {}
+    for passage in passages:
+        passages_of_file.setdefault(re.sub(MEMBER, "", file_of(passage[0])), set()).add(passage)
+    find = raw_files(corpus.path, known=not asked)
+    places = {f: place for f in sorted(passages_of_file) if (place := find(f)) is not None}
+    if not places:
+        if not asked and any(map(raw_files(corpus.path), passages_of_file)):
+            return (
+                {},
+                "the raw files are not as they were when the corpus was made; --text reads them",
+            )
+        if all(file.startswith("documents#") for file in passages_of_file):
+            return {}, "the documents came from memory, not from files; look them up by their ids"
+        return {}, "the raw files are not where they were when the corpus was made"
+    size = sum(Path(place).stat().st_size for place in places.values())
+    if not asked and size > LARGEST:
+        return {}, f"the raw files have {size / 1e9:.1f} GB; --text reads them"
+    texts: dict[Snippet, str] = {}
+    for file, place in places.items():
+        texts |= _of_file(corpus, file, place, passages_of_file[file], text_field, characters)
+    return texts, "" if texts else "no text was found in the raw files"
+
+
+def beginnings(
+    corpus: Corpus, numbers: np.ndarray, *, characters: int = 280
+) -> dict[int, tuple[str, str]]:
+    """(id, beginning) of some training documents by number; a title in the place of a text that
+    cannot be read.
+    """
+    rows = describe_documents(corpus, numbers, ["source", *kept_columns(corpus, None)])
+    places = {number: passage_of(corpus, row) for number, row in rows.items()}
+    texts, _ = snippets(corpus, filter(None, places.values()), characters=characters)
+    return {
+        number: (row["id"], texts.get(places[number] or ("", 0)) or row.get("title") or "")
+        for number, row in rows.items()
+    }
+
+
+def _of_file(
+    corpus: Corpus,
+    file: str,
+    place: str,
+    passages: set[Snippet],
+    text_field: str | None,
+    characters: int,
+) -> dict[Snippet, str]:
+    """Snippets of one raw file, as far as it can be read."""
+    # read alone a file is called by its base name
+    waiting = {
+        (os.path.basename(place) + source[len(file) :], part): (source, part)
+        for source, part in passages
+    }
+    reading = corpus.manifest.reading
+    options = ReadOptions(on_error="skip").recall(reading, FIELDS, LAYOUT, CUT, OF_FILES)
+    # a source without a position is a file that is one document
+    form = "files" if any(source == file for source, _ in passages) else options.format
+    options = replace(options, format=form, text_field=text_field or options.text_field, meta={})
+    texts: dict[Snippet, str] = {}
+    try:
+        for task in pieces([place], options):
+            _read(task, waiting, texts, characters)
+            if not waiting:
+                break
+    except (TopicsError, OSError, ValueError):
+        pass
+    if (
+        not texts and text_field is None
+    ):  # appended from a file whose fields are not those of the first
+        return _of_file(corpus, file, place, passages, "text", characters)
+    return texts
+
+
+def _read(
+    task: Task, waiting: dict[Snippet, Snippet], texts: dict[Snippet, str], characters: int
+) -> None:
+    batch, _ = task.run()
+    if content_kind(batch) != "text":
+        return
+    ids, sources, content = batch.columns[:3]
+    waiting_sources = pa.array(sorted({source for source, _ in waiting}), sources.type)
+    hits = np.flatnonzero(
+        pc.is_in(sources, value_set=waiting_sources).to_numpy(zero_copy_only=False)
+    )
+    cut = task.options.split is not None
+    for i in hits.tolist():
+        part = int(ids[i].as_py().rpartition("#")[2]) if cut else 0
+        passage = waiting.pop((sources[i].as_py(), part), None)
+        if passage is None:
+            continue
+        text = " ".join(
+            (raw_value(content, i) or b"")[: 8 * characters].decode("utf-8", "ignore").split()
+        )
+        texts[passage] = (
+            text if len(text) <= characters else text[:characters].rsplit(" ", 1)[0] + " …"
+        )
+
+
+MARKED = 30
+"""Words of a topic that are marked."""
+SAME = 0.7
+"""Jaccard index of two texts' words from which one is a near-duplicate of the other."""
+CHARACTERS = 20_000
+"""Read of a document at most, in which its passage is chosen."""
+ALL_CHARACTERS = 40_000_000
+"""Read of all documents together at most."""
+AT_ONCE = 1000
+"""Texts without their markup made at a time."""
+WORD = re.compile(r"[^\W_]+")
+SENTENCE_END = re.compile("[.!?] |[。！？] ?")
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Part of a text; marks: (start, end) of the marked words, in characters of ``text``."""
+
+    text: str
+    marks: list[tuple[int, int]]
+
+
+class DocumentTexts:
+    """Texts of some documents, read from the raw files.
+
+    Parameters
+    ----------
+    corpus
+        The store of the documents.
+    numbers
+        Their global numbers, in the training part or (``heldout``) among those set aside.
+    text_field
+        Field of the text, where it is not that of the ingest.
+    asked
+        Read files of any size that may have changed since the ingest (``snippets``).
+
+    Attributes
+    ----------
+    missing
+        Why there are no texts, or "".
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        numbers: Any,
+        *,
+        heldout: bool = False,
+        text_field: str | None = None,
+        asked: bool = True,
+    ) -> None:
+        rows = describe_documents(
+            corpus, np.unique(np.asarray(numbers, np.int64)), ["source"], heldout
+        )
+        places = {
+            number: place
+            for number, row in rows.items()
+            if (place := passage_of(corpus, row)) is not None
+        }
+        characters = min(CHARACTERS, max(1000, ALL_CHARACTERS // max(1, len(places))))
+        texts, self.missing = snippets(
+            corpus, places.values(), characters=characters, text_field=text_field, asked=asked
+        )
+        self._recipe = (
+            Recipe.from_json(corpus.manifest.tokenizer) if corpus.manifest.tokenizer else Recipe()
+        )
+        markup = structs.replace(
+            self._recipe,
+            drop=tuple(kind for kind in self._recipe.drop if kind == "tags"),
+            normalize="nfc",  # ligatures are shown as they are written
+            lowercase=False,
+        )
+        passages = list(texts)
+        for first in range(0, len(passages), AT_ONCE):  # a second copy of them all would not fit
+            some = passages[first : first + AT_ONCE]
+            plain = prepared(
+                pa.array([texts[place] for place in some], pa.large_string()), markup, None
+            )
+            texts |= {
+                place: " ".join(text.split())
+                for place, text in zip(some, plain.to_pylist(), strict=True)
+            }
+        self._texts = {number: texts[place] for number, place in places.items() if place in texts}
+
+    @cached_property
+    def _forms(self) -> dict[str, list[str]]:
+        """Words of a vocabulary that was stemmed, lemmatized or replaced -> as they are written in
+        the texts.
+        """
+        if not (self._recipe.stem or self._recipe.lemmas or self._recipe.replace):
+            return {}
+        plain = structs.replace(
+            self._recipe, phrases=(), ngrams=1, drop=(), segmenter=None, stopwords=()
+        )
+        try:
+            tokenizer = Tokenizer(plain)
+        except UsageError:  # a tool that the store names and no command: its words as they are
+            tokenizer = Tokenizer(structs.replace(plain, lemmas=None))
+        written = sorted({word for text in self._texts.values() for word in WORD.findall(text)})
+        counted = tokenizer.count(pa.array(written, pa.large_string()))
+        forms: dict[str, list[str]] = {}
+        for word, number in zip(
+            np.repeat(written, np.diff(counted.indptr)).tolist(),
+            counted.words.tolist(),
+            strict=True,
+        ):
+            forms.setdefault(counted.types[number].as_py(), []).append(word)
+        return forms
+
+    def _pattern(self, words: Iterable[str]) -> re.Pattern[str]:
+        """Matches any of the words as it is written in the texts; ``a_b`` matches the two one after
+        the other.
+        """
+        parts = [
+            [part for part in word.split("_") if part]
+            for word in sorted(words, key=len, reverse=True)
+        ]
+        forms = [
+            r"[\W_]+".join(
+                "(?:" + "|".join(map(re.escape, [part, *self._forms.get(part, ())])) + ")"
+                for part in word
+            )
+            for word in parts
+            if word
+        ]
+        whole_words = [
+            form if UNSPACED.search(form) else rf"(?<![^\W_]){form}(?![^\W_])" for form in forms
+        ]
+        return re.compile("|".join(whole_words) or r"(?!)", re.IGNORECASE)
+
+    def passage(self, number: int, words: Iterable[str], characters: int = 400) -> Passage | None:
+        """The part of a document with most of the words; None where its text was not found."""
+        text = self._texts.get(number)
+        if text is None:
+            return None
+        hits = places_of(self._pattern(words), text, folded=self._recipe.normalize == "nfkc")
+        return best_passage(text, hits, characters)
+
+    def words(self, number: int) -> set[str]:
+        """The different words of a document's text, lower-cased."""
+        return set(WORD.findall(self._texts.get(number, "").lower()))
+
+
+def distinct(texts: Sequence[set[str]]) -> list[int]:
+    """Positions of the texts, given by their words, that are no near-duplicates of one before."""
+    chosen: list[int] = []
+    for i, words in enumerate(texts):
+        if not words or all(len(words & texts[j]) < SAME * len(words | texts[j]) for j in chosen):
+            chosen.append(i)
+    return chosen
+
+
+def places_of(pattern: re.Pattern[str], text: str, *, folded: bool) -> list[tuple[int, int]]:
+    """Find where a pattern matches; ``folded``: it is of words without ligatures and their like."""
+    if not folded or normalize_text(text, "nfkc") == text:
+        return [match.span() for match in pattern.finditer(text)]
+    letters, places = fold_with_places(text)
+    return [
+        (places[match.start()][0], places[match.end() - 1][1])
+        for match in pattern.finditer(letters)
+    ]
+
+
+def best_passage(text: str, hits: Sequence[tuple[int, int]], characters: int) -> Passage:
+    """Cut out the part of a text, of so many characters, with most different marked words.
+
+    Parameters
+    ----------
+    hits
+        Places of the words in ``text``.  Of parts with as many, the first is taken.
+    """
+    margin, best, most = characters // 6, 0, 0
+    for begin in [0, *(max(0, start - margin) for start, _ in hits)]:
+        inside = {text[a:b].lower() for a, b in hits if begin <= a and b <= begin + characters}
+        if len(inside) > most:
+            best, most = begin, len(inside)
+    if best:  # from the beginning of a sentence, or of a word, where one is near
+        first, behind = min(a for a, _ in hits if a >= best), max(0, best - margin)
+        ends = [match.end() for match in SENTENCE_END.finditer(text, behind, first)]
+        space = text.rfind(" ", behind, best + 1)
+        best = ends[-1] if ends else space + 1 if space >= 0 else best
+    end = best + characters
+    end = len(text) if end >= len(text) else max(text.rfind(" ", best, end), end - margin)
+    head, tail = "… " * (best > 0), " …" * (end < len(text))
+    shift = len(head) - best
+    return Passage(
+        head + text[best:end] + tail,
+        [(a + shift, b + shift) for a, b in hits if best <= a and b <= end],
+    )
+
+
+def candidates(n: int) -> int:
+    """How many documents to rank, that n of them differ."""
+    return 10 * n + 20

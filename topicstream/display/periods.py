@@ -1,0 +1,134 @@
+"""Dates as text -> periods of time: which grain suits a corpus, and what its periods are called."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import date
+from itertools import accumulate
+
+from topicstream.base.dates import Day, parse
+
+MOST = 80
+LONGEST = 10_000
+"""Periods at most of a grain that was asked for."""
+
+
+def _ordinal(d: Day) -> int:
+    return date(*d).toordinal()
+
+
+@dataclass(frozen=True)
+class Grain:
+    """A length of time.
+
+    Attributes
+    ----------
+    number
+        The period's number of a date, ascending in time, without gaps.
+    name
+        What the period of a number is called.
+    needs
+        1 the year, 2 the month too, 3 the day too.
+    years
+        Its length.
+    """
+
+    key: str
+    number: Callable[[Day], int]
+    name: Callable[[int], str]
+    needs: int
+    years: float
+
+    def of(self, day: Day | None) -> int | None:
+        """The number of a date's period; None where the date does not say."""
+        return self.number(day) if day is not None and all(day[: self.needs]) else None
+
+
+GRAINS = {
+    g.key: g
+    for g in (
+        Grain("day", _ordinal, lambda n: date.fromordinal(n).isoformat(), 3, 1 / 365.25),
+        Grain(
+            "week",
+            lambda d: (_ordinal(d) - 1) // 7,
+            lambda n: date.fromordinal(7 * n + 1).isoformat(),
+            3,
+            7 / 365.25,
+        ),
+        Grain(
+            "month",
+            lambda d: 12 * d[0] + d[1] - 1,
+            lambda n: f"{n // 12:04}-{n % 12 + 1:02}",
+            2,
+            1 / 12,
+        ),
+        Grain(
+            "quarter",
+            lambda d: 4 * d[0] + (d[1] - 1) // 3,
+            lambda n: f"{n // 4:04} Q{n % 4 + 1}",
+            2,
+            0.25,
+        ),
+        Grain("year", lambda d: d[0], lambda n: f"{n:04}", 1, 1.0),
+        Grain("decade", lambda d: d[0] // 10, lambda n: f"{n:03}0s", 1, 10.0),
+        Grain("century", lambda d: d[0] // 100, lambda n: f"{n:02}00s", 1, 100.0),
+    )
+}
+
+
+def choose(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range] | None:
+    """The finest grain that gives at most 80 periods, of 20 documents or more on average, and that
+    nine in ten dates are
+    exact enough for; with the numbers of its periods from first to last.  None without dates."""
+    best = None
+    for g in GRAINS.values() if grain is None else (GRAINS[grain],):
+        numbers = {number for day in days if (number := g.of(day)) is not None}
+        dated = sum(n for day, n in days.items() if g.of(day) is not None)
+        if not numbers or (dated < 0.9 * days.total() and grain is None):
+            continue
+        periods = range(min(numbers), max(numbers) + 1)
+        if len(periods) <= (MOST if grain is None else LONGEST):
+            best = g, periods
+            if dated >= 20 * len(periods) or len(periods) <= 12:
+                break
+    return best
+
+
+def axis(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range, Counter[Day]] | None:
+    """``choose`` without a few dates, mistyped ones mostly, that would stretch time beyond 80
+    periods; with these dates.
+
+    They are one in 200 at either end, and lie three times the length of the others away from them.
+    """
+    ordered = sorted(days)
+    places = [_ordinal((year, month or 1, day or 1)) for year, month, day in ordered]
+    ends, few = [*accumulate(days[day] for day in ordered)], days.total() // 200
+    first, last = (
+        places[bisect_right(ends, n)] if days else 0 for n in (few, days.total() - few - 1)
+    )
+    reach = 3 * (last - first)
+    far = Counter(
+        {
+            day: days[day]
+            for day, place in zip(ordered, places)
+            if not first - reach <= place <= last + reach
+        }
+    )
+    chosen = choose(days - far, grain)
+    if chosen is None:
+        return None
+    numbers = [number for day in days if (number := chosen[0].of(day)) is not None]
+    stretched = reach and max(numbers) - min(numbers) >= MOST
+    return (*chosen, far) if stretched else (*(choose(days, grain) or chosen), Counter())
+
+
+def count(texts: Iterable[tuple[str | None, int]]) -> Counter[Day]:
+    """Dates counted, of (text, how often)."""
+    days: Counter[Day] = Counter()
+    for text, n in texts:
+        if text and (day := parse(text)) is not None:
+            days[day] += n
+    return days

@@ -1,0 +1,213 @@
+"""``.inputs.json`` of a store: where its inputs lay and how they were asked to be read.
+
+It tells a finished ingest that is run again, and a report where the raw files are.  It is no part
+of the store's content:
+no fingerprint, no manifest and no checksum knows of it, and a store without it lacks nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from topicstream.addons.cloud.remote import address_of, version_of
+from topicstream.base.errors import StoreError
+from topicstream.base.options import names_tagged
+from topicstream.base.records import Record, read_record, write_record
+from topicstream.ingestion.config import IngestConfig
+from topicstream.ingestion.open.source import printable
+from topicstream.ingestion.settings import IngestOptions
+
+NAME = ".inputs.json"
+
+
+class InputPlace(Record):
+    """Where an input lay, whether it is a folder, and what tells it from a changed one (``stamp``;
+    of a store from elsewhere it may be anything)."""
+
+    place: str
+    folder: bool
+    stamp: Any
+
+
+class InputsRecord(Record):
+    """``.inputs.json``: the inputs, a digest of what decides the content, the fingerprint of the
+    store.
+    """
+
+    inputs: list[InputPlace] = []
+    settings: str = ""
+    fingerprint: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether every input has a stamp that tells it from a changed one."""
+        return bool(self.inputs) and all(entry.stamp is not None for entry in self.inputs)
+
+    @property
+    def digest(self) -> str:
+        """Of inputs and settings, equal where the same ingest is run again; "" where that cannot be
+        known.
+        """
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest() if self.is_known else ""
+
+
+def stamp(name: str, most: float = math.inf) -> list[int | str] | None:
+    """[files, bytes, digest of names, sizes and times] of a file or a folder; None for standard
+    input, what is gone, and
+    a folder of more than ``most`` files.  Of an object its version takes the place of the
+                                           digest."""
+    if (address := address_of(name)) is not None and not os.path.exists(name):
+        return [1, *version_of(address)]
+    if name == "-" or not os.path.exists(name):
+        return None
+    paths: list[str] = [] if os.path.isdir(name) else [name]
+    for at, _, inside in os.walk(name):
+        paths += [os.path.join(at, f) for f in inside]
+        if len(paths) > most:
+            return None
+    digest, files, size = hashlib.sha256(), 0, 0
+    for path in sorted(paths):
+        if not os.path.exists(path):
+            continue
+        about = os.stat(path)
+        files, size = files + 1, size + about.st_size
+        digest.update(
+            b"%s\0%d\0%d\n"
+            % (os.fsencode(os.path.relpath(path, name)), about.st_size, about.st_mtime_ns)
+        )
+    return [files, size, digest.hexdigest()[:32]]
+
+
+def describe(names: list[str], options: IngestOptions) -> InputsRecord:
+    """The record of an ingest that begins: place and stamp of each input, a digest of what decides
+    the content.
+
+    ``names``: as given, [] for documents in memory; ``options``: before phrases were learnt.
+    """
+    config = options.given
+    choosing = names_tagged(IngestConfig, "decides", "words", "documents")
+    settings = {name: getattr(config, name) for name in choosing} | {
+        "heldout": options.heldout,
+        "reading": options.reading(),
+    }
+    files = [os.fspath(f) for f in (config.vocab, config.words, config.drop_words) if f is not None]
+    settings["files"] = [[os.path.abspath(f), stamp(f)] for f in files]
+    text = json.dumps(settings, sort_keys=True, default=str)
+    digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
+    return InputsRecord(inputs=[place_of(n) for n in names], settings=digest)
+
+
+def place_of(name: str) -> InputPlace:
+    """Where an input lies, and its stamp."""
+    place = name if name == "-" or address_of(name) else printable(os.path.abspath(name))
+    return InputPlace(place=place, folder=name != "-" and os.path.isdir(name), stamp=stamp(name))
+
+
+def save(store: Path, record: InputsRecord, fingerprint: str, *, appended: bool) -> None:
+    """Write it; after an append the earlier places too, and no settings: no single ingest has made
+    such a store.
+    """
+    if appended:
+        new = {entry.place for entry in record.inputs}
+        record = InputsRecord(
+            inputs=[e for e in load(store).inputs if e.place not in new] + record.inputs
+        )
+    write_record(store / NAME, replace(record, fingerprint=fingerprint))
+
+
+def load(store: Path) -> InputsRecord:
+    """The record of a store; one without inputs where there is none, or none that can be read."""
+    try:
+        return read_record(store / NAME, InputsRecord)
+    except (StoreError, OSError):
+        return InputsRecord()
+
+
+def is_this(store: Path, fingerprint: str, record: InputsRecord) -> bool:
+    """Whether the store is what an ingest described by ``record`` has made, and nothing was changed
+    since.
+    """
+    return record.is_known and load(store) == replace(record, fingerprint=fingerprint)
+
+
+def are_same(record: InputsRecord, earlier: InputsRecord) -> bool:
+    """Whether inputs are as an earlier run found them, and no two of their files have one key."""
+    apart = len(record.inputs) == 1 or not any(entry.folder for entry in record.inputs)
+    return apart and record.is_known and record == earlier
+
+
+def file_of(source: str) -> str:
+    """The file of a source such as ``docs.jsonl:17`` (a line), ``docs.parquet#17`` (a record), or a
+    file that is one document.
+    """
+    return re.sub(r":\d{1,17}$|(?<=[^/]\.)([^/.#]+)#\d{1,17}$", r"\1", source)
+
+
+def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None]:
+    """Where the file of a source lies: a function of the source's file name as stored, to the path
+    of a file that is
+    there, or None.
+
+    known  only of inputs that are as the record says, to the nanosecond: a store of a stranger, who
+           cannot know that, leads
+           to no file of this machine
+    """
+    inputs = load(store).inputs
+    files = [e for e in inputs if not e.folder and e.place != "-"]
+    folders = [e for e in inputs if e.folder]
+    unchanged: dict[str, bool] = {}
+
+    def good(entry: InputPlace, path: str) -> bool:
+        if not known:
+            return True
+        place = entry.place
+        if place not in unchanged:
+            said = entry.stamp
+            files = said[0] if isinstance(said, list) and said and isinstance(said[0], int) else -1
+            unchanged[place] = files > 0 and stamp(place, files) == said
+        # a linked folder within is in no stamp
+        above, root = os.path.realpath(os.path.dirname(path)), os.path.realpath(place)
+        return unchanged[place] and (
+            path == place or above == root or above.startswith(root + os.sep)
+        )
+
+    def find(name: str) -> str | None:
+        tail = os.sep + name.lstrip(os.sep)
+        for entry in files:
+            place = entry.place
+            if place.endswith(tail) and os.path.isfile(place) and good(entry, place):
+                return place
+        first, _, rest = name.partition("/")
+        for entry in folders:
+            place = entry.place
+            inside = [name, rest] if os.path.basename(place) == first and rest else [name]
+            for one in inside:
+                path = os.path.normpath(os.path.join(place, one))
+                if path.startswith(place + os.sep) and os.path.isfile(path) and good(entry, path):
+                    return path
+        return name if not known and os.path.isabs(name) and os.path.isfile(name) else None
+
+    return find
+
+
+def forget(store: Path, ids: set[str]) -> None:
+    """Take out the files that are a document of these each, and what tells one state of the inputs
+    from another.
+    """
+    if inputs := load(store).inputs:
+        kept = [
+            replace(e, stamp=None)
+            for e in inputs
+            if e.folder or os.path.basename(e.place) not in ids
+        ]
+        write_record(store / NAME, InputsRecord(inputs=kept))

@@ -1,0 +1,542 @@
+"""Documents that are already in memory: lists and generators of strings or dicts, Arrow tables,
+data frames, matrices. They become the same batches as files do, a piece at a time, so a generator
+is never held whole."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import uuid
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.addons.cells.h5ad import unique_names
+from topicstream.addons.cloud.remote import address_of, version_of
+from topicstream.addons.clusters.dense_rows import (
+    check_width,
+    coordinate_names,
+    rows_at_once,
+    vector_batch,
+)
+from topicstream.base.errors import InputError
+from topicstream.ingestion.open.names import expanded
+from topicstream.ingestion.open.source import Input
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.columns import WrongField, clean, clean_strings
+from topicstream.ingestion.parse.documents import (
+    TEXT,
+    as_documents,
+    as_metadata,
+    most_records,
+    select_fields,
+)
+from topicstream.ingestion.parse.reader import Reader
+from topicstream.ingestion.parse.rejects import BadFile
+from topicstream.ingestion.parse.sparse import (
+    Compressed,
+    Dense,
+    Matrix,
+    MatrixReader,
+    Side,
+    is_matrix,
+)
+from topicstream.ingestion.parse.vocabulary import numbered
+from topicstream.ingestion.readers.jsonl import Objects
+from topicstream.ingestion.readers.parquet import sliced
+
+KEY = "memory:"
+Batches = Callable[["InMemory", Input, ReadOptions], Iterator[pa.RecordBatch]]
+ROWS = 1 << 13
+"""Rows of a data frame that are converted at once."""
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Tables, record batches or data frames, one after the other."""
+
+    parts: Iterable[Any]
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Documents as the caller has them.
+
+    Attributes
+    ----------
+    documents
+        See ``ingest``.
+    vocabulary, ids
+        The W words of a matrix's columns, the D ids of its rows.
+    frame
+        Columns of metadata of a matrix's rows, by name.
+    first
+        Number of the first document: what a document without an id of its own is called.
+    key
+        This ingest and no other: what is in memory cannot be known again after a kill.
+    """
+
+    documents: Any
+    vocabulary: Any = None
+    ids: Any = None
+    frame: Any = None
+    first: int = 0
+    key: str = field(default_factory=lambda: KEY + uuid.uuid4().hex)
+
+    @property
+    def once(self) -> bool:
+        """Whether the documents can be read only once."""
+        return isinstance(
+            getattr(self.documents, "parts", self.documents), (Iterator, pa.RecordBatchReader)
+        )
+
+    def sources(self, options: ReadOptions) -> Iterator[tuple[Reader, Input]]:
+        """The one reader and source."""
+        source = Input("documents", "documents", strict=options.strict)
+        if of_vectors(self.documents, options):
+            if self.vocabulary is not None:
+                raise InputError(
+                    "documents: values below 0 in a matrix with names; give the counts (of an "
+                    "AnnData: layer=NAME)"
+                )
+            check_width(self.documents.shape[1], "documents")
+            yield MemoryReader(self, _vectors, "counts"), source
+        elif is_matrix(self.documents):
+            yield MemoryMatrix(self), source
+        else:
+            for name, value in (("vocabulary", self.vocabulary), ("ids", self.ids)):
+                if value is not None:
+                    raise InputError(
+                        f"{name}= requires a matrix of counts; documents hold their own words "
+                        f"and ids"
+                    )
+            yield MemoryReader(self, _rows, "text"), source
+
+    def numbered(self, first: int, last: int) -> pa.Array:
+        """Ids of documents that have none of their own."""
+        return pc.cast(pa.array(np.arange(first, last, dtype=np.int64) + self.first), TEXT)
+
+    def own_ids(self, size: int) -> pa.Array:
+        """Ids of the documents of a matrix: those that came with it, or their numbers."""
+        if self.ids is not None and len(self.ids) != size:
+            raise InputError(f"ids: {len(self.ids)} for {size} documents")
+        if self.ids is None:
+            return self.numbered(0, size)
+        return pc.cast(clean_strings(self.ids), TEXT)
+
+
+def as_inputs(
+    documents: Any, *, path: bool, vocabulary: Any = None, ids: Any = None, layer: str | None = None
+) -> list[str] | InMemory:
+    """What the caller gave as names of files or as documents.  A ``Path`` is a file or folder, an
+    element of a list that
+    is a ``str`` a document; ``path``: whether a ``str`` alone is a path (else a document)."""
+    version_of.cache_clear()
+    if isinstance(documents, InMemory):
+        return documents
+    if all(hasattr(documents, name) for name in ("X", "obs_names", "var_names")):  # anndata.AnnData
+        return _annotated(documents, layer)
+    if isinstance(documents, os.PathLike) or (path and isinstance(documents, str)):
+        return expanded([os.fspath(documents)])
+    if isinstance(documents, (list, tuple)) and not documents:
+        return []
+    if hasattr(documents, "scanner") or hasattr(documents, "to_reader"):  # pyarrow.dataset
+        return InMemory(documents, vocabulary, ids)
+    if isinstance(documents, str):
+        if (
+            len(documents) < 256
+            and os.path.splitext(documents)[1]
+            and "\0" not in documents
+            and os.path.exists(documents)
+        ):
+            raise InputError(
+                f"documents: {documents!r} is a file, and a str a document: give "
+                f"Path({documents!r})"
+            )
+        documents = [documents]
+    first, documents = _first_of(documents)
+    if isinstance(first, os.PathLike):
+        documents = list(documents)
+    if hasattr(first, "__arrow_c_stream__") and not _is_series(
+        first
+    ):  # a table, a record batch or a data frame
+        return InMemory(Frames(documents), vocabulary, ids)
+    if isinstance(documents, (list, tuple)) and any(isinstance(d, os.PathLike) for d in documents):
+        if not all(isinstance(d, os.PathLike) for d in documents):
+            raise InputError(
+                "documents: a list holds either documents (str, dict) or files (Path), not both"
+            )
+        return expanded([os.fspath(d) for d in documents])
+    if isinstance(documents, (bytes, bytearray, Mapping)) and not is_matrix(documents):
+        hint = (
+            "one of its splits"
+            if hasattr(documents, "num_rows")
+            else "a list of dicts, one a document"
+        )
+        raise InputError(f"documents: cannot be {type(documents).__name__}; give {hint}")
+    if isinstance(documents, np.ndarray) and documents.dtype.kind in "iuf" and documents.ndim != 2:
+        shape = documents.shape
+        raise InputError(
+            f"documents: an array of shape {shape}; expected two dimensions, one row per document"
+        )
+    if not (
+        is_matrix(documents)
+        or hasattr(documents, "__iter__")
+        or hasattr(documents, "__arrow_c_stream__")
+    ):
+        hint = (
+            "call .collect() first"
+            if hasattr(documents, "collect")
+            else "give texts, dicts, a table or a matrix"
+        )
+        raise InputError(f"documents: cannot be {type(documents).__name__}; {hint}")
+    if isinstance(first, (list, tuple, set)) or (_is_series(first) and not isinstance(first, str)):
+        return counted_tokens(documents, ids)
+    if path and isinstance(documents, (list, tuple)) and 0 < len(documents) <= 1000:
+        names = [d for d in documents if isinstance(d, str) and len(d) < 1024 and "\0" not in d]
+        places = [
+            d
+            for d in names
+            if d == "-" or os.path.exists(d) or (address_of(d) is not None and len(d.split()) == 1)
+        ]
+        if len(places) == len(documents):
+            raise InputError(
+                f"documents: {names[0]!r} is a file, and a str in a list a document: give "
+                f"Path({names[0]!r})"
+            )
+    return InMemory(documents, vocabulary, ids)
+
+
+def _annotated(cells: Any, layer: str | None) -> InMemory:
+    """The counts of an AnnData, with the names of its cells and features."""
+    if getattr(cells, "isbacked", False):
+        file = f"Path({str(cells.filename)!r}), which is read piece by piece"
+        raise InputError(
+            f"documents: an AnnData that is backed by a file; give {file}, or .to_memory()"
+        )
+    raw = getattr(cells, "raw", None)
+    layers = [*getattr(cells, "layers", ()), *(["raw"] if raw is not None else [])]
+    if cells.X is None if layer is None else layer not in layers:
+        raise InputError(
+            f"documents: no {'X' if layer is None else f'layer {layer!r}'} (its layers: "
+            f"{', '.join(layers) or 'none'})"
+        )
+    matrix_owner: Any = raw if layer == "raw" else cells
+    features, names = (
+        unique_names(clean_strings(list(names), TEXT))
+        for names in (matrix_owner.var_names, cells.obs_names)
+    )
+    return InMemory(
+        matrix_owner.X if layer in (None, "raw") else cells.layers[layer],
+        features,
+        names,
+        cells.obs,
+    )
+
+
+def _first_of(documents: Any) -> tuple[Any, Any]:
+    """The first of some documents that follow each other, and all of them: an iterator loses
+    nothing.
+    """
+    if isinstance(documents, Iterator) and not isinstance(documents, pa.RecordBatchReader):
+        first = next(documents, None)
+        return first, chain(() if first is None else (first,), documents)
+    return next(iter(documents), None) if isinstance(documents, (list, tuple)) or _is_series(
+        documents
+    ) else None, documents
+
+
+def _is_series(documents: Any) -> bool:
+    """A series of pandas or polars, or an array of objects."""
+    return hasattr(documents, "to_list") or (
+        isinstance(documents, np.ndarray) and documents.dtype.kind == "O"
+    )
+
+
+def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMemory:
+    """Lists of words, as gensim and tomotopy take documents, as a matrix of counts."""
+    import scipy.sparse  # a tenth of a second, which other documents need not spend
+
+    numbers, words, ends = array("i"), dict[Any, int](), array("q", [0])
+    for document in documents:
+        if (
+            isinstance(document, tuple) and (len(document) == 2 or hasattr(document, "_fields"))
+        ) or hasattr(document, "iloc"):
+            raise InputError(
+                "documents: a row of fields; give dicts such as {'id': ..., 'text': ...}, or "
+                "lists of words"
+            )
+        if isinstance(document, (str, bytes, Mapping)):
+            raise InputError(
+                f"documents[{len(ends) - 1}]: is {type(document).__name__}, not a list of words "
+                f"as the first"
+            )
+        if wrong := [word for word in document if not isinstance(word, str)]:
+            raise InputError(
+                f"documents[{len(ends) - 1}]: {wrong[0]!r} in a list of words, which may hold "
+                f"only strings"
+            )
+        numbers.extend(words.setdefault(word, len(words)) for word in document)
+        ends.append(len(numbers))
+    names = {name: number for number, name in enumerate(dict.fromkeys(map(clean, words)))}
+    renumbered = np.array([names[clean(word)] for word in words], np.int32)
+    indices = renumbered[np.array(numbers, np.int32)]
+    shape = (len(ends) - 1, len(names))
+    counts = scipy.sparse.csr_array(
+        (np.ones(len(indices), np.int32), indices, np.array(ends)), shape
+    )
+    counts.sum_duplicates()
+    return InMemory(counts, list(names), ids)
+
+
+def of_vectors(documents: Any, options: ReadOptions) -> bool:
+    """Whether the rows of a matrix are vectors: the user says so, or there are real numbers below
+    0.
+    """
+    if not (isinstance(documents, np.ndarray) and is_matrix(documents)):
+        if options.vectors and not isinstance(documents, np.ndarray):
+            raise InputError("vectors=True requires a NumPy array of two dimensions")
+        return False
+    real = documents.dtype.kind == "f" and documents.size > 0
+    return options.vectors or bool(real and np.fmin.reduce(documents, axis=None) < 0)
+
+
+class MemoryReader(Reader):
+    """Documents in memory, by functions of the documents, the source and the options."""
+
+    name = "memory"
+    about = "documents in memory"
+
+    def __init__(self, given: InMemory, batches: Batches, kind: Literal["text", "counts"]) -> None:
+        self.given, self._batches = given, batches
+        self.kind = kind  # type: ignore[misc]
+
+    def batches(self, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        return self._batches(self.given, source, options)
+
+
+class MemoryMatrix(MatrixReader):
+    """A matrix of counts in memory, sparse or dense."""
+
+    name = "matrix"
+    about = "a matrix of counts in memory"
+    what = ()
+
+    def __init__(self, given: InMemory) -> None:
+        self.given = given
+
+    def batches(self, source: Any, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        matrix = self.given.documents
+        if not isinstance(matrix, np.ndarray) and matrix.format not in ("csr", "csc"):
+            matrix = matrix.tocsr()  # a second copy; others are cut where they lie
+        by_row = isinstance(matrix, np.ndarray) or matrix.format == "csr"
+        lines = matrix.shape[0 if by_row else 1]
+        cells = (
+            Dense(matrix)
+            if isinstance(matrix, np.ndarray)
+            else Compressed(matrix.indptr, matrix.indices, matrix.data, lines)
+        )
+        docs, width = matrix.shape[::-1] if options.transpose else matrix.shape
+        documents = Side(docs, self.given.own_ids(docs), _metadata_of(self.given, options))
+        words = Side(width, _matrix_words(self.given, width))
+        sides = (words, documents) if options.transpose else (documents, words)
+        try:
+            yield from self.documents(source, options, Matrix(cells, by_row, *sides))
+        except BadFile as e:
+            raise InputError(f"{e} (of vectors: vectors=True)") from None
+
+
+def _rows(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Texts, dicts, tables and data frames."""
+    tables = _tables(in_memory.documents, source, options)
+    if tables is None:
+        yield from _objects(in_memory, source, options)
+        return
+    first = 0
+    for table in tables:
+        for rows in (part for batch in table.to_batches() for part in sliced(batch, options)):
+            columns = dict(zip(rows.schema.names, rows.columns))
+            if options.id_column(columns) is None:
+                columns["id"] = in_memory.numbered(first, first + len(rows))
+            yield as_documents(source, options, columns, first + 1 + np.arange(len(rows)), mark="#")
+            first += len(rows)
+
+
+def _objects(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    objects = Objects(source, options, "#")
+    for number, document in enumerate(in_memory.documents):
+        try:
+            fields = _fields(document, options)
+            if options.id_column(fields) is None:
+                fields["id"] = str(number + in_memory.first)
+            objects.add(number + 1, fields)
+        except WrongField as e:
+            source.reject(0, str(e), file=f"documents[{number}]")
+        if objects.size >= options.piece_bytes or len(objects.rows) >= most_records(options):
+            yield objects.batch()
+            objects = Objects(source, options, "#")
+    yield objects.batch()
+
+
+def _fields(document: object, options: ReadOptions) -> dict[str, object]:
+    """A document as an object of plain values.  Raises WrongField."""
+    if document is None or (isinstance(document, float) and document != document):
+        document = ""  # a missing value of a series
+    if isinstance(document, str):
+        if options.id_wanted or options.meta_wanted:
+            raise WrongField("is a string; id_field= and meta= need dicts")
+        fields: dict[str, object] = dict.fromkeys(options.text_fields, "")
+        return fields | {options.text_fields[0]: document}
+    if not isinstance(document, Mapping):
+        raise WrongField(f"is {type(document).__name__}, not a string or a dict")
+    return {str(name): _plain(value) for name, value in document.items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if type(value).__name__ in ("NaTType", "NAType") or (
+        isinstance(value, float) and value != value
+    ):
+        return None  # missing, as pandas writes it
+    if isinstance(value, (datetime.date, uuid.UUID, os.PathLike)):
+        return getattr(value, "isoformat", value.__str__)()
+    return list(value) if isinstance(value, (tuple, set, frozenset, np.ndarray)) else value
+
+
+def _tables(documents: Any, source: Input, options: ReadOptions) -> Iterable[pa.Table] | None:
+    """A table or a frame as Arrow tables of the columns that are read, some rows at a time; None
+    for anything else.
+    """
+    if isinstance(documents, Frames):
+        tables = map(_as_table, documents.parts)
+        return (
+            table.select(select_fields(table.column_names, options, source)) for table in tables
+        )
+    if isinstance(documents, (pa.Array, pa.ChunkedArray)):
+        documents = pa.table({options.text_fields[0]: documents})
+    if isinstance(documents, (pa.Table, pa.RecordBatch)):
+        return [pa.table(documents).select(select_fields(documents.column_names, options, source))]
+    if hasattr(
+        documents, "scanner"
+    ):  # pyarrow.dataset: of its columns, partitions included, those that are read
+        documents = documents.scanner(
+            columns=select_fields(documents.schema.names, options, source), batch_size=ROWS
+        )
+    if hasattr(documents, "to_reader"):
+        documents = documents.to_reader()
+    if (
+        hasattr(documents, "with_format")
+        and hasattr(documents, "column_names")
+        and hasattr(documents, "__len__")
+    ):
+        names = select_fields(
+            documents.column_names, options, source
+        )  # Hugging Face: memory-mapped, cut as it is
+        arrow = documents.with_format("arrow")
+        return (
+            _named(arrow[first : first + ROWS].select(names), documents)
+            for first in range(0, len(documents), ROWS)
+        )
+    if not hasattr(documents, "__arrow_c_stream__") or hasattr(documents, "to_list"):
+        return None
+    if hasattr(documents, "iloc") or hasattr(
+        documents, "iter_slices"
+    ):  # of pandas or polars: some rows are converted at a time
+        names = select_fields([str(name) for name in documents.columns], options, source)
+        columns = [
+            name for name in documents.columns if str(name) in names
+        ]  # pandas' may be numbers
+        parts = (
+            documents[columns][first : first + ROWS] for first in range(0, len(documents), ROWS)
+        )
+        return (_as_table(part).select(names) for part in parts)
+    stream = pa.RecordBatchReader.from_stream(documents)
+    names = select_fields(stream.schema.names, options, source)
+    return (pa.Table.from_batches([batch.select(names)]) for batch in stream)
+
+
+def _named(table: pa.Table, dataset: Any) -> pa.Table:
+    """Rows of a Hugging Face dataset, classes (``ClassLabel``) by their names; a negative one is
+    none.
+    """
+    for i, name in enumerate(table.column_names):
+        if (classes := getattr(dataset.features[name], "names", None)) is not None:
+            class_numbers = pc.if_else(pc.less(table[name], 0), None, table[name])
+            table = table.set_column(i, name, pc.take(pa.array(classes, TEXT), class_numbers))
+    return table
+
+
+def _as_table(frame: Any) -> pa.Table:
+    try:
+        try:
+            return pa.table(frame)
+        except UnicodeEncodeError:  # of a string of Python's, which pandas holds as it is
+            return pa.table({str(name): clean_strings(frame[name]) for name in frame.columns})
+    except pa.ArrowException as e:
+        raise InputError(
+            f"documents: {'; '.join(map(str, e.args))}; give its values one type, as by "
+            f".astype(str)"
+        ) from None
+
+
+def _matrix_words(in_memory: InMemory, size: int) -> pa.LargeStringArray:
+    """The words of a matrix's columns: a sequence, a dict word -> column (as CountVectorizer has
+    it), or numbers.
+    """
+    words = in_memory.vocabulary
+    if words is None:
+        return numbered(size, 0, "documents")
+    if isinstance(words, Mapping):
+        columns = np.array(list(words.values()), np.int64)
+        if not np.array_equal(np.sort(columns), np.arange(size)):
+            raise InputError(
+                f"vocabulary: {len(words)} words do not number the {size} columns one by one"
+            )
+        words = np.array(list(words), object)[np.argsort(columns)]
+    try:
+        listed = words.to_pylist() if isinstance(words, pa.ChunkedArray) else words
+        words = clean_strings(listed, TEXT)
+    except (pa.ArrowException, TypeError):
+        raise InputError("vocabulary: expected one string per column of the matrix") from None
+    if len(words) != size:
+        raise InputError(f"vocabulary: {len(words)} words for {size} columns")
+    if words.null_count or len(pc.unique(words)) != size:
+        raise InputError("vocabulary: each column needs a word of its own")
+    return words
+
+
+def _vectors(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of an array."""
+    width, ids = in_memory.documents.shape[1], in_memory.own_ids(len(in_memory.documents))
+    step, source.words = rows_at_once(options, width), coordinate_names(width)
+    for first in range(0, len(in_memory.documents), step):
+        x = np.asarray(in_memory.documents[first : first + step])
+        yield vector_batch(source, x, first + np.arange(len(x)), ids.slice(first, len(x)))
+
+
+def _metadata_of(in_memory: InMemory, options: ReadOptions) -> dict[str, pa.Array]:
+    """The columns of a matrix's frame that are kept."""
+    meta = {}
+    asked = options.fit(() if in_memory.frame is None else in_memory.frame).meta
+    for column, name in asked.items():
+        if in_memory.frame is None or name not in in_memory.frame:
+            columns = (
+                ", ".join(map(str, in_memory.frame))
+                if in_memory.frame is not None
+                else "none: it is a matrix alone"
+            )
+            raise InputError(
+                f"documents: no column {name!r} (there are {columns}); choose another meta"
+            )
+        values = clean_strings(in_memory.frame[name])
+        meta[column] = as_metadata(
+            values, column, f"documents: column {name!r}", options.list_separator
+        )
+    return meta

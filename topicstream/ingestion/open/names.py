@@ -1,0 +1,280 @@
+"""What the names of inputs say, and their first bytes: the format of a file, marks of Spark and
+Hadoop, files about a corpus, documents of office programs, addresses, patterns, and ``key=value``
+folders."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+from topicstream.addons.cloud.mirror import mirrored
+from topicstream.addons.cloud.remote import address_of, is_object, list_below
+from topicstream.base.errors import InputError, StoreError
+from topicstream.ingestion.open.source import Source, plain_suffix
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.reader import readers
+from topicstream.ingestion.parse.rejects import BadFile
+
+_MARKS = re.compile(
+    r"_(SUCCESS|metadata|common_metadata|temporary|delta_log|spark_metadata|(started|committed)(_.*)?)|.*\.crc|dataset_(dict|infos?)\.json"
+)
+_ABOUT = {
+    "readme",
+    "license",
+    "licence",
+    "copying",
+    "changelog",
+    "citation",
+    "contributing",
+    "notice",
+}
+_ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".cff", ".bib")
+_NONE = "__HIVE_DEFAULT_PARTITION__"
+_KEY = re.compile(r"[A-Za-z_][\w.-]*")
+
+_TEXT_OF = "turn it into text first ({}) and give the .txt file or the folder of them"
+CONVERT = {
+    ".xlsx": "an Excel workbook; save the sheet as CSV (UTF-8) and give that",
+    ".xls": "an Excel workbook; save the sheet as CSV (UTF-8) and give that",
+    ".ods": "a spreadsheet; save the sheet as CSV and give that",
+    ".docx": "a Word document; " + _TEXT_OF.format("pandoc -t plain, or save as plain text"),
+    ".doc": "a Word document; " + _TEXT_OF.format("save as plain text, or antiword"),
+    ".odt": "a text document of an office program; "
+    + _TEXT_OF.format("pandoc -t plain, or save as plain text"),
+    ".rtf": "rich text; " + _TEXT_OF.format("pandoc -t plain, or save as plain text"),
+    ".pptx": "a presentation; " + _TEXT_OF.format("save as plain text"),
+    ".epub": "an e-book; " + _TEXT_OF.format("pandoc -t plain"),
+    ".pdf": "a PDF; " + _TEXT_OF.format("pdftotext, one .txt a document"),
+    ".zip": "a zip archive; unpack it and give the folder",
+    ".7z": "a 7z archive; unpack it and give the folder",
+    ".rar": "a rar archive; unpack it and give the folder",
+    ".mbox": "a mailbox; write each message as JSON (Python's mailbox module reads it) and give the "
+    "JSON lines",
+    ".rds": "data of R; write it as CSV or Parquet (arrow::write_parquet) and give that",
+    ".rdata": "data of R; write it as CSV or Parquet (arrow::write_parquet) and give that",
+    ".dta": "data of Stata; export it as CSV and give that",
+    ".sav": "data of SPSS; export it as CSV and give that",
+    ".sqlite": "a database; write the table as CSV (sqlite3 -csv -header) and give that",
+    ".db": "a database; write the table as CSV (sqlite3 -csv -header) and give that",
+    ".pkl": "a pickle, which can run anything it likes and is not read; write the data as Parquet "
+    "or JSON lines",
+    ".pickle": "a pickle, which can run anything it likes and is not read; write the data as Parquet "
+    "or JSON lines",
+}
+"""What a file that no reader takes is, by its suffix, and what to do."""
+
+
+def is_mark(name: str) -> bool:
+    """True for what Spark, Hadoop, Delta and Hugging Face write beside the data: ``_SUCCESS``,
+    ``_metadata``, ``*.crc`` and the like.
+    """
+    return bool(_MARKS.fullmatch(name))
+
+
+def is_about(name: str) -> bool:
+    """True for the usual names of a file about a folder: README, LICENSE, CHANGELOG and the like."""
+    lower = name.lower()
+    return re.split(r"[._-]", lower)[0] in _ABOUT and os.path.splitext(lower)[1] in _ABOUT_SUFFIXES
+
+
+def conversion(name: str, head: bytes) -> str | None:
+    """What a file that no reader takes is, and what to do with it; None for any other.  Suffix and
+    first bytes must agree
+    where the suffix is used for text, too."""
+    suffix = os.path.splitext(name.lower())[1]
+    if "fragments.tsv" in os.path.basename(name.lower()):
+        return (
+            "fragments of single cells; count them by peaks or bins first (SnapATAC2, "
+            "pycisTopic, ArchR) and give that matrix"
+        )
+    if head.startswith(b"%PDF-"):
+        return CONVERT[".pdf"]
+    if head.startswith(b"SQLite format 3\0"):
+        return CONVERT[".sqlite"]
+    binary = not head or b"\0" in head or head.startswith((b"PK", b"{\\rtf", b"\x80", b"From "))
+    return CONVERT.get(suffix) if binary else None
+
+
+IN_PATH = "files with {0}= in their path (--meta {0} keeps it)"
+"""The note on a field that no option asks for."""
+
+
+def partitions(key: str) -> dict[str, str | None]:
+    """The fields of a path like ``date=2020-01/lang=en/part-0.parquet``, as Hive and Spark write
+    them (values in URL escapes; their word for none: None)."""
+    values: dict[str, str | None] = {}
+    for part in key.split("/")[:-1]:
+        name, mark, value = part.partition("=")
+        if mark and _KEY.fullmatch(name):
+            values[name] = None if value == _NONE else unquote(value)
+    return values
+
+
+def expanded(names: Sequence[str]) -> list[str]:
+    """The names, patterns such as ``data/*.txt`` (in quotes, the shell leaves them) replaced by
+    what they match, in order, and a folder of a bucket by its objects.
+
+    InputError where nothing matches, and for addresses that are not read.
+    """
+    expanded_names: list[str] = []
+    for name in names:
+        if (address := address_of(name)) is not None and not os.path.exists(name):
+            expanded_names += _objects(address)
+            continue
+        if (scheme := re.match(r"([a-z][a-z0-9+]{1,9}):/{1,2}[^/]", name)) and not os.path.exists(
+            name
+        ):
+            how = f"a tool that speaks {scheme[1]}"
+            address = re.sub(":/+", "://", name, count=1)  # a Path has one slash of them
+            raise InputError(
+                f"{address}: only files and s3, gs, az and https are read; fetch it first "
+                f"({how}), or pipe it in as -"
+            )
+        if name == "-" or os.path.exists(name) or not glob.has_magic(name):
+            expanded_names.append(name)
+            continue
+        matched = sorted(glob.glob(name, recursive=True), key=os.fsencode)
+        if not matched:
+            raise InputError(f"{name}: no file matches this pattern")
+        expanded_names += matched
+    return (
+        list(dict.fromkeys(expanded_names)) if len(expanded_names) != len(names) else expanded_names
+    )
+
+
+def _objects(address: str) -> list[str]:
+    """An object itself; of a folder of a bucket its objects, without hidden ones, marks, and files
+    about the folder, and of matrices of
+    10x without the files beside them.  A store, which a name in ``.zarr`` tells, is read through
+                                        its mirror."""
+    if address.rstrip("/").endswith(".zarr"):
+        try:
+            return [str(mirrored(address))]
+        except StoreError as e:
+            raise StoreError(
+                f"{e}; AnnData in Zarr is read from a folder of this machine: copy it first"
+            ) from None
+    if is_object(address):  # who may read it need not be allowed to list its folder
+        return [address]
+    folder, objects = address.rstrip("/") + "/", []
+    for entry in list_below(address):
+        names = entry.removeprefix(folder).split("/")
+        if any(name.startswith(".") or is_mark(name) for name in names) or (
+            len(names) == 1 and is_about(names[0])
+        ):
+            continue
+        objects.append(entry)
+    if not objects:
+        raise InputError(
+            f"{address}: no such object, and no folder with objects to read; check bucket, key "
+            f"and region"
+        )
+    matrices = [name for name in objects if f"/{name}".endswith((MATRIX[0], MATRIX[0] + ".gz"))]
+    beside = {
+        matrix_file(Path(name), part) for name in matrices for part in (MATRIX, CELLS, FEATURES)
+    }
+    return matrices if {Path(name) for name in objects} <= beside else objects
+
+
+# -- matrices with files beside them
+# ---------------------------------------------------------------------------------------
+MATRIX, CELLS, FEATURES = (
+    ("matrix.mtx",),
+    ("barcodes.tsv",),
+    ("features.tsv", "genes.tsv", "peaks.bed"),
+)
+"""The files of a matrix of 10x, by what they hold."""
+
+
+def matrix_file(place: Path, names: tuple[str, ...]) -> Path | None:
+    """The file of one of these names, gzipped or not, in a folder, or beside a matrix and with its
+    prefix (GEO's ``GSM1_matrix.mtx.gz``)."""
+    folder, prefix = (
+        (place, "") if place.is_dir() else (place.parent, place.name.partition(MATRIX[0])[0])
+    )
+    candidates = (folder / (prefix + name + suffix) for name in names for suffix in ("", ".gz"))
+    return next((path for path in candidates if path.is_file() or is_object(path)), None)
+
+
+def matrix_form(place: Path) -> str | None:
+    """The reader of a folder that is one matrix, 10x's files (``tenx``) or AnnData in Zarr
+    (``h5ad``), or of a matrix that has 10x's other files beside it."""
+    named = place.is_dir() or MATRIX[0] in place.name
+    if (
+        named
+        and matrix_file(place, MATRIX)
+        and (matrix_file(place, CELLS) or matrix_file(place, FEATURES))
+    ):
+        return "tenx"
+    return "h5ad" if all((place / name).is_dir() for name in ("obs", "var")) else None
+
+
+VOCAB_NAME = re.compile(
+    r"^((vocab|vocabulary|words|terms|features)([._-].*)?|.*[._-](vocab|vocabulary|words))(\.(txt|tsv|dat))?$"
+)
+HEADER = re.compile(rb"[^\n]*\t|[^\s,;]+[,;]\S")
+"""A first line on standard input that may be one of a table."""
+TEXT_SUFFIXES = ("", ".txt", ".text", ".md", ".rst")
+
+
+def is_vocab_name(name: str) -> bool:
+    """True for the usual names of a vocabulary file: vocab.txt, vocab.kos.txt, ap.vocab, words.txt
+    …
+    """
+    stem = re.sub(r"\.(gz|bz2|xz|zst)$", "", name.lower())
+    return bool(VOCAB_NAME.match(stem))
+
+
+def guess(name: str, head: bytes, *, in_folder: bool) -> str:
+    """A reader's name, by the readers' signatures, then by their suffixes, then by what the text
+    resembles.
+
+    Text without a format of its own is ``files`` (one document) in a folder, ``lines`` else.
+    InputError that names
+    ``--format`` when neither name nor content tell.
+    """
+    suffix, formats, text = plain_suffix(name), readers(), head.lstrip()
+    for form, reader in formats.items():
+        if reader.signature is not None and reader.signature.match(head):
+            return form
+    if (advice := conversion(name, head)) is not None:
+        raise BadFile(name, 0, advice)
+    if re.match(rb"\[\s*\{", text):
+        raise BadFile(
+            name, 1, "a JSON array, not JSON lines; write one object a line (jq -c '.[]')"
+        )
+    for form, reader in formats.items():
+        if suffix in reader.suffixes and (suffix not in TEXT_SUFFIXES):
+            return form
+    resembling = next((form for form, reader in formats.items() if reader.resembles(head)), None)
+    if b"\0" in head and resembling is None:
+        raise BadFile(
+            name, 0, "not text (it holds zero bytes); give --format or --encoding if it is"
+        )
+    if resembling is not None:
+        return resembling
+    if suffix == ".xml" or text.startswith((b"<?xml", b"<!DOCTYPE")):
+        raise BadFile(
+            name,
+            1,
+            "XML that is neither PubmedArticleSet nor MedlineCitationSet nor TEI; convert it to "
+            "JSON lines",
+        )
+    if in_folder:
+        return "files"
+    if suffix in (".txt", ".text", ".lines") or (name == "-" and not HEADER.match(head)):
+        return "lines"
+    raise InputError(
+        f"{name}: cannot detect the format; give --format (lines for one document a line, csv, "
+        f"jsonl …)"
+    )
+
+
+def guess_source(source: Source, options: ReadOptions, *, in_folder: bool, name: str) -> str:
+    """``guess`` on an input, as the options want it read; the bytes looked at are read again later."""
+    form = guess(name, source.head(), in_folder=in_folder)
+    return "vectors" if form == "parquet" and options.vector_field else form

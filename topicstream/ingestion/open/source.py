@@ -1,0 +1,369 @@
+"""One input, open for reading as UTF-8 bytes: a file or standard input, compressed or not, in any
+encoding.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import io
+import lzma
+import os
+import sys
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+
+from topicstream.addons.cloud.remote import address_of, open_remote, version_of
+from topicstream.base.errors import InputError, UsageError
+from topicstream.ingestion.parse.columns import clean
+from topicstream.ingestion.parse.rejects import LEFT_OUT, SHOWN_BYTES, BadFile, Reject, Rejects
+
+try:  # the extra ``gzip``: inflates three times as fast as zlib
+    from isal import igzip as gzip
+    from isal import isal_zlib as inflate
+except ImportError:
+    import gzip  # type: ignore[no-redef]
+    import zlib as inflate  # type: ignore[no-redef]
+
+MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
+SUFFIXES = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".lzma": "xz", ".zst": "zst", ".tgz": "gz"}
+DAMAGE: Any = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError, inflate.error)
+BOMS = (  # UTF-32 first: its little-endian mark begins with UTF-16's
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+READ_BYTES = 1 << 16
+"""What is read at once; of damaged compressed data as much may be lost."""
+HEAD_BYTES = 64 << 10
+
+
+def _mark_undecodable(error: UnicodeError) -> tuple[str, int]:
+    # A lone surrogate that surrogateescape writes as byte 0xFF: the record it stands in then fails
+    # the UTF-8 check of
+    # the reader, which knows its line.
+    assert isinstance(error, UnicodeDecodeError)
+    return "\udcff", error.end
+
+
+codecs.register_error("topicstream-mark", _mark_undecodable)
+
+
+def printable(name: str) -> str:
+    """A file name as text: bytes that are no UTF-8 as ``\\xNN``, so that ids and sources can be
+    stored.
+    """
+    return os.fsencode(name).decode("utf-8", "backslashreplace") if not name.isascii() else name
+
+
+def plain_suffix(name: str) -> str:
+    """The last suffix of a file name under the compression's, lower case: ``a.jsonl.gz`` ->
+    ``.jsonl``.
+    """
+    stem, suffix = os.path.splitext(os.path.basename(name.lower()))
+    if suffix == ".tgz":
+        return ".tar"
+    return os.path.splitext(stem)[1] if suffix in SUFFIXES else suffix
+
+
+def open_source(path: Path | None) -> io.BufferedReader:
+    """The bytes as they are stored, of a file, an object at an address, or (None) standard input.
+
+    Raises
+    ------
+    InputError
+        Where the file cannot be opened.
+    """
+    if path is None:
+        return sys.stdin.buffer  # type: ignore[return-value]
+    if (address := address_of(path)) is not None:
+        return open_remote(address)
+    try:
+        return open(path, "rb")
+    except OSError as e:
+        raise InputError(
+            f"{path}: cannot be read ({e.strerror}); check the path and its permissions"
+        ) from None
+
+
+def decompressed(raw: Any, kind: str) -> Any:
+    """A stream of the bytes that ``raw`` holds compressed, several members one after the other."""
+    if kind == "zst":
+        return io.BufferedReader(
+            pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"), READ_BYTES
+        )
+    if kind == "gz":
+        return gzip.open(raw)  # type: ignore[no-untyped-call,unused-ignore]
+    return bz2.BZ2File(raw) if kind == "bz2" else lzma.LZMAFile(raw)
+
+
+class Input:
+    """What a reader reads: where records come from and where it reports what it cannot use.
+
+    Attributes
+    ----------
+    name
+        The path as the user gave it, for messages.
+    key
+        What ids and sources of documents begin with: relative to the folder given, else the file's
+        own name.
+    strict
+        Whether the first bad record is an error (``--on-error fail``).
+    rejects
+        Records left out and notes since the last piece.
+    alone
+        Whether it is the only input, and no file of a folder: no other can have the same names of
+        cells.
+    words
+        The vocabulary of a source of counts, set by its reader.
+    path
+        The file, or None.
+    size
+        Bytes on disk, None where unknown.
+    line
+        Where the piece being read begins, counted by the readers that split lines; damage is listed
+        there.
+    damage
+        Why reading ended early, where it is not strict (a truncated or corrupt archive); "" else.
+    progress
+        Bytes done, of what is not read through this object.
+    """
+
+    def __init__(
+        self, name: str, key: str, *, strict: bool = True, path: Path | None = None
+    ) -> None:
+        self.name, self.key, self.strict, self.path = printable(name), printable(key), strict, path
+        self.rejects, self.alone = Rejects(), True
+        self.words: pa.LargeStringArray = pa.array([], pa.large_string())
+        self.size: int | None = None
+        self.line, self.damage = 0, ""
+        self.progress: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release what is open."""
+
+    def consumed(self) -> int:
+        """Bytes read so far, as they are stored."""
+        return self.progress or 0
+
+    def reject(
+        self, line: int, reason: str, start: bytes = b"", *, file: str | None = None
+    ) -> None:
+        """Leave out one record (``line`` 0: of a file without lines); InputError where the input is
+        read strictly.
+        """
+        record = Reject(file or self.name, line, reason, bytes(start[:SHOWN_BYTES]))
+        if self.strict:
+            raise record.error()
+        self.rejects.records.append(record)
+
+    def note(self, text: str, times: int = 1) -> None:
+        """Count what is odd but not bad, for the summary."""
+        if times:
+            self.rejects.notes[text] += times
+
+    def leave_out(self, fields: Iterable[str]) -> None:
+        """Note fields that the input has and no option asks for."""
+        for name in fields:
+            self.note(LEFT_OUT + clean(name))
+
+    def taken(self) -> Rejects:
+        """The rejects so far, which are then no longer here."""
+        rejects, self.rejects = self.rejects, Rejects()
+        return rejects
+
+
+class Source(Input):
+    """One file, or standard input (``path`` None).  Reading yields UTF-8 bytes without a mark;
+    bytes that the encoding
+    cannot decode come out as 0xFF.
+
+    Attributes
+    ----------
+    eager
+        ``read`` returns what is there instead of waiting for as much as was asked for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        path: Path | None,
+        *,
+        key: str = "",
+        encoding: str | None = None,
+        strict: bool = True,
+    ) -> None:
+        super().__init__(name, key or (path.name if path else "stdin"), strict=strict, path=path)
+        self.encoding, self.eager = encoding, False
+        self._raw: Any = None
+        self._stream: Any = None
+        self._packed: bool | None = None
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._ahead = b""
+        self._ended = False
+        self._inflated = 0
+        try:
+            address = address_of(path) if path else None
+            self.size = version_of(address)[0] if address else path.stat().st_size if path else None
+        except OSError as e:
+            raise InputError(f"{name}: cannot be read ({e.strerror}); check the path") from None
+
+    def close(self) -> None:
+        """Close the file, which the next ``read`` opens again; standard input stays open."""
+        if self._raw is not None and self.path is not None:
+            self._raw.close()
+            self._raw = self._stream = self._decoder = None
+
+    def consumed(self) -> int:
+        if self.progress is not None:
+            return self.progress
+        if self.path is None:
+            return self._inflated
+        return int(self._raw.tell()) if self._raw is not None else self.size or 0
+
+    def _open(self) -> None:
+        raw = open_source(self.path)
+        self._ended, self._inflated, start = False, 0, raw.peek(6)
+        kind = next((k for m, k in MAGIC.items() if start.startswith(m)), None)
+        if (
+            kind is None
+            and start
+            and self.path
+            and (named := SUFFIXES.get(self.path.suffix.lower()))
+        ):
+            raise BadFile(
+                self.name,
+                0,
+                f"is named {self.path.suffix} but is not {named}-compressed; rename it",
+            )
+        self._raw = raw
+        self._packed, self._stream = (
+            kind is not None,
+            raw if kind is None else decompressed(raw, kind),
+        )
+        head = self._more()
+        while len(head) < HEAD_BYTES and not self._ended and not self.eager:
+            head += self._more()
+        head, encoding = without_mark(head, self.encoding)
+        if encoding is not None:
+            self._decoder = codecs.getincrementaldecoder(encoding)("topicstream-mark")
+        self._ahead = self._decode(head)
+
+    def _more(self) -> bytes:
+        """Some stored bytes; b"" at the end, also where the compressed data are damaged."""
+        try:
+            part: bytes = self._stream.read1(READ_BYTES)
+        except DAMAGE as e:
+            part, why = b"", str(e) or "it ends in the middle of the compressed data"
+            behind = (
+                f"the compressed file is damaged or truncated somewhere behind "
+                f"{self._inflated:,} bytes of text"
+            )
+            self.damage = f"{behind} ({why}); get it again"
+        self._ended = not part
+        self._inflated += len(part)
+        return part
+
+    def _decode(self, data: bytes) -> bytes:
+        if self._decoder is None:
+            return data
+        return self._decoder.decode(data, self._ended).encode("utf-8", "surrogateescape")
+
+    def head(self, n: int = HEAD_BYTES) -> bytes:
+        """The first decoded bytes, which ``read`` will return again: at least min(n, 16 KiB) of
+        them if there are.
+        """
+        if self._stream is None:
+            self._open()
+        return self._ahead[:n]
+
+    def read(self, n: int) -> bytes:
+        """n decoded bytes, fewer only at the end, so that pieces are the same on every run.
+        BadFile where compressed data are
+        damaged and the input is read strictly, once all before is read."""
+        parts = [self.head(n)]
+        have, self._ahead = len(parts[0]), self._ahead[n:]
+        while have < n and not self._ended and not (self.eager and have):
+            parts.append(self._decode(self._more()))
+            have += len(parts[-1])
+        if have > n:
+            kept = len(parts[-1]) - (have - n)
+            parts[-1], self._ahead = parts[-1][:kept], parts[-1][kept:]
+        if not have and self.damage and self.strict:
+            raise BadFile(self.name, 0, self.damage)
+        return b"".join(parts)
+
+    def as_bytes(self) -> Any:
+        """This source as a file object of bytes as they are, not decoded; before the first
+        ``read``.
+        """
+        if self._stream is None:
+            self.encoding = "utf-8"
+        return self
+
+    @property
+    def compressed(self) -> bool:
+        """Whether what is stored is packed by gzip or the like."""
+        if self._packed is None:
+            self.head(0)
+        return bool(self._packed)
+
+
+def without_mark(data: bytes, encoding: str | None) -> tuple[bytes, str | None]:
+    """A text without its byte order mark, and the encoding to decode it with; None where it is
+    UTF-8 already.
+    """
+    for mark, marked in BOMS:
+        if data.startswith(mark) and (
+            encoding is None or _family(encoding) == marked[:6].rstrip("-")
+        ):
+            data, encoding = data[len(mark) :], marked
+            break
+    name = codecs.lookup(encoding).name if encoding is not None else "utf-8"
+    if name in ("utf-16", "utf-32"):
+        name += "-le"  # no mark says otherwise, and Python's decoder of that name insists on one
+    return data, None if name in ("utf-8", "ascii") else name
+
+
+def _family(encoding: str) -> str:
+    """``utf-8``, ``utf-16`` or ``utf-32`` of an encoding of Unicode."""
+    return (
+        codecs.lookup(encoding)
+        .name.replace("_", "-")
+        .removesuffix("-sig")
+        .removesuffix("-le")
+        .removesuffix("-be")
+    )
+
+
+def to_utf8(data: bytes, encoding: str | None) -> bytes:
+    """A whole text as UTF-8 without its mark; bytes that the encoding cannot decode become 0xFF."""
+    data, name = without_mark(data, encoding)
+    return (
+        data
+        if name is None
+        else data.decode(name, "topicstream-mark").encode("utf-8", "surrogateescape")
+    )
+
+
+def check_encoding(encoding: str | None) -> None:
+    """UsageError where Python knows no such text encoding."""
+    try:
+        if encoding is not None and not getattr(codecs.lookup(encoding), "_is_text_encoding", True):
+            raise LookupError
+    except LookupError:
+        raise UsageError(
+            f"--encoding {encoding}: not an encoding that Python knows; try utf-8 or latin-1"
+        ) from None

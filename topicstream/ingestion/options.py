@@ -1,0 +1,408 @@
+"""What is said about raw input: the options that ``ingest`` and ``infer`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from topicstream.base.errors import InputError
+from topicstream.base.memory import Room
+from topicstream.base.options import field_types, fits, names_tagged, option
+from topicstream.base.records import Json
+from topicstream.corpus.format import LINKS, LIST_COLUMNS, NAMED
+
+ALIASES = {
+    "uci": "docword",
+    "html": "markup",
+    "tei": "markup",
+    "txt": "files",
+    "json": "jsonl",
+    "ndjson": "jsonl",
+    "tsv": "csv",
+    "10x": "tenx",
+}
+"""What else formats are called: by ``export``, or by the endings of their files."""
+FIELDS: Final = "fields"
+LAYOUT: Final = "layout"
+META: Final = "meta"
+CUT: Final = "cut"
+OF_FILES: Final = "files"
+"""What a store remembers of its input; options say it of themselves as ``recalled``."""
+RAW = "Format of raw input (default: detected from name and content)."
+
+
+def columns(columns_given: Mapping[str, str] | str | Sequence[str]) -> Mapping[str, str]:
+    """``column=field`` or ``field``, some of them, between commas too -> {column: field}."""
+    if isinstance(columns_given, Mapping):
+        return columns_given
+    meta = {}
+    for pair in (part.strip() for part in joined(columns_given).split(",") if len(columns_given)):
+        column, _, name = pair.partition("=")
+        if not column:
+            raise InputError(f"--meta {pair}: write column=field (or just field)")
+        meta[column] = name or column
+    return meta
+
+
+def joined(names: str | Collection[str]) -> str:
+    """Names that were given apart, between commas."""
+    return names if isinstance(names, str) else ",".join(names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """What the user said about the input: options of ingest, and of infer on raw documents.
+
+    A value that is its default counts as not given.
+    """
+
+    format: str | None = option(
+        None,
+        "Input format, or each: every file of a folder by its own (default: detected from name "
+        "and content, one a folder).",
+        help_infer=RAW,
+        decides="reading",
+        recalled="files",
+    )
+    text_field: str | None = option(
+        None,
+        "Field(s) with the text, separated by commas (default: text).",
+        help_infer="Field(s) with the text, separated by commas (default: as in the model's corpus).",
+        decides="reading",
+        recalled="layout",
+    )
+    id_field: str | None = option(
+        None,
+        "Field with the document id (default: id if present, else file:line).",
+        decides="reading",
+        recalled="fields",
+        group="Input",
+    )
+    recalled: Sequence[str] = option(
+        (),
+        "options that are those of an earlier input (a model's), which this one need not fit",
+        cli=False,
+        decides="nothing",
+    )
+    recalled_columns: Sequence[str] = option(
+        (), "columns of meta that are those of an earlier input", cli=False, decides="nothing"
+    )
+    meta: Any = field(
+        default_factory=dict,
+        metadata={
+            "help": f"Keep a field: {'=, '.join(LIST_COLUMNS)}=, date=, any (of JSON also a.b).",
+            "cli": ("ingest",),
+            "multiple": True,
+            "metavar": "COLUMN=FIELD",
+            "parse": columns,
+            "decides": "reading",
+            "recalled": "meta",
+        },
+    )
+    date_format: str | None = option(
+        None,
+        "How the field date= writes dates, such as %m/%d/%Y or '%d %b %y %H:%M' (default: read "
+        "year first, 31.05.1999, ...).",
+        metavar="FORMAT",
+        cli=("ingest",),
+        decides="reading",
+        recalled="fields",
+        group="Input",
+    )
+    encoding: str | None = option(
+        None,
+        "Text encoding (default: UTF-8, or by byte order mark).",
+        decides="reading",
+        recalled="files",
+        group="Input",
+    )
+    delimiter: str | None = option(
+        None,
+        "CSV delimiter.",
+        decides="reading",
+        recalled="layout",
+        group="Input",
+    )
+    quotechar: str | None = option(
+        None,
+        "CSV quote character (default: \"); '' if quotes are text.",
+        decides="reading",
+        recalled="layout",
+        group="Input",
+    )
+    header: bool | None = option(
+        None,
+        "Whether CSV files start with column names; without them, columns are called 1, 2, 3, "
+        "... (default: detected).",
+        pair=True,
+        cli=("ingest",),
+        decides="reading",
+        recalled="layout",
+        group="Input",
+    )
+    list_separator: str = option(
+        ";",
+        f"Between the {', '.join(NAMED)} or {LINKS} of one field (default: ;).",
+        cli=("ingest",),
+        decides="reading",
+        recalled="fields",
+        group="Input",
+    )
+    weighted: bool = option(
+        False,
+        "Accept real-valued weights instead of counts (matrices, svmlight).",
+        decides="reading",
+        recalled="fields",
+        group="Input",
+    )
+    binarize: bool = option(
+        False,
+        "Replace every count above 0 with 1 (presence or absence, as for open chromatin).",
+        decides="reading",
+        recalled="fields",
+        group="Input",
+    )
+    transpose: bool = option(
+        False,
+        "Matrices (mtx, npz, h5ad): documents are columns, not rows.",
+        decides="reading",
+        recalled="layout",
+        group="Input",
+    )
+    layer: str | None = option(
+        None,
+        "Which matrix of the file: a layer or raw (h5ad), a modality (h5mu: rna, rna/raw), a "
+        "genome (10x).",
+        metavar="NAME",
+        decides="reading",
+        recalled="layout",
+        group="Input",
+    )
+    first_id: int | None = option(
+        None,
+        "svmlight and LDA-C: number of the first word.",
+        decides="reading",
+        group="Input",
+    )
+    words: str | Path | None = option(
+        None,
+        "File with the words of a bag-of-words file, if it is not next to it.",
+        help_infer="File with the words of a bag-of-words file, if it is not next to it.",
+        path=True,
+        instead="; the words of a matrix's columns are given as vocabulary=",
+        decides="reading",
+        group="Input",
+    )
+    vocab_file: str | None = option(
+        None,
+        "the file of --vocab: names words that have no other names",
+        cli=False,
+        decides="nothing",
+    )
+    vector_field: str | None = option(
+        None,
+        "Parquet: column with vectors as lists of numbers, or numeric columns separated by "
+        "commas (`*`: all numeric columns).",
+        metavar="COLUMN",
+        multiple=True,
+        parse=joined,
+        decides="reading",
+        recalled="cut",
+        group="Input",
+    )
+    vectors: bool = option(
+        False,
+        "a NumPy array: its rows are vectors (known by itself of one below 0)",
+        cli=False,
+        decides="reading",
+    )
+    patches: int | None = option(
+        None,
+        "Images: cut into squares of N x N pixels and subtract the mean of each (needs the "
+        "extra `images`).",
+        min=2,
+        max=64,
+        metavar="N",
+        decides="reading",
+        recalled="cut",
+        group="Input",
+    )
+    stride: int | None = option(
+        None,
+        "Images: pixels from one patch to the next (default: half a patch).",
+        min=1,
+        metavar="N",
+        decides="reading",
+        recalled="cut",
+        group="Input",
+    )
+    on_error: Literal["fail", "skip"] = option(
+        "fail",
+        "What to do at a bad record (default: fail).",
+        choices=("fail", "skip"),
+        decides="documents",
+        group="Advanced",
+    )
+    split: str | None = option(
+        None,
+        "Cut documents into parts (id#1, id#2, ...): at blank lines (paragraph), at headings "
+        "(section), every "
+        "'1000 words', or wherever a pattern matches. Parts of one document are held out together.",
+        metavar="paragraph|section|'N words'|REGEX",
+        cli=("ingest",),
+        decides="reading",
+        recalled="cut",
+    )
+    min_tokens: int = option(
+        0,
+        "Leave out documents with fewer words.",
+        min=0,
+        metavar="N",
+        cli=("ingest",),
+        decides="reading",
+        recalled="cut",
+        group="Input",
+    )
+    record_bytes: int = option(
+        64 << 20,
+        "The longest record accepted.",
+        cli=False,
+        decides="reading",
+    )
+    piece_bytes: int = option(
+        8 << 20,
+        "The size of a piece before parsing.",
+        cli=False,
+        decides="nothing",
+        machine=True,
+    )
+    room: Room | None = option(
+        None,
+        "",
+        cli=False,
+        decides="nothing",
+        machine=True,
+    )
+    """What one piece may take where it is larger; None: anything."""
+    scratch: Path | None = option(
+        None,
+        "",
+        cli=False,
+        decides="nothing",
+        machine=True,
+    )
+    """Folder for scratch files of readers; None: the system's."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "meta", columns(self.meta))
+        if not self.id_field:
+            object.__setattr__(self, "id_field", None)
+        if self.patches and self.format is None:
+            object.__setattr__(self, "format", "images")
+        object.__setattr__(self, "format", ALIASES.get(self.format or "", self.format))
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that are not their defaults."""
+        fresh = ReadOptions()
+        values = {f.name: getattr(self, f.name) for f in fields(ReadOptions)}
+        return {name: v for name, v in values.items() if v != getattr(fresh, name)}
+
+    @property
+    def strict(self) -> bool:
+        """True under ``--on-error fail``."""
+        return self.on_error == "fail"
+
+    @property
+    def id_wanted(self) -> bool:
+        """Whether every record must have the id field."""
+        return self.id_field is not None and "id_field" not in self.recalled
+
+    @property
+    def meta_wanted(self) -> list[str]:
+        """The fields of metadata that the user named."""
+        return [name for column, name in self.meta.items() if column not in self.recalled_columns]
+
+    @property
+    def turned(self) -> bool:
+        """Whether the user turns a matrix whose format says what its cells are: an earlier input's
+        ``--transpose`` does not.
+        """
+        return self.transpose and "transpose" not in self.recalled
+
+    def id_column(self, names: Collection[str]) -> str | None:
+        """Which of a table's columns holds the ids; None: there is none.
+
+        A field that must be there is not looked for.
+        """
+        if self.id_field is not None and (self.id_wanted or self.id_field in names):
+            return self.id_field
+        return "id" if "id" in names else None
+
+    def spelt(self) -> dict[str, Any]:
+        """Return all that decides what is read, as plain values."""
+        names = names_tagged(ReadOptions, "decides", "reading")
+        values = {name: getattr(self, name) for name in names}
+        return values | {
+            "text_field": self.text_field or "text",
+            "words": self.words and str(self.words),
+            "meta": dict(self.meta),
+        }
+
+    def remembered(self) -> dict[str, Json]:
+        """Return what a store keeps, so that more of the same input is read the same way."""
+        names = names_tagged(ReadOptions, "recalled")
+        return {name: v for name, v in self.given().items() if name in names}
+
+    def recall(self, stored: object, *kinds: str) -> Self:
+        """Fill in the options that an earlier input was read with where nothing was given.
+
+        Parameters
+        ----------
+        stored
+            ``remembered`` of the earlier input, from a manifest; checked here.
+        kinds
+            Which options: of ``FIELDS``, ``LAYOUT``, ``META``, ``CUT`` and ``OF_FILES``.  Of the columns of
+            metadata those are filled in that were not given.
+        """
+        if not isinstance(stored, dict):
+            return self
+        given = self.given()
+        types = field_types(ReadOptions)
+        values: dict[str, Any] = {
+            name: stored[name]
+            for name in (names_tagged(ReadOptions, "recalled", *kinds) if kinds else ())
+            if name in stored and name not in given and fits(stored[name], types[name])
+        }
+        earlier = remembered_meta(stored) if META in kinds else {}
+        columns_recalled = tuple(column for column in earlier if column not in self.meta)
+        return replace(
+            self,
+            **values | {"meta": earlier | dict(self.meta)},
+            recalled=tuple(values),
+            recalled_columns=columns_recalled,
+        )
+
+    def fit(self, names: Collection[str]) -> Self:
+        """Leave out recalled columns of metadata whose fields an input does not have.
+
+        A field that the user named stays, so that its absence is an error.
+        """
+        recalled = [column for column in self.recalled_columns if column in self.meta]
+        absent = [column for column in recalled if self.meta[column] not in names]
+        if not absent:
+            return self
+        meta = {c: name for c, name in self.meta.items() if c not in absent}
+        return replace(self, meta=meta)
+
+    @property
+    def text_fields(self) -> list[str]:
+        """The names of the text fields, in the order in which they are joined."""
+        return [name.strip() for name in (self.text_field or "text").split(",")]
+
+
+def remembered_meta(stored: object) -> dict[str, str]:
+    """Return column -> field of what ``ReadOptions.remembered`` gave; {} for anything else."""
+    meta = stored.get("meta") if isinstance(stored, dict) else None
+    return meta if isinstance(meta, dict) and fits(meta, Mapping[str, str]) else {}

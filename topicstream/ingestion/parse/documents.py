@@ -1,0 +1,468 @@
+"""Cutting a source into lines, a bounded number of bytes and lines at a time.
+
+What readers yield: Arrow record batches of documents, a row each.
+
+The first columns are ``id``, ``source`` and what the document holds: ``text``; or ``words``
+(positions in the source's
+vocabulary, ascending) and ``counts``; or ``vector``.  All further columns are metadata by their
+names in the store.
+``as_documents`` makes a batch from columns as the input has them, and leaves out the rows that
+cannot be used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.base.errors import InputError
+from topicstream.corpus.documents import without_empty
+from topicstream.ingestion.open.source import Input, Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.columns import LISTS, as_list, as_lists
+
+RECORD_BYTES = 32
+"""What a record counts for at least: its id, source and places take memory however short it is."""
+
+
+def most_records(options: ReadOptions) -> int:
+    """Records of one piece."""
+    return max(1, options.piece_bytes // RECORD_BYTES)
+
+
+def lines_of(
+    source: Source, options: ReadOptions, first: int = 1
+) -> Iterator[tuple[np.ndarray, list[bytes]]]:
+    """The lines of a source in pieces of about ``piece_bytes``.
+
+    Lines longer than ``record_bytes`` are rejected.  Behind the damage of an archive the last line
+    is left out.
+
+    Parameters
+    ----------
+    first
+        Number of the first line that will be read.
+
+    Yields
+    ------
+    tuple
+        Numbers int64[n] and the lines, without their line break and carriage return.
+    """
+    rest = b""
+    while True:
+        source.line = first
+        data = source.read(
+            max(options.piece_bytes, len(rest))
+        )  # a long line is read in steps of its own length
+        lines = (rest + data).split(b"\n")
+        rest = lines.pop()
+        if not data and rest and not source.damage:
+            lines.append(rest)
+        if len(rest) > options.record_bytes:
+            lines.append(rest)
+            rest = _behind_line(source, options)
+        yield from _short_lines(source, options, lines, first)
+        first += len(lines)
+        if not data:
+            return
+
+
+def _behind_line(source: Source, options: ReadOptions) -> bytes:
+    """What follows the line break at the end of a line too long to be held."""
+    while (data := source.read(options.piece_bytes)) and b"\n" not in data:
+        pass
+    return data.partition(b"\n")[2]
+
+
+def _short_lines(
+    source: Source, options: ReadOptions, lines: list[bytes], first: int
+) -> Iterator[tuple[np.ndarray, list[bytes]]]:
+    numbers = np.arange(first, first + len(lines), dtype=np.int64)
+    if max(map(len, lines), default=0) > options.record_bytes:
+        for number, line in zip(numbers.tolist(), lines):
+            if len(line) > options.record_bytes:
+                limit = f"a record of more than {options.record_bytes >> 20} MiB"
+                source.reject(number, f"{limit}; split the document or raise the limit", line)
+        short = [i for i, line in enumerate(lines) if len(line) <= options.record_bytes]
+        numbers, lines = numbers[short], [lines[i] for i in short]
+    step = most_records(options)
+    for start in range(0, len(lines), step):
+        part = lines[start : start + step]
+        yield numbers[start : start + step], [line.removesuffix(b"\r") for line in part]
+
+
+TEXT, LIST = pa.large_string(), pa.list_(pa.large_string())
+_STRINGS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_null)
+NOTE = "not UTF-8, read as windows-1252 (--encoding says otherwise)"
+NO_ID = "documents with a blank id, named by file and line"
+MANY_COLUMNS = 99
+"""Of a table with more, the columns are rather words or genes than fields."""
+MOST_HIGH = 0.25
+"""Share of the bytes that are no ASCII: in Western text under a tenth; in Cyrillic, Greek or
+Chinese bytes the most.
+"""
+_HIGH = re.compile(rb"[\x80-\xff]")
+_UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d\0]")
+
+
+# -- making batches
+# ----------------------------------------------------------------------------------------------------
+def batch_of(
+    ids: Any, sources: Any, content: Mapping[str, pa.Array], meta: Mapping[str, pa.Array]
+) -> pa.RecordBatch:
+    """A batch of documents.
+
+    Parameters
+    ----------
+    ids, sources
+        Strings (or, ids, whole numbers), one a document.
+    content
+        ``text``: strings, null in a row that withdraws the document of its id; or ``words``: lists
+        of int32 and ``counts``: lists of int64 or float32; or ``vector``: lists of float32 of one
+        size.
+    meta
+        Metadata columns by name: strings, or lists of strings (``LISTS``).
+    """
+    columns = [ids if isinstance(ids, pa.Array) else pa.array(ids, TEXT)]
+    columns += [
+        sources if isinstance(sources, pa.Array) else pa.array(sources, TEXT),
+        *content.values(),
+        *meta.values(),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["id", "source", *content, *meta])
+
+
+def empty_batch(kind: str) -> pa.RecordBatch:
+    """No documents, of text or of counts."""
+    if kind == "text":
+        return batch_of([], [], {"text": pa.array([], TEXT)}, {})
+    content = {
+        "words": pa.array([], pa.large_list(pa.int32())),
+        "counts": pa.array([], pa.large_list(pa.int64())),
+    }
+    return batch_of([], [], content, {})
+
+
+def positions(key: str, numbers: np.ndarray, mark: str = ":") -> pa.Array:
+    """``key:number`` for each number, large_string[D]."""
+    text = pc.cast(pa.array(numbers), TEXT)
+    return pc.binary_join_element_wise(pa.scalar(key, TEXT), text, pa.scalar(mark, TEXT))
+
+
+def ids_or_places(source: Input, ids: pa.Array, places: pa.Array) -> pa.Array:
+    """Ids, whole numbers or strings; documents whose id is null or blank are called by their
+    places: none is a duplicate.
+    """
+    if pa.types.is_integer(ids.type) and not ids.null_count:
+        return ids
+    texts = pc.fill_null(pc.cast(ids, TEXT), "")
+    blank = pc.equal(pc.utf8_trim_whitespace(texts), "")
+    source.note(NO_ID, pc.sum(blank).as_py() or 0)
+    return pc.if_else(blank, places, texts)
+
+
+def as_documents(
+    source: Input,
+    options: ReadOptions,
+    columns: Mapping[str, pa.Array],
+    numbers: np.ndarray,
+    *,
+    mark: str = ":",
+) -> pa.RecordBatch:
+    """Rows of a table as documents of text: the fields that the options name, checked.
+
+    Parameters
+    ----------
+    source
+        Where the rows come from; bad rows are rejected there.
+    options
+        Which columns hold text, id and metadata.
+    columns
+        By their names in the input: strings, or bytes that should be UTF-8; ids may be whole
+        numbers, and metadata are cast.
+    numbers
+        int64[R], line or record of each row.
+    mark
+        ":" where the numbers are lines, "#" where they are records.
+
+    Raises
+    ------
+    InputError
+        Where a column holds something else, or at the first bad row of an input read strictly.
+    """
+    id_name = options.id_column(columns)
+    texts = list(options.text_fields)
+    cast = dict(columns)
+    for name, array in columns.items():
+        option = "--text-field" if name in texts else "--id-field" if name == id_name else None
+        if (option and not (name == id_name and pa.types.is_integer(array.type))) or _is_one_of(
+            array.type, _BINARY
+        ):
+            cast[name] = as_strings(array, source.name, name, option or "--meta")
+    cast, numbers = _valid(source, options, cast, numbers, mark)
+    places = positions(source.key, numbers, mark)
+    ids = places if id_name is None else ids_or_places(source, cast[id_name], places)
+    text = [pc.fill_null(cast[name], "") for name in texts] or [
+        pa.repeat("", len(numbers)).cast(TEXT)
+    ]
+    joined_text = (
+        text[0] if len(text) == 1 else pc.binary_join_element_wise(*text, pa.scalar("\n", TEXT))
+    )
+    meta = {
+        column: as_metadata(
+            cast[name], column, f"{source.name}: column '{name}'", options.list_separator
+        )
+        for column, name in options.fit(columns).meta.items()
+    }
+    return batch_of(ids, places, {"text": joined_text}, meta)
+
+
+def _valid(
+    source: Input,
+    options: ReadOptions,
+    columns: dict[str, pa.Array],
+    numbers: np.ndarray,
+    mark: str,
+) -> tuple[dict[str, pa.Array], np.ndarray]:
+    """The columns as UTF-8 without the rows that are not or are too long; those are rejected."""
+    bad: dict[int, str] = {}
+    for name in options.text_fields:
+        sizes = pc.fill_null(pc.binary_length(columns[name]), 0)
+        for row in np.flatnonzero(
+            pc.greater(sizes, options.record_bytes).to_numpy(zero_copy_only=False)
+        ).tolist():
+            bad[row] = (
+                f"a record of more than {options.record_bytes >> 20} MiB; split it or raise the "
+                f"limit"
+            )
+    strings = [name for name, values in columns.items() if pa.types.is_large_string(values.type)]
+    broken = sorted(set().union(*(not_utf8(columns[name]) for name in strings)))
+    for row in broken:
+        values = [value for name in strings if (value := raw_value(columns[name], row)) is not None]
+        if options.encoding is None and western(b"\n".join(values)) is not None:
+            source.note(f"documents {NOTE}")
+        else:
+            bad.setdefault(row, next(filter(None, map(why_not_utf8, values))))
+    for row in sorted(bad):
+        line, file = (
+            (int(numbers[row]), None) if mark == ":" else (0, f"{source.name}#{numbers[row]}")
+        )
+        start = raw_value(columns[strings[0]], row) if strings else None
+        source.reject(line, bad[row], start or b"", file=file)
+    if bad:
+        valid = np.setdiff1d(np.arange(len(numbers)), list(bad))
+        columns, numbers = (
+            {name: values.take(pa.array(valid)) for name, values in columns.items()},
+            numbers[valid],
+        )
+    if broken:
+        for name in strings:
+            columns[name] = pa.array(
+                [_text(raw_value(columns[name], row)) for row in range(len(numbers))], TEXT
+            )
+    return columns, numbers
+
+
+def raw_value(strings: pa.Array, row: int) -> bytes | None:
+    """One value of a column of strings, whether it is UTF-8 or not."""
+    value = strings[row].as_buffer()
+    return None if value is None else value.to_pybytes()
+
+
+def _text(value: bytes | None) -> str | None:
+    """Bytes that are UTF-8, or else windows-1252."""
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return value.decode("cp1252", "replace")  # type: ignore[union-attr]
+
+
+def why_not_utf8(value: bytes) -> str | None:
+    """What is wrong with bytes that are not UTF-8; None of those that are."""
+    try:
+        value.decode()
+        return None
+    except UnicodeDecodeError as e:
+        text = value.decode(errors="replace")
+        damaged = sum(not letter.isascii() for letter in text) > 2 * text.count(
+            "\ufffd"
+        )  # of another encoding hardly any fits
+        advice = (
+            ", though most of it is: mend the file"
+            if damaged
+            else "; give --encoding, such as cp1252, cp1251, cp932 or gb18030"
+        )
+        return f"not valid UTF-8 (byte 0x{value[e.start]:02x}){advice}"
+
+
+def not_utf8(strings: pa.Array) -> list[int]:
+    """The rows of a column of strings that are not valid UTF-8.  Empty, and quick, when all are."""
+    try:
+        strings.validate(full=True)
+        return []
+    except pa.ArrowInvalid:
+        values = (raw_value(strings, row) for row in range(len(strings)))
+        return [
+            row for row, value in enumerate(values) if value is not None and why_not_utf8(value)
+        ]
+
+
+def as_strings(array: pa.Array, source: str, name: str, option: str) -> pa.Array:
+    """A column as large_string, not yet checked to be UTF-8, lists of strings as lines; InputError
+    when it holds neither.
+    """
+    array = decoded(array)
+    if (
+        pa.types.is_list(array.type)
+        and option == "--text-field"
+        and _is_one_of(array.type.value_type, _STRINGS)
+    ):
+        array = pa.array(
+            [
+                None if lines is None else "\n".join(filter(None, lines))
+                for lines in array.to_pylist()
+            ],
+            TEXT,
+        )
+    kind = array.type
+    if _is_one_of(kind, _STRINGS):
+        return array.cast(TEXT)
+    if _is_one_of(kind, _BINARY):
+        array = array.cast(pa.large_binary())
+        return pa.LargeStringArray.from_buffers(
+            len(array), *array.buffers()[1:], array.buffers()[0], -1, array.offset
+        )
+    raise InputError(f"{source}: column '{name}' holds {kind}; choose another {option}")
+
+
+def decoded(array: pa.Array) -> pa.Array:
+    """A column in one piece, a dictionary's values in place of their codes."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if not pa.types.is_dictionary(array.type):
+        return array
+    values = array.dictionary
+    if pa.types.is_string_view(values.type):  # categories of polars, which Arrow cannot take from
+        values = values.cast(TEXT)
+    return values.take(array.indices)
+
+
+def _is_one_of(kind: pa.DataType, kinds: Sequence[Callable[[pa.DataType], bool]]) -> bool:
+    return any(is_kind(kind) for is_kind in kinds)
+
+
+def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.Array:
+    """A column of the input as metadata ``column``: strings, or lists of strings; InputError naming
+    ``where``.
+    """
+    array = decoded(array)
+    try:
+        if isinstance(array.type, pa.BaseExtensionType):  # a period of pandas would be its number
+            raise ValueError
+        if column not in LISTS:
+            array = array.cast(TEXT)
+        elif pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+            array = as_lists(array.cast(TEXT), separator)
+        elif array.type == LIST or array.type == pa.list_(pa.string()):
+            array = without_empty(array.cast(LIST))
+        else:
+            array = pa.array(
+                [as_list(value, column, separator) for value in array.to_pylist()], LIST
+            )
+        array.validate(full=True)
+        return array
+    except (pa.ArrowException, ValueError):
+        raise InputError(
+            f"{where} ({array.type}) cannot be read as {column}; make it a string"
+        ) from None
+
+
+# -- reading batches
+# ---------------------------------------------------------------------------------------------------
+class DocumentCells(NamedTuple):
+    """Counts of documents over the words of their source: indptr int64[D+1]; words int32[c],
+    ascending and unique within a
+    document; counts int64[c] above 0, or float32[c].  Of dense rows: all words, and any number of
+    each."""
+
+    indptr: np.ndarray
+    words: np.ndarray
+    counts: np.ndarray
+
+
+def content_kind(batch: pa.RecordBatch) -> str:
+    """What the documents of a batch hold: ``text``, ``words`` (with their counts) or ``vector``."""
+    return str(batch.schema.names[2])
+
+
+def document_cells(batch: pa.RecordBatch) -> DocumentCells:
+    """The cells of documents of counts or of dense rows."""
+    if content_kind(batch) == "vector":
+        width = batch.column(2).type.list_size
+        words = np.tile(np.arange(width, dtype=np.int32), len(batch))
+        return DocumentCells(
+            np.arange(len(batch) + 1, dtype=np.int64) * width,
+            words,
+            batch.column(2).flatten().to_numpy(),
+        )
+    words, counts = (column.flatten().to_numpy() for column in batch.columns[2:4])
+    ends = np.cumsum(batch.column(2).value_lengths().to_numpy(), dtype=np.int64)
+    return DocumentCells(np.concatenate((np.zeros(1, np.int64), ends)), words, counts)
+
+
+def metadata_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The columns of metadata by name."""
+    first = 4 if content_kind(batch) == "words" else 3
+    return dict(zip(batch.schema.names[first:], batch.columns[first:]))
+
+
+def select_fields(
+    names: Sequence[str], options: ReadOptions, source: Input, line: str = ""
+) -> list[str]:
+    """Those columns of an input that are read, the rest noted; InputError at one that is missing or
+    there twice.
+    """
+    fields = [*options.text_fields, *options.fit(names).meta.values()]
+    if (id_name := options.id_column(names)) is not None:
+        fields.append(id_name)
+    fields = list(dict.fromkeys(fields))
+    for name in fields:
+        if name not in names:
+            option = "--text-field" if name in options.text_fields else "--id-field and --meta"
+            option += (
+                "; a table of counts is read as .npz, .mtx or .h5ad"
+                if len(names) > MANY_COLUMNS
+                else ""
+            )
+            raise InputError(
+                f"{source.name}{line}: no column '{name}'; choose one of "
+                f"{', '.join(names)[:300]} ({option})"
+            )
+        if list(names).count(name) > 1:
+            raise InputError(
+                f"{source.name}{line}: several columns are called '{name}'; rename them"
+            )
+    source.leave_out(set(names) - set(fields))
+    return fields
+
+
+def western(data: bytes) -> bytes | None:
+    """Bytes that are not UTF-8 as UTF-8, taken for windows-1252, the encoding of old Western text
+    and of Excel's CSV; None where they look like another encoding, like damaged UTF-8 (more whole
+    characters in it than broken ones), or like no text.
+
+    Where the user names no encoding this is decided record by record, so that what is UTF-8 stays
+    what it is."""
+    high = len(_HIGH.findall(data))
+    if not high or high > MOST_HIGH * len(data) or _UNDEFINED.search(data):
+        return None
+    decoded = data.decode("utf-8", "surrogateescape")
+    broken = sum("\udc80" <= c <= "\udcff" for c in decoded)
+    whole = sum(c > "\x7f" for c in decoded) - broken
+    return None if whole >= broken else data.decode("cp1252").encode()

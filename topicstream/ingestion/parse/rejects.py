@@ -1,0 +1,76 @@
+"""Records that cannot be read: stop at the first, or leave them out, listed and counted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+
+from topicstream.base.errors import InputError, one_line
+
+SHOWN_BYTES = 200
+"""How much of a bad record is listed."""
+LEFT_OUT = "field left out: "
+
+
+class BadFile(InputError):
+    """A file as a whole cannot be read on (a broken header, a truncated archive).  ``--on-error
+    skip`` leaves the rest
+    of it out; every other InputError of a reader is the user's to mend and stops either way."""
+
+    def __init__(self, file: str, line: int, reason: str) -> None:
+        super().__init__(f"{file}:{line}: {reason}" if line else f"{file}: {reason}")
+        self.reject = Reject(file, line, reason, b"")
+
+
+@dataclass(frozen=True)
+class Reject:
+    """One record left out.
+
+    ``line`` is 1-based, 0 where the file has none; ``start`` its first 200 bytes.
+    """
+
+    file: str
+    line: int
+    reason: str
+    start: bytes
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", one_line(self.reason))  # it may quote the file
+
+    def error(self) -> InputError:
+        """What ``--on-error fail`` ends with."""
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        advice = "--on-error=skip leaves such records out"
+        if self.reason.endswith(")"):  # which holds advice already
+            return InputError(f"{where}: {self.reason[:-1]}; {advice})")
+        return InputError(f"{where}: {self.reason} ({advice})")
+
+
+@dataclass
+class Rejects:
+    """The bad records of some input.
+
+    ``notes`` counts what is odd but not bad (``records without abstract``), for the summary; a note
+    that begins with ``LEFT_OUT`` names a field that no option asked for."""
+
+    records: list[Reject] = field(default_factory=list)
+    notes: Counter[str] = field(default_factory=Counter)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def lines(self, name: str, key: str) -> bytes:
+        """The lines of ``rejects.jsonl``: the file (of the source ``name``, which is stored as
+        ``key``), line, reason and start; bytes that are not UTF-8 are written as \\xNN."""
+        text = ""
+        for record in self.records:
+            file = (
+                key + record.file.removeprefix(name)
+                if record.file.startswith(name)
+                else record.file
+            )
+            about = {"file": file, "line": record.line, "reason": record.reason}
+            about["start"] = record.start.decode("utf-8", "backslashreplace")
+            text += json.dumps(about, ensure_ascii=False) + "\n"
+        return text.encode("utf-8", "backslashreplace")

@@ -1,0 +1,520 @@
+"""What the formats of matrices of counts share: documents by rows or by columns, of cells that come
+in the order of either.
+
+Cells that come in the order of the documents are read as they lie.  Others are put in order out of
+core: they go to ranges of
+documents, each small enough for memory, in scratch files; then range by range is sorted.
+
+What the formats with one cell a line share: a header of sizes, then ``document word count`` in
+the order of documents.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.ingestion.open.source import Input, Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import (
+    TEXT,
+    empty_batch,
+    lines_of,
+    most_records,
+    positions,
+)
+from topicstream.ingestion.parse.reader import Reader
+from topicstream.ingestion.parse.rejects import BadFile
+from topicstream.ingestion.parse.vocabulary import (
+    MOST_COUNT,
+    count_batch,
+    matching,
+    numbered_words,
+    parsed_numbers,
+    words_for,
+)
+
+CELL = np.dtype([("document", np.int32), ("word", np.int32), ("count", np.float64)])
+"""A cell in a scratch file; documents from the first one of the file's range."""
+READ_CELLS = 1 << 20
+"""Cells that are read at once."""
+Part = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Some cells: line and position across int64[c], from 0, and count [c]."""
+
+
+class MatrixCells(Protocol):
+    """The cells of a matrix, about so many, in lines: whether the lines ascend."""
+
+    cells: int
+    ascending: bool
+
+    def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
+        """All cells.  BadFile where they cannot be counts."""
+
+
+class Compressed:
+    """A matrix in compressed form, its arrays sliced where they lie (HDF5, Zarr, NumPy).
+
+    Parameters
+    ----------
+    pointers
+        [lines + 1]: where each line's cells begin.
+    indices, values
+        Arrays [cells] that can be sliced: position across the lines, and value.
+    lines
+        How many there are.
+    """
+
+    ascending = True
+
+    def __init__(self, pointers: Any, indices: Any, values: Any, lines: int) -> None:
+        self.pointers, self.indices, self.values = (
+            np.asarray(pointers[:], np.int64),
+            indices,
+            values,
+        )
+        self.lines, self.cells = lines, int(values.shape[0])
+
+    def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
+        """Line after line; BadFile where the pointers do not divide the cells among the lines."""
+        p, first = self.pointers, 0
+        consistent = (
+            len(p) == self.lines + 1 and p[0] == 0 and p[-1] == self.cells == self.indices.shape[0]
+        )
+        if not consistent or (np.diff(p) < 0).any():
+            raise BadFile(
+                source.name,
+                0,
+                "the pointers of the sparse matrix do not fit its values; the file is damaged",
+            )
+        while first < self.lines:
+            last = max(first + 1, int(np.searchsorted(p, p[first] + READ_CELLS, "right")) - 1)
+            cells = slice(int(p[first]), int(p[last]))
+            line = np.repeat(np.arange(first, last), np.diff(p[first : last + 1]))
+            yield (
+                line,
+                np.asarray(self.indices[cells], np.int64),
+                as_counts(source, options, np.asarray(self.values[cells])),
+            )
+            first = last
+
+
+class Dense:
+    """A matrix that holds every entry.  values: an array [lines, across] that can be sliced."""
+
+    ascending = True
+
+    def __init__(self, values: Any) -> None:
+        self.values, self.cells = values, values.shape[0] * values.shape[1]
+
+    def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
+        """The entries that are not 0."""
+        lines, across = self.values.shape
+        step = max(1, READ_CELLS // max(across, 1))
+        for first in range(0, lines, step):
+            entries = np.asarray(self.values[first : first + step])
+            line, position = np.nonzero(entries)
+            yield line + first, position, as_counts(source, options, entries[line, position])
+
+
+@dataclass(frozen=True)
+class Side:
+    """What lies along the rows or the columns of a matrix.
+
+    Attributes
+    ----------
+    size
+        Number of them.
+    names
+        Their names; None: they are called by their numbers.
+    meta
+        Metadata of each, should they be documents.
+    first, mark
+        Number of the first one, and what stands before numbers in ids.
+    """
+
+    size: int
+    names: pa.Array | None = None
+    meta: Mapping[str, pa.Array] = field(default_factory=dict)
+    first: int = 0
+    mark: str = "#"
+
+    def batch(
+        self,
+        source: Input,
+        first: int,
+        rows: np.ndarray,
+        words: np.ndarray,
+        counts: np.ndarray,
+        size: int,
+    ) -> pa.RecordBatch:
+        """The documents first .. first + size - 1; rows: int64[cells], ascending, from 0.  Of a
+        file among others, or in a
+        folder, an id that is a name begins with the file's."""
+        numbers = np.arange(first + self.first, first + self.first + size)
+        ids = (
+            positions(source.key, numbers, self.mark)
+            if self.names is None
+            else self.names.slice(first, size)
+        )
+        if self.names is not None and not source.alone:  # samples use the same barcodes
+            ids = pc.binary_join_element_wise(
+                pa.scalar(source.key, TEXT), ids, pa.scalar(":", TEXT)
+            )
+            source.note("ids begin with the name of their file", size)
+        meta = {name: column.slice(first, size) for name, column in self.meta.items()}
+        return count_batch(
+            source, ids, positions(source.key, numbers, "#"), rows, words, counts, meta
+        )
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix in a file, open: its cells, whether their lines are its rows (else its columns), and
+    its sides, the documents first, unless it is transposed."""
+
+    cells: MatrixCells
+    by_row: bool
+    rows: Side
+    columns: Side
+
+
+class MatrixReader(Reader):
+    """A reader of files that hold one matrix, of which it yields the ``documents``.
+
+    Attributes
+    ----------
+    what
+        What its rows and columns are called, in the note that says which are the documents; none:
+        no note.
+    shown
+        How the note shows the shape.
+    first_word
+        The number of the first word that has no name.
+    """
+
+    kind = "counts"
+    what: ClassVar[tuple[str, ...]] = ("rows", "columns")
+    shown: ClassVar[str] = "{:,} x {:,}"
+    first_word: ClassVar[int] = 0
+
+    def documents(
+        self, source: Source, options: ReadOptions, matrix: Matrix
+    ) -> Iterator[pa.RecordBatch]:
+        """The documents of a matrix, whose words are set."""
+        cells, by_document = matrix.cells, matrix.by_row != options.transpose
+        documents, words = (
+            (matrix.columns, matrix.rows) if options.transpose else (matrix.rows, matrix.columns)
+        )
+        listed = words_for(source, options, words.size) if words.names is None else words.names
+        source.words = (
+            numbered_words(source, words.size, self.first_word, options)
+            if listed is None
+            else listed
+        )
+        if self.what:
+            shape = self.shown.format(matrix.rows.size, matrix.columns.size)
+            source.note(
+                f"{self.what[options.transpose]} as documents, of {shape}, {cells.cells:,} values",
+                documents.size,
+            )
+        parts = (
+            (line, position, counts) if by_document else (position, line, counts)
+            for line, position, counts in cells.parts(source, options)
+        )
+        if by_document and cells.ascending:
+            batches = _as_they_come(source, options, parts, documents, words.size)
+        else:
+            batches = ordered_batches(source, options, parts, documents, words.size, cells.cells)
+        begun, done = 0, 0  # bytes for putting cells in order, and documents
+        for batch in batches:
+            begun, done = begun if done else source.progress or 0, done + len(batch)
+            if (
+                source.size and done
+            ):  # a library reads the file, or it is read once before its first document
+                source.progress = begun + (source.size - begun) * done // documents.size
+            yield batch
+
+
+def _as_they_come(
+    source: Input, options: ReadOptions, parts: Iterator[Part], documents: Side, words: int
+) -> Iterator[pa.RecordBatch]:
+    """The documents of cells in their order; of a file that is damaged those that were read whole."""
+    first, waiting = 0, (np.zeros(0, np.int64),) * 3
+    for part in parts:
+        rows, columns, counts = (np.concatenate(pair) for pair in zip(waiting, part))
+        check_positions(source, columns, words, "word")
+        last = int(rows[-1]) if len(rows) else first  # it may go on in the next part
+        cut = int(np.searchsorted(rows, last))
+        yield from _cut(
+            source, options, documents, first, last, rows[:cut], columns[:cut], counts[:cut]
+        )
+        first, waiting = last, (rows[cut:], columns[cut:], counts[cut:])
+    if not source.damage:
+        yield from _cut(source, options, documents, first, documents.size, *waiting)
+
+
+def _cut(
+    source: Input,
+    options: ReadOptions,
+    documents: Side,
+    first: int,
+    last: int,
+    rows: np.ndarray,
+    words: np.ndarray,
+    counts: np.ndarray,
+) -> Iterator[pa.RecordBatch]:
+    """Documents first .. last - 1 of cells in their order, some at a time."""
+    for begin in range(first, last, most_records(options)):
+        end = min(begin + most_records(options), last)
+        cells = slice(*np.searchsorted(rows, (begin, end)))
+        yield documents.batch(
+            source, begin, rows[cells] - begin, words[cells], counts[cells], end - begin
+        )
+
+
+def ordered_batches(
+    source: Input,
+    options: ReadOptions,
+    parts: Iterator[Part],
+    documents: Side,
+    words: int,
+    cells: int,
+) -> Iterator[pa.RecordBatch]:
+    """The documents of cells in any order, sorted out of core; an empty batch for each part that
+    went to the scratch files, half of the progress.
+
+    Parameters
+    ----------
+    parts
+        (document, word, count) of some cells at a time.
+    cells
+        About how many there are: it decides into how many ranges of documents they go.
+    """
+    import scipy.sparse  # a tenth of a second, which texts need not spend
+
+    ranges = max(
+        1, min(documents.size, -(-cells * CELL.itemsize * 3 // max(options.piece_bytes, 1)), 512)
+    )
+    edges = np.linspace(0, documents.size, ranges + 1).astype(np.int64)
+    real, done = False, 0
+    with ExitStack() as opened:
+        files = [
+            opened.enter_context(tempfile.TemporaryFile(dir=options.scratch)) for _ in range(ranges)
+        ]
+        for rows, columns, counts in parts:
+            check_positions(source, rows, documents.size, "document")
+            check_positions(source, columns, words, "word")
+            real |= counts.dtype.kind == "f"
+            order = np.argsort(rows, kind="stable")
+            rows = rows[order]
+            cuts = np.searchsorted(rows, edges)
+            sorted_cells = np.empty(len(rows), CELL)
+            sorted_cells["document"] = rows - np.repeat(edges[:-1], np.diff(cuts))
+            sorted_cells["word"], sorted_cells["count"] = columns[order], counts[order]
+            for number in np.flatnonzero(np.diff(cuts)).tolist():
+                files[number].write(sorted_cells[cuts[number] : cuts[number + 1]].tobytes())
+            done += len(rows)
+            if source.size:
+                source.progress = source.size * min(done, cells) // (2 * max(cells, 1))
+                yield empty_batch("counts")
+        for number, file in enumerate(files):
+            file.seek(0)
+            part = np.frombuffer(file.read(), CELL)
+            file.close()
+            first, last = int(edges[number]), int(edges[number + 1])
+            shape = (last - first, words)
+            by_row = scipy.sparse.csr_array(
+                (part["count"], (part["document"], part["word"])), shape=shape
+            ).tocoo()
+            counts = by_row.data if real else by_row.data.astype(np.int64)
+            yield from _cut(
+                source, options, documents, first, last, by_row.row + first, by_row.col, counts
+            )
+
+
+def is_matrix(documents: object) -> bool:
+    """A SciPy sparse matrix or array, or a NumPy array of numbers with two dimensions."""
+    if isinstance(documents, np.ndarray):
+        return documents.ndim == 2 and documents.dtype.kind in "biuf"
+    return hasattr(documents, "tocsr")
+
+
+def check_positions(source: Input, positions: np.ndarray, size: int, axis: str) -> None:
+    """BadFile where a cell lies outside of the matrix."""
+    if len(positions) and not (positions.min() >= 0 and positions.max() < size):
+        raise BadFile(
+            source.name,
+            0,
+            f"a {axis} number out of range (there are {size:,}); the file is damaged",
+        )
+
+
+def as_counts(source: Input, options: ReadOptions, values: np.ndarray) -> np.ndarray:
+    """Values as counts (int64) or, with ``--weighted``, as weights (float32); with ``--binarize`` 1
+    where they are above 0.
+
+    Raises
+    ------
+    BadFile
+        At a value that is negative, not finite, or no count where weights are not accepted.
+    """
+    if values.dtype.kind not in "biuf":
+        raise BadFile(source.name, 0, f"values of type {values.dtype}; counts are numbers")
+    if (values.dtype.kind == "f" and not np.isfinite(values).all()) or (
+        len(values) and values.min() < 0
+    ):
+        raise BadFile(
+            source.name,
+            0,
+            "a value that is negative or not finite; give the matrix of counts (--layer NAME)",
+        )
+    if options.binarize:
+        return (values > 0).astype(np.int64)
+    if options.weighted:
+        return values.astype(np.float32)
+    if values.dtype.kind == "f" and (values != np.floor(values)).any():
+        reason = (
+            "a value that is no count; give the matrix of counts (--layer NAME), --binarize, or "
+            "--weighted"
+        )
+        raise BadFile(source.name, 0, reason)
+    if len(values) and int(values.max()) >= min(MOST_COUNT, 2**63):
+        raise BadFile(source.name, 0, "a count that is too large")
+    return values.astype(np.int64)
+
+
+_WHOLE = r"[-+]?[0-9]{1,18}"
+_REAL = r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?"
+
+
+@dataclass(frozen=True)
+class MatrixHeader:
+    """D, W and NNZ as the file says; fields a line (2: no count, it is 1); whether counts are
+    decimal numbers; the header's bytes."""
+
+    documents: int
+    words: int
+    cells: int
+    fields: int = 3
+    real: bool = False
+    size: int = 0
+
+
+def check_header(name: str, line: int, header: MatrixHeader) -> None:
+    """BadFile when the sizes cannot be true."""
+    if header.words >= 2**31:
+        raise BadFile(name, line, f"{header.words} words; at most 2147483647 are possible")
+    if header.cells > header.documents * header.words:
+        raise BadFile(
+            name, line, f"{header.cells} cells do not fit {header.documents} x {header.words}"
+        )
+    if header.documents > 1_000_000 + 100 * header.cells:
+        raise BadFile(
+            name,
+            line,
+            f"{header.documents} documents for {header.cells} cells; is the header right?",
+        )
+
+
+class Triples:
+    """The cells of a file with one a line: row and column, from 1, and count.
+
+    ascending: whether its rows have to ascend.
+    """
+
+    def __init__(self, file: Source, header: MatrixHeader, *, ascending: bool) -> None:
+        self._file, self._header, self.cells, self.ascending = file, header, header.cells, ascending
+
+    def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
+        """Row, column and count of the cells that can be used; BadFile where the file has another
+        number than its header.
+        """
+        file, header, filled, least = self._file, self._header, 0, 1
+        for numbers, lines in lines_of(file, options, 1 + file.read(header.size).count(b"\n")):
+            cells, used = _cells(
+                file, options, header, numbers, lines, least if self.ascending else None
+            )
+            filled += used
+            least = int(cells[-1, 0]) if len(cells) else least
+            yield cells[:, 0].astype(np.int64) - 1, cells[:, 1].astype(np.int64) - 1, cells[:, 2]
+        # before the documents without a cell at the end: a header of a few bytes may speak of
+        # billions
+        if filled != header.cells and not file.damage:
+            reason = (
+                f"{filled} cells where the header says {header.cells}; the file is truncated or "
+                f"its header wrong"
+            )
+            raise BadFile(file.name, file.line, reason)
+
+
+class TripleReader(MatrixReader):
+    """A reader whose file begins with a header of sizes, in ASCII, followed by one cell a line."""
+
+    first_word = 1
+
+    def header(self, source: Source) -> MatrixHeader:
+        """The sizes; BadFile when there is none."""
+        raise NotImplementedError
+
+    def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        header = self.header(source)
+        cells = Triples(source, header, ascending=not options.transpose)
+        matrix = Matrix(cells, True, Side(header.documents, first=1, mark=":"), Side(header.words))
+        yield from self.documents(source, options, matrix)
+
+
+def _cells(
+    source: Source,
+    options: ReadOptions,
+    header: MatrixHeader,
+    numbers: np.ndarray,
+    lines: list[bytes],
+    first: int | None,
+) -> tuple[np.ndarray, int]:
+    """The good cells [c, 3] of some lines, and how many lines are not blank.  first: the least
+    document, from which on they
+    have to ascend; None: in any order."""
+    filled = matching(lines, r"[^ \t\r]")
+    pattern = r"\s+".join([_WHOLE, _WHOLE, _REAL if header.real else _WHOLE][: header.fields])
+    good = matching(lines, rf"^\s*{pattern}\s*$")
+    if not good.all():
+        for i in np.flatnonzero(filled & ~good).tolist():
+            source.reject(int(numbers[i]), "not the numbers 'document word count'", lines[i])
+        lines, numbers = [line for line, use in zip(lines, good) if use], numbers[good]
+    cells = parsed_numbers(lines, header.real).reshape(-1, header.fields)
+    if header.fields == 2:
+        cells = np.column_stack((cells, np.ones(len(cells), cells.dtype)))
+    docs, words, counts = cells.T
+    below = np.zeros(len(docs), docs.dtype)
+    if first is not None:
+        below = np.maximum.accumulate(
+            np.concatenate(([first], np.where(docs <= header.documents, docs, first)))
+        )[:-1]
+    wrong = {
+        f"document number out of range (1 to {header.documents})": (docs < 1)
+        | (docs > header.documents),
+        "a document out of order; sort the file by document (by row)": docs < below,
+        f"word number out of range ({header.words} words)": (words < 1) | (words > header.words),
+        "a count that is negative or not finite": ~((counts >= 0) & (counts < MOST_COUNT)),
+    }
+    if header.real and not (options.weighted or options.binarize):
+        wrong["a weight that is no count; --weighted accepts it, --binarize takes it for 1"] = (
+            counts != np.floor(counts)
+        ) | (counts > 9e15)
+    bad = np.logical_or.reduce(list(wrong.values()))
+    for i in np.flatnonzero(bad).tolist():
+        source.reject(
+            int(numbers[i]), next(reason for reason, rows in wrong.items() if rows[i]), lines[i]
+        )
+    cells = cells[~bad]
+    if header.real and not (options.weighted or options.binarize):
+        cells = cells.astype(np.int64)  # counts, which R's writeMM writes as real
+    return cells, int(filled.sum())

@@ -1,0 +1,218 @@
+"""What the formats of counts share: lines of numbers, checked; cells put in order; documents of
+cells.
+
+The words of a bag-of-words file: a list, one a line, given or found beside the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.base.errors import InputError
+from topicstream.ingestion.open.source import HEAD_BYTES, SUFFIXES, Input, Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import (
+    as_strings,
+    batch_of,
+    lines_of,
+    not_utf8,
+    why_not_utf8,
+)
+
+MOST_COUNT = 3.0e38
+"""Above it float32 has no numbers."""
+
+
+def first_lines(head: bytes) -> list[bytes]:
+    """Up to 50 whole lines of the first bytes of a file that are not blank."""
+    lines = head.split(b"\n")
+    complete = lines[:-1] if len(head) >= HEAD_BYTES or not lines[-1].strip() else lines
+    return [line for line in complete[:50] if line.strip()]
+
+
+def matching(lines: list[bytes], pattern: str) -> np.ndarray:
+    """bool[L]: which lines match a regular expression (of RE2)."""
+    matches = pc.match_substring_regex(pa.array(lines, pa.large_binary()), pattern)
+    return matches.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def parsed_numbers(lines: list[bytes], real: bool) -> np.ndarray:
+    """All numbers of lines that hold nothing else but blanks, float64 or int64."""
+    text = b" ".join(lines)
+    return np.fromstring(b"" if text.isspace() else text, np.float64 if real else np.int64, sep=" ")
+
+
+def in_order(
+    docs: np.ndarray, words: np.ndarray, counts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cells with ascending documents, so that words ascend within each and are unique; the counts
+    of repeated ones are summed.
+    """
+    same = docs[1:] == docs[:-1]
+    if not (words[1:][same] <= words[:-1][same]).any():
+        return docs, words, counts
+    # one key: three times as fast as lexsort, thirty times where nearly all is in order
+    key = docs.astype(np.int64)
+    key *= int(words.max()) + 1
+    key += words
+    order = np.argsort(key, kind="stable")
+    docs, words, counts = docs[order], words[order], counts[order]
+    first = np.flatnonzero(
+        np.concatenate(([True], (docs[1:] != docs[:-1]) | (words[1:] != words[:-1])))
+    )
+    return docs[first], words[first], np.add.reduceat(counts, first)
+
+
+def count_batch(
+    source: Input,
+    ids: pa.Array,
+    sources: pa.Array,
+    rows: np.ndarray,
+    words: np.ndarray,
+    counts: np.ndarray,
+    meta: Mapping[str, pa.Array] | None = None,
+) -> pa.RecordBatch:
+    """Documents of cells.
+
+    Parameters
+    ----------
+    rows
+        int64[c], ascending: the document of each cell, from 0.
+    words, counts
+        int64[c] and numbers above 0, or 0 of cells that are left out.
+    """
+    zero = counts == 0
+    if zero.any():
+        source.note("values of zero left out", int(zero.sum()))
+        rows, words, counts = rows[~zero], words[~zero], counts[~zero]
+    if len(rows):
+        rows, words, counts = in_order(rows, words, counts)
+    offsets = pa.array(np.searchsorted(rows, np.arange(len(ids) + 1)))
+    kind = np.float32 if counts.dtype.kind == "f" else np.int64
+    content = {
+        "words": pa.LargeListArray.from_arrays(offsets, pa.array(words.astype(np.int32))),
+        "counts": pa.LargeListArray.from_arrays(offsets, pa.array(counts.astype(kind))),
+    }
+    return batch_of(ids, sources, content, meta or {})
+
+
+MOST_NUMBERED = 50_000_000
+A_WORD = 160
+"""Bytes that a word of a bag-of-words file takes while it is read: its text, and its sums in every
+piece in work.
+"""
+
+
+def beside(path: Path) -> Path | None:
+    """The vocabulary file of a bag-of-words file, by the usual names; None when there is none.
+
+    For ``docword.kos.txt.gz``: vocab.kos.txt, kos.vocab, docword.kos.vocab … and at last vocab.txt,
+    words.txt."""
+    name = path.name
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    stem = name.rsplit(".", 1)[0] if "." in name else name
+    short = stem.removeprefix("docword").lstrip("._-")
+    usual = ["vocab.{}.txt", "vocab_{}.txt", "{}.vocab", "{}.vocab.txt", "{}_vocab.txt", "{}.words"]
+    names = [
+        pattern.format(s) for s in dict.fromkeys([short, stem, name]) if s for pattern in usual
+    ]
+    for candidate in [
+        *names,
+        "vocab.txt",
+        "vocabulary.txt",
+        "words.txt",
+        "terms.txt",
+        "features.txt",
+        "vocab",
+    ]:
+        for suffix in ("", *SUFFIXES):
+            if (neighbour := path.parent / (candidate + suffix)).is_file() and neighbour != path:
+                return neighbour
+    return None
+
+
+def read_vocabulary_file(path: Path, encoding: str | None = None) -> pa.LargeStringArray:
+    """The lines of a file as an Arrow array; InputError with the line of a word that is not UTF-8."""
+    parts = [pa.array([], pa.large_string())]
+    with Source(str(path), path, encoding=encoding) as source:
+        for numbers, lines in lines_of(source, ReadOptions()):
+            words = as_strings(pa.array(lines, pa.large_binary()), str(path), "word", "--words")
+            for row in not_utf8(words):
+                raise InputError(f"{path}:{numbers[row]}: {why_not_utf8(lines[row])}")
+            parts.append(words)
+    return pa.concat_arrays(parts)
+
+
+def _ask(size: int, name: str, options: ReadOptions | None) -> None:
+    if options is not None and options.room is not None:
+        options.room.ask(A_WORD * size, f"{name}: a vocabulary of {size:,} words")
+
+
+def words_for(source: Source, options: ReadOptions, size: int | None) -> pa.LargeStringArray | None:
+    """The words of a source: the file given as --words, one beside it, or the file of --vocab where
+    that has a line for
+    each word; None when there is none of these.  InputError when the file has another length than
+    ``size`` (the number
+    that the source's own header says)."""
+    path = (
+        Path(options.words)
+        if options.words is not None
+        else beside(source.path)
+        if source.path
+        else None
+    )
+    if path is not None and not path.is_file():
+        raise InputError(f"--words {path}: no such file")
+    vocab_file = (
+        None
+        if path is not None or size is None or options.vocab_file is None
+        else Path(options.vocab_file)
+    )
+    listed = (
+        vocab_file
+        if vocab_file is not None and vocab_file.suffix != ".parquet" and vocab_file.is_file()
+        else path
+    )
+    if listed is None:
+        return None
+    _ask(size or 0, source.name, options)
+    words = read_vocabulary_file(listed, options.encoding)
+    if listed is vocab_file and len(words) == size:
+        source.note(f"words named by --vocab {vocab_file.name}, which has a line for each", size)
+    elif listed is vocab_file:
+        return None
+    elif size is not None and len(words) != size:
+        raise InputError(
+            f"{path}: {len(words)} words, but {source.name} states {size}; name the right file "
+            f"with --words"
+        )
+    _ask(len(words), source.name, options)
+    return words
+
+
+def numbered(
+    size: int, first: int, name: str, options: ReadOptions | None = None
+) -> pa.LargeStringArray:
+    """Words for a file without any: their numbers.  InputError when there are too many to be
+    believed, DoesNotFit when
+    there are too many for the memory limit."""
+    if size > MOST_NUMBERED:
+        raise InputError(
+            f"{name}: uses words up to number {size}, but no file names them; give it as --words"
+        )
+    _ask(size, name, options)
+    return pa.array(np.arange(first, first + max(size, 0))).cast(pa.large_string())
+
+
+def numbered_words(
+    source: Source, size: int, first: int, options: ReadOptions
+) -> pa.LargeStringArray:
+    """``numbered``, with a note that the words have no names."""
+    source.note("words have no names but their numbers (--words FILE names them)", size)
+    return numbered(size, first, source.name, options)

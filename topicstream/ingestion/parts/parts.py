@@ -1,0 +1,136 @@
+"""Long documents cut into parts that become documents: paragraphs, sections, or what stands between
+matches of a pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from difflib import get_close_matches
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.base.errors import InputError, UsageError
+from topicstream.corpus.vocabulary import string_buffers
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.documents import TEXT, batch_of, content_kind, metadata_of
+from topicstream.ingestion.tokens.recipe import as_pattern
+from topicstream.ingestion.tokens.vocabulary import word_array
+
+DOCUMENT = "document"
+"""The column of a part with the id of the document that it is of."""
+CHAPTER = (  # a line by itself, as in the novels of Project Gutenberg
+    r"(?<![^\r\n]\n)(?<![^\r\n]\r\n)[ \t]*(?:第[一二三四五六七八九十百千〇零\d]{1,12}[章回卷节節話]"
+    r"|(?i:(?:chapter|kapitel|chapitre|cap(?:í|Í|i)tulo|capitolo|hoofdstuk|book|volume|part|act|livre|buch|teil"
+    r"|глава|Глава|ГЛАВА|часть|Часть|ЧАСТЬ)[ \t]+(?:[ivxlcdm]+|\d+)\b"
+    r"|[^\s\d]{4,16}[ \t]+(?:kapitel|teil|buch|partie)\b))[^\n]{0,60}$"
+)
+HEADING = rb"#{1,6}[ \t]|==[^\n]*==[ \t]*\r?$|\\(?:chapter|(?:sub)*section)\b|" + CHAPTER.encode()
+NAMED = {
+    "paragraph": re.compile(rb"\n[^\S\n]*\n\s*"),
+    "section": re.compile(rb"^(?=" + HEADING + rb")", re.MULTILINE),
+}
+
+
+_LENGTH = re.compile(r"(\d+(?:[,. ]\d{3})*)\s*words?", re.IGNORECASE)
+_NO_PATTERN = re.compile(r"(\d+)\s*\w*")
+"""A length in another unit or language, rather than what lies between parts."""
+_SPACE = np.frombuffer(b" \t\n\r\f\v", np.uint8)
+_UNSPACED = np.r_[0xE0B8:0xE0BC, 0xE180:0xE183, 0xE19E:0xE1A0, 0xE381:0xE9C0].astype(np.uint16)
+"""The first two bytes of Thai and Lao, Myanmar, Khmer, Kana and Han letters in UTF-8."""
+
+
+def pattern_of(split: str) -> re.Pattern[bytes] | re.Pattern[str] | int:
+    """What ``--split`` says: a pattern of what lies between parts, or their words.  UsageError."""
+    if not split:
+        raise UsageError(
+            "--split: give paragraph, section, '1000 words' or a regular expression; it is empty"
+        )
+    if length := _LENGTH.fullmatch(split.strip()):
+        if words := int(re.sub(r"\D", "", length[1])):
+            return words
+        raise UsageError(f"--split {split}: a part needs at least one word")
+    if split in NAMED:
+        return NAMED[split]
+    if number := _NO_PATTERN.fullmatch(split.strip()):
+        raise UsageError(
+            f"--split {split}: for parts of that length write '{number[1]} words', to cut "
+            f"wherever the text says {split} "
+            f"write '\\b{split.strip()}\\b'"
+        )
+    if split.isalpha() and (near := get_close_matches(split.lower(), NAMED, 1, 0.8)):
+        raise UsageError(
+            f"--split {split}: did you mean {near[0]}? (to cut at that word write '\\b{split}\\b')"
+        )
+    return as_pattern(
+        split,
+        f"--split {split[:80]!r}: give paragraph, section, '1000 words' or a regular expression",
+    )
+
+
+def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -> pa.RecordBatch:
+    """The parts of some documents, as documents ``id#1``, ``id#2``, ...; parts of white space alone
+    are left out, but a
+    document has one part at least.  ``notes`` counts those that have one."""
+    assert options.split is not None
+    if content_kind(batch) != "text":
+        raise InputError("--split cuts text, but the input contains word counts")
+    if "links" in options.meta or batch.column(2).null_count or DOCUMENT in options.meta:
+        raise InputError(
+            "--split: links, withdrawn records and a field called document refer to whole "
+            "documents; leave them out"
+        )
+    pattern, (ends, bytes_given) = pattern_of(options.split), string_buffers(batch.column(2))
+    text = bytes_given.copy()
+    starts: list[int] = []
+    owner: list[int] = []
+    for d, (begin, end) in enumerate(pairwise(ends.tolist())):
+        raw = text[begin:end].tobytes()
+        gaps = [(0, 0), *_between(raw, pattern), (len(raw), len(raw))]
+        for a, b in gaps:
+            text[begin + a : begin + b] = ord(" ")
+        some = [b for (_, b), (a, _) in pairwise(gaps) if raw[b:a].strip()]
+        starts += [begin, *(begin + b for b in some[1:])]
+        owner += [d] * max(len(some), 1)
+        notes[f"documents in which --split {options.split} found nothing to cut"] += len(some) < 2
+    numbers = np.arange(len(owner)) - np.searchsorted(owner, owner) + 1
+    rows = pa.array(owner, pa.int64())
+    document_ids, sources = batch.column(0).take(rows).cast(TEXT), batch.column(1).take(rows)
+    meta = {name: column.take(rows) for name, column in metadata_of(batch).items()}
+    ids = pc.binary_join_element_wise(
+        document_ids, pa.array(numbers).cast(TEXT), pa.scalar("#", TEXT)
+    )
+    content = {"text": word_array(text, np.array([*starts, ends[-1]], np.int64))}
+    return batch_of(ids, sources, content, meta | {DOCUMENT: document_ids})
+
+
+def _between(
+    raw: bytes, pattern: re.Pattern[bytes] | re.Pattern[str] | int
+) -> Iterator[tuple[int, int]]:
+    """Where a document is cut, in bytes."""
+    if isinstance(pattern, int):
+        yield from _by_length(raw, pattern)
+        return
+    if isinstance(pattern.pattern, bytes):
+        yield from (m.span() for m in pattern.finditer(raw))
+        return
+    text, at, byte = raw.decode(), 0, 0
+    for m in pattern.finditer(text):
+        begin = byte + len(text[at : m.start()].encode())
+        at, byte = m.end(), begin + len(m.group().encode())
+        yield begin, byte
+
+
+def _by_length(raw: bytes, words: int) -> Iterator[tuple[int, int]]:
+    """Where runs of so many words begin, a character of a script without spaces being one; a rest
+    of less than half of them stays with the run before."""
+    data = np.frombuffer(raw + b" ", np.uint8)
+    in_word = np.isin(data, _SPACE, invert=True)
+    alone = np.isin(data[:-1].astype(np.uint16) << 8 | data[1:], _UNSPACED)
+    starts = (alone | np.diff(in_word, prepend=False)[:-1] & in_word[:-1]).nonzero()[0]
+    cuts = np.arange(words, len(starts) - (words - 1) // 2, words)
+    yield from ((cut, cut) for cut in starts[cuts].tolist())

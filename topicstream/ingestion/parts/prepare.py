@@ -1,0 +1,219 @@
+"""One piece of the input, from raw bytes to what is spooled.  Pure: runs in any thread, in any
+order.
+
+A prepared piece is two frames.  The *cells* frame: lengths uint32[D], words int32[nnz] (numbers of
+                                 the piece's own
+types), counts, and of text pieces the types themselves; provisional ids of the types go into a
+third, small file, as
+they are known in input order only.  The *documents* frame: id hashes, whether a document was taken
+                                     as training so far,
+and the metadata as an Arrow stream.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.memory import Room
+from topicstream.corpus.documents import hash_ids
+from topicstream.ingestion.parse.columns import LISTS
+from topicstream.ingestion.parse.documents import (
+    LIST,
+    TEXT,
+    DocumentCells,
+    content_kind,
+    document_cells,
+    empty_batch,
+    metadata_of,
+)
+from topicstream.ingestion.parse.rejects import Rejects
+from topicstream.ingestion.parts.journal import encode_frame
+from topicstream.ingestion.parts.tasks import Task
+from topicstream.ingestion.tokens.tokenizer import Tokenizer
+from topicstream.numeric.parallel import pooled
+
+
+@dataclass
+class Prepared:
+    """What one batch gave.
+
+    Attributes
+    ----------
+    task
+        What it was made of, without the text.
+    totals
+        Figures of the summary that add up over batches.
+    weighted, text, whole
+        Whether cells have weights, whether it was text, whether all ids are whole numbers.
+    width
+        Numbers of a dense row, 0: documents.
+    columns
+        Metadata columns and their kinds.
+    crc
+        Of the batch, to know on a resume that the input is the same.
+    frames
+        What is spooled, in the order of ``journal.SPOOLS``.
+    """
+
+    task: Task
+    totals: Counter[str]
+    weighted: bool
+    text: bool
+    whole: bool
+    width: int
+    columns: dict[str, str]
+    rejects: Rejects
+    crc: int
+    frames: tuple[bytes, ...]
+
+
+def batch_crc(batch: pa.RecordBatch) -> int:
+    """crc32c of a batch of documents as its reader made it."""
+    return int(google_crc32c.value(np.frombuffer(batch.serialize(), np.uint8)))
+
+
+def metadata(batch: pa.RecordBatch) -> pa.Table:
+    """What is stored of documents beside their cells: id, source, then the list columns, date and
+    the user's own columns.
+    """
+    columns = {"id": batch.column(0).cast(TEXT), "source": batch.column(1).cast(TEXT)}
+    for name, values in metadata_of(batch).items():
+        if name in columns or name in ("part", "block", "row"):
+            raise UsageError(
+                f"--meta {name}: the store has a column of that name itself; choose another, "
+                f"such as --meta my_{name}={name}"
+            )
+        columns[name] = values.cast(LIST if name in LISTS else TEXT)
+    return pa.table(columns)
+
+
+def as_stream(table: pa.Table) -> np.ndarray:
+    """A table as the bytes of an Arrow stream, compressed."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(
+        sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
+    ) as out:
+        out.write_table(table)
+    return np.frombuffer(sink.getvalue(), np.uint8)
+
+
+def _types_of(
+    source: pa.LargeStringArray, words: np.ndarray
+) -> tuple[pa.LargeStringArray, np.ndarray]:
+    """The words of a piece among those of its source, and ``words`` as numbers of these.  A piece
+    that has many of them takes
+    all, so that they are spooled, counted and looked up once for all such pieces of the source."""
+    used = np.bincount(words, minlength=len(source)) > 0
+    if 4 * np.count_nonzero(used) > len(source):
+        return source, words
+    return source.filter(pa.array(used)), (np.cumsum(used, dtype=np.int32) - np.int32(1))[words]
+
+
+def _ask(room: Room, sources: pa.Array) -> Callable[[int, int], None]:
+    """The question whether a piece of very many words fits."""
+    first = sources[0].as_py() if len(sources) else "no source"
+    return lambda needed, whole: room.ask(needed, f"counting the words of {first}", whole)
+
+
+def long_enough(
+    batch: pa.RecordBatch, cells: DocumentCells, least: int
+) -> tuple[pa.RecordBatch, DocumentCells]:
+    """The documents of ``least`` words or more, and their cells."""
+    lengths = np.diff(cells.indptr)
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    kept = np.bincount(owner, cells.counts, len(lengths)) >= least
+    cells_left, indptr = kept[owner], np.concatenate(([0], np.cumsum(lengths[kept])))
+    return batch.filter(pa.array(kept)), DocumentCells(
+        indptr, cells.words[cells_left], cells.counts[cells_left]
+    )
+
+
+def prepared_pieces(
+    tasks: Iterable[Task], tokenizer: Tokenizer, threads: int, piece_bytes: int
+) -> Generator[Prepared, None, None]:
+    """``prepare_piece`` of each task in a pool, in order; a piece of more than twice the bytes is
+    counted alone.
+    """
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="prepare")
+    prepare = partial(prepare_piece, tokenizer=tokenizer)
+    try:
+        yield from pooled(
+            pool,
+            prepare,
+            tasks,
+            threads + 1,
+            alone=lambda task: task.batch.nbytes > 2 * piece_bytes,
+        )
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # a pattern may match without end
+
+
+def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
+    """Parse, tokenise and count one piece."""
+    crc, room, rejects = batch_crc(task.batch), task.options.room, task.rejects
+    batch, gone = task.run()
+    totals, width, text = Counter[str](), 0, content_kind(batch) == "text"
+    if text:
+        counted = tokenizer.count(
+            batch.column(2), _ask(room, batch.column(1)) if room is not None else None
+        )
+        types, cells = counted.types, DocumentCells(counted.indptr, counted.words, counted.counts)
+        totals.update(
+            characters=counted.characters, discarded=counted.discarded, unspaced=counted.unspaced
+        )
+    else:
+        assert task.words is not None
+        cells = document_cells(batch)
+        width = len(task.words) if content_kind(batch) == "vector" else 0
+        if task.options.binarize and not width:
+            cells = cells._replace(counts=np.ones(len(cells.counts), np.int64))
+        types, words = _types_of(task.words, cells.words)
+        cells = cells._replace(words=words)
+    if least := task.options.min_tokens:
+        before = len(batch)
+        batch, cells = long_enough(batch, cells, least)
+        rejects.notes[f"left out, of fewer than {least} words"] += before - len(batch)
+    indptr, words, counts = cells
+    weighted = counts.dtype.kind == "f"
+    high, low = hash_ids(batch.column(0))
+    if not weighted and int(counts.max(initial=0)) >= 1 << 31:
+        raise InputError(f"{task.name}: a count of 2^31 or more in one cell; check the file")
+    arrays = {
+        "lengths": np.diff(indptr).astype(np.uint32),
+        "words": words.astype(np.int32, copy=False),
+        "counts": counts.astype(np.float32 if weighted else np.int32, copy=False),
+    }
+    table, (gone_high, gone_low) = metadata(batch), hash_ids(gone)
+    document_arrays = {
+        "high": high,
+        "low": low,
+        "gone_high": gone_high,
+        "gone_low": gone_low,
+        "metadata": as_stream(table),
+        "rejects": np.frombuffer(rejects.lines(task.name, task.key), np.uint8),
+    }
+    return Prepared(
+        task=replace(task, batch=empty_batch(task.reader.kind)),  # the text goes
+        totals=totals + Counter(documents=len(high), cells=len(words), rejected=len(rejects)),
+        weighted=weighted,
+        text=text,
+        whole=pa.types.is_integer(batch.column(0).type),
+        width=width,
+        columns={n: "list" if n in LISTS else "string" for n in table.column_names},
+        rejects=rejects,
+        crc=crc,
+        frames=(
+            encode_frame(arrays),
+            encode_frame({"types": types}),
+            encode_frame(document_arrays),
+        ),
+    )

@@ -1,0 +1,157 @@
+"""The first half of an ingest: batches are read, counted in a pool, and taken in order into the
+spools.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from functools import reduce
+from itertools import islice
+
+import google_crc32c
+
+from topicstream.addons.cluster.ingest import Piece, Spread
+from topicstream.base.errors import InputError
+from topicstream.base.progress import Progress
+from topicstream.base.text import payload_of
+from topicstream.ingestion.config import IngestConfig, Stop
+from topicstream.ingestion.open.inputs import Places
+from topicstream.ingestion.open.memory import InMemory
+from topicstream.ingestion.parts.journal import Journal
+from topicstream.ingestion.parts.prepare import Prepared, batch_crc, prepared_pieces
+from topicstream.ingestion.parts.tasks import Task, pieces
+from topicstream.ingestion.tokens.tokenizer import Tokenizer
+
+AN_INSTANT = 2.0
+"""Seconds."""
+
+
+def chain(crc: int, piece: int) -> int:
+    """The checksum of a sequence of pieces, one more piece appended."""
+    return int(google_crc32c.extend(crc, piece.to_bytes(4, "little")))
+
+
+class Reading:
+    """Takes prepared pieces in order into the journal's spools.
+
+    same: whether the inputs are known to be those that an earlier run read, so that those it
+    finished are not read again."""
+
+    def __init__(
+        self, journal: Journal, options: IngestConfig, progress: Progress, stop: Stop, *, same: bool
+    ) -> None:
+        self.stop, self.journal, self.options, self.progress = stop, journal, options, progress
+        self._last = time.monotonic()
+        self._error: Exception | None = None
+        self._last_bytes = journal.state.consumed
+        self._last_name = journal.state.sources[-1] if journal.state.sources else None
+        self._begin = (
+            self._last_name if same and self._last_name and journal.state.before[0] else ""
+        )
+
+    def run(self, paths: Places | InMemory, tokenizer: Tokenizer, workers: int | Spread) -> None:
+        """Read to the end, committing on the way; afterwards ``state.done``.
+
+        workers: threads, or those of a cluster.
+        """
+        began, before = time.monotonic(), self.journal.state.seconds
+        if isinstance(workers, int):
+            made = prepared_pieces(
+                self._uncommitted(paths), tokenizer, workers, self.options.piece_bytes
+            )
+        else:
+            made = self._uncommitted_of(
+                workers.pieces(
+                    paths,
+                    self.options,
+                    tokenizer.recipe,
+                    self.journal.state.sources[:-1],
+                    self._begin,
+                )
+            )
+        self.stop.deferring = isinstance(workers, int)  # a part of a cluster may take long
+        try:
+            with closing(made):
+                for done in made:
+                    self._take(done)
+                    self._commit_now_and_then(before + time.monotonic() - began)
+        finally:
+            self.stop.deferring = False
+        if self._error is not None:
+            raise self._error
+        # what was read in an instant is not worth a dozen waits for the disk
+        soon = not self.journal.durable and time.monotonic() - began < AN_INSTANT
+        self._commit(before + time.monotonic() - began, done=True, durable=not soon)
+
+    def _uncommitted_of(
+        self, pieces: Generator[Piece, None, None]
+    ) -> Generator[Prepared, None, None]:
+        """What the pieces gave behind those that an earlier run committed; InputError where these
+        are others now.
+        """
+        with closing(pieces):
+            self._check_committed(piece.crc for piece in pieces)
+            for piece in pieces:
+                assert piece.made is not None
+                yield piece.made
+
+    def _check_committed(self, crcs: Iterable[int]) -> None:
+        state = self.journal.state
+        pieces, crc = state.before if self._begin else (0, 0)
+        if reduce(chain, islice(crcs, state.pieces - pieces), crc) != state.crc:
+            changed = "the input has changed since this ingest was stopped; --force starts over"
+            raise InputError(f"{self.journal.folder}: {changed}")
+
+    def _uncommitted(self, paths: Places | InMemory) -> Iterator[Task]:
+        """The tasks behind those that an earlier run committed; InputError where these are others
+        now.
+
+        An error of the input is kept, to be raised when the tasks before it are done.
+        """
+        tasks = pieces(paths, self.options, begin=self._begin)
+        self._check_committed(batch_crc(task.batch) for task in tasks)
+        try:
+            yield from tasks
+        except Exception as e:
+            self._error = e
+
+    def _take(self, done: Prepared) -> None:
+        state, journal, task = self.journal.state, self.journal, done.task
+        state.text = state.text or done.text
+        for spool, frame in zip(
+            (journal.cells, journal.types, journal.docs), done.frames, strict=True
+        ):
+            spool.append(frame)
+        journal.notes.update(done.rejects.notes)
+        journal.totals.update(done.totals)
+        if done.totals["documents"]:
+            if state.width not in (None, done.width):
+                raise InputError(
+                    f"{task.name}: {payload_of(done.width)}, where those before are "
+                    f"{payload_of(state.width)}; ingest them into another store"
+                )
+            state.width, state.whole_ids = done.width, state.whole_ids is not False and done.whole
+        state.weighted = state.weighted or done.weighted
+        state.pubmed = state.pubmed or task.reader.name == "pubmed"
+        state.columns |= done.columns
+        if task.key != self._last_name:
+            state.sources.append(task.key)
+            state.before, self._last_name = (state.pieces, state.crc), task.key
+        state.pieces += 1
+        state.crc = chain(state.crc, done.crc)
+        state.consumed = task.consumed
+        self.progress.step("reading", task.consumed, task.total, "B", journal.totals["documents"])
+
+    def _commit_now_and_then(self, seconds: float) -> None:
+        if self.stop.signum:
+            self._commit(seconds, done=False)
+            raise self.stop.error(self.stop.signum)
+        late = time.monotonic() - self._last >= self.options.checkpoint_seconds
+        if late or self.journal.state.consumed - self._last_bytes >= self.options.checkpoint_bytes:
+            self._commit(seconds, done=False)
+
+    def _commit(self, seconds: float, *, done: bool, durable: bool = True) -> None:
+        self.journal.commit(seconds, done=done, durable=durable)
+        self._last, self._last_bytes = time.monotonic(), self.journal.state.consumed

@@ -1,0 +1,207 @@
+"""The pieces of work that an ingest is made of: every input, read by its reader, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from topicstream.addons.cloud.remote import address_of
+from topicstream.ingestion.open.inputs import Places, survey_inputs
+from topicstream.ingestion.open.memory import InMemory
+from topicstream.ingestion.open.names import IN_PATH, partitions
+from topicstream.ingestion.open.source import Input, Source
+from topicstream.ingestion.options import ReadOptions
+from topicstream.ingestion.parse.columns import LISTS
+from topicstream.ingestion.parse.documents import LIST, TEXT, empty_batch, metadata_of
+from topicstream.ingestion.parse.reader import Reader
+from topicstream.ingestion.parse.rejects import BadFile, Rejects
+from topicstream.ingestion.parts.parts import in_parts
+from topicstream.ingestion.tokens.normal import compose_column, compose_strings
+
+WORK_BYTES = 9
+"""Bytes that a byte of a batch takes until it is spooled: text, cells, frames, and what waits in
+the queues.
+"""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One batch of documents with all that is needed to count it in another thread.
+
+    Attributes
+    ----------
+    reader
+        Who made it.
+    name, key
+        The source, as in messages and as it is stored: without the place of the input that was
+        given.
+    batch
+        The documents.
+    rejects
+        Records left out since the batch before.
+    options
+        How documents are cut into parts.
+    consumed
+        Bytes on disk read up to the end of this piece, over all inputs; ``total``: of all, None
+        with standard input.
+    words
+        The vocabulary of a bag-of-words source (the same array object for all its batches), else
+        None.
+    path_fields
+        Columns whose value stands in the path (``date=2020-01/``), which the reader is not asked
+        for.
+    """
+
+    reader: Reader
+    name: str
+    key: str
+    batch: pa.RecordBatch
+    rejects: Rejects
+    options: ReadOptions
+    consumed: int = 0
+    total: int | None = None
+    words: pa.LargeStringArray | None = None
+    path_fields: Mapping[str, str | None] = field(default_factory=dict)
+
+    def run(self) -> tuple[pa.RecordBatch, pa.Array]:
+        """The documents, with the fields of their path and cut into parts where the options say so,
+        and the ids of those that are withdrawn.
+
+        The letters of ids and metadata are composed (NFC).
+        """
+        batch, gone = self.batch, self.batch.column(0)[:0]
+        if self.path_fields:
+            batch = with_fields(batch, self.path_fields, self.options.meta)
+        if self.options.split is not None:
+            batch = in_parts(batch, self.options, self.rejects.notes)
+        batch = with_composed_fields(batch)
+        if batch.column(2).null_count:
+            gone, batch = (
+                batch.column(0).filter(batch.column(2).is_null()),
+                batch.filter(batch.column(2).is_valid()),
+            )
+        return batch, gone
+
+
+def with_composed_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Compose the letters of ids and metadata; sources stay, as they name files."""
+    names = [batch.schema.names[0], *metadata_of(batch)]
+    for name in names:
+        column = batch.column(name)
+        composed = compose_column(column)
+        if composed is not column:
+            batch = batch.set_column(batch.schema.get_field_index(name), name, composed)
+    return batch
+
+
+def with_fields(
+    batch: pa.RecordBatch, values: Mapping[str, str | None], order: Mapping[str, str]
+) -> pa.RecordBatch:
+    """The documents with a column of one value for each of ``values``, metadata in the order of
+    ``order``.
+    """
+    names = batch.schema.names[: batch.num_columns - len(metadata_of(batch))]
+    for name, value in values.items():
+        one, kind = ([value] if value else [], LIST) if name in LISTS else (value, TEXT)
+        batch = batch.append_column(name, pa.array([one] * len(batch), kind))
+    return batch.select([*names, *(name for name in order if name in batch.schema.names)])
+
+
+def pieces(
+    paths: Places | InMemory, options: ReadOptions, *, eager: bool = False, begin: str = ""
+) -> Iterator[Task]:
+    """All the work of an ingest, in input order.
+
+    Parameters
+    ----------
+    paths
+        Files, folders (read in sorted order, hidden files left out) and ``-`` for standard input;
+        or ``InMemory``.
+    eager
+        Of standard input, a piece is what is there.
+    begin
+        Key of the source to begin with: those before it are not opened.
+
+    Raises
+    ------
+    InputError
+        At once for inputs that do not exist or whose format cannot be told, at the place of the
+        first bad record where it is not left out.
+    """
+    if isinstance(paths, InMemory):
+        yield from pieces_of(paths.sources(options), options)
+    else:
+        inputs = survey_inputs(paths, options, eager=eager)
+        yield from pieces_of(inputs.sources(), options, inputs.total, begin=begin)
+
+
+def pieces_of(
+    sources: Iterable[tuple[Reader, Input]],
+    options: ReadOptions,
+    total: int | None = None,
+    before: int = 0,
+    begin: str = "",
+) -> Iterator[Task]:
+    """All the work of some sources; before: bytes of the sources before these, total: of all;
+    begin: as ``pieces`` has it.
+    """
+    for reader, source in sources:
+        if begin not in ("", source.key):
+            before += source.size or 0
+            continue
+        begin = ""
+        in_path = partitions(source.name) if source.path is not None else {}
+        if (
+            source.path is not None and address_of(source.path) is not None
+        ):  # of a folder of this machine the survey says so
+            for name in set(in_path) - {*options.meta.values()}:
+                source.note(IN_PATH.format(name))
+        own = {column: in_path[name] for column, name in options.meta.items() if name in in_path}
+        own_options = (
+            replace(options, meta={c: n for c, n in options.meta.items() if c not in own})
+            if own
+            else options
+        )
+        raw_words = words = None
+        with source:
+            for batch in _batches(reader, source, own_options):
+                if not isinstance(source, Source):
+                    source.progress = (source.progress or 0) + batch.nbytes
+                used, rejects = before + source.consumed(), source.taken()
+                if reader.kind == "counts" and source.words is not raw_words:
+                    raw_words = source.words
+                    words = None if raw_words is None else compose_strings(raw_words)
+                yield Task(
+                    reader,
+                    source.name,
+                    source.key,
+                    batch,
+                    rejects,
+                    options,
+                    used,
+                    total,
+                    words,
+                    own,
+                )
+            before += source.size or source.consumed()
+
+
+def _batches(reader: Reader, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """What a reader makes of a source, and an empty batch where there are rejects or notes behind
+    its last one.
+    """
+    try:
+        for batch in reader.batches(source, options):
+            if options.room is not None and batch.nbytes > 2 * options.piece_bytes:
+                options.room.ask(WORK_BYTES * batch.nbytes, f"a document of {source.name}")
+            yield batch
+        if source.damage:
+            raise BadFile(source.name, source.line, source.damage)
+    except BadFile as e:
+        if source.strict:
+            raise
+        source.rejects.records.append(e.reject)
+    if source.rejects.records or source.rejects.notes:
+        yield empty_batch(reader.kind)

@@ -1,0 +1,159 @@
+"""The last half of an ingest: from the spools to a store that is committed by one rename.
+
+A new store is built in the working folder and renamed into place.  An append writes files that no
+manifest mentions into
+the store (higher rows, new parts, files of the new generation) and replaces the manifest last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.base.dates import Day, in_iso_format, iso, parse
+from topicstream.base.files import ownership as owned
+from topicstream.base.files.durable import exchange_folders, sync
+from topicstream.base.files.ownership import claim, refuse_strangers
+from topicstream.base.progress import Progress
+from topicstream.base.records import Json
+from topicstream.corpus.documents import PlacedDocuments
+from topicstream.corpus.format import LINKS, PARTS
+from topicstream.corpus.manifest import AxisEntry, PartEntry, StoreFile
+from topicstream.ingestion.parts.journal import Journal
+from topicstream.ingestion.store.decide import DROPPED, Decision, piece_metadata
+
+
+def fingerprint(
+    vocabulary_hash: str, parts: Mapping[str, PartEntry], removed: StoreFile | None
+) -> str:
+    """sha256 over the vocabulary and the blocks' checksums in order: equal for stores of equal
+    content.
+    """
+    digest = hashlib.sha256(vocabulary_hash.encode())
+    for part in PARTS:
+        for block in parts[part].blocks:
+            crcs = [crc for kind in sorted(block.files) for _, crc in block.files[kind]]
+            digest.update(np.array([block.docs, block.cells, *crcs], "<i8").tobytes())
+    if removed is not None:
+        digest.update(removed.crc32c.to_bytes(4, "little"))
+    return digest.hexdigest()
+
+
+@dataclass
+class ColumnCounts:
+    """How many of the new documents have a value in each column of metadata, and what their dates
+    are.
+
+    Attributes
+    ----------
+    filled
+        Documents with a value, by column.
+    dates, unread
+        Documents by the dates that were read, and the first value of the column ``date`` that is
+        none.
+    date_format
+        How the input writes dates; None: as ``dates.parse`` reads them.
+    """
+
+    date_format: str | None = None
+    filled: Counter[str] = field(default_factory=Counter)
+    dates: Counter[Day] = field(default_factory=Counter)
+    unread: str | None = None
+
+    def add(self, table: pa.Table) -> None:
+        """Count some documents."""
+        for name in table.column_names:
+            column = table[name]
+            empty = (
+                pc.equal(pc.list_value_length(column), 0)
+                if pa.types.is_list(column.type)
+                else pc.equal(column, "")
+            )
+            self.filled[name] += len(column) - column.null_count - (pc.sum(empty).as_py() or 0)
+        for pair in (
+            table["date"].value_counts().to_pylist() if "date" in table.column_names else ()
+        ):
+            if pair["values"] and (day := parse(pair["values"])) is not None:
+                self.dates[day] += pair["counts"]
+            elif pair["values"]:
+                self.unread = self.unread or pair["values"]
+
+    def summary(self, columns: Mapping[str, str]) -> dict[str, Json]:
+        """Of the columns of the store."""
+        ends = [iso(day) for day in (min(self.dates), max(self.dates))] if self.dates else []
+        dates = (
+            {"read": self.dates.total(), "unread": self.unread, "ends": ends}
+            if "date" in columns
+            else None
+        )
+        return {
+            "columns": {
+                name: self.filled[name] for name in columns if name not in ("id", "source")
+            },
+            "dates": dates,
+        }
+
+
+def write_documents(
+    journal: Journal,
+    decision: Decision,
+    writer: PlacedDocuments,
+    counts: ColumnCounts,
+    progress: Progress,
+) -> list[StoreFile]:
+    """Write the documents' table of this ingest; the manifest's entries of its files."""
+    for i in range(len(journal.docs)):
+        kind = decision.classes[i]
+        kept = np.flatnonzero(kind != DROPPED)
+        table = piece_metadata(journal.docs.read(i))
+        table = table if len(kept) == len(kind) else table.take(kept)
+        if counts.date_format is not None and "date" in table.column_names:
+            at = table.column_names.index("date")
+            table = table.set_column(at, "date", in_iso_format(table["date"], counts.date_format))
+        counts.add(table)
+        writer.place(table, kind[kept])
+        progress.step("writing documents", i + 1, len(journal.docs), "piece")
+    return writer.finish()
+
+
+def parts_summary(parts: Mapping[str, PartEntry]) -> dict[str, Json]:
+    """What the summary says of the blocks."""
+    left = {part: sum(block.left.docs for block in parts[part].blocks) for part in PARTS}
+    cells, stored = sum(parts[p].cells for p in PARTS), sum(parts[p].bytes for p in PARTS)
+    return {
+        "documents": sum(left.values()),
+        "documents_training": left["train"],
+        "documents_heldout": left["heldout"],
+        "documents_removed": sum(parts[p].docs for p in PARTS) - sum(left.values()),
+        "cells": cells,
+        "tokens": sum(parts[p].tokens for p in PARTS),
+        "bytes": stored,
+        "bytes_per_cell": round(stored / max(cells, 1), 4),
+    }
+
+
+def axes_summary(axes: Mapping[str, AxisEntry]) -> dict[str, Json]:
+    """What the summary says of the axes: their sizes, and what became of linked documents."""
+    sizes = {name: entry.size for name, entry in axes.items() if name != LINKS}
+    return {"axes": sizes, LINKS: axes[LINKS].figures if LINKS in axes else None}
+
+
+def put_in_place(new: Path, out: Path) -> None:
+    """Rename ``new`` to ``out``; a store that is there is exchanged in one step and then removed.
+    What others have put
+    into it stops this before anything has changed."""
+    if out.exists() and any(out.iterdir()):
+        claim(out, "corpus")
+        refuse_strangers(out)
+        exchange_folders(new, out)
+        owned.remove(new, "corpus")
+    else:
+        owned.move_folder(new, out)
+    sync(out.parent)

@@ -1,0 +1,261 @@
+"""Text in, counts of words out: ``Tokenizer(recipe).count(texts)``.
+
+Three ways to the same result: the kernel counts directly (the common case); the kernel lists the
+words and stems, phrases
+and n-grams are made of the list; a regular expression of the user's own runs in Python's ``re``.
+What they must yield is said
+in plain Python in ``tests/reference/tokens.py``.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import threading
+from collections.abc import Callable, Collection
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.plugins import LEMMATIZERS, SEGMENTERS
+from topicstream.corpus.vocabulary import compose_text, string_buffers
+from topicstream.ingestion.tokens import characters
+from topicstream.ingestion.tokens.characters import FINAL_SIGMA, SIGMA, lower_words
+from topicstream.ingestion.tokens.normal import normalize_text, normalize_texts
+from topicstream.ingestion.tokens.recipe import SCIKIT_LEARN_PATTERN, Recipe
+from topicstream.ingestion.tokens.scan import Counted, Rules, code_points, scan_run
+from topicstream.ingestion.tokens.sequences import (
+    WordSequence,
+    add_ngrams,
+    count_sequence,
+    join_phrases,
+)
+from topicstream.ingestion.tokens.stopwords import LANGUAGES
+from topicstream.ingestion.tokens.tools import check_tools, tool
+
+_STEMS_KEPT = 1 << 20
+
+DROPPED = {
+    "tags": r"(?is)<!--.*?-->|<(?:script|style)\b.*?</(?:script|style)\s*>|</?[a-z][^<>]*>",
+    "urls": r"(?i)(?:https?://|www\.)[^\s<>\"']+|\b(?:[a-z0-9-]+\.)+[a-z]{2,}/[^\s<>\"']*",
+    "mentions": r"(^|[^\w@])@\w[\w.]*",
+}
+"""Patterns (RE2) of what ``--drop-tags``, ``--drop-urls`` and ``--drop-mentions`` take out."""
+
+
+class _ThreadTools(threading.local):
+    """The lemmatizer, stemmer and segmenter that a recipe asks for, made for each thread: they hold
+    the word at work.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        name, _, language = (recipe.lemmas or "").partition(":")
+        self.lemma = tool(LEMMATIZERS, name)(language) if name else None
+        self.stem = _stemmer(recipe.stem) if recipe.stem is not None else None
+        self.segment = (
+            tool(SEGMENTERS, recipe.segmenter)() if recipe.segmenter is not None else None
+        )
+
+
+class Tokenizer:
+    """Count words as a recipe says.
+
+    Threads may share one: the stems found so far are common to all.
+
+    Parameters
+    ----------
+    asked
+        Tools that the user's own command names: a recipe alone runs no code of its choice
+        (``tokens.tools.check_tools``).
+
+    Raises
+    ------
+    InputError
+        For a tool that is not installed.
+    UsageError
+        For a tool or a language that is not known, and for a tool that was not asked for.
+    """
+
+    def __init__(self, recipe: Recipe, *, joiner: str = "_", asked: Collection[str] = ()) -> None:
+        check_tools(recipe, asked)
+        self.recipe = recipe
+        self.asked = frozenset(asked)
+        self._joiner = joiner
+        self._tools = _ThreadTools(recipe)
+        self._replacements = {
+            self._as_counted(old): self._as_counted(new) for old, new in recipe.replace
+        }
+        self._changing = bool(recipe.replace or recipe.lemmas or recipe.stem)
+        self._stems: dict[str, str] = {}
+        own = recipe.pattern if recipe.pattern != SCIKIT_LEARN_PATTERN else None
+        self._pattern = re.compile(own) if own is not None else None
+        self._phrases = [
+            (first, second) for first, second in (phrase.split(" ") for phrase in recipe.phrases)
+        ]
+        stop = {self._as_counted(word) for word in recipe.stopwords}
+        if not recipe.lowercase:
+            stop |= {word.capitalize() for word in stop} | {word.upper() for word in stop}
+        self._stop = frozenset(stop)
+        self._listing = bool(recipe.ngrams > 1 or recipe.phrases or self._changing)
+        self._rules = self._kernel_rules(sorted(word for word in stop if word))
+
+    def _as_counted(self, word: str) -> str:
+        """A word of a list in the form that the text has once it is normalised and lower-cased."""
+        normal = normalize_text(compose_text(word), self.recipe.normalize)
+        return lower_words(normal, self.recipe.one_sigma) if self.recipe.lowercase else normal
+
+    def _kernel_rules(self, stops: list[str]) -> Rules:
+        r = self.recipe
+        if r.tokenized:
+            classes = characters.tokenized_classes()
+        elif r.pattern is not None:
+            classes = characters.pattern_classes()
+        else:
+            classes = characters.word_classes("emoji" in r.keep, r.unspaced == "bigrams")
+        default = not r.tokenized and r.pattern is None
+        ends, types = string_buffers(pa.array(stops, pa.large_string()))
+        return Rules(
+            classes=classes,
+            lower_case=characters.lowered(r.one_sigma),
+            lowercase=r.lowercase,
+            min_length=r.min_length if default else 1 if r.tokenized else 2,
+            numbers=r.numbers or not default,
+            eight_bytes=not r.tokenized,
+            underscore=r.pattern is not None,
+            breaks=r.pattern is None,
+            listing=self._listing,
+            stop_types=types,
+            stop_ends=ends,
+        )
+
+    def count(self, texts: pa.Array, ask: Callable[[int, int], None] | None = None) -> Counted:
+        """The counts of documents, large_string[D].  Pure: the same texts give the same bytes,
+        whatever was counted before.  Releases the GIL
+        but for a pattern of the user's own and for stems not met before.  ``ask``: called before a
+        table of very many
+        different words grows, with the bytes that all takes then, and about at the end; may
+        raise."""
+        texts = prepared(texts, self.recipe, self._tools.segment)
+        offsets, text = string_buffers(texts)
+        text.flags.writeable = False  # whoever read it: compiled once
+        if self._pattern is not None:
+            return self._count_by_pattern(self._pattern, text, offsets)
+        counted = scan_run(text, offsets, self._rules, ask)
+        if not self._listing:
+            return counted
+        cells = self._count_sequence(counted.types, counted.words, counted.indptr)
+        return Counted(*cells, counted.characters, counted.discarded, counted.unspaced)
+
+    def _count_sequence(
+        self, types: pa.Array, sequence: np.ndarray, indptr: np.ndarray
+    ) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
+        """Types and cells of listed words: replaced, their lemmas, stems, then phrases, then
+        n-grams.
+        """
+        if self._changing:
+            words = [self._changed(word) for word in types.to_pylist()]
+            types = pa.array(words, pa.large_string())
+            if self._stop and (
+                self._replacements or self.recipe.lemmas
+            ):  # a variant of a stop word
+                stop = np.array([word in self._stop for word in words] + [False])
+                sequence = np.where(stop[sequence], -1, sequence).astype(np.int32)
+        text = WordSequence.of(types, sequence, indptr)
+        if self._phrases:
+            text = join_phrases(text, self._phrases, self._joiner)
+        if self.recipe.ngrams > 1:
+            text = add_ngrams(text, self.recipe.ngrams, self._joiner)
+        return count_sequence(text, len(indptr) - 1)
+
+    def _changed(self, word: str) -> str:
+        """What a word is counted as; threads share those that are known."""
+        if len(self._stems) > _STEMS_KEPT:
+            self._stems = {}
+        if (changed := self._stems.get(word)) is None:
+            changed = self._replacements.get(word, word)
+            if self._tools.lemma is not None:
+                changed = self._lemma(self._tools.lemma, changed)
+            if self._tools.stem is not None:
+                changed = self._tools.stem(changed) or changed  # one that would be empty stays
+            self._stems[word] = changed
+        return changed
+
+    def _lemma(self, find_lemma: Callable[[str], str], word: str) -> str:
+        """The lemma of a word; dictionaries have the sigma at its end as it is written."""
+        if not self.recipe.one_sigma:
+            return find_lemma(word) or word
+        written = word.removesuffix(SIGMA) + FINAL_SIGMA if word.endswith(SIGMA) else word
+        return (find_lemma(written) or word).replace(FINAL_SIGMA, SIGMA)
+
+    def _count_by_pattern(
+        self, pattern: re.Pattern[str], text: np.ndarray, offsets: np.ndarray
+    ) -> Counted:
+        """Python's ``re`` over each document."""
+        number: dict[str, int] = {}
+        sequence: list[int] = []
+        indptr = np.zeros(offsets.size, np.int64)
+        kept = spaces = 0
+        data = text.tobytes()
+        for d in range(offsets.size - 1):
+            document = data[offsets[d] : offsets[d + 1]].decode()
+            spaces += sum(map(str.isspace, document))
+            if self.recipe.lowercase:
+                document = lower_words(document, self.recipe.one_sigma)
+            for word in pattern.findall(document):
+                if not word:
+                    continue
+                kept += len(word) - sum(map(str.isspace, word))
+                sequence.append(-1 if word in self._stop else number.setdefault(word, len(number)))
+            indptr[d + 1] = len(sequence)
+        cells = self._count_sequence(
+            pa.array(list(number), pa.large_string()), np.array(sequence, np.int32), indptr
+        )
+        points = code_points(text)
+        return Counted(*cells, points, points - spaces - kept, 0)
+
+
+def _stemmer(language: str) -> Callable[[str], str]:
+    """A stemmer of snowballstemmer, or of PyStemmer, which that prefers."""
+    try:
+        import snowballstemmer
+    except ImportError:
+        raise InputError(
+            "stemming needs the snowballstemmer package: pip install 'topicstream[stem]'"
+        ) from None
+    name = LANGUAGES.get(language.lower(), language.lower())  # it may be given by its ISO code
+    if name not in snowballstemmer.algorithms():
+        known = ", ".join(sorted(snowballstemmer.algorithms()))
+        raise UsageError(f"--stem {language}: no such language; available: {known}")
+    stem: Callable[[str], str] = snowballstemmer.stemmer(name).stemWord
+    return stem
+
+
+def prepared(
+    documents: pa.Array, recipe: Recipe, segment: Callable[[str], list[str]] | None
+) -> pa.Array:
+    """The text of documents, large_string[D], as the recipe wants it.
+
+    Parameters
+    ----------
+    segment
+        Text to words, of this thread; None: none.
+    """
+    if recipe.entities:
+        has_some = pc.match_substring(documents, "&").to_numpy(zero_copy_only=False)
+        if has_some.any():
+            resolved = [html.unescape(t) for t in documents.filter(pa.array(has_some)).to_pylist()]
+            documents = pc.replace_with_mask(
+                documents, pa.array(has_some), pa.array(resolved, pa.large_string())
+            )
+    documents = normalize_texts(documents, recipe.normalize, lowercase=recipe.lowercase)
+    for kind in recipe.drop:
+        documents = pc.replace_substring_regex(
+            documents, DROPPED[kind], r"\1 " if kind == "mentions" else " "
+        )
+    if segment is not None:
+        documents = pa.array(
+            [" ".join(segment(t)) for t in documents.to_pylist()], pa.large_string()
+        )
+    return documents

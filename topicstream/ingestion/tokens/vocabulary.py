@@ -1,0 +1,196 @@
+"""The words of a corpus: ids, counts, lookup, file.
+
+``vocab.parquet`` has the columns word (large_string), count and df (int64), a row a word in the
+order of the ids; stock pyarrow reads it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from topicstream.base.errors import InputError, UsageError
+from topicstream.base.files.durable import replacing
+from topicstream.base.files.plain import batches, open_table, read_given
+from topicstream.corpus.vocabulary import Vocabulary, compose_text, string_buffers
+from topicstream.ingestion.tokens.normal import compose_strings
+from topicstream.ingestion.tokens.wordtable import enter_words, look_up, table_for
+
+ROWS = 1 << 20
+"""Rows of a Parquet row group, and of the pieces in which words are read."""
+
+SCHEMA = pa.schema([("word", pa.large_string()), ("count", pa.int64()), ("df", pa.int64())])
+
+
+def word_array(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
+    """The large_string array over a uint8 buffer and int64 offsets, no copy; the bytes must be
+    UTF-8.
+    """
+    offsets = np.ascontiguousarray(offsets, np.int64)
+    return pa.Array.from_buffers(
+        pa.large_string(),
+        offsets.size - 1,
+        [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))],
+    )
+
+
+def word_table(words: pa.Array, counts: np.ndarray, df: np.ndarray) -> pa.Table:
+    """A table of the schema of vocab.parquet and pruned.parquet."""
+    return pa.table([words, pa.array(counts, pa.int64()), pa.array(df, pa.int64())], schema=SCHEMA)
+
+
+@dataclass(frozen=True)
+class TokenVocabulary(Vocabulary):
+    """The words with their ids 0..W-1, which ``lookup`` finds by a hash table.
+
+    One that an ingest has chosen is in descending count, equal counts in the order of the words'
+    bytes; words that it grew by stand behind in that same order."""
+
+    @property
+    def table(self) -> pa.Table:
+        """The vocabulary as a table of SCHEMA."""
+        return word_table(self.words, self.counts, self.df)
+
+    @cached_property
+    def _table(self) -> tuple[np.ndarray, np.uint64, np.ndarray, np.ndarray]:
+        """The hash table, its shift, and the words as bytes and their ends."""
+        ends, data = string_buffers(self.words)
+        table, shift = table_for(len(self))
+        if (twice := enter_words(table, shift, data, ends)) >= 0:
+            raise InputError(
+                f"vocabulary: word {self.words[twice].as_py()!r} (id {twice}) occurs twice; "
+                f"words must be distinct"
+            )
+        return table, shift, data, ends
+
+    def lookup(self, words: pa.Array) -> np.ndarray:
+        """int32[]: the id of each word (large_string without nulls), -1 when unknown."""
+        ids = np.empty(len(words), np.int32)
+        ends, data = string_buffers(words)
+        look_up(*self._table, data, ends, ids)
+        return ids
+
+    @cached_property
+    def hash(self) -> str:
+        """sha256 (hex) of the words in the order of their ids, each as its length in bytes (int64,
+        little endian) in one list and its bytes in the next."""
+        ends, data = string_buffers(self.words)
+        digest = hashlib.sha256(np.diff(ends).astype("<i8").tobytes())
+        digest.update(data.tobytes())
+        return digest.hexdigest()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write ``vocab.parquet``: beside, fsync, rename."""
+        write_words(path, [self.table])
+
+    @classmethod
+    def given(
+        cls, path: str | os.PathLike[str], ask: Callable[[int], None] = lambda words: None
+    ) -> TokenVocabulary:
+        """A vocabulary given by a user: ``vocab.parquet`` or UTF-8 text with a word a line (empty
+        lines and a repeated word
+        are errors that name the line).  ``ask`` receives how many words there are before they take
+                                         memory.  InputError."""
+        if are_counted_words(path):
+            return cls.read(path)
+        try:
+            data = read_given(path, 1 << 31).removeprefix(b"\xef\xbb\xbf")
+        except FileNotFoundError:
+            raise InputError(f"{path}: no such vocabulary file") from None
+        except OSError as e:
+            raise InputError(
+                f"{path}: cannot be read as UTF-8 text with a word a line ({e})"
+            ) from None
+        ask(data.count(b"\n") + 1)
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
+        if not data.endswith(b"\n"):
+            ends = np.append(ends, len(data))
+        offsets = pa.py_buffer(np.concatenate(([0], ends)))
+        lines = pa.Array.from_buffers(
+            pa.large_string(), len(ends), [None, offsets, pa.py_buffer(data)]
+        )
+        try:
+            lines.validate(full=True)
+        except pa.ArrowInvalid as e:
+            raise InputError(
+                f"{path}: cannot be read as UTF-8 text with a word a line ({e})"
+            ) from None
+        # not of what else counts as white space: U+00A0 is a word of some vocabularies
+        words = compose_strings(pc.utf8_trim(lines, " \t\r\n"))
+        if (empty := pc.index(words, "").as_py()) >= 0:
+            raise InputError(f"{path}:{empty + 1}: an empty line; expected one word per line")
+        ends, text = string_buffers(words)
+        if (twice := enter_words(*table_for(len(words)), text, ends)) >= 0:
+            word = words[twice].as_py()
+            first = pc.index(words, word).as_py() + 1
+            raise InputError(
+                f"{path}:{twice + 1}: {word!r} is already in line {first}; words must be distinct"
+            )
+        return cls.of(words)
+
+
+def are_counted_words(path: str | os.PathLike[str]) -> bool:
+    """Whether a list is the vocabulary of a store, whose words are what a tokenizer made."""
+    return Path(path).suffix == ".parquet"
+
+
+def read_drop_words(path: str | os.PathLike[str]) -> set[str]:
+    """The words of a list to leave out: ``vocab.parquet``, or UTF-8 text with a word a line (empty
+    lines do no harm). InputError."""
+    if are_counted_words(path):
+        return set(TokenVocabulary.read(path).words.to_pylist())
+    try:
+        lines = read_given(path).decode("utf-8-sig").split("\n")
+    except FileNotFoundError:
+        raise UsageError(
+            f"--drop-words {path}: no such file; expected a file with one word per line"
+        ) from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(
+            f"--drop-words {path}: cannot be read as UTF-8 text with a word a line ({e})"
+        ) from None
+    return {compose_text(line.strip(" \t\r")) for line in lines} - {""}
+
+
+def stream_pruned(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
+    """Record batches (word, count, df) of a ``pruned.parquet``; StoreError where it is missing or
+    damaged.
+    """
+    with open_table(path) as file:
+        for piece in batches(file, SCHEMA.names, ROWS):
+            piece = piece.cast(SCHEMA)
+            if any(column.null_count for column in piece.columns):
+                raise ValueError("empty fields")
+            yield piece
+
+
+def write_words(path: str | os.PathLike[str], pieces: Iterable[pa.Table | pa.RecordBatch]) -> None:
+    """Write tables or batches of SCHEMA as one Parquet file with row groups of ROWS: beside, fsync,
+    rename.
+    """
+    with (
+        replacing(Path(path)) as beside,
+        pq.ParquetWriter(beside, SCHEMA, compression="zstd", use_dictionary=False) as writer,
+    ):
+        for group in _groups(pieces):
+            writer.write_table(group)
+
+
+def _groups(pieces: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The same rows in tables of ROWS and a last one of fewer, or none."""
+    waiting = SCHEMA.empty_table()
+    for piece in pieces:
+        table = pa.Table.from_batches([piece]) if isinstance(piece, pa.RecordBatch) else piece
+        waiting = pa.concat_tables([waiting, table.cast(SCHEMA)])
+        while len(waiting) >= ROWS:
+            yield waiting.slice(0, ROWS).combine_chunks()
+            waiting = waiting.slice(ROWS)
+    yield waiting.combine_chunks()

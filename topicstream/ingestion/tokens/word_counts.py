@@ -1,0 +1,281 @@
+"""The words of a corpus of any size with their counts, and which of them make the vocabulary.
+
+The query engine (``topicstream.base.relations``) sums the counts of all pieces, applies the limits, and
+orders by count and by the bytes of the word, so neither the order of the pieces nor what does not
+fit memory shows in the result."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from topicstream.base.errors import NothingKept
+from topicstream.base.memory import Room
+from topicstream.base.records import Record
+from topicstream.base.relations import Relations
+from topicstream.ingestion.tokens.vocabulary import SCHEMA, TokenVocabulary, write_words
+from topicstream.numeric.kernels.arrays import Bools, Ints, Longs
+from topicstream.numeric.kernels.jit import kernel
+
+WORD_BYTES = 120
+"""What a word of the vocabulary takes until the store is written: its bytes, counts, hash table,
+Parquet.
+"""
+SUMMED_ROWS = 4 << 20
+"""Rows that wait before they are summed: a piece of text has 60,000 words, most of which others
+have too.
+"""
+
+
+class WordLimits(Record, frozen=True, kw_only=True):
+    """Which words are kept.
+
+    min_df, max_df   fewest and most training documents of a word (None: any number)
+    min_count        fewest occurrences
+    max_vocab        most words, the most frequent ones (None: any number)
+    """
+
+    min_df: int = 1
+    max_df: int | None = None
+    min_count: int = 1
+    max_vocab: int | None = None
+
+
+@dataclass(frozen=True)
+class ChosenWords:
+    """The chosen vocabulary, and figures of the words: distinct words and their occurrences before
+    the choice, the same of those left out, and the words that ``drop_top`` left out."""
+
+    vocabulary: TokenVocabulary
+    distinct: int
+    tokens: int
+    pruned: int
+    pruned_tokens: int
+    top: list[str]
+
+
+def totals(
+    lengths: np.ndarray, words: np.ndarray, counts: np.ndarray, chosen: np.ndarray, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(counts, document frequencies) int64[size] of words over some documents; of weights (floats)
+    a cell counts once.
+
+    Parameters
+    ----------
+    lengths
+        Cells of each document, [D].
+    words, counts
+        Numbers of words below ``size``, and how often each occurs, [nnz].
+    chosen
+        bool[D]: the documents.
+    """
+    sums, df = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    _sum(
+        lengths.astype(np.int64),
+        words,
+        counts if counts.dtype.kind == "i" else np.ones(len(counts), np.int32),
+        chosen,
+        sums,
+        df,
+    )
+    return sums, df
+
+
+@kernel
+def _sum(lengths: Longs, words: Ints, counts: Ints, chosen: Bools, sums: Longs, df: Longs) -> None:
+    start = 0
+    for d in range(len(lengths)):
+        for i in range(start, start + lengths[d] * chosen[d]):
+            sums[words[i]] += counts[i]
+            df[words[i]] += 1
+        start += lengths[d]
+
+
+class WordCounts:
+    """Counts of words: the table ``words``, of rows of ``vocabulary.SCHEMA``, and what is made of
+    it.
+
+    Parameters
+    ----------
+    relations
+        Without tables.
+    """
+
+    def __init__(self, relations: Relations) -> None:
+        self.relations = relations
+        self._rows = self._summed = 0
+        self._questions = 0
+        relations.insert("words", SCHEMA.empty_table())
+
+    def add(self, words: pa.Table | pa.RecordBatch) -> None:
+        """Add the words of some documents; a word may come any number of times."""
+        self.relations.insert("words", words)
+        self._rows += len(words)
+        if self._rows > max(SUMMED_ROWS, 2 * self._summed):
+            self._sum()
+
+    def _sum(self) -> None:
+        self.relations.execute(
+            "create table sums as select word, sum(count)::bigint as count, sum(df)::bigint as "
+            "df from words group by word"
+        )
+        self.relations.execute("drop table words")
+        self.relations.execute("alter table sums rename to words")
+        self._rows = self._summed = self.relations.number("select count(*) from words")
+
+    def occur(self, words: pa.Array) -> np.ndarray:
+        """Which of the words, large_string[n], were counted: bool[n]."""
+        asked = f"asked{self._questions}"
+        self._questions += 1
+        self.relations.insert(asked, _numbered(words))
+        known = np.zeros(len(words), np.bool_)
+        for batch in self.relations.stream(
+            f"select id from {asked} semi join (from words where count > 0) using (word)"
+        ):
+            known[batch["id"].to_numpy()] = True
+        self.relations.execute(f"drop table {asked}")
+        return known
+
+    def choose(
+        self,
+        limits: WordLimits,
+        *,
+        documents: int,
+        fixed: TokenVocabulary | None = None,
+        grow: bool = False,
+        dropped: Collection[str] = (),
+        drop_top: int = 0,
+        room: Room | None = None,
+    ) -> ChosenWords:
+        """Choose the vocabulary.  Ids go by descending count, equal counts by the bytes of the
+                                   word.
+
+        Parameters
+        ----------
+        documents
+            Training documents, for messages.
+        fixed
+            Words that keep their ids whatever their counts, which are added to those found; other
+            words are left out, or with ``grow`` follow behind, as far as ``limits.max_vocab`` has
+            room.
+        dropped
+            Words left out whatever their counts, unless fixed.
+        drop_top
+            So many of the most frequent words that would be kept are left out as well.
+        room
+            For the vocabulary.
+
+        Raises
+        ------
+        NothingKept
+            No word is left.
+        DoesNotFit
+            The words take more than there is.
+        """
+        if fixed is not None:
+            self.add(fixed.table)
+        self._sum()
+        self._number_words(limits, fixed, grow, dropped, drop_top)
+        size = self.relations.number("select count(id) from chosen")
+        if room is not None:
+            ask_for_words(size, room)
+        distinct, tokens = self._figures("count > 0")
+        pruned, pruned_tokens = self._figures("count > 0 and id is null")
+        if not documents or not distinct:
+            raise NothingKept(
+                f"{documents:,} training documents were read and none has a word; nothing was "
+                f"stored; check the files and --format"
+            )
+        if not size:
+            raise NothingKept(
+                f"no word is left of {distinct:,} in {documents:,} training documents; "
+                "lower --min-df, --min-count or --drop-top, or raise --max-df"
+            )
+        words = pa.Table.from_batches(
+            self.relations.stream(
+                "select word, count, df from chosen where id is not null order by id"
+            )
+        )
+        top = [
+            word
+            for batch in self.relations.stream("select word from chosen where top")
+            for word in batch["word"].to_pylist()
+        ]
+        return ChosenWords(
+            TokenVocabulary.of(*words.columns), distinct, tokens, pruned, pruned_tokens, top
+        )
+
+    def _number_words(
+        self,
+        limits: WordLimits,
+        fixed: TokenVocabulary | None,
+        grow: bool,
+        dropped: Collection[str],
+        drop_top: int,
+    ) -> None:
+        """Make the view ``chosen``: each word with its id, null of one that is left out."""
+        first = len(fixed) if fixed is not None else 0
+        self.relations.insert(
+            "fixed",
+            _numbered(fixed.words if fixed is not None else pa.array([], pa.large_string())),
+        )
+        self.relations.insert("dropped", _numbered(pa.array(sorted(dropped), pa.large_string())))
+        rules = [
+            f"count >= {max(1, limits.min_count)}",
+            f"df >= {limits.min_df}",
+            "fixed.id is null",
+            "dropped.id is null",
+        ]
+        rules += [f"df <= {limits.max_df}"] if limits.max_df is not None else []
+        rules += ["false"] if fixed is not None and not grow else []
+        last = (
+            f"and rank < {drop_top + max(0, limits.max_vocab - first)}"
+            if limits.max_vocab is not None
+            else ""
+        )
+        self.relations.execute(f"""
+            create view judged as
+            select word, count, df, fixed.id as known, {" and ".join(rules)} as passes
+            from words left join fixed using (word) left join dropped using (word)
+        """)
+        self.relations.execute("""
+            create table ranked as
+            select *, row_number() over (order by count desc, word) - 1 as rank from judged where passes
+            union all select *, null from judged where not passes
+        """)
+        self.relations.execute(f"""
+            create view chosen as
+            select word, count, df, rank < {drop_top} as top,
+                coalesce(known, case when rank >= {drop_top} {last} then {first} + rank - {drop_top} end) as id
+            from ranked
+        """)
+
+    def _figures(self, which: str) -> tuple[int, int]:
+        """Number of words and of their occurrences."""
+        return self.relations.number(
+            f"select count(*) from chosen where {which}"
+        ), self.relations.number(f"select coalesce(sum(count), 0) from chosen where {which}")
+
+    def save_pruned(self, path: str | os.PathLike[str]) -> None:
+        """Write the words left out, in the order of their bytes, as ``pruned.parquet``."""
+        write_words(
+            path,
+            self.relations.stream(
+                "select word, count, df from chosen where id is null and count > 0 order by word"
+            ),
+        )
+
+
+def _numbered(words: pa.Array) -> pa.Table:
+    return pa.table({"word": words, "id": np.arange(len(words))})
+
+
+def ask_for_words(words: int, room: Room) -> None:
+    """DoesNotFit where there is no room for the words of a vocabulary."""
+    room.ask(
+        words * WORD_BYTES, f"a vocabulary of {words:,} words (--min-df and --max-vocab keep fewer)"
+    )

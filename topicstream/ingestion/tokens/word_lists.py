@@ -1,0 +1,217 @@
+"""Lists of words that users give, as a corpus counts them.
+
+A list has words as people write them: with capitals, hyphens, apostrophes, endings.  The tokenizer
+of the corpus says as which words each entry is counted.  An entry that the corpus has as it stands
+is that word; any other is the words that the tokenizer makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import structs
+
+from topicstream.base.errors import InputError, UsageError, terminal_safe
+from topicstream.base.records import Json
+from topicstream.ingestion.tokens.normal import compose_strings
+from topicstream.ingestion.tokens.recipe import Recipe
+from topicstream.ingestion.tokens.tokenizer import Tokenizer
+
+AT_ONCE = 1 << 16
+LISTED = 20
+"""Entries that a summary names."""
+TEXT = pa.large_string()
+
+Occurs = Callable[[pa.Array], np.ndarray]
+"""Which words, large_string[n], a corpus has: bool[n]."""
+
+
+@dataclass(frozen=True)
+class WordList:
+    """Entries of a list and the words that they are counted as.
+
+    Attributes
+    ----------
+    entries
+        large_string[N].
+    words, owners
+        large_string[M] and int64[M]: a word, and the number of the entry that it is of.
+    """
+
+    entries: pa.Array
+    words: pa.Array
+    owners: np.ndarray
+
+    @classmethod
+    def of(cls, entries: pa.Array, recipe: Recipe | None, asked: Collection[str] = ()) -> WordList:
+        """Tokenise the entries of a list.
+
+        Parameters
+        ----------
+        entries
+            Words as the user wrote them.
+        recipe
+            How the text of the corpus became words; None: of counts, which have words as they are.
+        asked
+            Tools that the command names.
+        """
+        entries = compose_strings(entries)
+        if recipe is None:
+            return cls(entries, entries, np.arange(len(entries)))
+        tokenizer = _make_tokenizer(recipe, asked)
+        words = [pa.array([], TEXT)]
+        owners = [np.zeros(0, np.int64)]
+        for first in range(0, len(entries), AT_ONCE):
+            some = entries.slice(first, AT_ONCE)
+            counted = tokenizer.count(pa.concat_arrays([some, pa.array([], TEXT)]))
+            made = counted.types.take(pa.array(counted.words))
+            owner = first + np.repeat(np.arange(len(some)), np.diff(counted.indptr))
+            if recipe.ngrams > 1 or recipe.phrases:
+                longest = _are_longest(made, owner)
+                made = made.filter(pa.array(longest))
+                owner = owner[longest]
+            words.append(made)
+            owners.append(owner)
+        return cls(entries, pa.concat_arrays(words), np.concatenate(owners))
+
+    def as_in_corpus(self, occurs: Occurs) -> MatchedList:
+        """Decide for each entry which words of a corpus it is."""
+        whole = occurs(self.entries)
+        made_of = np.zeros(len(self.entries), np.int64)
+        np.add.at(made_of, self.owners, 1)
+        as_it_stands = whole | (made_of == 0)
+        parts = ~as_it_stands[self.owners]
+        owners = np.concatenate((np.flatnonzero(as_it_stands), self.owners[parts]))
+        order = np.argsort(owners, kind="stable")
+        words = pa.concat_arrays(
+            [self.entries.filter(pa.array(as_it_stands)), self.words.filter(pa.array(parts))]
+        ).take(pa.array(order))
+        return MatchedList(self.entries, words, owners[order], occurs(words))
+
+
+def stop_words_with_parts(recipe: Recipe) -> tuple[str, ...]:
+    """Add to the stop words of a recipe the parts in which the text has them (``dog's``: dog)."""
+    entries = pa.array(sorted(recipe.stopwords), TEXT)
+    listed = WordList.of(entries, _before_stop_words(recipe))
+    small = pc.utf8_lower(listed.entries) if recipe.lowercase else listed.entries
+    same = pc.equal(small.take(pa.array(listed.owners)), listed.words)
+    parts = listed.words.filter(pc.invert(same)).to_pylist()
+    return tuple(sorted({*recipe.stopwords, *parts}))
+
+
+def describe_stop_words(recipe: Recipe, known: Collection[str]) -> dict[str, Json]:
+    """Say which stop words that are not ``known`` are several words, and which are none."""
+    own = sorted(set(recipe.stopwords) - set(known))
+    listed = WordList.of(pa.array(own, TEXT), _before_stop_words(recipe))
+    told = listed.as_in_corpus(lambda words: np.zeros(len(words), np.bool_)).summary()
+    unusable = np.setdiff1d(np.arange(len(own)), listed.owners)
+    return {
+        "words": len(own),
+        "parted": told["parted"],
+        "unusable": listed.entries.take(pa.array(unusable)).slice(0, LISTED).to_pylist(),
+    }
+
+
+def _before_stop_words(recipe: Recipe) -> Recipe:
+    """The recipe as far as stop words are concerned, which are compared before stems and the like."""
+    return structs.replace(
+        recipe,
+        replace=(),
+        lemmas=None,
+        stem=None,
+        segmenter=None,
+        phrases=(),
+        phrase_threshold=None,
+        ngrams=1,
+    )
+
+
+@dataclass(frozen=True)
+class MatchedList:
+    """Entries of a list and the words of a corpus that they are.
+
+    Attributes
+    ----------
+    entries
+        large_string[N].
+    words, owners, known
+        A word, the number of the entry that it is of, ascending, and whether the corpus has it.
+    """
+
+    entries: pa.Array
+    words: pa.Array
+    owners: np.ndarray
+    known: np.ndarray
+
+    def summary(self) -> dict[str, Any]:
+        """Say how many entries occur, which do not, and which are counted as several words."""
+        occurring = np.zeros(len(self.entries), np.bool_)
+        occurring[self.owners[self.known]] = True
+        missing = self.entries.filter(pa.array(~occurring))
+        number = np.bincount(self.owners, minlength=len(self.entries))
+        parted: dict[str, Json] = {}
+        for entry in np.flatnonzero(number > 1)[:LISTED].tolist():
+            own = self.words.filter(pa.array(self.owners == entry))
+            parted[self.entries[entry].as_py()] = own.to_pylist()
+        return {
+            "words": len(self.entries),
+            "occur": int(occurring.sum()),
+            "missing": missing.slice(0, LISTED).to_pylist(),
+            "parted": parted,
+        }
+
+
+def _make_tokenizer(recipe: Recipe, asked: Collection[str]) -> Tokenizer:
+    plain = structs.replace(recipe, stopwords=(), stopwords_from="none")
+    try:
+        return Tokenizer(plain, asked=asked)
+    except (UsageError, InputError):  # a tool that the store names and no command
+        return Tokenizer(structs.replace(plain, lemmas=None, segmenter=None))
+
+
+def _are_longest(words: pa.Array, owners: np.ndarray) -> np.ndarray:
+    """Mark the sequences of an entry that have the most words, not their parts."""
+    joints = pc.count_substring(words, "_").to_numpy(zero_copy_only=False)
+    most = np.zeros(int(owners.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(most, owners, joints)
+    return np.asarray(joints == most[owners])
+
+
+def describe_list(option: str, told: dict[str, Any]) -> str:
+    """Say for people what a list matched: "3 of 4 words occur; not in the corpus: ..."."""
+    total = int(told["words"])
+    text = f"{option}: {told['occur']:,} of {total:,} {'words' if total != 1 else 'word'} "
+    text += "occurs" if told["occur"] == 1 else "occur"
+    if missing := told["missing"]:
+        more = total - told["occur"] - len(missing)
+        text += f"; not in the corpus: {', '.join(map(terminal_safe, missing))}"
+        text += f" and {more:,} more" if more else ""
+    if told["parted"]:
+        text += f"; counted in parts: {describe_parts(told['parted'])}"
+    if kept := told.get("kept"):
+        text += (
+            f"; in the store's vocabulary, where they stay: {', '.join(map(terminal_safe, kept))}"
+        )
+        text += " (topics edit --drop-words removes them)"
+    return text
+
+
+def describe_stop_list(told: dict[str, Any]) -> str:
+    """Say for people which stop words are several words, and which are none."""
+    said = []
+    if told["parted"]:
+        said.append(f"counted in parts: {describe_parts(told['parted'])}")
+    if told["unusable"]:
+        said.append(f"no words of a text: {', '.join(map(terminal_safe, told['unusable']))}")
+    return f"--stopwords: {'; '.join(said)}"
+
+
+def describe_parts(parted: Mapping[str, Sequence[str]]) -> str:
+    """Say as which words entries are counted."""
+    counted = [f"{entry} as {' and '.join(words)}" for entry, words in parted.items()]
+    return ", ".join(map(terminal_safe, counted))

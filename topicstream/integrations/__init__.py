@@ -1,1 +1,0 @@
-"""topicstream behind the interfaces of other packages, which need not be installed."""

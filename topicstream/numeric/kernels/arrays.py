@@ -1,0 +1,175 @@
+"""Memory by address: what ``kernels.simd`` does on arrays, for helpers that are called once a cell
+and for arrays that a kernel knows by their addresses alone.
+
+numba counts the references of every array that is passed to a function, atomically, even when the
+function is inlined: a
+helper of six arrays pays a hundred nanoseconds.  An address is an integer.  Whoever takes one keeps
+the array alive.
+
+``address_of(array)``   address of a C-contiguous array's first entry
+``load(p, i)``          16 floats from entry i on;  ``store(p, i, v)`` the reverse
+``float_at(p, i)``      one float32;  ``put_float(p, i, x)`` the reverse;  ``double_at``,
+                        ``put_double`` of float64;
+                        ``long_at``, ``put_long`` of int64;  ``int_at(p, i)`` one int32 and
+                        ``short_at(p, i)`` one uint16,
+                        as int64
+``fetch(p, i)``         ask for the cache line of float i, into the first cache
+``append(p, i, v, a, b)``   the lanes of v where a >= b to entry i and on, in order, then zeros (16
+                            entries are written);
+                        returns how many there are
+
+Arrays that kernels take, by what is in them, and the cells of a block.
+
+Names are for readers and mypy: numba infers its own types.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from topicstream.numeric.kernels import intrinsics as llvm
+from topicstream.numeric.kernels.intrinsics import (
+    ANY,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    INTS,
+    VECTOR,
+    Builder,
+    Value,
+    emit,
+    vector,
+)
+from topicstream.numeric.kernels.jit import kernel
+
+_AT = ("int64", "int64")
+
+
+def _pointer(b: Any, p: Any, i: Any, kind: Any, unit: Any = F32) -> Any:
+    return b.bitcast(b.gep(b.inttoptr(p, unit.as_pointer()), [i]), kind.as_pointer())
+
+
+def _reader(result: Any, kind: Any, unit: Any, align: int, turn: Any = lambda b, x: x) -> Any:
+    def read(b: Builder, p: Value, i: Value) -> Value:
+        return turn(b, b.load(_pointer(b, p, i, kind, unit), align=align))
+
+    return emit(result, *_AT)(read)
+
+
+def _writer(given: Any, kind: Any, unit: Any, align: int) -> Any:
+    def write(b: Builder, p: Value, i: Value, x: Value) -> None:
+        b.store(x, _pointer(b, p, i, kind, unit), align=align)
+
+    return emit("void", *_AT, given)(write)
+
+
+load, store = _reader(vector, VECTOR, F32, 4), _writer(vector, VECTOR, F32, 4)
+float_at, put_float = _reader("float32", F32, F32, 4), _writer("float32", F32, F32, 4)
+double_at, put_double = _reader("float64", F64, F64, 8), _writer("float64", F64, F64, 8)
+long_at, put_long = _reader("int64", I64, I64, 8), _writer("int64", I64, I64, 8)
+int_at = _reader("int64", I32, I32, 4, lambda b, x: b.sext(x, I64))
+short_at = _reader("int64", I16, I16, 2, lambda b, x: b.zext(x, I64))
+
+
+@emit("int64", ANY)
+def address_of(b: Builder, data: Value) -> Value:
+    """array: C-contiguous -> int64."""
+    return b.ptrtoint(data, I64)
+
+
+@emit("void", *_AT)
+def fetch(b: Builder, p: Value, i: Value) -> None:
+    """Into the first cache."""
+    llvm.fetch(b, _pointer(b, p, i, I8))
+
+
+@emit("int64", *_AT, vector, vector, vector)
+def append(b: Builder, p: Value, i: Value, v: Value, x: Value, y: Value) -> Value:
+    """v, x, y: SIMD values -> int64."""
+    kept = b.fcmp_ordered(">=", x, y)
+    packed = b.bitcast(llvm.compress(b, b.bitcast(v, INTS), kept), VECTOR)
+    b.store(packed, _pointer(b, p, i, VECTOR), align=4)
+    return llvm.count(b, kept)
+
+
+Array = np.ndarray[Any, Any]
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+Doubles = np.ndarray[Any, np.dtype[np.float64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Shorts = np.ndarray[Any, np.dtype[np.uint16]]
+Ints = np.ndarray[Any, np.dtype[np.int32]]
+Longs = np.ndarray[Any, np.dtype[np.int64]]
+Words = np.ndarray[Any, np.dtype[np.uint64]]
+# numbers that kernels return: Python's or numba's own
+Int = int | np.integer[Any]
+Float = float | np.floating[Any]
+Bool = bool | np.bool_
+
+
+class Cells(NamedTuple):
+    """The cells of a block: document d has indptr[d] .. indptr[d + 1], each with a local word and a
+    count.
+
+    indptr int64[D + 1];  words int32[nnz];  counts int32 or float32[nnz]
+    """
+
+    indptr: Longs
+    words: Ints
+    counts: Array
+
+
+class CellsByWord(NamedTuple):
+    """The cells of a block word by word, documents ascending: word u has ptr[u] .. ptr[u + 1].
+
+    ptr int64[U + 1];  doc int32[nnz], row of the document;  x float32[nnz], count (an ingest keeps
+                       the type it has)
+    """
+
+    ptr: Longs
+    doc: Ints
+    x: Array
+
+
+@kernel
+def word_ends(words: Ints, ptr: Longs) -> None:
+    """ptr: int64[U + 1]: where each word's cells end, and the number of all.  Cells placed from the
+    last one on, each before the
+    one placed last, leave it where each word's cells begin."""
+    ptr[:] = 0
+    for i in range(len(words)):
+        ptr[words[i]] += 1
+    for u in range(len(ptr) - 1):
+        ptr[u + 1] += ptr[u]
+
+
+@kernel
+def sort_by_word(cells: Cells, out: CellsByWord) -> None:
+    """The cells word by word into the arrays of ``out`` (a counting sort)."""
+    (indptr, words, counts), (ptr, doc, x) = cells, out
+    word_ends(words, ptr)
+    for d in range(len(indptr) - 2, -1, -1):
+        for i in range(indptr[d + 1] - 1, indptr[d] - 1, -1):
+            ptr[words[i]] -= 1
+            j = ptr[words[i]]
+            doc[j], x[j] = d, counts[i]
+
+
+@kernel
+def checksum(data: Bytes) -> Int:
+    """Fletcher's checksum of 32-bit words in sums of 64 bits: a change of one word, and nearly
+    every change of two, changes it. For what a run writes for itself; unlike a library's it does
+    not keep other threads waiting."""
+    words = data[: len(data) // 4 * 4].view(np.uint32)
+    once, weighted, n = np.uint64(0), np.uint64(0), np.uint64(len(data))
+    for i in range(len(words)):
+        once += np.uint64(words[i])
+        weighted += np.uint64(words[i]) * (n - np.uint64(i))
+    for i in range(4 * len(words), len(data)):
+        once += np.uint64(data[i]) << np.uint64(32)
+    return np.int64(once * np.uint64(0x9E3779B97F4A7C15) ^ weighted)

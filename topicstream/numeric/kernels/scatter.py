@@ -1,0 +1,314 @@
+"""Deltas of a round into the rows of a dense table: summed in float64, rounded once a row and
+round.
+
+Deltas are rounded to a quantum before they are summed, so their order does not matter
+(numeric/tables/spec.py); where the quantum is 0.0 they are summed in block order.
+
+table    [n, P]        rows first_row .. first_row + n - 1 of the table (float32, float64 or int32)
+arena    float32[R, U, P]   the round's deltas, one slot a block;  vocabs int32[R, U] the words of
+         each slot, ascending
+lo, hi   int64[R]      rows of each slot that fall into this range
+quantum  float64       what deltas are rounded to
+factor   float64       multiplies the sum (1.0 but for BLEND)
+n_w      float64[n]    the words' counts, or length 0: hold each touched row to this sum (negatives
+         clipped)
+change   float64[P]    receives the change of the column sums
+worst    float64[3]    max |row sum / n_w - 1| before the rescale, most negative entry / n_w, NaN or
+         inf seen
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topicstream.numeric.kernels import arrays as pointers
+from topicstream.numeric.kernels.arrays import Array, Bool, Doubles, Float, Floats, Int, Ints, Longs
+from topicstream.numeric.kernels.jit import kernel
+from topicstream.numeric.kernels.simd import fetch
+
+LINE = 16  # float32 of a cache line
+
+
+@kernel(inline="always")
+def rounded(value: float, magic: float) -> Float:
+    """``value`` rounded to a multiple of the quantum; magic: 1.5 * 2^52 quanta (0.0: as it is).
+
+    A sum with it has no bits left below the quantum: the addition rounds, and the difference is
+    exact."""
+    return (value + magic) - magic
+
+
+@kernel
+def scatter_rows(
+    table: Array,
+    first_row: int,
+    arena: Floats,
+    vocabs: Ints,
+    lo: Longs,
+    hi: Longs,
+    quantum: float,
+    factor: float,
+    n_w: Doubles,
+    change: Doubles,
+    worst: Doubles,
+) -> None:
+    """Add the deltas of all slots to their rows; see the module's legend."""
+    slots, width = arena.shape[0], table.shape[1]
+    none = np.int64(1) << np.int64(62)
+    cursor, heads = (
+        lo.copy(),
+        np.empty(slots, np.int64),
+    )  # of each slot the row that comes next, and its word
+    for r in range(slots):
+        heads[r] = vocabs[r, lo[r]] if lo[r] < hi[r] else none
+    acc = np.empty(width, np.float64)
+    magic = 1.5 * 2.0**52 * quantum
+    while True:
+        row = none
+        for r in range(slots):
+            row = min(row, heads[r])
+        if row == none:
+            return
+        old = table[row - first_row]
+        acc[:] = 0.0
+        for r in range(slots):
+            if heads[r] == row:
+                delta = arena[r, cursor[r]]
+                for k in range(width):
+                    acc[k] += rounded(np.float64(delta[k]), magic)
+                cursor[r] += 1
+                heads[r] = vocabs[r, cursor[r]] if cursor[r] < hi[r] else none
+        for k in range(width):
+            acc[k] = np.float64(old[k]) + factor * acc[k]
+        if len(n_w):
+            hold_row(acc, n_w[row - first_row], worst)
+        for k in range(width):
+            new = table.dtype.type(acc[k])
+            change[k] += np.float64(new) - np.float64(old[k])
+            old[k] = new
+
+
+@kernel(inline="always")
+def row_sum(acc: Array) -> tuple[Float, Bool]:
+    """Sum of a padded float64 row in eight running sums (one waits for itself: four times as long),
+    and whether it has negatives.
+    """
+    below = 0
+    for k in range(len(acc)):
+        below += acc[k] < 0.0
+    a = b = c = d = e = f = g = h = 0.0
+    for k in range(0, len(acc), 8):
+        a += acc[k]
+        b += acc[k + 1]
+        c += acc[k + 2]
+        d += acc[k + 3]
+        e += acc[k + 4]
+        f += acc[k + 5]
+        g += acc[k + 6]
+        h += acc[k + 7]
+    return ((a + b) + (c + d)) + ((e + f) + (g + h)), below > 0
+
+
+@kernel(
+    inline="always"
+)  # a call counts references to its arrays: a third of a round's sum at 16 columns
+def hold_row(acc: Array, mass: float, worst: Doubles) -> None:
+    """Clip negatives of one float64 row and scale it to sum to ``mass`` exactly; record what had to
+    be corrected.
+    """
+    total, negative = row_sum(acc)
+    if not np.isfinite(total):
+        worst[2] = 1.0
+    elif mass > 0.0:
+        worst[0] = max(worst[0], abs(total / mass - 1.0))
+        if negative:
+            low = 0.0
+            for k in range(len(acc)):
+                low = min(low, acc[k])
+                if acc[k] < 0.0:
+                    acc[k] = 0.0
+            worst[1] = min(worst[1], low / mass)
+            total, negative = row_sum(acc)
+        if total > 0.0:
+            scale = mass / total
+            for k in range(len(acc)):
+                acc[k] *= scale
+
+
+@kernel(inline="always")
+def topic_at(deltas: Longs, r: int, j: int, wide: bool) -> Int:
+    """Entry j of block r's topics."""
+    k: Int = pointers.int_at(deltas[r, 2], j) if wide else pointers.short_at(deltas[r, 2], j)
+    return k
+
+
+@kernel
+def scatter_sparse(
+    table: Array,
+    first_row: int,
+    deltas: Longs,
+    wide: bool,
+    lo: Longs,
+    hi: Longs,
+    quantum: float,
+    factor: float,
+    change: Doubles,
+) -> None:
+    """Add ``factor`` times the sum of the blocks' SparseDeltas to the rows that they touch; each
+    entry is rounded once.
+
+    deltas int64[R, 4]: the addresses of each block's ids (int32[U]), ptr (int64[U+1]), topics
+    (int32 if ``wide``, else
+    uint16) and values (float32); local rows lo[r]..hi[r]-1 fall into this range.  What rounding to
+    the table's type took
+    enters ``change`` too, so the column sums stay those of the table.
+    """
+    blocks, width = len(deltas), table.shape[1]
+    few = width // 4  # entries up to which a row's topics are gone through one by one
+    cursor = lo.copy()
+    acc, listed = np.zeros(width), np.empty(few + 1, np.int32)
+    magic = 1.5 * 2.0**52 * quantum
+    none = np.int64(1) << np.int64(62)
+    while True:
+        row = none
+        for r in range(blocks):
+            if cursor[r] < hi[r]:
+                row = min(row, pointers.int_at(deltas[r, 0], cursor[r]))
+        if row == none:
+            return
+        n = 0
+        for r in range(blocks):
+            u = cursor[r]
+            if u >= hi[r] or pointers.int_at(deltas[r, 0], u) != row:
+                continue
+            cursor[r] = u + 1
+            begin, end = pointers.long_at(deltas[r, 1], u), pointers.long_at(deltas[r, 1], u + 1)
+            listing = n + end - begin <= few
+            for j in range(begin, end):
+                k = topic_at(deltas, r, j, wide)
+                acc[k] += rounded(np.float64(pointers.float_at(deltas[r, 3], j)), magic)
+                if listing:
+                    listed[n] = k
+                    n += 1
+            if not listing:
+                n = few + 1
+            if (
+                u + 1 < hi[r]
+            ):  # what the next word will touch: rows lie far apart, a third of the time was waiting
+                ahead = (pointers.int_at(deltas[r, 0], u + 1) - first_row) * width
+                stop = pointers.long_at(deltas[r, 1], u + 2)
+                if stop - end <= few:
+                    for j in range(end, stop):
+                        fetch(table, ahead + topic_at(deltas, r, j, wide))
+                else:
+                    for k in range(0, width, LINE):
+                        fetch(table, ahead + k)
+        old = table[row - first_row]
+        if n <= few:
+            for i in range(n):  # of a topic that is listed twice the second is zero
+                k = listed[i]
+                was = np.float64(old[k])
+                new = table.dtype.type(was + factor * acc[k])
+                old[k] = new
+                change[k] += np.float64(new) - was
+                acc[k] = 0.0
+        else:
+            for k in range(width):
+                was = np.float64(old[k])
+                new = table.dtype.type(was + factor * acc[k])
+                old[k] = new
+                change[k] += np.float64(new) - was
+                acc[k] = 0.0
+
+
+@kernel
+def hold_rows(table: Array, n_w: Doubles, worst: Doubles) -> None:
+    """End of a pass: every row of ``table`` (float32[n, P]) clipped and scaled to n_w (float64[n])."""
+    acc = np.empty(table.shape[1], np.float64)
+    for w in range(table.shape[0]):
+        for k in range(table.shape[1]):
+            acc[k] = table[w, k]
+        hold_row(acc, n_w[w], worst)
+        for k in range(table.shape[1]):
+            table[w, k] = table.dtype.type(acc[k])
+
+
+def clip_rows(table: Floats, worst: Doubles) -> None:
+    """End of a pass: negative entries of ``table`` (float32[n, P]) become 0, the lowest recorded as
+    a share of its row's sum.
+    """
+    sums, lows = table.sum(axis=1, dtype=np.float64), table.min(axis=1, initial=0.0)
+    if not np.isfinite(sums).all():
+        worst[2] = 1.0
+    worst[1] = min(worst[1], float((lows / np.maximum(sums, 1.0)).min(initial=0.0)))
+    np.maximum(table, 0.0, out=table)
+
+
+@kernel
+def column_sums(table: Array, out: Doubles) -> None:
+    """out float64[P] += column sums of table [n, P], in row order."""
+    for w in range(table.shape[0]):
+        for k in range(table.shape[1]):
+            out[k] += table[w, k]
+
+
+def scale_rows(table: Array, factor: float) -> None:
+    """table *= factor, in place (float64 arithmetic)."""
+    np.multiply(table, factor, out=table, dtype=np.float64, casting="same_kind")
+
+
+@kernel
+def changed_entries(
+    before: Array,
+    table: Array,
+    rows: Ints,
+    width: int,
+    lengths: Ints,
+    columns: Array,
+    values: Array,
+) -> tuple[Int, Int]:
+    """What differs between ``before`` (unsigned [n, P], the bits of numbers) and ``rows``
+    (int32[n]) of ``table`` ([, P]) in the first ``width`` columns, K of them.
+
+    lengths int32[n] receives how many entries of each row differ, ``columns`` and ``values`` which
+    they are and what they are
+    now, one row after the other; a row of more than half its entries goes whole, as K values
+    without columns.  Returns how
+    many columns and values there are.
+    """
+    i = j = 0
+    for u in range(len(rows)):
+        old, new, n = before[u], table[rows[u]], 0
+        for k in range(width):
+            n += 1 if old[k] != new[k] else 0
+        if 2 * n > width:
+            for k in range(width):
+                values[j + k] = new[k]
+            n = width
+        else:
+            m = j
+            for k in range(width):
+                if old[k] != new[k]:
+                    columns[i], values[m] = k, new[k]
+                    i, m = i + 1, m + 1
+        lengths[u] = n
+        j += n
+    return i, j
+
+
+@kernel
+def put_entries(
+    table: Array, rows: Ints, width: int, lengths: Ints, columns: Array, values: Array
+) -> None:
+    """Put into ``rows`` of ``table`` what ``changed_entries`` found; width: its K."""
+    i = j = 0
+    for u in range(len(rows)):
+        new, n = table[rows[u]], lengths[u]
+        if n == width:
+            for k in range(width):
+                new[k] = values[j + k]
+        else:
+            for e in range(n):
+                new[columns[i + e]] = values[j + e]
+            i += n
+        j += n

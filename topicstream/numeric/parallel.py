@@ -1,0 +1,111 @@
+"""Work on blocks with several threads, results in block order.
+
+Run a round of blocks: serial, or on a pool of threads (kernels release the GIL).  Same bits
+either way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from itertools import islice
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_order(
+    work: Callable[[Item], Result], items: Iterable[Item], threads: int
+) -> Iterator[Result]:
+    """``work(item)`` for each item, at most ``threads`` at once and one waiting, yielded in the
+    order of the items. ``work`` runs here first, on the first item, so that compiling is over
+    before threads start."""
+    source = iter(items)
+    yield from map(work, islice(source, 1 if threads > 1 else None))
+    if threads > 1:
+        with ThreadPoolExecutor(threads, thread_name_prefix="topics") as pool:
+            yield from pooled(pool, work, source, threads)
+
+
+def pooled(
+    pool: ThreadPoolExecutor,
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    ahead: int,
+    alone: Callable[[Item], bool] = lambda item: False,
+) -> Iterator[Result]:
+    """``map`` in a pool, in order, at most ``ahead`` results waiting; an item that is ``alone`` is
+    worked on without others.
+    """
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            by_itself = alone(item)
+            while waiting and by_itself:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(work, item))
+            while len(waiting) > (0 if by_itself else ahead):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+class Workers:
+    """``threads`` workers, each with a number 0..threads-1 that owns its buffers."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = max(1, threads)
+        self._local = local = threading.local()
+        numbers = iter(range(self.threads))
+
+        def join() -> None:
+            local.number = next(numbers)
+
+        self.pool = ThreadPoolExecutor(self.threads, "topics", join) if self.threads > 1 else None
+
+    def __reduce__(self) -> tuple[type[Workers], tuple[int]]:
+        """As many in another process."""
+        return Workers, (self.threads,)
+
+    def number(self) -> int:
+        """The calling worker's number; 0 in a thread that runs items itself, while no worker is
+        busy.
+        """
+        return int(getattr(self._local, "number", 0))
+
+    def run(self, work: Callable[[int], None], n: int) -> None:
+        """work(0) .. work(n-1), each once; returns when all are done, raises the first error met."""
+        if self.pool is None or n <= 1:
+            # one item runs here, on worker 0's buffers: nobody else is running
+            for i in range(n):
+                work(i)
+            return
+        futures = [self.pool.submit(work, i) for i in range(n)]
+        _, waiting = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in waiting:
+            future.cancel()
+        wait(waiting)
+        for future in futures:
+            if not future.cancelled():
+                future.result()
+
+    def run_ranges(self, work: Callable[[int], None], n: int) -> None:
+        """Like ``run`` for many small items: each worker takes the next one until none is left."""
+        items = iter(range(n))
+
+        def share(_: int) -> None:
+            for i in items:
+                work(i)
+
+        self.run(share, min(self.threads, n))
+
+    def close(self) -> None:
+        """End the threads."""
+        if self.pool is not None:
+            self.pool.shutdown(wait=True, cancel_futures=True)

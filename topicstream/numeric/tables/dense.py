@@ -1,0 +1,349 @@
+"""Tables of dense rows.
+
+Work on all rows is cut into ranges of rows that depend on the table's shape alone, so that sums
+have one order whatever the number of threads, and wherever the rows are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from topicstream.base.errors import StoreError
+from topicstream.base.memory import Array
+from topicstream.numeric.kernels.constants import Constants
+from topicstream.numeric.kernels.scatter import (
+    changed_entries,
+    clip_rows,
+    column_sums,
+    hold_rows,
+    put_entries,
+    scale_rows,
+)
+from topicstream.numeric.tables.rounds import (
+    WINDOW_BYTES,
+    DenseRound,
+    Entered,
+    Round,
+    RoundSpace,
+    RowRange,
+    SparseRound,
+)
+from topicstream.numeric.tables.spec import Rows, Scratch, TableSpec, padded
+from topicstream.numeric.tables.storage import Storage
+from topicstream.numeric.tables.table import Footprint, RunAll, Sizes, Table
+
+RANGE_BYTES = 4 << 20  # of a range of rows, about
+RANGES = 64  # of a table, at least
+
+
+class DenseTable(Table):
+    """[n_rows, padded(columns)] numbers.
+
+    Rows with constants stand once more behind the rows that a visit sees, with the constants added:
+    in memory behind the table, where they are renewed whenever the table has changed; of a mapped
+    table behind the copied rows."""
+
+    @classmethod
+    def footprint(cls, spec: TableSpec, sizes: Sizes) -> Footprint:
+        width = padded(sizes.columns)
+        row = Array((width,), spec.dtype).nbytes
+        deltas = WINDOW_BYTES if spec.delta == "dense" else 0
+        return Footprint(
+            rows=Array((sizes.rows + sizes.constants, width), spec.dtype).nbytes,
+            window=min(max(row, RANGE_BYTES), row * sizes.rows) + deltas,
+            delta=Array((sizes.changed, width), np.float32).nbytes if spec.delta == "dense" else 0,
+            gathered=Array(
+                (sizes.seen + min(sizes.seen, sizes.constants), width), spec.dtype
+            ).nbytes,
+        )
+
+    def __init__(
+        self,
+        spec: TableSpec,
+        rows: int,
+        columns: int,
+        mass: np.ndarray | None,
+        folder: Path | None,
+        run_all: RunAll,
+        constants: Constants | None = None,
+    ) -> None:
+        super().__init__(spec, rows, columns, mass, folder, run_all, constants)
+        behind = len(constants) if constants is not None and folder is None else 0
+        self._storage = Storage((rows + behind, self.width), spec.dtype, folder)
+        self._rows = self._storage.array[:rows]
+        self.array = self._rows if folder is None else None
+        self._row_bytes = self.width * self._rows.itemsize
+        self._bits = np.dtype(
+            f"u{self._rows.itemsize}"
+        )  # of a number: -0.0 is another one than 0.0
+        self._number = np.min_scalar_type(columns)  # of a column
+        self._own = threading.local()
+        step = max(1, min(-(-rows // RANGES), RANGE_BYTES // self._row_bytes))
+        self.edges = np.append(np.arange(0, rows, step), rows).astype(np.int64)
+
+    # -- rows out
+    # -------------------------------------------------------------------------------------------------
+    def gather(self, ids: np.ndarray, scratch: Scratch) -> Rows:
+        """A view plus an index in memory, copied rows of a mapped table."""
+        index = scratch.array("row index", len(ids), np.int64)
+        constant_rows, which = (
+            self.constants.find(ids) if self.constants is not None else (ids[:0], ids[:0])
+        )
+        base, behind = self._storage.array, self.n_rows + which
+        index[:] = ids
+        if self._storage.mapped:
+            base, behind = (
+                self._copied(ids, len(constant_rows), scratch),
+                len(ids) + np.arange(len(constant_rows)),
+            )
+            index[:] = np.arange(len(ids))
+        if self.constants is None or not len(constant_rows):
+            return Rows(base, index, self.scale, None)
+        bare = scratch.array("bare index", len(ids), np.int64)
+        bare[:] = index
+        index[constant_rows] = behind
+        if self._storage.mapped:
+            base[behind] = base[bare[constant_rows]]
+            self.constants.add(base, behind, which, self.scale)
+        return Rows(base, index, self.scale, bare)
+
+    def _copied(self, ids: np.ndarray, more: int, scratch: Scratch) -> np.ndarray:
+        """Rows of the ids, and room for ``more`` behind them."""
+        rows = scratch.array("gathered rows", (len(ids) + more, self.width), self.spec.dtype)
+        cuts = np.searchsorted(ids, self.edges)
+        for i in np.flatnonzero(np.diff(cuts)):
+            a, b = cuts[i], cuts[i + 1]
+            np.take(self._rows, ids[a:b], axis=0, out=rows[a:b], mode="clip")
+            self._storage.let_go(int(ids[a]), int(ids[b - 1]) + 1)
+        return rows
+
+    def _renew(self) -> None:
+        """Bring the rows with constants behind the table up to date."""
+        if self.constants is not None and not self._storage.mapped:
+            every, which = self._storage.array, np.arange(len(self.constants))
+            every[self.n_rows :] = every[self.constants.ids]
+            self.constants.add(every, self.n_rows + which, which, self.scale)
+
+    def dense(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
+        rows = self.gather(np.asarray(ids, np.int32), Scratch())
+        out[:] = rows.base[rows.counts] * rows.scale
+        return out
+
+    # -- deltas in
+    # ------------------------------------------------------------------------------------------------
+    def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> Round:
+        quantum = self.spec.quantum(tokens)
+        if self.spec.delta == "sparse":
+            return SparseRound(space, quantum)
+        return DenseRound(space, most_rows, self.width, quantum)
+
+    def apply(self, deltas: Round, factor: float = 1.0, hold: bool = True) -> None:
+        self._sum(*self._add(deltas, factor, hold, self._owned(0, 1)))
+
+    def _add(
+        self,
+        deltas: Round,
+        factor: float,
+        hold: bool,
+        mine: np.ndarray,
+        moved: dict[int, tuple[np.ndarray, ...]] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Add a round to the ranges ``mine``; see ``_over_ranges``.
+
+        moved: receives what changed in each (``Entered.rows``).
+        """
+        ids = deltas.ids
+        cuts = (
+            np.array([np.searchsorted(v, self.edges) for v in ids], np.int64)
+            .reshape(len(ids), -1)
+            .T.copy()
+        )
+
+        def add(i: int, part: RowRange) -> None:
+            part = part if hold else part._replace(mass=np.zeros(0))
+            lo, hi = cuts[i], cuts[i + 1]
+            if moved is None:
+                deltas.add_to(part, lo, hi, factor)
+                return
+            scratch = self._own.__dict__.setdefault("scratch", Scratch())
+            added = np.unique(np.concatenate([v[a:b] for v, a, b in zip(ids, lo, hi)]))
+            rows, present = added - np.int32(part.first), part.rows.view(self._bits)
+            before = scratch.array("before", (len(rows), self.width), self._bits)
+            np.take(present, rows, axis=0, out=before, mode="clip")
+            deltas.add_to(part, lo, hi, factor)
+            lengths = np.empty(len(rows), np.int32)
+            columns = scratch.array("columns", before.size, self._number)
+            values = scratch.array("values", before.size, self._bits)
+            n, m = changed_entries(before, present, rows, self.columns, lengths, columns, values)
+            moved[i] = added, lengths, columns[:n].copy(), values[:m].copy()
+
+        sums = self._over_ranges(add, mine & (cuts[1:] > cuts[:-1]).any(axis=1))
+        deltas.clear()
+        return sums
+
+    @property
+    def _groups(self) -> int:
+        """Range i adds to sums i % groups, in order."""
+        return min(len(self.edges) - 1, RANGES)
+
+    def _owned(self, owner: int, members: int) -> np.ndarray:
+        """bool[ranges], those that a member owns: whole groups."""
+        return np.asarray(np.arange(len(self.edges) - 1) % self._groups % members == owner)
+
+    def spans(self, ids: np.ndarray, owner: int, members: int) -> list[slice]:
+        cuts, mine = np.searchsorted(ids, self.edges), self._owned(owner, members)
+        return [
+            slice(a, b) for a, b in zip(cuts[:-1][mine].tolist(), cuts[1:][mine].tolist()) if b > a
+        ]
+
+    def enter(self, deltas: Round, factor: float, hold: bool, owner: int, members: int) -> Entered:
+        moved: dict[int, tuple[np.ndarray, ...]] = {}
+        told = moved if members > 1 else None  # there is nobody to tell
+        change, worst = self._add(deltas, factor, hold, self._owned(owner, members), told)
+        rows = tuple(np.concatenate(arrays) for arrays in zip(*(moved[i] for i in sorted(moved))))
+        return Entered(rows, change[owner::members], worst[owner::members])
+
+    def absorb(self, entered: Sequence[Entered], own: int) -> None:
+        change, worst = np.zeros((self._groups, self.width)), np.zeros((self._groups, 3))
+        for member, theirs in enumerate(entered):
+            change[member :: len(entered)], worst[member :: len(entered)] = (
+                theirs.change,
+                theirs.worst,
+            )
+            if theirs.rows and member != own:
+                self._put(*(np.require(array, requirements="A") for array in theirs.rows))
+        self._sum(change, worst)
+
+    def _put(
+        self, ids: np.ndarray, lengths: np.ndarray, columns: np.ndarray, values: np.ndarray
+    ) -> None:
+        """Take over what another member has entered, range by range."""
+        cuts = np.searchsorted(ids, self.edges)
+        to_values = np.append(0, np.cumsum(lengths, dtype=np.int64))
+        to_columns = np.append(
+            0, np.cumsum(np.where(lengths == self.columns, 0, lengths), dtype=np.int64)
+        )
+
+        def put(i: int) -> None:
+            a, b = int(cuts[i]), int(cuts[i + 1])
+            if a < b:
+                put_entries(
+                    self._rows.view(self._bits),
+                    ids[a:b],
+                    self.columns,
+                    lengths[a:b],
+                    columns[to_columns[a] :],
+                    values[to_values[a] :],
+                )
+                self._storage.let_go(int(self.edges[i]), int(self.edges[i + 1]))
+
+        self.run_all(put, len(self.edges) - 1)
+
+    def _over_ranges(
+        self, work: Callable[[int, RowRange], None], touched: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """work(i, range i) over all ranges, or those that are ``touched`` (bool[ranges]).  Returns
+        change
+        float64[groups, padded(columns)] and worst float64[groups, 3], for ``_sum``."""
+        groups, changed = (
+            self._groups,
+            [True] * len(self.edges) if touched is None else touched.tolist(),
+        )
+        change, worst = np.zeros((groups, self.width)), np.zeros((groups, 3))
+
+        def one(group: int) -> None:
+            for i in range(group, len(self.edges) - 1, groups):
+                if changed[i]:
+                    a, b = int(self.edges[i]), int(self.edges[i + 1])
+                    work(
+                        i,
+                        RowRange(
+                            a, self._rows[a:b], self.row_mass[a:b], change[group], worst[group]
+                        ),
+                    )
+                    self._storage.let_go(a, b)
+
+        self.run_all(one, groups)
+        return change, worst
+
+    def _sum(self, change: np.ndarray, worst: np.ndarray) -> None:
+        """Enter sums of groups of ranges, in their order: the table has changed."""
+        self._renew()
+        for sums in change:
+            self.totals += self.scale * sums
+        self.worst[0] = max(self.worst[0], worst[:, 0].max(initial=0.0))
+        self.worst[1] = min(self.worst[1], worst[:, 1].min(initial=0.0))
+        self.worst[2] = max(self.worst[2], worst[:, 2].max(initial=0.0))
+
+    def blend(self, rho: float) -> float:
+        self.scale *= 1.0 - rho
+        self.totals *= 1.0 - rho
+        if self.scale < 1e-6:
+            factor, self.scale = self.scale, 1.0
+            self._sum(*self._over_ranges(lambda i, part: scale_rows(part.rows, factor)))
+        self._renew()
+        return 1.0 / self.scale
+
+    def settle(self) -> np.ndarray:
+        factor, self.scale = self.scale, 1.0
+
+        def work(i: int, part: RowRange) -> None:
+            if factor != 1.0:
+                scale_rows(part.rows, factor)
+            if len(self.row_mass):
+                hold_rows(part.rows, part.mass, part.worst)
+            elif self.spec.mass == "part":
+                clip_rows(part.rows, part.worst)
+            column_sums(part.rows, part.change)
+
+        self.totals[:] = 0.0
+        self._sum(*self._over_ranges(work))
+        worst, self.worst = self.worst, np.zeros(3)
+        return worst
+
+    # -- whole
+    # ----------------------------------------------------------------------------------------------------
+    def fill(self, piece: Callable[[int, int], np.ndarray]) -> None:
+        self.scale = 1.0
+        self.rewrite(lambda first, rows: piece(first, first + len(rows)))
+
+    def rewrite(self, change: Callable[[int, np.ndarray], np.ndarray]) -> None:
+        scale, self.scale = self.scale, 1.0
+
+        def work(i: int, part: RowRange) -> None:
+            part.rows[:] = change(part.first, part.rows if scale == 1.0 else part.rows * scale)
+            column_sums(part.rows, part.change)
+
+        self.totals[:] = 0.0
+        self._sum(*self._over_ranges(work))
+
+    def clear(self) -> None:
+        self._storage.clear()
+        self.scale = 1.0
+        self.totals[:] = 0.0
+        self._renew()
+
+    def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
+        for a, b in zip(self.edges[:-1].tolist(), self.edges[1:].tolist()):
+            yield a, self._rows[a:b]
+            self._storage.let_go(a, b)
+
+    def save(self, path: Path) -> None:
+        with open(path, "xb") as f:
+            for _, rows in self.pieces():
+                f.write(rows.data)
+
+    def load(self, path: Path) -> None:
+        with open(path, "rb") as f:
+            if path.stat().st_size != self.n_rows * self._row_bytes:
+                raise StoreError(f"{path}: not {self.n_rows} rows of {self.columns} numbers")
+            for _, part in self.pieces():
+                f.readinto(part.data)
+        self._renew()
+
+    def close(self) -> None:
+        self._rows, self.array = self._rows[:0], None
+        self._storage.close()

@@ -1,0 +1,294 @@
+"""The deltas of a round until its end, in memory or in mapped files; then ranges of rows add up
+theirs.
+
+A visit writes its delta into the slot it was given (dense rows) or hands over arrays of its own
+(sparse changes).  Deltas
+are rounded to the table's quantum, so their sum does not depend on its order (spec.py).
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from topicstream.numeric.kernels.scatter import scatter_rows, scatter_sparse
+from topicstream.numeric.tables.spec import Scratch, SparseDelta
+from topicstream.numeric.tables.storage import Storage
+
+WINDOW_BYTES = (
+    8 << 20
+)  # dense deltas of a round that a worker reads from a mapped file before it lets go of them
+
+
+class RowRange(NamedTuple):
+    """A range of rows of a dense table while it is changed.
+
+    first: number of the first row;  rows [n, padded(columns)];  mass float64[n], what each row is
+                                     held to (length 0:
+    nothing);  change float64[padded(columns)], receives the change of the column sums;  worst
+               float64[3], what had to be
+    corrected (numeric/kernels/scatter.py).
+    """
+
+    first: int
+    rows: np.ndarray
+    mass: np.ndarray
+    change: np.ndarray
+    worst: np.ndarray
+
+
+def _joined(array: np.ndarray, spans: Sequence[slice]) -> np.ndarray:
+    return np.concatenate([array[:0], *(array[span] for span in spans)])
+
+
+class Entered(NamedTuple):
+    """What the owner of some groups of ranges of a dense table made of a round.
+
+    rows: the ids that it added to, and what changed in them (``changed_entries``: lengths, columns,
+    bits of the values), for all
+    of its ranges; empty where there is nobody to tell;  change float64[G, padded(columns)], worst
+    float64[G, 3]: of its groups.
+    """
+
+    rows: tuple[np.ndarray, ...]
+    change: np.ndarray
+    worst: np.ndarray
+
+
+class RoundSpace:
+    """Where the deltas of all tables wait: ``keep[i]`` has the arrays that the visit of block i
+    hands over.
+
+    Parameters
+    ----------
+    blocks
+        Blocks of a round.
+    folder
+        Where mapped files are made; None: deltas stay in memory.
+    """
+
+    def __init__(self, blocks: int, folder: Path | None = None) -> None:
+        self.blocks, self.folder = blocks, folder
+        self.keep = [Scratch(folder) for _ in range(blocks)]
+
+
+class Round(abc.ABC):
+    """The deltas of one table: of block 0, 1, ... of the round, each with its ids (int32[U],
+    ascending).
+    """
+
+    def __init__(self, space: RoundSpace, quantum: float) -> None:
+        self._space, self._quantum = space, quantum
+        self._made: list[tuple[np.ndarray, Any] | None] = [None] * space.blocks
+
+    def slot(self, i: int, ids: np.ndarray) -> np.ndarray | None:
+        """What the visit of block ``i`` writes its delta to, uninitialised; None: it hands over
+        arrays of its own.
+        """
+        return None
+
+    @abc.abstractmethod
+    def put(self, i: int, ids: np.ndarray, delta: Any) -> None:
+        """Block ``i`` has made its delta.  Called from several threads, each block once."""
+
+    def part(
+        self, i: int, choose: Callable[[np.ndarray], Sequence[slice]]
+    ) -> tuple[np.ndarray, ...]:
+        """What block ``i`` has put for the spans of its local rows that are chosen by its ids; ids
+        first, as arrays that can be sent elsewhere."""
+        entry = self._made[i]
+        assert entry is not None
+        ids, delta = entry
+        spans = choose(ids)
+        return _joined(ids, spans), *self._cut(delta, spans)
+
+    @abc.abstractmethod
+    def _cut(self, delta: Any, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
+        """``part`` without the ids."""
+
+    @abc.abstractmethod
+    def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
+        """Put what block ``i`` made elsewhere, as ``part`` gave it."""
+
+    def missing(self, blocks: int) -> list[int]:
+        """Of the first so many blocks, those that have put nothing."""
+        return [i for i, entry in enumerate(self._made[:blocks]) if entry is None]
+
+    @property
+    def deltas(self) -> list[tuple[np.ndarray, Any]]:
+        """(ids, delta) of every block that has put its own, in block order."""
+        return [entry for entry in self._made if entry is not None]
+
+    @property
+    def ids(self) -> list[np.ndarray]:
+        """The ids of every block that has put its delta, in block order."""
+        return [ids for ids, _ in self.deltas]
+
+    @abc.abstractmethod
+    def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:
+        """Add ``factor`` times the deltas to a range of rows: of block r its local rows lo[r] to
+        hi[r] - 1.
+        """
+
+    def clear(self) -> None:
+        """Forget the round."""
+        self._made = [None] * len(self._made)
+
+    def rest(self) -> None:
+        """Give memory back: no delta comes for a while."""
+        self.clear()
+
+
+class DenseRound(Round):
+    """float32[U, padded(columns)] a block, a slot each in one array.
+
+    quantum: what deltas are rounded to; 0.0: they are added up in block order.
+    """
+
+    def __init__(self, space: RoundSpace, most_rows: int, width: int, quantum: float) -> None:
+        super().__init__(space, quantum)
+        self._shape = (space.blocks * most_rows, width)
+        self._most, self._held = most_rows, np.zeros((space.blocks, most_rows), np.int32)
+        self._slots = Storage(self._shape, np.float32, space.folder)
+
+    def slot(self, i: int, ids: np.ndarray) -> np.ndarray:
+        self._held[i, : len(ids)] = ids
+        return self._slots.array[i * self._most : i * self._most + len(ids)]
+
+    def put(self, i: int, ids: np.ndarray, delta: np.ndarray) -> None:
+        self._slots.let_go(i * self._most, i * self._most + len(ids))
+        self._made[i] = self._held[i, : len(ids)], delta
+
+    def _cut(self, delta: np.ndarray, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
+        return (_joined(delta, spans),)
+
+    def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
+        ids, delta = part
+        room = self.slot(i, ids)
+        room[:] = delta
+        self.put(i, ids, room)
+
+    def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:
+        blocks, rows = len(lo), len(part.rows)
+        slots = self._slots.array.reshape(self._space.blocks, self._most, -1)[:blocks]
+        step = max(1, WINDOW_BYTES // (blocks * self._shape[1] * 4)) if self._slots.mapped else rows
+        for begin in range(0, rows, step):
+            step_rows = slice(begin, begin + step)
+            some = part._replace(
+                first=part.first + begin, rows=part.rows[step_rows], mass=part.mass[step_rows]
+            )
+            stop = hi
+            if begin + step < rows:
+                ahead = [
+                    np.searchsorted(ids[a:b], some.first + step)
+                    for ids, a, b in zip(self.ids, lo, hi)
+                ]
+                stop = lo + np.array(ahead, np.int64)
+            scatter_rows(
+                some.rows,
+                some.first,
+                slots,
+                self._held[:blocks],
+                lo,
+                stop,
+                self._quantum,
+                factor,
+                some.mass,
+                some.change,
+                some.worst,
+            )
+            for r in range(blocks if self._slots.mapped else 0):
+                self._slots.let_go(r * self._most + int(lo[r]), r * self._most + int(stop[r]))
+            lo = stop
+
+    def rest(self) -> None:
+        super().rest()
+        self._slots = Storage(self._shape, np.float32, self._space.folder)
+
+
+class Addresses(NamedTuple):
+    """Where kernels find the SparseDeltas of some blocks.
+
+    where int64[blocks, 4]: addresses of ids, ptr, topics and values;  wide, long: whether topics
+    take 32 bits, not 16, and values 64, not
+    32;  arrays: what lies there.
+    """
+
+    where: np.ndarray
+    wide: bool
+    long: bool
+    arrays: object
+
+    @classmethod
+    def of(cls, deltas: Sequence[tuple[np.ndarray, SparseDelta]]) -> Addresses:
+        """Of (ids, delta) in block order, one at least; arrays of other types than their
+        neighbours' are copied.
+        """
+        wide = any(delta.topic.dtype != np.uint16 for _, delta in deltas)
+        topic, value = (
+            np.dtype(np.int32 if wide else np.uint16),
+            np.result_type(*(delta.value for _, delta in deltas)),
+        )
+        arrays = [
+            (
+                ids,
+                delta.ptr,
+                delta.topic.astype(topic, copy=False),
+                delta.value.astype(value, copy=False),
+            )
+            for ids, delta in deltas
+        ]
+        where = np.array([[array.ctypes.data for array in block] for block in arrays], np.int64)
+        return cls(where, wide, value.itemsize == 8, arrays)
+
+
+class SparseRound(Round):
+    """A ``SparseDelta`` a block, whose arrays stay the engine's (``out.keep``) until the round has
+    ended.
+    """
+
+    def __init__(self, space: RoundSpace, quantum: float) -> None:
+        super().__init__(space, quantum)
+        self._addresses: Addresses | None = None
+
+    def put(self, i: int, ids: np.ndarray, delta: SparseDelta) -> None:
+        self._made[i] = ids, delta
+        self._space.keep[i].let_go()
+
+    def _cut(self, delta: SparseDelta, spans: Sequence[slice]) -> tuple[np.ndarray, ...]:
+        entries = [slice(int(delta.ptr[span.start]), int(delta.ptr[span.stop])) for span in spans]
+        return (
+            _joined(np.diff(delta.ptr), spans),
+            _joined(delta.topic, entries),
+            _joined(delta.value, entries),
+        )
+
+    def receive(self, i: int, part: Sequence[np.ndarray]) -> None:
+        ids, lengths, topic, value = (
+            np.require(array, requirements="A") for array in part
+        )  # kernels take addresses
+        self.put(
+            i, ids, SparseDelta(np.append(0, np.cumsum(lengths, dtype=np.int64)), topic, value)
+        )
+
+    def let_go(self) -> None:
+        """Give the pages of mapped deltas back to the system."""
+        for keep in self._space.keep:
+            keep.let_go()
+
+    def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:
+        # rows are held to their mass by ``settle``, at the end of the pass
+        self._addresses = self._addresses or Addresses.of(self.deltas)
+        where, wide = self._addresses.where, self._addresses.wide
+        scatter_sparse(
+            part.rows, part.first, where, wide, lo, hi, self._quantum, factor, part.change
+        )
+        self.let_go()
+
+    def clear(self) -> None:
+        super().clear()
+        self._addresses = None

@@ -1,0 +1,275 @@
+"""What an engine asks of its tables, and the types in which rows reach a visit and deltas come
+back.
+
+A table has one row for each id of an axis (words, documents, names) or a fixed number of rows.
+During a round
+(a fixed number of consecutive blocks of a pass) it does not change; at its end the sum of the
+round's deltas enters:
+
+    ADD      table += delta                       (the change since this block was last seen)
+    REPLACE  next += delta; table, next = next, 0  at the end of the pass (the block's whole
+             contribution)
+    BLEND    table = (1 - rho) table + rho * scale * sum of the round's deltas
+
+The rule belongs to the table, so an engine may have one table of each kind.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from topicstream.numeric.tables.storage import Storage
+
+LANES = 16
+SIGNIFICAND = 53  # bits of a float64
+WORDS, DOCUMENTS = "words", "documents"
+
+
+def padded(columns: int) -> int:
+    """Columns of a dense row that holds so many numbers: the next multiple of 16 (a cache line, an
+    AVX-512 register).
+    """
+    return -(-columns // LANES) * LANES
+
+
+def quantum_of(bound: float) -> float:
+    """The smallest power of two for which every sum of multiples up to ``bound`` in absolute value
+    is exact in float64.
+
+    Every delta is rounded to it before it is added, so blocks may enter in any order, be merged
+    first on another thread or machine, and the bits of the sum stay the same (Demmel and Nguyen
+    2013, Fast Reproducible Floating-Point Summation, use the same device with several bins; the
+    reproducible histograms of XGBoost use one).
+
+    Parameters
+    ----------
+    bound
+        The largest absolute value of any partial sum; 0: nothing is summed, and nothing needs
+        rounding.
+
+    Returns
+    -------
+    float
+        The quantum, 2^(ceil(log2 bound) - 53); 0.0 where ``bound`` is 0.
+
+    Examples
+    --------
+    >>> quantum_of(2.0**30) == 2.0**-23
+    True
+    """
+    return 2.0 ** (math.ceil(math.log2(bound)) - SIGNIFICAND) if bound > 0 else 0.0
+
+
+class Rule(enum.Enum):
+    """How deltas enter a table (see the module's head)."""
+
+    ADD = "add"
+    REPLACE = "replace"
+    BLEND = "blend"
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table of an engine.
+
+    rows      the axis whose ids number the rows, or a fixed number of rows
+    reads     the axis whose ids of a block are gathered for a visit, where that is another one (the
+              rows of the
+              documents that a block's documents are linked with); ids of both number the same rows
+    columns   numbers in a row; None: the number of topics
+    dtype     of the stored rows (``float32``, ``float64``, ``int32``)
+    layout    ``dense``: [rows, padded(columns)], a visit sees ``Rows``; ``packed``: sparse integer
+              rows, ``PackedRows``
+    delta     ``dense``: a visit fills float32[U, padded(columns)]; ``sparse``: it gives a
+              ``SparseDelta``
+    rule      how deltas enter
+    mass      ``row``: a row sums to what the corpus has of it (a word's tokens) and is held to it
+              exactly, in float64, the
+              correction logged; ``total``: all rows together sum to the tokens, which is checked;
+              ``part``: some documents may be left out, so all rows together sum to the tokens at
+              most, and what rounding left below zero is zero; ``none``
+    samples   passes after which the state of the table is added up; a model then stores the mean of
+              these states
+    bound     the largest absolute value of any partial sum of a round's deltas: it sets the quantum
+              to which deltas are
+              rounded, so that their order does not matter (spec.py); None: twice the tokens of the
+              corpus (what a pass takes
+              away and adds).  A table over documents, of which a round sees each row once, and one
+                               with a fixed number of
+              rows, which is small, need none: the deltas of the latter are added up in block order
+    """
+
+    rows: str | int = WORDS
+    reads: str | None = None
+    columns: int | None = None
+    dtype: str = "float32"
+    layout: str = "dense"
+    delta: str = "dense"
+    rule: Rule = Rule.ADD
+    mass: str = "none"
+    samples: range = range(0)
+    bound: float | None = None
+
+    def quantum(self, tokens: float) -> float:
+        """What deltas are rounded to in a corpus of so many tokens; 0.0: they are not."""
+        if self.rows == DOCUMENTS or self.axis is None:
+            return 0.0
+        return quantum_of(2.0 * tokens if self.bound is None else self.bound)
+
+    @property
+    def axis(self) -> str | None:
+        """Axis of the ids that deltas are written to; None: a fixed number of rows, all of which
+        every block sees.
+        """
+        return self.rows if isinstance(self.rows, str) else None
+
+    @property
+    def gathered(self) -> str | None:
+        """Axis of the ids whose rows a visit sees."""
+        return self.reads or self.axis
+
+    def n_rows(self, sizes: Mapping[str, int]) -> int:
+        """Rows of the table, sizes: ids of each axis."""
+        return sizes[self.rows] if isinstance(self.rows, str) else int(self.rows)
+
+    def n_columns(self, topics: int) -> int:
+        """Numbers in a row."""
+        return topics if self.columns is None else self.columns
+
+
+class Rows(NamedTuple):
+    """Rows of a dense table: local row u is ``scale * base[index[u]]``.
+
+    base: [R, padded(columns)] C-contiguous, read-only; index: int64[U].  In RAM base is the whole
+    table, on disk a gathered
+    copy with index 0..U-1: the same types, so the same compiled code.  scale is 1.0 but for BLEND
+    tables.
+
+    Where the table has constants beside it (seed words), ``index`` leads to rows with them,
+    ``bare`` to the counts alone."""
+
+    base: np.ndarray
+    index: np.ndarray  # type: ignore[assignment]  # hides tuple.index, which nobody calls
+    scale: float = 1.0
+    bare: np.ndarray | None = None
+
+    @property
+    def counts(self) -> np.ndarray:
+        """int64[U], the index that leads to counts without constants."""
+        return self.index if self.bare is None else self.bare
+
+    def portable(self) -> Rows:
+        """The same rows in arrays of their own, which can be sent to another process."""
+        rows = np.arange(len(self.index))
+        if self.bare is None:
+            return Rows(self.base[self.index], rows, self.scale)
+        return Rows(self.base[np.append(self.index, self.bare)], rows, self.scale, len(rows) + rows)
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """Rows of a packed table, which the engine has copied to where it works on them: they are held
+    nowhere else.
+
+    length    int32[U], read-only: entries of local row u, each ``count << bits | topic``,
+              descending in count
+    largest   no count in the table is larger
+    copy      copy(first, stop, start int64[stop - first], arena uint32|uint64[...]): rows
+              first..stop-1 to where ``start``
+              says; the arena's entries must hold ``largest``
+    """
+
+    length: np.ndarray
+    bits: int
+    largest: int
+    copy: Callable[[int, int, np.ndarray, np.ndarray], None]
+
+    def portable(self) -> PackedRows:
+        """The same rows in arrays of their own, which can be sent to another process."""
+        ptr = np.append(0, np.cumsum(self.length, dtype=np.int64))
+        entries = np.zeros(
+            int(ptr[-1]), np.uint32 if self.largest >> (32 - self.bits) == 0 else np.uint64
+        )
+        self.copy(0, len(self.length), ptr[:-1], entries)
+        return PackedRows(
+            self.length.copy(), self.bits, self.largest, partial(copy_tight, ptr, entries)
+        )
+
+
+def copy_tight(
+    ptr: np.ndarray,
+    entries: np.ndarray,
+    first: int,
+    stop: int,
+    start: np.ndarray,
+    arena: np.ndarray,
+) -> None:
+    """``PackedRows.copy`` of tight rows: row u is entries[ptr[u] .. ptr[u+1]]."""
+    for u, place in zip(range(first, stop), start.tolist()):
+        arena[place : place + ptr[u + 1] - ptr[u]] = entries[ptr[u] : ptr[u + 1]]
+
+
+@dataclass
+class SparseDelta:
+    """Changes grouped by local row: row u changes table[u, topic[j]] by value[j] for j in
+    ptr[u]..ptr[u+1]-1.
+
+    ptr: int64[U+1]; topic: uint16 or int32[capacity]; value: float32 (int32 for integer
+    tables)[capacity].  A topic may
+    stand more than once in a row.  The engine sets all three (from ``out.scratch`` or its own new
+                                    arrays); they must
+    stay untouched until the round has ended, so use ``out.keep``.
+    """
+
+    ptr: np.ndarray
+    topic: np.ndarray
+    value: np.ndarray
+
+
+def bytes_of(shape: int | tuple[int, ...], dtype: Any) -> int:
+    """Bytes of an array of that shape and type."""
+    # NumPy's own product takes ten times as long, and a visit asks twenty times
+    return math.prod(map(int, shape if isinstance(shape, tuple) else (shape,))) * int(
+        np.dtype(dtype).itemsize
+    )
+
+
+class Scratch:
+    """Named arrays that grow and are reused: nothing of row size is allocated a block.
+
+    folder: where mapped files for the arrays are made; None: they are in memory.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._storages: dict[str, Storage] = {}
+
+    def array(self, name: str, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
+        """An uninitialised C-contiguous array, aligned to 64 bytes, valid until it is requested
+        under this name again.
+        """
+        size = bytes_of(shape, dtype)
+        if name not in self._storages or self._storages[name].array.nbytes < size:
+            self._storages.pop(
+                name, None
+            )  # the smaller one is given back before the larger one is taken
+            self._storages[name] = Storage((size,), np.uint8, self._folder)
+        return np.ndarray(shape, dtype, self._storages[name].array)
+
+    def let_go(self) -> None:
+        """Give the pages of mapped arrays back to the system; their values stay."""
+        if self._folder is not None:
+            for storage in self._storages.values():
+                storage.let_go()
+
+    def clear(self) -> None:
+        """Give all arrays back."""
+        self._storages.clear()

@@ -1,0 +1,88 @@
+"""Arrays of a run that may be bigger than RAM: the same array in memory or mapped from a scratch
+file.
+
+A mapped array is read and written like any other.  Its pages count as memory of the process until
+``let_go`` returns
+them to the system, which keeps or writes them as it has room; so whoever works through a mapped
+array lets go of each part behind it, and the memory of the process is bounded by the parts in work.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from topicstream.base import system
+
+ALIGNMENT = 64  # bytes: a padded row is whole cache lines
+AROUND = 1 << 17  # bytes: the system maps some pages around the one that is read
+
+
+class Storage:
+    """Zeros, aligned to 64 bytes.
+
+    Parameters
+    ----------
+    shape, dtype
+        Of ``array``.
+    folder
+        Where the scratch file is made, which has no name and goes with the process; None: in
+        memory.
+
+    ``mapped`` says whether the array lies in a file.
+
+    Raises
+    ------
+    OSError
+        Where the disk has no room for the file, which takes its full size at once.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: object, folder: Path | None = None) -> None:
+        self._size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize  # type: ignore[call-overload]
+        self.mapped = folder is not None
+        self._map: mmap.mmap | None = None
+        self._file: IO[bytes] | None = None
+        if folder is None:
+            memory = np.zeros(
+                self._size + ALIGNMENT, np.uint8
+            )  # pages that are never touched cost nothing
+            start = -memory.ctypes.data % ALIGNMENT
+        else:
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed with the storage
+            system.allocate(self._file.fileno(), max(self._size, 1))
+            self._map = mmap.mmap(self._file.fileno(), max(self._size, 1))
+            memory, start = np.frombuffer(self._map, np.uint8), 0
+        self.array: np.ndarray = memory[start : start + self._size].view(dtype).reshape(shape)  # type: ignore[call-overload]
+
+    def let_go(self, first: int = 0, stop: int | None = None) -> None:
+        """Give the pages of rows ``first`` to ``stop - 1`` of a mapped array back to the system;
+        their values stay.
+        """
+        if self._map is None or self._file is None or not self._size:
+            return
+        row = self._size // len(self.array)
+        start = first * row // AROUND * AROUND
+        end = self._size if stop is None else min(self._size, -(-stop * row // AROUND) * AROUND)
+        if end > start:
+            system.release_pages(self._map, self._file.fileno(), start, end - start)
+
+    def clear(self) -> None:
+        """Make all entries zero."""
+        if self._file is None:
+            self.array[:] = 0
+        else:
+            os.ftruncate(self._file.fileno(), 0)
+            system.allocate(self._file.fileno(), max(self._size, 1))
+
+    def close(self) -> None:
+        """Give the memory or the file back, once nothing refers to the array."""
+        self.array = self.array[:0]
+        self._map = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
