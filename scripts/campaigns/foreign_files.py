@@ -9,7 +9,7 @@ after: paths, contents, targets of links.  A case names the outputs that the com
 included.  Prints the losses and a count; exit 1 when anything was lost, or a command ended with an
 internal error.
 
-``tests/files/test_foreign_campaign.py`` runs a selection.
+``tests/base/test_foreign_campaign.py`` runs a selection.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class TestEveryEngine:
     def test_perplexity_is_sane(self, name, options, plain):
         if engines()[name].about.dense:
             pytest.skip(
-                "densities are no perplexities; what they ought to be: tests/engines/test_gmm.py"
+                "densities are no perplexities; what they ought to be: tests/addons/clusters/test_gmm.py"
             )
         folder, _ = plain(name, options)
         history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
@@ -185,7 +185,7 @@ class TestEveryEngine:
 
     def test_recovers_planted_topics(self, name, options, planted, tmp_path):
         if engines()[name].about.dense:
-            pytest.skip("tests/engines/test_gmm.py plants components")
+            pytest.skip("tests/addons/clusters/test_gmm.py plants components")
         path, phi = planted
         distances = []
         for seed in (3, 0, 1, 2):  # a seed may merge two topics; four in a row would not be chance

@@ -42,7 +42,7 @@ DOCS, WORDS, CELLS, TOKENS, HEAVIEST = 787_244, 141_043, 51_859_491, 70_400_000,
 TABLE_ENTRIES = {10: 1_405_374, 100: 9_290_866, 1000: 21_366_914}
 ALL = sorted(
     name for name, kind in engines().items() if not kind.about.dense
-)  # tests/engines/test_gmm.py has those
+)  # tests/addons/clusters/test_gmm.py has those
 
 
 def plan_for(

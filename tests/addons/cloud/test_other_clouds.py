@@ -28,8 +28,8 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from tests.files.test_publication import LINES, race
-from tests.files.test_publication_campaigns import free_ports
+from tests.addons.cloud.test_publication import LINES, race
+from tests.addons.cloud.test_publication_campaigns import free_ports
 from tests.refusing import topics
 from topicstream import Corpus, TopicModel, ingest, publish, train
 from topicstream.addons.cloud import mirror, publication, remote

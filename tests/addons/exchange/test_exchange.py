@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import topicstream
-from tests.exchange.conftest import TOPICS, WORDS
+from tests.addons.exchange.conftest import TOPICS, WORDS
 from tests.ingestion.test_memory_inputs import ALL
 from topicstream import TopicModel
 from topicstream.addons.exchange.formats import FORMATS

@@ -183,7 +183,7 @@ def test_a_run_goes_on_without_a_worker_that_is_lost(corpus, tmp_path, monkeypat
 DRIVER = """
 import os, signal, sys
 sys.path.insert(0, "scripts/tools")
-from tests.parallel.test_cluster import GIVEN, At, cluster_module, train
+from tests.addons.cluster.test_cluster import GIVEN, At, cluster_module, train
 cluster_module.SILENCE = 120.0
 killed = At("pass 2/3", 1, lambda: os.kill(os.getpid(), signal.SIGKILL))
 train(sys.argv[1], sys.argv[2], algo=sys.argv[4], **GIVEN, scheduler=sys.argv[3], progress=killed)

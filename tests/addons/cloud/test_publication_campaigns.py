@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.files.test_publication import race
+from tests.addons.cloud.test_publication import race
 from tests.s3 import SECRET
 from topicstream import ingest, publish
 from topicstream.addons.cloud import publication, remote

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.engines.test_rtm import K, communities
+from tests.addons.links.test_engine import K, communities
 from tests.planted import store
 from topicstream.addons.links import scorer as links
 from topicstream.addons.links.view import LinksView

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from scipy.optimize import linear_sum_assignment
 
-from tests.engines.test_anchors import dense
+from tests.addons.moments.test_anchors import dense
 from tests.planted import draw, store
 from tests.reference.dense_anchors import cooccurrence
 from tests.reference.fdm import em_step

@@ -123,7 +123,7 @@ def test_without_avx512_the_bits_are_the_same(tmp_path):
         "NUMBA_CPU_FEATURES": "-avx512f",
         "NUMBA_CACHE_DIR": str(tmp_path),
     }
-    code = "import json; from tests.kernels.test_gather import digest; print(json.dumps(digest()))"
+    code = "import json; from tests.numeric.test_gather import digest; print(json.dumps(digest()))"
     plain = subprocess.run(
         [sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True
     ).stdout

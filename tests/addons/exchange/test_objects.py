@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import topicstream
-from tests.exchange.conftest import TOPICS, WORDS, corpus_texts
-from tests.exchange.test_exchange import perplexity
+from tests.addons.exchange.conftest import TOPICS, WORDS, corpus_texts
+from tests.addons.exchange.test_exchange import perplexity
 from topicstream import TopicModel
 from topicstream.base.errors import InputError
 from topicstream.corpus.reader import Corpus

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.engines.test_gmm import infer_rows, points, run, stored
+from tests.addons.clusters.test_gmm import infer_rows, points, run, stored
 from topicstream.base.errors import InputError, UsageError
 from topicstream.cli.main import run as command
 from topicstream.corpus.reader import Corpus
