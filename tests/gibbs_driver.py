@@ -1,4 +1,6 @@
-"""Small blocks, their packed rows and single sweeps: what the tests of the Gibbs engines stand on."""
+"""Small blocks, their packed rows and single sweeps: what the tests of the Gibbs engines
+stand on.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ def table_of(block: Block, z: np.ndarray, topics: int) -> np.ndarray:
 def pack_tight(n_wt: np.ndarray, dtype: Any = np.uint32) -> RowPiece:
     """Dense counts as tight packed rows, descending."""
     bits = topic_bits(n_wt.shape[1])
-    ptr, entries = [0], []
+    ptr = [0]
+    entries = []
     for row in n_wt.astype(np.int64):
         held = sorted(((int(c) << bits) | t for t, c in enumerate(row) if c), reverse=True)
         entries += held

@@ -28,7 +28,8 @@ def dense_block(x, index=0, first_doc=0):
 
 
 def shape_of(blocks, words, topics):
-    cells, tokens = sum(b.n_cells for b in blocks), sum(b.tokens for b in blocks)
+    cells = sum(b.n_cells for b in blocks)
+    tokens = sum(b.tokens for b in blocks)
     return Shape(sum(b.n_docs for b in blocks), words, cells, tokens, topics)
 
 
@@ -36,12 +37,14 @@ class Driver:
     """Applies one engine to a list of blocks; phi: float64[W, Kp]."""
 
     def __init__(self, engine, blocks, memories=None):
-        self.engine, self.blocks = engine, blocks
+        self.engine = engine
+        self.blocks = blocks
         self.kp = padded(engine.shape.topics)
         self.phi = np.zeros((engine.shape.words, self.kp))
         self.params = engine.initial_params()
         self.memory = memories or [None] * len(blocks)
-        self.pass_number, self.scratch = 0, Scratch()
+        self.pass_number = 0
+        self.scratch = Scratch()
 
     def _out(self, block):
         delta = unwritten(block, self.kp) if self.engine.tables["phi"].delta == "dense" else {}
@@ -58,14 +61,13 @@ class Driver:
     def start(self, seed_table=None, seed=0):
         target = np.zeros_like(self.phi)
         for b, block in enumerate(self.blocks):
-            rows, totals = {}, {}
+            rows = {}
+            totals = {}
             if seed_table is not None:
                 base = np.zeros((len(seed_table), self.kp), np.float32)
                 base[:, : seed_table.shape[1]] = seed_table
-                rows, totals = (
-                    {"phi": Rows(base, block.vocab.astype(np.int64))},
-                    {"phi": base.sum(0, dtype=np.float64)},
-                )
+                rows = {"phi": Rows(base, block.vocab.astype(np.int64))}
+                totals = {"phi": base.sum(0, dtype=np.float64)}
             out = self._out(block)
             self.engine.start(Visit(block, rows, totals, {}, self.params, Key(seed, 0)), out)
             self._apply(target, block, out.delta["phi"])
@@ -83,9 +85,11 @@ class Driver:
         """Passes over all blocks; returns running perplexity of the last."""
         for _ in range(passes):
             self.pass_number += 1
-            fresh, total = np.zeros_like(self.phi), new_stats(self.engine)
+            fresh = np.zeros_like(self.phi)
+            total = new_stats(self.engine)
             for b, block in enumerate(self.blocks):
-                (rows, totals), out = self.rows(block), self._out(block)
+                (rows, totals) = self.rows(block)
+                out = self._out(block)
                 before = {k: v.copy() for k, v in self.memory[b].items()}
                 key = Key(seed, self.pass_number)
                 self.engine.process(

@@ -21,7 +21,9 @@ def draw(docs: int, words: int, topics: int, length: int, seed: int, alpha: floa
     """
     rng = np.random.default_rng(seed)
     phi = rng.dirichlet(np.full(words, 0.05), topics)
-    indptr, ids, counts = [0], [], []
+    indptr = [0]
+    ids = []
+    counts = []
     for _ in range(docs):
         theta = rng.dirichlet(np.full(topics, alpha))
         drawn = np.bincount(rng.choice(words, rng.poisson(length), p=theta @ phi), minlength=words)
@@ -39,7 +41,8 @@ def sides(phi, indptr, words, counts, seed: int) -> dict[str, list[list[str]]]:
     document in twenty has
     no author, one in twenty no label, half have no link."""
     rng = np.random.default_rng(seed)
-    topics, docs = len(phi), len(indptr) - 1
+    topics = len(phi)
+    docs = len(indptr) - 1
     found: dict[str, list[list[str]]] = {"authors": [], "labels": [], "links": []}
     mixed = np.zeros((docs, topics))
     for d in range(docs):

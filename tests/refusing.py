@@ -21,7 +21,8 @@ def refused(*args: object, capsys: pytest.CaptureFixture[str], code: int = 3) ->
 
 def topics(*args: object) -> tuple[int, str]:
     """Run a command; its exit code and all that it says."""
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run([str(a) for a in args])
     return code, out.getvalue() + err.getvalue()

@@ -21,7 +21,8 @@ def endpoint() -> Iterator[str]:
     pytest.importorskip("obstore", reason="the extra cloud is not installed")
     server = pytest.importorskip("moto.server", reason="moto's server is not installed (extra dev)")
     responses = pytest.importorskip("moto.s3.responses").S3Response
-    put_object, lock = responses.put_object, threading.Lock()
+    put_object = responses.put_object
+    lock = threading.Lock()
 
     def one_at_a_time(self: Any) -> Any:  # as S3 does: moto looks, then writes
         with lock:

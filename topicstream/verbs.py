@@ -158,7 +158,8 @@ class TopicModel(data.TopicModel):
         """List the first words of every topic, as ``topics show`` does, a row a topic by number.
 
         Columns: topic int32 (its number), share double, words list<string>, p list<double>, kind
-        string (``topic_kinds``).  Edits are honoured.  relevance: lambda of Sievert & Shirley (2014); 1 orders by p(w|k), less
+        string (``topic_kinds``).  Edits are honoured.  relevance: lambda of Sievert & Shirley
+                                   (2014); 1 orders by p(w|k), less
         prefers words that mark the topic."""
         return topic_table(seen(self, view_of(self)), n, relevance)
 
@@ -166,7 +167,8 @@ class TopicModel(data.TopicModel):
         """The topics as a ``pandas.DataFrame`` (needs pandas), a row a topic by its number: label,
         share, words, p.
         """
-        table, labels = self.top_words(n, relevance), self.labels
+        table = self.top_words(n, relevance)
+        labels = self.labels
         names = pa.array([labels.get(topic, "") for topic in table["topic"].to_pylist()])
         return table.add_column(1, "label", names).to_pandas().set_index("topic")
 
@@ -207,7 +209,8 @@ class TopicModel(data.TopicModel):
 
     def _repr_html_(self) -> str:
         """The topics as a table, the largest first."""
-        topics, labels = self.top_words(10).to_pylist(), self.labels
+        topics = self.top_words(10).to_pylist()
+        labels = self.labels
         shares = np.array([topic["share"] for topic in topics])
         topics = [topics[k] for k in ranked([topic["kind"] for topic in topics], shares)]
         rows = "".join(

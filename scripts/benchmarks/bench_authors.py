@@ -87,17 +87,21 @@ def sweep(
 
     2004): author and topic of every token, its own counts taken out.
     """
-    topics, n_words = word_topic.shape[1], len(word_topic)
+    topics = word_topic.shape[1]
+    n_words = len(word_topic)
     p = np.empty(topics * 64)
     state = rng.stream(seed, number, 0)
     for i in range(len(words)):
-        w, d = words[i], document[i]
-        a, k = author[i], topic[i]
+        w = words[i]
+        d = document[i]
+        a = author[i]
+        k = topic[i]
         word_topic[w, k] -= 1
         total[k] -= 1
         author_topic[a, k] -= 1
         author_total[a] -= 1
-        mass, n = 0.0, 0
+        mass = 0.0
+        n = 0
         for e in range(aptr[d], aptr[d + 1]):
             b = authors[e]
             scale = 1.0 / (author_total[b] + topics * PRIOR)
@@ -115,8 +119,10 @@ def sweep(
         n = 0
         while p[n] < drawn:
             n += 1
-        a, k = authors[aptr[d] + n // topics], n % topics
-        author[i], topic[i] = a, k
+        a = authors[aptr[d] + n // topics]
+        k = n % topics
+        author[i] = a
+        topic[i] = k
         word_topic[w, k] += 1
         total[k] += 1
         author_topic[a, k] += 1
@@ -125,7 +131,10 @@ def sweep(
 
 def gibbs(store: Corpus, topics: int, sweeps: int, seed: int) -> tuple[TopicModel, float]:
     """The topics of the last state of the token sampler, and CPU seconds of its sweeps."""
-    document, words, sizes, authors = [], [], [], []
+    document = []
+    words = []
+    sizes = []
+    authors = []
     for block in store.blocks(axes=["authors"]):
         each = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
         document.append(np.repeat(block.first_doc + each, block.counts))
@@ -145,7 +154,8 @@ def gibbs(store: Corpus, topics: int, sweeps: int, seed: int) -> tuple[TopicMode
     author_topic = np.zeros((store.axes["authors"].size, topics), np.int64)
     np.add.at(word_topic, (words, topic), 1)
     np.add.at(author_topic, (author, topic), 1)
-    total, author_total = word_topic.sum(0), author_topic.sum(1)
+    total = word_topic.sum(0)
+    author_total = author_topic.sum(1)
     held = (
         document,
         words,
@@ -264,7 +274,8 @@ def folds(arguments: argparse.Namespace, figures: Figures) -> None:
 
 def matrices(corpus: Corpus, heldout: bool) -> tuple[Any, Any]:
     """(counts [D, W], 1 where an author wrote a document [D, A])."""
-    counts, wrote = [], []
+    counts = []
+    wrote = []
     for block in corpus.blocks(heldout=heldout, axes=["authors"]):
         who = block.rows("authors")
         cells = block.counts.astype(float), block.vocab[block.words], block.indptr
@@ -305,11 +316,9 @@ def profiles(written: Any, wrote: Any, asked: Any, rarity: np.ndarray) -> np.nda
 def by_topics(folder: Path, asked: Any) -> np.ndarray:
     """log p(text | author), as ``show --experts`` has it without a store."""
     model = TopicModel.open(folder)
-    p, sizes, found = (
-        model.probabilities(np.arange(model.n_words)).T,
-        np.maximum(model.table("authors").totals, 0.0),
-        [],
-    )
+    p = model.probabilities(np.arange(model.n_words)).T
+    sizes = np.maximum(model.table("authors").totals, 0.0)
+    found = []
     for _, rows in model.table("authors").spans():
         for at in range(0, len(rows), 500):
             counts = np.maximum(rows[at : at + 500], 0.0) + EVIDENCE * sizes / sizes.sum()
@@ -322,12 +331,17 @@ def by_topics(folder: Path, asked: Any) -> np.ndarray:
 def rankings(
     store: Path, work: Path, topics: int, passes: int, seed: int, most: int
 ) -> dict[str, Any]:
-    """MRR and share in the first ten of each way; of at most so many documents that were set aside."""
+    """MRR and share in the first ten of each way; of at most so many documents that were
+    set aside.
+    """
     corpus = Corpus.open(store)
-    (written, wrote), (asked, true) = matrices(corpus, False), matrices(corpus, True)
-    documents, known = np.asarray(wrote.sum(0)).ravel(), np.asarray(wrote.sum(0)).ravel() > 0
+    (written, wrote) = matrices(corpus, False)
+    (asked, true) = matrices(corpus, True)
+    documents = np.asarray(wrote.sum(0)).ravel()
+    known = np.asarray(wrote.sum(0)).ravel() > 0
     kept = np.flatnonzero(true @ known > 0)[:most]
-    asked, true = asked[kept], true[kept].toarray() > 0
+    asked = asked[kept]
+    true = true[kept].toarray() > 0
     quiet = {
         "topics": topics,
         "passes": passes,

@@ -27,7 +27,9 @@ from topicstream.addons.cluster.member import Answer
 from topicstream.corpus.reader import Corpus
 from topicstream.training.executor import Report
 
-RUN, TOPICS, ROUNDS = "topics-driver", 1000, 200
+RUN = "topics-driver"
+TOPICS = 1000
+ROUNDS = 200
 
 
 def serve(members: int, blocks: int, pipe) -> None:
@@ -58,7 +60,11 @@ class Driver(DaskWorkers):
     """Of members that are there already."""
 
     def __init__(self, client: Client, addresses: list[str]) -> None:
-        self.client, self.run, self.changes, self.visited, self.began = client, RUN, [], 0, 0.0
+        self.client = client
+        self.run = RUN
+        self.changes = []
+        self.visited = 0
+        self.began = 0.0
         self.roster = tuple(addresses)
         self.watch = client.sync(self._start_watch)
 
@@ -93,17 +99,22 @@ def main() -> None:
                 target=serve, args=(members, width, there), daemon=True
             )
             process.start()
-            driver, group = Driver(client, here.recv()), np.arange(width)
+            driver = Driver(client, here.recv())
+            group = np.arange(width)
             for _ in range(10):
                 driver.round(group, params)
-            began, before = time.perf_counter(), time.process_time()
+            began = time.perf_counter()
+            before = time.process_time()
             for _ in range(ROUNDS):
                 driver.round(group, params)
-            spent, wall = time.process_time() - before, time.perf_counter() - began
+            spent = time.process_time() - before
+            wall = time.perf_counter() - began
             driver.watch.cancel()
             process.kill()
             grid = corpus.grid(max(1, int(corpus.n_cells / (3.8 * width))), 1 << 30)
-            owners, uneven, weights = deal(grid.cells, width, members), [], []
+            owners = deal(grid.cells, width, members)
+            uneven = []
+            weights = []
             for first in range(0, len(grid), width):
                 load = np.bincount(
                     owners[first : first + width],

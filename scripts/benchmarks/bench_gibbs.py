@@ -82,7 +82,8 @@ def tomotopy_speed(python: str, store: Path, work: Path, topics: int, passes: in
 
 def speed(data: Path, work: Path, python: str) -> None:
     """Tokens a second on two threads after 50 passes, beside tomotopy in the same run."""
-    store, rows = enwiki(data, work, 10_000 if full() else 1_500), []
+    store = enwiki(data, work, 10_000 if full() else 1_500)
+    rows = []
     passes = 50 if full() else 12
     tokens = Corpus.open(store).n_tokens
     for topics in (100, 500, 1000) if full() else (100, 500):
@@ -90,10 +91,8 @@ def speed(data: Path, work: Path, python: str) -> None:
         history = run(store, work / "speed", "sparselda", topics, passes)
         cpu = time.process_time() - began
         seconds = [r["seconds"] for r in history]
-        ours, theirs = (
-            tokens / statistics.median(seconds[-5:]),
-            tomotopy_speed(python, store, work, topics, passes),
-        )
+        ours = tokens / statistics.median(seconds[-5:])
+        theirs = tomotopy_speed(python, store, work, topics, passes)
         rows.append(
             [
                 topics,
@@ -211,8 +210,11 @@ def scalar(
 
 def dense(data: Path, work: Path, python: str) -> None:
     """SparseLDA against a vectorised and a plain scalar GS at the same number of passes."""
-    store, topics, passes = nips(data, work), 800, 50 if full() else 8
-    tokens, found = Corpus.open(store).n_tokens, {}
+    store = nips(data, work)
+    topics = 800
+    passes = 50 if full() else 8
+    tokens = Corpus.open(store).n_tokens
+    found = {}
     vectorised = gs.sweep
     for name, algo, sweep in (
         ("SparseLDA", "sparselda", vectorised),
@@ -303,7 +305,8 @@ def fall(data: Path, work: Path, python: str, plot: Path | None) -> None:
 
 def width(data: Path, work: Path, python: str) -> None:
     """What rounds wider than one block cost in quality."""
-    store, rows = nips(data, work), []
+    store = nips(data, work)
+    rows = []
     for blocks in (1, 4, 8, 16):
         scores = [
             run(
@@ -334,7 +337,8 @@ def width(data: Path, work: Path, python: str) -> None:
 
 def quality(data: Path, work: Path, python: str) -> None:
     """Held-out perplexity after the same passes with the same priors as tomotopy."""
-    rows, seeds = [], range(3 if full() else 1)
+    rows = []
+    seeds = range(3 if full() else 1)
     stores = [nips(data, work), *([enwiki(data, work)] if full() else [])]
     for store in stores:
         passes = (500 if store.stem == "nips12" else 100) if full() else 30
@@ -345,7 +349,8 @@ def quality(data: Path, work: Path, python: str) -> None:
         theirs = [
             peer(python, "tomotopy_lda", store, work, 100, passes, [], s + 1)[-1][2] for s in seeds
         ]
-        a, b = statistics.mean(ours), statistics.mean(theirs)
+        a = statistics.mean(ours)
+        b = statistics.mean(theirs)
         rows.append([store.stem, passes, f"{a:.1f}", f"{b:.1f}", f"{100 * (a / b - 1):+.2f} %"])
     heading(
         "Quality",

@@ -49,7 +49,9 @@ from topicstream.numeric.kernels.rng import bits, uniform
 
 HERE = Path(__file__).parent
 TOOLS = HERE.parent / "tools"
-TOPICS, ALPHA, BETA = 100, 0.1, 0.01
+TOPICS = 100
+ALPHA = 0.1
+BETA = 0.01
 
 HELD = """
 import json, sys, threading, time
@@ -116,7 +118,9 @@ def _seen(indptr, words, doc_keys, hashes, share, seen):
 
 
 def take(folder: Path, out: Path, docs: np.ndarray, cells: np.ndarray | None = None) -> None:
-    """Some documents (by number) of an export, of them only the cells of a mask, as another export."""
+    """Some documents (by number) of an export, of them only the cells of a mask, as another
+    export.
+    """
     indptr, words, counts = (np.load(folder / f"{n}.npy") for n in ("indptr", "words", "counts"))
     chosen = np.zeros(len(indptr) - 1, bool)
     chosen[docs] = True
@@ -153,7 +157,8 @@ def speed(data: Path, work: Path, peers: str, passes: int, n_asked: int | None) 
         ingest(data / "acl" / "docs.jsonl.gz", store, heldout=0)
     corpus = Corpus.open(store)
     export(corpus, work / "all")
-    indptr, words = np.load(work / "all" / "indptr.npy"), np.load(work / "all" / "words.npy")
+    indptr = np.load(work / "all" / "indptr.npy")
+    words = np.load(work / "all" / "words.npy")
     seen = np.zeros(len(words), np.bool_)
     _seen(indptr, words, document_keys(corpus, False), word_keys(corpus), 0.8, seen)
     numbers = np.arange(corpus.n_docs)
@@ -180,7 +185,8 @@ def speed(data: Path, work: Path, peers: str, passes: int, n_asked: int | None) 
     if not (work / "peer" / "infer.json").exists():
         subprocess.run(command, check=True, stdout=sys.stderr)
     peer = json.loads((work / "peer" / "infer.json").read_text())
-    phi, theirs = np.load(work / "peer" / "phi.npy"), np.load(work / "peer" / "shares.npy")
+    phi = np.load(work / "peer" / "phi.npy")
+    theirs = np.load(work / "peer" / "shares.npy")
     used = np.flatnonzero(phi.sum(axis=1) > 0)
     texts = corpus_vocabulary(corpus).words.take(used)
     model = TopicModel.from_arrays(phi[used], texts, np.full(TOPICS, ALPHA), BETA)
@@ -298,7 +304,8 @@ def agreement(theta: np.ndarray, truth: np.ndarray) -> tuple[float, float, float
     """Means over documents of cosine, KL(truth || theta) in nats and F1 of the main topics."""
     cosine = (theta * truth).sum(1) / np.sqrt((theta**2).sum(1) * (truth**2).sum(1))
     kl = (truth * np.log(truth / np.maximum(theta, 1e-12))).sum(1)
-    a, b = main_topics(theta), main_topics(truth)
+    a = main_topics(theta)
+    b = main_topics(truth)
     return (
         float(cosine.mean()),
         float(kl.mean()),
@@ -308,7 +315,8 @@ def agreement(theta: np.ndarray, truth: np.ndarray) -> tuple[float, float, float
 
 def quality(data: Path, work: Path) -> None:
     """Paper 004, Fig. 3."""
-    store, model = work / "nips12.zarr", work / "nips12-model"
+    store = work / "nips12.zarr"
+    model = work / "nips12-model"
     if not (store / "manifest.json").exists():
         ingest(data / "nips12" / "docword.txt.gz", store, heldout="30%")
     passes = 500 if full() else 60

@@ -124,9 +124,11 @@ def command(*args: str) -> dict[str, Any]:
     """A process as a user starts it, start and end included: wall and processor seconds, peak
     memory.
     """
-    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(list(args), capture_output=True, text=True, check=False)
-    seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = time.perf_counter() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         raise SystemExit(done.stderr[-2000:])
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -156,7 +158,8 @@ def whole_commands(
     for name, code in list(PEERS.items())[:most] if peers else ():
         runs[name] = [command(peers, "-c", code, str(source), "5") for _ in range(min(repeat, 2))]
     size = source.stat().st_size / 1e6
-    rows, ours_ = [], {}
+    rows = []
+    ours_ = {}
     for name, found in runs.items():
         figures = {k: statistics.median(r[k] for r in found) for k in ("seconds", "cpu")}
         ours_ = ours_ or figures
@@ -262,7 +265,8 @@ def docword_part(folder: Path, repeat: int) -> None:
     """UCI docword, plain and gzipped, at several sizes; then the reading of the store."""
     make = str(Path(__file__).parents[1] / "tools" / "make_corpus.py")
     sizes = (10e6, 50e6, 200e6) if full() else (2e6, 10e6)
-    rows, reads = [], []
+    rows = []
+    reads = []
     for cells in sizes:
         for suffix in (".txt", ".txt.gz"):
             source = folder / f"docword-{cells / 1e6:.0f}{suffix}"
@@ -336,7 +340,8 @@ def write_made(path: Path, types: int, kept: int) -> None:
 def types_part(folder: Path) -> None:
     """Many distinct words under a limit, in a memory cgroup of the same size."""
     types, kept, limit = (20_000_000, 1_000_000, "1G") if full() else (4_000_000, 200_000, "500M")
-    source, out = folder / "made.jsonl", folder / "made.zarr"
+    source = folder / "made.jsonl"
+    out = folder / "made.zarr"
     write_made(source, types, kept)
     options = [
         "--min-df",

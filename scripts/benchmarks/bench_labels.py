@@ -68,7 +68,8 @@ def lines_of(file: Path) -> Iterator[dict[str, Any]]:
 
 def ingest(work: Path, name: str, documents: Iterator[dict[str, Any]], **given: Any) -> Path:
     """A store of documents with ``labels``, those of ``side`` = test set aside; kept."""
-    out, raw = work / f"{name}.zarr", work / f"{name}.jsonl"
+    out = work / f"{name}.zarr"
+    raw = work / f"{name}.jsonl"
     if not out.exists():
         with open(raw, "w") as f:
             f.writelines(json.dumps(d) + "\n" for d in documents)
@@ -142,7 +143,8 @@ def trained(store: Path, model: Path, **given: Any) -> tuple[Any, float]:
 
 def matrices(store: Path, file: Path) -> None:
     """Cells and labels of both parts as one .npz."""
-    corpus, found = Corpus.open(store), {}
+    corpus = Corpus.open(store)
+    found = {}
     for part, heldout in (("train", False), ("test", True)):
         parts: dict[str, list[np.ndarray]] = {
             n: [np.zeros(1, np.int64)] for n in ("indptr", "label_indptr")
@@ -178,7 +180,8 @@ def f1_rows(
     store: Path, work: Path, python: str | None, which: list[str], settings: list[dict[str, Any]]
 ) -> None:
     """llda by these settings and the peers ``which``, judged alike."""
-    rows, model = [], work / "model"
+    rows = []
+    model = work / "model"
     for options in settings:
         done, seconds = trained(store, model, algo="llda", options=options)
         r = topicstream.evaluate(model, store, labels=True, **QUIET)["labels"]
@@ -195,7 +198,8 @@ def f1_rows(
 
 def perplexities(name: str, store: Path, topics: int, model: Path) -> None:
     """Fig. 14: a topic a label, and as many topics without labels, from the same start (random)."""
-    fixed, rows = {"alpha": 0.01, "beta": 0.01}, []
+    fixed = {"alpha": 0.01, "beta": 0.01}
+    rows = []
     for engine, given in (
         ("llda", {"algo": "llda", "options": {**fixed, "label_alpha": 0.01}}),
         ("bp (LDA)", {"algo": "bp", "topics": topics, "options": fixed, "start": "random"}),

@@ -9,7 +9,8 @@ model; the columns are
     perplexity   90/10 document completion of all test documents from words alone
     withheld, given   the same of the test documents that have links, without and with their links
                       to training documents
-    F, AUC       addons/links/scorer.py, features ``product`` (the protocol) and ``root``, five draws
+    F, AUC       addons/links/scorer.py, features ``product`` (the protocol) and ``root``, five
+                 draws
                  of the negatives
     gain         against the first row (F of products, F and AUC of roots): mean over folds of the
                  differences, and its standard error
@@ -86,10 +87,14 @@ def sweep(docs, words, z, c_dk, c_wk, c_k, n_d, ptr, others, alpha, beta, weight
     """One sweep of the relational topic model's collapsed Gibbs sampler; every array is changed in
     place but ptr, others.
     """
-    topics, smooth = c_k.shape[0], len(c_wk) * beta
-    p, pull, last = np.empty(topics), np.zeros(topics), -1
+    topics = c_k.shape[0]
+    smooth = len(c_wk) * beta
+    p = np.empty(topics)
+    pull = np.zeros(topics)
+    last = -1
     for i in range(len(z)):
-        d, w = docs[i], words[i]
+        d = docs[i]
+        w = words[i]
         if d != last:  # what the linked documents say, while this one is sampled
             pull[:] = 0.0
             for e in others[ptr[d] : ptr[d + 1]]:
@@ -115,7 +120,11 @@ def gibbs(
     corpus: Corpus, topics: int, sweeps: int, seed: int, alpha: float, beta: float, weight: float
 ) -> tuple[TopicModel, np.ndarray]:
     """(model of the last state, its counts of training documents by topic)."""
-    docs, words, ptr, others, rows = [], [], [0], [], 0
+    docs = []
+    words = []
+    ptr = [0]
+    others = []
+    rows = 0
     for block in corpus.blocks(axes=["links"]):
         owner = np.repeat(np.arange(block.n_docs), np.diff(block.indptr)) + block.first_doc
         docs.append(np.repeat(owner, block.counts))
@@ -124,13 +133,16 @@ def gibbs(
         others.append(links.ids[links.local])
         ptr += (links.indptr[1:] + ptr[-1]).tolist()
         rows += block.n_docs
-    d, w = np.concatenate(docs), np.concatenate(words)
+    d = np.concatenate(docs)
+    w = np.concatenate(words)
     rng = np.random.default_rng(seed)
     z = rng.integers(topics, size=len(d))
-    c_dk, c_wk = np.zeros((rows, topics)), np.zeros((corpus.n_words, topics))
+    c_dk = np.zeros((rows, topics))
+    c_wk = np.zeros((corpus.n_words, topics))
     np.add.at(c_dk, (d, z), 1)
     np.add.at(c_wk, (w, z), 1)
-    c_k, n_d = c_wk.sum(0), np.maximum(np.bincount(d, minlength=rows), 1).astype(float)
+    c_k = c_wk.sum(0)
+    n_d = np.maximum(np.bincount(d, minlength=rows), 1).astype(float)
     for _ in range(sweeps):
         sweep(
             d,
@@ -184,7 +196,8 @@ def fold_stores(data: Path, corpus: str, folds: int, work: Path) -> list[Path]:
 
 def by_folds(arguments: argparse.Namespace, work: Path) -> None:
     """The table of models, K by K."""
-    folds, seeds = arguments.folds, arguments.seeds
+    folds = arguments.folds
+    seeds = arguments.seeds
     stores = fold_stores(arguments.data, arguments.corpus, folds, work)
     only, several = (
         [int(n) for n in value.split(",")] for value in (arguments.only, arguments.topics)
@@ -200,7 +213,8 @@ def by_folds(arguments: argparse.Namespace, work: Path) -> None:
         for i, name in enumerate(COLUMNS)
         for head in ((name, "gain") if i in GAINS else (name,))
     ]
-    rows, raw = [], {}
+    rows = []
+    raw = {}
     for k in several:
         first: np.ndarray | None = None
         for label, algo, options in [MODELS[n] for n in only]:
@@ -212,7 +226,8 @@ def by_folds(arguments: argparse.Namespace, work: Path) -> None:
                 ]
                 for f in range(folds)
             ]
-            spent, found = (time.process_time() - began) / folds / seeds, np.array(runs).mean(1)
+            spent = (time.process_time() - began) / folds / seeds
+            found = np.array(runs).mean(1)
             first = found if first is None else first
             cells = []
             for i, digits in enumerate(DIGITS):
@@ -242,7 +257,9 @@ def one(
     model: Path,
 ) -> list[float]:
     """COLUMNS of one training."""
-    corpus, counts, passes = Corpus.open(store), None, arguments.passes
+    corpus = Corpus.open(store)
+    counts = None
+    passes = arguments.passes
     if algo == "gibbs":
         made, counts = gibbs(
             corpus, topics, 3 * passes, seed, options["alpha"], options["beta"], options["weight"]
@@ -279,7 +296,9 @@ def one(
 
 
 def weighed_words(corpus: Corpus) -> Any:
-    """log(1 + count) log(D / df), rows of length 1, training documents first: csr [documents, W]."""
+    """log(1 + count) log(D / df), rows of length 1, training documents first: csr
+    [documents, W].
+    """
     parts = []
     for heldout in (False, True):
         for b in corpus.blocks(heldout=heldout):
@@ -294,7 +313,8 @@ def drawn_pairs(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
     """Pairs to learn from and to judge on, the first half of each linked; the first draw of
     addons/links/scorer.py.
     """
-    pairs, rng = Pairs(corpus, np.random.default_rng([0, 0])), np.random.default_rng([0, 1])
+    pairs = Pairs(corpus, np.random.default_rng([0, 0]))
+    rng = np.random.default_rng([0, 1])
     learning = np.concatenate((pairs.training, pairs.unlinked(len(pairs.training), False, rng)))
     return learning, np.concatenate((pairs.testing, pairs.unlinked(len(pairs.testing), True, rng)))
 
@@ -314,8 +334,11 @@ def auc_of_words(corpus: Corpus) -> float:
 
 
 def auc_with_words(model: TopicModel, corpus: Corpus, counts: np.ndarray | None) -> float:
-    """AUC of a logistic regression on the roots of the topics' products and the cosine of TF-IDF."""
-    words, (learning, testing) = weighed_words(corpus), drawn_pairs(corpus)
+    """AUC of a logistic regression on the roots of the topics' products and the cosine of
+    TF-IDF.
+    """
+    words = weighed_words(corpus)
+    (learning, testing) = drawn_pairs(corpus)
     parts = [
         np.concatenate([t for _, t, _ in document_shares(model, corpus, heldout=h)])
         for h in (False, True)

@@ -123,7 +123,8 @@ class Work:
                     **options,
                 )
                 seconds = [r["seconds"] for r in history(Path(folder) / "model") if r["pass"]]
-            first, last = points[0] if len(points) > 1 else (0, 0.0, 0.0, 0.0), points[-1]
+            first = points[0] if len(points) > 1 else (0, 0.0, 0.0, 0.0)
+            last = points[-1]
             return {
                 "perplexity": last[2],
                 "seconds": float(np.median(seconds[1:] or seconds)),

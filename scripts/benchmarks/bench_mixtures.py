@@ -43,7 +43,8 @@ def patches(images: Path, work: Path, test: int) -> None:
     from topicstream import ingest
     from topicstream.corpus.reader import Corpus
 
-    names, parts = sorted(images.iterdir()), []
+    names = sorted(images.iterdir())
+    parts = []
     for part, some in (("train", names[:-test]), ("test", names[-test:])):
         ingest(
             some,
@@ -112,7 +113,8 @@ def sweep(
 
     spent = watched()
     for L in most:
-        model, laps = work / f"m{components}-{L}-{schedule}", []
+        model = work / f"m{components}-{L}-{schedule}"
+        laps = []
         shutil.rmtree(model, ignore_errors=True)
         marks: list[tuple[float, dict[str, float]]] = []
 
@@ -120,7 +122,8 @@ def sweep(
             marks.append((time.process_time(), dict(spent)))
 
         for upto in range(0, passes + 1):  # a pass at a time: what is measured is that pass
-            before, began = dict(spent), time.process_time()
+            before = dict(spent)
+            began = time.process_time()
             train(
                 work / "all.zarr",
                 model,
@@ -171,16 +174,17 @@ def peer(work: Path, components: int, init: str, seconds: float) -> None:
     from sklearn.mixture import GaussianMixture
 
     x, y = (np.load(work / f"{part}.npy").astype(np.float64) for part in ("train", "test"))
-    kept, state = work / f"peer-{init}-{components}.npz", None
+    kept = work / f"peer-{init}-{components}.npz"
+    state = None
     spent = iterations = 0.0
-    began, asides, bound = time.process_time(), 0.0, -np.inf
+    began = time.process_time()
+    asides = 0.0
+    bound = -np.inf
     if kept.exists():
         state = np.load(kept)
-        spent, iterations, bound = (
-            float(state["spent"]),
-            float(state["iterations"]),
-            float(state["bound"]),
-        )
+        spent = float(state["spent"])
+        iterations = float(state["iterations"])
+        bound = float(state["bound"])
 
     class Stop(Exception):
         pass
@@ -250,10 +254,12 @@ def bnpy(work: Path, components: int, laps: int) -> None:
     from scipy.special import logsumexp
 
     x, y = (np.load(work / f"{part}.npy").astype(np.float64) for part in ("train", "test"))
-    began, asides = 0.0, 0.0
+    began = 0.0
+    asides = 0.0
 
     def heldout(model: Any) -> float:
-        post, theta = model.obsModel.Post, model.allocModel.theta
+        post = model.obsModel.Post
+        theta = model.allocModel.theta
         found = np.empty((len(y), components))
         for k in range(components):
             factor = np.linalg.cholesky(post.B[k] / (post.nu[k] - y.shape[1] - 1))
@@ -303,7 +309,9 @@ def wide(work: Path, components: int, passes: int, gib: float, limit: str, n: in
     pool = (
         draw.standard_normal((1 << 16, n), dtype=np.float32) + means[draw.integers(0, 8, 1 << 16)]
     )
-    store, rows = work / "wide.zarr", int(gib * 2**28 / n) // len(pool) // 4  # a quarter's pools
+    # a quarter's pools
+    store = work / "wide.zarr"
+    rows = int(gib * 2**28 / n) // len(pool) // 4
     spent = lambda: sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])  # noqa: E731
     topics = [sys.executable, "-m", "topicstream"]
     for part in range(0 if store.exists() else 4):
@@ -330,7 +338,8 @@ def wide(work: Path, components: int, passes: int, gib: float, limit: str, n: in
         )
         file.unlink()
         print(json.dumps({"files": part + 1, "ingest cpu": round(spent(), 1)}), flush=True)
-    size, before = sum(f.stat().st_size for f in store.rglob("*") if f.is_file()), spent()
+    size = sum(f.stat().st_size for f in store.rglob("*") if f.is_file())
+    before = spent()
     command = [
         "train",
         "--corpus",

@@ -89,7 +89,9 @@ def error(phi: np.ndarray, model: Path) -> tuple[float, int]:
 def train(
     corpus: Path, model: Path, algo: str, topics: int, options: dict[str, Any], **given: Any
 ) -> tuple[float, dict]:
-    """Processor seconds of a training in a process of its own (its start included), and its result."""
+    """Processor seconds of a training in a process of its own (its start included), and its
+    result.
+    """
     code = (
         "import json, sys; import topicstream; g = json.loads(sys.argv[1]); "
         "d = topicstream.train(progress=False, **g); print(json.dumps([d.passes, d.reason, "
@@ -153,7 +155,8 @@ def tables(args: argparse.Namespace) -> None:
         "| engine | whole documents | completion | UMass | NPMI | processor s "
         "|\n|---|---|---|---|---|---|"
     )
-    beta, mean = 0.01, None
+    beta = 0.01
+    mean = None
     found = {}
     for name, algo, options, given in [
         ("sparselda", "sparselda", {}, {"passes": args.passes}),

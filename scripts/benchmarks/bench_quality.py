@@ -117,7 +117,8 @@ def others(corpus: str, topics: int, passes: int) -> list[Run]:
 def campaign() -> list[Run]:
     """Every run, most telling first."""
     if not full():
-        c, k = "kos", 50
+        c = "kos"
+        k = 50
         ours = [
             Run(c, k, e, 6, 1) for e in ("sparse-bp", "auto", "atbp", "bp", "stbp", "vb", "svi")
         ]

@@ -36,7 +36,8 @@ def rows(
     """By name: engine, options, and what else `train` is given."""
     still = {"alpha": 1 / k, "beta": 1 / words, "learn_priors": False}
     ten = still | {"alpha": 10 / k}
-    n, beta = {"passes": args.passes}, {"beta": 1 / words}
+    n = {"passes": args.passes}
+    beta = {"beta": 1 / words}
     em = {"passes": args.em, "tol": 0}
     return {
         "sparselda": ("sparselda", still, n),
@@ -135,7 +136,8 @@ def report(results: Path, k: int) -> None:
 def main(args: argparse.Namespace) -> None:
     args.work.mkdir(parents=True, exist_ok=True)
     phi = truth(args)
-    results, counts = args.work / "results.jsonl", args.work / "counts.npy"
+    results = args.work / "results.jsonl"
+    counts = args.work / "counts.npy"
     corpus = args.work / "drawn.zarr"
     if not corpus.exists():
         x, assigned = drawn(phi, args.docs, 30, 1 / args.topics, 0)

@@ -183,7 +183,9 @@ def disk_row(store: Path, work: Path, topics: int) -> list[str]:
 
 
 def checkpoints(data: Path, work: Path) -> None:
-    """A pass with checkpoints, as they are made by default, beside a pass without any but the last."""
+    """A pass with checkpoints, as they are made by default, beside a pass without any but
+    the last.
+    """
     end_pass = Saver.end_pass
 
     def last_only(self: Saver, state: Any, tables: Any, final: bool, pin: bool = False) -> None:
@@ -345,7 +347,8 @@ def curve(
     scoring is not counted.  ``then``: go on to so many passes, scored every so many; ``max_time``
                              (scoring included) is for
     each part."""
-    meter, judge = Meter(), HeldOut.perplexity
+    meter = Meter()
+    judge = HeldOut.perplexity
     HeldOut.perplexity = lambda *given: meter.judged(judge, *given)  # type: ignore[method-assign]
     try:
         for last, each in ((passes, every), then):
@@ -367,7 +370,9 @@ def curve(
                 )
     finally:
         HeldOut.perplexity = judge  # type: ignore[method-assign]
-    found, total, processor = [], 0.0, 0.0
+    found = []
+    total = 0.0
+    processor = 0.0
     for line in (model / "history.jsonl").read_text().splitlines():
         record = json.loads(line)
         total += record["seconds"]

@@ -138,7 +138,8 @@ def visit(engine: Any, block: Any, phi: np.ndarray) -> tuple[float, Out]:
     delta = {"phi": SCRATCH.array("delta", (block.n_words, phi.shape[1]), np.float32)}
     out = Out(delta, {}, new_stats(engine), engine, BlockShape.of(block), SCRATCH, SCRATCH)
     rows = {"phi": Rows(phi, block.vocab.astype(np.int64))}
-    totals, params = {"phi": phi.sum(axis=0, dtype=np.float64)}, engine.initial_params()
+    totals = {"phi": phi.sum(axis=0, dtype=np.float64)}
+    params = engine.initial_params()
     began = time.thread_time()
     given = Visit(block, rows, totals, {}, params, Key(0, 1))
     engine.weigh(given, out, False)
@@ -148,7 +149,8 @@ def visit(engine: Any, block: Any, phi: np.ndarray) -> tuple[float, Out]:
 
 
 def local_steps(path: Path, topic_counts: list[int]) -> None:
-    corpus, kind = Corpus.open(path), cast(Any, find("svi"))
+    corpus = Corpus.open(path)
+    kind = cast(Any, find("svi"))
     print(
         f"\n### Local step, {path.stem}: ns a cell (inner iterations a document; bound a token)\n"
     )
@@ -178,7 +180,8 @@ def local_steps(path: Path, topic_counts: list[int]) -> None:
                         best[i, b] = (
                             min(best[i, b], seconds) if repeat else np.inf
                         )  # the first may compile
-            texts, nanos = [], 1e9 * best.sum(axis=1) / cells
+            texts = []
+            nanos = 1e9 * best.sum(axis=1) / cells
 
             def mean(i: int, what: str, of: str, seen: list[list[Any]] = seen) -> float:
                 return sum(s[what] for s in seen[i]) / sum(s[of] for s in seen[i])
@@ -204,7 +207,8 @@ def level_runs(path: Path, topic_counts: list[int], passes: int) -> None:
     print("| K | dense | " + " | ".join(f"L = {n}" for n in levels) + " | L = 8 against dense |")
     print("|---" * (len(levels) + 3) + "|")
     for topics in topic_counts:
-        scores, texts = {}, []
+        scores = {}
+        texts = []
         for level in [topics, *levels]:
             record = run(path, "svi", topics, passes, every=passes, sparsity=level)[-1]
             scores[level] = -float(np.log(record["heldout_perplexity"]))
@@ -242,7 +246,8 @@ def curves(path: Path, passes: int) -> None:
         for r in run(path, "vb", topics, 50 if FULL else 10, alpha=0.5 / topics, beta=0.1)
         if r["heldout_perplexity"]
     ]
-    goal, at = batch[-1]["heldout_perplexity"], batch[-1]["at"]
+    goal = batch[-1]["heldout_perplexity"]
+    at = batch[-1]["at"]
     memoized = drawn["mvi L = 8"]
     reached = next((s for s, p in zip(*memoized) if p <= goal), None)
     print(
@@ -273,7 +278,8 @@ def main() -> None:
     parser.add_argument("--topics", default="100,200,400,800" if FULL else "100,400")
     parser.add_argument("--passes", type=int, default=10 if FULL else 3)
     args = parser.parse_args()
-    topic_counts, sections = [int(k) for k in args.topics.split(",")], args.only.split(",")
+    topic_counts = [int(k) for k in args.topics.split(",")]
+    sections = args.only.split(",")
     for path in args.corpora:
         if "steps" in sections:
             local_steps(path, topic_counts)

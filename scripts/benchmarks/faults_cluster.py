@@ -37,7 +37,8 @@ class Training:
     """A training that is started again until it ends well."""
 
     def __init__(self, corpus: Path, model: Path, passes: int) -> None:
-        self.model, self.tries = model, 0
+        self.model = model
+        self.tries = 0
         self.command = [
             sys.executable,
             "-m",
@@ -77,7 +78,9 @@ class Training:
         """Seconds until it said that a worker is lost (nan: never), and the last lines of the tries
         that failed.
         """
-        said, began, noticed = [], time.monotonic(), float("nan")
+        said = []
+        began = time.monotonic()
+        noticed = float("nan")
         while True:
             assert self.tries < 10, said
             lines = []
@@ -146,7 +149,8 @@ def main() -> None:
         *(["disk full"] if given.disk else []),
     ]
     with tempfile.TemporaryDirectory() as folder, Namespaces(2, number=1) as there:
-        scheduler, wrong = ["--scheduler", there.address], 0
+        scheduler = ["--scheduler", there.address]
+        wrong = 0
         whole = Training(given.corpus, Path(folder) / "whole", given.passes)
         whole.finish(whole.begin(*scheduler), *scheduler)
         for number in range(given.faults):
@@ -154,8 +158,10 @@ def main() -> None:
             model = (given.disk or Path(folder)) / f"m{number}"
             there.client.wait_for_workers(2, timeout=120)
             workers = list(there.client.run(os.getpid).values())
-            run, fault = Training(given.corpus, model, given.passes), faults[number % len(faults)]
-            command, wanted = run.begin(*scheduler), random.randrange(given.passes - 3)
+            run = Training(given.corpus, model, given.passes)
+            fault = faults[number % len(faults)]
+            command = run.begin(*scheduler)
+            wanted = random.randrange(given.passes - 3)
             while command.poll() is None and run.passes <= wanted:
                 time.sleep(0.01)
             time.sleep(random.uniform(0.0, 0.5))

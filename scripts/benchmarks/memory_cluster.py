@@ -32,7 +32,8 @@ class Watched(MemoryGroup):
     def __init__(self, limit: str) -> None:
         super().__init__(limit)
         assert self.folder is not None, "no memory cgroup can be made here"
-        self.held, self._over = 0, threading.Event()
+        self.held = 0
+        self._over = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def stat(self, file: str, name: str) -> int:
@@ -79,10 +80,8 @@ def main() -> None:
         Watched(given.limit) as first,
         Watched(given.limit) as second,
     ):
-        folder, command = (
-            Path(name),
-            [sys.executable, "-m", "dask", "worker", made.scheduler_address],
-        )
+        folder = Path(name)
+        command = [sys.executable, "-m", "dask", "worker", made.scheduler_address]
         command += [
             "--nthreads",
             "1",

@@ -30,11 +30,9 @@ class Namespaces:
     """
 
     def __init__(self, members: int, number: int = 0) -> None:
-        self.members, self.network, self.bridge = (
-            range(members),
-            f"10.77.{number}",
-            f"topics{number}",
-        )
+        self.members = range(members)
+        self.network = f"10.77.{number}"
+        self.bridge = f"topics{number}"
 
     def __enter__(self) -> Namespaces:
         self._remove()
@@ -49,7 +47,8 @@ class Namespaces:
             sh(f"ip -n {self.bridge}-{i} link set wire up")
             sh(f"ip -n {self.bridge}-{i} link set lo up")
         self._made = LocalCluster(n_workers=0, host=f"{self.network}.1", dashboard_address=":0")
-        self.client, self.address = Client(self._made), self._made.scheduler_address
+        self.client = Client(self._made)
+        self.address = self._made.scheduler_address
         self._workers = [self._start(i) for i in self.members]
         self.client.wait_for_workers(len(self.members), timeout=120)
         return self

@@ -154,10 +154,8 @@ def inputs(a: argparse.Namespace) -> None:
         *(f"{n}: cosine, KL, F1" for n in names),
     )
     for name in a.corpora:
-        corpus, model = (
-            Corpus.open(store(a, name, "20%", max_vocab=20_000)),
-            a.work / f"inputs-{name}",
-        )
+        corpus = Corpus.open(store(a, name, "20%", max_vocab=20_000))
+        model = a.work / f"inputs-{name}"
         fit(Path(corpus.path), model, {"algo": "sparse-bp"}, topics=a.topics, passes=30)
         for kind in ("counts", "frequency", "root"):
             wanted: dict[str, Any] = {
@@ -301,7 +299,8 @@ def windows(a: argparse.Namespace) -> None:
     years: dict[int, list[dict[str, Any]]] = {}
     for d in dated(a, "acl"):
         years.setdefault(int(d["date"][:4]), []).append(d)
-    first, asked = 2016, 2023
+    first = 2016
+    asked = 2023
     some = {
         y: years[y][:: max(1, len(years[y]) // a.each)][: a.each] for y in range(first, asked + 1)
     }
@@ -333,7 +332,7 @@ def months(a: argparse.Namespace) -> None:
 
 
 # -- over time
-# -------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 class Enough(Exception):
     """So many processor seconds are over."""
 
@@ -342,7 +341,8 @@ class Clock(Silent):
     """Processor seconds and held-out perplexity of every pass."""
 
     def __init__(self, most: float = np.inf) -> None:
-        self.at, self.most = [time.process_time()], most
+        self.at = [time.process_time()]
+        self.most = most
         self.heldout: list[float | None] = []
 
     def end_pass(self, record: Any, passes: int) -> None:
@@ -356,11 +356,14 @@ def passes(a: argparse.Namespace) -> None:
     """Processor ms of single passes on one thread (median of those within a tenth), and the table's
     MB.
     """
-    marks, corpus, model = (2, 5, 10, 20, 50), store(a, "nips12", "30%"), a.work / "passes"
+    marks = (2, 5, 10, 20, 50)
+    corpus = store(a, "nips12", "30%")
+    model = a.work / "passes"
     head("T", "engine", *(f"pass {n}" for n in marks), "MB, pass 1 and last")
     for k in a.by:
         for algo, most in (("sparselda", 50), ("gs", 10)):
-            near, size = [], []
+            near = []
+            size = []
             options = {"algo": algo, "alpha": a.alpha or 5 / k, "beta": 0.01, "learn_priors": False}
             for seed in range(a.runs):
                 clock = Clock()
@@ -393,7 +396,8 @@ def stream(a: argparse.Namespace) -> None:
     """Held-out perplexity against processor seconds, pass by pass, alpha = 2/K and beta = 0.01."""
     head("engine", "passes", "processor s: held-out perplexity")
     for algo in a.only or ("atbp", "stbp", "ovb"):
-        clock, options = Clock(a.seconds), {"algo": algo, "alpha": 2 / a.topics, "beta": 0.01}
+        clock = Clock(a.seconds)
+        options = {"algo": algo, "alpha": 2 / a.topics, "beta": 0.01}
         with contextlib.suppress(Enough):
             settings: dict[str, Any] = {
                 "topics": a.topics,
@@ -411,7 +415,7 @@ def stream(a: argparse.Namespace) -> None:
 
 
 # -- belief propagation
-# ----------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 ENGINES: dict[str, dict[str, Any]] = {
     "bp sync": {"algo": "bp", "schedule": "sync"},
     "bp async": {"algo": "bp"},
@@ -496,11 +500,11 @@ def folds(a: argparse.Namespace) -> None:
     and spread over folds.
     """
     x = matrix(store(a, a.corpora[0], "0"))
-    fold, words = (
-        np.random.default_rng(0).permutation(x.shape[0]) % 10,
-        [f"w{v}" for v in range(x.shape[1])],
-    )
-    train, test, model = a.work / "fold.zarr", a.work / "fold-test.zarr", a.work / "fold-model"
+    fold = np.random.default_rng(0).permutation(x.shape[0]) % 10
+    words = [f"w{v}" for v in range(x.shape[1])]
+    train = a.work / "fold.zarr"
+    test = a.work / "fold-test.zarr"
+    model = a.work / "fold-model"
     found: dict[tuple[str, int], list[float]] = {}
     spent = dict.fromkeys(FOLDS, 0.0)
     for n in range(a.folds):

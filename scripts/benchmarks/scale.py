@@ -50,13 +50,16 @@ class Passes(Shown):
 
     def __init__(self, there: Namespaces, rates: list[str | None]) -> None:
         super().__init__(-1)
-        self.there, self.rates, self.rate = there, itertools.cycle(rates), None
+        self.there = there
+        self.rates = itertools.cycle(rates)
+        self.rate = None
         self.made: dict[str | None, list[float]] = {rate: [] for rate in rates}
 
     def end_pass(self, record, passes):
         if record["pass"] > 1:
             self.made[self.rate].append(record["seconds"])
-            self.sent, self.blocks = record["cluster"]["sent_bytes"], record["cluster"]["blocks"]
+            self.sent = record["cluster"]["sent_bytes"]
+            self.blocks = record["cluster"]["blocks"]
         self.rate = next(self.rates)
         self.there.slow(None if self.rate is None else bytes_a_second(self.rate))
 
@@ -87,7 +90,8 @@ def measure(given: argparse.Namespace, members: int, hashes: set[str]) -> Measur
             "passes": 1 + given.rounds * len(rates),
             "round_blocks": ROUND,
         }
-        told, model = Passes(there, rates), Path(folder) / "m"
+        told = Passes(there, rates)
+        model = Path(folder) / "m"
         options |= {
             "tol": 0,
             "threads": 1,
@@ -130,17 +134,16 @@ def main() -> None:
     d, u = np.linalg.lstsq(made, np.array([found[n].sent for n in given.members]), rcond=None)[0]
     print(f"D {d / 1e6:.1f} MB, U {u / 1e6:.1f} MB")
     for n, (seconds, sent, blocks) in found.items():
-        free, model = statistics.median(seconds[None]), d * (n - 1) / n + u * (n - 1)
+        free = statistics.median(seconds[None])
+        model = d * (n - 1) / n + u * (n - 1)
         print(
             f"{n} members: {sent / 1e6:.1f} MB, model {model / 1e6:.1f} "
             f"({sent / model - 1:+.1%}); {free:.2f} s a pass without a limit"
         )
         carried = (d * (n - 1) / n * busiest(blocks, n) + u * (n - 1)) / n
         for rate in given.rates:
-            took, said = (
-                statistics.median(seconds[rate]),
-                free + carried / bytes_a_second(rate) / FRAMES,
-            )
+            took = statistics.median(seconds[rate])
+            said = free + carried / bytes_a_second(rate) / FRAMES
             print(
                 f"{n} members, {rate}: {took:.2f} s a pass, model {said:.2f} "
                 f"({took / said - 1:+.0%})"

@@ -367,7 +367,9 @@ def words_by_document(store: Path) -> dict[str, dict[str, float]]:
 
 
 def compare(home: Path, good: Path) -> list[str]:
-    """What the store of the nights has that an ingest of the good files has not, and what it lacks."""
+    """What the store of the nights has that an ingest of the good files has not, and what
+    it lacks.
+    """
     topicstream.ingest(
         [good],
         home / "alone.zarr",

@@ -80,7 +80,8 @@ def text(path: Path, documents: int = 6000, first: int = 0) -> Path:
             shift = 37 * (i % 20)
             drawn = rng.choices(range(len(words)), weights, k=rng.randint(20, 120))
             said = " ".join(words[(w * (1 + shift)) % 4000] for w in drawn)
-            authors, links = [f"a{i % 97}", f"a{i % 89}"], [f"d{i // 2}", f"d{(7 * i) % (i + 1)}"]
+            authors = [f"a{i % 97}", f"a{i % 89}"]
+            links = [f"d{i // 2}", f"d{(7 * i) % (i + 1)}"]
             record = {
                 "id": f"d{i}",
                 "text": said,
@@ -132,7 +133,8 @@ class Subject:
 
     def campaign(self, kills: int, rng: random.Random) -> list[object]:
         """Kill it ``kills`` times; a row of the table."""
-        ends, length = set(), 0.0
+        ends = set()
+        length = 0.0
         for _ in range(2):
             self.prepare()
             start = self.seen()
@@ -182,9 +184,12 @@ class Subject:
 
 def subjects(work: Path, only: list[str]) -> list[Subject]:
     """Those asked for, with what they start from."""
-    source, more = text(work / "text.jsonl"), text(work / "more.jsonl", 1500, 6000)
+    source = text(work / "text.jsonl")
+    more = text(work / "more.jsonl", 1500, 6000)
     other = text(work / "other.jsonl", 1500, 3000)
-    corpus, model, base = work / "corpus.zarr", work / "model", work / "base"
+    corpus = work / "corpus.zarr"
+    model = work / "model"
+    base = work / "base"
     kept_fields = [f"--meta={name}={name}" for name in ("authors", "labels", "links")]
     ingest = [*TOPICS, "ingest", str(source), "--out", str(corpus), *kept_fields]
 
@@ -333,7 +338,11 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
                 (store_hash(corpus) + model_hash(model) + str(left)).encode()
             ).hexdigest()
 
-        command, done = [*TOPICS, name, *options], lambda: store_seen() != before
+        command = [*TOPICS, name, *options]
+
+        def done():
+            return store_seen() != before
+
         return Subject(name, command, lambda: back(place), digest, done, store_seen, again=True)
 
     def trained() -> Path:
@@ -344,7 +353,8 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
 
     def naming(name: str, out: str, *line: str) -> Subject:
         """A command that writes what a user names: it alone may lie in its folder in the end."""
-        place, folder = trained(), work / "answers"
+        place = trained()
+        folder = work / "answers"
         target = folder / out
 
         def prepare() -> None:
@@ -438,7 +448,8 @@ def subjects(work: Path, only: list[str]) -> list[Subject]:
 
 def retraining(work: Path, source: Path, more: Path) -> Subject:
     """A cycle that takes a new file into a folder with one published version."""
-    home, before = work / "nightly", work / "base" / "nightly"
+    home = work / "nightly"
+    before = work / "base" / "nightly"
     command = [*TOPICS, "retrain", "--config", str(home / "retrain.toml"), "-q"]
     (home / "raw").mkdir(parents=True)
     (home / "retrain.toml").write_text(CONFIG)

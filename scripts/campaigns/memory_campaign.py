@@ -52,7 +52,8 @@ class Result:
 
 def run(command: list[str], model: Path, limit: str, max_seconds: float) -> Result:
     """One training inside a group of that limit."""
-    began, stopped = time.monotonic(), False
+    began = time.monotonic()
+    stopped = False
     with MemoryGroup(limit) as group, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(group.command(command), stdout=subprocess.DEVNULL, stderr=err)
         try:
@@ -65,7 +66,8 @@ def run(command: list[str], model: Path, limit: str, max_seconds: float) -> Resu
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        seconds, peak = time.monotonic() - began, group.peak()
+        seconds = time.monotonic() - began
+        peak = group.peak()
         err.seek(0)
         text = err.read()
     code = process.returncode
@@ -160,7 +162,8 @@ def main() -> int:
     args = parser.parse_args()
     if args.work is not None:
         args.work.mkdir(parents=True, exist_ok=True)
-    bad, rows = 0, []
+    bad = 0
+    rows = []
     with tempfile.TemporaryDirectory(dir=args.work) as temporary:
         work = Path(temporary)
         corpus = args.corpus

@@ -312,7 +312,8 @@ def retrained(work: Path, data: Path, count: int) -> None:
             group = "in" if chosen[i] else "out"
             texts.append({"id": str(i), "text": text, "x": group})
         with tempfile.TemporaryDirectory(dir=work) as folder:
-            store, model = f"{folder}/corpus.zarr", f"{folder}/model"
+            store = f"{folder}/corpus.zarr"
+            model = f"{folder}/model"
             topicstream.ingest(
                 texts, out=store, meta=["x"], heldout=0, min_df=1, stopwords="none", progress=False
             )

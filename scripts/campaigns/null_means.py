@@ -6,11 +6,11 @@
 The documents of a store are a population, and so are those of each of the most frequent values of
 --by. Corpora are drawn from it (of as many documents or of --documents, with replacement), and in
 each a group of 1, 2, 5, 10, 30 and 50 % of the documents at random. The mean of the population is
-known, so each interval that ``show --by`` would print is right or wrong. Of stores that were cut (--split), documents are
-drawn with all of their parts. Years are drawn at random, too: a trend beyond two standard errors is
-a false one. Prints Markdown tables; exit 1 when the intervals of a share and size of group hold the
-mean in fewer than 93 % of the cases (by more than chance), or when more than 6 % of the trends are
-false."""
+known, so each interval that ``show --by`` would print is right or wrong. Of stores that were cut
+(--split), documents are drawn with all of their parts. Years are drawn at random, too: a trend
+beyond two standard errors is a false one. Prints Markdown tables; exit 1 when the intervals of a
+share and size of group hold the mean in fewer than 93 % of the cases (by more than chance), or when
+more than 6 % of the trends are false."""
 
 from __future__ import annotations
 

@@ -21,7 +21,9 @@ from topicstream.evaluation.keys import corpus_vocabulary
 def export(corpus: Corpus, out: Path, heldout: bool = False) -> None:
     """Write the files of the module's head into ``out``."""
     out.mkdir(parents=True, exist_ok=True)
-    lengths, words, counts = [np.zeros(1, np.int64)], [], []
+    lengths = [np.zeros(1, np.int64)]
+    words = []
+    counts = []
     for block in corpus.blocks(heldout=heldout):
         lengths.append(np.diff(block.indptr))
         words.append(block.vocab[block.words])

@@ -159,10 +159,12 @@ def record(only: list[str], quick: bool = False) -> dict[str, str]:
         work = Path(temporary)
         docs = documents()
         cut = len(docs) * 9 // 10
-        first, second = work / "first.jsonl", work / "second.jsonl"
+        first = work / "first.jsonl"
+        second = work / "second.jsonl"
         first.write_text("".join(json.dumps(d) + "\n" for d in docs[:cut]))
         second.write_text("".join(json.dumps(d) + "\n" for d in docs[cut:]))
-        corpus, vectors = work / "c.zarr", work / "v.zarr"
+        corpus = work / "c.zarr"
+        vectors = work / "v.zarr"
         meta = {"meta": {name: name for name in ("authors", "labels", "links")}, "progress": False}
         topicstream.ingest(first, corpus, min_df=1, **meta)
         rng = np.random.default_rng(0)
@@ -247,10 +249,8 @@ def main() -> int:
         print(json.dumps(record(only, arguments.quick), indent=1))
         return 0
     if arguments.what == "check":
-        before, after = (
-            json.loads(Path(arguments.given[0]).read_text()),
-            record(only, arguments.quick),
-        )
+        before = json.loads(Path(arguments.given[0]).read_text())
+        after = record(only, arguments.quick)
     else:
         before, after = compare(arguments.given, arguments.only)
     differ = [name for name in after if name in before and after[name] != before[name]]

@@ -48,7 +48,8 @@ def alias_table(p, chance, other):
     """Walker's alias table of p: float64[W] -> chance: float32[W], other: int32[W]."""
     n = len(p)
     scaled = p * n / p.sum()
-    small, large = np.empty(n, np.int64), np.empty(n, np.int64)
+    small = np.empty(n, np.int64)
+    large = np.empty(n, np.int64)
     s = l = 0
     for i in range(n):
         if scaled[i] < 1.0:
@@ -59,17 +60,21 @@ def alias_table(p, chance, other):
             l += 1
     while s > 0 and l > 0:
         s -= 1
-        a, b = small[s], large[l - 1]
-        chance[a], other[a] = scaled[a], b
+        a = small[s]
+        b = large[l - 1]
+        chance[a] = scaled[a]
+        other[a] = b
         scaled[b] -= 1.0 - scaled[a]
         if scaled[b] < 1.0:
             l -= 1
             small[s] = b
             s += 1
     for i in range(l):
-        chance[large[i]], other[large[i]] = 1.0, large[i]
+        chance[large[i]] = 1.0
+        other[large[i]] = large[i]
     for i in range(s):
-        chance[small[i]], other[small[i]] = 1.0, small[i]
+        chance[small[i]] = 1.0
+        other[small[i]] = small[i]
 
 
 @kernel
@@ -93,7 +98,8 @@ def draw(seed, first, docs, mean, topics_of, chance, other, marker, lengths, wor
             total -= np.log(1.0 - rng.uniform(rng.bits(state)))
             share[j] = total
         state = rng.step(state)
-        u, v = rng.uniform(rng.bits(state)), 0.0
+        u = rng.uniform(rng.bits(state))
+        v = 0.0
         state = rng.step(state)
         v = rng.uniform(rng.bits(state))
         tokens = 5 + int((mean - 5) * 0.5 * -(np.log(1.0 - u) + np.log(1.0 - v)))
@@ -140,26 +146,23 @@ class Corpus:
     def __init__(
         self, phi: np.ndarray, docs: int, mean: float, topics_of: int, seed: int, threads: int
     ) -> None:
-        self.phi, self.docs, self.mean, self.topics_of, self.seed, self.threads = (
-            phi,
-            docs,
-            mean,
-            topics_of,
-            seed,
-            threads,
-        )
-        self.chance, self.other = np.empty(phi.shape, np.float32), np.empty(phi.shape, np.int32)
+        self.phi = phi
+        self.docs = docs
+        self.mean = mean
+        self.topics_of = topics_of
+        self.seed = seed
+        self.threads = threads
+        self.chance = np.empty(phi.shape, np.float32)
+        self.other = np.empty(phi.shape, np.int32)
         for k in range(len(phi)):
             alias_table(phi[k].astype(np.float64), self.chance[k], self.other[k])
 
     def _group(self, first: int) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
         docs = min(GROUP, self.docs - first)
         room = int(docs * self.mean * 1.5) + 4096
-        lengths, words, counts = (
-            np.empty(docs, np.uint32),
-            np.empty(room, np.int32),
-            np.empty(room, np.int32),
-        )
+        lengths = np.empty(docs, np.uint32)
+        words = np.empty(room, np.int32)
+        counts = np.empty(room, np.int32)
         marker = np.zeros(self.phi.shape[1], np.int32)
         n = draw(
             self.seed,
@@ -200,7 +203,8 @@ def word_names(n: int) -> list[str]:
     return ["w" + "".join(letters[(i // 26**k) % 26] for k in range(4, -1, -1)) for i in range(n)]
 
 
-FIRST_DAY, DAYS = np.datetime64("2000-01-01"), 20 * 365
+FIRST_DAY = np.datetime64("2000-01-01")
+DAYS = 20 * 365
 
 
 def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) -> tuple[int, int]:
@@ -213,7 +217,8 @@ def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) 
     W = corpus.phi.shape[1]
     threshold = np.uint64(min(int(heldout * 2**64), 2**64 - 1))
     part_of: list[np.ndarray] = []
-    sums, df = np.zeros(W, np.int64), np.zeros(W, np.int64)
+    sums = np.zeros(W, np.int64)
+    df = np.zeros(W, np.int64)
     with ThreadPoolExecutor(corpus.threads) as pool:
         writers = [BlockWriter(out, part, 0, False, pool) for part in PARTS]
         for first, lengths, words, counts in corpus:
@@ -240,7 +245,8 @@ def write_store(corpus: Corpus, out: Path, heldout: float, dates: bool = False) 
     write_words(out / "pruned.parquet", [word_table(names[:0], sums[:0], df[:0])])
     parts = {part: entry_of(writer.entries) for part, writer in zip(PARTS, writers, strict=True)}
     columns = {"date": "string"} if dates else {}
-    documents, at = PlacedDocuments(out, columns, [], parts), 0
+    documents = PlacedDocuments(out, columns, [], parts)
+    at = 0
     for part in part_of:
         ids = pa.array([str(d + 1) for d in range(at, at + len(part))], pa.large_string())
         day = FIRST_DAY + np.arange(at, at + len(part)) * DAYS // corpus.docs

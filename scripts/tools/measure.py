@@ -93,7 +93,9 @@ class Figures:
         ]
 
     def get(self, key: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The record that has all of ``key``; made, and written with the key, where there is none."""
+        """The record that has all of ``key``; made, and written with the key, where there
+        is none.
+        """
         for record in self.find(key):
             return record
         record = {**key, **make()}
@@ -127,7 +129,8 @@ class MemoryGroup:
                 with contextlib.suppress(OSError):
                     group.rmdir()
                 continue
-            self.folder, self._peak = group, peak
+            self.folder = group
+            self._peak = peak
             return
         print("no memory cgroup could be made: running without", file=sys.stderr)
 

@@ -182,7 +182,9 @@ def test_a_path_is_resolved_as_the_system_resolves_it(model, tmp_path, monkeypat
 
 @pytest.mark.parametrize("call", ["unlink", "rmdir", "rename"])
 def test_a_removal_that_was_killed_blocks_nothing(model, tmp_path, monkeypatch, call):
-    """Killed before each of its calls, half a folder never has its name, and all goes in the end."""
+    """Killed before each of its calls, half a folder never has its name, and all goes in
+    the end.
+    """
     shutil.copytree(model, tmp_path / "whole")
     for instant in range(1, 12):
         shutil.rmtree(model, ignore_errors=True)
@@ -260,7 +262,8 @@ def test_nothing_else_in_the_package_removes_or_replaces():
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                module, attribute = ast.unparse(node.func.value), node.func.attr
+                module = ast.unparse(node.func.value)
+                attribute = node.func.attr
                 if attribute in forbidden.get(
                     module, of_paths if module not in ("owned", "durable") else ()
                 ):

@@ -395,10 +395,8 @@ def test_a_method_with_options_of_its_own_that_reads_a_field_of_all_documents(
         assert {row["forum"] for row in rows} == {"f0", "f1", "f2"}
         return np.array([row["shares"] for row in rows])
 
-    own, group = (
-        answers("--group-by", "forum", "--pull", "0"),
-        answers("--group-by", "forum", "--pull", "100%"),
-    )
+    own = answers("--group-by", "forum", "--pull", "0")
+    group = answers("--group-by", "forum", "--pull", "100%")
     assert all(np.ptp(group[30 * f : 30 * f + 30], axis=0).max() == 0 for f in range(3))
     assert np.allclose(own.max(axis=1), own.max(axis=1).max(), atol=0.1) and group.max() < 0.6
     assert np.allclose(

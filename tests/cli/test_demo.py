@@ -22,7 +22,8 @@ def library(tmp_path, monkeypatch):
     code.mkdir()
     for name, words in (("files", "path file folder open"), ("dates", "day week month year")):
         functions = [
-            f'def f{i}():\n    """{words} {words} {words} number {i} of the module and its kind."""\n'
+            f'def f{i}():\n    """{words} {words} {words} number {i} of the module and its '
+            f'kind."""\n'
             for i in range(60)
         ]
         (code / f"{name}.py").write_text("\n".join(functions))

@@ -18,7 +18,9 @@ from topicstream.corpus.reader import Corpus
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a store and a model of documents whose text is called body and whose id docno."""
+    """A folder with a store and a model of documents whose text is called body and whose id
+    docno.
+    """
     folder = tmp_path_factory.mktemp("own")
     rows = [{"docno": 1000 + i, "body": d["text"]} for i, d in enumerate(documents(150))]
     write_jsonl(folder / "a.jsonl", rows)
@@ -55,7 +57,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_model_remembers_the_fields_of_its_corpus(own, tmp_path, capsys):
-    model, raw = str(own / "m"), str(own / "a.jsonl")
+    model = str(own / "m")
+    raw = str(own / "a.jsonl")
     capsys.readouterr()
     assert run(["infer", raw, "--model", model]) == 0
     first = json.loads(capsys.readouterr().out.splitlines()[0])
@@ -126,7 +129,9 @@ def test_a_model_and_a_corpus_that_do_not_belong_together(own, tmp_path, capsys)
 
 
 def test_ids_keep_their_type(own, tmp_path, capsys):
-    model, store, raw = str(own / "m"), str(own / "c.zarr"), str(own / "a.jsonl")
+    model = str(own / "m")
+    store = str(own / "c.zarr")
+    raw = str(own / "a.jsonl")
     capsys.readouterr()
     want = list(range(1000, 1150))
 
@@ -144,7 +149,8 @@ def test_ids_keep_their_type(own, tmp_path, capsys):
         )
     assert run(["infer", store, "--model", model, "-q", "--with", "source"]) == 0
     assert lines() == want
-    theta, each = tmp_path / "theta.parquet", tmp_path / "each.parquet"
+    theta = tmp_path / "theta.parquet"
+    each = tmp_path / "each.parquet"
     assert run(["show", "--model", model, "--corpus", store, "--theta", str(theta)]) == 0
     assert pq.read_table(theta)["id"].type == pa.int64()
     assert (

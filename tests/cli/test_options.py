@@ -148,7 +148,8 @@ LOOSE = {"export_model", "import_model"}  # options of the format
 
 
 def test_progress_is_a_listener_a_function_or_silence(caplog):
-    told, own = [], Shown(stream=io.StringIO())
+    told = []
+    own = Shown(stream=io.StringIO())
     assert (
         listener(own) is own
         and isinstance(listener(None), Silent)
@@ -170,7 +171,8 @@ def test_progress_is_a_listener_a_function_or_silence(caplog):
 
 
 def test_plain_lines_come_every_ten_seconds(monkeypatch):
-    now, stream = [0.0], io.StringIO()
+    now = [0.0]
+    stream = io.StringIO()
     monkeypatch.setattr("topicstream.base.progress.EVERY", 10.0)
     monkeypatch.setattr("topicstream.base.progress.time.monotonic", lambda: now[0])
     shown = Shown(stream=stream)
@@ -201,7 +203,9 @@ class Bar:
     made: ClassVar[list[Bar]] = []
 
     def __init__(self, **about):
-        self.n, self.total, self.closed = about["initial"], about["total"], False
+        self.n = about["initial"]
+        self.total = about["total"]
+        self.closed = False
         self.made.append(self)
 
     def update(self, more):

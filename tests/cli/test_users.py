@@ -25,11 +25,13 @@ SUBJECTS = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A model of 120 documents with a date and a party; and another table about them."""
-    folder, rng = tmp_path_factory.mktemp("users"), np.random.default_rng(1)
+    folder = tmp_path_factory.mktemp("users")
+    rng = np.random.default_rng(1)
     with (folder / "docs.jsonl").open("w") as file:
         for i in range(120):
             text = " ".join(rng.choice(SUBJECTS["travel" if i < 60 else "music"], 12))
-            party, date = ("red", "blue")[i % 2], f"{2000 + i % 10}-05-01"
+            party = ("red", "blue")[i % 2]
+            date = f"{2000 + i % 10}-05-01"
             file.write(
                 json.dumps({"id": f"d{i}.xml", "text": text, "party": party, "date": date}) + "\n"
             )

@@ -39,7 +39,9 @@ class Linked(Engine):
     of what its linked documents had in the pass before.  State: a run of 1 + w mod 3 copies of each
     cell's topic."""
 
-    name, cites, Options = "linked", "for the contract tests", Options
+    name = "linked"
+    cites = "for the contract tests"
+    Options = Options
     about = About(
         axes=("links",), starts=("random",), stored_tables=("phi", "theta"), stored_params=("last",)
     )
@@ -92,9 +94,12 @@ class Linked(Engine):
         each = np.bincount(block.words, minlength=block.n_words)
         n = 1 if old is None else 2
         ptr = out.array("ptr")
-        ptr[0], ptr[1:] = 0, np.cumsum(each * n)
-        topic, value = out.array("topic", ptr[-1]), out.array("value", ptr[-1])
-        topic[::n], value[::n] = new[order], block.counts[order]
+        ptr[0] = 0
+        ptr[1:] = np.cumsum(each * n)
+        topic = out.array("topic", ptr[-1])
+        value = out.array("value", ptr[-1])
+        topic[::n] = new[order]
+        value[::n] = block.counts[order]
         if old is not None:
             topic[1::2], value[1::2] = old[order], -block.counts[order].astype(np.float32)
         out.delta["phi"] = SparseDelta(ptr, topic, value)
@@ -107,11 +112,13 @@ class Linked(Engine):
         out.delta["theta"][:, : self.shape.topics] = self._own(visit.block)
 
     def process(self, visit, out):
-        block, state = visit.block, visit.state
+        block = visit.block
+        state = visit.state
         ends = np.cumsum(state["length"].astype(np.int64))
         assert len(state["run"]) == (ends[-1] if len(ends) else 0)
         self._phi(block, visit.key, state["run"][ends - 1], out)
-        links, theta = block.rows("links"), visit.rows["theta"]
+        links = block.rows("links")
+        theta = visit.rows["theta"]
         delta = out.delta["theta"]
         delta[:] = 0.0
         delta[:, : self.shape.topics] = self._own(block)
@@ -147,7 +154,9 @@ class Phased(Engine):
     phi begins empty; a pass of steps adds 1 to a fixed table; the last phase puts the squares' row
     sums in topic w mod K, times the steps."""
 
-    name, cites, Options = "phased", "for the contract tests", Options
+    name = "phased"
+    cites = "for the contract tests"
+    Options = Options
     about = About(starts=("random",), objective=Objective("mean square", "squares", "rows"))
 
     @property
@@ -174,7 +183,9 @@ class Phased(Engine):
         return {**super().initial_params(), "ended": np.zeros(1)}
 
     def process(self, visit, out):
-        block, rows, key = visit.block, visit.rows, visit.key
+        block = visit.block
+        rows = visit.rows
+        key = visit.key
         if key.phase == "sum":
             delta = out.delta["sums"]
             delta[:] = 0.0
@@ -188,7 +199,8 @@ class Phased(Engine):
         delta = out.delta["phi"]
         delta[:] = 0.0
         delta[np.arange(block.n_words), block.vocab % self.shape.topics] = share * times
-        out.stats["squares"][0], out.stats["rows"][0] = squares.sum(), block.n_words
+        out.stats["squares"][0] = squares.sum()
+        out.stats["rows"][0] = block.n_words
 
     def end_phase(self, end):
         if end.phase.name == "sum":

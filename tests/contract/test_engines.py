@@ -66,7 +66,8 @@ def planted(tmp_path_factory):
 def components() -> np.ndarray:
     """[1500, 5] of TOPICS Gaussians."""
     rng = np.random.default_rng(3)
-    mean, turn = rng.normal(0, 3, (TOPICS, 5)), rng.normal(0, 1, (TOPICS, 5, 5))
+    mean = rng.normal(0, 3, (TOPICS, 5))
+    turn = rng.normal(0, 1, (TOPICS, 5, 5))
     return np.stack(
         [mean[k] + turn[k] @ rng.normal(size=5) for k in rng.integers(0, TOPICS, 1500)]
     ).astype(np.float32)
@@ -146,7 +147,8 @@ class TestEveryEngine:
     def test_perplexity_is_sane(self, name, options, plain):
         if engines()[name].about.dense:
             pytest.skip(
-                "densities are no perplexities; what they ought to be: tests/addons/clusters/test_gmm.py"
+                "densities are no perplexities; what they ought to be: "
+                "tests/addons/clusters/test_gmm.py"
             )
         folder, _ = plain(name, options)
         history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
@@ -224,7 +226,8 @@ def test_a_stop_inside_a_pass_ends_in_the_same_bits(
     name, options, planted, plain, tmp_path, monkeypatch
 ):
     _, expected = plain(name, options)
-    enter, rounds = PassRunner._apply, count(1)
+    enter = PassRunner._apply
+    rounds = count(1)
 
     def stop(*arguments):
         enter(*arguments)

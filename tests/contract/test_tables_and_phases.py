@@ -26,7 +26,8 @@ from topicstream.training import setup
 from topicstream.training.loop import Interrupted, train
 from topicstream.training.state.checkpoint import checkpoints, read_checkpoint
 
-TOPICS, DOCS = 4, 60
+TOPICS = 4
+DOCS = 60
 OURS = {"linked": Linked, "phased": Phased}
 
 
@@ -62,7 +63,8 @@ def corpus(tmp_path_factory):
 def dense(path):
     found = Corpus.open(path)
     rows = found.part().blocks
-    x, neighbours = np.zeros((sum(b.docs for b in rows), found.n_words)), []
+    x = np.zeros((sum(b.docs for b in rows), found.n_words))
+    neighbours = []
     for block in found.blocks(axes=["links"]):
         for d in range(block.n_docs):
             cells = slice(block.indptr[d], block.indptr[d + 1])
@@ -149,7 +151,8 @@ def test_a_stop_anywhere_ends_in_the_same_bits(algo, stop, corpus, tmp_path, mon
     run(corpus, tmp_path / "whole", algo, passes=5)
     from topicstream.training import passes
 
-    enter, rounds = passes.PassRunner._apply, 0
+    enter = passes.PassRunner._apply
+    rounds = 0
 
     def stopping(self, *a):
         nonlocal rounds

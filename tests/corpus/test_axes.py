@@ -67,7 +67,8 @@ def ingest(
 def table(corpus: Corpus) -> list[dict[str, Any]]:
     """The documents' table, each with its number within its part, removed ones marked."""
     gone = set(corpus.removed()[:, 0].tolist())
-    rows, seen = [], {p: 0 for p in PARTS}
+    rows = []
+    seen = {p: 0 for p in PARTS}
     for _, batch in read_documents(corpus.path, corpus.manifest.docs):
         for row in batch.to_pylist():
             rows.append(row | {"own": seen[row["part"]], "gone": len(rows) in gone})
@@ -86,7 +87,8 @@ def names_by_document(corpus: Corpus, axis: str) -> dict[tuple[str, int], list[i
             ids, indptr, local = block.rows(axis)
             assert ids.dtype == np.int32 and indptr.dtype == np.int64 and local.dtype == np.int32
             assert len(indptr) == block.n_docs + 1 and (np.diff(ids) > 0).all()
-            most_rows, most_entries = max(most_rows, len(ids)), max(most_entries, len(local))
+            most_rows = max(most_rows, len(ids))
+            most_entries = max(most_entries, len(local))
             for d in range(block.n_docs):
                 own = local[indptr[d] : indptr[d + 1]]
                 longest = max(longest, len(own))

@@ -21,10 +21,8 @@ from topicstream.ingestion.open.source import Source, printable
 
 
 def test_every_flipped_bit_of_a_json_file_is_found(tmp_path):
-    path, value = (
-        tmp_path / "x.json",
-        {"a": 1, "b": {"c": [1.5, None, "über"]}, "z": "crc32c:00000000"},
-    )
+    path = tmp_path / "x.json"
+    value = {"a": 1, "b": {"c": [1.5, None, "über"]}, "z": "crc32c:00000000"}
     write_json(path, value)
     assert read_json(path) == value
     assert json.loads(path.read_text())["a"] == 1  # anyone can read it
@@ -43,7 +41,8 @@ def test_every_flipped_bit_of_a_json_file_is_found(tmp_path):
 def test_json_by_hand_is_taken(tmp_path):
     claim(tmp_path, "model")
     for i, value in enumerate(({"a": 1}, [1, 2], "x", {})):
-        by_hand, path = tmp_path / f"{i}.json", tmp_path / "x.json"
+        by_hand = tmp_path / f"{i}.json"
+        path = tmp_path / "x.json"
         by_hand.write_text(json.dumps(value))
         assert read_json(by_hand) == value
         write_json(path, value)
@@ -53,10 +52,8 @@ def test_json_by_hand_is_taken(tmp_path):
 
 
 def test_every_flipped_bit_of_a_history_is_found(tmp_path):
-    path, records = (
-        tmp_path / "h.jsonl",
-        [{"pass": i, "seconds": 1.5 * i, "x": None} for i in range(3)],
-    )
+    path = tmp_path / "h.jsonl"
+    records = [{"pass": i, "seconds": 1.5 * i, "x": None} for i in range(3)]
     path.write_text("".join(map(sealed_line, records)))
     assert read_sealed(path) == (records, [])
     data = path.read_bytes()

@@ -62,8 +62,10 @@ def alone(counts, whole, tmp_path_factory):
 def test_samples_are_within_each_other_and_with_the_rest_everything(whole):
     before: set[str] = set()
     for share in (0.1, 0.2, 0.4, 0.7):
-        sample, rest = SampledCorpus(whole, share), SampledCorpus(whole, share, rest=True)
-        here, others = ids_of(sample), ids_of(rest)
+        sample = SampledCorpus(whole, share)
+        rest = SampledCorpus(whole, share, rest=True)
+        here = ids_of(sample)
+        others = ids_of(rest)
         assert before <= set(here) and abs(len(here) / whole.n_docs - share) < 0.1
         assert sorted(here + others) == sorted(ids_of(whole)) and len(here) == sample.n_docs
         assert (sample.word_counts() + rest.word_counts() == whole.word_counts()).all()
@@ -100,7 +102,8 @@ def test_every_engine_learns_what_it_would_of_these_documents_alone(whole, alone
     topicstream.train(whole.path, tmp_path / "a", sample="40%", **given)
     topicstream.train(alone.path, tmp_path / "b", **given)
     assert content_hash(tmp_path / "a") == content_hash(tmp_path / "b")
-    a, b = TopicModel.open(tmp_path / "a"), TopicModel.open(tmp_path / "b")
+    a = TopicModel.open(tmp_path / "a")
+    b = TopicModel.open(tmp_path / "b")
     np.testing.assert_array_equal(a.vocabulary.counts, b.vocabulary.counts)
     np.testing.assert_array_equal(a.vocabulary.df, b.vocabulary.df)
     assert a.manifest.sample == 0.4 and a.manifest.corpus.docs == alone.n_docs
@@ -147,7 +150,9 @@ def test_parts_of_a_sample_are_answered_as_in_company(whole, alone, model):
         table = topicstream.infer(model, whole, parts=parts, progress=False)
         return dict(zip(table["id"].to_pylist(), table["shares"].to_pylist()))
 
-    train, sample, rest = ask("train"), ask("sample"), ask("rest")
+    train = ask("train")
+    sample = ask("sample")
+    rest = ask("rest")
     assert (
         sample | rest == train and not sample.keys() & rest.keys() and len(sample) == alone.n_docs
     )
@@ -178,7 +183,8 @@ def perplexity_of_all(model, store, split=None) -> float:
 
 
 def test_the_halves_of_a_document_are_by_its_id(whole, model):
-    sample, keys = SampledCorpus(whole, 0.4), document_keys(whole, False)
+    sample = SampledCorpus(whole, 0.4)
+    keys = document_keys(whole, False)
     np.testing.assert_array_equal(document_keys(sample, False), keys[number(ids_of(sample))])
     np.testing.assert_array_equal(document_keys(sample, True), document_keys(whole, True))
     assert perplexity_of_all(model, sample, 0.8) > 1

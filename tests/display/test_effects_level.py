@@ -116,7 +116,9 @@ def test_a_whole_term_has_the_larger_p_of_two_tests():
 
 
 def test_predictions_have_the_wider_interval_too():
-    """A group's prediction is its mean; its own variance has a degree less than it has documents."""
+    """A group's prediction is its mean; its own variance has a degree less than it has
+    documents.
+    """
     group = np.repeat([0.0, 1.0], [200, 12])
     shares = np.random.default_rng(7).dirichlet([1, 1], 212)
     shares[group == 1] = np.eye(2)[np.arange(12) % 2]

@@ -133,7 +133,8 @@ def test_scores_of_documents_add_up(home, tmp_path, capsys):
     assert run(args) == 0 and run(args) == 1 and run([*args, "--force"]) == 0
     table = pc.read_csv(out)
     score = score_model(TopicModel.open(folder / "model"), Corpus.open(folder / "corpus.zarr"))
-    tokens, loglik = np.array(table["tokens"]), np.array(table["loglik"])
+    tokens = np.array(table["tokens"])
+    loglik = np.array(table["loglik"])
     assert tokens.sum() == score.tokens and np.exp(
         -np.nansum(loglik) / tokens.sum()
     ) == pytest.approx(score.perplexity)

@@ -143,7 +143,8 @@ def test_errors_on_acl_are_those_of_documents_drawn_again(tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     topicstream.ingest(tmp_path / "a.jsonl", tmp_path / "c", meta={"date": "date"})
     topicstream.train(tmp_path / "c", tmp_path / "m", topics=10, passes=10, algo="atbp")
-    corpus, model = Corpus.open(tmp_path / "c"), TopicModel.open(tmp_path / "m")
+    corpus = Corpus.open(tmp_path / "c")
+    model = TopicModel.open(tmp_path / "m")
     table = OverTimeView(model, corpus, over_time=True, period="decade").table
     theta = np.concatenate([p[1] for p in document_shares(model, corpus)]).astype(np.float64)
     known = np.concatenate([p[2] for p in document_shares(model, corpus)]) > 0
@@ -198,7 +199,8 @@ def test_the_command_and_its_plot(stored, tmp_path, capsys):
         and "rising" in next(line for line in said if "ships" in line)
         and max(map(len, said)) <= 80
     )
-    out, plot = tmp_path / "t.parquet", tmp_path / "p.svg"
+    out = tmp_path / "t.parquet"
+    plot = tmp_path / "p.svg"
     assert run([*args, "--by", "party", "--out", str(tmp_path / "t.tex")]) == 0
     assert r"\toprule" in (tmp_path / "t.tex").read_text()
     assert run([*args, "--over-time", "--by", "party", "--out", str(out), "--plot", str(plot)]) == 0
@@ -483,7 +485,10 @@ def test_parts_of_a_document_are_no_independent_documents():
     at = np.array([0.0, 3.0, 4.0])
     wholes = np.repeat(np.arange(180), sizes)
     codes = (np.arange(180) % 3)[wholes]
-    shares, errors, slopes, slope_errors = [], [], [], []
+    shares = []
+    errors = []
+    slopes = []
+    slope_errors = []
     for _ in range(400):
         of_books = rng.normal(0, 0.1, 180)[wholes]
         theta = 0.5 + 0.02 * at[codes] + of_books + rng.normal(0, 0.02, len(wholes))
@@ -540,7 +545,8 @@ def test_errors_of_a_store_of_parts(tmp_path, monkeypatch):
     given = {"meta": ["date", "side"], "heldout": 0, "min_df": 1, "max_df": 1.0, "progress": False}
     topicstream.ingest(rows, "corpus.zarr", split="6 words", **given)
     topicstream.train("corpus.zarr", "model", topics=2, passes=5, progress=False)
-    corpus, model = Corpus.open("corpus.zarr"), TopicModel.open("model")
+    corpus = Corpus.open("corpus.zarr")
+    model = TopicModel.open("model")
     assert corpus.n_docs == 160
     theta = np.concatenate([t for _, t, _ in document_shares(model, corpus)]).astype(np.float64)[
         :, 0

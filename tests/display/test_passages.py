@@ -37,7 +37,8 @@ def folder(tmp_path_factory):
     """Two subjects; the first 40 documents of travel are nearly the same; the words stand behind a
     long beginning.
     """
-    folder, rng = tmp_path_factory.mktemp("passages"), np.random.default_rng(1)
+    folder = tmp_path_factory.mktemp("passages")
+    rng = np.random.default_rng(1)
     with (folder / "docs.jsonl").open("w") as file:
         for i in range(240):
             words = SUBJECTS["travel" if i < 120 else "music"]
@@ -130,7 +131,9 @@ def test_a_passage_of_a_script_without_spaces_is_where_the_words_are(space):
     ],
 )
 def test_words_are_marked_as_they_are_written(tmp_path, written, marked):
-    """Ligatures and wide letters are longer or shorter than the letters that they are counted as."""
+    """Ligatures and wide letters are longer or shorter than the letters that they are
+    counted as.
+    """
     texts = [written, *["the office full of finance and the münchner"] * 4]
     lines = [json.dumps({"id": str(i), "text": text}) for i, text in enumerate(texts)]
     source = tmp_path / "docs.jsonl"
@@ -250,9 +253,12 @@ def test_tables_for_papers(folder, monkeypatch, capsys, tmp_path):
     rows = list(csv.DictReader((tmp_path / "w.csv").open()))
     assert len(rows) == 2 * 4 * 5
     model = topicstream.TopicModel.open("model")
-    p, words = model.topic_word.astype(float), model.words
+    p = model.topic_word.astype(float)
+    words = model.words
     for row in rows:
-        k, w, value = int(row["topic"]), words.index(row["word"]), float(row["value"])
+        k = int(row["topic"])
+        w = words.index(row["word"])
+        value = float(row["value"])
         expected = {
             "probability": p[k, w],
             "lift": p[k, w] / (model.shares @ p)[w],

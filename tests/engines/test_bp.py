@@ -102,7 +102,9 @@ def test_sibp_sync_is_the_papers_listing():
 @pytest.mark.parametrize("schedule", ["async", "sync"])
 @pytest.mark.parametrize("kind", ["cell", "token"])
 def test_a_cell_alone_learns_nothing_from_itself(kind, schedule):
-    """One document with one word seen once: without its own message nothing is left but the priors."""
+    """One document with one word seen once: without its own message nothing is left but the
+    priors.
+    """
     x = np.array([[1, 0, 0]])
     mu = random_messages(x, seed=5)
     driver = driver_at(kind, x, mu, schedule=schedule)
@@ -173,7 +175,8 @@ def test_one_topic_and_a_corpus_of_weights():
 
 def test_random_start_depends_on_seed_and_document_alone():
     x = corpus()
-    whole, parts = [dense_block(x)], [dense_block(x[:5], 0, 0), dense_block(x[5:], 1, 5)]
+    whole = [dense_block(x)]
+    parts = [dense_block(x[:5], 0, 0), dense_block(x[5:], 1, 5)]
     a = Driver(engine_of("cell", whole, 14), whole).start(seed=1)
     b = Driver(engine_of("cell", parts, 14), parts).start(seed=1)
     c = Driver(engine_of("cell", whole, 14), whole).start(seed=2)
@@ -190,7 +193,8 @@ def test_learned_priors_move_and_stay_in_reach(schedule):
     )
     driver = Driver(engine, blocks).start(seed=1)
     driver.sweep(12)
-    alpha, beta = driver.params["alpha"], driver.params["beta"][0]
+    alpha = driver.params["alpha"]
+    beta = driver.params["beta"][0]
     assert np.all((alpha >= 0.02) & (alpha <= 2.0)) and alpha.std() > 0
     assert 0.005 <= beta <= 0.5 and beta != 0.05
 
@@ -211,7 +215,8 @@ def test_learned_priors_do_not_take_means_for_counts():
 def test_the_rise_of_a_mean_is_that_of_the_whole_numbers_beside_it():
     from topicstream.engines.message.priors import expected_rise, psi
 
-    whole, prior = np.arange(1.0, 9.0), np.array([[0.01], [0.5], [3.0]])
+    whole = np.arange(1.0, 9.0)
+    prior = np.array([[0.01], [0.5], [3.0]])
     rise = psi(whole + prior) - psi(prior)
     np.testing.assert_allclose(expected_rise(whole, prior), rise, rtol=1e-12)
     np.testing.assert_allclose(
@@ -227,9 +232,11 @@ def test_where_arrays_lie_does_not_touch_the_bits(topics):
     """
     rng = np.random.default_rng(topics)
     mu, theta, alpha, phi, change, lam = (rng.random(topics, np.float32) for _ in range(6))
-    space, found = np.zeros(4000, np.float32), set()
+    space = np.zeros(4000, np.float32)
+    found = set()
     for gap in (0, 4, 12, 16, 48, 500):
-        sums, p = space[1000 : 1000 + topics], space[1000 + topics + gap : 1000 + 2 * topics + gap]
+        sums = space[1000 : 1000 + topics]
+        p = space[1000 + topics + gap : 1000 + 2 * topics + gap]
         sums[:] = lam + 9
         s = messages._weigh(
             np.float32(1),
@@ -245,7 +252,8 @@ def test_where_arrays_lie_does_not_touch_the_bits(topics):
             np.float32(0),
             None,
         )
-        new, old = np.empty_like(mu), mu.copy()
+        new = np.empty_like(mu)
+        old = mu.copy()
         messages._move(
             np.float32(2), np.float32(1) / s, p, old, new, theta.copy(), change.copy(), sums
         )

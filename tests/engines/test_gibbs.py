@@ -38,12 +38,14 @@ def state(seed: int, topics: int, docs: int = 12, words: int = 30, length: int =
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_sparselda_draws_what_the_dense_twin_draws(topics, seed):
     block, z, n_wt = state(seed, topics)
-    alpha, beta = np.random.default_rng(seed).uniform(0.02, 0.6, topics), 0.07
+    alpha = np.random.default_rng(seed).uniform(0.02, 0.6, topics)
+    beta = 0.07
     engine = make(SparseLDA, block, topics, 30)
     params = {"alpha": alpha, "beta": np.array([beta])}
     for number in (1, 2):
         _, ptr, tight = pack_tight(n_wt)
-        m, entries = topic_bits(topics), tight.astype(np.int64)
+        m = topic_bits(topics)
+        entries = tight.astype(np.int64)
         lists = [[[e >> m, e & (1 << m) - 1] for e in entries[a:b]] for a, b in pairwise(ptr)]
         twin = sweep(
             block.indptr,
@@ -69,24 +71,30 @@ def test_sparselda_draws_what_the_dense_twin_draws(topics, seed):
 @BOTH
 def test_one_token_is_drawn_from_the_conditional(kind):
     """Chi-square of the first token's topic over 1000 draws, from each of 6 fixed states."""
-    draws, statistic, freedom = 1000, 0.0, 0
+    draws = 1000
+    statistic = 0.0
+    freedom = 0
     for seed in range(6):
         rng = np.random.default_rng(seed)
         topics = int(rng.integers(2, 12))
         block, z, n_wt = state(seed, topics, docs=3, words=12, length=15)
-        alpha, beta = rng.uniform(0.05, 1.0, topics), float(rng.uniform(0.01, 0.5))
-        first, word = int(z[0]), int(block.words[0])
+        alpha = rng.uniform(0.05, 1.0, topics)
+        beta = float(rng.uniform(0.01, 0.5))
+        first = int(z[0])
+        word = int(block.words[0])
         in_doc = np.bincount(
             z[: int(block.counts[: block.indptr[1]].sum())], minlength=topics
         ).astype(float)
-        row, n_t = n_wt[word].astype(float), n_wt.sum(0).astype(float)
+        row = n_wt[word].astype(float)
+        n_t = n_wt.sum(0).astype(float)
         for counts in (in_doc, row, n_t):
             counts[first] -= 1
         p = conditional(in_doc, row, n_t, alpha, beta, 12)
         p /= p.sum()
         engine = make(kind, block, topics, 12)
         params = {"alpha": alpha, "beta": np.array([beta])}
-        found, rows = np.zeros(topics), pack_rows(n_wt)
+        found = np.zeros(topics)
+        rows = pack_rows(n_wt)
         for i in range(draws):
             found[
                 draw(engine, block, z, rows, n_wt.sum(0), params, Key(seed, i)).state["z"][0]
@@ -106,7 +114,8 @@ def test_counts_are_conserved_exactly(kind):
         np.testing.assert_array_equal(new, table_of(block, z, 9))
         np.testing.assert_array_equal(new.sum(1), n_wt.sum(1))
         assert out.stats["tokens"][0] == block.tokens
-        n_wt, z = new, z.copy()
+        n_wt = new
+        z = z.copy()
 
 
 def test_running_sums_equal_those_from_scratch():
@@ -114,7 +123,8 @@ def test_running_sums_equal_those_from_scratch():
     against the counts.
     """
     rng = np.random.default_rng(0)
-    words, topics = 60, 30
+    words = 60
+    topics = 30
     counts = rng.integers(100, 600, words).astype(np.int32)
     block = Block(
         0,
@@ -126,18 +136,20 @@ def test_running_sums_equal_those_from_scratch():
         float(counts.sum()),
     )
     z = rng.integers(0, topics, int(block.tokens)).astype(np.uint8)
-    n_wt, alpha, beta = table_of(block, z, topics), rng.uniform(0.05, 0.5, topics), 0.03
+    n_wt = table_of(block, z, topics)
+    alpha = rng.uniform(0.05, 0.5, topics)
+    beta = 0.03
     rows = pack_rows(n_wt)
-    tokens, start, length = np.empty(words, np.int32), np.empty(words, np.int64), rows.length.copy()
+    tokens = np.empty(words, np.int32)
+    start = np.empty(words, np.int64)
+    length = rows.length.copy()
     arena = np.zeros(
         slack_starts(block.words, counts, length, topics, tokens, start) + READ_PAST, np.uint32
     )
     rows.copy(0, words, start, arena)
-    n_t, real, whole = (
-        n_wt.sum(0).astype(float),
-        np.empty((2, topics)),
-        np.empty((3, topics), np.int64),
-    )
+    n_t = n_wt.sum(0).astype(float)
+    real = np.empty((2, topics))
+    whole = np.empty((3, topics), np.int64)
     found = np.zeros(12)
     stray = sparse_sweep(
         block.indptr,
@@ -202,12 +214,18 @@ def test_the_joint_distribution_is_kept(kind):
     """Geweke 2004: drawing (w, z) from the prior, and alternating a sweep of z with a draw of w
     given z, must give the same
     distribution.  Compared: four functions of the counts, by z-scores with batch means."""
-    docs, words, topics, length, n = 4, 4, 3, 6, 3000
-    alpha, beta = np.array([0.4, 0.8, 1.3]), 0.5
+    docs = 4
+    words = 4
+    topics = 3
+    length = 6
+    n = 3000
+    alpha = np.array([0.4, 0.8, 1.3])
+    beta = 0.5
     rng = np.random.default_rng(11)
 
     def functions(w, z):
-        n_td, n_wt = np.zeros((docs, topics)), np.zeros((words, topics))
+        n_td = np.zeros((docs, topics))
+        n_wt = np.zeros((words, topics))
         np.add.at(n_td, (np.repeat(np.arange(docs), length), z), 1)
         np.add.at(n_wt, (w, z), 1)
         return [(n_td**2).sum(), (n_wt**2).sum(), (n_wt.sum(0) ** 2).sum(), n_td[:, 0].sum()]
@@ -239,7 +257,8 @@ def test_the_joint_distribution_is_kept(kind):
     engine = None
     for i in range(n):
         order = np.lexsort((w, np.repeat(np.arange(docs), length)))
-        w, z = w[order], z[order].astype(np.uint8)
+        w = w[order]
+        z = z[order].astype(np.uint8)
         cells, counts = np.unique(
             np.repeat(np.arange(docs), length) * words + w, return_counts=True
         )
@@ -267,7 +286,8 @@ def test_the_joint_distribution_is_kept(kind):
         z = z.astype(np.int64)
         w = draw_words_given(w, z)
         chain.append(functions(w, z))
-    a, b = np.array(forward), np.array(chain)
+    a = np.array(forward)
+    b = np.array(chain)
     batches = b.reshape(60, -1, b.shape[1]).mean(1)
     error = np.sqrt(a.var(0) / n + batches.var(0, ddof=1) / 60)
     scores = (a.mean(0) - b.mean(0)) / error
@@ -310,7 +330,8 @@ def test_starts_give_every_token_a_topic_and_count_it(kind):
         out = out_for(engine, block, {})
         out.state["z"][:] = 255
         engine.start(Visit(block, rows, totals, {}, engine.initial_params(), Key(3, 0)), out)
-        delta, n_wt = out.delta["phi"], np.zeros((40, 5), np.int64)
+        delta = out.delta["phi"]
+        n_wt = np.zeros((40, 5), np.int64)
         np.add.at(n_wt, (np.repeat(np.arange(40), np.diff(delta.ptr)), delta.topic), delta.value)
         np.testing.assert_array_equal(n_wt, table_of(block, out.state["z"], 5))
         return out.state["z"], n_wt
@@ -382,12 +403,14 @@ def test_samples_and_priors_come_when_asked():
     )
     assert list(engine.tables["phi"].samples) == [20, 30, 40]
     assert not make(SparseLDA, block, 6, 30).tables["phi"].samples
-    params, learned = engine.initial_params(), []
+    params = engine.initial_params()
+    learned = []
     for number in range(1, 7):
         z, n_wt, out = visit(engine, block, z, n_wt, params, Key(0, number))
         z = z.copy()
         values, times = np.unique(n_wt[n_wt > 0], return_counts=True)
-        totals, before = np.zeros(padded(6)), params["alpha"].copy()
+        totals = np.zeros(padded(6))
+        before = params["alpha"].copy()
         totals[:6] = n_wt.sum(0)
         found = dict(out.stats) | {
             "phi.counts": values.astype(float),

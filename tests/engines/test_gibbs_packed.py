@@ -88,7 +88,9 @@ def dense_row(arena, n, m, topics):
 )
 def test_a_row_stays_descending_and_sums_to_its_counts(topics, moves):
     m = topic_bits(topics)
-    arena, n, truth = np.zeros(topics + READ_PAST, np.uint32), 0, np.zeros(topics, np.int64)
+    arena = np.zeros(topics + READ_PAST, np.uint32)
+    n = 0
+    truth = np.zeros(topics, np.int64)
     for put, t in moves:
         t %= topics
         if put or truth[t] == 0:
@@ -106,9 +108,11 @@ def test_a_row_stays_descending_and_sums_to_its_counts(topics, moves):
 @given(n=st.integers(0, 70), seed=st.integers(0, 10**6), wide=st.booleans())
 def test_vectors_find_and_weigh_as_one_by_one(n, seed, wide):
     rng = np.random.default_rng(seed)
-    m, at = topic_bits(100), int(rng.integers(0, 20))
+    m = topic_bits(100)
+    at = int(rng.integers(0, 20))
     arena = rng.integers(0, 1 << 30, at + n + READ_PAST).astype(np.uint64 if wide else np.uint32)
-    topic, count = rng.permutation(100)[:n], rng.integers(1, 1000, n)
+    topic = rng.permutation(100)[:n]
+    count = rng.integers(1, 1000, n)
     arena[at : at + n] = (count << m) | topic
     coef = rng.random(100)
     weights = coef[topic] * count
@@ -141,7 +145,8 @@ def test_sorting_by_count(counts, nearly):
 def delta_of(change: np.ndarray) -> tuple[np.ndarray, SparseDelta]:
     """A dense change [W, K] as (vocab, delta), topics in an arbitrary order."""
     vocab = np.flatnonzero((change != 0).any(1)).astype(np.int32)
-    ptr, topic = np.zeros(len(vocab) + 1, np.int64), []
+    ptr = np.zeros(len(vocab) + 1, np.int64)
+    topic = []
     for i, w in enumerate(vocab):
         topic += list(np.flatnonzero(change[w])[::-1])
         ptr[i + 1] = len(topic)
@@ -166,7 +171,8 @@ def tight(table: PackedTable, vocab: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """(ptr, entries) of rows as a block would have them, copied by two."""
     rows = table.gather(vocab, Scratch())
     ptr = np.append(0, np.cumsum(rows.length, dtype=np.int64))
-    entries, half = np.full(ptr[-1], -1).astype(np.uint64), len(vocab) // 2
+    entries = np.full(ptr[-1], -1).astype(np.uint64)
+    half = len(vocab) // 2
     rows.copy(0, half, ptr[:half], entries)
     rows.copy(half, len(vocab), ptr[half:-1], entries)
     assert (entries >> np.uint64(rows.bits)).max(initial=0) <= rows.largest
@@ -207,7 +213,8 @@ def test_a_table_is_the_sum_of_its_deltas(place, seed, words, topics, blocks):
             values, times = np.unique(truth[truth > 0], return_counts=True)
             np.testing.assert_array_equal(table.histogram, (values, times))
         vocab = np.flatnonzero(rng.random(words) < 0.5).astype(np.int32)
-        bits, (ptr, entries) = topic_bits(topics), tight(table, vocab)
+        bits = topic_bits(topics)
+        (ptr, entries) = tight(table, vocab)
         for u, w in enumerate(vocab):
             row = entries[ptr[u] : ptr[u + 1]]
             assert (np.diff(row.astype(np.int64) >> bits) <= 0).all()
@@ -243,7 +250,8 @@ def test_memory_falls_with_the_entries(place, tmp_path):
 def test_counts_past_32_bits(place, tmp_path):
     topics = 64  # 6 bits: counts to 2^26 - 1 fit
     change = np.zeros((200, topics), np.int64)
-    change[5, 7], change[150, 2] = (1 << 26) - 1, 9
+    change[5, 7] = (1 << 26) - 1
+    change[150, 2] = 9
     more = np.zeros_like(change)
     more[5, 7] = 1
     table = table_for(change + more, place, tmp_path)
@@ -288,7 +296,8 @@ def test_samples_are_averaged_and_survive_a_checkpoint(place, tmp_path: Path):
     for held in (table, again):
         np.testing.assert_allclose(dense(held), np.mean(states, 0), rtol=1e-6)
         np.testing.assert_allclose(held.shown_totals[:9], np.mean(states, 0).sum(0), rtol=1e-12)
-        ids, out = np.array([0, 3, 69], np.int32), np.zeros((3, 16), np.float32)
+        ids = np.array([0, 3, 69], np.int32)
+        out = np.zeros((3, 16), np.float32)
         np.testing.assert_allclose(held.dense(ids, out)[:, :9], np.mean(states, 0)[ids], rtol=1e-6)
 
 
@@ -314,7 +323,8 @@ def test_a_damaged_length_asks_for_no_memory(place, tmp_path: Path):
     table = table_for(counts, place, tmp_path)
     table.add([delta_of(counts)])
     table.save(tmp_path / "saved")
-    saved, lengths = (tmp_path / "saved").read_bytes(), np.full(10, 4, np.int32).tobytes()
+    saved = (tmp_path / "saved").read_bytes()
+    lengths = np.full(10, 4, np.int32).tobytes()
     assert saved.count(lengths) == 1
     (tmp_path / "saved").write_bytes(
         saved.replace(lengths, np.full(10, 2**31 - 1, np.int32).tobytes())
@@ -352,10 +362,8 @@ def test_packing_round_trip():
 )
 def test_moves_are_what_the_topics_say(seed, cells, words, topics):
     rng = np.random.default_rng(seed)
-    word, counts = (
-        rng.integers(0, words, cells).astype(np.int32),
-        rng.integers(1, 5, cells).astype(np.int32),
-    )
+    word = rng.integers(0, words, cells).astype(np.int32)
+    counts = rng.integers(1, 5, cells).astype(np.int32)
     owner = np.repeat(word, counts)
     before, after = (rng.integers(0, topics, len(owner)).astype(np.uint8) for _ in range(2))
     change = np.zeros((words, topics), np.int64)
@@ -363,15 +371,15 @@ def test_moves_are_what_the_topics_say(seed, cells, words, topics):
 
     def counted(before):
         size = 2 * (int((before != after).sum()) if len(before) else len(after)) + 2
-        work, first, ptr = (
-            np.zeros(topics, np.int32),
-            np.empty(words, np.int64),
-            np.empty(words + 1, np.int64),
-        )
-        topic, value = np.empty(size, np.int32), np.empty(size, np.int32)
+        work = np.zeros(topics, np.int32)
+        first = np.empty(words, np.int64)
+        ptr = np.empty(words + 1, np.int64)
+        topic = np.empty(size, np.int32)
+        value = np.empty(size, np.int32)
         used = count_moves(word, counts, before, after, work, first, ptr, topic, value)
         assert not work.any() and ptr[-1] == used
-        found, rows = np.zeros((words, topics), np.int64), np.repeat(np.arange(words), np.diff(ptr))
+        found = np.zeros((words, topics), np.int64)
+        rows = np.repeat(np.arange(words), np.diff(ptr))
         assert len(set(zip(rows, topic[:used]))) == used and value[:used].all()
         found[rows, topic[:used]] = value[:used]
         return found

@@ -90,12 +90,14 @@ def test_likelihood_of_documents_and_words():
 def test_alpha_that_made_the_documents_is_learned():
     rng = np.random.default_rng(1)
     truth = np.array([0.05, 0.1, 0.2, 0.4, 1.5])
-    topic_bins, lengths = np.zeros(5 * BINS), np.zeros(2 * BINS)
+    topic_bins = np.zeros(5 * BINS)
+    lengths = np.zeros(2 * BINS)
     for _ in range(6000):
         close(
             rng.multinomial(rng.integers(20, 300), rng.dirichlet(truth)), truth, topic_bins, lengths
         )
-    alpha, documents = np.full(5, 1.0), (topic_counts(topic_bins, 5), length_counts(lengths))
+    alpha = np.full(5, 1.0)
+    documents = (topic_counts(topic_bins, 5), length_counts(lengths))
     for _ in range(8):
         alpha = fit_alpha(alpha, *documents, digamma_rise, 1e-5, 100.0)
     np.testing.assert_allclose(alpha, truth, rtol=0.1)
@@ -108,7 +110,8 @@ def test_beta_that_made_the_topics_is_learned():
         [rng.multinomial(20000, rng.dirichlet(np.full(800, 0.05))) for _ in range(6)], 1
     )
     values, times = np.unique(n_wt[n_wt > 0], return_counts=True)
-    beta, rows = 0.5, Histogram(times.astype(float), values.astype(float))
+    beta = 0.5
+    rows = Histogram(times.astype(float), values.astype(float))
     for _ in range(10):
         beta = fit_beta(beta, rows, 1.0, n_wt.sum(0).astype(float), 800, digamma_rise, 1e-5, 100.0)
     assert beta == pytest.approx(0.05, rel=0.1)

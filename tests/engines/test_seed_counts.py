@@ -122,7 +122,8 @@ class TestConstants:
 
     def test_evidence_is_that_of_a_dense_prior(self):
         c, dense = constants(30, 4, whole=False)
-        counts, beta = np.random.default_rng(2).random((30, 4)) * 20, 0.05
+        counts = np.random.default_rng(2).random((30, 4)) * 20
+        beta = 0.05
 
         def of(prior):
             hat = counts + prior
@@ -141,7 +142,8 @@ class SeededDriver(Driver):
 
     def __init__(self, driver, c, path):
         self.__dict__.update(driver.__dict__)
-        self.c, self.path = c, path
+        self.c = c
+        self.path = path
 
     def rows(self, block):
         table = LAYOUTS["dense"](
@@ -189,7 +191,8 @@ class TestTwins:
         totals = {"phi": table.seen_totals}
         rows = {"phi": table.gather(block.vocab, Scratch())}
         engine.process(Visit(block, rows, totals, memory, engine.initial_params(), Key(0, 1)), out)
-        want, lam = phi.copy(), phi.sum(0)
+        want = phi.copy()
+        lam = phi.sum(0)
         params = engine.initial_params()
         loglik = tbp_twin.atbp_pass(
             block.indptr,
@@ -259,8 +262,10 @@ class TestTwins:
 
     @pytest.mark.parametrize("point", ["dirichlet", "point"])
     def test_variational_bayes_and_its_bound(self, point, tmp_path):
-        block, phi = test_variational.corpus(), test_variational.table()
-        k, width = test_variational.K, len(phi)
+        block = test_variational.corpus()
+        phi = test_variational.table()
+        k = test_variational.K
+        width = len(phi)
         c, dense = constants(width, k, whole=False)
         engine = test_variational.make(
             test_variational.VariationalBayes, phi=point, beta=0.1, inner_tol=0.0, inner_max=7
@@ -268,11 +273,14 @@ class TestTwins:
         table = LAYOUTS["dense"](TableSpec(), width, k, None, None, serial, c)
         fill(table, phi[:, :k])
         out = out_for(engine, block, unwritten(block, phi.shape[1]))
-        rows, totals = {"phi": table.gather(block.vocab, Scratch())}, {"phi": table.seen_totals}
+        rows = {"phi": table.gather(block.vocab, Scratch())}
+        totals = {"phi": table.seen_totals}
         engine.process(Visit(block, rows, totals, {}, engine.initial_params(), Key(0, 1)), out)
         log_phi = variational_twin.expected_log(phi[:, :k], 0.1 + dense, point == "point")
         alpha = engine.initial_params()["alpha"]
-        want, total, docs = np.zeros((width, k)), 0.0, []
+        want = np.zeros((width, k))
+        total = 0.0
+        docs = []
         for words, x in test_variational.documents(block):
             r, _ = variational_twin.dense_document(log_phi[words], x, alpha, 7)
             want[words] += x[:, None] * r
@@ -287,7 +295,8 @@ class TestTwins:
             record = engine.end_pass(pass_end(engine.initial_params(), out.stats, {}, tables))
             log_new = variational_twin.expected_log(want, 0.1 + dense)
             local = sum(variational_twin.bound(log_new[w], x, alpha, r) for w, x, r in docs)
-            hat, prior = want + 0.1 + dense, np.broadcast_to(0.1 + dense, want.shape)
+            hat = want + 0.1 + dense
+            prior = np.broadcast_to(0.1 + dense, want.shape)
             log_b = (
                 gammaln(hat).sum(0)
                 - gammaln(hat.sum(0))
@@ -303,15 +312,21 @@ def plain_loglik(block, z, after, n_wt, dense, alpha, beta):
     """sum of log p(w | d) of the draws that led from z to ``after``, by the plain conditional with
     n_wt + s_wt.
     """
-    counts, total, i = (n_wt + dense).astype(float), 0.0, 0
-    sums, width, k = counts.sum(0), len(n_wt) * beta, n_wt.shape[1]
+    counts = (n_wt + dense).astype(float)
+    total = 0.0
+    i = 0
+    sums = counts.sum(0)
+    width = len(n_wt) * beta
+    k = n_wt.shape[1]
     for d in range(block.n_docs):
         cells = range(block.indptr[d], block.indptr[d + 1])
         n = sum(int(block.counts[c]) for c in cells)
         n_td = np.bincount(z[i : i + n], minlength=k).astype(float)
         for c in cells:
             for _ in range(block.counts[c]):
-                w, old, new = block.words[c], z[i], after[i]
+                w = block.words[c]
+                old = z[i]
+                new = after[i]
                 for topic, step in ((old, -1), (new, 1)):
                     if step == 1:
                         p = (alpha + n_td) * (beta + counts[w]) / (width + sums)

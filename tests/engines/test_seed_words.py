@@ -158,7 +158,8 @@ def trained(tmp_path_factory):
 
 def call(*arguments, code=0):
     """A command in this process: SimpleNamespace(stdout, stderr)."""
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         found = main.run([str(a) for a in arguments])
     assert found == code, err.getvalue()
@@ -167,10 +168,8 @@ def call(*arguments, code=0):
 
 class TestTheModel:
     def test_adds_them_wherever_topics_are_read(self, trained):
-        loaded, streamed = (
-            TopicModel.open(trained / "m"),
-            TopicModel.open(trained / "m", memory_limit=0),
-        )
+        loaded = TopicModel.open(trained / "m")
+        streamed = TopicModel.open(trained / "m", memory_limit=0)
         counts = np.concatenate([rows.copy() for _, rows in streamed.counts()])
         want = counts.copy()
         want[[3, 7, 11], 0] += 50
@@ -289,7 +288,8 @@ class TestTheModel:
         out = tmp_path / name
         call("export", "--model", trained / "m", "--out", out)
         call("import", out, "--model", tmp_path / "back")
-        before, after = TopicModel.open(trained / "m"), TopicModel.open(tmp_path / "back")
+        before = TopicModel.open(trained / "m")
+        after = TopicModel.open(tmp_path / "back")
         assert after.labels == before.labels
         np.testing.assert_allclose(after.sizes, before.sizes, rtol=1e-6)
         np.testing.assert_allclose(

@@ -45,7 +45,8 @@ def of_space(model: TopicModel) -> int:
 class TestFromRunToRun:
     @pytest.mark.parametrize("algo", ["atbp", "sparselda"])
     def test_update_keeps_them(self, algo, tmp_path):
-        corpus, model = tmp_path / "c.zarr", tmp_path / "m"
+        corpus = tmp_path / "c.zarr"
+        model = tmp_path / "m"
         call(
             "ingest",
             jsonl(tmp_path / "a.jsonl", texts(0, 120)),

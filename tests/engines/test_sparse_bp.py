@@ -31,7 +31,8 @@ def engine_of(blocks, words, topics, **options):
 
 def stored(driver, b=0):
     """(words, documents, counts, shares [nnz, L]) of a block, in its word-major order."""
-    block, memory = driver.blocks[b], driver.memory[b]
+    block = driver.blocks[b]
+    memory = driver.memory[b]
     width = driver.engine.width
     q = memory["messages"].reshape(-1, width).astype(np.float64) ** 2
     docs = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
@@ -92,7 +93,8 @@ def test_rounding_stays_within_the_error_bound(bits, top):
         started(x, 40, sparsity=32, message_bits=str(b)) for b in (32, bits)
     )  # the same first messages
     np.testing.assert_array_equal(exact.memory[0]["topics"], rounded.memory[0]["topics"])
-    mu, got = stored(exact)[3], stored(rounded)[3]
+    mu = stored(exact)[3]
+    got = stored(rounded)[3]
     largest = mu.max(1, keepdims=True)
     step = np.sqrt(mu * largest) / top + 0.25 * largest / top**2  # half a step of q, squared
     slack = step.sum(1, keepdims=True)
@@ -114,7 +116,8 @@ def test_after_many_passes_the_table_is_still_the_sum_of_what_is_stored(bits, ba
     np.testing.assert_allclose(driver.phi.sum(1), x.sum(0), rtol=1e-5)
     assert driver.phi.min() > -1e-3
     for b, block in enumerate(driver.blocks):
-        memory, (_, docs, counts, mu) = driver.memory[b], stored(driver, b)
+        memory = driver.memory[b]
+        (_, docs, counts, mu) = stored(driver, b)
         theta = np.zeros((block.n_docs, driver.engine.width))
         np.add.at(theta, docs, counts[:, None] * mu)
         np.testing.assert_allclose(memory["theta"].reshape(theta.shape), theta, atol=2e-3)
@@ -196,10 +199,14 @@ def test_sweep_equals_the_plain_python_of_it(rare):
     outside and a heavy row.
     """
     rng = np.random.default_rng(11)
-    docs, words, topics, width = 9, 13, 40, 16
+    docs = 9
+    words = 13
+    topics = 40
+    width = 16
     x = rng.poisson(0.8, (docs, words)) + (rng.random((docs, words)) < 0.02) * 50
     block = dense_block(x)
-    n, columns = block.n_cells, 48
+    n = block.n_cells
+    columns = 48
     cells = CellsByWord(
         np.zeros(block.n_words + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32)
     )
@@ -236,13 +243,13 @@ def test_sweep_equals_the_plain_python_of_it(rare):
         want = plain_sweep(
             *args, theta + 0.1, lam, old, 0.1, 0.01, 255.0, band, step, first, chosen, 0.2, topics
         )
-        swept, new = theta + np.float32(0.1), np.zeros_like(old)
-        scores, likely = np.zeros((5, columns), np.float32), np.zeros(n)
-        op, ot, ov = (
-            np.zeros(block.n_words + 1, np.int64),
-            np.zeros(9999, np.uint16),
-            np.zeros(9999, np.float32),
-        )
+        swept = theta + np.float32(0.1)
+        new = np.zeros_like(old)
+        scores = np.zeros((5, columns), np.float32)
+        likely = np.zeros(n)
+        op = np.zeros(block.n_words + 1, np.int64)
+        ot = np.zeros(9999, np.uint16)
+        ov = np.zeros(9999, np.float32)
         lengths = np.bincount(doc, counts, docs)
         mass = (lengths + 1.6).astype(np.float32)
         f = np.float32
@@ -299,7 +306,9 @@ def test_choose_exchanges_the_best_newcomer_for_the_weakest():
 @pytest.mark.parametrize("gain", [0.5, 32.0])
 def test_choose_equals_the_plain_python_of_it(gain):
     rng = np.random.default_rng(3)
-    docs, k_all, width = 20, 40, 16
+    docs = 20
+    k_all = 40
+    width = 16
     topics = np.array([rng.choice(k_all, width, replace=False) for _ in range(docs)]).astype(
         np.uint16
     )
@@ -338,7 +347,8 @@ def test_learned_priors_move_and_stay_in_reach():
     x, _ = planted(300, 120, 5, 60, 3)
     driver = started(x, 20, sparsity=16, learn_priors=True)
     driver.sweep(10)
-    alpha, beta = driver.params["alpha"], driver.params["beta"][0]
+    alpha = driver.params["alpha"]
+    beta = driver.params["beta"][0]
     assert np.all((alpha >= 0.02) & (alpha <= 2.0)) and alpha.std() > 0
     assert 0.005 <= beta <= 0.5 and beta != 0.05
 

@@ -18,14 +18,17 @@ from topicstream.engines.base import Key, Rows, Rule, Shape, Visit, padded
 def make_block(docs=40, words=60, seed=0, dtype=np.int32, first_doc=0):
     """A made block with an empty document, a document of one cell and a word seen once."""
     rng = np.random.default_rng(seed)
-    indptr, ids, counts = [0], [], []
+    indptr = [0]
+    ids = []
+    counts = []
     weights = 1 / (1 + np.arange(words - 1))
     for d in range(docs):
         n = 0 if d == 3 else 1 if d == 5 else int(rng.integers(2, 25))
         ids.append(np.sort(rng.choice(words - 1, n, replace=False, p=weights / weights.sum())))
         counts.append(rng.integers(1, 6, n))
         indptr.append(indptr[-1] + n)
-    w, x = np.concatenate(ids), np.concatenate(counts).astype(dtype)
+    w = np.concatenate(ids)
+    x = np.concatenate(counts).astype(dtype)
     w[indptr[9] - 1] = words - 1  # the last cell of document 8: the only place of the last word
     present, local = np.unique(w, return_inverse=True)
     return Block(
@@ -62,7 +65,8 @@ def random_state(block, topics, seed=1):
     """A consistent phi, theta (rows sum to n_w, n_d) of soft random messages."""
     rng = np.random.default_rng(seed)
     messages = rng.dirichlet(np.full(topics, 0.3), block.n_cells) * block.counts[:, None]
-    phi, theta = np.zeros((block.n_words, topics)), np.zeros((block.n_docs, topics))
+    phi = np.zeros((block.n_words, topics))
+    theta = np.zeros((block.n_docs, topics))
     np.add.at(phi, block.words, messages)
     np.add.at(theta, np.repeat(np.arange(block.n_docs), np.diff(block.indptr)), messages)
     return phi, theta
@@ -89,7 +93,9 @@ def test_atbp_visits_a_block_as_figure_3_does(topics, dtype):
     engine = make_engine("atbp", block, topics, alpha=0.3, beta=0.05)
     phi, theta = random_state(block, topics)
     out = visit(engine, block, phi, theta)
-    phi2, theta2, lam2 = phi.copy(), theta.copy(), phi.sum(0)
+    phi2 = phi.copy()
+    theta2 = theta.copy()
+    lam2 = phi.sum(0)
     alpha = np.full(topics, 0.3)
     loglik = tbp.atbp_pass(
         block.indptr, block.words, block.counts.astype(float), phi2, theta2, lam2, alpha, 0.05
@@ -131,12 +137,14 @@ def test_stbp_without_priors_is_nmf_by_divergence():
     """Lee & Seung's multiplicative updates of X ~ T P, both factors from the old ones, divergence
     falling.
     """
-    block, topics = make_block(), 6
+    block = make_block()
+    topics = 6
     engine = make_engine("stbp", block, topics, alpha=1e-9, beta=1e-9)
     phi, theta = random_state(block, topics)
     x = np.zeros((block.n_docs, block.n_words))
     x[np.repeat(np.arange(block.n_docs), np.diff(block.indptr)), block.words] = block.counts
-    there, divergences = x > 0, []
+    there = x > 0
+    divergences = []
     for _ in range(5):
         out = visit(engine, block, phi, theta)
         p = (phi / phi.sum(0)).T
@@ -144,16 +152,19 @@ def test_stbp_without_priors_is_nmf_by_divergence():
         divergences.append(
             -(x[there] * np.log((theta @ p)[there])).sum()
         )  # sums of X and T P are the same
-        new_theta, new_p = theta * (ratio @ p.T), p * (theta.T @ ratio)
+        new_theta = theta * (ratio @ p.T)
+        new_p = p * (theta.T @ ratio)
         np.testing.assert_allclose(out.state["theta"][:, :topics], new_theta, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(out.delta["phi"][:, :topics], new_p.T, rtol=1e-4, atol=1e-5)
-        phi, theta = new_p.T, new_theta
+        phi = new_p.T
+        theta = new_theta
     assert (np.diff(divergences) < 0).all()
 
 
 @pytest.mark.parametrize("name", ["atbp", "stbp"])
 def test_folded_theta_is_the_twins_fold_in(name):
-    block, topics = make_block(), 7
+    block = make_block()
+    topics = 7
     phi, theta = random_state(block, topics)
     engine = make_engine(
         name, block, topics, alpha=0.3, beta=0.05, theta="fold-in", fold_sweeps=6, fold_tol=0.02
@@ -173,11 +184,13 @@ def test_folded_theta_is_the_twins_fold_in(name):
 
 @pytest.mark.parametrize("name", ["atbp", "stbp"])
 def test_start_gives_every_token_to_topics(name):
-    block, topics = make_block(first_doc=1000), 7
+    block = make_block(first_doc=1000)
+    topics = 7
     engine = make_engine(name, block, topics)
     out = buffers(engine, block)
     engine.start(Visit(block, {}, {}, {}, engine.initial_params(), Key(5, 0)), out)
-    delta, theta = out.delta["phi"], out.state["theta"]
+    delta = out.delta["phi"]
+    theta = out.state["theta"]
     np.testing.assert_array_equal(delta.sum(1), np.bincount(block.words, block.counts))
     assert (delta[:, :topics] % 1 == 0).all() and (delta.sum(0) > 0)[:topics].all()
     # a document's draws hang on its number alone: the second half as a block of its own draws the
@@ -221,7 +234,8 @@ def test_start_gives_every_token_to_topics(name):
 def test_rows_keep_their_mass_at_the_size_of_pubmed(n_w, topics):
     """480 blocks a pass, ten passes, rows of n_w tokens: the correction that the driver's rescale
     would make stays below 1e-5 of the row when nothing is rescaled for all ten passes."""
-    words, blocks = 2, 480
+    words = 2
+    blocks = 480
     rng = np.random.default_rng(0)
     per_block = n_w / blocks
     cells = 5000  # a cell has 2 or 20 tokens: small beside the row, as in text
@@ -237,13 +251,17 @@ def test_rows_keep_their_mass_at_the_size_of_pubmed(n_w, topics):
     thetas = wide(rng.dirichlet(np.ones(topics), cells) * float(x[0]) * words)
     table64 = np.zeros((words, padded(topics)))
     table64[:, :topics] = rng.dirichlet(np.ones(topics), words) * n_true
-    params, index = engine.initial_params(), np.arange(words)
-    before, out, worst = table64.copy(), buffers(engine, block), 0.0
+    params = engine.initial_params()
+    index = np.arange(words)
+    before = table64.copy()
+    out = buffers(engine, block)
+    worst = 0.0
     for _ in range(10):
         start = table64.sum(1)
         for _ in range(blocks):
             table = table64.astype(np.float32)  # as the driver keeps it
-            rows, totals = {"phi": Rows(table, index)}, {"phi": table64.sum(0)}
+            rows = {"phi": Rows(table, index)}
+            totals = {"phi": table64.sum(0)}
             engine.process(Visit(block, rows, totals, {"theta": thetas}, params, Key(0, 1)), out)
             thetas = out.state["theta"].copy()
             table64 = table.astype(np.float64) + out.delta["phi"]
@@ -256,7 +274,8 @@ def test_rows_keep_their_mass_at_the_size_of_pubmed(n_w, topics):
 
 def test_learned_priors_find_the_planted_ones():
     rng = np.random.default_rng(3)
-    docs, topics = 3000, 6
+    docs = 3000
+    topics = 6
     alpha = np.array([1.5, 0.8, 0.4, 0.2, 0.1, 0.1])
     from topicstream.engines.message.priors import (
         BINS,
@@ -277,7 +296,8 @@ def test_learned_priors_find_the_planted_ones():
 
     lengths = rng.integers(40, 200, docs)
     theta = np.array([rng.multinomial(n, rng.dirichlet(alpha)) for n in lengths])
-    topic_bins, length_bins = np.zeros(topics * BINS), np.zeros(BINS)
+    topic_bins = np.zeros(topics * BINS)
+    length_bins = np.zeros(BINS)
     count_documents(wide(theta), topics, None, topic_bins, length_bins)
     assert topic_bins.sum() == (theta > 0).sum() and length_bins.sum() == docs
     found = np.full(topics, 0.5)
@@ -307,7 +327,8 @@ def test_learned_priors_find_the_planted_ones():
     assert (loose < 0.1).all() and np.abs(loose / free - 1).max() < 0.2
     raised = fit_alpha(np.full(topics, 0.01), *bins, 1e-3, 10.0, 1.0, 0.01)
     assert (raised < fit_alpha(np.full(topics, 0.01), *bins, 1e-3, 10.0, 0.0, 0.01)).all()
-    words, beta = 2000, 0.2
+    words = 2000
+    beta = 0.2
     phi = np.array(
         [rng.multinomial(50_000, rng.dirichlet(np.full(words, beta))) for _ in range(topics)]
     ).T
@@ -334,11 +355,13 @@ def test_word_histogram_weighs_a_word_by_its_share_of_the_block():
     from topicstream.engines.message.priors import BINS, SAMPLE, count_words
     from topicstream.numeric.kernels.rng import bits
 
-    block, topics = make_block(docs=80, words=200), 4
+    block = make_block(docs=80, words=200)
+    topics = 4
     phi, _ = random_state(block, topics)
     mine = np.array([int(bits(np.uint64(v))) % int(SAMPLE) == 0 for v in block.vocab])
     assert mine.any() and not mine.all()
-    row_bins, sampled = np.zeros(BINS), np.zeros(1)
+    row_bins = np.zeros(BINS)
+    sampled = np.zeros(1)
     args = (block.words, block.counts, block.vocab, wide(phi) * 2, np.arange(block.n_words), topics)
     count_words(
         *args, np.empty(block.n_words), row_bins, sampled
@@ -349,7 +372,8 @@ def test_word_histogram_weighs_a_word_by_its_share_of_the_block():
 
 @pytest.mark.parametrize("name", ["atbp", "stbp"])
 def test_learning_priors_stays_within_bounds_and_reports(name):
-    block, topics = make_block(docs=200, words=300), 5
+    block = make_block(docs=200, words=300)
+    topics = 5
     engine = make_engine(name, block, topics, learn_priors=True)
     params = engine.initial_params()
     phi, theta = random_state(block, topics)

@@ -19,13 +19,16 @@ from topicstream.numeric.tables.dense import DenseTable
 from topicstream.numeric.tables.rounds import RoundSpace
 from topicstream.numeric.tables.spec import SparseDelta, TableSpec
 
-W, K, D = 60, 37, 12
+W = 60
+K = 37
+D = 12
 
 
 def corpus(seed: int = 0, docs: int = D, words: int = W, longest: int = 40) -> Block:
     rng = np.random.default_rng(seed)
     lengths = rng.integers(0, longest, docs)
-    lengths[0], lengths[1] = 0, 1
+    lengths[0] = 0
+    lengths[1] = 1
     cells = [np.sort(rng.choice(words, n, replace=False)) for n in lengths]
     indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
     counts = rng.integers(1, 6, indptr[-1]).astype(np.int32)
@@ -76,11 +79,13 @@ def documents(block):
 @pytest.mark.parametrize("beta", [0.1, 0.01, 0.001])
 def test_dense_step_equals_algorithm_2(point, beta):
     engine = make(VariationalBayes, phi=point, beta=beta, inner_tol=0.0, inner_max=7)
-    block, phi = corpus(), table()
+    block = corpus()
+    phi = table()
     out = visit(engine, block, phi)
     log_phi = twin.expected_log(phi[:, :K], beta, point == "point")
     alpha = engine.initial_params()["alpha"]
-    want, total = np.zeros((W, K)), 0.0
+    want = np.zeros((W, K))
+    total = 0.0
     for words, x in documents(block):
         r, _ = twin.dense_document(log_phi[words], x, alpha, 7)
         want[words] += x[:, None] * r
@@ -99,8 +104,10 @@ def test_cells_that_float32_cannot_hold_are_done_in_logarithms():
     engine = make(VariationalBayes, beta=0.001, alpha=0.002, inner_tol=0.0, inner_max=6)
     block = corpus(3)
     out = visit(engine, block, phi)
-    log_phi, alpha = twin.expected_log(phi[:, :K], 0.001), np.full(K, 0.002)
-    want, total = np.zeros((W, K)), 0.0
+    log_phi = twin.expected_log(phi[:, :K], 0.001)
+    alpha = np.full(K, 0.002)
+    want = np.zeros((W, K))
+    total = 0.0
     for words, x in documents(block):
         r, _ = twin.dense_document(log_phi[words], x, alpha, 6)
         want[words] += x[:, None] * r
@@ -117,11 +124,13 @@ def test_sparse_step_equals_algorithm_2(most, inner, leave):
     engine = make(
         StochasticSparse, sparsity=most, restarts=0, inner_tol=0.0, inner_max=inner, leave=leave
     )
-    block, phi = corpus(5), table(7)
+    block = corpus(5)
+    phi = table(7)
     out = visit(engine, block, phi)
     log_phi = twin.expected_log(phi[:, :K], 0.1)
     alpha = engine.initial_params()["alpha"]
-    want, total = np.zeros((W, K)), 0.0
+    want = np.zeros((W, K))
+    total = 0.0
     for words, x in documents(block):
         r, _ = twin.sparse_document(log_phi[words], x, alpha, most, inner, leave)
         want[words] += x[:, None] * r
@@ -131,7 +140,8 @@ def test_sparse_step_equals_algorithm_2(most, inner, leave):
 
 
 def test_l_equal_to_k_is_dense_and_l_1_is_hard():
-    block, phi = corpus(2), table(3)
+    block = corpus(2)
+    phi = table(3)
     options = {"restarts": 2, "alpha": 0.02, "beta": 0.1}
     want = visit(make(OnlineVariationalBayes, **options), block, phi)
     for most in (K, K + 5):
@@ -146,7 +156,8 @@ def test_l_equal_to_k_is_dense_and_l_1_is_hard():
     ("kind", "options"), [(VariationalBayes, {}), (StochasticSparse, {"sparsity": 4})]
 )
 def test_restarts_never_lower_a_document_s_bound(kind, options):
-    block, phi = corpus(4, docs=60), table(9)
+    block = corpus(4, docs=60)
+    phi = table(9)
     tried = accepted = 0.0
     for d in range(2, 60):
         s = slice(block.indptr[d], block.indptr[d + 1])
@@ -159,7 +170,8 @@ def test_restarts_never_lower_a_document_s_bound(kind, options):
         before = visit(make(kind, restarts=0, alpha=0.02, **options), one, phi).stats["bound"][0]
         after = visit(make(kind, restarts=6, alpha=0.02, **options), one, phi).stats
         assert after["bound"][0] >= before - 1e-9 * abs(before)
-        tried, accepted = tried + after["tried"][0], accepted + after["accepted"][0]
+        tried = tried + after["tried"][0]
+        accepted = accepted + after["accepted"][0]
     assert 0 < accepted <= tried
 
 
@@ -230,24 +242,29 @@ def test_memoized_statistics_equal_a_fresh_sum_and_the_bound_its_definition(most
 
 
 def evidence(rows, local):
-    """The evidence lower bound where rows float32[W, P] are the sum of the documents' statistics."""
+    """The evidence lower bound where rows float32[W, P] are the sum of the documents'
+    statistics.
+    """
     totals = rows[:, :K].sum(axis=0, dtype=np.float64)
     return local + bounds.rows_bound(rows, 0.1, K) + bounds.totals_bound(totals, 0.1 * len(rows))
 
 
 def test_evidence_equals_equations_42_to_49():
-    block, phi = corpus(6), table(8)
+    block = corpus(6)
+    phi = table(8)
     engine = make(VariationalBayes, alpha=0.05, beta=0.1, inner_tol=0.0, inner_max=5)
     out = visit(engine, block, phi)
     new = out.delta["phi"]
-    log_phi, alpha = twin.expected_log(phi[:, :K], 0.1), np.full(K, 0.05)
+    log_phi = twin.expected_log(phi[:, :K], 0.1)
+    alpha = np.full(K, 0.05)
     docs = [(w, x, twin.dense_document(log_phi[w], x, alpha, 5)[0]) for w, x in documents(block)]
     want = twin.evidence(new[:, :K].astype(np.float64), 0.1, docs, alpha)
     assert evidence(new, out.stats["local_bound"][0]) == pytest.approx(want, rel=1e-6)
 
 
 def test_a_step_with_rho_1_on_one_block_is_batch_vb():
-    block, phi = corpus(1), table(2)
+    block = corpus(1)
+    phi = table(2)
     options = {"alpha": 0.03, "beta": 0.1}
     engine = make(StochasticSparse, sparsity=K, tau=1.0, restarts=0, **options)
     out = visit(engine, block, phi)
@@ -258,7 +275,8 @@ def test_a_step_with_rho_1_on_one_block_is_batch_vb():
 
 
 def test_lazy_scale_of_rows_is_seen():
-    block, phi = corpus(1), table(2)
+    block = corpus(1)
+    phi = table(2)
     engine = make(OnlineVariationalBayes)
     want = visit(engine, block, phi)
     totals = {"phi": phi.sum(0, dtype=np.float64)}
@@ -280,7 +298,9 @@ def test_change_of_statistics_leaves_equal_entries_out():
         np.array([2.0, 4.0], np.float32),
     )
     new = (new[0], np.append(new[1], np.uint16(0)), np.append(new[2], np.float32(7)))
-    ptr, topic, value = np.zeros(3, np.int64), np.zeros(9, np.uint16), np.zeros(9, np.float32)
+    ptr = np.zeros(3, np.int64)
+    topic = np.zeros(9, np.uint16)
+    value = np.zeros(9, np.float32)
     n = statistics.change(8, *old, *new, ptr, topic, value)
     assert ptr.tolist() == [0, 2, 3] and n == 3
     assert dict(zip(topic[:2].tolist(), value[:2].tolist())) == {5: 4.0, 1: -1.0}
@@ -289,7 +309,8 @@ def test_change_of_statistics_leaves_equal_entries_out():
 
 def test_a_statistic_kept_sparse_is_the_dense_one(monkeypatch):
     topics = 70
-    block, phi = corpus(6), table(8, topics=topics)
+    block = corpus(6)
+    phi = table(8, topics=topics)
     engine = StochasticSparse(
         Shape(D, W, 200, 1000.0, topics), StochasticSparse.Options(sparsity=1)
     )
@@ -313,14 +334,14 @@ def test_sparse_deltas_enter_a_table_times_their_factor():
     target.fill(lambda a, b: np.ones((b - a, 16), np.float32))
     before = target.totals.copy()
     deltas = target.new_round(RoundSpace(1), 3, 100.0)
-    ptr, topic, value = (
-        np.array([0, 1, 3]),
-        np.array([2, 2, 5], np.uint16),
-        np.array([4, 1, 2], np.float32),
-    )
+    ptr = np.array([0, 1, 3])
+    topic = np.array([2, 2, 5], np.uint16)
+    value = np.array([4, 1, 2], np.float32)
     deltas.put(0, np.array([0, 2], np.int32), SparseDelta(ptr, topic, value))
     target.apply(deltas, 0.25)
     want = np.ones((3, 16), np.float32)
-    want[0, 2], want[2, 2], want[2, 5] = 2.0, 1.25, 1.5
+    want[0, 2] = 2.0
+    want[2, 2] = 1.25
+    want[2, 5] = 1.5
     np.testing.assert_array_equal(target.array, want)
     np.testing.assert_array_equal((target.totals - before)[[2, 5]], [1.25, 0.5])

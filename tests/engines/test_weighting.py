@@ -23,7 +23,8 @@ from topicstream.evaluation.keys import document_keys, word_keys
 from topicstream.training.loop import train
 from topicstream.training.setup import weigh
 
-WORDS, TOPICS = 60, 4
+WORDS = 60
+TOPICS = 4
 
 
 def dense(corpus: Corpus, heldout: bool = False) -> np.ndarray:
@@ -67,7 +68,8 @@ def by_definition(kind: str, x: np.ndarray, train_x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["tf", "tfidf"])
 class TestCells:
     def test_are_what_the_definition_says(self, kind, place):
-        corpus, weighted = Corpus.open(place), Corpus.open(place)
+        corpus = Corpus.open(place)
+        weighted = Corpus.open(place)
         weigh(weighted, kind)
         x = dense(corpus)
         want = by_definition(kind, x, x)
@@ -96,7 +98,8 @@ class TestCells:
         )
         model = TopicModel.open(tmp_path / "m")
         corpus = Corpus.open(place)
-        held, x = dense(corpus, heldout=True), dense(corpus)
+        held = dense(corpus, heldout=True)
+        x = dense(corpus)
         indptr = np.concatenate(([0], np.cumsum((held > 0).sum(1))))
         cells = model.weights.cells(indptr, np.nonzero(held)[1], held[held > 0])
         np.testing.assert_allclose(cells, by_definition(kind, held, x)[held > 0], rtol=1e-5)
@@ -119,7 +122,9 @@ class TestCells:
         )
 
     def test_judged_on_counts(self, kind, place, tmp_path):
-        """The evaluator against the definition: theta of weighted observed cells, p(w|k) of counts."""
+        """The evaluator against the definition: theta of weighted observed cells, p(w|k) of
+        counts.
+        """
         train(
             place,
             tmp_path / "m",
@@ -131,22 +136,27 @@ class TestCells:
             progress=False,
             eval_every=8,
         )
-        model, corpus = TopicModel.open(tmp_path / "m"), Corpus.open(place)
+        model = TopicModel.open(tmp_path / "m")
+        corpus = Corpus.open(place)
         score = score_model(model, corpus)
         assert model.history[-1]["heldout_perplexity"] == pytest.approx(score.perplexity, rel=1e-6)
         streamed = score_model(TopicModel.open(tmp_path / "m", memory_limit=0), corpus)
         assert streamed.perplexity == score.perplexity
         from tests.reference.completion import split_of
 
-        held, x = dense(corpus, heldout=True), dense(corpus)
-        phi, beta, alpha = model.phi.astype(float), model.beta, model.alpha
+        held = dense(corpus, heldout=True)
+        x = dense(corpus)
+        phi = model.phi.astype(float)
+        beta = model.beta
+        alpha = model.alpha
         n_w = x.sum(0)
         count = phi * np.divide(n_w, phi.sum(1), out=np.zeros(WORDS), where=phi.sum(1) > 0)[:, None]
         bare = phi.sum(1) == 0
         assert bare[0] == (kind == "tfidf")
         count[bare] = n_w[bare][:, None] * count.sum(0) / count.sum()
         p_w, p_c = ((t + beta) / (t.sum(0) + WORDS * beta) for t in (phi, count))
-        keys, words = document_keys(corpus, True), word_keys(corpus)
+        keys = document_keys(corpus, True)
+        words = word_keys(corpus)
         loglik = tokens = 0.0
         for d in range(len(held)):
             here = np.flatnonzero(held[d])
@@ -176,7 +186,8 @@ def test_counts_of_tf_idf_topics_are_their_messages_sums(place, tmp_path):
     corpus = Corpus.open(place)
     weigh(corpus, "tfidf")
     messages = np.random.default_rng(0).dirichlet(np.ones(TOPICS), (200, WORDS))
-    x, weighted = dense(Corpus.open(place)), dense(corpus)
+    x = dense(Corpus.open(place))
+    weighted = dense(corpus)
     from topicstream.model.weighting import CountedWords
 
     phi = (weighted[:, :, None] * messages).sum(0).astype(np.float32)
@@ -220,7 +231,8 @@ def test_a_model_says_its_weights_and_cannot_be_damaged(place, tmp_path):
 
 
 def test_commands_keep_the_weights(tmp_path):
-    corpus, model = tmp_path / "c.zarr", tmp_path / "m"
+    corpus = tmp_path / "c.zarr"
+    model = tmp_path / "m"
     call(
         "ingest",
         jsonl(tmp_path / "a.jsonl", texts(0, 120)),

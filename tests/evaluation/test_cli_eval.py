@@ -14,7 +14,8 @@ from tests.small_store import planted, store
 from topicstream.cli.main import run
 from topicstream.model.topic_model import TopicModel
 
-W, K = 60, 4
+W = 60
+K = 4
 
 
 @pytest.fixture(scope="module")

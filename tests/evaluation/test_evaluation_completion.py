@@ -22,7 +22,9 @@ from topicstream.evaluation.completion import (
 from topicstream.evaluation.keys import document_keys, hash_strings, word_keys
 from topicstream.model.topic_model import TopicModel
 
-W, K, BETA = 80, 5, 0.01
+W = 80
+K = 5
+BETA = 0.01
 ALPHA = np.array([0.1, 0.3, 0.05, 0.2, 0.1])
 
 

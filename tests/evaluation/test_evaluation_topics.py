@@ -16,7 +16,8 @@ from topicstream.evaluation.matching import compare, l1_distances
 from topicstream.model.top import top_words
 from topicstream.model.topic_model import TopicModel
 
-W, K = 70, 4
+W = 70
+K = 4
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +57,14 @@ def test_coherence_by_its_definition(made):
     found = coherence(model, corpus, top=6, threads=2)
     ids, _ = top_words(model, 6)
     for k in range(K):
-        sums, points = [], []
+        sums = []
+        points = []
         for m, l in itertools.combinations(range(6), 2):  # m before l in the list
-            v, u = ids[m, k], ids[l, k]
-            both, cu, cv = (there[:, u] & there[:, v]).sum(), there[:, u].sum(), there[:, v].sum()
+            v = ids[m, k]
+            u = ids[l, k]
+            both = (there[:, u] & there[:, v]).sum()
+            cu = there[:, u].sum()
+            cv = there[:, v].sum()
             if cv:
                 sums.append(math.log((both + 1) / cv))
             if cu and cv:
@@ -174,7 +179,8 @@ def test_c_v_by_its_definition(made):
     """As gensim 4 computes it (on 4,000 abstracts the same to 2e-16), word by word."""
     counts, corpus, model = made
     found = coherence(model, corpus, top=6)
-    there, docs = counts > 0, int((counts.sum(axis=1) > 0).sum())
+    there = counts > 0
+    docs = int((counts.sum(axis=1) > 0).sum())
     ids, _ = top_words(model, 6)
 
     def npmi_of(u: int, v: int) -> float:

@@ -14,7 +14,8 @@ from topicstream.cli.main import run
 
 
 def test_arrays_are_numbers_and_whole(tmp_path):
-    path, data = tmp_path / "a.npy", io.BytesIO()
+    path = tmp_path / "a.npy"
+    data = io.BytesIO()
     np.save(data, np.arange(5))
     path.write_bytes(data.getvalue())
     assert load_arrays(path)["array"].tolist() == [0, 1, 2, 3, 4]

@@ -18,7 +18,9 @@ from topicstream.inference.method import TopicRows
 from topicstream.inference.methods import METHOD_NAMES, find_method, make_method
 from topicstream.model.topic_model import TopicModel
 
-W, K, D = 120, 7, 90
+W = 120
+K = 7
+D = 90
 ALPHA = np.linspace(0.05, 0.3, K)
 BETA = 0.01
 
@@ -60,7 +62,8 @@ def test_bp_is_the_fixed_point_of_the_paper(made):
 
 def test_a_document_of_more_rows_than_the_panel_holds_is_done_in_pieces():
     rng = np.random.default_rng(0)
-    topics, words = 600, 1500
+    topics = 600
+    words = 1500
     counts = rng.gamma(0.1, 50, (words, topics)).astype(np.float32).astype(np.float64)
     matrix = rng.integers(0, 3, (2, words))
     model = model_of(counts, np.full(topics, 0.05))
@@ -106,10 +109,8 @@ def test_vb_from_the_prior_agrees_with_the_plain_one(made, phi, most):
     """
     matrix, counts, _ = made
     alpha = np.where(np.arange(K) == 2, 1.0, 0.05)
-    rows, given = (
-        TopicRows(model_of(counts, alpha)),
-        {"phi": phi, "sparse": most, "tol": 1e-4, "begin": "prior"},
-    )
+    rows = TopicRows(model_of(counts, alpha))
+    given = {"phi": phi, "sparse": most, "tol": 1e-4, "begin": "prior"}
     found = make_method("vb", rows, **given).shares(documents(matrix))
     wanted = [
         reference.vb(x, counts, alpha, BETA, 1e-4, 100, most, phi == "point", from_prior=True)
@@ -136,7 +137,8 @@ def test_vb_from_the_prior_agrees_with_the_plain_one(made, phi, most):
 
 def test_gibbs_alone_has_the_exact_mean():
     rng = np.random.default_rng(1)
-    counts, alpha = np.floor(rng.gamma(0.7, 10, (5, 3))), np.array([0.2, 0.5, 0.3])
+    counts = np.floor(rng.gamma(0.7, 10, (5, 3)))
+    alpha = np.array([0.2, 0.5, 0.3])
     model = model_of(counts, alpha)
     matrix = np.array([[1, 2, 0, 1, 0], [0, 0, 3, 0, 1], [0, 0, 0, 0, 0]])
     found = make_method("gibbs", TopicRows(model), sweeps=60000, burn=20).shares(documents(matrix))
@@ -150,11 +152,10 @@ def test_gibbs_alone_has_the_exact_mean():
 
 def test_gibbs_joint_has_the_exact_mean():
     rng = np.random.default_rng(2)
-    counts, alpha, beta = (
-        np.floor(rng.gamma(0.7, 1.5, (4, 2))),
-        np.array([0.2, 0.5]),
-        0.4,
-    )  # so that the chain mixes
+    # so that the chain mixes
+    counts = np.floor(rng.gamma(0.7, 1.5, (4, 2)))
+    alpha = np.array([0.2, 0.5])
+    beta = 0.4
     model = model_of(counts, alpha, beta)
     matrix = np.array([[1, 2, 0, 0], [0, 2, 0, 1], [0, 0, 2, 1]])
     joint = make_method("gibbs", TopicRows(model), sweeps=60000, burn=20, joint=True)
@@ -171,7 +172,9 @@ def test_gibbs_joint_has_the_exact_mean():
 
 def test_gibbs_with_own_counts_has_the_exact_mean():
     rng = np.random.default_rng(2)
-    counts, alpha, beta = np.floor(rng.gamma(0.7, 1.5, (4, 2))), np.array([0.2, 0.5]), 0.4
+    counts = np.floor(rng.gamma(0.7, 1.5, (4, 2)))
+    alpha = np.array([0.2, 0.5])
+    beta = 0.4
     model = model_of(counts, alpha, beta)
     matrix = np.array([[1, 2, 0, 0], [0, 2, 0, 1], [0, 0, 2, 1]])
     found = make_method("gibbs", TopicRows(model), sweeps=60000, burn=20, own_counts=True).shares(
@@ -248,7 +251,9 @@ def test_empty_documents_and_unknown_words(made, name, options):
     index[60:] = -1
     rows = np.zeros((4, W), np.int64)
     telling = int(np.argmax((counts.max(axis=1) / (counts.sum(axis=1) + 50))[:60]))
-    rows[1, 70:75], rows[2, telling], rows[3, [telling, 80, 81]] = 2, 3, (1, 2, 1)
+    rows[1, 70:75] = 2
+    rows[2, telling] = 3
+    rows[3, [telling, 80, 81]] = (1, 2, 1)
     d, w = np.nonzero(rows)
     indptr = np.concatenate(([0], np.cumsum(np.bincount(d, minlength=4))))
     ids = pa.array(list("abcd"), pa.large_string())
@@ -273,7 +278,8 @@ def test_weights_that_are_no_counts(made):
 
 def test_words_that_are_impossible_say_nothing():
     counts = np.zeros((4, 2))
-    counts[0], counts[1] = (5, 0), (0, 5)
+    counts[0] = (5, 0)
+    counts[1] = (0, 5)
     model = model_of(counts, np.array([0.1, 0.3]), beta=0.0)
     matrix = np.array([[3, 0, 1, 0], [0, 0, 2, 2]])
     for name, options in (*METHODS, ("gibbs", {"joint": True})):

@@ -32,7 +32,9 @@ from topicstream.inference.output import (
 from topicstream.ingestion.tokens.recipe import Recipe
 from topicstream.model.topic_model import TopicModel
 
-W, K, D = 60, 5, 40
+W = 60
+K = 5
+D = 40
 ALPHA = np.linspace(0.05, 0.3, K)
 WORDS = [f"word{i}" for i in range(W)]
 

@@ -1,4 +1,6 @@
-"""What `topics infer` holds: no more for many documents than for few, and little above the model."""
+"""What `topics infer` holds: no more for many documents than for few, and little above the
+model.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from topicstream.model.topic_model import TopicModel
 
 pytestmark = pytest.mark.slow
 
-W, K = 20_000, 100
+W = 20_000
+K = 100
 DOCUMENTS = 600_000
 CHILD = """
 import os, sys
@@ -82,7 +85,8 @@ def test_memory_does_not_grow_with_the_documents_and_is_within_the_limit(made, o
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_the_limit_is_kept_or_refused_with_one_that_does(tmp_path, form):
     """Rows of a thousand topics, most of them on disk: within a cgroup of the smallest limit."""
-    topics, words = 1000, 100_000
+    topics = 1000
+    words = 100_000
     rng = np.random.default_rng(1)
     names = pa.array([f"w{i}" for i in range(words)], pa.large_string())
     rows = rng.gamma(0.1, 5, (1000, topics)).astype(np.float32)
@@ -127,7 +131,8 @@ def test_methods_that_hold_all_documents_are_refused_beforehand(
     texts = [" ".join(f"w{n}" for n in rng.integers(0, 20_000, 300)) for _ in range(700)]
     lines = [json.dumps({"id": f"d{i}", "text": text}) for i, text in enumerate(texts)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
-    store, model = str(tmp_path / "c.zarr"), str(tmp_path / "m")
+    store = str(tmp_path / "c.zarr")
+    model = str(tmp_path / "m")
     assert run(["ingest", str(tmp_path / "in.jsonl"), "--out", store, "--min-df", "1", "-q"]) == 0
     line = [
         "train",

@@ -54,9 +54,12 @@ def posterior(words, alpha, adding):
     """The mean of (n + alpha) / (N + sum alpha) over all assignments of a document's tokens."""
     ids = [WORDS.index(word) for word in words]
     alphas = np.full(3, alpha)
-    total, mean = 0.0, np.zeros(3)
+    total = 0.0
+    mean = np.zeros(3)
     for z in itertools.product(range(3), repeat=len(ids)):
-        counts, sums, weight = PHI[:, :3].copy(), PHI[:, :3].sum(axis=0), 1.0
+        counts = PHI[:, :3].copy()
+        sums = PHI[:, :3].sum(axis=0)
+        weight = 1.0
         n = np.bincount(z, minlength=3)
         for w, k in zip(ids, z, strict=True):
             weight *= counts[w, k] / sums[k]

@@ -74,7 +74,8 @@ def files(store: Path) -> set[str]:
 
 def test_the_same_documents_in_fewer_blocks(appended):
     store = appended()
-    before, old = cells_by_id(store), Corpus.open(store)
+    before = cells_by_id(store)
+    old = Corpus.open(store)
     removed = len(old.removed())
     assert removed == 30
     told = topicstream.compact(store)
@@ -268,7 +269,8 @@ def test_killed_at_random_instants(appended, tmp_path):
     run; appends go on, too.
     """
     place = appended(nights=2)
-    old, cells = digest(place), cells_by_id(place)
+    old = digest(place)
+    cells = cells_by_id(place)
     done = Path(shutil.copytree(place, tmp_path / "whole.zarr"))
     with Killable(WORK, {"store": str(shutil.copytree(place, tmp_path / "warm.zarr"))}) as work:
         _, count, _ = work(store=str(done))
@@ -312,7 +314,8 @@ def test_readers_go_on_while_it_is_compacted(appended):
 
     store = appended(nights=1)
     errors: list[BaseException] = []
-    wanted, reads = True, 0
+    wanted = True
+    reads = 0
 
     def read() -> None:
         nonlocal reads

@@ -151,10 +151,12 @@ def test_duplicates_refused_by_name(tmp_path):
 
 
 def test_append_is_one_shot_with_the_same_vocabulary(tmp_path):
-    one, two = documents(260, seed=1), documents(240, seed=2, prefix="e")
+    one = documents(260, seed=1)
+    two = documents(240, seed=2, prefix="e")
     words = sorted({w for d in one + two for w in d["text"].split()})
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
-    a, b = write_jsonl(tmp_path / "a.jsonl", one), write_jsonl(tmp_path / "b.jsonl", two)
+    a = write_jsonl(tmp_path / "a.jsonl", one)
+    b = write_jsonl(tmp_path / "b.jsonl", two)
     options = {"vocab": str(tmp_path / "vocab.txt"), "heldout": "10%"}
     ingest([a, b], tmp_path / "both.zarr", **options)
     ingest(a, tmp_path / "grown.zarr", **options)
@@ -179,10 +181,8 @@ def test_a_word_seen_four_and_four_times_comes_back(tmp_path):
             for i in range(60)
         ]
 
-    a, b = (
-        write_jsonl(tmp_path / "a.jsonl", part("a")),
-        write_jsonl(tmp_path / "b.jsonl", part("b")),
-    )
+    a = write_jsonl(tmp_path / "a.jsonl", part("a"))
+    b = write_jsonl(tmp_path / "b.jsonl", part("b"))
     ingest(a, tmp_path / "c.zarr", min_df=5, heldout="0")
     first = TokenVocabulary.read(tmp_path / "c.zarr" / "vocab.parquet").words.to_pylist()
     assert "rare" not in first
@@ -280,7 +280,8 @@ def test_weighted_cells(tmp_path):
 
 
 def test_a_finished_ingest_that_is_run_again_says_so(tmp_path):
-    source, out = write_jsonl(tmp_path / "a.jsonl", documents(60)), tmp_path / "c.zarr"
+    source = write_jsonl(tmp_path / "a.jsonl", documents(60))
+    out = tmp_path / "c.zarr"
     command = ["ingest", str(source), "--out", str(out), "--min-df", "1"]
     assert CliRunner().invoke(topics, command).exit_code == 0
     before = digest(out)

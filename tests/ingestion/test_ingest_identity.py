@@ -1,4 +1,6 @@
-"""Ids: the hash that the held-out split rests on, and which of several documents of one id counts."""
+"""Ids: the hash that the held-out split rests on, and which of several documents of one id
+counts.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def test_the_hash_spreads():
 
 def plainly(events, rule):
     """The rule, one event after the other: id -> document alive; reasons."""
-    alive, reason = {}, {}
+    alive = {}
+    reason = {}
     for name, document in events:
         if document is None:
             if name in alive:
@@ -91,7 +94,9 @@ def decided(journal, rule, heldout=0):
     wanted=st.integers(0, 10),
 )
 def test_duplicates_as_one_by_one(tmp_path_factory, listed, rule, pieces, wanted):
-    plain, docs, documents = [], Docs(), []
+    plain = []
+    docs = Docs()
+    documents = []
     for part in np.array_split(
         np.arange(len(listed)), pieces
     ):  # withdrawals of a piece come behind its documents

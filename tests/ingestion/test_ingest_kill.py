@@ -56,7 +56,8 @@ def test_killed_at_random_instants_then_resumed(tmp_path, driver):
     rng = random.Random(11)
     kills = stores = resumed = 0
     while kills < 20:
-        out, wip = tmp_path / f"{stores}.zarr", tmp_path / f"{stores}.zarr.wip"
+        out = tmp_path / f"{stores}.zarr"
+        wip = tmp_path / f"{stores}.zarr.wip"
         stores += 1
         for _ in range(3):
             killed, _ = driver(source, out, kill_at=rng.randint(1, count), **OPTIONS)
@@ -75,7 +76,8 @@ def test_killed_at_random_instants_then_resumed(tmp_path, driver):
 
 
 def test_an_append_killed_leaves_the_old_store(tmp_path, driver):
-    one, two = documents(300, seed=1), documents(600, seed=2, prefix="e")
+    one = documents(300, seed=1)
+    two = documents(600, seed=2, prefix="e")
     a, b = (str(write_jsonl(tmp_path / f"{n}.jsonl", d)) for n, d in (("a", one), ("b", two)))
     more = {"append": True, "grow_vocab": True, **OPTIONS}
     del more["stopwords"]
@@ -124,7 +126,8 @@ def test_another_ingest_after_one_that_was_killed_behind_its_commit(tmp_path, dr
         str(write_jsonl(tmp_path / f"{n}.jsonl", documents(300, seed=s, prefix=n)))
         for n, s in (("a", 1), ("b", 2))
     )
-    out, wip = tmp_path / "c.zarr", tmp_path / "c.zarr.wip"
+    out = tmp_path / "c.zarr"
+    wip = tmp_path / "c.zarr.wip"
     whole = tmp_path / "whole.zarr"
     _, count = driver([first], whole, **OPTIONS)
     for kill_at in range(count, 0, -1):

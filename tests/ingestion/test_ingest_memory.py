@@ -22,7 +22,8 @@ from topicstream.ingestion.parts.tasks import pieces
 
 pytestmark = pytest.mark.slow
 
-LARGE, SMALL = 8 << 20, 1 << 12
+LARGE = 8 << 20
+SMALL = 1 << 12
 
 
 def lines(rng):
@@ -56,7 +57,10 @@ def test_pieces_hold_few_documents_and_all_are_the_same_in_any(make, tmp_path):
     path.write_text(text)
 
     def read(size: int) -> tuple[list[str], list[str], list[bytes], int]:
-        ids, sources, contents, most = [], [], [], 0
+        ids = []
+        sources = []
+        contents = []
+        most = 0
         for task in pieces([str(path)], ReadOptions(piece_bytes=size)):
             batch, _ = task.run()
             assert not task.rejects.records
@@ -90,7 +94,8 @@ def test_parquet_is_cut_by_what_it_decodes_to(tmp_path):
     pq.write_table(pa.table({"text": pa.array([texts[w] for w in which]), "labels": labels}), path)
     size = 1 << 16
     assert path.stat().st_size < size < sum(len(texts[w]) for w in which) // 100
-    found, told = [], []
+    found = []
+    told = []
     for task in pieces([str(path)], ReadOptions(piece_bytes=size, meta={"labels": "labels"})):
         batch, _ = task.run()
         found += batch["text"].to_pylist()
@@ -136,11 +141,14 @@ def test_reading_documents_holds_a_row_group_however_many_documents_are_asked_fo
         labels = pa.array([[f"label{d}x{i}" for i in range(15_000)]], lists)
         writer.add(pa.table({"id": [str(d)], "labels": labels}))
     writer.close()
-    before, most, found = pa.total_allocated_bytes(), 0, 0
+    before = pa.total_allocated_bytes()
+    most = 0
+    found = 0
     for _, batch in documents.read_documents(
         tmp_path, [store_file(tmp_path, writer.files[0].name)]
     ):
-        most, found = max(most, pa.total_allocated_bytes() - before), found + len(batch)
+        most = max(most, pa.total_allocated_bytes() - before)
+        found = found + len(batch)
     assert found == 120 and most < 40 << 18, most  # all of it: 140 times 2^18
 
 

@@ -24,14 +24,16 @@ from topicstream.ingestion.parse.documents import document_cells
 from topicstream.ingestion.parse.sparse import Side, ordered_batches
 from topicstream.ingestion.parts.tasks import pieces
 
-CELLS, FEATURES = 300, 400
+CELLS = 300
+FEATURES = 400
 NAMES = [f"chr1:{100 * i}-{100 * i + 99}" for i in range(FEATURES)]
 BARCODES = [f"cell{i}" for i in range(CELLS)]
 
 
 def write_group(group, kind, matrix):
     """A sparse matrix as AnnData writes it into HDF5 or Zarr."""
-    group.attrs["encoding-type"], group.attrs["shape"] = f"{kind}_matrix", matrix.shape
+    group.attrs["encoding-type"] = f"{kind}_matrix"
+    group.attrs["shape"] = matrix.shape
     for name in ("data", "indices", "indptr"):
         array = getattr(matrix, name)
         if isinstance(group, h5py.Group):
@@ -46,8 +48,10 @@ def write_annotated(group, matrix, types):
     layers = group.create_group("layers")
     write_group(layers.create_group("csc"), "csc", sp.csc_array(matrix))
     write_group(layers.create_group("logs"), "csr", sp.csr_array(matrix).log1p())
-    obs, var = group.create_group("obs"), group.create_group("var")
-    obs.attrs["_index"], var.attrs["_index"] = "_index", "_index"
+    obs = group.create_group("obs")
+    var = group.create_group("var")
+    obs.attrs["_index"] = "_index"
+    var.attrs["_index"] = "_index"
     kind = obs.create_group("cell_type")
     arrays = [
         (obs, "_index", BARCODES),
@@ -74,7 +78,8 @@ def write_annotated(group, matrix, types):
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """One matrix of counts, in every form."""
-    folder, rng = tmp_path_factory.mktemp("matrices"), np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("matrices")
+    rng = np.random.default_rng(0)
     matrix = sp.csr_array(rng.poisson(rng.gamma(0.3, 1.0, (CELLS, FEATURES)) * 0.5)).astype(
         np.float32
     )
@@ -107,7 +112,8 @@ def place(tmp_path_factory):
         inner = file.create_group("matrix")
         for name in ("data", "indices", "indptr"):
             inner[name] = getattr(turned, name)
-        inner["shape"], inner["barcodes"] = np.array(turned.shape), np.array(BARCODES, "S")
+        inner["shape"] = np.array(turned.shape)
+        inner["barcodes"] = np.array(BARCODES, "S")
         inner["features/id"] = np.array([f"id{i}" for i in range(FEATURES)], "S")
         inner["features/name"] = np.array(NAMES, "S")
     return folder, matrix
@@ -155,7 +161,8 @@ def test_every_form_gives_the_same_documents(place, form, tmp_path, monkeypatch,
 def test_metadata_binarized_counts_and_inference(place, tmp_path, monkeypatch, capsys):
     folder, matrix = place
     monkeypatch.chdir(folder)
-    store, model = str(tmp_path / "c.zarr"), str(tmp_path / "m")
+    store = str(tmp_path / "c.zarr")
+    model = str(tmp_path / "m")
     line = [
         "ingest",
         "cells.h5ad",
@@ -186,7 +193,9 @@ def test_anndata_in_memory(place, tmp_path):
     _, matrix = place
 
     class AnnData:
-        X, obs_names, var_names = matrix, BARCODES, NAMES
+        X = matrix
+        obs_names = BARCODES
+        var_names = NAMES
         obs = {"cell_type": [f"type{i % 3}" for i in range(CELLS)]}
 
     topicstream.ingest(
@@ -197,7 +206,8 @@ def test_anndata_in_memory(place, tmp_path):
         topicstream.ingest(AnnData(), tmp_path / "d.zarr", meta=("age",), heldout=0, progress=False)
 
     class Scaled(AnnData):
-        X, layers = matrix.toarray() - 1.5, {"counts": matrix}
+        X = matrix.toarray() - 1.5
+        layers = {"counts": matrix}
 
     topicstream.ingest(Scaled(), tmp_path / "e.zarr", layer="counts", heldout=0, progress=False)
     np.testing.assert_array_equal(counts_of(tmp_path / "e.zarr", NAMES), matrix.toarray())
@@ -212,7 +222,8 @@ def test_anndata_in_memory(place, tmp_path):
         topicstream.ingest(Scaled(), tmp_path / "d.zarr", heldout=0, progress=False)
 
     class Backed(AnnData):
-        isbacked, filename = True, "cells.h5ad"
+        isbacked = True
+        filename = "cells.h5ad"
 
     with pytest.raises(InputError, match=r"give Path\('cells.h5ad'\)"):
         topicstream.ingest(Backed(), tmp_path / "d.zarr", heldout=0, progress=False)
@@ -220,7 +231,8 @@ def test_anndata_in_memory(place, tmp_path):
 
 def test_a_file_of_an_old_anndata_is_said_to_be_one(tmp_path):
     with h5py.File(tmp_path / "old.h5ad", "w") as file:
-        file["X"], file["obs"] = np.ones((2, 3)), np.zeros(2, [("index", "S3"), ("louvain", "i1")])
+        file["X"] = np.ones((2, 3))
+        file["obs"] = np.zeros(2, [("index", "S3"), ("louvain", "i1")])
     with pytest.raises(InputError, match=r"before 0\.7; write it again"):
         topicstream.ingest(tmp_path / "old.h5ad", tmp_path / "c.zarr", progress=False)
 
@@ -230,23 +242,23 @@ def test_every_kind_of_obs_column_is_read(place, tmp_path):
     path = tmp_path / "kinds.h5ad"
     path.write_bytes((folder / "cells.h5ad").read_bytes())
     with h5py.File(path, "r+") as file:
-        obs, masked = file["obs"], np.arange(CELLS) % 2 == 1
+        obs = file["obs"]
+        masked = np.arange(CELLS) % 2 == 1
         for name, values in (
             ("age", np.arange(CELLS)),
             ("donor", np.array(["d"] * CELLS, h5py.string_dtype())),
         ):
             group = obs.create_group(name)  # nullable-integer, nullable-string-array
-            group["values"], group["mask"] = values, masked
+            group["values"] = values
+            group["mask"] = masked
         obs["score"] = np.where(masked, np.nan, 0.5)
         obs["old"] = (
             np.arange(CELLS) % 3 - 1
         )  # codes of categories, as AnnData wrote them before 0.8
         obs["__categories/old"] = np.array(["left", "right"], h5py.string_dtype())
         index = obs.create_group("names")
-        index["values"], index["mask"] = (
-            np.array(BARCODES, h5py.string_dtype()),
-            np.zeros(CELLS, bool),
-        )
+        index["values"] = np.array(BARCODES, h5py.string_dtype())
+        index["mask"] = np.zeros(CELLS, bool)
         obs.attrs["_index"] = "names"
     columns = ("age", "donor", "score", "old")
     topicstream.ingest(path, tmp_path / "c.zarr", meta=columns, heldout=0, progress=False)
@@ -260,22 +272,27 @@ def test_every_kind_of_obs_column_is_read(place, tmp_path):
 
 def test_names_that_occur_again_stay_features_and_cells_of_their_own(place, tmp_path):
     folder, matrix = place
-    path, names, barcodes = tmp_path / "twice.h5ad", [*NAMES], [*BARCODES]
+    path = tmp_path / "twice.h5ad"
+    names = [*NAMES]
+    barcodes = [*BARCODES]
     path.write_bytes((folder / "cells.h5ad").read_bytes())
     names[3] = names[9] = names[8]
     barcodes[20] = barcodes[10]
     with h5py.File(path, "r+") as file:
-        file["var/_index"][:], file["obs/_index"][:] = names, barcodes
+        file["var/_index"][:] = names
+        file["obs/_index"][:] = barcodes
     expected = [*names]
-    expected[8], expected[9] = (
-        f"{names[3]}-1",
-        f"{names[3]}-2",
-    )  # as AnnData's var_names_make_unique
+    # as AnnData's var_names_make_unique
+    expected[8] = f"{names[3]}-1"
+    expected[9] = f"{names[3]}-2"
     topicstream.ingest(path, tmp_path / "c.zarr", heldout=0, progress=False)
     np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", expected), matrix.toarray())
 
     class AnnData:
-        X, obs_names, var_names, obs = matrix, barcodes, names, None
+        X = matrix
+        obs_names = barcodes
+        var_names = names
+        obs = None
 
     topicstream.ingest(AnnData(), tmp_path / "d.zarr", heldout=0, progress=False)
     np.testing.assert_array_equal(counts_of(tmp_path / "d.zarr", expected), matrix.toarray())

@@ -44,7 +44,9 @@ class Dataset:
     """What a Hugging Face dataset can do, as far as it is used."""
 
     def __init__(self, table, arrow=False, **classes):
-        self.table, self.arrow, self.column_names = table, arrow, table.column_names
+        self.table = table
+        self.arrow = arrow
+        self.column_names = table.column_names
         self.features = {
             name: SimpleNamespace(**({"names": classes[name]} if name in classes else {}))
             for name in self.column_names
@@ -340,7 +342,9 @@ print(topicstream.ingest(["ships sail", "bread"], sys.argv[1], min_df=1, heldout
 
 
 def test_a_notebook_without_widgets(tmp_path):
-    """DuckDB draws its bars with ipywidgets there; without them it refuses even to turn them off."""
+    """DuckDB draws its bars with ipywidgets there; without them it refuses even to turn
+    them off.
+    """
     done = subprocess.run(
         [sys.executable, "-c", NOTEBOOK, str(tmp_path / "c.zarr")], capture_output=True, text=True
     )

@@ -1,4 +1,5 @@
-"""Strings that are no text, wherever they can stand: lone surrogates, bytes that are not UTF-8, NUL.
+"""Strings that are no text, wherever they can stand: lone surrogates, bytes that are not UTF-8,
+NUL.
 
 Data have U+FFFD in their place, as a record's text always had; options are refused by name."""
 
@@ -19,7 +20,8 @@ from topicstream.cli.main import run
 from topicstream.ingestion.parse.columns import clean_strings
 
 GOOD = [{"id": "a", "text": "alpha beta gamma"}, {"id": "b", "text": "beta gamma delta"}]
-HIGH, BYTE = "\ud800", "\udcff"
+HIGH = "\ud800"
+BYTE = "\udcff"
 QUIET = {"min_df": 1, "heldout": 0, "progress": False, "stopwords": "none"}
 
 

@@ -36,7 +36,8 @@ def test_parts_take_the_memory_of_their_text(split):
     """The parts of a long book must not each hold a copy of the book."""
     book = "\n\n".join(" ".join(f"word{i}" for i in range(20)) for _ in range(4000))
     pool = pa.default_memory_pool()
-    batch, before = batch_of_texts([book]), pool.max_memory()
+    batch = batch_of_texts([book])
+    before = pool.max_memory()
     assert len(in_parts(batch, ReadOptions(split=split), Counter())) == 4000
     assert pool.max_memory() - before < 10 * len(book)
 
@@ -51,7 +52,9 @@ def test_parts_are_what_re_split_leaves(pattern):
     parts.validate(full=True)
     assert batch["text"].to_pylist() == texts
     found = [text.strip() for text in parts["text"].to_pylist()]
-    ids, dates, expected = [], [], []
+    ids = []
+    dates = []
+    expected = []
     for i, text in enumerate(texts):
         pieces = [p.strip() for p in re.split(pattern, text) if p.strip()] or [""]
         expected += pieces

@@ -33,7 +33,8 @@ place = test_matrices.place
 
 def test_a_modality_of_mudata_is_read(place, tmp_path):
     _, matrix = place
-    path, types = tmp_path / "both.h5mu", np.array(["type0"] * CELLS)
+    path = tmp_path / "both.h5mu"
+    types = np.array(["type0"] * CELLS)
     with h5py.File(path, "w", userblock_size=512) as file:
         write_annotated(file.create_group("mod/atac"), matrix, types)
         for name in ("obs", "var", "mod/rna"):
@@ -94,11 +95,10 @@ def test_hdf5_of_cell_ranger_2(place, tmp_path):
         inner = file.create_group("hg19")
         for name in ("data", "indices", "indptr"):
             inner[name] = getattr(turned, name)
-        inner["shape"], inner["barcodes"] = np.array(turned.shape), np.array(BARCODES, "S")
-        inner["genes"], inner["gene_names"] = (
-            np.array([f"id{i}" for i in range(FEATURES)], "S"),
-            np.array(NAMES, "S"),
-        )
+        inner["shape"] = np.array(turned.shape)
+        inner["barcodes"] = np.array(BARCODES, "S")
+        inner["genes"] = np.array([f"id{i}" for i in range(FEATURES)], "S")
+        inner["gene_names"] = np.array(NAMES, "S")
     topicstream.ingest(path, tmp_path / "c.zarr", heldout=0, progress=False)
     np.testing.assert_array_equal(counts_of(tmp_path / "c.zarr", NAMES), matrix.toarray())
     with h5py.File(path, "r+") as file:
@@ -128,7 +128,8 @@ def test_a_model_of_a_transposed_matrix_reads_cells_of_other_formats(
 ):
     folder, _ = place
     monkeypatch.chdir(folder)
-    store, model = str(tmp_path / "c.zarr"), str(tmp_path / "m")
+    store = str(tmp_path / "c.zarr")
+    model = str(tmp_path / "m")
     assert (
         run(["ingest", "turned.npz", "--transpose", "--words", "names.txt", "--out", store, "-q"])
         == 0

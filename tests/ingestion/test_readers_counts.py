@@ -283,10 +283,13 @@ def test_real_ldac_is_the_same_as_its_docword(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("most", [3, 50, 2**31 - 1])
 def test_cells_are_put_in_order_as_by_lexsort(most):
-    """Repeated words are summed in the order in which they stand; the largest ids do not overflow."""
+    """Repeated words are summed in the order in which they stand; the largest ids do not
+    overflow.
+    """
     rng = np.random.default_rng(most % 7)
     docs = np.sort(rng.integers(0, 2**31 - 1, 20)).repeat(10)
-    words, counts = rng.integers(0, most, 200), rng.random(200).astype(np.float32)
+    words = rng.integers(0, most, 200)
+    counts = rng.random(200).astype(np.float32)
     order = np.lexsort((words, docs))
     starts = np.flatnonzero(np.diff(docs[order], prepend=-1) | np.diff(words[order], prepend=-1))
     got = in_order(docs, words, counts)

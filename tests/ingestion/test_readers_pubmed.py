@@ -206,7 +206,10 @@ def test_any_damage_ends_in_documents_or_one_clear_error(
 def test_all_real_files_against_a_plain_parse() -> None:
     files = sorted((DATA / "pubmed").iterdir())
     assert len(files) == 19
-    ids, titles, deleted, bare = [], [], [], 0
+    ids = []
+    titles = []
+    deleted = []
+    bare = 0
     for file in files:
         with gzip.open(file) if file.suffix == ".gz" else open(file, "rb") as f:
             root = ET.parse(f).getroot()

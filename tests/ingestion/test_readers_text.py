@@ -335,7 +335,8 @@ def test_tar_archive(tmp_path: Path) -> None:
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
         link = tarfile.TarInfo("link")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        link.type = tarfile.SYMTYPE
+        link.linkname = "/etc/passwd"
         archive.addfile(link)
         out = tarfile.TarInfo("../out")
         archive.addfile(out, io.BytesIO(b""))

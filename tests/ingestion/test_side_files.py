@@ -172,23 +172,26 @@ def test_joined_in_parts_as_in_one(tmp_path_factory, seed, n, key):
     """Many rows a document, in any order, some of no document; against a plain dictionary."""
     rng = random.Random(seed)
     tmp = tmp_path_factory.mktemp("side")
-    authors, dates, links = defaultdict(list), {}, defaultdict(list)
-    rows, pairs = [], []
+    authors = defaultdict(list)
+    dates = {}
+    links = defaultdict(list)
+    rows = []
+    pairs = []
     for _ in range(3 * n):
-        d, name, date = (
-            rng.randrange(n + 3),
-            rng.choice(["", "Ann", "Zoë", f"n{rng.randrange(9)}"]),
-            str(rng.randrange(5)),
-        )
+        d = rng.randrange(n + 3)
+        name = rng.choice(["", "Ann", "Zoë", f"n{rng.randrange(9)}"])
+        date = str(rng.randrange(5))
         rows.append((d + 1 if key == "row" else f"d{d}", name, date))
         if d < n:
             authors[d] += [name] if name else []
             dates[d] = date
-        a, b = rng.randrange(n + 2), rng.randrange(n + 2)
+        a = rng.randrange(n + 2)
+        b = rng.randrange(n + 2)
         pairs.append((a + 1, b + 1) if key == "row" else (f"d{a}", f"d{b}"))
         if a < n and (b < n or key == "id"):
             links[a].append(f"d{b}")
-    side, cited = tmp / "side.tsv", tmp / "links.tsv"
+    side = tmp / "side.tsv"
+    cited = tmp / "links.tsv"
     side.write_text(
         f"{key}\tauthors\tdate\n" + "".join("\t".join(map(str, r)) + "\n" for r in rows)
     )
@@ -411,10 +414,8 @@ def test_nips12(tmp_path):
     )
     corpus = Corpus.open(tmp_path / "c.zarr")
     assert corpus.axes["authors"].size == 2037
-    names, block = (
-        corpus.axes["authors"].names().to_pylist(),
-        next(corpus.blocks(axes=["authors", "links"])),
-    )
+    names = corpus.axes["authors"].names().to_pylist()
+    block = next(corpus.blocks(axes=["authors", "links"]))
     rows = block.rows("authors")
     for line in (nips / "authors.tsv").read_text().splitlines():
         number, *authors = line.split("\t")

@@ -17,7 +17,8 @@ def test_a_frame_that_comes_again_is_not_written_again(tmp_path):
     spool = Spool(tmp_path / "types.spool")
     for frame in frames[:4]:
         spool.append(frame)
-    count, size = len(spool), spool.size
+    count = len(spool)
+    size = spool.size
     spool.append(frames[4])
     assert (
         spool.entries[0]

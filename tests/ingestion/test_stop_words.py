@@ -254,10 +254,8 @@ def test_words_are_dropped_from_counts_too(tmp_path):
 
 
 def test_a_list_of_languages_is_their_lists_and_an_append_says_what_differs(tmp_path):
-    raw, store = (
-        [{"text": "der Hund und the dog"}, {"text": "die Katze and a cat"}],
-        tmp_path / "c.zarr",
-    )
+    raw = [{"text": "der Hund und the dog"}, {"text": "die Katze and a cat"}]
+    store = tmp_path / "c.zarr"
     ingest(raw, store, stopwords=["german", "english"], min_df=1, heldout=0)
     stored = Corpus.open(store)
     assert {word for _, cells in cells_by_id(store).values() for word in cells} == {
@@ -292,7 +290,8 @@ def test_words_are_dropped_from_a_store_without_a_new_ingest(tmp_path, capsys):
     options = {"min_df": 1, "max_df": 0.99, "heldout": "10%"}
     drop = tmp_path / "drop.txt"
     drop.write_text("xortanus\nnever-there\nplimquodulus\nof\n")
-    store, want = tmp_path / "c.zarr", tmp_path / "want.zarr"
+    store = tmp_path / "c.zarr"
+    want = tmp_path / "want.zarr"
     ingest(raw[:200], store, **options)
     ingest(
         [*raw[200:], {**raw[3], "text": "xortanus xortanus xorquobreus"}],

@@ -99,10 +99,8 @@ def tools(monkeypatch):
     lemma = ModuleType("simplemma")
     lemma.lemmatize = lambda word, lang: {"children": "Child", "bags": "bag"}.get(word, word)
     jieba = ModuleType("jieba")
-    jieba.setLogLevel, jieba.lcut = (
-        (lambda level: None),
-        (lambda text: text.replace("清华大学", " 清华大学 ").split(" ")),
-    )
+    jieba.setLogLevel = lambda level: None
+    jieba.lcut = lambda text: text.replace("清华大学", " 清华大学 ").split(" ")
     monkeypatch.setitem(sys.modules, "simplemma", lemma)
     monkeypatch.setitem(sys.modules, "jieba", jieba)
     return SimpleNamespace(lemma=lemma, jieba=jieba)

@@ -366,7 +366,8 @@ def test_phrases_are_learned_by_npmi(tmp_path):
     sequences = [[w for w in t.split()] for t in texts]
     single = Counter(w for s in sequences for w in s if w not in recipe.stopwords)
     pairs = Counter(p for s in sequences for p in pairwise(s) if not set(p) & set(recipe.stopwords))
-    n, m = sum(single.values()), sum(pairs.values())
+    n = sum(single.values())
+    m = sum(pairs.values())
 
     def npmi(a, b):
         p = pairs[a, b] / m

@@ -1,4 +1,6 @@
-"""The words of a corpus against an in-memory Counter, in memory and spilled; pruning, ties, growth."""
+"""The words of a corpus against an in-memory Counter, in memory and spilled; pruning, ties,
+growth.
+"""
 
 from __future__ import annotations
 
@@ -240,7 +242,8 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
 
 
 def test_words_that_do_not_fit_are_refused_with_a_number(tmp_path):
-    words, room = table({f"w{i}": 1 for i in range(1000)}), Room(MemoryLimit(512 << 20), 60_000)
+    words = table({f"w{i}": 1 for i in range(1000)})
+    room = Room(MemoryLimit(512 << 20), 60_000)
     with pytest.raises(
         DoesNotFit,
         match=r"1,000 words .*--max-vocab.* takes about 117 kB of memory, 59 kB are left.*513M "

@@ -144,7 +144,8 @@ def test_labels_follow_the_topic_not_the_column():
 
 
 def test_merge_and_drop_in_show_infer_theta_and_eval(home):
-    corpus, model = Corpus.open(home / "corpus.zarr"), TopicModel.open(home / "model")
+    corpus = Corpus.open(home / "corpus.zarr")
+    model = TopicModel.open(home / "model")
     plain = np.concatenate([t for _, t, _ in document_shares(model, corpus)])
     perplexity = score_model(model, corpus).perplexity
     edit(home / "model", [merge(3, 1), drop(0), label(3, "bread and ships")])
@@ -250,9 +251,12 @@ def test_the_command_line(home, capsys):
 
 
 def test_update_keeps_labels(tmp_path):
-    write, documents = retrain_tools.write, retrain_tools.made
+    write = retrain_tools.write
+    documents = retrain_tools.made
     write(tmp_path / "a.jsonl", documents(200, seed=1))
-    store, model, quiet = tmp_path / "c.zarr", tmp_path / "m", Progress(-1)
+    store = tmp_path / "c.zarr"
+    model = tmp_path / "m"
+    quiet = Progress(-1)
     topicstream.ingest(tmp_path / "a.jsonl", store, stopwords="none", heldout="10%", min_df=2)
     topicstream.train(store, model, algo="atbp", topics=4, passes=4, tol=0.0, progress=quiet)
     edit(model, [label(2, "two"), merge(0, 3)])
@@ -277,7 +281,8 @@ def test_retrain_keeps_labels(tmp_path):
 
 
 def test_exports_and_coherence_are_as_edited(home):
-    model, corpus = home / "model", home / "corpus.zarr"
+    model = home / "model"
+    corpus = home / "corpus.zarr"
     before = topicstream.evaluate(model, corpus, coherent=True, diverse=True)
     edit(
         model, [drop(0), merge(2, 1), {"edit": "order", "topics": [3, 2]}, label(2, "sea and sky")]

@@ -1,4 +1,6 @@
-"""The model on disk: round trips, lazy rows, replacement, damage named, nothing seen half-written."""
+"""The model on disk: round trips, lazy rows, replacement, damage named, nothing seen
+half-written.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ from topicstream.model.store import ModelWriter
 from topicstream.model.top import Best, top_words
 from topicstream.model.topic_model import TopicModel
 
-W, K = 700, 12
+W = 700
+K = 12
 NAMES = [f"wörd{i}" for i in range(W)]
 
 

@@ -107,7 +107,8 @@ class Trained:
         dead[rng.choice(planted.n_words, 12, replace=False)] = 1.0
         common = np.full(planted.n_words, 400.0)
         phi = np.column_stack([planted.phi, dead, common])
-        self.path, self.store = str(home / "model"), str(home / "corpus.zarr")
+        self.path = str(home / "model")
+        self.store = str(home / "corpus.zarr")
         TopicModel.from_arrays(
             phi,
             planted.vocabulary,

@@ -55,7 +55,8 @@ def arrays():
 
 def test_equals_numpy():
     table, at, small, wide, out, topics, values = arrays()
-    before, row = table.copy(), out[64:].copy()
+    before = table.copy()
+    row = out[64:].copy()
     top, n, more = exercise(table, at, small, wide, out, topics, values)
     want = before[3 + at[1:].astype(int)]
     np.testing.assert_array_equal(out[:16], want)

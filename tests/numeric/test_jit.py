@@ -21,7 +21,8 @@ from kernels_of_a_test.outer import outer
 print(json.dumps([outer(3.0), jit.compiled_kernels]))
 """
 INNER = (
-    "from topicstream.numeric.kernels.jit import kernel\n\n\n@kernel\ndef inner(x):\n    return x * "
+    "from topicstream.numeric.kernels.jit import kernel\n\n\n@kernel\ndef inner(x):\n    return "
+    "x * "
     "{factor}\n"
 )
 OUTER = (
@@ -83,7 +84,8 @@ def test_a_change_in_another_file_compiles_the_kernels_that_call_it(tmp_path):
 
 @pytest.mark.slow
 def test_an_edit_elsewhere_compiles_nothing_and_one_of_a_constant_does(tmp_path):
-    cache, folder = tmp_path / "cache", package(tmp_path / "one")
+    cache = tmp_path / "cache"
+    folder = package(tmp_path / "one")
     home = folder / "kernels_of_a_test"
     (home / "inner.py").write_text(
         INNER.format(factor="numbers.FACTOR").replace(

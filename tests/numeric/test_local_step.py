@@ -41,7 +41,9 @@ class Made:
 
     def __init__(self, topics, words=60, seed=0, dirichlet=False, begin=EVEN):
         rng = np.random.default_rng(seed)
-        self.topics, self.width, self.dirichlet = topics, -(-topics // 16) * 16, dirichlet
+        self.topics = topics
+        self.width = -(-topics // 16) * 16
+        self.dirichlet = dirichlet
         self.begin = begin
         self.base = rng.gamma(0.3, 20.0, (words, topics)).astype(np.float32)
         self.base[3] = 0.0
@@ -115,11 +117,9 @@ def test_stops_when_little_moves():
     alpha = made.alpha[:5].astype(np.float64)
     for d in (3, 5, 6):
         cells = slice(made.indptr[d], made.indptr[d + 1])
-        own, x, z = (
-            np.empty(48 * 16, np.float32),
-            np.empty(80, np.float32),
-            np.empty(80, np.float32),
-        )
+        own = np.empty(48 * 16, np.float32)
+        x = np.empty(80, np.float32)
+        z = np.empty(80, np.float32)
         t, acc, n = (np.empty(16, np.float32) for _ in range(3))
         # 0.37e-3: far from where either twin's change lands
         for tol in (0.2, 0.02, 0.37e-3):
@@ -195,7 +195,8 @@ def test_few_words_over_many_topics_keep_their_topics():
     """psi of a thousandth of a token is far below what float32 holds: the weights of such topics
     are still told apart.
     """
-    topics, rng = 400, np.random.default_rng(1)
+    topics = 400
+    rng = np.random.default_rng(1)
     own = np.ascontiguousarray(rng.gamma(0.5, 1.0, (1, topics)).astype(np.float32))
     alpha = np.full(topics, 0.001)
     out = np.empty((1, topics), np.float32)
@@ -226,7 +227,8 @@ THEMES = ("apple pear plum fig", "iron zinc lead tin", "dog cat horse cow", "red
 @pytest.fixture(scope="module")
 def raw(tmp_path_factory):
     """Documents as JSON lines, and a store of them with a fifth set aside."""
-    folder, rng = tmp_path_factory.mktemp("raw"), np.random.default_rng(4)
+    folder = tmp_path_factory.mktemp("raw")
+    rng = np.random.default_rng(4)
     lines = []
     for i in range(300):
         theme = [w for t in rng.choice(4, 2, replace=False) for w in THEMES[t].split()]
@@ -269,7 +271,8 @@ def test_infer_eval_and_show_have_one_theta(raw, trained, tmp_path, monkeypatch,
     # the reference: from the store, by the library's method, in memory, one thread
     topicstream.infer(TopicModel.open(trained), corpus, out=tmp_path / "want.parquet", threads=1)
     want = answers(tmp_path / "want.parquet")
-    held, learned = {}, {}
+    held = {}
+    learned = {}
     for part, into in (("heldout", held), ("train", learned)):
         topicstream.infer(
             model, corpus, out=tmp_path / f"{part}.parquet", parts=(part,), threads=threads
@@ -331,7 +334,9 @@ def test_a_training_runs_held_out_figure_is_evals(raw, trained, tmp_path, tables
 
 
 def test_eval_by_vb_scores_with_what_infer_answers_by_vb(raw, trained, tmp_path, monkeypatch):
-    corpus, model, seen = Corpus.open(raw / "c.zarr"), TopicModel.open(trained), []
+    corpus = Corpus.open(raw / "c.zarr")
+    model = TopicModel.open(trained)
+    seen = []
     topicstream.infer(model, corpus, out=tmp_path / "h.parquet", parts=("heldout",), method="vb")
     original = completion.score_cells
     monkeypatch.setattr(
@@ -351,12 +356,15 @@ def test_words_of_another_vocabulary_are_summed_in_the_models_order(raw, trained
     """A model whose words stand in another order than the store's: eval still scores what infer
     answers.
     """
-    corpus, model = Corpus.open(raw / "c.zarr"), TopicModel.open(trained)
+    corpus = Corpus.open(raw / "c.zarr")
+    model = TopicModel.open(trained)
     order = np.random.default_rng(0).permutation(model.n_words)
     words = [model.words[int(i)] for i in order]
     other = TopicModel.from_arrays(model.phi[order], words, model.alpha, model.beta)
     topicstream.infer(other, corpus, out=tmp_path / "h.parquet", parts=("heldout",))
-    held, seen, original = answers(tmp_path / "h.parquet"), [], completion.score_cells
+    held = answers(tmp_path / "h.parquet")
+    seen = []
+    original = completion.score_cells
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             completion, "score_cells", lambda *a: seen.append(a[6].copy()) or original(*a)

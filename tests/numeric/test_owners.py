@@ -15,7 +15,9 @@ from topicstream.numeric.tables.layouts import LAYOUTS
 from topicstream.numeric.tables.rounds import RoundSpace
 from topicstream.numeric.tables.spec import Rule, SparseDelta, TableSpec, padded
 
-ROWS, COLUMNS, BLOCKS = 300, 21, 5
+ROWS = 300
+COLUMNS = 21
+BLOCKS = 5
 SPECS = {
     "dense, rows held to a mass": TableSpec(mass="row"),
     "dense, float64": TableSpec(dtype="float64"),
@@ -67,7 +69,8 @@ def held_by(table):
 @pytest.mark.parametrize("members", [1, 2, 3, 5])
 @pytest.mark.parametrize("name", SPECS)
 def test_owners_add_up_what_one_machine_does(name, members, tmp_path):
-    spec, shrinks = SPECS[name], SPECS[name].rule is Rule.BLEND
+    spec = SPECS[name]
+    shrinks = SPECS[name].rule is Rule.BLEND
     whole, deltas = table_and_round(spec, None)
     for i, (ids, delta) in enumerate(blocks(spec)):
         put(deltas, i, ids, delta)
@@ -108,14 +111,15 @@ def test_entries_that_changed_are_those_that_numpy_finds_and_put_them_there(bits
     numbers = rng.random((40, padded(COLUMNS))).astype(bits.replace("u", "f"))
     numbers[3, 4] = 0.0
     rows = np.array([0, 3, 5, 17, 39], np.int32)
-    after, before = numbers.view(bits).copy(), numbers.view(bits)[rows]
+    after = numbers.view(bits).copy()
+    before = numbers.view(bits)[rows]
     after[3, [4, 9]] = (-numbers[3, [4, 9]]).view(bits)  # -0.0 is another number
-    after[5, :COLUMNS], after[17, :10], after[39, :11] = 1, 2, 3
-    lengths, columns, values = (
-        np.empty(5, np.int32),
-        np.empty(before.size, np.uint16),
-        np.empty(before.size, bits),
-    )
+    after[5, :COLUMNS] = 1
+    after[17, :10] = 2
+    after[39, :11] = 3
+    lengths = np.empty(5, np.int32)
+    columns = np.empty(before.size, np.uint16)
+    values = np.empty(before.size, bits)
     n, m = changed_entries(before, after, rows, COLUMNS, lengths, columns, values)
 
     moved = before[:, :COLUMNS] != after[rows, :COLUMNS]

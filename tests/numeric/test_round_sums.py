@@ -20,7 +20,10 @@ from topicstream.numeric.tables.dense import DenseTable
 from topicstream.numeric.tables.rounds import RoundSpace
 from topicstream.numeric.tables.spec import quantum_of
 
-ROWS, COLUMNS, BLOCKS, TOKENS = 700, 20, 24, 1e6
+ROWS = 700
+COLUMNS = 20
+BLOCKS = 24
+TOKENS = 1e6
 
 
 def serial(work, n):

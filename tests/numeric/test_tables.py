@@ -14,7 +14,8 @@ from topicstream.numeric.tables.dense import DenseTable
 from topicstream.numeric.tables.rounds import RoundSpace
 from topicstream.numeric.tables.storage import Storage
 
-WORDS, TOPICS = 5000, 20
+WORDS = 5000
+TOPICS = 20
 
 
 def one_after_another(work, n):

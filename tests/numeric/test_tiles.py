@@ -24,22 +24,24 @@ class Document:
 
     def __init__(self, cells, topics, ties, seed=0):
         rng = np.random.default_rng(seed)
-        self.cells, self.topics, self.width = cells, topics, -(-topics // 16) * 16
+        self.cells = cells
+        self.topics = topics
+        self.width = -(-topics // 16) * 16
         self.e = np.zeros((40, self.width), np.float32)
         draw = rng.integers(0, 5, (40, topics)) / 4 if ties else rng.gamma(0.2, 1.0, (40, topics))
         self.e[:, :topics] = draw
         self.words = rng.integers(0, 40, cells).astype(np.int32)
         self.own, self.kept = (aligned((cells + 32) * self.width + 256) for _ in range(2))
-        self.x, self.z = aligned(cells + 32), aligned(cells + 32)
+        self.x = aligned(cells + 32)
+        self.z = aligned(cells + 32)
         self.x[:cells] = rng.integers(1, 5, cells)
         self.t = aligned(self.width + 16)
         self.t[:topics] = rng.integers(1, 3, topics) if ties else rng.gamma(0.5, 1.0, topics)
-        self.acc, self.best, self.n = (
-            aligned(35 * (self.width + 16)),
-            aligned(256),
-            np.zeros(self.width),
-        )
-        self.rows, self.picks = np.zeros(16, np.int64), np.zeros(2 * self.width, np.int64)
+        self.acc = aligned(35 * (self.width + 16))
+        self.best = aligned(256)
+        self.n = np.zeros(self.width)
+        self.rows = np.zeros(16, np.int64)
+        self.picks = np.zeros(2 * self.width, np.int64)
 
     def take(self, stays):
         """``tiles.take`` of some topics."""
@@ -88,7 +90,8 @@ def chosen(weights, most):
 @kernel
 def turn_square(rows, out):
     """out = rows transposed, 16 x 16."""
-    r, o = pointers.address_of(rows), pointers.address_of(out)
+    r = pointers.address_of(rows)
+    o = pointers.address_of(out)
     lanes.transpose(
         o,
         pointers.load(r, 0),
@@ -111,7 +114,8 @@ def turn_square(rows, out):
 
 
 def test_a_square_is_turned():
-    square, out = np.arange(256, dtype=np.float32).reshape(16, 16), np.zeros((16, 16), np.float32)
+    square = np.arange(256, dtype=np.float32).reshape(16, 16)
+    out = np.zeros((16, 16), np.float32)
     turn_square(square, out)
     np.testing.assert_array_equal(out, square.T)
 

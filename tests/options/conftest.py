@@ -16,7 +16,8 @@ def prepared(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("options")
     write_documents(folder)
     meta = ["--meta", "date=year", "--meta", "group", "--meta", "authors", "--meta", "labels"]
-    store, model = str(folder / "c.zarr"), str(folder / "trained")
+    store = str(folder / "c.zarr")
+    model = str(folder / "trained")
     assert (
         run(
             [

@@ -116,7 +116,8 @@ def ingested(
     """An ingest ends alike, with the same bytes, for any number of workers; refused, it leaves
     nothing.
     """
-    digests, codes = set(), set()
+    digests = set()
+    codes = set()
     for number in workers:
         codes.add(
             ended(
@@ -139,7 +140,8 @@ def trained(
     """A training ends alike, with the same topics, for any number of threads."""
     topics = [] if "--topics" in case else ["--topics", "5"]
     passes = [] if "--passes" in case else ["--passes", "4"]
-    codes, contents = set(), set()
+    codes = set()
+    contents = set()
     for number in threads:
         shutil.rmtree("tried", ignore_errors=True)
         command = [
@@ -172,7 +174,8 @@ def inferred(
         if "gibbs1" in case and "--trained-on" not in case
         else case
     )
-    answers, codes = set(), set()
+    answers = set()
+    codes = set()
     for number in threads:
         command = [
             "infer",

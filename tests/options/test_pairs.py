@@ -23,7 +23,8 @@ from tests.options.values import EXCLUDING, REFUSED, Case, cases, excluding, fir
 from topicstream.cli.main import run
 
 DATA = Path(os.environ.get("TOPICS_DATA") or tests.DATA)
-DOCUMENTS, PIECES = 600, 5
+DOCUMENTS = 600
+PIECES = 5
 
 
 Try = Callable[[Case], int]
@@ -123,7 +124,8 @@ def real(request, tmp_path_factory) -> Path:
             "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in some)
         )
     meta = ["--meta", "date=year", "--meta", "group", "--meta", "authors", "--meta", "labels"]
-    store, model = str(folder / "c.zarr"), str(folder / "trained")
+    store = str(folder / "c.zarr")
+    model = str(folder / "trained")
     assert (
         run(
             [

@@ -271,7 +271,9 @@ def cases(command: str) -> list[Case]:
 
 
 def first_values(command: str, refused: Collection[Case] = ()) -> dict[str, Case]:
-    """Every option that goes with others, with its first value that is not ``refused`` by itself."""
+    """Every option that goes with others, with its first value that is not ``refused`` by
+    itself.
+    """
     first: dict[str, Case] = {}
     for case in cases(command):
         if case[0] not in ALONE and case not in refused:
@@ -318,7 +320,8 @@ def excluding(command: str, a: Case, b: Case) -> bool:
     and refuses what that ignores.
     """
     if command == "show":
-        views, given = [section.config for section in views_on([*a, *b]).values()], {*a, *b}
+        views = [section.config for section in views_on([*a, *b]).values()]
+        given = {*a, *b}
         ignored = set(ModelView.heeds) - set(views[0].heeds) if views else ()
         return len(views) > 1 or any(
             given & set(flags(ShowConfig.__dataclass_fields__[name])) for name in ignored

@@ -24,7 +24,9 @@ PUBLIC = [name for name in topicstream.__all__ if not name.startswith("__")]
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """A folder with corpus.zarr (400 documents with dates, of four themes) and model (four topics)."""
+    """A folder with corpus.zarr (400 documents with dates, of four themes) and model (four
+    topics).
+    """
     folder = tmp_path_factory.mktemp("docstrings")
     rng = random.Random(1)
     documents = [

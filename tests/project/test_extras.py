@@ -20,7 +20,8 @@ def place(tmp_path_factory):
     (folder / "docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
     (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
     (folder / "cells.h5ad").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(64))
-    store, model = str(folder / "c.zarr"), str(folder / "m")
+    store = str(folder / "c.zarr")
+    model = str(folder / "m")
     ingest = ["ingest", str(folder / "docs.jsonl"), "--out", store, "--meta", "date"]
     assert run([*ingest, "--max-df", "1.0", "--heldout", "0", "-q"]) == 0
     assert (

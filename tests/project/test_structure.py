@@ -190,7 +190,8 @@ def test_no_fast_loop_sums_and_stores():
 
     Innermost loops of fast kernels that store into an array and add to a scalar.
     """
-    found, seen = set(), 0
+    found = set()
+    seen = 0
     for path in PACKAGE.rglob("*.py"):
         for function in ast.walk(tree(path)):
             if not isinstance(function, ast.FunctionDef):

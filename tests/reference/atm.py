@@ -31,7 +31,8 @@ def synchronous(x, authors, mu, alpha, beta, kept=None):
     uniform author).
     """
     table, phi, lam = sums(x, mu)
-    new, loglik = np.zeros_like(mu), 0.0
+    new = np.zeros_like(mu)
+    loglik = 0.0
     for d, w in zip(*np.nonzero(x)):
         new[d, w], s = message(
             table,
@@ -49,7 +50,8 @@ def synchronous(x, authors, mu, alpha, beta, kept=None):
 
 def asynchronous(x, authors, mu, alpha, beta, kept=None):
     """Messages in turn, document by document, sums moving at once."""
-    mu, loglik = mu.copy(), 0.0
+    mu = mu.copy()
+    loglik = 0.0
     table, phi, lam = sums(x, mu)
     for d, w in zip(*np.nonzero(x)):
         own = x[d, w] * mu[d, w]

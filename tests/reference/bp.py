@@ -54,7 +54,8 @@ def asynchronous(x, mu, alpha, beta, rule, order="documents", lam_by="cell"):
         if order == "documents"
         else [(d, w) for w, d in zip(*np.nonzero(x.T))]
     )
-    waiting, last = np.zeros_like(lam), None
+    waiting = np.zeros_like(lam)
+    last = None
     for d, w in cells:
         if lam_by == "cell" or (lam_by == "word" and w != last):
             lam, waiting, last = lam + waiting, np.zeros_like(lam), w
@@ -82,7 +83,8 @@ def figure4(x, mu, alpha, beta, passes):
     for _ in range(passes):
         md = np.array([np.bincount(di, xi * row, x.shape[0]) for row in m])
         mw = np.array([np.bincount(wi, xi * row, x.shape[1]) for row in m])
-        theta, phi = normalise(md + alpha, 0), normalise(mw + beta, 1)
+        theta = normalise(md + alpha, 0)
+        phi = normalise(mw + beta, 1)
         m = normalise(theta[:, di] * phi[:, wi], 0)
     out = np.zeros_like(mu)
     out[di, wi] = m.T

@@ -32,7 +32,10 @@ def text_key(text: str) -> int:
 def completion(matrix, doc_keys, word_keys, phi, alpha, beta, split, tol=1e-3, inner=100):
     """matrix: [D, W] counts; phi: [W, K] -> (loglik, tokens, documents scored, skipped)."""
     p = (phi + beta) / (phi.sum(axis=0) + len(phi) * beta)
-    loglik, tokens, docs, skipped = 0.0, 0.0, 0, 0
+    loglik = 0.0
+    tokens = 0.0
+    docs = 0
+    skipped = 0
     for d in range(len(matrix)):
         words = np.flatnonzero(matrix[d])
         place = np.array([split_of(int(doc_keys[d]), int(word_keys[w])) for w in words])

@@ -12,16 +12,19 @@ from tests.reference.mixture import entropy, log_beta
 
 class Prior:
     def __init__(self, mean, covariance, kappa):
-        self.mean, self.kappa, self.diagonal, self.n = mean, kappa, covariance.ndim == 1, len(mean)
-        self.nu, self.scale = (
-            (3.0 if self.diagonal else self.n + 2.0),
-            covariance,
-        )  # B = E[Sigma] (nu - n - 1)
+        self.mean = mean
+        self.kappa = kappa
+        self.diagonal = covariance.ndim == 1
+        self.n = len(mean)
+        # B = E[Sigma] (nu - n - 1)
+        self.nu = 3.0 if self.diagonal else self.n + 2.0
+        self.scale = covariance
 
 
 def posterior(x, r, prior):
     """(nu, kappa, mean, B) of one component, of points x with responsibilities r."""
-    n_k, s = r.sum(), r @ x
+    n_k = r.sum()
+    s = r @ x
     kappa = prior.kappa + n_k
     mean = (prior.kappa * prior.mean + s) / kappa if prior.kappa else np.zeros(prior.n)
     scale = np.array(prior.scale, float)
@@ -38,7 +41,8 @@ def posterior(x, r, prior):
 def expected(x, post, prior):
     """E[log F(x)], float64[D]."""
     nu, kappa, mean, scale = post
-    n, d = prior.n, x - mean
+    n = prior.n
+    d = x - mean
     if prior.diagonal:
         logdet = sum(digamma(nu / 2) + np.log(2) - np.log(b) for b in scale)
         square = nu * (d**2 / scale).sum(1)
@@ -68,7 +72,8 @@ def scores(x, posts, sizes, alpha, prior):
 
 def bound(x, r, alpha, prior):
     """L of components that are the sums of r."""
-    value, k = -len(x) * prior.n / 2 * np.log(2 * np.pi), r.shape[1]
+    value = -len(x) * prior.n / 2 * np.log(2 * np.pi)
+    k = r.shape[1]
     for column in r.T:
         nu, kappa, _, scale = posterior(x, column, prior)
         value += normaliser(prior.nu, prior.scale, prior.diagonal) - normaliser(

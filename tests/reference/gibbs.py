@@ -17,7 +17,9 @@ from topicstream.numeric.kernels.rng import bits, step, stream, uniform
 def conditional(
     n_td: np.ndarray, n_wt: np.ndarray, n_t: np.ndarray, alpha: np.ndarray, beta: float, words: int
 ) -> np.ndarray:
-    """Eq. (5), unnormalised, float64[K]; the token's own topic is out of all three counts already."""
+    """Eq. (5), unnormalised, float64[K]; the token's own topic is out of all three counts
+    already.
+    """
     return (alpha + n_td) * (beta + n_wt) / (beta * words + n_t)
 
 
@@ -45,7 +47,9 @@ def leave(row: list[list[int]], topic: int) -> None:
 
 
 def join(row: list[list[int]], topic: int) -> None:
-    """Add one: exchange with the first entry of equal count, then count up; a new topic comes last."""
+    """Add one: exchange with the first entry of equal count, then count up; a new topic
+    comes last.
+    """
     p = next((i for i, e in enumerate(row) if e[1] == topic), -1)
     if p < 0:
         row.append([1, topic])
@@ -80,12 +84,16 @@ def sweep(
     first_doc: int,
 ) -> Swept:
     """One sweep; ``lists``: the packed rows as [[count, topic], ...] of each word (changed)."""
-    k, z = len(alpha), z.astype(np.int64)
+    k = len(alpha)
+    z = z.astype(np.int64)
     n_wt = np.zeros((len(lists), k))
     for u, row in enumerate(lists):
         for count, topic in row:
             n_wt[u, topic] = count
-    n_t, draws, nearest, i = n_wt.sum(0), np.zeros(3), 1.0, 0
+    n_t = n_wt.sum(0)
+    draws = np.zeros(3)
+    nearest = 1.0
+    i = 0
     for d in range(len(indptr) - 1):
         state = np.uint64(stream(seed, pass_number, first_doc + d))
         cells = range(indptr[d], indptr[d + 1])

@@ -20,22 +20,26 @@ def bp(x, p, alpha, tol, inner):
 def vb(x, counts, alpha, beta, tol, inner, most=None, point=False, from_prior=False):
     """Blei et al. 2003 with Dirichlet topics counts + beta: [W, K] (``point``: their mean); most:
     responsibilities kept a word, L."""
-    seen, smoothed = x > 0, counts + beta
+    seen = x > 0
+    smoothed = counts + beta
     own = smoothed / smoothed.sum(axis=0)
     if not point:
         e = digamma(smoothed) - digamma(smoothed.sum(axis=0))
         own = np.exp(e - e.max(axis=1, keepdims=True))
-    x, own = x[seen].astype(float), own[seen]
+    x = x[seen].astype(float)
+    own = own[seen]
     if most is None:
         return local_step(x, own, alpha, tol, inner, True, from_prior)[0]
-    n, t = np.zeros(len(alpha)), np.exp(digamma(alpha)) if from_prior else np.ones(len(alpha))
+    n = np.zeros(len(alpha))
+    t = np.exp(digamma(alpha)) if from_prior else np.ones(len(alpha))
     for step in range(1, inner + 1):
         r = own * t
         if step <= 5 or step % 10 == 0:
             kept = np.argsort(np.argsort(-r, axis=1, kind="stable"), axis=1) < most
         r = r * kept
         new = x @ (r / r.sum(axis=1, keepdims=True))
-        change, n = np.abs(new - n).sum(), new
+        change = np.abs(new - n).sum()
+        n = new
         if change <= tol * x.sum():
             break
         t = np.exp(digamma(n + alpha))
@@ -44,7 +48,9 @@ def vb(x, counts, alpha, beta, tol, inner, most=None, point=False, from_prior=Fa
 
 def exact_alone(words, p, alpha):
     """Mean shares of a document over all assignments of its tokens ``words``."""
-    topics, total, mean = p.shape[1], 0.0, np.zeros(p.shape[1])
+    topics = p.shape[1]
+    total = 0.0
+    mean = np.zeros(p.shape[1])
     for z in product(range(topics), repeat=len(words)):
         n = np.bincount(z, minlength=topics)
         weight = np.prod(p[words, list(z)]) * np.exp(
@@ -59,10 +65,13 @@ def exact_together(documents, counts, alpha, beta):
     """Mean shares [D, K] of documents (lists of words) over all assignments of all their tokens;
     counts: [W, K], fixed.
     """
-    topics, tokens = counts.shape[1], [(d, w) for d, words in enumerate(documents) for w in words]
-    total, mean = 0.0, np.zeros((len(documents), topics))
+    topics = counts.shape[1]
+    tokens = [(d, w) for d, words in enumerate(documents) for w in words]
+    total = 0.0
+    mean = np.zeros((len(documents), topics))
     for z in product(range(topics), repeat=len(tokens)):
-        n, m = np.zeros((len(documents), topics)), np.zeros_like(counts)
+        n = np.zeros((len(documents), topics))
+        m = np.zeros_like(counts)
         for (d, w), k in zip(tokens, z, strict=True):
             n[d, k] += 1
             m[w, k] += 1

@@ -15,7 +15,8 @@ def visit(x, mu, phi, lam, open_topics, alpha, beta):
     [D, K].  Changes mu and phi; returns p(w | all other cells) [D, W], nan where there is no cell.
     """
     theta = (x[:, :, None] * mu).sum(1)
-    words, likely = x.shape[1], np.full(x.shape, np.nan)
+    words = x.shape[1]
+    likely = np.full(x.shape, np.nan)
     for w in range(words):
         for d in np.flatnonzero(x[:, w]):
             k = open_topics[d]

@@ -8,15 +8,18 @@ from scipy.special import digamma
 
 def local_step(x, own, alpha, tol, inner, dirichlet=False, from_prior=False):
     """x: [m] counts; own: [m, K] topic weights of the words -> (theta [K], inner iterations)."""
-    topics, n = own.shape[1], np.zeros(own.shape[1])
+    topics = own.shape[1]
+    n = np.zeros(own.shape[1])
     t = _weights(n + alpha, dirichlet) if from_prior else np.ones(topics)
-    made, change = 0, np.inf
+    made = 0
+    change = np.inf
     while made < inner and change > tol * x.sum():
         made += 1
         z = own @ t
         said = z > 0
         new = t * ((x[said] / z[said]) @ own[said])
-        change, n = np.abs(new - n).sum(), new
+        change = np.abs(new - n).sum()
+        n = new
         t = _weights(n + alpha, dirichlet)
     mass = n.sum() + alpha.sum()
     return ((n + alpha) / mass if mass > 0 else np.full(topics, 1 / topics)), made

@@ -44,14 +44,20 @@ class Memoized:
     """Blocks of documents, in order, ``round_blocks`` of them under the same clusters."""
 
     def __init__(self, x, r, alpha, beta, most):
-        self.x, self.r, self.alpha, self.beta, self.most = x, r, alpha, beta, most
-        self.words, self.sizes = x.T @ r, r.sum(0)
+        self.x = x
+        self.r = r
+        self.alpha = alpha
+        self.beta = beta
+        self.most = most
+        self.words = x.T @ r
+        self.sizes = r.sum(0)
 
     def lap(self, edges, round_blocks):
         """One lap; returns the bound after it."""
         blocks = list(pairwise(edges))
         for at in range(0, len(blocks), round_blocks):
-            a, b = blocks[at][0], blocks[min(at + round_blocks, len(blocks)) - 1][1]
+            a = blocks[at][0]
+            b = blocks[min(at + round_blocks, len(blocks)) - 1][1]
             new = top(scores(self.x[a:b], self.words, self.sizes, self.alpha, self.beta), self.most)
             self.words = self.words + self.x[a:b].T @ (new - self.r[a:b])
             self.sizes = self.sizes + (new - self.r[a:b]).sum(0)

@@ -20,7 +20,9 @@ def eta_of(theta, linked):
 
 
 def link_message(theta, linked, eta, renormalise=False):
-    """Eq. (29) as the mean over linked documents that have words: [D, K], zero where there is none."""
+    """Eq. (29) as the mean over linked documents that have words: [D, K], zero where there
+    is none.
+    """
     out = np.zeros_like(theta)
     for d, others in enumerate(linked):
         shares = [theta[e] / theta[e].sum() for e in others if theta[e].sum() > 0]
@@ -50,7 +52,9 @@ def one_pass(x, mu, linked, eta, alpha, beta, xi, asynchronous, renormalise=Fals
     the old messages."""
     theta, phi, lam = sums(x, mu)
     link = link_message(theta, linked, eta, renormalise)
-    new, loglik, told = mu.copy(), 0.0, np.zeros(2)
+    new = mu.copy()
+    loglik = 0.0
+    told = np.zeros(2)
     for d, w in zip(*np.nonzero(x)):
         c = x[d, w]
         m, p, share = message(
@@ -71,7 +75,8 @@ def passes(x, mu, linked, n, alpha, beta, xi, asynchronous, eta_form="rows", ren
     """n passes from mu, as the engine makes them: eta is of the theta that the pass before began
     with, none in the first. Returns messages, eta, log-likelihood of the last pass."""
     topics = mu.shape[2]
-    eta, loglik = np.zeros((topics, topics)), 0.0
+    eta = np.zeros((topics, topics))
+    loglik = 0.0
     for _ in range(n):
         used = {"rows": eta, "columns": eta.T, "identity": np.eye(topics) * eta.any()}[eta_form]
         seen = sums(x, mu)[0]

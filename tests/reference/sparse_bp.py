@@ -29,8 +29,11 @@ def sweep(
     """Returns the new integers, the change of the table, theta + alpha, normalisers s and bids of
     outside topics.
     """
-    phi, theta = base.astype(np.float64), theta.astype(np.float64)
-    new, s_all, delta = np.zeros(old.shape, int), np.zeros(len(doc)), np.zeros(base.shape)
+    phi = base.astype(np.float64)
+    theta = theta.astype(np.float64)
+    new = np.zeros(old.shape, int)
+    s_all = np.zeros(len(doc))
+    delta = np.zeros(base.shape)
     scores = np.zeros((max(chosen.max() + 1, 0), base.shape[1]))
     for u in range(len(ptr) - 1):
         row = phi[index[u]]
@@ -38,7 +41,8 @@ def sweep(
         strong = ratio * (ratio > reach * ratio.max())
         for i in range(ptr[u], ptr[u + 1]):
             d = doc[i]
-            a, was = topics[d].astype(int), before[d].astype(int)
+            a = topics[d].astype(int)
+            was = before[d].astype(int)
             q = old[i].astype(np.float64) * (0 if first else 1)
             own = x[i] * q**2 / max((q**2).sum(), 1e-300)
             change = np.zeros(base.shape[1])

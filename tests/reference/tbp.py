@@ -19,7 +19,8 @@ def atbp_pass(indptr, words, counts, phi, theta, lam, alpha, beta):
     for d in range(len(indptr) - 1):
         n_d = counts[indptr[d] : indptr[d + 1]].sum()
         for i in range(indptr[d], indptr[d + 1]):
-            w, x = words[i], counts[i]
+            w = words[i]
+            x = counts[i]
             phi[w] *= 1 - x / n_w[w]
             theta[d] *= 1 - x / n_d
             lam *= 1 - x / n
@@ -34,13 +35,15 @@ def atbp_pass(indptr, words, counts, phi, theta, lam, alpha, beta):
 
 def stbp_pass(indptr, words, counts, phi, theta, alpha, beta):
     """Paper 000, Fig. 2, lines 12-20 -> (phi', theta', sum x log p)."""
-    new_phi, new_theta = np.zeros_like(phi), np.zeros_like(theta)
+    new_phi = np.zeros_like(phi)
+    new_theta = np.zeros_like(theta)
     lam = phi.sum(0)
     loglik = 0.0
     for d in range(len(indptr) - 1):
         n_d = counts[indptr[d] : indptr[d + 1]].sum()
         for i in range(indptr[d], indptr[d + 1]):
-            w, x = words[i], counts[i]
+            w = words[i]
+            x = counts[i]
             eta = (phi[w] + beta) * (theta[d] + alpha) / (lam + len(phi) * beta)
             loglik += x * np.log(eta.sum() / (n_d + alpha.sum()))
             eta /= eta.sum()
@@ -58,7 +61,8 @@ def fold_in(words, counts, phi, alpha, beta, inner, tol=0.0):
     for _ in range(inner):
         u = p[words] * (theta + alpha)
         new = (counts[:, None] * u / u.sum(1, keepdims=True)).sum(0)
-        change, theta = np.abs(new - theta).sum(), new
+        change = np.abs(new - theta).sum()
+        theta = new
         if change <= tol * counts.sum():
             break
     return theta

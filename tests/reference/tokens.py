@@ -46,7 +46,8 @@ def _with_phrases(
     joined: list[str | None] = []
     i = 0
     while i < len(words):
-        first, second = words[i], words[i + 1] if i + 1 < len(words) else None
+        first = words[i]
+        second = words[i + 1] if i + 1 < len(words) else None
         if first is not None and second is not None and (first, second) in phrases:
             joined.append(first + joiner + second)
             i += 2

@@ -45,7 +45,8 @@ def corpus(n: int = 240, seed: int = 1, prefix: str = "doc-number-") -> list[dic
 
 
 def store_of(place: Path, nights: int = 2) -> Path:
-    store, source = place / "c.zarr", place / "in.jsonl"
+    store = place / "c.zarr"
+    source = place / "in.jsonl"
     topicstream.ingest(
         write_jsonl(source, corpus()), store, stopwords="none", min_df=2, heldout="10%", meta=META
     )
@@ -83,7 +84,9 @@ def names_of(store: Path, axis: str) -> dict[str, set[str]]:
             for row, n in enumerate(lengths.tolist()):
                 rows[part, b, row] = {names[i] for i in ids[at : at + n].tolist()}
                 at += n
-    gone, number, found = set(opened.removed()[:, 0].tolist()), 0, {}
+    gone = set(opened.removed()[:, 0].tolist())
+    number = 0
+    found = {}
     for entry in opened.manifest.docs:
         for d in pq.read_table(
             store / entry.file, columns=["id", "part", "block", "row"]
@@ -132,7 +135,8 @@ def test_axes_follow_a_compaction(stored, tmp_path):
 
 def test_nothing_is_left(stored, tmp_path):
     store = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
-    before, links = cells_by_id(store), names_of(store, "links")
+    before = cells_by_id(store)
+    links = names_of(store, "links")
     heldout = next(i for i, (part, _) in before.items() if part == "heldout")
     ids = [
         "doc-number-3",
@@ -204,7 +208,8 @@ def test_a_second_time_is_no_failure(stored, tmp_path):
 
 
 def test_the_state_of_runs_goes_and_the_model_stays(stored, tmp_path):
-    store, model = Path(shutil.copytree(stored, tmp_path / "c.zarr")), tmp_path / "m"
+    store = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
+    model = tmp_path / "m"
     topicstream.train(store, model, algo="sparse-bp", topics=3, passes=2)
     words = topicstream.TopicModel.open(model).content_hash()
     told = topicstream.forget("doc-number-3", store, models=[model])
@@ -221,10 +226,8 @@ def test_the_state_of_runs_goes_and_the_model_stays(stored, tmp_path):
 
 
 def test_vectors(tmp_path):
-    x, store = (
-        np.random.default_rng(1).normal(size=(200, 6)).astype(np.float32),
-        tmp_path / "v.zarr",
-    )
+    x = np.random.default_rng(1).normal(size=(200, 6)).astype(np.float32)
+    store = tmp_path / "v.zarr"
     topicstream.ingest(
         x, store, ids=[f"point-{i}-" for i in range(200)], heldout="0", progress=False
     )
@@ -240,11 +243,9 @@ def test_vectors(tmp_path):
 
 
 def test_a_model_of_another_corpus_keeps_its_state(stored, tmp_path, monkeypatch):
-    store, other, model = (
-        Path(shutil.copytree(stored, tmp_path / "c.zarr")),
-        tmp_path / "o.zarr",
-        tmp_path / "model",
-    )
+    store = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
+    other = tmp_path / "o.zarr"
+    model = tmp_path / "model"
     topicstream.ingest(
         [" ".join(f"alien{(7 * i + j) % 30}" for j in range(9)) for i in range(60)], other, min_df=1
     )
@@ -349,7 +350,8 @@ def work(ids, store, models):
 
 @pytest.mark.slow
 def test_killed_at_random_instants(stored, tmp_path):
-    place, model = Path(shutil.copytree(stored, tmp_path / "c.zarr")), tmp_path / "m"
+    place = Path(shutil.copytree(stored, tmp_path / "c.zarr"))
+    model = tmp_path / "m"
     topicstream.train(place, model, algo="sparse-bp", topics=3, passes=2)
     before = cells_by_id(place)
     ids = ["doc-number-3", "doc-number-50", "night-0-doc-7"]
@@ -365,7 +367,8 @@ def test_killed_at_random_instants(stored, tmp_path):
         _, count, _ = work(**whole)
         expected = digest(Path(whole["store"]))
         rng = random.Random(4)
-        seen, kills = set(), 0
+        seen = set()
+        kills = 0
         for k, kill_at in enumerate([*rng.sample(range(1, count + 1), 12), count]):
             given = copies(str(k))
             killed, _, _ = work(kill_at=kill_at, **given)

@@ -1,4 +1,6 @@
-"""Every option under [ingest], [train], [gate] and the other tables works every night as the first."""
+"""Every option under [ingest], [train], [gate] and the other tables works every night as
+the first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Retraining: what a cycle does with new, changed and deleted files; gate, versions, locks, clocks."""
+"""Retraining: what a cycle does with new, changed and deleted files; gate, versions, locks,
+clocks.
+"""
 
 from __future__ import annotations
 
@@ -175,7 +177,8 @@ def test_the_gate_refuses_and_the_old_model_stays(home, capsys):
 
 
 def test_the_gate_knows_a_bad_model(home):
-    good, corpus = TopicModel.open(home / "current"), Corpus.open(home / "corpus.zarr")
+    good = TopicModel.open(home / "current")
+    corpus = Corpus.open(home / "corpus.zarr")
     gate = Gate(tolerance=0.02)
     origin = {k: getattr(good.manifest, k) for k in ("engine", "options", "corpus")}
     assert judge(good, good, corpus, gate, 1).refused == []
@@ -216,7 +219,8 @@ def test_words_that_one_model_alone_has_cost_it_nothing(home, weights):
     """A model of more words gives less to each; the gate judges both by what they say of the words
     that both have.
     """
-    old, corpus = TopicModel.open(home / "current"), Corpus.open(home / "corpus.zarr")
+    old = TopicModel.open(home / "current")
+    corpus = Corpus.open(home / "corpus.zarr")
     if weights:
         topicstream.train(
             home / "corpus.zarr",

@@ -53,7 +53,9 @@ class Reader(threading.Thread):
 
     def __init__(self, link: Path) -> None:
         super().__init__()
-        self.link, self.wanted, self.reads = link, True, 0
+        self.link = link
+        self.wanted = True
+        self.reads = 0
         self.hashes: set[str] = set()
         self.errors: list[BaseException] = []
 

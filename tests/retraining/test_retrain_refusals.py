@@ -1,4 +1,6 @@
-"""Retraining where something is wrong: states, journals, configurations, files, locks and clocks."""
+"""Retraining where something is wrong: states, journals, configurations, files, locks and
+clocks.
+"""
 
 from __future__ import annotations
 
@@ -219,7 +221,8 @@ def test_a_read_only_target(home, tmp_path):
 
 def test_a_file_that_changes_while_it_is_read(home, monkeypatch):
     busy = write(home / "raw" / "busy.jsonl", made(30, seed=2, prefix="e"))
-    real, left = raw_files._stat, [1]
+    real = raw_files._stat
+    left = [1]
 
     def stat(path):
         found = real(path)
@@ -247,7 +250,8 @@ def test_words_of_a_night_that_fails(home, capsys, monkeypatch):
     """Options are those of the config; a full disk has code 5 wherever it was noticed; a file
     without a word is no failure.
     """
-    config, raw = home / "retrain.toml", home / "raw"
+    config = home / "retrain.toml"
+    raw = home / "raw"
     config.write_text(config.read_text().replace("drift = false", "drift = true"))
     (raw / "silent.jsonl").write_text('{"id": "s", "text": "... !"}\n')
     assert cycle(config)["documents_added"] == 1
@@ -287,7 +291,8 @@ def test_a_bad_file_is_named_and_changes_nothing(home):
 def test_a_corpus_that_is_gone_is_not_begun_anew(home, gone, full):
     """A disk that is not mounted: the new documents wait until the store is back."""
     write(home / "raw" / "b.jsonl", made(40, seed=9, prefix="n"))
-    missing, away = home / "corpus.zarr" / gone, home / "away"
+    missing = home / "corpus.zarr" / gone
+    away = home / "away"
     missing.rename(away)
     before = state_of(home)
     with pytest.raises(

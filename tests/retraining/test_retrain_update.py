@@ -70,7 +70,8 @@ def test_every_block_starts_from_the_model(trained, tmp_path, algo):
     append(tmp_path, made(100, seed=2, prefix="e"))
     done = update(tmp_path, out=tmp_path / "u", passes=3)
     assert (done.how, done.passes) == ("warm", 3)
-    model, corpus = TopicModel.open(tmp_path / "u"), Corpus.open(tmp_path / "c.zarr")
+    model = TopicModel.open(tmp_path / "u")
+    corpus = Corpus.open(tmp_path / "c.zarr")
     assert model.manifest.corpus.fingerprint == corpus.fingerprint
     assert model.totals.sum() == pytest.approx(corpus.n_tokens, rel=1e-5)
 
@@ -204,7 +205,8 @@ def test_no_seed_is_drawn_from_a_removed_document(home):
 
 
 def test_drift_figures_on_a_made_shift(home):
-    model, corpus = TopicModel.open(home / "m"), Corpus.open(home / "c.zarr")
+    model = TopicModel.open(home / "m")
+    corpus = Corpus.open(home / "c.zarr")
 
     def figures(documents):
         write(home / "new.jsonl", documents)
@@ -235,7 +237,8 @@ def test_words_that_were_pruned_count_as_seen(tmp_path):
     topicstream.train(
         tmp_path / "c.zarr", tmp_path / "m", algo="atbp", topics=2, passes=2, progress=QUIET
     )
-    model, corpus = TopicModel.open(tmp_path / "m"), Corpus.open(tmp_path / "c.zarr")
+    model = TopicModel.open(tmp_path / "m")
+    corpus = Corpus.open(tmp_path / "c.zarr")
     assert "onlyhere" not in model.words
     write(tmp_path / "n.jsonl", [{"id": "n", "text": "onlyhere never axko aylo"}])
     staged = stage([tmp_path / "n.jsonl"], tmp_path / "n.zarr", corpus, {})
@@ -243,7 +246,8 @@ def test_words_that_were_pruned_count_as_seen(tmp_path):
 
 
 def test_jensen_shannon():
-    p, q = np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.0, 1.0])
+    p = np.array([0.5, 0.5, 0.0])
+    q = np.array([0.0, 0.0, 1.0])
     assert jensen_shannon(p, p) == 0.0 and jensen_shannon(p, q) == pytest.approx(1.0)
     half = np.array([0.25, 0.25, 0.5])
     m = (p + half) / 2

@@ -39,7 +39,8 @@ def test_every_block_once_in_any_order(corpus, prefetch, monkeypatch):
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_damage_ends_the_pass(corpus, tmp_path, monkeypatch, threads):
-    decode, seen = Corpus.decode, list[int]()
+    decode = Corpus.decode
+    seen = list[int]()
 
     def broken(self: Corpus, storage: int, heldout: bool = False, axes: tuple[str, ...] = ()):
         seen.append(storage)

@@ -30,7 +30,9 @@ from topicstream.training.starts.documents import document_seeds
 from topicstream.training.starts.seeded import BackgroundSeeds
 
 QUIET = Progress(-1)
-SHARED, OWN, TOPICS = 30, 60, 5
+SHARED = 30
+OWN = 60
+TOPICS = 5
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,10 @@ def corpus(tmp_path_factory):
     words that all share.
     """
     rng = np.random.default_rng(0)
-    words, indptr, ids, counts = SHARED + TOPICS * OWN, [0], [], []
+    words = SHARED + TOPICS * OWN
+    indptr = [0]
+    ids = []
+    counts = []
     for d in range(400):
         own = SHARED + d % TOPICS * OWN + rng.integers(0, OWN, 60)
         n = np.bincount(np.append(own, rng.integers(0, SHARED, 40)), minlength=words)
@@ -63,7 +68,8 @@ def test_the_others_are_learned_beside_an_alpha_that_stays():
         learn_priors=True, alpha=0.1, beta=0.01, prior_reach=100.0, background=3.0
     )
     engine = SparseBeliefPropagation(Shape(len(theta), 100, 1000, float(lengths.sum()), 5), options)
-    stats, params = new_stats(engine), engine.initial_params()
+    stats = new_stats(engine)
+    params = engine.initial_params()
     count_documents(wide, 5, None, stats["topic_bins"], stats["length_bins"])
     for _ in range(5):
         found = engine.end_pass(pass_end(params, stats, {"phi": np.ones(16)}))
@@ -79,9 +85,12 @@ def test_the_others_are_learned_beside_an_alpha_that_stays():
 
 def test_the_last_seed_topic_is_the_mean(tmp_path):
     documents = made_documents()
-    there, n_w = write_store(tmp_path / "corpus.zarr", documents), word_counts(documents)
-    inner, words = document_seeds(there, there.grid(), 5, 0, n_w), np.arange(len(n_w))
-    plain, table = inner.rows(words), BackgroundSeeds(inner, 5, n_w).rows(words)
+    there = write_store(tmp_path / "corpus.zarr", documents)
+    n_w = word_counts(documents)
+    inner = document_seeds(there, there.grid(), 5, 0, n_w)
+    words = np.arange(len(n_w))
+    plain = inner.rows(words)
+    table = BackgroundSeeds(inner, 5, n_w).rows(words)
     np.testing.assert_allclose(table[:, 4], inner.totals[4] * n_w / n_w.sum(), rtol=1e-6)
     np.testing.assert_array_equal(table[:, :4], plain[:, :4])
 
@@ -105,8 +114,10 @@ def test_it_takes_the_words_that_all_documents_share(corpus, tmp_path, start):
 
 
 def test_what_is_chosen():
-    long, titles = Shape(1000, 5000, 100_000, 2e5, 100), Shape(1000, 5000, 7000, 8e3, 100)
-    plain, found = choose(long, {}), choose(long, {}, "reading")
+    long = Shape(1000, 5000, 100_000, 2e5, 100)
+    titles = Shape(1000, 5000, 7000, 8e3, 100)
+    plain = choose(long, {})
+    found = choose(long, {}, "reading")
     assert "background" not in plain.options and "a background topic (alpha 10)" in found.why
     assert {**found.options, "background": None, "sparsity": 32} == {
         **plain.options,

@@ -140,7 +140,8 @@ def test_no_dead_topics_where_fewer_are_planted(tmp_path):
             place, tmp_path / f"m{topics}", topics=topics, passes=80, tol=0.0, progress=QUIET
         )
         model = TopicModel.open(done.model)
-        shares, alpha = model.sizes / model.sizes.sum(), np.asarray(model.alpha)
+        shares = model.sizes / model.sizes.sum()
+        alpha = np.asarray(model.alpha)
         assert shares.min() > 0.001 / topics and shares.max() < 0.25  # a planted topic has a fifth
         assert done.last["priors_held"] == 0 and alpha.max() < 10 * alpha.min()
 
@@ -221,10 +222,8 @@ def test_a_run_goes_on_with_what_was_chosen_for_it(corpus, tmp_path):
 
 
 def test_a_run_from_before_priors_were_learned_goes_on_without(corpus, tmp_path):
-    model, same = (
-        tmp_path / "model",
-        {"algo": "sparse-bp", "topics": 4, "tol": 0.0, "progress": QUIET},
-    )
+    model = tmp_path / "model"
+    same = {"algo": "sparse-bp", "topics": 4, "tol": 0.0, "progress": QUIET}
     train(corpus, model, passes=2, learn_priors=False, **same)
     for given in ({}, {"learn_priors": None}):
         train(corpus, model, passes=3, options=given, **same)

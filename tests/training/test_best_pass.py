@@ -45,7 +45,8 @@ def corpus(tmp_path_factory):
 @pytest.fixture
 def made(monkeypatch):
     """Held-out perplexity as above; ``made`` counts what is measured."""
-    asked, measure = [], Course.measure
+    asked = []
+    measure = Course.measure
 
     def after(course, number, *rest):
         asked.append(number)
@@ -91,7 +92,8 @@ def test_the_best_pass_is_kept_as_if_no_other_had_followed(corpus, tmp_path, mad
     )
     assert [p.name for p in checkpoints(done.model / "checkpoints")] == ["000006-000000"]
     assert len(list((done.model / "work").glob("memory-*.bin"))) == 1
-    one, other = TopicModel.open(done.model), TopicModel.open(plain.model)
+    one = TopicModel.open(done.model)
+    other = TopicModel.open(plain.model)
     assert one.content_hash() == other.content_hash() and one.manifest.passes == 6
     assert done.last["heldout_perplexity"] == MADE[6]
 
@@ -113,7 +115,8 @@ def test_the_same_command_does_nothing_and_more_passes_go_on(corpus, tmp_path, m
 
 
 def test_a_run_that_was_stopped_finds_its_best_pass_again(corpus, tmp_path, made, monkeypatch):
-    whole, model = go(corpus, tmp_path / "whole"), tmp_path / "model"
+    whole = go(corpus, tmp_path / "whole")
+    model = tmp_path / "model"
     real = Session.run_pass
 
     def stops(session, pause):
@@ -149,7 +152,8 @@ def test_a_stop_by_the_topics_own_change_keeps_the_best_pass_too(corpus, tmp_pat
 
 
 def test_a_damaged_best_pass_is_told_and_the_last_one_kept(corpus, tmp_path, made, monkeypatch):
-    real, said = Session.finish, Said()
+    real = Session.finish
+    said = Said()
 
     def finish(session, reason):
         (session.run.folder / "checkpoints" / "000006-000000" / "phi.rows").write_bytes(b"")
@@ -182,7 +186,9 @@ def test_an_unfinished_run_says_what_is_there_and_what_to_do(
     """As a run that a kill ended: before its first checkpoint, and after those of the start and two
     passes.
     """
-    model, real, written = tmp_path / "m", checkpoint.write_checkpoint, []
+    model = tmp_path / "m"
+    real = checkpoint.write_checkpoint
+    written = []
 
     def writes(*given):
         if len(written) == saves:

@@ -119,7 +119,8 @@ def test_alpha_of_a_healthy_corpus_is_at_no_bound_however_many_topics_there_are(
 
 def test_diversity_is_the_share_of_distinct_top_words():
     rows = np.zeros((40, 2), np.float32)
-    rows[:10, 0], rows[5:15, 1] = 1.0, 1.0
+    rows[:10, 0] = 1.0
+    rows[5:15, 1] = 1.0
     pieces = [(0, rows[:7]), (7, rows[7:])]
     assert topic_diversity(pieces, 2, 40) == pytest.approx(15 / 20)
     assert topic_diversity([(0, rows[:3] * 0 + 1)], 2, 3) == 1.0  # there are no more words

@@ -205,7 +205,8 @@ def test_retrain_stays_within_the_limit(tmp_path):
             done = run_in(group, [*command, "512M"])
         assert done.returncode == 0 and json.loads(done.stdout)["published"] == version, done.stderr
         add("b", 100)
-    corpus, published = Corpus.open(tmp_path / "corpus.zarr"), tmp_path / "versions" / "0001"
+    corpus = Corpus.open(tmp_path / "corpus.zarr")
+    published = tmp_path / "versions" / "0001"
     models, threads = open_models([published, published], corpus, 900 << 20, 2)
     assert all(m.phi is not None for m in models) and threads <= 2
 
@@ -214,7 +215,8 @@ def test_info_streams_tables_and_blocks(tmp_path):
     """It holds the vocabulary and a block: a model's table is larger than the limit, a store's
     cells nearly, verified or not.
     """
-    limit, docs = 150 << 20, 80_000
+    limit = 150 << 20
+    docs = 80_000
     TopicModel.from_arrays(
         np.ones((24_000, 2000), np.float32), [f"w{i}" for i in range(24_000)], 0.1, 0.01
     ).save(tmp_path / "model")

@@ -16,7 +16,8 @@ from topicstream.training.course import check_pass
 from topicstream.training.loop import train
 from topicstream.training.setup import make_options
 
-WORDS, TOPICS = 50_000, 10
+WORDS = 50_000
+TOPICS = 10
 
 
 def serial(work, n):
@@ -30,7 +31,9 @@ def engine(tokens):
 
 
 def equal_rows(n_w):
-    """A table in which every word has the same share of each topic: all entries round the same way."""
+    """A table in which every word has the same share of each topic: all entries round the
+    same way.
+    """
     table = DenseTable(TableSpec(mass="row"), WORDS, TOPICS, n_w, None, serial)
     share = np.random.default_rng(1).dirichlet(np.ones(TOPICS))
     table.fill(lambda a, b: np.pad(n_w[a:b, None] * share, ((0, 0), (0, table.width - TOPICS))))
@@ -83,7 +86,8 @@ def test_equal_documents_whose_sums_all_round_one_way_train(algo, topics, tmp_pa
     templates.
     """
     n = 40_000
-    indptr, cells = np.arange(0, 4 * n + 1, 4), np.tile(np.arange(4, dtype=np.int32), n)
+    indptr = np.arange(0, 4 * n + 1, 4)
+    cells = np.tile(np.arange(4, dtype=np.int32), n)
     corpus = store(tmp_path / "c.zarr", indptr, cells, np.full(4 * n, 40, np.int32), 4)
     made = train(
         corpus, tmp_path / "m", algo=algo, topics=topics, passes=2, tol=0.0, progress=Progress(-1)
@@ -123,7 +127,8 @@ def test_a_row_that_is_off_by_more_than_rounding_does_not_pass():
     n_w = np.full(WORDS, 3.0)
     table = equal_rows(n_w)
     table.settle()
-    kind, totals = engine(n_w.sum()), {"phi": table.totals}
+    kind = engine(n_w.sum())
+    totals = {"phi": table.totals}
     for additions in (0, 40_000):
         allowed = 1e-5 + additions * 2.0**-24
         check_pass(

@@ -12,7 +12,8 @@ from topicstream.training.loop import train
 from topicstream.training.starts.documents import DocumentStart
 from topicstream.training.threads import Threads
 
-LEARNED, ROUNDS = 100.0, 10
+LEARNED = 100.0
+ROUNDS = 10
 
 
 @pytest.mark.parametrize("algo", ["sparse-bp", "atbp", "gs", "mixture"])
@@ -21,7 +22,8 @@ def test_only_visits_grow_with_the_corpus(tmp_path, monkeypatch, algo, seconds):
     counts, _ = planted(1, 300, 200, 4)
     corpus = store(tmp_path / "c.zarr", counts, counts[:0], blocks=ROUNDS)
     now = [0.0]
-    visit, seeds = Threads.visit, DocumentStart.seeds
+    visit = Threads.visit
+    seeds = DocumentStart.seeds
 
     def slow_visit(self, position, group, assignment):
         now[0] += 3.0 if assignment.key.pass_number == 0 else 1.0

@@ -119,7 +119,8 @@ def test_kill_9_at_twenty_instants(corpus, tmp_path):
 def test_kill_9_with_packed_tables_on_disk(corpus, tmp_path, name):
     """Killed in the middle of writing rows in place: nothing of that is taken up again."""
     more = ["--algo", name, "--tables", "disk", "--passes", "8", "--round-blocks", "2"]
-    whole, model = tmp_path / "whole", tmp_path / "model"
+    whole = tmp_path / "whole"
+    model = tmp_path / "model"
     subprocess.run(
         command(corpus, whole, *more, "--tables", "memory"), check=True, capture_output=True
     )

@@ -26,7 +26,8 @@ from topicstream.training.starts.sample import FEW_WORDS, Sample, draw_documents
 from topicstream.training.starts.seeds import id_ranges
 from topicstream.training.starts.warm import ModelSeeds
 
-WORDS, TOPICS = 300, 5
+WORDS = 300
+TOPICS = 5
 
 
 def write_store(path, documents, words=WORDS):
@@ -58,7 +59,9 @@ def word_counts(documents, words=WORDS):
 
 
 def made_documents(docs=200, seed=0):
-    """Each document mostly from the 50 words of one of TOPICS topics; some are short, one is empty."""
+    """Each document mostly from the 50 words of one of TOPICS topics; some are short, one
+    is empty.
+    """
     rng = np.random.default_rng(seed)
     out = []
     for d in range(docs):
@@ -123,7 +126,8 @@ def test_of_short_documents_the_mean_is_split_over_the_topics(tmp_path, monkeypa
     documents = [
         {0: 1, **{int(w): 1 for w in rng.integers(1, WORDS, 3)}} for _ in range(400)
     ]  # one word is in all
-    corpus, n_w = write_store(tmp_path / "short.zarr", documents), word_counts(documents)
+    corpus = write_store(tmp_path / "short.zarr", documents)
+    n_w = word_counts(documents)
     seeds = seeds_of(corpus, corpus.grid(), "documents", TOPICS, 0, n_w)
     table = seed_table(seeds, WORDS)
     np.testing.assert_allclose(table.sum(0, dtype=np.float64), seeds.totals, rtol=1e-5)
@@ -162,7 +166,8 @@ def test_draws_prefer_long_documents_and_never_take_empty_ones(made):
 
 def test_kmeans_meets_more_planted_topics_than_plain_draws_do(made):
     corpus, documents = made
-    n_w, grid = word_counts(documents), corpus.grid()
+    n_w = word_counts(documents)
+    grid = corpus.grid()
     found = {}
     for how in ("documents", "kmeans"):
         met = []
@@ -212,10 +217,8 @@ def test_warm_start_maps_by_word(made, tmp_path):
     phi = rng.random((len(theirs), TOPICS)).astype(np.float32) * 100
     model = TopicModel.from_arrays(phi, theirs, np.full(TOPICS, 0.1), 0.5)
     model.save(tmp_path / "model")
-    model, words = (
-        TopicModel.open(tmp_path / "model"),
-        pa.array([f"w{i}" for i in range(WORDS)], pa.large_string()),
-    )
+    model = TopicModel.open(tmp_path / "model")
+    words = pa.array([f"w{i}" for i in range(WORDS)], pa.large_string())
     seeds = ModelSeeds(model, words, n_w, TOPICS)
     table = seed_table(seeds, WORDS)
     p = (phi + 0.5) / (phi.sum(0, dtype=np.float64) + len(theirs) * 0.5)
@@ -250,7 +253,9 @@ def test_a_run_goes_on_from_the_start_that_it_has(tmp_path):
     ),
 )
 def test_a_signal_stops_long_work_at_once(algo, where, tmp_path):
-    """The first Ctrl-C, inside a start and at the end of a phase: not after what may take minutes."""
+    """The first Ctrl-C, inside a start and at the end of a phase: not after what may take
+    minutes.
+    """
     rng = np.random.default_rng(1)
     texts = [Counter(rng.integers(0, WORDS, 80).tolist()) for _ in range(100)]
     corpus = write_store(tmp_path / "c.zarr", texts).path

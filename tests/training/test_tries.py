@@ -1,4 +1,6 @@
-"""The start ``best``: its kernel against a plain twin, any number of threads, and what it is for."""
+"""The start ``best``: its kernel against a plain twin, any number of threads, and what it
+is for.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from topicstream.training.starts import sample as samples
 from topicstream.training.starts.best import short_training
 from topicstream.training.starts.sample import Sample, draw_documents
 
-TOPICS, WORDS = 6, 300
+TOPICS = 6
+WORDS = 300
 
 
 def planted(seed: int, documents: int = 500) -> tuple[list[dict[int, int]], np.ndarray]:
@@ -53,20 +56,21 @@ def sample_of(documents):
 
 
 def twin(documents, phi, alpha, beta, sweeps):
-    """Smoothed PLSA, document by document: phi [W, K] counts and the perplexity of the last sweep."""
+    """Smoothed PLSA, document by document: phi [W, K] counts and the perplexity of the last
+    sweep.
+    """
     phi = phi.astype(np.float64)
     words, topics = phi.shape
     theta = np.array([np.full(topics, sum(d.values()) / topics) for d in documents])
     perplexity = 0.0
     for _ in range(sweeps):
-        p, after, loglik, tokens = (
-            (phi + beta) / (phi.sum(0) + words * beta),
-            np.zeros_like(phi),
-            0.0,
-            0,
-        )
+        p = (phi + beta) / (phi.sum(0) + words * beta)
+        after = np.zeros_like(phi)
+        loglik = 0.0
+        tokens = 0
         for d, document in enumerate(documents):
-            w, x = np.array(list(document)), np.array(list(document.values()))
+            w = np.array(list(document))
+            x = np.array(list(document.values()))
             for visit in range(2):
                 mu = (theta[d] + alpha) * p[w]
                 shares = mu / mu.sum(1, keepdims=True) * x[:, None]
@@ -75,7 +79,8 @@ def twin(documents, phi, alpha, beta, sweeps):
                     tokens += x.sum()
                     after[w] += shares
                 theta[d] = shares.sum(0)
-        phi, perplexity = after, np.exp(-loglik / tokens)
+        phi = after
+        perplexity = np.exp(-loglik / tokens)
     return phi, perplexity
 
 
@@ -84,7 +89,8 @@ def test_a_short_training_equals_its_plain_twin():
     rng = np.random.default_rng(1)
     start = np.zeros((WORDS, padded(TOPICS)), np.float32)
     start[:, :TOPICS] = rng.gamma(1.0, 1.0, (WORDS, TOPICS))
-    sample, phi = sample_of(documents), start.copy()
+    sample = sample_of(documents)
+    phi = start.copy()
     totals = phi.sum(0, dtype=np.float64)
     work = np.empty((40, padded(TOPICS)), np.float32), np.empty(padded(TOPICS), np.float32)
     work[0][:] = (sample.lengths / TOPICS)[:, None]
@@ -97,7 +103,8 @@ def test_a_short_training_equals_its_plain_twin():
 
 
 def best_seeds(corpus, grid, topics, seed, n_w, threads):
-    shape, workers = SimpleNamespace(topics=topics), SimpleNamespace(threads=threads)
+    shape = SimpleNamespace(topics=topics)
+    workers = SimpleNamespace(threads=threads)
     ground = SimpleNamespace(
         corpus=corpus,
         grid=grid,
@@ -178,10 +185,8 @@ def test_topics_that_recur_are_those_that_each_try_would_have_without_its_mistak
     shares = rng.dirichlet(np.full(TOPICS, 0.2), 400).T
     tried = []
     for _ in range(tries.TRIES):
-        order, mixed = (
-            rng.permutation(TOPICS),
-            shares[rng.permutation(TOPICS)] + rng.uniform(0, 0.05, (TOPICS, 400)),
-        )
+        order = rng.permutation(TOPICS)
+        mixed = shares[rng.permutation(TOPICS)] + rng.uniform(0, 0.05, (TOPICS, 400))
         one, two = order[:2]
         mixed[one] += mixed[
             two

@@ -50,7 +50,8 @@ _MONTHS = (
 )
 """Beginnings of the months' names in English, German, French, Spanish, Italian, Portuguese, Dutch.
 """
-_UNIX, _SPREADSHEET = date(1970, 1, 1), date(1899, 12, 30)
+_UNIX = date(1970, 1, 1)
+_SPREADSHEET = date(1899, 12, 30)
 """Day 0 of Unix, and of Excel and its kin (for dates from March 1900 on: they count 29 February
 1900, which never was).
 """

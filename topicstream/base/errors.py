@@ -179,7 +179,9 @@ class GateRefused(TopicsError):
 
 
 class WorkersLost(TopicsError):
-    """Workers of a cluster are gone in the middle of a training, whose checkpoints stay (exit 7)."""
+    """Workers of a cluster are gone in the middle of a training, whose checkpoints stay
+    (exit 7).
+    """
 
     exit_code = 7
 

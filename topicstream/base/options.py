@@ -192,7 +192,8 @@ def fits(value: Any, kind: Any) -> bool:
     """Whether a value has a type; a list or a mapping, whether all its members have theirs."""
     if kind is Any:
         return True
-    origin, members = typing.get_origin(kind) or kind, typing.get_args(kind)
+    origin = typing.get_origin(kind) or kind
+    members = typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return any(fits(value, alternative) for alternative in members)
     if origin in (int, float):
@@ -293,7 +294,8 @@ def check_text(name: str, value: Any, *, file_names: bool = False) -> None:
 
 
 def _check_bounds(name: str, number: float, about: Mapping[str, Any]) -> None:
-    least, most = about.get("min", 0), about.get("max", LARGEST)
+    least = about.get("min", 0)
+    most = about.get("max", LARGEST)
     if "above" in about and not number > about["above"]:
         raise UsageError(f"{name} must be above {about['above']}, not {number}")
     if not number >= least:
@@ -378,7 +380,9 @@ class Verb(Protocol[P, C_in, R_out]):
 
 
 def configured(config: Callable[P, C]) -> Callable[[Callable[[C], R]], Verb[P, C, R]]:
-    """Make ``f(config)`` callable with the config's fields too; signature and docstring show them."""
+    """Make ``f(config)`` callable with the config's fields too; signature and docstring
+    show them.
+    """
     kind = cast(Any, config)
     signature = inspect.signature(config)
 

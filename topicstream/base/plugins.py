@@ -20,9 +20,14 @@ from typing import Any
 
 from topicstream.base.errors import TopicsError, UsageError
 
-ENGINES, METHODS, READERS = "topicstream.engines", "topicstream.methods", "topicstream.readers"
-EXECUTORS, SCORERS, VIEWS = "topicstream.executors", "topicstream.scorers", "topicstream.views"
-LEMMATIZERS, SEGMENTERS = "topicstream.lemmatizers", "topicstream.segmenters"
+ENGINES = "topicstream.engines"
+METHODS = "topicstream.methods"
+READERS = "topicstream.readers"
+EXECUTORS = "topicstream.executors"
+SCORERS = "topicstream.scorers"
+VIEWS = "topicstream.views"
+LEMMATIZERS = "topicstream.lemmatizers"
+SEGMENTERS = "topicstream.segmenters"
 COMMANDS = "topicstream.commands"
 
 OWN = {

@@ -131,7 +131,8 @@ class Shown(Progress):
         self, verbose: int = 0, stream: TextIO | None = None, stamped: bool = False
     ) -> None:
         self._stream = stream or sys.stderr
-        self._verbose, self._stamped = verbose, stamped or verbose > 0
+        self._verbose = verbose
+        self._stamped = stamped or verbose > 0
         self._bar: Any = None
         self._what = ""
         self._began = self._last = time.monotonic()
@@ -156,7 +157,8 @@ class Shown(Progress):
             return
         if phase != self._what:
             self.close()
-            self._what, self._began = phase, time.monotonic()
+            self._what = phase
+            self._began = time.monotonic()
         due = time.monotonic() - self._last >= EVERY
         if not unit:
             self.close()
@@ -173,7 +175,8 @@ class Shown(Progress):
 
     def end_pass(self, record: Mapping[str, Any], passes: int) -> None:
         self.close()
-        self._what, number = "", record["pass"]
+        self._what = ""
+        number = record["pass"]
         if number == 0:
             self.say(*render(START, record))
             return
@@ -214,7 +217,8 @@ class Shown(Progress):
         self._last = time.monotonic()
 
     def _text(self, done: int, total: int | None, unit: str, documents: int) -> str:
-        seconds, whole = max(time.monotonic() - self._began, 1e-9), total or 0
+        seconds = max(time.monotonic() - self._began, 1e-9)
+        whole = total or 0
         about = {
             "what": self._what.partition("/")[0] if unit == "cell" else self._what,
             "share": done / (whole or 1),

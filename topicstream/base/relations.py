@@ -43,7 +43,8 @@ class Relations:
     def __init__(self, folder: Path, memory: int) -> None:
         import duckdb  # 70 ms, which only what writes stores needs
 
-        memory, overflow = max(memory, LEAST_MEMORY), str(folder / OVERFLOW)
+        memory = max(memory, LEAST_MEMORY)
+        overflow = str(folder / OVERFLOW)
         overflow.encode()  # UnicodeEncodeError here: DuckDB crashes on a name that is not UTF-8
         self._errors = (duckdb.Error, pa.ArrowException, MemoryError)
         self._folder = folder
@@ -129,7 +130,9 @@ class Relations:
             ) from e
 
     def clear(self) -> None:
-        """Drop all tables and views: a connection takes longer to open than a small corpus to sort."""
+        """Drop all tables and views: a connection takes longer to open than a small corpus
+        to sort.
+        """
         for name, kind in self._rows(
             "select table_name, table_type from information_schema.tables"
         ):

@@ -1,4 +1,5 @@
-"""Signals that end a command: their exit codes, and the last one that a handler raised an error for.
+"""Signals that end a command: their exit codes, and the last one that a handler raised an error
+for.
 
 Libraries written in C run our handlers, too, and some put an error of their own in the place of
 what a handler raises; the command then knows from here that it was a signal."""

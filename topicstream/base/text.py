@@ -84,7 +84,9 @@ def _parts(pieces: Iterator[str], record: Mapping[str, object], optional: bool) 
     """The template up to the bracket that ends this part; nothing of an optional one with a missing
     value.
     """
-    fields, out, complete = _Fields(optional), "", True
+    fields = _Fields(optional)
+    out = ""
+    complete = True
     for piece in pieces:
         if piece == "]" and optional:
             break
@@ -135,7 +137,8 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
     if len(values) > width:
         values = [values[round(i * (len(values) - 1) / (width - 1))] for i in range(width)]
     finite = [v for v in values if math.isfinite(v)]
-    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    low = min(finite, default=0.0)
+    high = max(finite, default=0.0)
     scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(BARS[round((v - low) * scale)] if math.isfinite(v) else " " for v in values)
 

@@ -97,7 +97,8 @@ class Command(click.Command):
         **about: Any,
     ) -> None:
         super().__init__(*args, **about)
-        self._asked_by, self._groups = asked_by, groups or {}
+        self._asked_by = asked_by
+        self._groups = groups or {}
         self.params += _common_options()
         if groups:
             text = f"Show all {len(self.params)} options."
@@ -185,10 +186,8 @@ class Command(click.Command):
         return args
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        common, grouped = (
-            super().get_params(ctx),
-            {name for names in self._groups.values() for name in names},
-        )
+        common = super().get_params(ctx)
+        grouped = {name for names in self._groups.values() for name in names}
         sections: dict[str, Sequence[click.Parameter]] = {
             "Options": [p for p in common if p.name not in grouped]
         }

@@ -33,7 +33,8 @@ def command(corpus: str) -> Printed:
     the new one; run it again to finish."""
     with showing() as progress:
         result = compact(corpus, progress=progress)
-    (before, after), sizes = result["blocks"], result["bytes"]
+    (before, after) = result["blocks"]
+    sizes = result["bytes"]
     about = {
         "store": corpus,
         "before": before,

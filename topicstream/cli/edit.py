@@ -121,11 +121,9 @@ def command(model: str, corpus: str, docs: int, dry_run: bool, **options: Any) -
     `export` and the coherence of `eval` apply them, `update` and `retrain` keep them, and --undo
     removes them. Perplexity always scores the trained table. --drop-words is different: it changes
     a corpus store permanently. Without options, the current edits are listed."""
-    drop_words, undo, program = (
-        options.pop("drop_words"),
-        options.pop("undo"),
-        options.pop("program"),
-    )
+    drop_words = options.pop("drop_words")
+    undo = options.pop("undo")
+    program = options.pop("program")
     if drop_words is not None:
         if any(options.values()) or undo or program:
             raise click.UsageError(

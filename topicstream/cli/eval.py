@@ -45,7 +45,8 @@ def command(ctx: click.Context, /, **values: Any) -> Printed:
 
 def lines(result: dict[str, Any]) -> list[str]:
     """The result for people."""
-    out, known = render(HEAD, result), plugins.entries(plugins.SCORERS)
+    out = render(HEAD, result)
+    known = plugins.entries(plugins.SCORERS)
     for name, entry in result.items():
         if isinstance(entry, dict):
             scorer = name if name in known else name.partition("_")[0]

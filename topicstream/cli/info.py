@@ -58,7 +58,8 @@ def command(path: str, verify: bool, top: int, **options: Any) -> Printed:
     perplexity. A period with less than 70 % of its words seen is marked, after Yao, Mimno and
     McCallum (2009); compare periods of like size, as the share falls with the number of documents.
     `topics retrain` decides by unknown tokens and perplexity."""
-    place, path = path, str(mirrored(path))
+    place = path
+    path = str(mirrored(path))
     kind = _kind(Path(path))
     if options["documents"] is not None or options["by"] is not None:
         if kind != "model":
@@ -106,9 +107,13 @@ def _corpus(path: str, verify: bool, top: int) -> dict[str, Any]:
 
 def lines(f: dict[str, Any], verified: bool) -> list[str]:
     """A store for people."""
-    train, aside, summary = f["parts"]["train"], f["parts"]["heldout"], f["summary"]
-    cells, size = train["cells"] + aside["cells"], train["bytes"] + aside["bytes"]
-    empty, removed = summary.get("documents_empty", 0), summary.get("documents_removed", 0)
+    train = f["parts"]["train"]
+    aside = f["parts"]["heldout"]
+    summary = f["summary"]
+    cells = train["cells"] + aside["cells"]
+    size = train["bytes"] + aside["bytes"]
+    empty = summary.get("documents_empty", 0)
+    removed = summary.get("documents_removed", 0)
     about = {
         **f,
         "train": train,

@@ -113,7 +113,8 @@ def columns_told(s: dict[str, Any]) -> str:
     for name, filled in s.get("columns", {}).items():
         share = "" if filled == every else f" ({filled:,})"
         if name == "date" and filled:
-            read, unread = s["dates"]["read"], s["dates"]["unread"]
+            read = s["dates"]["read"]
+            unread = s["dates"]["unread"]
             share = (
                 f" ({read:,} of {filled:,} read"
                 + f", {' to '.join(dict.fromkeys(s['dates']['ends']))}" * bool(read)
@@ -146,7 +147,9 @@ def lines(s: dict[str, Any], closed: bool) -> list[str]:
         for name, noun in COUNTED.items()
         if name != "documents_added" or s[name] != s["documents"]
     } | s["notes"]
-    tokenizer, unspaced, pruning = s["tokenizer"] or {}, s["unspaced_share"] or 0, s["pruning"]
+    tokenizer = s["tokenizer"] or {}
+    unspaced = s["unspaced_share"] or 0
+    pruning = s["pruning"]
     most = "off" if pruning["max_df"] is None else f"{pruning['max_df']:,}"
     share = s["tokens"] / max(1, s["tokens"] + s["tokens_pruned"])
     rule = pruning["fixed"] or f"min-df {pruning['min_df']}, max-df {most}"

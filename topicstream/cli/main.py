@@ -161,7 +161,8 @@ def explained(error: click.ClickException) -> click.ClickException:
         return click.UsageError(error.message + more, ctx)
     if not isinstance(error, click.NoSuchOption):
         return error
-    name, hint = error.option_name, ELSEWHERE.get(error.option_name)
+    name = error.option_name
+    hint = ELSEWHERE.get(error.option_name)
     if "--out" in (name, hint) and not any("--out" in p.opts for p in params):
         hint = (
             "--model" if ctx.command.name == "train" else "> FILE (results go to standard output)"
@@ -275,10 +276,10 @@ def run(args: Sequence[str] | None = None) -> int:
         where = f"{named}: " if named else ""
         rest = "; make room and run the same command again" if full else ""
         if e.errno == errno.EFBIG:
-            full, rest = (
-                True,
+            full = True
+            rest = (
                 "; files may not be larger here (ulimit -f): raise that and run the same "
-                "command again",
+                "command again"
             )
         return _fail(e, f"{where}{e.strerror or e}{rest}", 5 if full else 1)
     except Exception as e:

@@ -26,7 +26,8 @@ def click_option(field: dataclasses.Field[Any], command: str = "", **changes: An
     type_name = (
         field.type.__name__ if isinstance(field.type, type) else str(field.type)
     )  # annotations may be text or not
-    kind, names = type_name.split(" |")[0], list(flags(field))
+    kind = type_name.split(" |")[0]
+    names = list(flags(field))
     more: dict[str, Any] = {k: about[k] for k in ("metavar", "is_flag", "flag_value") if k in about}
     if kind == "bool" and about.get("pair"):
         names = [f"{names[0]}/--no-{names[0][2:]}"]
@@ -105,7 +106,8 @@ def config_of(config: Callable[..., C], values: Mapping[str, Any], **more: Any) 
 
 def value_on_line(line: Sequence[str] | None, flag: str, default: str) -> str:
     """The value of an option on a line that is not parsed yet."""
-    value, args = default, line or ()
+    value = default
+    args = line or ()
     for i, arg in enumerate(args):
         if arg == flag and i + 1 < len(args):
             value = args[i + 1]

@@ -23,7 +23,9 @@ from topicstream.display.view import ModelView
 
 
 def views_on(line: Sequence[str] | None) -> Mapping[str, Section]:
-    """The views that a line asks for, by their titles; all of them for the help and without a line."""
+    """The views that a line asks for, by their titles; all of them for the help and without
+    a line.
+    """
     words = {word.partition("=")[0] for word in line or ()}
     if line is None or words & {"-h", "--help"}:
         names = list(plugins.entries(plugins.VIEWS))

@@ -62,7 +62,8 @@ def engine_option(options: type, about: About | None, field: Field[Any]) -> clic
         else ""
     )
     if "bool" in str(field.type) and (default is None or options is Options):
-        default, rule = None, "if neither alpha nor beta is given"
+        default = None
+        rule = "if neither alpha nor beta is given"
     text = (
         re.sub(r" \(default.*\)$", "", field.metadata["help"].rstrip(".")) + f" (default: {rule})."
         if rule

@@ -66,7 +66,8 @@ def run_small_jobs(folder: Path, every: bool) -> None:
         for i in range(DOCUMENTS):
             words = " ".join(f"word{(7 * i + j * j) % 90}" for j in range(30))
             out.write(f'{{"id": "{i}", "text": "{words} caf\\u00e9"}}\n')
-    store, usual = folder / "docs.zarr", folder / f"{USUAL}.model"
+    store = folder / "docs.zarr"
+    usual = folder / f"{USUAL}.model"
     ingest(docs, store, min_df=1, progress=False)
     common: dict[str, Any] = {"topics": 10, "passes": 30, "progress": False}
     for name in engines() if every else [USUAL]:

@@ -54,7 +54,8 @@ class Axis:
         """The names of ids first .. stop - 1, as a slice (of linked documents their ids); reads no
         more of the file than it must."""
         first, stop, _ = slice(first, stop).indices(self.size)
-        pieces, start = [pa.array([], pa.large_string())], 0
+        pieces = [pa.array([], pa.large_string())]
+        start = 0
         for piece in self.column("name"):
             if start >= stop:
                 break
@@ -84,7 +85,8 @@ class Axis:
         names: large_string without nulls; memory: one row group.
         """
         wanted = names.cast(pa.large_string())
-        ids, start = np.full(len(wanted), -1, np.int64), 0
+        ids = np.full(len(wanted), -1, np.int64)
+        start = 0
         for piece in self.column("name"):
             place = pc.index_in(wanted, value_set=piece.cast(pa.large_string()))
             hit = place.is_valid().to_numpy(zero_copy_only=False)
@@ -109,7 +111,9 @@ def lists_of_blocks(
 
     rows: (document, id), ascending; docs: of each block.
     """
-    batches, owners, ids = iter(rows), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    batches = iter(rows)
+    owners = np.zeros(0, np.int64)
+    ids = np.zeros(0, np.int64)
     first = 0
     for count in docs:
         stop = first + count
@@ -123,7 +127,9 @@ def lists_of_blocks(
             )
         cut = int(np.searchsorted(owners, stop))
         yield np.bincount(owners[:cut] - first, minlength=count), ids[:cut]
-        owners, ids, first = owners[cut:], ids[cut:], stop
+        owners = owners[cut:]
+        ids = ids[cut:]
+        first = stop
 
 
 def write_lists(
@@ -142,7 +148,8 @@ def write_lists(
         )
         place = (row, row + len(files["ids"]))
         written += [chunk_path(folder, part, kind, r) for kind in LISTS for r in range(*place)]
-        longest, tie = int(lengths.max(initial=0)), block.files["lengths"][0][1]
+        longest = int(lengths.max(initial=0))
+        tie = block.files["lengths"][0][1]
         entries.append(
             AxisBlock(rows=place, entries=len(ids), longest=longest, of=tie, files=files)
         )
@@ -161,7 +168,8 @@ def read_lists(
     lengths, ids = (
         read_rows(folder, part, kind, first, entry.files[kind], np.uint32) for kind in LISTS
     )
-    lengths, ids = lengths[:docs], ids[: entry.entries]
+    lengths = lengths[:docs]
+    ids = ids[: entry.entries]
     starts = np.cumsum(lengths, dtype=np.int64)
     whole = len(lengths) == docs and int(lengths.sum(dtype=np.int64)) == len(ids)
     if (

@@ -204,7 +204,8 @@ def _links(
 ) -> AxisEntry:
     """The axis of links; targets are found by the hashes of their ids."""
     _insert_mentions(contents, name, relations)
-    run, count = relations.execute, relations.number
+    run = relations.execute
+    count = relations.number
     run(
         "create table links as select distinct 2 * document + part as source, high, low from "
         "mentions"
@@ -258,7 +259,8 @@ def _insert_mentions(contents: Contents, name: str, relations: Relations) -> Non
     if name == LINKS:
         relations.insert("documents", schema.empty_table())
     edges = [np.cumsum([0, *(b.docs for b in contents.manifest.parts[p].blocks)]) for p in PARTS]
-    store, gone = contents.path, contents.removed[:, 0]
+    store = contents.path
+    gone = contents.removed[:, 0]
     for batch, part, block, row in placed_documents(store, contents.manifest, gone, [name], BATCH):
         document = (
             np.where(
@@ -279,7 +281,8 @@ def _insert_mentions(contents: Contents, name: str, relations: Relations) -> Non
                 f"{store}/docs: {e}; the documents' table is damaged, ingest again"
             ) from None
         lists = without_empty(lists)
-        owner, values = lists.value_parent_indices().to_numpy(), lists.flatten()
+        owner = lists.value_parent_indices().to_numpy()
+        values = lists.flatten()
         if name == LINKS:
             relations.insert(
                 "documents", pa.table([part, document, *hash_ids(batch["id"])], schema=schema)

@@ -121,7 +121,9 @@ class DocumentsWriter:
     written."""
 
     def __init__(self, folder: Path, schema: pa.Schema, first: int) -> None:
-        self._folder, self._schema, self._number = folder, schema, first
+        self._folder = folder
+        self._schema = schema
+        self._number = first
         self._waiting: list[pa.Table] = []
         self._in_part = 0
         self._sizes = np.zeros(0, np.int64)  # bytes of each row that waits
@@ -144,7 +146,8 @@ class DocumentsWriter:
 
     def _group(self, rows: int) -> None:
         joined = pa.concat_tables(self._waiting)
-        group, rest = joined.slice(0, rows).combine_chunks(), joined.slice(rows)
+        group = joined.slice(0, rows).combine_chunks()
+        rest = joined.slice(rows)
         self._waiting = [rest] if len(rest) else []
         self._sizes = self._sizes[rows:]
         if self._writer is None:
@@ -162,7 +165,8 @@ class DocumentsWriter:
         if self._writer is not None:
             self._writer.close()
             sync(self.files[-1])
-            self._writer, self._in_part = None, 0
+            self._writer = None
+            self._in_part = 0
 
     def close(self) -> None:
         """Write what is left; a store has at least one part, even of no documents."""
@@ -199,19 +203,23 @@ class PlacedDocuments(DocumentsWriter):
     ) -> None:
         last = max((int(Path(entry.file).stem.rpartition("-")[2]) for entry in docs), default=-1)
         super().__init__(store / "docs", schema_of(columns), last + 1)
-        self._store, self._first_blocks, self._seen = store, first_blocks, [0, 0]
+        self._store = store
+        self._first_blocks = first_blocks
+        self._seen = [0, 0]
         blocks = [parts[part].blocks[first:] for part, first in zip(PARTS, first_blocks)]
         self._edges = [np.cumsum([0, *(block.docs for block in some)]) for some in blocks]
 
     def place(self, table: pa.Table, part: np.ndarray) -> None:
         """Append documents; part: uint8[D], 0 train, 1 heldout."""
-        block, row = np.empty(len(part), np.int32), np.empty(len(part), np.int32)
+        block = np.empty(len(part), np.int32)
+        row = np.empty(len(part), np.int32)
         for p, edges in enumerate(self._edges):
             mine = np.flatnonzero(part == p)
             numbers = np.arange(self._seen[p], self._seen[p] + len(mine))
             self._seen[p] += len(mine)
             number = np.searchsorted(edges, numbers, "right") - 1
-            block[mine], row[mine] = self._first_blocks[p] + number, numbers - edges[number]
+            block[mine] = self._first_blocks[p] + number
+            row[mine] = numbers - edges[number]
         names = pa.DictionaryArray.from_arrays(
             pa.array(part.astype(np.int8)), pa.array(PARTS, pa.string())
         )
@@ -297,8 +305,12 @@ def placed_documents(
         yield present, part, block, row
 
 
-_A, _B = np.uint64(0x9AE16A3B2F90404F), np.uint64(0xC3A5C85C97CB3127)
-_R29, _R35, _R31, _R33 = np.uint64(29), np.uint64(35), np.uint64(31), np.uint64(33)
+_A = np.uint64(0x9AE16A3B2F90404F)
+_B = np.uint64(0xC3A5C85C97CB3127)
+_R29 = np.uint64(29)
+_R35 = np.uint64(35)
+_R31 = np.uint64(31)
+_R33 = np.uint64(33)
 _EIGHT = np.uint64(8)
 
 
@@ -306,8 +318,10 @@ _EIGHT = np.uint64(8)
 def _hash(data: Bytes, offsets: Longs, high: Words, low: Words) -> None:
     """data: uint8[], offsets: int64[D+1] -> high, low: uint64[D]."""
     for d in range(len(offsets) - 1):
-        start, stop = offsets[d], offsets[d + 1]
-        a, b = _A ^ np.uint64(stop - start), _B
+        start = offsets[d]
+        stop = offsets[d + 1]
+        a = _A ^ np.uint64(stop - start)
+        b = _B
         i = start
         while i < stop:
             word = np.uint64(0)
@@ -330,7 +344,8 @@ def hash_ids(ids: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     bytes at a time into two
     64-bit lanes and finishes both with SplitMix64 (numeric/kernels/rng.py).
     """
-    high, low = np.empty(len(ids), np.uint64), np.empty(len(ids), np.uint64)
+    high = np.empty(len(ids), np.uint64)
+    low = np.empty(len(ids), np.uint64)
     offsets, text = string_buffers(ids)
     _hash(text, offsets, high, low)
     return high, low

@@ -41,7 +41,9 @@ KINDS = ("words", "counts", "lengths")
 LISTS = ("lengths", "ids")
 """Arrays of an axis: how many ids each document has, and the ids."""
 PARTS = ("train", "heldout")
-AUTHORS, LABELS, LINKS = "authors", "labels", "links"
+AUTHORS = "authors"
+LABELS = "labels"
+LINKS = "links"
 NAMED = (AUTHORS, LABELS)
 LIST_COLUMNS = (*NAMED, LINKS)
 """Metadata that are lists of strings, an axis each: of names, and of the documents that a document

@@ -104,7 +104,8 @@ class Decoded:
         stays = np.ones(len(self.lengths), np.bool_)
         stays[rows] = False
         cells = np.repeat(stays, self.lengths)
-        self.words, self.counts = self.words[cells], self.counts[cells]
+        self.words = self.words[cells]
+        self.counts = self.counts[cells]
         self.lengths[rows] = 0
 
 
@@ -133,17 +134,16 @@ class Cutter:
         """int32[nnz] global ids -> (int32[U] the distinct ones, ascending; int32[nnz] local
         numbers).
         """
-        vocab, numbers = (
-            np.empty(min(len(ids), len(self._marker)) + 1, np.int32),
-            np.empty(len(ids), np.int32),
-        )
+        vocab = np.empty(min(len(ids), len(self._marker)) + 1, np.int32)
+        numbers = np.empty(len(ids), np.int32)
         with self._lock:
             u = to_local(ids, self._marker, self._local, vocab, numbers)
         return vocab[:u].copy(), numbers
 
     def block(self, grid: Grid, number: int, raw: Decoded) -> Block:
         """Block ``number`` of ``grid`` out of its decoded storage block; it owns its arrays."""
-        first, last = int(grid.row_start[number]), int(grid.row_stop[number])
+        first = int(grid.row_start[number])
+        last = int(grid.row_stop[number])
         cells = slice(
             int(grid.cell_start[number]), int(grid.cell_start[number] + grid.cells[number])
         )
@@ -176,8 +176,12 @@ def cut_grid(
     axes: Sequence[str],
 ) -> Grid:
     """See ``Corpus.grid``.  blocks: the storage blocks of the part, in order, with the axes."""
-    cutter, columns, tokens = Cutter(n_words), list[np.ndarray](), list[float]()
-    first_doc, widest, longest = 0, 1, 0
+    cutter = Cutter(n_words)
+    columns = list[np.ndarray]()
+    tokens = list[float]()
+    first_doc = 0
+    widest = 1
+    longest = 0
     shapes = {name: AxisShape(0, 0, 0) for name in axes}
     for storage, raw in enumerate(blocks):
         starts = np.empty(len(raw.lengths) + 1, np.int64)
@@ -226,7 +230,8 @@ def _axis_shape(raw: Decoded, name: str, first: int, last: int, words: int) -> A
     lengths = (
         raw.lengths[first:last] if name == "words" else np.diff(raw.axes[name][0][first : last + 1])
     )
-    entries, longest = int(lengths.sum(dtype=np.int64)), int(lengths.max(initial=0))
+    entries = int(lengths.sum(dtype=np.int64))
+    longest = int(lengths.max(initial=0))
     return AxisShape(
         words if name == "words" else len(cut_axis(raw, name, first, last).ids), entries, longest
     )

@@ -118,12 +118,14 @@ def verify(corpus: Corpus, report: Callable[[int, int], None] | None = None) -> 
 
 
 def _problems(corpus: Corpus, report: Callable[[int, int], None] | None) -> Iterator[str]:
-    manifest, path = corpus.manifest, corpus.path
+    manifest = corpus.manifest
+    path = corpus.path
     names = [entry.names for entry in manifest.axes.values() if entry.names is not None]
     for entry in (*manifest.files.values(), *manifest.docs, *names):
         yield from filter(None, [entry.problem(path)])
     for kind in ("vocab", "pruned"):  # under their plain names too, for stock readers
-        latest, plain = manifest.files.get(kind), f"{kind}.parquet"
+        latest = manifest.files.get(kind)
+        plain = f"{kind}.parquet"
         if latest is not None and latest.file != plain and (path / plain).exists():
             yield from filter(None, [msgspec.structs.replace(latest, file=plain).problem(path)])
     try:

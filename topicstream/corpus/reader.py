@@ -61,12 +61,11 @@ class Corpus(Views):
     """
 
     def __init__(self, path: Path, manifest: StoreManifest) -> None:
-        self.path, self.manifest = path, manifest
-        self.weighted, self.n_words, self.fingerprint = (
-            manifest.weighted,
-            manifest.n_words,
-            manifest.fingerprint,
-        )
+        self.path = path
+        self.manifest = manifest
+        self.weighted = manifest.weighted
+        self.n_words = manifest.n_words
+        self.fingerprint = manifest.fingerprint
         self.width = manifest.width  # numbers of a dense row; 0: a store of documents
         self.sample: dict[str, Any] | None = None  # of a view of some of the documents (sample.py)
         self.weights: Any = (
@@ -160,7 +159,7 @@ class Corpus(Views):
         return float(self.part().tokens)
 
     # -- files
-    # -------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def file(self, kind: str) -> Path:
         """A file by its role: ``vocab``, ``pruned``, ``removed``, ``rejects``; its checksum is
         verified the first time it
@@ -168,7 +167,8 @@ class Corpus(Views):
         entry = self.manifest.files.get(kind)
         if entry is None:
             raise StoreError(f"{self.path}: has no file of its {kind}")
-        new, path = entry.file not in self._verified, self._checked(entry)
+        new = entry.file not in self._verified
+        path = self._checked(entry)
         if new and kind == "vocab" and (n := pq.read_metadata(path).num_rows) != self.n_words:
             raise StoreError(
                 f"{path}: {n} words where the manifest says {self.n_words}; restore it or "
@@ -244,7 +244,7 @@ class Corpus(Views):
         return self._gone.get((int(heldout), storage), np.zeros(0, np.int64))
 
     # -- axes
-    # --------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     @property
     def axes(self) -> Axes:
         """Axes by name: ``words``, and the list columns of the input (corpus/format.py).
@@ -276,7 +276,8 @@ class Corpus(Views):
         """The ``name`` or ``docs`` of the ids of an axis, in order."""
         names = self.axis_entries()[name].names if name != "words" else None
         if name == "words":
-            path, column = self.file("vocab"), "word" if column == "name" else "df"
+            path = self.file("vocab")
+            column = "word" if column == "name" else "df"
         elif names is not None:
             path = self._checked(names)
         elif column == "docs":
@@ -294,12 +295,14 @@ class Corpus(Views):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Read, verify and decode one storage block of an axis: lengths uint32[docs], ids
         int32[entries], ascending within a document; documents that are gone have none."""
-        entry, part = self.axis_entries()[name], PARTS[heldout]
-        docs, block = self.part(heldout).blocks[storage].docs, entry.parts[part].blocks[storage]
+        entry = self.axis_entries()[name]
+        part = PARTS[heldout]
+        docs = self.part(heldout).blocks[storage].docs
+        block = entry.parts[part].blocks[storage]
         return read_lists(self.path / entry.folder, part, block, docs, entry.size)
 
     # -- blocks
-    # ------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def _folder(self, heldout: bool) -> str:
         return part_folder(self.part(heldout), PARTS[heldout])
 

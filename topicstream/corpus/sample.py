@@ -32,7 +32,9 @@ class SampledCorpus(Corpus):
 
     def __init__(self, whole: Corpus, share: float, rest: bool = False) -> None:
         super().__init__(whole.path, whole.manifest)
-        self._whole, self.weights, self._lease = whole, whole.weights, whole._lease
+        self._whole = whole
+        self.weights = whole.weights
+        self._lease = whole._lease
         blocks = whole.part().blocks
         self._first = np.concatenate(([0], np.cumsum([b.docs for b in blocks], dtype=np.int64)))
         self._kept = np.zeros(self._first[-1], bool)
@@ -42,7 +44,8 @@ class SampledCorpus(Corpus):
                 hash_ids(batch.column("id"))[1] < threshold
             )  # the first half sets documents aside (`ingest --heldout`)
             self._kept[self._first[block] + row] = inside ^ rest
-        self._n_w, self._df = np.zeros(whole.n_words), np.zeros(whole.n_words, np.int64)
+        self._n_w = np.zeros(whole.n_words)
+        self._df = np.zeros(whole.n_words, np.int64)
         counted = [self._count(s, entry) for s, entry in enumerate(blocks)]
         train = msgspec.structs.replace(
             part_of(counted, whole.part().folder), bytes=whole.part().bytes
@@ -102,9 +105,11 @@ class SampledCorpus(Corpus):
     def within(
         self, part: np.ndarray, block: np.ndarray, row: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        in_sample, rows = part == 1, row.copy()
+        in_sample = part == 1
+        rows = row.copy()
         for s in np.unique(block[~in_sample]).tolist():
-            here, kept = np.flatnonzero((part == 0) & (block == s)), self._of(s)
+            here = np.flatnonzero((part == 0) & (block == s))
+            kept = self._of(s)
             in_sample[here] = kept[row[here]]
             rows[here] = np.cumsum(kept)[row[here]] - 1
         return np.flatnonzero(in_sample), rows[in_sample]

@@ -113,7 +113,8 @@ class Lease:
     """
 
     def __init__(self, folder: Path | None) -> None:
-        self._fd, self.given = -1, True
+        self._fd = -1
+        self.given = True
         with contextlib.suppress(
             OSError
         ):  # a damaged store, or no flock there: reading says what is wrong
@@ -123,7 +124,8 @@ class Lease:
 
     def close(self) -> None:
         """Let go."""
-        fd, self._fd = self._fd, -1
+        fd = self._fd
+        self._fd = -1
         if fd >= 0:
             os.close(fd)
 
@@ -137,7 +139,8 @@ def alone(folder: Path) -> Iterator[bool]:
     """Gives True while no other process reads from the folder (none can begin to, either), else
     False; no folder: True.
     """
-    fd, free = -1, True
+    fd = -1
+    free = True
     with contextlib.suppress(OSError):
         fd = os.open(folder, _FLAGS)
         free = system.lock(fd)

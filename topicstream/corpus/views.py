@@ -78,7 +78,8 @@ class Views(Sequence["Document"]):
 
     def _repr_html_(self) -> str:
         """What the corpus holds, as a table of its parts."""
-        parts, kinds = self.manifest.parts, ("docs", "tokens", "cells")
+        parts = self.manifest.parts
+        kinds = ("docs", "tokens", "cells")
         rows = "".join(
             f"<tr><td>{part}</td>{''.join(f'<td>{getattr(parts[part], k):,.0f}</td>' for k in kinds)}</tr>"
             for part in PARTS
@@ -149,7 +150,9 @@ class Views(Sequence["Document"]):
         numbers = range(len(self))[key]
         if isinstance(numbers, int):
             return next(self._documents(numbers))
-        wanted, low, stop = set(numbers), min(numbers, default=0), max(numbers, default=-1) + 1
+        wanted = set(numbers)
+        low = min(numbers, default=0)
+        stop = max(numbers, default=-1) + 1
         kept = {
             n: document
             for n, document in zip(range(low, stop), self._documents(low))
@@ -193,7 +196,8 @@ class Views(Sequence["Document"]):
 
         decoded: dict[int, tuple[int, csr_array]] = {}
         for batch, part, block, row in islice(self.placed(columns, parts, first), *batches):
-            pieces, slots = [], []
+            pieces = []
+            slots = []
             for p, storage in np.unique(np.stack((part, block)), axis=1).T.tolist():
                 positions = np.flatnonzero((part == p) & (block == storage))
                 if p not in decoded or decoded[p][0] != storage:
@@ -225,6 +229,7 @@ class Views(Sequence["Document"]):
         ):
             kept = np.flatnonzero(np.isin(part, [PARTS.index(p) for p in wanted]))
             passed = min(first, len(kept))
-            first, kept = first - passed, kept[passed:]
+            first = first - passed
+            kept = kept[passed:]
             if len(kept):
                 yield batch.take(pa.array(kept)), part[kept], block[kept], row[kept]

@@ -40,9 +40,12 @@ class BlockWriter:
         pool: Executor | None = None,
         dense: bool = False,
     ) -> None:
-        self._folder, self._part, self._row = folder, part, first_row
+        self._folder = folder
+        self._part = part
+        self._row = first_row
         self._dtype = np.dtype(np.float32 if weighted else np.uint32)
-        self._pool, self._dense = pool, dense
+        self._pool = pool
+        self._dense = dense
         self.entries: list[BlockEntry] = []
         self._encoding: deque[Future[BlockEntry]] = deque()
         self._written: list[Path] = []
@@ -59,9 +62,11 @@ class BlockWriter:
 
         indptr: int64[D+1]; words: int32[nnz] ascending within a document; counts: [nnz] > 0.
         """
-        d, n = 0, len(indptr) - 1
+        d = 0
+        n = len(indptr) - 1
         while d < n:
-            room_cells, room_docs = CELLS - self._cells, DOCS - self._docs
+            room_cells = CELLS - self._cells
+            room_docs = DOCS - self._docs
             stop = int(np.searchsorted(indptr, indptr[d] + room_cells, side="right")) - 1
             stop = min(stop, d + room_docs, n)
             if stop <= d:
@@ -69,7 +74,8 @@ class BlockWriter:
                     self._flush()
                     continue
                 stop = d + 1  # one document wider than a row: a block of its own
-            a, b = int(indptr[d]), int(indptr[stop])
+            a = int(indptr[d])
+            b = int(indptr[stop])
             self._reserve(b - a)
             self._words[self._cells : self._cells + b - a] = words[a:b]
             self._counts[self._cells : self._cells + b - a] = counts[a:b]
@@ -88,8 +94,10 @@ class BlockWriter:
 
     def _flush(self) -> None:
         lengths = self._lengths[: self._docs]
-        words, counts = self._words[: self._cells], self._counts[: self._cells]
-        first, self._row = self._row, self._row + max(1, -(-len(words) // CELLS))
+        words = self._words[: self._cells]
+        counts = self._counts[: self._cells]
+        first = self._row
+        self._row = self._row + max(1, -(-len(words) // CELLS))
         if self._pool is None:
             self.entries.append(self._encode(first, lengths, words, counts))
         else:

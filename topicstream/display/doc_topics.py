@@ -147,8 +147,11 @@ class ThetaView(ModelView, heeds=("with_columns",)):
         }
 
     def _schema(self, run: Answers) -> pa.Schema:
-        """Of the file: ids and lists, or ids, metadata and a column for each topic, by its number."""
-        columns, view = run.source.columns, run.view
+        """Of the file: ids and lists, or ids, metadata and a column for each topic, by its
+        number.
+        """
+        columns = run.source.columns
+        view = run.view
         if not self.wide or view is None:
             return pa.schema(
                 [run.schema.field(name) for name in ("id", "topics", "shares", *columns)]

@@ -36,7 +36,9 @@ class Figure:
     """
 
     def __init__(self, path: str | Path, option: str, *, force: bool) -> None:
-        self.path, self._option, self._force = Path(path), option, force
+        self.path = Path(path)
+        self._option = option
+        self._force = force
         if self.path.suffix not in METADATA:
             raise UsageError(f"{option} {path}: the name must end in {', '.join(METADATA)}")
         check_output(self.path, option, force=force)
@@ -91,7 +93,9 @@ class Figure:
         axis.set_title(self.text(title), loc="left", fontsize=8)
 
     def save(self, label: str = "", *, across: bool = False) -> None:
-        """Write the figure, with a label of its vertical axes; ``across``: of its horizontal ones."""
+        """Write the figure, with a label of its vertical axes; ``across``: of its
+        horizontal ones.
+        """
         from matplotlib import pyplot
 
         (self._figure.supxlabel if across else self._figure.supylabel)(label, fontsize=8)

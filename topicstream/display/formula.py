@@ -71,7 +71,8 @@ def parse_formula(text: str) -> list[Term]:
     """
     terms: dict[Term, None] = {}
     for summand in text.strip().removeprefix("~").split("+"):  # as R writes formulas
-        parts, factors = re.split("([*:])", summand), []
+        parts = re.split("([*:])", summand)
+        factors = []
         for part in parts[::2]:
             match = _FACTOR.fullmatch(part)
             if match is None:
@@ -160,7 +161,8 @@ class Covariate:
                 )
             values = np.array(list(numbers.values()), np.float64)
             weights = np.array([self.counts[value] for value in numbers])
-            self.low, self.high = float(values.min()), float(values.max())
+            self.low = float(values.min())
+            self.high = float(values.max())
             integers = bool((values == np.floor(values)).all())
             dated = any(_plain_number(text) is None for text in numbers) or (
                 self.column == DATE and not integers
@@ -208,7 +210,9 @@ class Covariate:
         )
 
     def matrix(self, values: Sequence[str | float]) -> np.ndarray:
-        """float64[D, columns] of the values (text, or numbers of a column of numbers), all known."""
+        """float64[D, columns] of the values (text, or numbers of a column of numbers), all
+        known.
+        """
         if self.levels:
             codes = np.array([self.levels.index(str(value)) for value in values], np.int64)
             return np.eye(len(self.levels))[codes][:, 1:]
@@ -234,7 +238,8 @@ class Design:
     """The matrix of a formula: an intercept, then the columns of each term."""
 
     def __init__(self, terms: Sequence[Term], covariates: Mapping[Factor, Covariate]) -> None:
-        self.terms, self.covariates = list(terms), dict(covariates)
+        self.terms = list(terms)
+        self.covariates = dict(covariates)
         self.names = ["(intercept)"]
         for term in self.terms:
             parts = product(*(self.covariates[factor].names() for factor in term))

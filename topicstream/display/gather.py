@@ -148,7 +148,9 @@ def survey(
     names = [name for name in (stored_columns if by is None else by) if name != DATE]
     columns_read = [*names, *([DATE] if DATE in stored_columns else [])]
     counts: dict[str, Counter[str]] = {name: Counter() for name in names}
-    filled, forgotten, days = Counter[str](), Counter[str](), Counter[Day]()
+    filled = Counter[str]()
+    forgotten = Counter[str]()
+    days = Counter[Day]()
     for _, batch in documents(corpus, False, columns_read) if columns_read else ():
         for name in columns_read:
             column = batch.column(name)
@@ -168,7 +170,8 @@ def survey(
     for name in names:
         ranked = sorted(counts[name].items(), key=lambda t: (-t[1], t[0]))
         top = ranked[:most]
-        entries, distinct = counts[name].total() + forgotten[name], len(ranked) + forgotten[name]
+        entries = counts[name].total() + forgotten[name]
+        distinct = len(ranked) + forgotten[name]
         few = len(ranked) < 2 or top[0][1] < 5 or sum(n for _, n in top) < 0.005 * filled[name]
         if by is None and (few or distinct > MOST_DISTINCT * entries):
             continue  # titles, addresses: nearly every document has its own
@@ -198,7 +201,8 @@ def gather_report(
     """
     # a second one mostly waits on products this thin, and would decide their last bits
     one_blas_thread()
-    topics, tell = len(view), listener(progress)
+    topics = len(view)
+    tell = listener(progress)
     groupings: dict[str, Column | Time] = {column.name: column for column in metadata.columns}
     if metadata.time is not None:
         groupings[DATE] = metadata.time
@@ -267,10 +271,13 @@ class Wholes:
         self._number = 0
 
     def of(self, names: pa.ChunkedArray) -> np.ndarray:
-        """int64[D], ascending, the same for parts that follow each other and are of one document."""
+        """int64[D], ascending, the same for parts that follow each other and are of one
+        document.
+        """
         names = np.array([self._last, *names.to_pylist()], object)
         numbers = self._number + np.cumsum(names[1:] != names[:-1])
-        self._last, self._number = names[-1], int(numbers[-1]) if len(numbers) else self._number
+        self._last = names[-1]
+        self._number = int(numbers[-1]) if len(numbers) else self._number
         return numbers
 
 

@@ -36,7 +36,8 @@ def layout(similar: np.ndarray) -> np.ndarray:
     centred = similar - similar.mean(axis=0) - similar.mean(axis=1)[:, None] + similar.mean()
     values, axes = np.linalg.eigh(centred)
     for axis in range(min(2, k)):
-        value, vector = values[-1 - axis], axes[:, -1 - axis]
+        value = values[-1 - axis]
+        vector = axes[:, -1 - axis]
         if value <= 1e-12:
             continue
         rounded = np.round(np.abs(vector), 9)
@@ -82,7 +83,8 @@ def tree(similar: np.ndarray, sizes: np.ndarray) -> MergeTree:
         return MergeTree(none, none, np.zeros(0), np.arange(k))
     distances = np.sqrt(np.maximum(0.0, 1.0 - similar[np.triu_indices(k, 1)]))
     merges = linkage(distances, "ward")
-    pairs, mass = merges[:, :2].astype(np.int64), np.concatenate((sizes, np.zeros(k - 1)))
+    pairs = merges[:, :2].astype(np.int64)
+    mass = np.concatenate((sizes, np.zeros(k - 1)))
     for i, (a, b) in enumerate(pairs.tolist()):
         if (mass[b], -b) > (mass[a], -a):
             pairs[i] = b, a

@@ -48,8 +48,8 @@ def freedom_of(documents: np.ndarray | float, worth: np.ndarray) -> np.ndarray:
     """Count the degrees of freedom of a mean's variance; NaN where no interval holds its level.
 
     Shares are mostly near 0 or 1, so that a variance is known as well as the rarer of the two lets
-    it be: of shares 0 and 1 with mean M, it has the relative variance 1 / (n M), and Satterthwaite's
-    degrees of freedom are 2 n M. docs/decisions/effects.md has the simulation.
+    it be: of shares 0 and 1 with mean M, it has the relative variance 1 / (n M), and
+    Satterthwaite's degrees of freedom are 2 n M. docs/decisions/effects.md has the simulation.
 
     Parameters
     ----------
@@ -73,10 +73,10 @@ class Groups:
 
         C / (C - 1)  sum_c (S[c] - n[c] M)^2 / (sum n)^2
 
-    which is s^2 / n for whole documents. As many equally large clusters would be worth as much
-    as (sum n)^2 / sum n^2, which Student's degrees of freedom start from. The variance includes what
-    a document's topics are uncertain by, because this makes the shares of documents differ. It
-    does not include how uncertain the topics themselves are.
+    which is s^2 / n for whole documents. As many equally large clusters would be worth as much as
+    (sum n)^2 / sum n^2, which Student's degrees of freedom start from. The variance includes what a
+    document's topics are uncertain by, because this makes the shares of documents differ. It does
+    not include how uncertain the topics themselves are.
 
     Attributes
     ----------

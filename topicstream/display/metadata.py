@@ -87,7 +87,8 @@ class Metadata:
         place = np.full(count, -1, np.int64)
         place[self._numbers[start:end] - first] = np.arange(start, end)
         rows = self._rows.take(pa.array(place, mask=place < 0))
-        self._rows, self._numbers = self._rows.slice(end), self._numbers[end:]
+        self._rows = self._rows.slice(end)
+        self._numbers = self._numbers[end:]
         return rows, place >= 0
 
 
@@ -116,7 +117,8 @@ def codes_of(values: Any, code: Callable[[str], int]) -> tuple[np.ndarray, np.nd
     table = np.array([*map(code, words.dictionary.to_pylist()), -1], np.int64)
     codes = table[words.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)]
     valid = codes >= 0
-    docs, codes = docs[valid], codes[valid]
+    docs = docs[valid]
+    codes = codes[valid]
     if pa.types.is_nested(values.type):
         width = int(codes.max(initial=0)) + 1
         docs, codes = np.divmod(np.unique(docs * width + codes), width)

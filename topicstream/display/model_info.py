@@ -32,7 +32,8 @@ def describe(path: str | Path, *, verify: bool = False) -> dict[str, Json]:
     """
     manifest = read_manifest(path)
     model = TopicModel.open(path, memory_limit=-1, dense=True)
-    about, table = manifest_json(manifest), Path(path) / manifest.files.topics.name
+    about = manifest_json(manifest)
+    table = Path(path) / manifest.files.topics.name
     order = np.argsort(model.column_ids)
     if isinstance(manifest.alpha, list):
         about["alpha"] = model.alpha[order].tolist()
@@ -105,7 +106,9 @@ SUMMARY = """{path}: {topics} topics over {words:word}
 
 def lines(info: dict[str, Any]) -> list[str]:
     """``describe`` for people."""
-    alpha, seeds, empty = info["alpha"], info.get("seed_words") or [], info["empty_topics"]
+    alpha = info["alpha"]
+    seeds = info.get("seed_words") or []
+    empty = info["empty_topics"]
     dead = info.get("dead_topics", [])
     about = {
         **info,
@@ -128,7 +131,9 @@ def lines(info: dict[str, Any]) -> list[str]:
 
 def alpha_text(alpha: list[float]) -> str:
     """An alpha of each topic: what a document is taken for before its first word."""
-    total, least, most = sum(alpha), min(alpha), max(alpha)
+    total = sum(alpha)
+    least = min(alpha)
+    most = max(alpha)
     bounds = f"{least:.3g} .. {most:.3g} a topic, {total:.3g} in all"
     if not total > 0 or least == most:
         return bounds

@@ -64,14 +64,16 @@ class OverTimeView(ModelView, heeds=("topics",)):
         """Mean shares of topics: a row a period, group and topic that has documents.
 
         Columns: period string, group string (null where not asked for), topic int32, label string,
-        kind string (``live``, ``dead`` or ``background``), documents and left_out int64 (without a known word), share double, se, low and high double
-        (standard error and interval of 95 %, null where no interval would hold, ``Groups``), and
-        slope, slope_se double: the topic's line over the years, where there is time."""
+        kind string (``live``, ``dead`` or ``background``), documents and left_out int64 (without a
+        known word), share double, se, low and high double (standard error and interval of 95 %,
+        null where no interval would hold, ``Groups``), and slope, slope_se double: the topic's line
+        over the years, where there is time."""
         if self.by == DATE:
             raise UsageError(
                 f"--by {DATE}: use --over-time for dates (--period sets the length of a period)"
             )
-        shown, store = self.shown, self.store
+        shown = self.shown
+        store = self.store
         counted = survey(store, by=[self.by] if self.by else [], grain=self.period, most=GROUPS)
         counted.time = need_time(counted, store) if self.over_time else None
         if counted.time is not None and counted.time.note:
@@ -104,7 +106,8 @@ class OverTimeView(ModelView, heeds=("topics",)):
         )
         means = groups.means()
         filled = np.flatnonzero(groups.docs >= max(1, self.min_docs))
-        cell, column = np.repeat(filled, len(columns)), np.tile(columns, len(filled))
+        cell = np.repeat(filled, len(columns))
+        column = np.tile(columns, len(filled))
 
         def text(listed: Sequence[str | None], places: np.ndarray) -> pa.Array:
             return pa.array(listed, pa.string()).take(pa.array(places))
@@ -141,7 +144,8 @@ class OverTimeView(ModelView, heeds=("topics",)):
         if self.out is not None:  # both places, before the documents are read
             check_table_file(self.out, "--out", force=self.force, text=True)
         figure = Figure(self.plot, "--plot", force=self.force) if self.plot is not None else None
-        table, tell = self.table, listener(self.progress)
+        table = self.table
+        tell = listener(self.progress)
         files = self.out is not None or figure is not None
         if files and (said := left_out_text(_left_out(table))):
             tell.say(said)
@@ -149,7 +153,8 @@ class OverTimeView(ModelView, heeds=("topics",)):
             write_table(table, self.out, force=self.force, caption="Shares of topics")
             tell.say(f"{self.out}: {len(table):,} rows")
         if figure is not None:
-            drawn, topics = plot(table, figure), len(set(table["topic"].to_pylist()))
+            drawn = plot(table, figure)
+            topics = len(set(table["topic"].to_pylist()))
             which = (
                 f"the {drawn} of {topics} topics whose shares differ most"
                 if drawn < topics
@@ -168,7 +173,8 @@ class OverTimeView(ModelView, heeds=("topics",)):
             head = f"mean shares of documents by {escaped(self.by)}, ± intervals of 95 %"
             return [head, *bars(result), *notes, *LIMITS]
         about = self.table.schema.metadata
-        grain, periods = about[b"grain"].decode(), json.loads(about[b"periods"])
+        grain = about[b"grain"].decode()
+        periods = json.loads(about[b"periods"])
         head = f"{periods[0]} to {periods[-1]}, mean shares of documents by {grain}"
         return [head, *curves(result, periods, width or 80), *notes]
 
@@ -212,15 +218,14 @@ def curves(rows: list[dict[str, Any]], periods: list[str], width: int) -> list[s
     """
     out = []
     for mine in _series(rows, "topic", "group"):
-        first, group, shares = (
-            mine[0],
-            mine[0]["group"],
-            {row["period"]: row["share"] for row in mine},
-        )
+        first = mine[0]
+        group = mine[0]["group"]
+        shares = {row["period"]: row["share"] for row in mine}
         slope_known = group is None and first["slope_se"]
         z = first["slope"] / first["slope_se"] if slope_known else 0.0
         trend = "rising" if z > 2 else "falling" if z < -2 else ""
-        label, who = escaped(shortened(first["label"], 26)), escaped(shortened(group or "", 14))
+        label = escaped(shortened(first["label"], 26))
+        who = escaped(shortened(group or "", 14))
         name = f"{first['topic']:>4} {label:26} " + (f"{who:14} " if group else "")
         curve = sparkline(
             [shares.get(period, np.nan) for period in periods], max(8, width - len(name) - 25)
@@ -244,7 +249,9 @@ def plot(table: pa.Table, figure: Figure) -> int:
     frame = {name: np.array(column) for name, column in table.to_pydict().items()}
     for name in ("se", "low", "high"):
         frame[name] = frame[name].astype(np.float64)  # None becomes NaN
-    topic, share, se = frame["topic"], frame["share"], frame["se"]
+    topic = frame["topic"]
+    share = frame["share"]
+    se = frame["se"]
     drawn = list(dict.fromkeys(topic.tolist()))
     if len(drawn) > PLOTTED:  # how much a topic's shares differ beyond their own errors
         noise = np.nan_to_num(se)

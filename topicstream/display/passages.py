@@ -361,19 +361,24 @@ def best_passage(text: str, hits: Sequence[tuple[int, int]], characters: int) ->
     hits
         Places of the words in ``text``.  Of parts with as many, the first is taken.
     """
-    margin, best, most = characters // 6, 0, 0
+    margin = characters // 6
+    best = 0
+    most = 0
     for begin in [0, *(max(0, start - margin) for start, _ in hits)]:
         inside = {text[a:b].lower() for a, b in hits if begin <= a and b <= begin + characters}
         if len(inside) > most:
-            best, most = begin, len(inside)
+            best = begin
+            most = len(inside)
     if best:  # from the beginning of a sentence, or of a word, where one is near
-        first, behind = min(a for a, _ in hits if a >= best), max(0, best - margin)
+        first = min(a for a, _ in hits if a >= best)
+        behind = max(0, best - margin)
         ends = [match.end() for match in SENTENCE_END.finditer(text, behind, first)]
         space = text.rfind(" ", behind, best + 1)
         best = ends[-1] if ends else space + 1 if space >= 0 else best
     end = best + characters
     end = len(text) if end >= len(text) else max(text.rfind(" ", best, end), end - margin)
-    head, tail = "… " * (best > 0), " …" * (end < len(text))
+    head = "… " * (best > 0)
+    tail = " …" * (end < len(text))
     shift = len(head) - best
     return Passage(
         head + text[best:end] + tail,

@@ -105,7 +105,8 @@ def axis(days: Counter[Day], grain: str | None = None) -> tuple[Grain, range, Co
     """
     ordered = sorted(days)
     places = [_ordinal((year, month or 1, day or 1)) for year, month, day in ordered]
-    ends, few = [*accumulate(days[day] for day in ordered)], days.total() // 200
+    ends = [*accumulate(days[day] for day in ordered)]
+    few = days.total() // 200
     first, last = (
         places[bisect_right(ends, n)] if days else 0 for n in (few, days.total() - few - 1)
     )

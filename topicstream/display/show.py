@@ -52,8 +52,8 @@ def show(config: AnyViewConfig) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``topics``: a list of dicts with topic, label (where it has one), kind (live, dead or background), share of all tokens,
-        tokens, words [{word, p}],
+        ``topics``: a list of dicts with topic, label (where it has one), kind (live, dead or
+        background), share of all tokens, tokens, words [{word, p}],
         anchors [word] (where it has anchor words) and documents [{id, share, ...}].  With ``text``,
         a document has ``text``
         (the passages with most of the topic's words; near-duplicates are skipped) and ``marks``,
@@ -94,7 +94,8 @@ def marked_lines(document: Mapping[str, Any], indent: str, width: int | None) ->
     asterisks elsewhere; words that touch, as in scripts without spaces, as one."""
     if "text" not in document:
         return []
-    text, edges = document["text"], [0, *chain(*document["marks"]), len(document["text"])]
+    text = document["text"]
+    edges = [0, *chain(*document["marks"]), len(document["text"])]
     pieces = [escaped(text[a:b]) for a, b in pairwise(edges)]
     text = "".join(f"\x02{piece}\x03" if i % 2 else piece for i, piece in enumerate(pieces))
     begin, end = ("*", "*") if width is None else ("\x1b[1m", "\x1b[0m")
@@ -114,12 +115,10 @@ class TopicsView(ModelView):
             raise UsageError(
                 f"--{'text' if self.text else 'with'} requires --docs N or --find TEXT"
             )
-        shown, trained, view, model = (
-            self.shown,
-            self.shown.trained,
-            self.shown.view,
-            self.shown.model,
-        )
+        shown = self.shown
+        trained = self.shown.trained
+        view = self.shown.view
+        model = self.shown.model
         by_size = self.topics is None and not view.ordered
         chosen = shown.ranked(model.sizes) if by_size else shown.columns(self.topics)
         words = topic_table(model, self.words, self.relevance).select(["words", "p"]).to_pylist()
@@ -173,7 +172,9 @@ class TopicsView(ModelView):
         from topicstream.display.metadata import kept_columns
         from topicstream.display.passages import MARKED, DocumentTexts, candidates, distinct
 
-        shown, store, chosen = self.shown, self.store, self.shown.columns(self.topics)
+        shown = self.shown
+        store = self.store
+        chosen = self.shown.columns(self.topics)
         columns = kept_columns(store, self.with_columns)
         ranked = candidates(self.docs) if self.text else self.docs
         numbers, shares = typical_documents(shown.trained, store, ranked, shown.threads, shown.view)
@@ -233,7 +234,8 @@ def document_line(document: Mapping[str, Any], *own: str) -> str:
 
 def topic_lines(topics: Sequence[dict[str, Any]], width: int | None) -> list[str]:
     """Topics for people: number, share, label and words, then their documents."""
-    digits, out = len(str(max((t["topic"] for t in topics), default=0))), list[str]()
+    digits = len(str(max((t["topic"] for t in topics), default=0)))
+    out = list[str]()
     for t in topics:
         (head,) = render(f"{{topic:>{digits}}} {{share:5.1p}} %[  {{size:>8,.0f}} documents]", t)
         anchors = f"[{', '.join(t['anchors'])}]" if t.get("anchors") else ""

@@ -23,7 +23,9 @@ from topicstream.model.top import top_words
 from topicstream.model.topic_kinds import mark_kind, ranked
 from topicstream.model.topic_model import TopicModel
 
-RELEVANCE, CONSIDERED, NAMING = 0.6, 12, 3
+RELEVANCE = 0.6
+CONSIDERED = 12
+NAMING = 3
 """Names of topics: the lambda that Sievert & Shirley (2014) advise, words that are looked at, and
 words of a name.
 """
@@ -184,7 +186,10 @@ def propose(model: TopicModel) -> list[str]:
         if model.sizes[k] < 1.0:
             out[k] = f"(empty {numbers[k]})"
             continue
-        words, label, n, weight = _distinct(texts), "", 0, 0
+        words = _distinct(texts)
+        label = ""
+        n = 0
+        weight = 0
         while n < len(words) and (weight < NAMING or label in taken):
             weight += 2 if " " in words[n] else 1
             n += 1

@@ -11,7 +11,9 @@ from topicstream.engines.base import Engine
 
 
 def engines() -> dict[str, type[Engine]]:
-    """Every engine by name: ours, in the order of families and files, then those of other packages."""
+    """Every engine by name: ours, in the order of families and files, then those of other
+    packages.
+    """
     return dict(plugins.loaded(plugins.ENGINES))
 
 

@@ -11,7 +11,8 @@ A visit is pure: ``process`` is called from several threads, processes or machin
 engine object.  It stores
 nothing on ``self``, writes only to its ``Out``, and draws random numbers only from its ``Key``.
 
-Tables and their rules are described in numeric/tables/spec.py.  Rows and totals are padded with zeros to
+Tables and their rules are described in numeric/tables/spec.py.  Rows and totals are padded with
+zeros to
 ``padded(columns)``, a
 multiple of 16 numbers; padding stays zero.
 """
@@ -303,7 +304,8 @@ class Engine:
     options: Any
 
     def __init__(self, shape: Shape, options: Any) -> None:
-        self.shape, self.options = shape, options
+        self.shape = shape
+        self.options = options
         if options.learn_priors and not self.about.learns_priors:
             raise UsageError(f"{self.name} does not learn its priors; leave --learn-priors out")
 
@@ -368,7 +370,9 @@ class Engine:
 
         ``alpha`` float64[K] (per topic) and ``beta`` float64[1] (per word) are always there: the
         model's priors."""
-        topics, priors, options = self.shape.topics, self.about.priors, self.options
+        topics = self.shape.topics
+        priors = self.about.priors
+        options = self.options
         alpha = priors.alpha_of(topics) if options.alpha is None else options.alpha
         beta = priors.beta if options.beta is None else options.beta
         return {"alpha": np.full(topics, alpha, np.float64), "beta": np.array([beta], np.float64)}

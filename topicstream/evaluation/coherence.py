@@ -72,7 +72,8 @@ class Coherence:
     def measured(self) -> str:
         """In words."""
         return (
-            f"mean over topics that are not dead and over pairs of the {self.top} most probable words, by the "
+            f"mean over topics that are not dead and over pairs of the {self.top} most probable "
+            f"words, by the "
             f"{self.docs:,} training "
             "documents in which both stand: UMass log((C(u,v)+1)/C(v)), v the more probable; "
             "NPMI in -1..1; c_v in 0..1, by whole documents in the place of windows of 110 words"
@@ -97,7 +98,8 @@ def npmi(pairs: np.ndarray, docs: int) -> np.ndarray:
     single = np.diagonal(pairs, axis1=1, axis2=2) / max(docs, 1)
     i, j = np.tril_indices(pairs.shape[1], -1)
     both = pairs[:, i, j] / max(docs, 1)
-    a, b = single[:, i], single[:, j]
+    a = single[:, i]
+    b = single[:, j]
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.log(both / (a * b)) / -np.log(both)
     value = np.where(both == 0, -1.0, np.where(both >= 1.0, 1.0, value))
@@ -112,7 +114,8 @@ def c_v(pairs: np.ndarray, docs: int) -> np.ndarray:
     As gensim computes it, 1e-12 stands for a share of no documents; words of no document are left
     out."""
     share = np.diagonal(pairs, axis1=1, axis2=2) / max(docs, 1)
-    both, occurs = pairs / max(docs, 1) + 1e-12, share > 0
+    both = pairs / max(docs, 1) + 1e-12
+    occurs = share > 0
     with np.errstate(divide="ignore", invalid="ignore"):
         contexts = np.log(both / (share[:, :, None] * share[:, None, :])) / -np.log(both)
     contexts = np.where(occurs[:, :, None] & occurs[:, None, :], contexts, 0.0)
@@ -184,7 +187,7 @@ def diversity(model: TopicModel, top: int = TOP_DIVERSITY) -> float:
 
 
 # -- the scorers
-# -----------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class CoherenceOptions:
     """Options of the scorer."""
@@ -313,7 +316,8 @@ def cooccurrence(
         pairs = np.asarray(together[first.ravel(), second.ravel()]).reshape(first.shape)
         return pairs, int((np.diff(block.indptr) > 0).sum())
 
-    total, docs = np.zeros(first.shape, np.int64), 0
+    total = np.zeros(first.shape, np.int64)
+    docs = 0
     grid = corpus.grid(block_cells(None), block_cells(None))
     for pairs, in_block in visited(
         visit, corpus, grid, np.zeros(corpus.part().docs, np.bool_), threads

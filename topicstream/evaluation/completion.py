@@ -71,7 +71,8 @@ class Score(Perplexity):
         )
         if self.split is None:
             return f"perplexity of all cells, theta folded in on the same cells {how}"
-        seen, rest = round(100 * self.split, 6), round(100 * (1 - self.split), 6)
+        seen = round(100 * self.split, 6)
+        rest = round(100 * (1 - self.split), 6)
         return (
             f"document completion: perplexity of {rest:g} % of each document's words (by type), "
             f"theta folded in on the "
@@ -132,19 +133,19 @@ def score_cells(
 
     indptr: int64[D+1]; rows: int64[nnz] of base; counts: float32[nnz]; base: float32[R, C];
     inverse: float32[KP]; theta: float32[D, K] -> loglik, tokens: float64[D]."""
-    width, topics = len(inverse), theta.shape[1]
+    width = len(inverse)
+    topics = theta.shape[1]
     most = max(8, PANEL_FLOATS // width // 8 * 8)
     longest = 0
     for d in range(len(indptr) - 1):
         longest = max(longest, indptr[d + 1] - indptr[d])
     most = min(most, max(8, -(-longest // 8) * 8))
-    own, p, t = (
-        np.empty(most * width, np.float32),
-        np.empty(most, np.float32),
-        np.zeros(width, np.float32),
-    )
+    own = np.empty(most * width, np.float32)
+    p = np.empty(most, np.float32)
+    t = np.zeros(width, np.float32)
     for d in range(len(indptr) - 1):
-        score, mass = 0.0, 0.0
+        score = 0.0
+        mass = 0.0
         for k in range(topics):
             t[k] = theta[d, k]
         for first in range(indptr[d], indptr[d + 1], most):
@@ -153,7 +154,8 @@ def score_cells(
             for c in range(first, last):
                 score += np.float64(counts[c]) * np.log(np.float64(p[c - first]))
                 mass += np.float64(counts[c])
-        loglik[d], tokens[d] = score, mass
+        loglik[d] = score
+        tokens[d] = mass
 
 
 @dataclass
@@ -290,11 +292,9 @@ class _Visit:
     def __init__(
         self, scored: ScoredTopics, prepared: PreparedPart, split: float | None, fold_in: str
     ) -> None:
-        self.scored, self.split, self.rows = (
-            scored,
-            split,
-            TopicRows(cast(TopicModel, scored.topics)),
-        )
+        self.scored = scored
+        self.split = split
+        self.rows = TopicRows(cast(TopicModel, scored.topics))
         self.method: Any = find_method(fold_in)(self.rows)
         self.word_keys = prepared.word_keys
         if scored.index is not None:  # by the model's words
@@ -303,14 +303,16 @@ class _Visit:
             self.word_keys[scored.index[known_words]] = prepared.word_keys[: len(known_words)][
                 known_words
             ]
-        topics, counted, words = scored.topics, scored.counted, scored.topics.n_words
+        topics = scored.topics
+        counted = scored.counted
+        words = scored.topics.n_words
         totals = [topics.totals, topics.totals if counted is None else counted.totals]
         if scored.shared and scored.index is not None:
             known = np.sort(scored.index[known_words])
-            totals, words = (
-                [_column_sums(rows, known, topics.n_topics) for rows in (topics.rows, scored.rows)],
-                len(known),
-            )
+            totals = [
+                _column_sums(rows, known, topics.n_topics) for rows in (topics.rows, scored.rows)
+            ]
+            words = len(known)
         self.rows.inverse, self.inverse = (
             inverse_norms(t, words, topics.beta, len(self.rows.inverse)) for t in totals
         )
@@ -348,7 +350,9 @@ def _column_sums(
 def log_likelihood(
     rows: TopicRows, docs: Documents, theta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Log-likelihood and tokens of each document under its theta, float64[D]; theta: float32[D, K]."""
+    """Log-likelihood and tokens of each document under its theta, float64[D]; theta:
+    float32[D, K].
+    """
     return _scores_of(docs, *rows.of(docs), rows.beta, rows.inverse, theta)
 
 
@@ -360,7 +364,8 @@ def _scores_of(
     inverse: np.ndarray,
     theta: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    loglik, tokens = np.empty(len(docs)), np.empty(len(docs))
+    loglik = np.empty(len(docs))
+    tokens = np.empty(len(docs))
     score_cells(docs.indptr, cells, docs.counts, base, beta, inverse, theta, loglik, tokens)
     return loglik, tokens
 
@@ -408,10 +413,14 @@ def score_blocks(
         Where no document can be scored.
     """
     visit = _Visit(topics, prepared, split, fold_in)
-    loglik, tokens, documents_done, sums = 0.0, 0.0, 0, np.zeros(5)
+    loglik = 0.0
+    tokens = 0.0
+    documents_done = 0
+    sums = np.zeros(5)
     results = (visited(visit, prepared.corpus, *part, threads) for part in prepared.parts)
     for of_documents, scored, of_block in chain.from_iterable(results):
-        loglik, tokens = one_by_one(loglik, of_documents), one_by_one(tokens, scored)
+        loglik = one_by_one(loglik, of_documents)
+        tokens = one_by_one(tokens, scored)
         if each is not None:
             each(of_documents, scored)
         sums += of_block

@@ -63,7 +63,8 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     Returns
     -------
     dict
-        For each score (``topicstream.base.plugins``, SCORERS) a dict whose ``measured`` says in words
+        For each score (``topicstream.base.plugins``, SCORERS) a dict whose ``measured`` says in
+        words
         what was measured.  Perplexity
         is exp(nats_per_token).
 
@@ -82,7 +83,8 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
     >>> scores["heldout"]["perplexity"] < 40, "npmi" in scores["coherence"]
     (True, True)
     """
-    split, reading = parse_split(config.split), _reading(config)
+    split = parse_split(config.split)
+    reading = _reading(config)
     chosen, any_asked = chosen_scorers(config)
     notes: dict[str, Any] = {}
     if not any_asked:

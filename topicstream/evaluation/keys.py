@@ -30,7 +30,8 @@ from topicstream.inference.documents import fnv1a
 from topicstream.ingestion.tokens.vocabulary import stream_pruned
 from topicstream.model.topic_model import TopicModel
 
-_M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_M1 = np.uint64(0xBF58476D1CE4E5B9)
+_M2 = np.uint64(0x94D049BB133111EB)
 
 
 def mix(keys: np.ndarray) -> np.ndarray:
@@ -178,7 +179,8 @@ def other_corpus(
     Raw text is read with the model's tokenizer, and all its words are kept, so that the
     out-of-vocabulary rate is known. meta: fields of raw documents to keep, by the name of the
     column."""
-    remote, width = address_of(path), model.manifest.width
+    remote = address_of(path)
+    width = model.manifest.width
     path = Path(mirrored(path) if str(path).endswith(".zarr") else path)
     if remote is None and not path.exists():
         raise InputError(f"{path}: no such file or folder")

@@ -37,7 +37,8 @@ def _add_distances(a: Floats, b: Floats, out: Doubles) -> None:
     for w in range(len(a)):
         for i in range(a.shape[1]):
             p = a[w, i]
-            row, values = part[i], b[w]
+            row = part[i]
+            values = b[w]
             for j in range(len(values)):
                 row[j] += abs(p - values[j])
     for i in range(a.shape[1]):
@@ -86,7 +87,8 @@ def _distances(
     """What spans of words of a and of b add that begin at one of these words: multiples of QUANTUM,
     so that their sum is exact.
     """
-    out, ids = np.zeros((a.n_topics, b.n_topics)), b.vocabulary.find(a.vocabulary.words)
+    out = np.zeros((a.n_topics, b.n_topics))
+    ids = b.vocabulary.find(a.vocabulary.words)
     for start, rows in a.spans():
         if words[0] <= start < words[1]:
             part = np.zeros_like(out)
@@ -122,15 +124,16 @@ def _of_words(model: TopicModel, ids: np.ndarray) -> np.ndarray:
 def compare(config: CompareConfig) -> dict[str, Any]:
     """Match the topics of two models one to one and say what changed.
 
-    Topics are those that `topics show` lists, under their numbers.  The time grows with words x topics of a x topics of b.
+    Topics are those that `topics show` lists, under their numbers.  The time grows with words x
+    topics of a x topics of b.
 
     Returns
     -------
     dict
-        ``matched``: a list of dicts with a, b, distance, share_a, share_b, kind_a, kind_b, words, gained and lost,
-        the nearest pairs first; ``unmatched_a``, ``unmatched_b``: topic, share, kind, words;
-        ``mean_distance`` over the matched (None without any); ``vocabulary``: sizes and common
-        words.
+        ``matched``: a list of dicts with a, b, distance, share_a, share_b, kind_a, kind_b, words,
+        gained and lost, the nearest pairs first; ``unmatched_a``, ``unmatched_b``: topic, share,
+        kind, words; ``mean_distance`` over the matched (None without any); ``vocabulary``: sizes
+        and common words.
 
     Raises
     ------
@@ -145,7 +148,9 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     >>> [pair["distance"] for pair in pairs]
     [0.0, 0.0, 0.0, 0.0]
     """
-    a, b, far = config.a, config.b, config.far
+    a = config.a
+    b = config.b
+    far = config.far
     topics = [m.n_topics if isinstance(m, TopicModel) else read_manifest(m).topics for m in (a, b)]
     with workers_of(config.scheduler, config.memory, [a, b]) as (cluster, limit):
         opened, _ = open_within([a, b], limit, 1, beside=A_PAIR * topics[0] * topics[1])
@@ -242,7 +247,8 @@ def align(old: TopicModel, new: TopicModel, before: TopicIds, far: float) -> Top
     ids[columns[near]] = np.array(before.ids)[rows[near]]
     unmatched = np.flatnonzero(ids < 0)
     ids[unmatched] = before.next + np.arange(len(unmatched))
-    parents, heirs = distances.argmin(axis=0), distances.argmin(axis=1)
+    parents = distances.argmin(axis=0)
+    heirs = distances.argmin(axis=1)
     died = [row for row, topic in enumerate(before.ids) if topic not in ids]
     return TopicIds(
         ids=ids.tolist(),

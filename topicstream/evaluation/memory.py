@@ -60,7 +60,8 @@ def open_within(
         fixed = {"words": A_WORD * words, "blocks": BLOCKS_IN_FLIGHT, "results": beside}
         each = {"threads": bytes_of_thread(max(manifest.topics for manifest in manifests))}
         plan = plan_memory(f"scoring {names}", MemoryLimit.parse(mem_limit), threads, fixed, each)
-        threads, share = plan.workers, plan.free // len(manifests)
+        threads = plan.workers
+        share = plan.free // len(manifests)
     opened = [
         m if isinstance(m, TopicModel) else TopicModel.open(m, share, dense=dense) for m in models
     ]

@@ -1,6 +1,5 @@
-"""Scorers: what one is, what it is given, and which of those registered in ``topicstream.base.plugins``
-an evaluation runs.
-"""
+"""Scorers: what one is, what it is given, and which of those registered in
+``topicstream.base.plugins`` an evaluation runs."""
 
 from __future__ import annotations
 
@@ -151,7 +150,8 @@ def scorers(names: str | Sequence[str] = ()) -> list[Scorer]:
     """Ours, in the order of the result, then those of these names; UsageError for a name that no
     other package has.
     """
-    ours, names_asked = plugins.own(plugins.SCORERS), (names,) if isinstance(names, str) else names
+    ours = plugins.own(plugins.SCORERS)
+    names_asked = (names,) if isinstance(names, str) else names
     theirs = [name for name in plugins.entries(plugins.SCORERS) if name not in ours]
     if unknown := [name for name in names_asked if name not in theirs]:
         hint = (
@@ -177,7 +177,8 @@ def chosen_scorers(config: EvalConfig) -> tuple[Chosen, bool]:
     every = scorers(config.score)
     foreign = every[len(plugins.own(plugins.SCORERS)) :]
     given = checked(options_of(every), config.options or {}, "evaluate", beside=type(config))
-    chosen, asked = [], bool(config.heldout or foreign)
+    chosen = []
+    asked = bool(config.heldout or foreign)
     for scorer in every:
         own = {field.name for field in fields(scorer.Options)}
         options = scorer.Options(**{name: value for name, value in given.items() if name in own})
@@ -189,7 +190,8 @@ def chosen_scorers(config: EvalConfig) -> tuple[Chosen, bool]:
 
 def check_options(config: EvalConfig, chosen: Chosen) -> None:
     """UsageError for an option of a scorer that does not run."""
-    options, runs = config.options or {}, [scorer for scorer, _ in chosen]
+    options = config.options or {}
+    runs = [scorer for scorer, _ in chosen]
     for scorer in scorers(config.score):
         for own in () if scorer in runs else fields(scorer.Options):
             if options.get(own.name, own.default) != own.default:

@@ -28,7 +28,8 @@ def check_table_file(
     """UsageError for another name (text: ``.tex`` and ``.md`` will do) or a missing folder,
     TopicsError where the file exists.
     """
-    place, allowed = Path(path), SUFFIXES + (TEXT_SUFFIXES if text else ())
+    place = Path(path)
+    allowed = SUFFIXES + (TEXT_SUFFIXES if text else ())
     if place.suffix not in allowed:
         raise UsageError(f"{option} {path}: the name must end in {', '.join(allowed)}")
     check_output(place, option, force=force)

@@ -65,10 +65,8 @@ class Documents:
         """The counts of each document as those of one ``length`` long (0: as they are),
         float32[nnz]; ``root``: square roots.
         """
-        owner, x = (
-            np.repeat(np.arange(len(self)), np.diff(self.indptr)),
-            np.sqrt(self.counts) if root else self.counts,
-        )
+        owner = np.repeat(np.arange(len(self)), np.diff(self.indptr))
+        x = np.sqrt(self.counts) if root else self.counts
         mass = np.bincount(owner, self.counts, len(self))
         scale = np.divide(length or mass, mass, out=np.ones(len(self)), where=mass > 0)
         return np.asarray(x * (np.sqrt(scale) if root else scale).astype(np.float32)[owner])
@@ -114,7 +112,8 @@ def ragged_rows(indptr: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.n
     return out, np.arange(out[-1]) + np.repeat(indptr[which] - out[:-1], lengths)
 
 
-EMPTY, UNKNOWN = 1, 2
+EMPTY = 1
+UNKNOWN = 2
 FLAGS = ("", "empty", "unknown")
 
 
@@ -124,12 +123,15 @@ def documents_of_cells(
     """Documents out of cells over other word ids; index: int64[U], the model's id of each, -1
     unknown.
     """
-    docs, model_ids = len(indptr) - 1, index[words]
-    owner, chosen = np.repeat(np.arange(docs), np.diff(indptr)), (model_ids >= 0) & (counts > 0)
+    docs = len(indptr) - 1
+    model_ids = index[words]
+    owner = np.repeat(np.arange(docs), np.diff(indptr))
+    chosen = (model_ids >= 0) & (counts > 0)
     tokens = np.bincount(owner, counts, docs)
     unknown = np.bincount(owner[model_ids < 0], counts[model_ids < 0], docs)
     indptr_known = np.concatenate(([0], np.cumsum(chosen)))[indptr]
-    words, counts = model_ids[chosen].astype(np.int64), counts[chosen].astype(np.float32)
+    words = model_ids[chosen].astype(np.int64)
+    counts = counts[chosen].astype(np.float32)
     order = np.argsort(owner[chosen] * (int(index.max(initial=-1)) + 1) + words, kind="stable")
     return Documents(ids, indptr_known, words[order], counts[order], tokens, unknown)
 
@@ -144,7 +146,8 @@ def dense_documents(ids: pa.Array, indptr: np.ndarray, numbers: np.ndarray) -> D
 
 def cut_cells(indptr: np.ndarray, most_docs: int, cells: int) -> Iterator[tuple[int, int]]:
     """Runs of at most so many documents and cells; a longer document is a run by itself."""
-    first, docs = 0, len(indptr) - 1
+    first = 0
+    docs = len(indptr) - 1
     while first < docs:
         last = int(np.searchsorted(indptr, indptr[first] + cells, "right")) - 1
         last = max(first + 1, min(last, first + most_docs, docs))

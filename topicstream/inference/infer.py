@@ -100,7 +100,9 @@ class Answers:
     def __init__(self, config: InferConfig) -> None:
         find_method(config.method)  # before anything is opened
         return_freed_memory()
-        self.progress, self.tally, self.config = listener(config.progress), Tally(), config
+        self.progress = listener(config.progress)
+        self.tally = Tally()
+        self.config = config
         notify_compiling(self.progress.say)
         own = not isinstance(
             config.model, TopicModel
@@ -110,11 +112,10 @@ class Answers:
             if isinstance(config.model, TopicModel)
             else TopicModel.open(config.model, -1, dense=True)
         )
-        self.model, name = model, method_of(model, config.method)
-        method, threads = (
-            find_method(name),
-            1 if config.follow else config.threads or default_threads(),
-        )
+        self.model = model
+        name = method_of(model, config.method)
+        method = find_method(name)
+        threads = 1 if config.follow else config.threads or default_threads()
         self.plan = plan_inference(
             model,
             config.memory,
@@ -135,12 +136,15 @@ class Answers:
         columns = dict.fromkeys([*listed_names(config.with_columns), *self.method.columns])
         self.source = open_source(replace(config, with_columns=list(columns)), model, self.plan)
         self.view = None if self.method.dense else view_of(model, edits=config.edits)
-        shown, self._labels = self.source.columns, None
+        shown = self.source.columns
+        self._labels = None
         named = self.view is not None and config.edits and bool(model.manifest.label_docs)
         if named and self.view is not None and NAMES not in shown:
             names = [self.view.label_of(k) for k in range(max(self.view.ids) + 1)]
-            shown, self._labels = {NAMES: TEXTS, **shown}, pa.array(names, TEXT)
-        facts, integer_ids = not self.method.dense, self.source.integer_ids
+            shown = {NAMES: TEXTS, **shown}
+            self._labels = pa.array(names, TEXT)
+        facts = not self.method.dense
+        integer_ids = self.source.integer_ids
         self.schema = answer_schema(shown, facts=facts, integer_ids=integer_ids)
 
     def encoded(self, encode: Callable[[pa.RecordBatch], Any]) -> Iterator[Any]:
@@ -168,7 +172,8 @@ class Answers:
             )
 
     def _answer(self, docs: Documents) -> pa.RecordBatch:
-        shares, view = self.method.shares(docs), self.view
+        shares = self.method.shares(docs)
+        view = self.view
         lists = keep(
             shares if view is None else view.shares(shares), self.config.top, self.config.min_prob
         )
@@ -197,7 +202,8 @@ class Answers:
     def summary(self, begin: float) -> dict[str, Json]:
         """What was answered since ``begin`` (``time.perf_counter``)."""
         notify_compiling(None)
-        seconds, tally = time.perf_counter() - begin, self.tally
+        seconds = time.perf_counter() - begin
+        tally = self.tally
         return {
             **asdict(tally),
             "oov_rate": None
@@ -255,7 +261,8 @@ def infer(config: InferConfig) -> Any:
     >>> answers.column_names[:3], answers["tokens"].to_pylist()
     (['id', 'topics', 'shares'], [2.0, 2.0])
     """
-    begin, out = time.perf_counter(), config.out
+    begin = time.perf_counter()
+    out = config.out
     path = Path(out) if isinstance(out, str | Path) else None
     documents = (
         config.documents if isinstance(config.documents, list | tuple) else [config.documents]

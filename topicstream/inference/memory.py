@@ -20,7 +20,8 @@ A_SHARE = 60
 be written.
 """
 A_CELL = 40
-BLOCK_DOCS, BLOCK_CELLS = 1 << 11, 1 << 17
+BLOCK_DOCS = 1 << 11
+BLOCK_CELLS = 1 << 17
 LEAST_DOCS = 1 << 5
 BLOCKS = [BLOCK_DOCS >> i for i in range(7)]
 """Documents of a block, from the most to the fewest."""
@@ -96,7 +97,8 @@ def plan_inference(
     DoesNotFit
         Where one thread with the smallest blocks does not fit.
     """
-    topics, words = model.n_topics, {"words": A_WORD * model.n_words}
+    topics = model.n_topics
+    words = {"words": A_WORD * model.n_words}
     table = 4 * model.n_words * topics * tables if table_bytes is None else table_bytes
     in_memory = model.phi is not None
 

@@ -28,7 +28,8 @@ class TopicRows:
 
     def __init__(self, model: TopicModel) -> None:
         self.model = model
-        self.topics, self.beta = model.n_topics, float(model.beta)
+        self.topics = model.n_topics
+        self.beta = float(model.beta)
         width = -(-self.topics // LANES) * LANES
         self.alpha = padded_floats(model.alpha, width)
         self.alpha64 = np.asarray(model.alpha, np.float64)
@@ -86,8 +87,8 @@ class Method(ABC):
     name, cites
         The name on the command line, and where the method was published.
     Options
-        A dataclass of ``topicstream.base.options.option`` fields: options of ``topics infer`` and of
-        ``topicstream.infer``.
+        A dataclass of ``topicstream.base.options.option`` fields: options of ``topics infer`` and
+        of ``topicstream.infer``.
     variants
         What ``topics compare --methods`` tries, by name; None: the method as it is, under its own
         name.

@@ -59,9 +59,11 @@ def _keep(
                 n -= 1
             at = n
             while at > begin and values[at - 1] < v:
-                values[at], topics[at] = values[at - 1], topics[at - 1]
+                values[at] = values[at - 1]
+                topics[at] = topics[at - 1]
                 at -= 1
-            values[at], topics[at] = v, k
+            values[at] = v
+            topics[at] = k
             n += 1
         offsets[d + 1] = n
     return n
@@ -78,7 +80,8 @@ def keep(shares: np.ndarray, top: int | None = None, min_prob: float | None = No
         return Lists(np.arange(docs + 1, dtype=np.int64) * topics, numbers, shares.ravel())
     most = topics if top is None else min(top, topics)
     offsets = np.zeros(docs + 1, np.int64)
-    numbers, values = np.empty(docs * most, np.int32), np.empty(docs * most, np.float32)
+    numbers = np.empty(docs * most, np.int32)
+    values = np.empty(docs * most, np.float32)
     least = np.float32(0.0 if min_prob is None else min_prob)
     n = _keep(np.ascontiguousarray(shares), most, least, offsets, numbers, values)
     return Lists(offsets, numbers[:n], values[:n])
@@ -155,9 +158,12 @@ class JsonAnswers(_Stream):
 
     def encode(self, answers: pa.RecordBatch) -> bytes:
         ids, topics, shares, *beside = answers.columns
-        names, offsets = answers.schema.names[3:], topics.offsets.to_numpy().tolist()
+        names = answers.schema.names[3:]
+        offsets = topics.offsets.to_numpy().tolist()
         rows = zip(*(column.to_pylist() for column in (ids, *beside)), strict=True)
-        topics, shares, lines = topics.values.to_numpy(), shares.values.to_numpy(), []
+        topics = topics.values.to_numpy()
+        shares = shares.values.to_numpy()
+        lines = []
         for first, last, (name, *values) in zip(offsets, offsets[1:], rows, strict=False):
             line = {"id": name, "topics": topics[first:last], "shares": shares[first:last]}
             line.update(zip(names, values, strict=True))
@@ -197,7 +203,8 @@ class CsvAnswers(_Stream):
 
 def _csv_lines(table: pa.Table, texts: Iterable[pa.Array]) -> Any:
     """A table as CSV without a head line; texts: its columns that may need quotes."""
-    sink, style = pa.BufferOutputStream(), "needed" if any(map(_needs_quotes, texts)) else "none"
+    sink = pa.BufferOutputStream()
+    style = "needed" if any(map(_needs_quotes, texts)) else "none"
     pacsv.write_csv(table, sink, pacsv.WriteOptions(include_header=False, quoting_style=style))
     return sink.getvalue()
 

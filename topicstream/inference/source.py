@@ -42,7 +42,8 @@ from topicstream.numeric.parallel import in_order
 
 LINE_FORMATS = ("jsonl", "lines")
 PIECE_BYTES = 1 << 20
-TEXT, TEXTS = pa.large_string(), pa.list_(pa.large_string())
+TEXT = pa.large_string()
+TEXTS = pa.list_(pa.large_string())
 
 
 class DocumentSource(ABC):
@@ -65,7 +66,8 @@ class DocumentSource(ABC):
     total = rejected = 0
 
     def __init__(self, model: TopicModel, plan: InferencePlan) -> None:
-        self.model, self.plan = model, plan
+        self.model = model
+        self.plan = plan
         self.width = model.manifest.width
 
     @abstractmethod
@@ -90,7 +92,9 @@ class DocumentSource(ABC):
                 4 * self.model.n_topics * longest, f"a document of {longest:,} different words"
             )
         for first, last in cut_cells(indptr, self.plan.docs, self.plan.cells):
-            begin, end, some = indptr[first], indptr[last], slice(first, last)
+            begin = indptr[first]
+            end = indptr[last]
+            some = slice(first, last)
             own = indptr[first : last + 1] - begin
             if self.width:
                 block = dense_documents(ids[some], own, counts[begin:end])
@@ -130,10 +134,8 @@ class StoredDocuments(DocumentSource):
             view = rest_of if sampled == {"rest"} else learned_from
             corpus = view(corpus, model.manifest.sample) if len(sampled) == 1 else corpus
             self.parts = tuple(dict.fromkeys("train" if p in sampled else p for p in self.parts))
-        self.corpus, self.columns = (
-            corpus,
-            columns_within(corpus, listed_names(config.with_columns)),
-        )
+        self.corpus = corpus
+        self.columns = columns_within(corpus, listed_names(config.with_columns))
         self.integer_ids = corpus.manifest.ids == "integer"
         self.total = sum(corpus.part(p == "heldout").docs for p in self.parts)
 
@@ -144,7 +146,8 @@ class StoredDocuments(DocumentSource):
         for batch in self.corpus.documents(
             list(self.columns), parts=self.parts, batches=self.batches
         ):
-            words, counts = batch.column("words"), batch.column("counts")
+            words = batch.column("words")
+            counts = batch.column("counts")
             cells = (
                 words.offsets.to_numpy().astype(np.int64),
                 words.values.to_numpy(),
@@ -175,7 +178,9 @@ class RawDocuments(DocumentSource):
         elif isinstance(inputs, list):
             options = options.recall(model.manifest.reading, FIELDS, LAYOUT)
         self.columns = {name: TEXTS if name in LISTS else TEXT for name in names}
-        self.inputs, self.options, self._lock = inputs, options, threading.Lock()
+        self.inputs = inputs
+        self.options = options
+        self._lock = threading.Lock()
         self._words = TokenVocabulary.of(model.vocabulary.words)
         self._words.lookup(model.vocabulary.words[:0])
         recipe = model.manifest.tokenizer
@@ -192,7 +197,8 @@ class RawDocuments(DocumentSource):
 
     def read(self, task: Task) -> list[Documents]:
         """The documents of one piece, in blocks; thread-safe.  InputError at a bad record."""
-        (batch, _), dense = task.run(), content_kind(task.batch) == "vector"
+        (batch, _) = task.run()
+        dense = content_kind(task.batch) == "vector"
         with self._lock:
             self.rejected += len(task.rejects)
         if len(batch):
@@ -217,8 +223,10 @@ class RawDocuments(DocumentSource):
                         f"{self.model.words[0]}, ...); name its columns (vocabulary= in Python, "
                         f"--words FILE)"
                     )
-            index, cells = self._index[1], document_cells(batch)
-        meta, ids = metadata_of(batch), batch.column(0)
+            index = self._index[1]
+            cells = document_cells(batch)
+        meta = metadata_of(batch)
+        ids = batch.column(0)
         columns = {
             name: meta.get(name, pa.nulls(len(batch), kind)) for name, kind in self.columns.items()
         }
@@ -241,7 +249,9 @@ class FollowedDocuments(RawDocuments):
 
 
 def columns_within(corpus: Corpus, names: Sequence[str]) -> dict[str, pa.DataType]:
-    """Arrow types of columns of a store's documents' table; UsageError where it has no such column."""
+    """Arrow types of columns of a store's documents' table; UsageError where it has no such
+    column.
+    """
     known_columns = {"source": "string", **corpus.manifest.columns}
     for name in names:
         if name not in known_columns or name in ("id", "part", "block", "row"):

@@ -84,7 +84,8 @@ def token_topics(
     state = read_record(places[-1] / "state.json", _State)
     learned = learned_from(corpus, run.sample)
     grid = learned.grid(run.layout["block_cells"], run.layout["block_docs"])
-    index, memory = _index(places[-1], state), state.facts.memory.get("old", "")
+    index = _index(places[-1], state)
+    memory = state.facts.memory.get("old", "")
     if state.rounds or (index is not None and len(index) != len(grid)):
         raise InputError(f"{folder}: stopped within a pass; let `topics train` finish it first")
     kind = np.dtype("uint8" if topics <= 1 << 8 else "uint16" if topics <= 1 << 16 else "uint32")

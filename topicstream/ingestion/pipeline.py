@@ -129,10 +129,8 @@ def _ingest_to(address: str, record: InputsRecord, config: IngestConfig) -> dict
                     else ", and documents that are in no file cannot be compared with it"
                 )
                 raise TopicsError(f"{address}: exists{unknown}; --force replaces it")
-            version, summary = (
-                current.version,
-                _made_once(StoreManifest.read(Path(mirrored(address))), record, config),
-            )
+            version = current.version
+            summary = _made_once(StoreManifest.read(Path(mirrored(address))), record, config)
         else:
             if not inputs_record.is_this(work, inputs_record.load(work).fingerprint, record):
                 owned.remove(work, "corpus")  # of another ingest, which was killed
@@ -174,7 +172,10 @@ class _Ingest:
                 f"--out {out}: is the root of a disk or a mount, which a store cannot replace; "
                 f"name a folder inside it"
             )
-        self.names, self.out, self.progress, self.stop = names, out, progress, stop
+        self.names = names
+        self.out = out
+        self.progress = progress
+        self.stop = stop
         self.plan = plan_ingest(options.given.mem_limit, options.given.workers)
         self.wip = out.with_name(out.name + ".wip")
         self.base: Corpus | None = None
@@ -313,7 +314,8 @@ class _Ingest:
         that was killed there is cleared away."""
         if self.options.given.force or not (self.out / "manifest.json").exists():
             return None
-        store, state = Corpus.open(self.out, dense=True), read_state(self.wip)
+        store = Corpus.open(self.out, dense=True)
+        state = read_state(self.wip)
         committed = None if state is None else state.committed
         if (
             state is not None
@@ -334,10 +336,8 @@ class _Ingest:
         return _made_once(store.manifest, record, self.options.given)
 
     def _run(self, journal: Journal, same: bool) -> dict[str, Json]:
-        state, config = (
-            journal.state,
-            dataclasses.replace(self.options.given, scratch=journal.folder),
-        )
+        state = journal.state
+        config = dataclasses.replace(self.options.given, scratch=journal.folder)
         if journal.resumed and state.pieces:
             self.progress.say(f"{self.wip}: resuming after {state.pieces} pieces")
         if not state.done:

@@ -9,7 +9,8 @@ from topicstream.base.memory import MemoryLimit, Room, plan_memory
 from topicstream.base.relations import LEAST_MEMORY
 from topicstream.ingestion.parts.tasks import WORK_BYTES
 
-LARGEST_PIECE, SMALLEST_PIECE = 8 << 20, 1 << 20
+LARGEST_PIECE = 8 << 20
+SMALLEST_PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,8 @@ def plan_ingest(mem_limit: str | int | None, workers: int | None) -> IngestPlan:
 
     DoesNotFit.
     """
-    limit, threads = (
-        MemoryLimit.parse(mem_limit),
-        workers if workers is not None else default_threads(),
-    )
+    limit = MemoryLimit.parse(mem_limit)
+    threads = workers if workers is not None else default_threads()
     half = (
         limit.bytes - PROCESS_BYTES
     ) // 2  # for the query engine; the other one for pieces and what the allocator loses

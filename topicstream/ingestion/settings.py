@@ -27,7 +27,8 @@ from topicstream.ingestion.tokens.word_counts import WordLimits
 from topicstream.ingestion.tokens.word_lists import stop_words_with_parts
 
 HELDOUT_SHARE = 0.01
-HELDOUT_LEAST, HELDOUT_MOST_SHARE = 50, 0.10
+HELDOUT_LEAST = 50
+HELDOUT_MOST_SHARE = 0.10
 ENOUGH_DOCUMENTS = round(HELDOUT_LEAST / HELDOUT_SHARE)
 """From this many documents on the default held-out share is 1 % sharp."""
 
@@ -202,7 +203,8 @@ class IngestOptions:
         every second one parts no subjects).  Counts were pruned by whoever made them.
         """
         config = self.given
-        least, most = share_or_number(config.min_df), share_or_number(config.max_df)
+        least = share_or_number(config.min_df)
+        most = share_or_number(config.max_df)
         if least is None:
             least = max(1, min(5, documents // 100)) if text else 1
         if most is None and text and documents >= 100:

@@ -79,7 +79,9 @@ class StoredArray:
                 f"{path}: does not match its checksum; restore the file or train again"
             )
         metadata = decode_record(read_json(path), _Metadata, path)
-        self.folder, self.attributes, self._counts = folder, metadata.attributes, counts
+        self.folder = folder
+        self.attributes = metadata.attributes
+        self._counts = counts
         self.n_rows, self.columns = shape
         self.step = metadata.chunk_grid.configuration.chunk_shape[0]
         self.totals = np.array(self.attributes.totals)
@@ -112,7 +114,8 @@ class StoredArray:
         """
         path = self.folder / "c" / str(number) / "0"
         read_chunk(path, *self._files[number], out)
-        least, most = out.min(initial=0), out.max(initial=0)
+        least = out.min(initial=0)
+        most = out.max(initial=0)
         if not (-np.inf < least and most < np.inf and (least >= 0 or not self._counts)):
             raise StoreError(
                 f"{path}: a count that is negative, infinite or no number; restore it or train "
@@ -128,7 +131,9 @@ class StoredArray:
             yield start, self.chunk(number, buffer)[: min(self.step, self.n_rows - start)]
 
     def gather(self, ids: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Rows of ``ids`` (any order), float32[n, columns], or into the first columns of ``out``."""
+        """Rows of ``ids`` (any order), float32[n, columns], or into the first columns of
+        ``out``.
+        """
         if out is None:
             out = np.empty((len(ids), self.columns), np.float32)
         order = np.argsort(ids, kind="stable")
@@ -149,7 +154,9 @@ class ArrayWriter:
     """
 
     def __init__(self, folder: Path, rows: int, columns: int) -> None:
-        self.folder, self.n_rows, self.columns = folder, rows, columns
+        self.folder = folder
+        self.n_rows = rows
+        self.columns = columns
         owned.remove_within(folder)
         self._step = max(1, CHUNK_BYTES // (4 * columns))  # rows of a chunk
         self._buffer = np.zeros((self._step, columns), np.float32)
@@ -191,7 +198,8 @@ class ArrayWriter:
             raise ValueError(f"{self.done} rows given of {self.n_rows}")
         if not np.isfinite(self.totals).all():
             raise ValueError("a model with NaN or infinite numbers is not written")
-        shape, chunk = (self.n_rows, self.columns), (self._step, self.columns)
+        shape = (self.n_rows, self.columns)
+        chunk = (self._step, self.columns)
         own = {"totals": self.totals.tolist(), "chunks": " ".join(self._chunks)}
         create_array(
             self.folder,

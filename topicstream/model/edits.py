@@ -179,7 +179,8 @@ class EditedModel(TopicModel):
             path=trained.path,
         )
         self.sizes = view.columns(trained.sizes[None])[0]
-        self.trained, self.view = trained, view
+        self.trained = trained
+        self.view = view
 
     @property
     def column_ids(self) -> np.ndarray:
@@ -318,11 +319,14 @@ def apply(
 
 
 def _checked(log: Sequence[Edit], values: Mapping[str, object], ids: Sequence[int]) -> Edit:
-    """An edit as a record; UsageError where it cannot be done to the topics as the log leaves them."""
+    """An edit as a record; UsageError where it cannot be done to the topics as the log
+    leaves them.
+    """
     edit: Edit = decode_record(
         values, _EDIT, "edit", 'Write {"edit": "merge", "topics": [1, 18]} or the like', UsageError
     )
-    kind, shown = type(edit).__name__.lower(), apply(log, ids).ids
+    kind = type(edit).__name__.lower()
+    shown = apply(log, ids).ids
     topics = [edit.topic] if isinstance(edit, Label) else edit.topics
     for topic in topics:
         if topic not in shown:
@@ -424,7 +428,8 @@ def carry(old: str | Path, new: str | Path) -> bool:
     their ids; whether there
     was a log.  What the new version already has stays."""
     for name in (IDS, LOG):
-        source, target = Path(old) / name, Path(new) / name
+        source = Path(old) / name
+        target = Path(new) / name
         if source.exists() and not target.exists():
             write_bytes(target, source.read_bytes())
     return (Path(old) / LOG).exists()

@@ -244,7 +244,9 @@ def read_manifest(folder: str | Path) -> ModelManifest:
 
 
 def unfinished_run(folder: Path) -> str:
-    """What a folder holds whose training run has not ended, and what to do; "" where there is none."""
+    """What a folder holds whose training run has not ended, and what to do; "" where there
+    is none.
+    """
     if not (folder / "training.json").is_file():
         return ""
     saved = sorted(path.name for path in folder.glob("checkpoints/[0-9]*-[0-9]*"))

@@ -63,7 +63,9 @@ class SeedTopic(Record, forbid_unknown_fields=True):
 
 
 class SeedEntry(SeedTopic, kw_only=True, forbid_unknown_fields=False):
-    """What a model says of a topic with seed words: its number, and the pseudo-count of each word."""
+    """What a model says of a topic with seed words: its number, and the pseudo-count of
+    each word.
+    """
 
     topic: Count
     weights: list[Annotated[float, msgspec.Meta(ge=0, le=1e18)]]
@@ -109,7 +111,8 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _of_mapping(value: Mapping[str, Any], where: str) -> list[SeedTopic]:
-    topics, strength = dict(value), None
+    topics = dict(value)
+    strength = None
     if not isinstance(topics.get("strength"), (Mapping, list, tuple)):
         strength = topics.pop("strength", None)
     seeds: list[SeedTopic] = []
@@ -181,10 +184,13 @@ def resolve(
             else "names are spelt as in the documents"
         )
         raise InputError(f"--seed-words: no label is called {terminal_safe(other[0])}; {hint}")
-    entries, warnings, unknown = list[SeedEntry](), list[str](), list[str]()
+    entries = list[SeedEntry]()
+    warnings = list[str]()
+    unknown = list[str]()
     every: list[tuple[int, int, float]] = []
     for topic, ids in zip(topics, find_seed_words(topics, vocabulary), strict=True):
-        k, weights = named[topic.name], list[float]()
+        k = named[topic.name]
+        weights = list[float]()
         for word, i in zip(topic.words, ids.tolist(), strict=True):
             weight = 0.0 if i < 0 else float(n_w[i]) if topic.strength is None else topic.strength
             weights.append(weight)

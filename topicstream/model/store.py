@@ -101,7 +101,9 @@ class ModelWriter:
     def __init__(self, path: str | Path, words: int, topics: int) -> None:
         if words < 1 or topics < 1:
             raise ValueError(f"a model needs words and topics, not {words} and {topics}")
-        self.path, self.words, self.topics = Path(path), words, topics
+        self.path = Path(path)
+        self.words = words
+        self.topics = topics
         claim(self.path, "model")
         self._old = read_manifest(self.path) if (self.path / "manifest.json").exists() else None
         self._main = ArrayWriter(
@@ -226,7 +228,9 @@ class ModelWriter:
         return FileEntry(name=name, crc32c=crc)
 
     def _sweep(self, manifest: ModelManifest) -> None:
-        """Remove what the old manifest named and the new one does not, and what a killed save left."""
+        """Remove what the old manifest named and the new one does not, and what a killed
+        save left.
+        """
         used = {entry.name for entry in files_of(manifest)}
         old = [] if self._old is None else [entry.name for entry in files_of(self._old)]
         for path in (self.path / name for name in {*TOPICS, *VOCABS, *old} - used):
@@ -272,14 +276,16 @@ class StoredTable(StoredArray):
     """
 
     def __init__(self, folder: str | Path, manifest: Origin, name: str) -> None:
-        folder, entry = Path(folder), manifest.tables.get(name)
+        folder = Path(folder)
+        entry = manifest.tables.get(name)
         if entry is None:
             names = ", ".join(manifest.tables) or "only topics"
             raise StoreError(
                 f"{folder}: this model ({manifest.engine}) has no table of {name}; it has {names}"
             )
         super().__init__(folder / entry.name, entry.crc32c, (entry.rows, entry.columns))
-        self.axis, self.names = entry.axis, None
+        self.axis = entry.axis
+        self.names = None
         if entry.names is not None:
             with open_table(check_file(folder, entry.names)) as file:
                 self.names = file.read(columns=["name"])["name"].combine_chunks()

@@ -27,7 +27,9 @@ class Best:
         self.ids = np.zeros((n, columns), np.int64)
 
     def add(self, first: int, values: np.ndarray) -> None:
-        """values: [m, columns], rows ``first .. first + m - 1``; rows must come in ascending order."""
+        """values: [m, columns], rows ``first .. first + m - 1``; rows must come in
+        ascending order.
+        """
         n = len(self.scores)
         if n == 0:
             return
@@ -60,9 +62,11 @@ def _best_words(
 
     Relevance is lambda log p(w|k) + (1 - lambda) log(p(w|k) / p(w)) (Sievert & Shirley 2014); p(w)
     is the model's own, from the row sums of its table."""
-    topics, beta = model.n_topics, model.beta
+    topics = model.n_topics
+    beta = model.beta
     best = [Best(min(n, model.n_words), topics) for _ in lambdas]
-    log_norm, marginal = np.log(model.norms), np.empty(model.n_words)
+    log_norm = np.log(model.norms)
+    marginal = np.empty(model.n_words)
     log_total = np.log(max(float(model.totals.sum()) + model.n_words * topics * beta, 1e-300))
     with np.errstate(divide="ignore"):
         for start, rows in model.spans():

@@ -20,10 +20,13 @@ import numpy as np
 if TYPE_CHECKING:
     from topicstream.model.topic_model import TopicModel
 
-LIVE, DEAD, BACKGROUND = "live", "dead", "background"
+LIVE = "live"
+DEAD = "dead"
+BACKGROUND = "background"
 LONG = 1000.0
 """Tokens: of longer documents, and of few ones, a topic may hold less than one."""
-TENTH, HALF = 0.1, 0.5
+TENTH = 0.1
+HALF = 0.5
 """Of the tokens of an average topic."""
 EMPTY = 0.5
 """Tokens below which a topic is empty, whatever the documents are."""
@@ -53,7 +56,8 @@ def topic_kinds(model: TopicModel, known: Mapping[int, str]) -> list[str]:
 
 def kinds_of_origin(model: TopicModel) -> dict[int, str]:
     """Name the kinds that the training of a model decided, by column: background and labels."""
-    manifest, topics = model.manifest, model.n_topics
+    manifest = model.manifest
+    topics = model.n_topics
     if manifest.label_docs:
         return dict.fromkeys(range(topics - len(manifest.label_docs), topics), LIVE)
     if manifest.options.get("background"):

@@ -87,21 +87,24 @@ class TopicModel:
         manifest: Origin | None = None,
         path: Path | None = None,
     ) -> None:
-        self.vocabulary, self.sizes, self.alpha, self.beta = vocabulary, totals, alpha, float(beta)
-        self.manifest, self.path = manifest or Origin(), path
-        self.phi, self._stored = phi, stored
+        self.vocabulary = vocabulary
+        self.sizes = totals
+        self.alpha = alpha
+        self.beta = float(beta)
+        self.manifest = manifest or Origin()
+        self.path = path
+        self.phi = phi
+        self._stored = stored
         seeds = self.manifest.seed_counts(vocabulary, len(alpha)) if stored is not None else None
-        self.seeds, self.totals = (
-            seeds,
-            totals if seeds is None else totals + seeds.totals[: len(totals)],
-        )
+        self.seeds = seeds
+        self.totals = totals if seeds is None else totals + seeds.totals[: len(totals)]
         weighting = self.manifest.weighting
         self.weights = (
             Weights.of_record(weighting, vocabulary.df) if weighting is not None else None
         )
 
     # -- making
-    # ------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     @classmethod
     def from_arrays(
         cls,
@@ -151,12 +154,14 @@ class TopicModel:
                 f"{folder}: a model of {noun_of(manifest.width)}, which has no topics; `topics "
                 f"show`, `infer` and `eval` take it"
             )
-        topics, vocab = manifest.files.topics, manifest.files.vocab
+        topics = manifest.files.topics
+        vocab = manifest.files.vocab
         refuse_linked_folders(folder, [topics.name, f"{topics.name}/c", "checkpoints", "work"])
         stored = StoredArray(
             folder / topics.name, topics.crc32c, (manifest.words, manifest.topics), counts=True
         )
-        alpha, beta = np.array(stored.attributes.alpha), stored.attributes.beta
+        alpha = np.array(stored.attributes.alpha)
+        beta = stored.attributes.beta
         if len(alpha) != manifest.topics:
             raise StoreError(
                 f"{stored.folder}/zarr.json: alpha disagrees with the manifest; restore the "
@@ -206,7 +211,7 @@ class TopicModel:
             self.phi = self.rows(np.arange(self.n_words))
 
     # -- reading
-    # -----------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     @property
     def n_words(self) -> int:
         """Words of the vocabulary, W."""
@@ -299,7 +304,8 @@ class TopicModel:
     def pair_probabilities(self, words: np.ndarray, topics: np.ndarray) -> np.ndarray:
         """p(w|k) of pairs of a word and a topic, float64[n]; rows are read in parts."""
         unique, place = np.unique(words, return_inverse=True)
-        order, out = np.argsort(place, kind="stable"), np.empty(len(words))
+        order = np.argsort(place, kind="stable")
+        out = np.empty(len(words))
         step = max(1, VALUES // self.n_topics)
         for first in range(0, len(unique), step):
             some = unique[first : first + step]
@@ -357,7 +363,7 @@ class TopicModel:
         return digest.hexdigest()
 
     # -- writing
-    # -----------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def save(self, path: str | Path, **manifest: Any) -> None:
         """Write the model; ``manifest`` adds to (or replaces) what ``self.manifest`` says of its
         origin.

@@ -58,7 +58,8 @@ class Weights:
         """Of a training part: counts and df [W] of its words; docs: its documents.  InputError
         where no word tells
         documents apart."""
-        tokens, mean = float(counts.sum()), float(counts.sum()) / max(docs, 1)
+        tokens = float(counts.sum())
+        mean = float(counts.sum()) / max(docs, 1)
         if kind == "tf":
             return cls(Weighting(kind="tf", docs=docs, mean=mean, scale=1.0), None)
         weighed = float((counts * _idf(df, docs)).sum())
@@ -96,12 +97,16 @@ class Weights:
         """A block of a corpus with weights for counts; cells that weigh nothing are left out, and
         words without others.
         """
-        words, vocab, indptr, counts = block.words, block.vocab, block.indptr, block.counts
+        words = block.words
+        vocab = block.vocab
+        indptr = block.indptr
+        counts = block.counts
         if self.per_word is not None and not (kept := self.per_word[vocab] > 0).all():
             cells_kept = kept[words]
             indptr = np.concatenate(([0], np.cumsum(cells_kept)))[indptr].astype(np.int64)
             words = (np.cumsum(kept) - 1).astype(np.int32)[words[cells_kept]]
-            vocab, counts = vocab[kept], counts[cells_kept]
+            vocab = vocab[kept]
+            counts = counts[cells_kept]
         weights = self.cells(indptr, vocab[words], counts)
         tokens = float(weights.sum(dtype=np.float64))
         return replace(
@@ -109,7 +114,9 @@ class Weights:
         )
 
     def sums(self, counts: np.ndarray, blocks: Iterable[Any]) -> np.ndarray:
-        """n_w float64[W] of the weighted training cells; blocks: weighted ones, read for tf alone."""
+        """n_w float64[W] of the weighted training cells; blocks: weighted ones, read for tf
+        alone.
+        """
         if self.per_word is not None:
             return counts * self.per_word.astype(np.float64)
         sums = np.zeros(len(counts))

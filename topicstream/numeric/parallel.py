@@ -80,7 +80,9 @@ class Workers:
         return int(getattr(self._local, "number", 0))
 
     def run(self, work: Callable[[int], None], n: int) -> None:
-        """work(0) .. work(n-1), each once; returns when all are done, raises the first error met."""
+        """work(0) .. work(n-1), each once; returns when all are done, raises the first
+        error met.
+        """
         if self.pool is None or n <= 1:
             # one item runs here, on worker 0's buffers: nobody else is running
             for i in range(n):

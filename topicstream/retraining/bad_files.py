@@ -142,7 +142,9 @@ def folders(config: Config, groups: Sequence[str]) -> Iterator[tuple[str, Path]]
 
 
 def find_bad_files(config: Config) -> dict[str, str]:
-    """Read every copy by itself; those that cannot be read, by their path below ``raw``, and why."""
+    """Read every copy by itself; those that cannot be read, by their path below ``raw``,
+    and why.
+    """
     bad: dict[str, str] = {}
     for group, folder in folders(config, config.group_names):
         options: ReadOptions = read_options(config, group)

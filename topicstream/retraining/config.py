@@ -297,7 +297,8 @@ def load_config(path: str | Path) -> Config:
     config = Config(
         **checked(Config, values | tables, str(path), lambda field: f"{path}: {field.name}")
     )
-    home, seeds = path.resolve().parent, config.train.seed_words
+    home = path.resolve().parent
+    seeds = config.train.seed_words
     if seeds is not None:
         read_seeds(home / seeds)
         config = replace(config, train=replace(config.train, seed_words=str(home / seeds)))
@@ -366,7 +367,8 @@ def _check(config: Config, path: Path) -> None:
             f"is nothing to match from "
             "version to version; use `topics ingest --append` and `topics update`"
         )
-    raw, home = Path(os.path.realpath(config.raw)), Path(os.path.realpath(config.folder))
+    raw = Path(os.path.realpath(config.raw))
+    home = Path(os.path.realpath(config.folder))
     if raw == home or raw in home.parents:
         raise UsageError(
             f"{path}: raw = {config.raw}: holds the folder of the retrain; new files need a "

@@ -95,7 +95,9 @@ class Cycle:
     journal: CycleJournal
 
     def __init__(self, config: Config, log: Progress) -> None:
-        self.config, self.folder, self.log = config, config.folder, log
+        self.config = config
+        self.folder = config.folder
+        self.log = log
         self.wip = config.corpus.with_name("corpus.zarr.wip")
         self.threads = config.train.threads or machine.default_threads()
         self.scan = Scan()
@@ -192,7 +194,8 @@ class Cycle:
             (opened,), threads = self._open(publish.version_path(self.folder, present))
             figures = drift_of(self.config, opened, scan, threads, self.log)
         drifted = verdict(figures, self.config.drift) if figures else []
-        new, age = rules.news(self.config, self.state, scan, model), rules.age(self.state, self.log)
+        new = rules.news(self.config, self.state, scan, model)
+        age = rules.age(self.state, self.log)
         decision, why = rules.decide(
             model, new, drifted, age, self.config.when, self.config.train, full
         )
@@ -239,7 +242,8 @@ class Cycle:
         return None
 
     def _scan(self) -> Scan:
-        raw, known_files = self.config.raw, self.state.files
+        raw = self.config.raw
+        known_files = self.state.files
         scan = scan_raw(
             self.config,
             known_files,
@@ -310,7 +314,9 @@ class Cycle:
             self._remember(failing={**self.state.failing, name: failed})
 
     def _forget_mended(self) -> None:
-        """Forget failures of files that have gone, or are again as they were when they were read."""
+        """Forget failures of files that have gone, or are again as they were when they were
+        read.
+        """
         scan = self.scan
         present = {*scan.new, *scan.changed, *scan.unsettled, *scan.set_aside, *scan.unreadable}
         failing = {
@@ -322,7 +328,7 @@ class Cycle:
             self._remember(failing=failing)
 
     # -- steps
-    # -----------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def _append(self) -> None:
         """The copies go into the corpus store; then the files count as taken in."""
         for index, group in enumerate(self.journal.groups):
@@ -427,11 +433,9 @@ class Cycle:
 
     def _train(self) -> None:
         """The new model in a folder of its own."""
-        want, run, base = (
-            self.config.train,
-            publish.run_path(self.folder, self.journal.version),
-            self.journal.base,
-        )
+        want = self.config.train
+        run = publish.run_path(self.folder, self.journal.version)
+        base = self.journal.base
         settings_hashed = want.model_settings() | {"corpus": rules.fingerprint(self.config)}
         if want.seed_words is not None:
             settings_hashed["seed_words"] = plain(read_seeds(want.seed_words))
@@ -458,13 +462,17 @@ class Cycle:
                 progress=self.log,
                 **want.limits(),
             )
-            how, passes, reason = updated.how, updated.passes, updated.reason
+            how = updated.how
+            passes = updated.passes
+            reason = updated.reason
         else:
             self._remember(last_tried=_date())
             settings_given = want.limits() | want.model_settings()
             del settings_given["update_passes"]
             trained = train(self.config.corpus, run, progress=self.log, **settings_given)
-            how, passes, reason = "fresh", trained.passes, trained.reason
+            how = "fresh"
+            passes = trained.passes
+            reason = trained.reason
         self._record("gate", training=how, passes=passes, stopped=reason)
 
     def _gate(self) -> None:
@@ -504,7 +512,9 @@ class Cycle:
 
     def _publish(self) -> None:
         """The version, the link, the state."""
-        number, ids, want = self.journal.version, self.journal.ids, self.config.train
+        number = self.journal.version
+        ids = self.journal.ids
+        want = self.config.train
         assert ids is not None
         run = publish.run_path(self.folder, number)
         if (
@@ -550,11 +560,13 @@ class Cycle:
         sync(self.folder)
 
     # -- what they share
-    # -------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def _record(
         self, stage: str = "", *, groups: Mapping[int, Group] | None = None, **told: Any
     ) -> None:
-        """Write the journal: with the next step, groups by their index, and what the summary tells."""
+        """Write the journal: with the next step, groups by their index, and what the
+        summary tells.
+        """
         journal = self.journal
         changed = [(groups or {}).get(index, group) for index, group in enumerate(journal.groups)]
         self.journal = replace(

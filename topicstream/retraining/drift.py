@@ -69,7 +69,8 @@ def drift_of(
 ) -> Drift | None:
     """The figures of the new and changed files, which are ingested into a store that is removed
     again; None where no document has a word."""
-    incoming, corpus = config.folder / "incoming", Corpus.open(config.corpus)
+    incoming = config.folder / "incoming"
+    corpus = Corpus.open(config.corpus)
     limits = {"mem_limit": config.train.mem_limit, "workers": config.train.threads}
     place = incoming / MEASURED
     new = None
@@ -137,7 +138,8 @@ def usage(model: TopicModel, corpus: Corpus, heldout: bool, threads: int) -> np.
 
 def jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
     """Square root of the Jensen-Shannon divergence in bits, 0..1."""
-    p, q = p / p.sum(), q / q.sum()
+    p = p / p.sum()
+    q = q / q.sum()
     m = (p + q) / 2
     return float(np.sqrt(max(0.0, (rel_entr(p, m).sum() + rel_entr(q, m).sum()) / 2 / np.log(2))))
 
@@ -145,7 +147,8 @@ def jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
 def measure(model: TopicModel, corpus: Corpus, new: Corpus, threads: int) -> Drift:
     """The figures of the documents of a store beside those of the corpus of a model."""
     vocabulary = Vocabulary.read(new.file("vocab"))
-    known, counts = met_words(vocabulary.words, corpus), vocabulary.counts.astype(np.float64)
+    known = met_words(vocabulary.words, corpus)
+    counts = vocabulary.counts.astype(np.float64)
     figures: dict[str, Any] = {"documents": new.n_docs, "words": new.n_words}
     if len(known):
         figures |= {

@@ -158,7 +158,8 @@ def forget(
     trained on it.
 
     The ids go onto a list of the store, as keyed hashes: later ingests into it leave their
-    documents out.  Block state and checkpoints of the runs go, so a run that is continued starts every block.  The
+    documents out.  Block state and checkpoints of the runs go, so a run that is continued starts
+                    every block.  The
     store is compacted on the way.  Called again, it finishes what was left; an id that is not there
     is no error.
 
@@ -180,11 +181,12 @@ def forget(
     Returns
     -------
     dict
-        ``lifted`` (ids taken off the list), ``documents``, ``rows`` (of the table: a replaced document has several), ``cells``,
-        ``not_found`` (ids), ``runs`` (folders whose state went), ``words_left`` (words that only
-        these documents had and that stay, of a vocabulary given as a file), ``left`` (file and
-        what: tables that a reader holds, rows that are still there), ``waiting`` (a reader holds
-        old files: call again when it has ended), ``elsewhere`` (sentences: what this cannot reach).
+        ``lifted`` (ids taken off the list), ``documents``, ``rows`` (of the table: a replaced
+        document has several), ``cells``, ``not_found`` (ids), ``runs`` (folders whose state went),
+        ``words_left`` (words that only these documents had and that stay, of a vocabulary given as
+        a file), ``left`` (file and what: tables that a reader holds, rows that are still there),
+        ``waiting`` (a reader holds old files: call again when it has ended), ``elsewhere``
+        (sentences: what this cannot reach).
 
     Raises
     ------
@@ -282,10 +284,8 @@ def trained_on(model: Path, store: str | Path) -> bool:
     went since leave it.  True where there is no model yet."""
     if not (model / "manifest.json").exists():
         return True
-    corpus, opened = (
-        Corpus.open(store, dense=True),
-        TopicModel.open(model, memory_limit=-1, dense=True),
-    )
+    corpus = Corpus.open(store, dense=True)
+    opened = TopicModel.open(model, memory_limit=-1, dense=True)
     corpus.let_go()
     corpus_ids = Vocabulary.read(corpus.file("vocab")).find(opened.vocabulary.words)
     corpus_ids = corpus_ids[corpus_ids >= 0]
@@ -332,7 +332,9 @@ def _forget(
     versions = [version_path(home, n) for n in published_versions(home)] if home is not None else []
     cleared: list[Path] = []
     folders = [store] if home is None else [store, home]
-    manifest, cells, words_left = base.manifest, 0, 0
+    manifest = base.manifest
+    cells = 0
+    words_left = 0
     if len(documents.numbers):
         before = base.n_cells + base.part(True).cells
 
@@ -449,7 +451,8 @@ def _rewrite(
     -------
     Its manifest, and how many words of theirs stay in the user's own vocabulary.
     """
-    old, store = base.manifest, base.path
+    old = base.manifest
+    store = base.path
     generation = old.generation + 1
     removal = Removal(base)
     removal.take(np.setdiff1d(documents.numbers, removal.numbers))
@@ -497,7 +500,8 @@ def _forget_files(home: Path, ids: set[str]) -> list[str]:
     """Take raw files that are a document each, and are gone, out of the list of files that a
     retrain has taken in; a sentence for each that is still there (without its entry the next run
     would take it in again)."""
-    state, raw = read_retrain_state(home), _raw(home)
+    state = read_retrain_state(home)
+    raw = _raw(home)
     still_exists = {name: (raw / name).exists() for name in state.files if name in ids}
     if not all(still_exists.values()):
         files = {name: entry for name, entry in state.files.items() if still_exists.get(name, True)}
@@ -520,7 +524,8 @@ def _elsewhere(
     documents: _Found, store: Path, home: Path | None, runs: list[Path], words: int
 ) -> list[str]:
     """What cannot be reached, in sentences."""
-    sentences, find = [], inputs_record.raw_files(store)
+    sentences = []
+    find = inputs_record.raw_files(store)
     for source in sorted(documents.sources)[:SHOWN]:
         name = file_of(source)
         path = Path((raw_file := find(name)) or name)

@@ -114,12 +114,10 @@ def judge(
         judgement.refused += judgement.warnings
     for score, logliks in shared_perplexity([new] if old is None else [new, old], corpus, threads):
         if judgement.perplexity is None:
-            judgement.tokens, judgement.oov_rate, judgement.perplexity, of_new = (
-                score.tokens,
-                score.oov_rate,
-                float(score.perplexity),
-                logliks,
-            )
+            judgement.tokens = score.tokens
+            judgement.oov_rate = score.oov_rate
+            judgement.perplexity = float(score.perplexity)
+            of_new = logliks
             continue
         judgement.perplexity_before = float(score.perplexity)
         judgement.error = float(np.std(logliks - of_new) * math.sqrt(len(logliks)) / score.tokens)

@@ -104,7 +104,8 @@ def point_to(folder: Path, number: int) -> None:
 def prune(folder: Path, keep: int) -> None:
     """Remove the oldest versions but ``keep``; never the current one or the one before it, nor one
     that others have put something into."""
-    present, now = published_versions(folder), current(folder)
+    present = published_versions(folder)
+    now = current(folder)
     up_to_current = {n for n in present if now is not None and n <= now}
     spared = set(sorted(up_to_current)[-2:]) | set(present[-keep:])
     for number in (n for n in present if n not in spared):

@@ -12,7 +12,8 @@ from msgspec import Meta
 from topicstream.base.records import Count, Record, read_record
 from topicstream.model.manifest import TopicIds
 
-STATE, JOURNAL = "state.json", "journal.json"
+STATE = "state.json"
+JOURNAL = "journal.json"
 Decision = Literal["nothing", "update", "full"]
 
 
@@ -123,7 +124,9 @@ def read_retrain_state(folder: Path) -> RetrainState:
 
 
 def read_journal(folder: Path) -> CycleJournal | None:
-    """The cycle at work, None without one; StoreError where the file does not say what one needs."""
+    """The cycle at work, None without one; StoreError where the file does not say what one
+    needs.
+    """
     path = folder / JOURNAL
     return (
         read_record(path, CycleJournal, "Remove it, and the next run looks at all files again")

@@ -121,7 +121,8 @@ def train_on(
         ``tol, max_time, threads, mem_limit, tables, eval_every, checkpoint_minutes, scheduler,
         workers_min`` of ``train``.
     """
-    progress, manifest = listener(progress, Shown), read_manifest(model)
+    progress = listener(progress, Shown)
+    manifest = read_manifest(model)
     about = engine_facts(str(manifest.engine))
     if "warm" not in about.starts:
         raise TopicsError(
@@ -264,7 +265,8 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
             f"--model {old}: is the root of a disk or a mount, which a model cannot replace; "
             f"give --out FOLDER"
         )
-    run, store = old.with_name(old.name + ".update"), Corpus.open(config.corpus)
+    run = old.with_name(old.name + ".update")
+    store = Corpus.open(config.corpus)
     with lock(old, "training", kind="model"):
         for path in not_ours(old):
             if path.parent != old:
@@ -272,7 +274,8 @@ def _replace(old: Path, config: UpdateConfig) -> Updated:
                     f"{path}: is not ours, and its folder is to be replaced; move it out and "
                     f"run this again"
                 )
-        mark, state = claim(old, "model"), _state_of(run, old)
+        mark = claim(old, "model")
+        state = _state_of(run, old)
         if state == "replaced":
             _remove_replaced(run, old)
         manifest = read_manifest(old)
@@ -297,7 +300,8 @@ def _state_of(run: Path, old: Path) -> str:
     between the exchange and its removal)."""
     if not os.path.lexists(run):
         return ""
-    mark, present = mark_of(run), mark_of(old)
+    mark = mark_of(run)
+    present = mark_of(old)
     if mark is not None and present is not None and mark.kind == "model":
         if mark.of == present.id:
             return "begun"

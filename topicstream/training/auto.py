@@ -20,14 +20,16 @@ from topicstream.training.state.record import RunRecord, left_open
 
 Result = TypeVar("Result")
 
-BEST, SMALLEST = "sparse-bp", "atbp"
+BEST = "sparse-bp"
+SMALLEST = "atbp"
 # 32 active topics: topics read better (NPMI 0.01 to 0.02 on four corpora) and none dies where there
 # are fewer than K.  Of a
 # large corpus of documents with fewer different words than this 16 give the same perplexity or a
 # lower one (acl, 60, and 20news,
 # 73; articles of 516: 0.7 % worse at 100 topics, 1.7 % at 500), in three quarters of the time and
 # half the disk
-FEW_DISTINCT, LARGE = 128, 5_000_000
+FEW_DISTINCT = 128
+LARGE = 5_000_000
 # learned from the first pass on, alpha follows topics that are not there yet: some die, one grows;
 # without a pull it is
 # fitted to the training documents, and too small for short ones (docs/decisions/defaults.md)
@@ -108,10 +110,8 @@ def with_engine(
     that does not fit, with the one that keeps least, if that may be."""
     if config.algo != "auto":
         return run(config)
-    options_given, begun = (
-        config.options or {},
-        None if config.force else RunRecord.read(Path(config.model)),
-    )
+    options_given = config.options or {}
+    begun = None if config.force else RunRecord.read(Path(config.model))
     if begun is None:
         choice = choose(shape_of(corpus, config.topics or TOPICS), options_given, config.aim)
     else:

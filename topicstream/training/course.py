@@ -35,7 +35,9 @@ class Course:
     """
 
     def __init__(self, engine: Engine, corpus: Corpus, threads: int, start: str) -> None:
-        self._engine, self._corpus, self._threads = engine, corpus, threads
+        self._engine = engine
+        self._corpus = corpus
+        self._threads = threads
         self.running: list[float] = []
         self.measured: list[tuple[int, float]] = []
         # passes before a run can have settled: twenty from the random start, which lingers near the
@@ -52,7 +54,8 @@ class Course:
 
     def forget(self) -> None:
         """Another phase may have another objective."""
-        self.running, self.measured = [], []
+        self.running = []
+        self.measured = []
 
     def measure(
         self,
@@ -88,7 +91,8 @@ class Course:
         """What a user should hear of the topics of a run that has ended; last: the latest history
         record.
         """
-        engine, shape = self._engine, self._engine.shape
+        engine = self._engine
+        shape = self._engine.shape
         warnings = worth_a_warning(engine, tables, params)
         if engine.about.dense or "phi" not in tables:
             return warnings
@@ -117,7 +121,8 @@ class Course:
             or self._corpus.weights is not None
         ):
             return []
-        value, running = last.get("heldout_perplexity"), last.get("running_perplexity")
+        value = last.get("heldout_perplexity")
+        running = last.get("running_perplexity")
         if value is None and running is not None:
             late = passes_needed(self._engine.phases) is not None or int(last["pass"]) >= self.least
             return (
@@ -297,8 +302,10 @@ def worth_a_warning(
         return []
     if "phi" in tables:
         return duplicate_topics(tables["phi"].pieces(), tables["phi"].totals, engine.shape.topics)
-    sizes, needed = params["sizes"], engine.shape.words + 1
-    empty, tiny = int((sizes < 0.5).sum()), int(((sizes >= 0.5) & (sizes < needed)).sum())
+    sizes = params["sizes"]
+    needed = engine.shape.words + 1
+    empty = int((sizes < 0.5).sum())
+    tiny = int(((sizes >= 0.5) & (sizes < needed)).sum())
     warnings = (
         [f"{empty} of {len(sizes)} components are empty: fewer (-K) would do"] if empty else []
     )
@@ -320,7 +327,8 @@ def duplicate_topics(
     pieces: (first word, rows) of the table, in order; totals: its column sums, float64[>= topics].
     """
     words = max(200, min(20000, COMPARED_BYTES // (4 * topics)))
-    parts, seen = [np.zeros((0, topics), np.float32)], 0
+    parts = [np.zeros((0, topics), np.float32)]
+    seen = 0
     for _, rows in pieces:
         take = min(len(rows), words - seen)
         parts.append(np.array(rows[:take, :topics], np.float32))

@@ -133,7 +133,8 @@ def new_out(engine: Engine, block: Block) -> Out:
     """Arrays for a visit that shares none with others, as a process or a machine elsewhere makes
     them.
     """
-    shape, delta = BlockShape.of(block), {}
+    shape = BlockShape.of(block)
+    delta = {}
     for name, spec in engine.tables.items():
         if spec.delta == "dense":
             rows = len(ids_of(block, spec.axis, spec)), padded(spec.n_columns(engine.shape.topics))

@@ -21,23 +21,20 @@ def write_model(session: Session, reason: str) -> None:
     """Stream the rows of the tables that the engine shows into the model of the run's folder and
     commit it (manifest last).
     """
-    run, tables, params, passes = (
-        session.run,
-        session.tables.current,
-        session.params,
-        session.passes,
-    )
-    folder, record, corpus, engine, vocab = (
-        run.folder,
-        run.record,
-        run.corpus,
-        run.engine,
-        session.vocab,
-    )
+    run = session.run
+    tables = session.tables.current
+    params = session.params
+    passes = session.passes
+    folder = run.folder
+    record = run.record
+    corpus = run.corpus
+    engine = run.engine
+    vocab = session.vocab
     topics = record.topics
     with ModelWriter(folder, corpus.n_words, topics) as writer:
         for name in engine.about.stored_tables:
-            table, spec = tables[name], engine.tables[name]
+            table = tables[name]
+            spec = engine.tables[name]
             write = writer.write_rows
             if name != "phi":
                 axis = spec.axis or ""

@@ -30,7 +30,9 @@ class HeldOut:
     documents or points under the point estimates of a mixture, as ``topics eval`` measures it."""
 
     def __init__(self, engine: Engine, corpus: Corpus, threads: int) -> None:
-        self._engine, self._weights, self._threads = engine, corpus.weights, threads
+        self._engine = engine
+        self._weights = corpus.weights
+        self._threads = threads
         self._corpus = corpus if corpus.weights is None else Corpus.open(corpus.path)
         self._prepared: PreparedPart | None = None
 
@@ -42,7 +44,8 @@ class HeldOut:
             return None
         if self._prepared is None:
             self._prepared = prepare_heldout(self._corpus)
-        plain, constants = table.array is not None and table.constants is None, table.constants
+        plain = table.array is not None and table.constants is None
+        constants = table.constants
         rows = table.array if plain and table.array is not None else TableRows(table)
         totals = table.shown_totals if constants is None else table.shown_totals + constants.totals
         weights = self._weights
@@ -80,14 +83,19 @@ class HeldOut:
             if self._engine.about.dense
             else self._of_documents(tables["phi"], params)
         )
-        topics, fit, docs, tokens = self._engine.shape.topics, 0.0, 0, 0.0
+        topics = self._engine.shape.topics
+        fit = 0.0
+        docs = 0
+        tokens = 0.0
         cells = POINTS * self._corpus.width if self._engine.about.dense else block_cells(topics)
         grid = self._corpus.grid(
             cells, POINTS if self._engine.about.dense else block_docs(topics), heldout=True
         )
         blocks = self._corpus.blocks(grid=grid, heldout=True)
         for logs, of_block in in_order(visit, blocks, self._threads):
-            fit, docs, tokens = fit + float(logs.sum()), docs + len(logs), tokens + of_block
+            fit = fit + float(logs.sum())
+            docs = docs + len(logs)
+            tokens = tokens + of_block
         if not docs:
             return None
         return fit / docs, None if self._engine.about.dense else float(np.exp(-fit / tokens))
@@ -95,7 +103,8 @@ class HeldOut:
     def _of_rows(
         self, params: Mapping[str, np.ndarray]
     ) -> Callable[[Block], tuple[np.ndarray, float]]:
-        n, k = self._corpus.width, self._engine.shape.topics
+        n = self._corpus.width
+        k = self._engine.shape.topics
         square = params["covariances"].reshape(k, n, -1)
         weights = params["sizes"] + params["alpha"]
         of = joint(
@@ -108,9 +117,11 @@ class HeldOut:
     def _of_documents(
         self, table: Table, params: Mapping[str, np.ndarray]
     ) -> Callable[[Block], tuple[np.ndarray, float]]:
-        beta, topics = float(params["beta"][0]), self._engine.shape.topics
+        beta = float(params["beta"][0])
+        topics = self._engine.shape.topics
         norms = np.maximum(table.shown_totals[:topics] + beta * self._corpus.n_words, 1e-300)
-        view, rows = ClusterView(params["sizes"], params["alpha"], norms, beta), TableRows(table)
+        view = ClusterView(params["sizes"], params["alpha"], norms, beta)
+        rows = TableRows(table)
 
         def visit(block: Block) -> tuple[np.ndarray, float]:
             base = rows.rows(block.vocab, np.empty((len(block.vocab), padded(topics)), np.float32))
@@ -126,7 +137,8 @@ class TableRows:
     """A table as the evaluator wants it: ``rows(ids, out)``."""
 
     def __init__(self, table: Table) -> None:
-        self._table, self.n_words = table, table.n_rows
+        self._table = table
+        self.n_words = table.n_rows
 
     def rows(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
         """Rows of the ascending word ids, float32, with what stays beside the table."""
@@ -141,7 +153,8 @@ class Frequencies:
     """The training words' counts as a table of one topic."""
 
     def __init__(self, n_w: np.ndarray) -> None:
-        self._n_w, self.n_words = n_w, len(n_w)
+        self._n_w = n_w
+        self.n_words = len(n_w)
 
     def rows(self, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
         """Rows of the ascending word ids."""

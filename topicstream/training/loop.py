@@ -189,9 +189,11 @@ def _executor(config: TrainConfig, run: TrainingRun) -> Iterator[MakeExecutor]:
 
 def _planned(config: TrainConfig, run: TrainingRun) -> Session:
     """The run within the memory and the disk that it may take."""
-    shape, folder = run.engine.shape, run.folder
+    shape = run.engine.shape
+    folder = run.folder
     kept = settled_bytes(shape.words, shape.topics) if run.stopping.tol_params else 0
-    threads, disk = config.threads or machine.default_threads(), free_disk(folder) - kept
+    threads = config.threads or machine.default_threads()
+    disk = free_disk(folder) - kept
     plan = make_plan(
         run.work(), Allowance(config.memory, threads, config.tables, disk, str(folder))
     )
@@ -214,7 +216,8 @@ def _rehearsed(session: Session, signals: Signals, config: TrainConfig) -> Train
 
 def _passes(session: Session, signals: Signals, config: TrainConfig) -> Trained:
     """The pass loop proper."""
-    began, run = time.monotonic(), session.run
+    began = time.monotonic()
+    run = session.run
     finished = session.resume()
     if finished is not None and (message := _nothing_to_do(session, finished, run.stopping)):
         run.progress.say(f"{run.folder}: finished already{message}, --force starts over")

@@ -65,13 +65,18 @@ class PassRunner:
         seed: int,
         round_blocks: int,
     ) -> None:
-        self.executor, self.round_blocks = executor, round_blocks
-        self._engine, self._grid, self._tables, self._seed = engine, grid, tables, seed
+        self.executor = executor
+        self.round_blocks = round_blocks
+        self._engine = engine
+        self._grid = grid
+        self._tables = tables
+        self._seed = seed
         executor.place(tables)
 
     def run(self, work: Pass) -> bool:
         """Make the rounds of a pass; False where it was asked to stop before the end."""
-        size, cells = self.round_blocks, self._grid.cells
+        size = self.round_blocks
+        cells = self._grid.cells
         todo = work.blocks[work.first_round * size :]
         phase = phase_of(self._engine.phases, work.number)[0] if work.number else START
         key = Key(self._seed, work.number, phase.name)
@@ -92,7 +97,8 @@ class PassRunner:
         return going
 
     def _round(self, work: Pass, position: int, group: np.ndarray, assignment: Assignment) -> None:
-        stats, docs = new_stats(self._engine), 0
+        stats = new_stats(self._engine)
+        docs = 0
         for report in self.executor.visit(position, group, assignment):
             docs += report.docs
             for name, value in report.stats.items():

@@ -142,7 +142,9 @@ class TableBytes:
     successors of REPLACE tables, ``saved`` does not."""
 
     def __init__(self, engine: Engine, block: BlockShape) -> None:
-        specs, shape, every = engine.tables, engine.shape, dict[str, Footprint]()
+        specs = engine.tables
+        shape = engine.shape
+        every = dict[str, Footprint]()
         for name, spec in specs.items():
             constants = shape.constants(name)
             sizes = Sizes(
@@ -213,10 +215,8 @@ def make_plan(work: Work, room: Allowance) -> Plan:
     DiskTooSmall
         Naming what the run would write.
     """
-    tables, task = (
-        TableBytes(work.engine, work.block),
-        f"{work.engine.name} with {counted(work.engine.shape.topics, 'topic')}",
-    )
+    tables = TableBytes(work.engine, work.block)
+    task = f"{work.engine.name} with {counted(work.engine.shape.topics, 'topic')}"
     planned = task + " and --tables memory" * (room.tables == "memory")
     fitting: list[tuple[float, Placement, MemoryPlan]] = []
     refused: list[DoesNotFit] = []
@@ -272,23 +272,26 @@ def _exchange(work: Work, tables: TableBytes, place: Placement) -> int:
     arrives.  At the end of the round: all but the copies, and what changed in the tables, its own
               part of it twice.
     """
-    members, blocks = work.members, work.layout.round_blocks
+    members = work.members
+    blocks = work.layout.round_blocks
     if members == 1:
         return 0
-    deltas, own = tables.delta * blocks, tables.delta * -(-blocks // members)
-    sent, arriving, changed = (
-        own * (members - 1) // members,
-        (deltas - own) // members,
-        min(tables.saved, deltas),
-    )
+    deltas = tables.delta * blocks
+    own = tables.delta * -(-blocks // members)
+    sent = own * (members - 1) // members
+    arriving = (deltas - own) // members
+    changed = min(tables.saved, deltas)
     most = max(sent + 2 * arriving, arriving + changed + changed // members)
     return most if place.deltas_on_disk else max(0, own + most - deltas)
 
 
 def _stages(work: Work, tables: TableBytes, place: Placement) -> list[Stage]:
     """What the start, the passes and the end of a run hold."""
-    engine, block, width = work.engine, work.block, padded(work.engine.shape.topics)
-    blocks, mapped = work.layout.round_blocks, place.tables_on_disk or place.deltas_on_disk
+    engine = work.engine
+    block = work.block
+    width = padded(work.engine.shape.topics)
+    blocks = work.layout.round_blocks
+    mapped = place.tables_on_disk or place.deltas_on_disk
     state = state_bytes(engine, block)
     always = {
         "tables": tables.fixed + tables.rows * (not place.tables_on_disk),

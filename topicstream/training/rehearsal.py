@@ -29,7 +29,8 @@ class PlanOnly(Progress):
     """Tells the lines of the plan, nothing of the passes."""
 
     def __init__(self, to: Progress) -> None:
-        self._to, self._planned = to, False
+        self._to = to
+        self._planned = False
 
     def say(self, line: str) -> None:
         if not self._planned:
@@ -64,7 +65,8 @@ def rehearse(session: Session) -> dict[str, Json]:
     ``pass_seconds`` and ``expected_seconds`` of the whole run; of a cluster also ``workers``, and
     ``speedup`` over one of them.  The
     first passes are slower than the later ones."""
-    stopping, ends = session.run.stopping, list[float]()
+    stopping = session.run.stopping
+    ends = list[float]()
     rounds = -(-len(session.run.grid) // session.runner.round_blocks)
 
     def pause(_: int) -> bool:
@@ -82,7 +84,8 @@ def rehearse(session: Session) -> dict[str, Json]:
         a_round = (ends[-1] - ends[0]) / (len(ends) - 1)
         return ends[0] - began + a_round * (rounds - 1)
 
-    start, passes = seconds_of(session.run_pass), list[float]()
+    start = seconds_of(session.run_pass)
+    passes = list[float]()
     a_pass = partial(_visit_again, session) if session.needs_start else session.run_pass
     while not passes or (
         len(passes) < PASSES and sum(passes) < SECONDS and not session.needs_start
@@ -105,7 +108,9 @@ def rehearse(session: Session) -> dict[str, Json]:
 
 def _visit_again(session: Session, pause: Callable[[int], bool]) -> None:
     """Visit the blocks of a start that is not finished as a pass does."""
-    run, runner, memories = session.run, session.runner, session.memories
+    run = session.run
+    runner = session.runner
+    memories = session.memories
     order = run.grid.order(session.engine.phases[0].order, run.record.seed, 0)[
         : session.rounds * runner.round_blocks
     ]

@@ -52,8 +52,11 @@ class Session:
     """
 
     def __init__(self, run: TrainingRun, plan: Plan) -> None:
-        self.run, self.plan, self.engine = run, plan, run.engine
-        self.work, self._checkpoints = run.folder / "work", run.folder / "checkpoints"
+        self.run = run
+        self.plan = plan
+        self.engine = run.engine
+        self.work = run.folder / "work"
+        self._checkpoints = run.folder / "checkpoints"
         self.work.mkdir(exist_ok=True)
         owned.sweep(self.work)  # what a run that was killed left; block state stays
         # the words as they are now: an append that ends while this run continues puts a longer file
@@ -85,8 +88,12 @@ class Session:
             job.layout.round_blocks,
         )
         self.readable = Readable(self.tables, self.executor.gather)
-        self.params, self.stats = run.engine.initial_params(), new_stats(run.engine)
-        self.passes, self.rounds, self.needs_start, self.made = 0, 0, True, 0
+        self.params = run.engine.initial_params()
+        self.stats = new_stats(run.engine)
+        self.passes = 0
+        self.rounds = 0
+        self.needs_start = True
+        self.made = 0
         self._pass_seconds = 0.0
         self.memories = Memories(self.work, run.engine.state, len(run.grid), plan.spare)
         self.history = History(run.folder)
@@ -95,7 +102,7 @@ class Session:
         self.heed: Callable[[], None] = lambda: None
 
     # -- resume
-    # ------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def resume(self) -> Outcome | None:
         """Load the latest checkpoint that is whole.
 
@@ -146,15 +153,11 @@ class Session:
                 f"{place}: not the state of this run ({problem}); start over with --force"
             ) from None
         self.params = state.checked_params(place, self.engine.initial_params())
-        self.passes, self.rounds, self.needs_start = (
-            state.passes,
-            state.rounds,
-            state.facts.needs_start,
-        )
-        self.course.running, self.course.measured = (
-            list(state.facts.perplexities),
-            list(state.facts.heldout),
-        )
+        self.passes = state.passes
+        self.rounds = state.rounds
+        self.needs_start = state.facts.needs_start
+        self.course.running = list(state.facts.perplexities)
+        self.course.measured = list(state.facts.heldout)
         self._pass_seconds = state.facts.pass_seconds
         if self.engine.state and not self.needs_start and "old" not in self.memories.held:
             raise StoreError(f"{place}: names no block state; start over with --force")
@@ -168,7 +171,7 @@ class Session:
         return self.run.grid.order(phase.order, self.run.record.seed, number)
 
     # -- passes
-    # ------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def begin(self) -> None:
         """A finished run that continues is finished no more."""
         owned.remove_file(self.run.folder / FINISHED, missing_ok=True)
@@ -189,7 +192,8 @@ class Session:
         return whole
 
     def _start(self, pause: Callable[[int], bool]) -> bool:
-        start, kind = self.run.start, self.engine.phases[0].start
+        start = self.run.start
+        kind = self.engine.phases[0].start
         ground = Ground(
             self.engine,
             self.run.corpus,
@@ -235,11 +239,9 @@ class Session:
             show(cells)
             return pause(rounds)
 
-        work.first_round, work.old, work.new = (
-            self.rounds,
-            self.memories.held.get("old"),
-            self.memories.held.get("new"),
-        )
+        work.first_round = self.rounds
+        work.old = self.memories.held.get("old")
+        work.new = self.memories.held.get("new")
         work.after_round = after
         return self.runner.run(work)
 
@@ -262,7 +264,8 @@ class Session:
         self.run.progress.step(phase, done, total, unit)
 
     def _end_pass(self, number: int) -> None:
-        began, run = time.monotonic(), self.run
+        began = time.monotonic()
+        run = self.run
         phase, last_of_phase = phase_of(self.engine.phases, number) if number else (START, False)
         settled = self.executor.settle(phase if number else None)
         worst = {name: table.worst for name, table in settled.items()}
@@ -270,8 +273,10 @@ class Session:
         check_pass(self.engine, self.tables.totals, worst, number, float(run.n_w.sum()), additions)
         figures = self._figures(number, phase, last_of_phase, settled) if number else {}
         seconds = self._pass_seconds + time.monotonic() - began
-        judging, every = time.monotonic(), run.stopping.eval_every
-        heldout, low = None, None
+        judging = time.monotonic()
+        every = run.stopping.eval_every
+        heldout = None
+        low = None
         if number and every and (number % every == 0 or number >= run.stopping.passes):
             heldout, low = self.course.measure(number, self.readable, self.params, figures)
         if run.stopping.tol_params:
@@ -291,7 +296,10 @@ class Session:
             **({"phase": phase.name} if len(self.engine.phases) > 1 else {}),
             **({"start": run.record.start} if number == 0 else {}),
         }
-        self.passes, self.rounds, self.needs_start, self._pass_seconds = number, 0, False, 0.0
+        self.passes = number
+        self.rounds = 0
+        self.needs_start = False
+        self._pass_seconds = 0.0
         self.stats = new_stats(self.engine)
         self.memories.end_pass()
         self.history.append(record)
@@ -342,7 +350,7 @@ class Session:
         return moved
 
     # -- checkpoints
-    # -------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def _state(self) -> State:
         self.executor.keep()
         arrays = self.tables.arrays
@@ -372,7 +380,7 @@ class Session:
         )
 
     # -- end
-    # ---------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def finish(self, reason: str) -> str:
         """Make the last checkpoint, or that of the best pass, durable; returns the reason, with
         what is kept.  The buffers of

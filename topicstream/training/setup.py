@@ -74,9 +74,11 @@ class TrainingRun:
 
     def work(self) -> Work:
         """What takes memory and disk."""
-        engine, start = self.engine, self.start
+        engine = self.engine
+        start = self.start
         seeded = engine.phases[0].start == "visit" and start.has_seeds(engine)
-        memory, state = start.memory(engine, self.block), state_bytes_of_pass(engine, self.grid)
+        memory = start.memory(engine, self.block)
+        state = state_bytes_of_pass(engine, self.grid)
         return Work(
             engine, self.layout, self.block, state, memory, seeded, bool(self.stopping.eval_every)
         )
@@ -84,7 +86,8 @@ class TrainingRun:
 
 def prepare(config: TrainConfig, corpus: Corpus, progress: Progress) -> TrainingRun:
     """The run that a configuration asks for; UsageError, InputError where it cannot be."""
-    folder, given_options = Path(config.model), config.options or {}
+    folder = Path(config.model)
+    given_options = config.options or {}
     options = {
         **given_options,
         **({} if config.force else left_open(folder, config.algo, given_options)),
@@ -251,7 +254,8 @@ def engine_of(
     config: TrainConfig, store: Corpus, options: dict[str, Any], n_w: np.ndarray, progress: Progress
 ) -> tuple[Engine, Any]:
     """The engine on this corpus, and its seed words as a record of the run keeps them."""
-    algo, kind = config.algo, find(config.algo)
+    algo = config.algo
+    kind = find(config.algo)
     if store.weights is not None and not kind.about.real_cells:
         raise InputError(
             f"--weighting {config.weighting}: {algo} needs whole counts; leave it out or use an "
@@ -268,7 +272,8 @@ def engine_of(
     engine, seeds, told = with_seeds(engine, config.seed_words, store, n_w)
     for line in told:
         progress.say(f"warning: {line}")
-    topics, docs = engine.shape.topics, engine.shape.docs
+    topics = engine.shape.topics
+    docs = engine.shape.docs
     if topics > docs:
         progress.say(
             f"warning: {topics:,} topics for {docs:,} training documents: most will be empty or "
@@ -346,7 +351,8 @@ def start_named(
 
 def default_start(engine: Engine) -> str:
     """The engine's own; ``best`` in the place of ``documents`` where it pays."""
-    about, shape = engine.about, engine.shape
+    about = engine.about
+    shape = engine.shape
     first = "documents" if shape.topics >= about.documents_from else about.starts[0]
     return (
         "best"

@@ -48,7 +48,8 @@ class Share(float):
 # out 3.4 % above 200 passes at
 # pass 41): as many passes are made as visit so many cells, some seconds' work, but no more than
 # LONG (docs/decisions/defaults.md)
-CELLS, LONG = 20_000_000, 100
+CELLS = 20_000_000
+LONG = 100
 # passes: engines that look at a topic outside a document's own every few passes move in steps
 SPAN = 10
 

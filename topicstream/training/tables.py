@@ -38,12 +38,15 @@ class RunTables:
     def __init__(
         self, engine: Engine, n_w: np.ndarray, workers: Workers, folder: Path | None = None
     ) -> None:
-        self._engine, shape = engine, engine.shape
+        self._engine = engine
+        shape = engine.shape
 
         def new(name: str) -> Table:
             spec = engine.tables[name]
-            rows, mass = spec.n_rows(shape.sizes), n_w if spec.axis == WORDS else None
-            columns, constants = spec.n_columns(shape.topics), shape.constants(name)
+            rows = spec.n_rows(shape.sizes)
+            mass = n_w if spec.axis == WORDS else None
+            columns = spec.n_columns(shape.topics)
+            constants = shape.constants(name)
             return LAYOUTS[spec.layout](
                 spec, rows, columns, mass, folder, workers.run_ranges, constants
             )
@@ -134,7 +137,8 @@ class Readable(Mapping[str, Table]):
     """
 
     def __init__(self, tables: RunTables, gather: Callable[[], None]) -> None:
-        self._tables, self._gather = tables, gather
+        self._tables = tables
+        self._gather = gather
 
     def __getitem__(self, name: str) -> Table:
         self._gather()

@@ -32,7 +32,9 @@ class WorkerBuffers:
 
     def __init__(self, job: Job) -> None:
         self.cutter = Cutter(job.corpus.n_words, job.corpus.weights)
-        self.work, self.state, self.seeds = Scratch(), Scratch(), Scratch()
+        self.work = Scratch()
+        self.state = Scratch()
+        self.seeds = Scratch()
         self.rows = {name: Scratch() for name in job.engine.tables}
 
 
@@ -40,7 +42,9 @@ class Threads(Executor):
     """Workers of this process."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.engine, self.workers = job, job.engine, job.workers
+        self.job = job
+        self.engine = job.engine
+        self.workers = job.workers
         self.rounds: dict[str, Round] = {}
         self._buffers = [WorkerBuffers(job) for _ in range(job.workers.threads)]
         self._space = RoundSpace(job.layout.round_blocks, job.spill)
@@ -69,11 +73,13 @@ class Threads(Executor):
         """``visit`` of blocks that stand at ``places`` of their round."""
         reports: list[Any] = [None] * len(group)
         assert self._decoded is not None
-        decoded, order = self._decoded, iter(range(len(group)))
+        decoded = self._decoded
+        order = iter(range(len(group)))
 
         def work(_: int) -> None:
             with self._lock:
-                i, raw = next(order), next(decoded, None)
+                i = next(order)
+                raw = next(decoded, None)
             if raw is not None:  # else another worker has met the error that ends the pass
                 reports[i] = self._visit(int(group[i]), raw, places[i], assignment)
 
@@ -85,15 +91,19 @@ class Threads(Executor):
         return reports
 
     def _visit(self, number: int, raw: Decoded, slot: int, assignment: Assignment) -> Report:
-        buffers, new = self._buffers[self.workers.number()], assignment.new
+        buffers = self._buffers[self.workers.number()]
+        new = assignment.new
         block = buffers.cutter.block(self.job.grid, number, raw)
-        specs, delta = self.engine.tables, {}
+        specs = self.engine.tables
+        delta = {}
         ids = {name: ids_of(block, specs[name].axis, specs[name]) for name in assignment.targets}
         for name in assignment.targets:
             room = self.rounds[name].slot(slot, ids[name])
             if room is not None:
                 delta[name] = room
-        shape, stats, keep = BlockShape.of(block), new_stats(self.engine), self._space.keep[slot]
+        shape = BlockShape.of(block)
+        stats = new_stats(self.engine)
+        keep = self._space.keep[slot]
         state = new.buffers(shape, buffers.state) if new is not None else {}
         out = Out(delta, state, stats, self.engine, shape, buffers.work, keep)
         out = self.compute(self._seen(block, number, assignment, buffers, shape), out)
@@ -113,7 +123,8 @@ class Threads(Executor):
         shape: BlockShape,
     ) -> Visit:
         """What the visit of a block reads."""
-        key, params = assignment.key, assignment.params
+        key = assignment.key
+        params = assignment.params
         if key.pass_number == 0:
             seeds = assignment.seeds
             if seeds is None:
@@ -164,7 +175,9 @@ class Threads(Executor):
             scratch.clear()
 
     def release(self) -> None:
-        self._buffers, self._space.keep, self.rounds = [], [], {}
+        self._buffers = []
+        self._space.keep = []
+        self.rounds = {}
 
 
 def executor_of(executor: MakeExecutor | str | None) -> MakeExecutor:

@@ -49,7 +49,8 @@ def main() -> None:
     np.save(args.out / "phi.npy", tomotopy_phi(model, data, setting))
     new = Data.read(args.new, words)
     begin = time.perf_counter()
-    documents, rows = [], []
+    documents = []
+    rows = []
     for d in range(new.n_docs):
         cells = slice(new.indptr[d], new.indptr[d + 1])
         document = model.make_doc(np.repeat(names[new.words[cells]], new.counts[cells]).tolist())

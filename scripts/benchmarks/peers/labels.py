@@ -23,7 +23,9 @@ warnings.filterwarnings("ignore")
 def scores(
     true: np.ndarray, said: np.ndarray, keep: np.ndarray, first: np.ndarray | None
 ) -> dict[str, float]:
-    right, a, b = (true & said).sum(0), said.sum(0), true.sum(0)
+    right = (true & said).sum(0)
+    a = said.sum(0)
+    b = true.sum(0)
     f1 = 2 * right / np.maximum(a + b, 1)
     found = {"micro_f1": 2 * right.sum() / (a.sum() + b.sum()), "macro_f1": f1[keep].mean()}
     one = true.sum(1) == 1
@@ -54,18 +56,23 @@ def decided(score: np.ndarray, threshold: float, one: bool) -> np.ndarray:
 
 
 def main() -> None:
-    data, which = np.load(sys.argv[1]), sys.argv[2:]
-    w, n = int(data["words"]), int(data["n_labels"])
-    x, y = {}, {}
+    data = np.load(sys.argv[1])
+    which = sys.argv[2:]
+    w = int(data["words"])
+    n = int(data["n_labels"])
+    x = {}
+    y = {}
     for part in ("train", "test"):
         cells = tuple(data[f"{part}_{k}"] for k in ("counts", "words", "indptr"))
         x[part] = csr_matrix(cells, shape=(len(cells[2]) - 1, w), dtype=float)
-        labels, indptr = data[f"{part}_labels"], data[f"{part}_label_indptr"]
+        labels = data[f"{part}_labels"]
+        indptr = data[f"{part}_label_indptr"]
         y[part] = (
             csr_matrix((np.ones(len(labels)), labels, indptr), shape=(len(indptr) - 1, n)).toarray()
             > 0
         )
-    known, keep = y["train"].any(0), y["train"].any(0) & y["test"].any(0)
+    known = y["train"].any(0)
+    keep = y["train"].any(0) & y["test"].any(0)
     found = {}
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.linear_model import LogisticRegression

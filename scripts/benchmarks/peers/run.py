@@ -48,7 +48,8 @@ def main() -> None:
     args.out = args.out.resolve()
     args.out.mkdir(parents=True, exist_ok=True)
     meta = json.loads((args.corpus / "meta.json").read_text())
-    carry, before = args.out / "carry.bin", args.out / "run.json"
+    carry = args.out / "carry.bin"
+    before = args.out / "run.json"
     seconds: list[float] = []
     processor: list[float] = []
     if args.carry and carry.exists():
@@ -57,7 +58,8 @@ def main() -> None:
         )
     setting = Setting(args.topics, args.alpha, args.beta, args.passes, args.workers, args.seed)
     if args.carry:
-        setting.carry, setting.done = str(carry), len(seconds)
+        setting.carry = str(carry)
+        setting.done = len(seconds)
     wanted = {int(p) for p in args.save_at.split(",") if p} | {args.passes}
     for step, phi in TRAINERS[args.trainer](Data.read(args.corpus, meta["words"]), setting):
         seconds.append(float(step[0]))

@@ -21,7 +21,8 @@ Step = tuple[np.ndarray, Callable[[], np.ndarray]]
 
 def now() -> np.ndarray:
     """Seconds by the clock, and of processor by this process and its children, living and ended."""
-    ticks, processor = os.sysconf("SC_CLK_TCK"), sum(os.times()[:4])
+    ticks = os.sysconf("SC_CLK_TCK")
+    processor = sum(os.times()[:4])
     for file in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = file.read_text().rsplit(")", 1)[1].split()

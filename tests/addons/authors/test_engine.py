@@ -15,7 +15,8 @@ from topicstream.base.errors import InputError, StoreError
 from topicstream.corpus.block import AxisRows
 from topicstream.engines.base import Key, Rows, Rule, Shape, Visit, padded
 
-K, A = 4, 5
+K = 4
+A = 5
 TWINS = {"async": twin.asynchronous, "sync": twin.synchronous}
 SCHEDULES = tuple(TWINS)
 
@@ -68,11 +69,14 @@ class Driver:
         self.params = self.engine.initial_params()
         self.tables = {"phi": np.zeros((x.shape[1], K)), "authors": np.zeros((wrote.shape[1], K))}
         self.memory = [None] * len(self.blocks)
-        self.passes, self.x, self.wrote = 0, x, wrote
+        self.passes = 0
+        self.x = x
+        self.wrote = wrote
         if mu is not None:
             self.tables["authors"], self.tables["phi"], _ = twin.sums(x, mu)
             for b, block in enumerate(self.blocks):
-                pairs, messages = [], []
+                pairs = []
+                messages = []
                 for d in range(block.n_docs):
                     row = block.first_doc + d
                     if wrote[row].any():
@@ -101,13 +105,13 @@ class Driver:
 
     def start(self, seed=0, seeds=None):
         for b, block in enumerate(self.blocks):
-            out, rows, totals = self._out(block), {}, {}
+            out = self._out(block)
+            rows = {}
+            totals = {}
             if seeds is not None:
                 base = np.pad(seeds.astype(np.float32), ((0, 0), (0, padded(K) - K)))
-                rows, totals = (
-                    {"phi": Rows(base, block.vocab.astype(np.int64))},
-                    {"phi": base.sum(0, dtype=np.float64)},
-                )
+                rows = {"phi": Rows(base, block.vocab.astype(np.int64))}
+                totals = {"phi": base.sum(0, dtype=np.float64)}
             self.engine.start(Visit(block, rows, totals, {}, self.params, Key(seed, 0)), out)
             self._enter(self.tables, block, out)
             self.memory[b] = {k: v.copy() for k, v in out.state.items()}
@@ -119,7 +123,8 @@ class Driver:
             fresh = {n: np.zeros_like(t) for n, t in self.tables.items()}
             self.stats = {n: np.zeros(k) for n, k in self.engine.stats.items()}
             for b, block in enumerate(self.blocks):
-                rows, totals = {}, {}
+                rows = {}
+                totals = {}
                 for name, table in self.tables.items():
                     base = np.pad(table.astype(np.float32), ((0, 0), (0, padded(K) - K)))
                     rows[name] = Rows(base, self._rows(block, name).astype(np.int64))
@@ -312,7 +317,8 @@ def planted(seed):
         theta[a, rng.choice(K, 2, replace=False)] += [0.7, 0.22]
     phi = np.repeat(np.eye(K), 5, axis=1) + 0.01
     phi /= phi.sum(1, keepdims=True)
-    x, wrote = np.zeros((150, 5 * K), int), np.zeros((150, 6), bool)
+    x = np.zeros((150, 5 * K), int)
+    wrote = np.zeros((150, 6), bool)
     for d in range(150):
         who = rng.choice(6, rng.integers(1, 4), replace=False)
         wrote[d, who] = True

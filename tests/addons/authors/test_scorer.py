@@ -34,7 +34,8 @@ QUIET = {"threads": 1, "progress": Progress(-1)}
 def documents(n, seed, first=0, more=()):
     """Each author writes on one topic; a document has one or two authors, one in ten has none."""
     rng = np.random.default_rng(seed)
-    names, found = [*AUTHORS, *more], []
+    names = [*AUTHORS, *more]
+    found = []
     for i in range(first, first + n):
         who = rng.choice(names, rng.integers(1, 3), replace=False).tolist()
         kinds = [AUTHORS.get(a, 0) for a in who]
@@ -125,7 +126,8 @@ def test_who_knows_about_a_text_by_topics(made, tmp_path):
 
 def plain_votes(corpus, text):
     """Votes of the training documents from dense counts, document by document."""
-    vocabulary, found = corpus_vocabulary(corpus), {}
+    vocabulary = corpus_vocabulary(corpus)
+    found = {}
     names = corpus.axes["authors"].names().to_pylist()
     rarity = np.log(corpus.n_docs / np.maximum(vocabulary.df, 1))
     asked = np.log1p([text.split().count(w) for w in vocabulary.words.to_pylist()]) * rarity
@@ -185,8 +187,11 @@ def test_experts_need_a_store_with_authors(made, tmp_path):
 def dense_perplexity(model, corpus, split, known, sweeps):
     """Author perplexity in a few dense lines."""
     phi = model.probabilities(np.arange(model.n_words))
-    named, names = corpus.axes["authors"].size, model.table("authors").names.to_pylist()
-    keys, hashes, pieces = document_keys(corpus, True), word_keys(corpus), []
+    named = corpus.axes["authors"].size
+    names = model.table("authors").names.to_pylist()
+    keys = document_keys(corpus, True)
+    hashes = word_keys(corpus)
+    pieces = []
     for block in corpus.blocks(heldout=True, axes=["authors"]):
         own_keys = keys[block.first_doc :][: block.n_docs]
         seen, rest, _ = split_documents(known_block(block, None), own_keys, hashes, split)
@@ -199,13 +204,15 @@ def dense_perplexity(model, corpus, split, known, sweeps):
             ]
             pieces.append((own if len(own) else np.array([named + block.first_doc + d]), *cells))
     size = named + 1000
-    theta, trained = np.full((size, model.n_topics), 1 / model.n_topics), np.zeros(size, bool)
+    theta = np.full((size, model.n_topics), 1 / model.n_topics)
+    trained = np.zeros(size, bool)
     if known:
         found, tokens = mixtures(model, np.arange(len(names)))
         for name, row, n in zip(names, found, tokens):
             at = corpus.axes["authors"].names().to_pylist().index(name)
             if n > 0:
-                theta[at], trained[at] = row, True
+                theta[at] = row
+                trained[at] = True
     for _ in range(sweeps):
         gained = np.zeros_like(theta)
         for who, (words, x), _ in pieces:
@@ -225,7 +232,8 @@ def dense_perplexity(model, corpus, split, known, sweeps):
 
 @pytest.mark.parametrize("known", [False, True])
 def test_author_perplexity_is_the_dense_one(made, known):
-    model, corpus = TopicModel.open(made[1]), Corpus.open(made[0])
+    model = TopicModel.open(made[1])
+    corpus = Corpus.open(made[0])
     found = author_perplexity(model, corpus, split=0.8, known_only=known, tol=0.0, inner=12)
     assert found.perplexity == pytest.approx(
         dense_perplexity(model, corpus, 0.8, known, 12), rel=1e-5
@@ -262,7 +270,8 @@ def test_topics_of_documents_by_their_authors(made):
     ]
     found = infer(made[1], given, method="authors", threads=1).to_pylist()
     plain = infer(made[1], given, threads=1).to_pylist()
-    model, table = TopicModel.open(made[1]), TopicModel.open(made[1]).table("authors")
+    model = TopicModel.open(made[1])
+    table = TopicModel.open(made[1]).table("authors")
     phi = model.probabilities(model.vocabulary.find(["seaa", "skya", "landa"]))
     for row, name in zip(found[:2], ("Ahab 1", "Amelia 1")):
         theta = mixtures(model, np.array([table.names.to_pylist().index(name)]))[0][0]

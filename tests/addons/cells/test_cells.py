@@ -24,7 +24,9 @@ from topicstream.cli.main import run
 from topicstream.corpus.reader import Corpus
 from topicstream.model.topic_model import TopicModel
 
-CELLS, REGIONS, TYPES = 400, 900, 4
+CELLS = 400
+REGIONS = 900
+TYPES = 4
 
 
 @pytest.fixture(scope="module")
@@ -36,18 +38,21 @@ def planted():
     matrix = (draw.random((CELLS, REGIONS)) < np.minimum(open_in[types] * 90, 0.9)).astype(
         np.float32
     )
-    matrix[5], matrix[:, 7] = 0, 0
+    matrix[5] = 0
+    matrix[:, 7] = 0
     return matrix, types
 
 
 @pytest.fixture(scope="module")
 def trained(planted, tmp_path_factory):
     """An AnnData file, a store and a model of it."""
-    folder, (matrix, _) = tmp_path_factory.mktemp("cells"), planted
+    folder = tmp_path_factory.mktemp("cells")
+    (matrix, _) = planted
     with h5py.File(folder / "a.h5ad", "w") as data:
         rows = sp.csr_matrix(matrix)
         group = data.create_group("X")
-        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", rows.shape
+        group.attrs["encoding-type"] = "csr_matrix"
+        group.attrs["shape"] = rows.shape
         for name in ("data", "indices", "indptr"):
             group.create_dataset(name, data=getattr(rows, name))
         for axis, letter, count in (("obs", "c", CELLS), ("var", "r", REGIONS)):
@@ -111,7 +116,8 @@ def test_topics_go_into_a_copy_of_the_anndata_file(planted, trained, tmp_path, c
     before = (trained / "a.h5ad").read_bytes()
     assert export(trained, "--into", trained / "a.h5ad", "--out", tmp_path / "b.h5ad") == 0
     with h5py.File(tmp_path / "b.h5ad") as data:
-        shares, topics = data["obsm/X_topic"][:], data["varm/topic"][:]
+        shares = data["obsm/X_topic"][:]
+        topics = data["varm/topic"][:]
         assert (
             data["X/indptr"].shape == (CELLS + 1,) and data["uns/topicstream/topics"][()] == TYPES
         )
@@ -171,7 +177,8 @@ def test_topics_of_several_samples_go_into_the_file_of_each(planted, trained, tm
         data.copy("obs", turned)
         turned["obs/names"][:] = data["obs/names"][:][::-1]
         turned["X"] = planted[0][::-1]
-    store, model = str(tmp_path / "two.zarr"), str(tmp_path / "m")
+    store = str(tmp_path / "two.zarr")
+    model = str(tmp_path / "m")
     samples = [str(tmp_path / name) for name in ("s1.h5ad", "s2.h5ad")]
     assert run(["ingest", *samples, "--out", store, "-q"]) == 0
     assert (
@@ -206,7 +213,8 @@ def test_topics_of_several_samples_go_into_the_file_of_each(planted, trained, tm
 
 def test_an_anndata_file_of_its_own_holds_the_names(trained, tmp_path):
     assert export(trained, "--out", tmp_path / "own.h5ad") == 0
-    model, corpus = TopicModel.open(trained / "m"), Corpus.open(trained / "a.zarr")
+    model = TopicModel.open(trained / "m")
+    corpus = Corpus.open(trained / "a.zarr")
     with h5py.File(tmp_path / "own.h5ad") as data:
         assert data.attrs["encoding-type"] == "anndata"
         assert data["var/_index"].asstr()[:].tolist() == model.words
@@ -237,7 +245,8 @@ def test_the_files_of_pycistopic(trained, tmp_path):
 
 def test_pycistopic_trains_through_its_interface(planted, tmp_path):
     matrix, types = planted
-    cells, regions = [f"c{i}" for i in range(CELLS)], [f"r{i}" for i in range(REGIONS)]
+    cells = [f"c{i}" for i in range(CELLS)]
+    regions = [f"r{i}" for i in range(REGIONS)]
     accessible = sp.csc_matrix(matrix.T)
     LDATopicstream.run_topic_modeling(
         accessible, cells, regions, str(tmp_path / "tm"), TYPES, n_threads=1, random_seed=1
@@ -261,7 +270,8 @@ def test_pycistopic_trains_through_its_interface(planted, tmp_path):
 def test_stored_zeros_are_no_open_regions(tmp_path):
     matrix = sp.random(60, 40, 0.3, format="csr", random_state=0)
     matrix.data[: matrix.nnz // 2] = 0
-    cells, regions = [f"c{i}" for i in range(40)], [f"r{i}" for i in range(60)]
+    cells = [f"c{i}" for i in range(40)]
+    regions = [f"r{i}" for i in range(60)]
     LDATopicstream.run_topic_modeling(
         matrix, cells, regions, str(tmp_path / "tm"), 2, n_threads=1, iterations=2
     )
@@ -270,7 +280,8 @@ def test_stored_zeros_are_no_open_regions(tmp_path):
 
 
 def test_measures_are_their_definitions(trained):
-    model, corpus = TopicModel.open(trained / "m"), Corpus.open(trained / "a.zarr")
+    model = TopicModel.open(trained / "m")
+    corpus = Corpus.open(trained / "a.zarr")
     phi = probabilities(model)
     products = topic_products(model)
     np.testing.assert_allclose(products, phi @ phi.T, rtol=1e-4)
@@ -278,8 +289,10 @@ def test_measures_are_their_definitions(trained):
     assert cao_juan(products) == pytest.approx(
         (unit @ unit.T)[np.triu_indices(TYPES, 1)].mean(), rel=1e-4
     )
-    values, sizes = np.linalg.svd(phi, compute_uv=False), np.array([9.0, 2.0, 5.0, 4.0])
-    p, q = values / values.sum(), np.sort(sizes)[::-1] / sizes.sum()
+    values = np.linalg.svd(phi, compute_uv=False)
+    sizes = np.array([9.0, 2.0, 5.0, 4.0])
+    p = values / values.sum()
+    q = np.sort(sizes)[::-1] / sizes.sum()
     assert arun(products, sizes) == pytest.approx(
         (p * np.log(p / q)).sum() + (q * np.log(q / p)).sum(), rel=1e-3
     )

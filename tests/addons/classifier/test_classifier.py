@@ -66,7 +66,8 @@ def plain_loss(weights, matrix, theta, variance):
 def test_the_optimum_is_scikit_learns():
     linear = pytest.importorskip("sklearn.linear_model")
     rng = np.random.default_rng(2)
-    matrix, labels = rng.integers(0, 4, (80, 15)), rng.integers(0, 4, 80)
+    matrix = rng.integers(0, 4, (80, 15))
+    labels = rng.integers(0, 4, 80)
     labels = np.where(matrix[:, 0] > 2, 0, labels)
     theta = np.eye(4)[labels]
     fitted = fit_softmax(examples_of(matrix, theta), variance=2.0, tol=0.0, passes=100)
@@ -156,7 +157,9 @@ def test_maxent_is_its_formula_and_near_the_truth(made):
     method = make_method("maxent", TopicRows(model))
     docs = documents(matrix[360:])
     found = method.shares(docs)
-    weights, bias, t = method.classifier.weights, method.classifier.bias, method.temperature
+    weights = method.classifier.weights
+    bias = method.classifier.bias
+    t = method.temperature
     x = matrix[360:] ** 0.5  # all of one length
     z = np.exp((x @ weights.astype(float) + bias) / t)
     assert np.abs(found - z / z.sum(1, keepdims=True)).max() < 1e-5
@@ -184,15 +187,14 @@ def test_features_leave_the_length_out_and_counts_do_not(made, tmp_path):
     for kind in ("root", "frequency"):
         if kind != "root":
             train_classifier(tmp_path / "m", corpus, features=kind, passes=5)
-        method, length = (
-            make_method("maxent", TopicRows(TopicModel.open(tmp_path / "m"))),
-            float(matrix[:360].sum() / 360),
-        )
+        method = make_method("maxent", TopicRows(TopicModel.open(tmp_path / "m")))
+        length = float(matrix[:360].sum() / 360)
         method.load()
         assert method.classifier.features == kind and method.classifier.length == pytest.approx(
             length
         )
-        once, thrice = method.shares(documents(matrix)), method.shares(documents(3 * matrix))
+        once = method.shares(documents(matrix))
+        thrice = method.shares(documents(3 * matrix))
         assert np.abs(once - thrice).max() < 1e-5
         x = (3 * matrix * length / (3 * matrix).sum(1, keepdims=True)) ** (
             0.5 if kind == "root" else 1
@@ -236,14 +238,16 @@ def test_features_leave_the_length_out_and_counts_do_not(made, tmp_path):
 def test_hybrid_draws_by_its_formula(made):
     folder, matrix, _, _ = made
     model = TopicModel.open(folder / "m")
-    method, docs = make_method("hybrid", TopicRows(model), seed=4), documents(matrix[:1], ["one"])
+    method = make_method("hybrid", TopicRows(model), seed=4)
+    docs = documents(matrix[:1], ["one"])
     theta = make_method("maxent", TopicRows(model)).shares(docs)[0].astype(float)
     key = 0xCBF29CE484222325
     for c in b"one":
         key = (key ^ c) * 0x100000001B3 % (1 << 64)
     from topicstream.numeric.kernels.rng import step, stream
 
-    state, n = np.uint64(stream(4, 2, np.uint64(key))), np.zeros(K)
+    state = np.uint64(stream(4, 2, np.uint64(key)))
+    n = np.zeros(K)
     p = model.probabilities(np.arange(W))
     for w in np.repeat(np.arange(W), matrix[0]):
         sums = np.cumsum(p[w] * theta)

@@ -89,14 +89,13 @@ def test_a_store_larger_than_the_cache_is_read_all_the_same(
 
 
 def test_a_model_in_a_bucket(put: Put, here: Path, tmp_path: Path) -> None:
-    store, model = put_folder(put, here / "c.zarr", "c.zarr"), put_folder(put, here / "m", "runs/m")
+    store = put_folder(put, here / "c.zarr", "c.zarr")
+    model = put_folder(put, here / "m", "runs/m")
     infer(model, Path(store), out=tmp_path / "there.jsonl", progress=False)
     infer(here / "m", here / "c.zarr", out=tmp_path / "here.jsonl", progress=False)
     assert (tmp_path / "there.jsonl").read_bytes() == (tmp_path / "here.jsonl").read_bytes()
-    of_bucket, of_disk = (
-        evaluate(model, store, progress=False),
-        evaluate(here / "m", here / "c.zarr", progress=False),
-    )
+    of_bucket = evaluate(model, store, progress=False)
+    of_disk = evaluate(here / "m", here / "c.zarr", progress=False)
     assert of_bucket["heldout"] == of_disk["heldout"]
     code, said = topics("show", "--model", model, "--corpus", store)
     assert code == 0 and "stars" in said
@@ -145,7 +144,8 @@ def test_a_model_in_a_bucket(put: Put, here: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_meant_is_one_line(put: Put, here: Path, tmp_path: Path) -> None:
-    store, model = put_folder(put, here / "c.zarr", "c.zarr"), put_folder(put, here / "m", "m")
+    store = put_folder(put, here / "c.zarr", "c.zarr")
+    model = put_folder(put, here / "m", "m")
     for command in (
         ("train", "--corpus", store, "--model", "s3://corpora/new"),
         ("compact", store),

@@ -37,10 +37,8 @@ from topicstream.addons.cloud.mirror import current_at
 from topicstream.addons.cloud.remote import RemoteFile, put_object
 from topicstream.base.errors import Busy, InputError, NotOurs
 
-ACCOUNT, KEY = (
-    "devstoreaccount1",
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
-)
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Azurite's, which its documentation names."""
 
 
@@ -101,10 +99,8 @@ class Google(http.server.BaseHTTPRequestHandler):
         }
 
     def do_PUT(self) -> None:
-        body, wanted = (
-            self.rfile.read(int(self.headers["Content-Length"])),
-            self.headers.get("x-goog-if-generation-match"),
-        )
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        wanted = self.headers.get("x-goog-if-generation-match")
         with self.lock:
             generation = self.objects.get(self.path, (0, b""))[0]
             if wanted is not None and int(wanted) != generation:
@@ -113,7 +109,8 @@ class Google(http.server.BaseHTTPRequestHandler):
         self.answer(200, **self.about(generation + 1))
 
     def do_GET(self) -> None:
-        parts, bucket = urlsplit(self.path), self.path.split("/")[1].partition("?")[0]
+        parts = urlsplit(self.path)
+        bucket = self.path.split("/")[1].partition("?")[0]
         if bucket != "corpora":
             return self.answer(
                 404,

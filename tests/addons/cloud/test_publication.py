@@ -1,4 +1,6 @@
-"""Publishing stores and models: whole or not at all, one winner of several, resumed after a kill."""
+"""Publishing stores and models: whole or not at all, one winner of several, resumed after a
+kill.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,8 @@ def test_readers_take_the_version_that_was_published_last(
 def test_an_ingest_to_an_address(
     put: Put, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored, puts = [], publication.put_object
+    stored = []
+    puts = publication.put_object
 
     def killed(address: str, content: Any, condition: Any = "overwrite") -> None:
         if "/versions/" in address:
@@ -163,7 +166,8 @@ def test_a_retrain_publishes_its_versions(put: Put, tmp_path: Path) -> None:
 
 def race(address: str, publishers: int) -> tuple[list[str], list[Exception]]:
     """Versions of those that won, and what the others were told."""
-    condition, gate = current_at(address)[1], threading.Barrier(publishers)
+    condition = current_at(address)[1]
+    gate = threading.Barrier(publishers)
     won: list[str] = []
     lost: list[Exception] = []
 
@@ -317,7 +321,8 @@ class Silent(Heedless):
     do_PUT = do_GET
 
 
-asked, ended = threading.Event(), threading.Event()
+asked = threading.Event()
+ended = threading.Event()
 
 
 def test_a_signal_ends_a_command_that_waits_for_a_server(

@@ -31,7 +31,8 @@ pytestmark = pytest.mark.slow
 
 def free_ports(count: int) -> list[int]:
     """Ports that nobody uses, nor those 10,000 above, which SeaweedFS takes, too."""
-    held, ports = [], []
+    held = []
+    ports = []
     while len(ports) < count:
         sockets = [socket.socket(), socket.socket()]
         held += sockets
@@ -127,13 +128,16 @@ def check_kills(folder: Path) -> None:
     """Kills at random moments of an upload, then one that ends: what is stored is what was to be
     stored.
     """
-    store, address = folder / "c.zarr", "s3://corpora/killed.zarr"
+    store = folder / "c.zarr"
+    address = "s3://corpora/killed.zarr"
     ingest(["stars galaxy telescope", "bread butter flour"] * 200, store, heldout=0, progress=False)
     for number in range(150):  # files enough to be killed between
         (store / f"part-{number:05d}.parquet").write_bytes(bytes(number + 1) * 1000)
-    began, command = time.monotonic(), [sys.executable, "-m", "topicstream", "publish", str(store)]
+    began = time.monotonic()
+    command = [sys.executable, "-m", "topicstream", "publish", str(store)]
     subprocess.run([*command, "s3://corpora/whole.zarr"], stdout=subprocess.DEVNULL, check=True)
-    rng, whole = random.Random(0), time.monotonic() - began
+    rng = random.Random(0)
+    whole = time.monotonic() - began
     for _ in range(20):
         process = subprocess.Popen(
             [*command, address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

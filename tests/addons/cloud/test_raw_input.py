@@ -1,4 +1,6 @@
-"""Raw input and side files from buckets and web servers, and datasets in partitions: as from disk."""
+"""Raw input and side files from buckets and web servers, and datasets in partitions: as
+from disk.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ class Result:
 
 
 def run(*args: str | Path) -> Result:
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = topics([str(a) for a in args])
     return Result(code, out.getvalue() + err.getvalue())
@@ -106,7 +109,8 @@ def test_a_resumed_ingest_reads_no_finished_input_again(
         (tmp_path / f"{n}.jsonl").write_bytes(lines)
         places.append(Path(put(f"raw/{n}.jsonl", lines)) if remotely else tmp_path / f"{n}.jsonl")
     reads: Counter[str] = Counter()
-    more, broken = Source._more, True
+    more = Source._more
+    broken = True
 
     def counted(self: Source) -> bytes:
         reads[self.key] += 1
@@ -123,7 +127,8 @@ def test_a_resumed_ingest_reads_no_finished_input_again(
     }
     with pytest.raises(InputError, match="the line is down"):
         ingest(places, tmp_path / "c.zarr", **options)
-    whole, broken = reads["0.jsonl"], False
+    whole = reads["0.jsonl"]
+    broken = False
     reads.clear()
     assert ingest(places, tmp_path / "c.zarr", **options)["documents"] == 900
     assert reads["0.jsonl"] == reads["1.jsonl"] < whole / 2, "only the head, which tells the format"
@@ -169,7 +174,8 @@ def test_files_that_are_read_to_and_fro(put: Put, tmp_path: Path, name: str) -> 
         format="csr",
         data_sampler=lambda size: np.arange(size) % 5 + 1,
     )
-    path, options = tmp_path / name, ["--heldout", "0"]
+    path = tmp_path / name
+    options = ["--heldout", "0"]
     if name == "cells.h5ad":
         with h5py.File(path, "w") as file:
             file.create_dataset("X", data=matrix.toarray())
@@ -340,7 +346,8 @@ class _Ranges(http.server.SimpleHTTPRequestHandler):
         self.send_header("Content-Length", str(len(part)))
         self.send_header("ETag", '"1"')
         self.end_headers()
-        cut, _Ranges.cuts = bool(_Ranges.cuts), max(_Ranges.cuts - 1, 0)
+        cut = bool(_Ranges.cuts)
+        _Ranges.cuts = max(_Ranges.cuts - 1, 0)
         self.wfile.write(part[: len(part) // 2] if cut else part)
 
     def log_message(self, *args: Any) -> None:

@@ -1,4 +1,6 @@
-"""A cluster that the tests of this folder share: its workers take longer to start than most tests."""
+"""A cluster that the tests of this folder share: its workers take longer to start than most
+tests.
+"""
 
 from __future__ import annotations
 

@@ -127,7 +127,9 @@ class At(Listening):
 
     def __init__(self, what, round, do):
         super().__init__()
-        self.what, self.left, self.do = what, round, do
+        self.what = what
+        self.left = round
+        self.do = do
 
     def step(self, what, done=0, total=None, unit="", documents=0):
         if what == self.what and done:
@@ -213,7 +215,8 @@ def spoil():
             for name, found in before(self, phase).items()
         }
 
-    before, RunTables.settle = RunTables.settle, settle
+    before = RunTables.settle
+    RunTables.settle = settle
 
 
 @pytest.mark.slow

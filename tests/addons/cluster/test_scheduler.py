@@ -393,10 +393,8 @@ def fake(raises=None, limit=0, paths=(), **given):
                 set_resources=set_resources,
                 status=distributed.Status.running,
             )
-            worker.state, worker.memory_manager = (
-                SimpleNamespace(nthreads=1, total_resources={}),
-                SimpleNamespace(memory_limit=limit),
-            )
+            worker.state = SimpleNamespace(nthreads=1, total_resources={})
+            worker.memory_manager = SimpleNamespace(memory_limit=limit)
             asked = {"version": version, "arithmetic": arithmetic, "paths": paths, **given}
             return {workers[0]: await function(**asked, dask_worker=worker)}
 

@@ -277,11 +277,9 @@ def test_patches_of_a_large_image_come_in_pieces(tmp_path):
             len(batches),
         )
 
-    whole, (ids, counts, several), (same, each, many) = (
-        read(),
-        read(piece_bytes=1 << 15),
-        read(piece_bytes=1 << 10),
-    )
+    whole = read()
+    (ids, counts, several) = read(piece_bytes=1 << 15)
+    (same, each, many) = read(piece_bytes=1 << 10)
     assert whole[2] == 1 < several < many
     assert whole[0] == ids and sorted(same) == sorted(ids) and len(ids) == 66 * 10
     np.testing.assert_array_equal(counts, whole[1])

@@ -45,7 +45,8 @@ QUIET = Progress(-1)
 
 def points(seed, docs=900, n=5, components=3, spread=6.0):
     rng = np.random.default_rng(seed)
-    mean, turn = rng.normal(0, spread, (components, n)), rng.normal(0, 1, (components, n, n))
+    mean = rng.normal(0, spread, (components, n))
+    turn = rng.normal(0, 1, (components, n, n))
     z = rng.integers(0, components, docs)
     return np.stack([mean[k] + turn[k] @ rng.normal(size=n) for k in z]).astype(np.float32), z
 
@@ -92,10 +93,12 @@ def test_posteriors_scores_and_bound_are_the_twins(mean, covariance):
     x = x.astype(float)
     spread = np.cov(x.T) if covariance == "full" else x.var(0)
     args = (x.mean(0) if mean == "free" else np.zeros(5), spread, KAPPA if mean == "free" else 0.0)
-    prior, other = gaussians.Prior(*args), twin.Prior(*args)
+    prior = gaussians.Prior(*args)
+    other = twin.Prior(*args)
     r = top(rng.normal(0, 3, (60, 4)), 3)
     r[:, 3], r[:, 0] = 0.0, r[:, 0] + r[:, 3]  # an empty component
-    by, which = r.astype(np.float32), np.tile(np.arange(4, dtype=np.uint16), (60, 1))
+    by = r.astype(np.float32)
+    which = np.tile(np.arange(4, dtype=np.uint16), (60, 1))
     r = by.astype(float)
     stats = gaussians.summed(x, np.full(60, 4), which, by, 4, covariance == "diag")
     post = gaussians.posterior(stats, prior)
@@ -117,7 +120,8 @@ def test_posteriors_scores_and_bound_are_the_twins(mean, covariance):
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e25])
 def test_what_is_left_out_is_not_among_the_best(scale):
     rng = np.random.default_rng(0)
-    n, k = 24, 30
+    n = 24
+    k = 30
     turn = rng.normal(size=(k, n, n)) * np.exp(rng.normal(0, 2, (k, 1, n)))
     means = rng.normal(0, 3, (k, n))
     x = np.concatenate(
@@ -164,7 +168,8 @@ def test_a_memoized_run_is_its_twin(most, tmp_path):
     r = np.eye(3)[start]
     posts = [twin.posterior(x, column, prior) for column in r.T]  # the sample is all of them
     r = top(twin.scores(x, posts, r.sum(0), alpha, prior), most)
-    blocks, bounds = list(pairwise(edges)), []
+    blocks = list(pairwise(edges))
+    bounds = []
     for _ in range(4):
         for at in range(0, len(blocks), 2):
             posts = [twin.posterior(x, column, prior) for column in r.T]
@@ -321,7 +326,8 @@ def planted(seed, components, n, docs, covariance):
     few_quick([(12, 8, "diag"), (20, 6, "full"), (30, 16, "diag")], [(20, 6, "full")]),
 )
 def test_moves_leave_the_plateaus_of_k_means(components, n, covariance):
-    found, by_means = [], []
+    found = []
+    by_means = []
     for seed in range(5):
         points, of = planted(seed, components, n, 200 * components, covariance)
         points -= points.mean(axis=0)
@@ -339,9 +345,11 @@ def test_moves_leave_the_plateaus_of_k_means(components, n, covariance):
     ("oddity", "covariance"), [("none", "diag"), ("far points", "diag"), ("units", "full")]
 )
 def test_a_planted_mixture_is_found_whole(oddity, covariance, tmp_path):
-    (points, of), topics = planted(7, 15, 8, 3000, covariance), 15
+    (points, of) = planted(7, 15, 8, 3000, covariance)
+    topics = 15
     if oddity == "far points":  # damaged rows
-        points[:2], topics = [[1e4], [-1e4]], 17
+        points[:2] = [[1e4], [-1e4]]
+        topics = 17
     elif oddity == "units":  # of coordinates, as tables have them
         points *= np.logspace(-4, 4, 8)
     path = tmp_path / "points.npy"

@@ -25,7 +25,8 @@ from topicstream.training.loop import train
 from topicstream.training.starts.documents import document_seeds
 
 QUIET = Progress(-1)
-WORDS, CLUSTERS = 90, 4
+WORDS = 90
+CLUSTERS = 4
 
 
 def documents(seed, docs=300, length=30, words=WORDS, clusters=CLUSTERS):
@@ -139,9 +140,11 @@ def test_a_stochastic_step_is_its_twin(tmp_path):
 
 def test_one_responsibility_is_a_hard_assignment_and_all_are_the_softmax():
     rng = np.random.default_rng(0)
-    scores, there = rng.normal(0, 3, (50, 7)), np.ones(50, bool)
+    scores = rng.normal(0, 3, (50, 7))
+    there = np.ones(50, bool)
     for most in (1, 3, 7):
-        cluster, share = np.empty((50, most), np.uint16), np.empty((50, most), np.float32)
+        cluster = np.empty((50, most), np.uint16)
+        share = np.empty((50, most), np.float32)
         respond(scores, there, 7, most, cluster, share)
         r = np.zeros((50, 7))
         np.put_along_axis(r, cluster.astype(int), share, 1)
@@ -189,7 +192,8 @@ def test_what_the_commands_say(tmp_path, capsys):
 
 def test_agreement_of_partitions():
     rng = np.random.default_rng(0)
-    a, b = rng.integers(0, 4, 500), rng.integers(0, 5, 500)
+    a = rng.integers(0, 4, 500)
+    b = rng.integers(0, 5, 500)
     b[:250] = a[:250]
     table = np.zeros((4, 5))
     np.add.at(table, (a, b), 1)

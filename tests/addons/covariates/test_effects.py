@@ -129,7 +129,8 @@ def effects_of(estimates, robust, clusters, reasons):
         documents=90,
         clusters=clusters,
     )
-    references, kinds = {"party": "blue"}, {"party": "category"}
+    references = {"party": "blue"}
+    kinds = {"party": "category"}
     table = PREDICTED.empty_table()
     return Effects(
         "party", 90, 0, np.array([3]), ["war"], fitted, reasons, references, kinds, table
@@ -161,7 +162,11 @@ def test_intervals_cover_known_effects(tokens, share_of_group):
     short documents too.
     """
     rng = np.random.default_rng(4)
-    alpha, effect, covered, estimates, repetitions = np.full(5, 0.8), 0.2, 0, [], 1000
+    alpha = np.full(5, 0.8)
+    effect = 0.2
+    covered = 0
+    estimates = []
+    repetitions = 1000
     for _ in range(repetitions):
         group = (rng.uniform(size=300) < share_of_group).astype(float)
         mean = np.full((300, 5), 0.0)
@@ -190,7 +195,8 @@ def test_columns_that_others_determine_are_left_out():
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A corpus in which red documents are of cats, more so from year to year, and a model of it."""
-    folder, rng = tmp_path_factory.mktemp("effects"), np.random.default_rng(2)
+    folder = tmp_path_factory.mktemp("effects")
+    rng = np.random.default_rng(2)
     themes = [
         ["cat", "fur", "paw", "tail", "claw"],
         ["ship", "sail", "deck", "sea", "tide"],
@@ -198,7 +204,8 @@ def place(tmp_path_factory):
     ]
     with open(folder / "docs.jsonl", "w") as file:
         for d in range(900):
-            red, year = d % 2, 2000 + d % 9
+            red = d % 2
+            year = 2000 + d % 9
             share = 0.2 + 0.05 * (year - 2000) * red
             p = [share, (1 - share) / 2, (1 - share) / 2]
             words = [str(rng.choice(themes[t])) for t in rng.choice(3, 60, p=rng.dirichlet(p))]
@@ -442,10 +449,13 @@ def test_columns_that_are_nearly_the_same_keep_their_errors(noise):
     """The standard errors of predictions agree with those of an orthogonal design, or the column is
     left out.
     """
-    rng, n = np.random.default_rng(4), 4000
-    x, z = rng.normal(size=n), rng.normal(size=n)
+    rng = np.random.default_rng(4)
+    n = 4000
+    x = rng.normal(size=n)
+    z = rng.normal(size=n)
     design = np.column_stack((np.ones(n), x, x + noise * z))
-    shares, tokens = rng.dirichlet([1, 2, 3], n), np.full(n, 50.0)
+    shares = rng.dirichlet([1, 2, 3], n)
+    tokens = np.full(n, 50.0)
     plain = Regression(["1", "x", "z"], np.full(3, 0.1), 0.3, BytesIO())
     close = Regression(["1", "x", "y"], np.full(3, 0.1), 0.3, BytesIO())
     plain.add(np.column_stack((np.ones(n), x, z)), shares, tokens, names(n))

@@ -9,7 +9,8 @@ import topicstream
 from tests.ingestion.test_memory_inputs import ALL
 from topicstream.base.progress import Shown as Progress
 
-WORDS, TOPICS = 60, 5
+WORDS = 60
+TOPICS = 5
 
 
 def corpus_texts(n=400):

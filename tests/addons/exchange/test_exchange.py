@@ -42,10 +42,8 @@ OUT = {
 
 @pytest.mark.parametrize("name", OUT)
 def test_a_model_comes_back_as_it_went(made, tmp_path, name):
-    corpus, algo = (
-        Corpus.open(made / "c.zarr"),
-        "sparselda" if name == "mallet-state" else "sparse-bp",
-    )
+    corpus = Corpus.open(made / "c.zarr")
+    algo = "sparselda" if name == "mallet-state" else "sparse-bp"
     model = TopicModel.open(made / algo)
     options = {"words": WORDS} if name == "pyldavis" else {}
     summary = topicstream.export_model(
@@ -147,7 +145,8 @@ def test_a_corpus_comes_back_as_it_went(made, tmp_path, name):
         p for p in (tmp_path / "x").iterdir() if p.name not in ("vocab.txt", ".topicstream")
     )
     topicstream.ingest(file, tmp_path / "d.zarr", **ALL)
-    one, two = Corpus.open(made / "c.zarr"), Corpus.open(tmp_path / "d.zarr")
+    one = Corpus.open(made / "c.zarr")
+    two = Corpus.open(tmp_path / "d.zarr")
     assert len(one) == len(two)
     for a, b in zip(one, two):
         assert dict(zip(a.words, a.counts.tolist())) == dict(zip(b.words, b.counts.tolist()))
@@ -167,7 +166,8 @@ def test_topics_of_documents(made, tmp_path, top):
     topicstream.import_model(
         tmp_path / "d.txt", tmp_path / "back.parquet", format="mallet-doc-topics"
     )
-    one, two = pq.read_table(tmp_path / "t.parquet"), pq.read_table(tmp_path / "back.parquet")
+    one = pq.read_table(tmp_path / "t.parquet")
+    two = pq.read_table(tmp_path / "back.parquet")
     assert len(one) == 400 and one["id"].equals(two["id"]) and one["topics"].equals(two["topics"])
     assert one["shares"].equals(two["shares"])
 
@@ -195,7 +195,8 @@ def test_the_state_holds_every_token(made, tmp_path):
     lines = gzip.decompress((tmp_path / "x.gz").read_bytes()).decode().splitlines()
     assert lines[0] == "#doc source pos typeindex type topic" and lines[1].startswith("#alpha : ")
     assert len(lines) == 3 + corpus.n_tokens == 3 + summary["tokens"]
-    model, words = TopicModel.open(made / "sparselda"), corpus.words.to_pylist()
+    model = TopicModel.open(made / "sparselda")
+    words = corpus.words.to_pylist()
     counts = np.zeros((len(words), TOPICS))
     docs = {}
     for line in lines[3:]:

@@ -45,7 +45,8 @@ def test_gensim_both_ways(made):
     corpus = Corpus.open(made / "c.zarr")
     assert perplexity(back, corpus) == pytest.approx(perplexity(ours, corpus), rel=1e-6)
     lda = ours.to_gensim()
-    lda.iterations, lda.gamma_threshold = 1000, 1e-6
+    lda.iterations = 1000
+    lda.gamma_threshold = 1e-6
     number = {w: i for i, w in enumerate(ours.words)}
     chunk = [sorted((number[w], t.count(w)) for w in set(t) if w in number) for t in texts[:50]]
     gamma = lda.inference(chunk)[0]
@@ -86,7 +87,8 @@ def test_scikit_learn_both_ways(made):
 
 def test_pyldavis_itself_and_ours(made, tmp_path):
     pyldavis = pytest.importorskip("pyLDAvis")
-    model, corpus = TopicModel.open(made / "sparse-bp"), Corpus.open(made / "c.zarr")
+    model = TopicModel.open(made / "sparse-bp")
+    corpus = Corpus.open(made / "c.zarr")
     theta = model.transform(corpus)
     counts = corpus.to_scipy().toarray()
     page = pyldavis.prepare(

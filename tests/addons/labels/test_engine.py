@@ -52,14 +52,16 @@ def driver_of(x, labels, n_labels, cuts=(), **options):
 
 def dense_messages(driver, x):
     """[D, W, K] out of the stored integers."""
-    engine, topics = driver.engine, driver.engine.shape.topics
+    engine = driver.engine
+    topics = driver.engine.shape.topics
     mu = np.zeros((*x.shape, topics))
     for block, memory in zip(driver.blocks, driver.memory, strict=True):
         lists, own, _ = engine.topics_of(block)
         docs = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
         at = 0
         for i in np.lexsort((docs, block.words)):
-            d, w = docs[i], block.vocab[block.words[i]]
+            d = docs[i]
+            w = block.vocab[block.words[i]]
             mine = own[lists[d] : lists[d + 1]]
             if len(mine) == 1:
                 mu[block.first_doc + d, w, mine] = 1.0
@@ -94,14 +96,16 @@ def test_cell_by_cell_as_the_dense_twin(free, no_label, cuts):
     alpha = np.full((8, free + 4), 0.2)
     for d, own in enumerate(LABELS):
         alpha[d, free + np.array(own, int)] = 0.7
-    mu, allowed = dense_messages(driver, x), open_to(driver, x)
+    mu = dense_messages(driver, x)
+    allowed = open_to(driver, x)
     unlabelled = [not own for own in LABELS]
     assert not mu[unlabelled].any()  # they wait, or are left out
     assert allowed[unlabelled].all() if no_label == "all" else not allowed[unlabelled].any()
     assert (mu[~allowed[:, None, :].repeat(x.shape[1], 1)] == 0).all()
     for _ in range(3):
         phi = (x[:, :, None] * mu).sum(0)
-        loglik, edges = 0.0, [0, *cuts, len(x)]
+        loglik = 0.0
+        edges = [0, *cuts, len(x)]
         for a, b in itertools.pairwise(edges):  # the driver has one round a block
             likely = twin.visit(x[a:b], mu[a:b], phi, phi.sum(0), allowed[a:b], alpha[a:b], 0.05)
             loglik += np.nansum(x[a:b] * np.log(likely))
@@ -114,7 +118,8 @@ def test_cell_by_cell_as_the_dense_twin(free, no_label, cuts):
 
 def test_one_label_a_document_is_class_counts_after_one_pass():
     rng = np.random.default_rng(1)
-    x, label = rng.poisson(1.0, (30, 12)), rng.integers(4, size=30)
+    x = rng.poisson(1.0, (30, 12))
+    label = rng.integers(4, size=30)
     x[:, 0] += 1
     driver = driver_of(x, [[k] for k in label], 4, (11,)).start(seed=0)
     counts = np.stack([x[label == k].sum(0) for k in range(4)], 1)
@@ -188,7 +193,8 @@ def test_block_memory_is_planned_for_the_labels_there_are(two_a_document, tmp_pa
     for bare in (0, 1):
         labels = [[f"name {k}" for k in p] if d >= bare else [] for d, p in enumerate(pairs)]
         path = corpus(tmp_path / f"{bare}.zarr", x, labels)
-        store, kind = Corpus.open(path), Engine
+        store = Corpus.open(path)
+        kind = Engine
         engine = make_engine(kind, store, kind.Options(), None)
         cells = int((x[:bare] > 0).sum())
         assert engine.shape.bare == {"labels": cells}

@@ -70,27 +70,21 @@ def test_counts_of_every_threshold_are_those_by_hand():
 
 def test_what_a_document_loses_without_a_label_is_that_by_hand():
     rng = np.random.default_rng(2)
-    counts, theta = (
-        rng.random((9, 5)).astype(np.float32),
-        rng.dirichlet(np.ones(5), 3).astype(np.float32),
-    )
+    counts = rng.random((9, 5)).astype(np.float32)
+    theta = rng.dirichlet(np.ones(5), 3).astype(np.float32)
     theta[2] = [0.0, 0.0, 0.0, 1.0, 0.0]  # nothing is left in its place: finite all the same
     inverse = (1 / (counts.sum(0) + 0.9)).astype(np.float32)
-    indptr, rows, x = (
-        np.array([0, 4, 9, 9]),
-        rng.integers(9, size=9),
-        rng.integers(1, 4, 9).astype(np.float32),
-    )
+    indptr = np.array([0, 4, 9, 9])
+    rows = rng.integers(9, size=9)
+    x = rng.integers(1, 4, 9).astype(np.float32)
     lost = np.empty((3, 3), np.float32)
     lost_without(indptr, rows, x, counts, 0.1, inverse, theta, lost)
     phi = (counts + 0.1) * inverse
     for d, cells in enumerate((slice(0, 4), slice(4, 9))):
         for j, k in enumerate((2, 3, 4)):
             others = np.where(np.arange(5) == k, 0, theta[d])
-            with_it, without = (
-                phi[rows[cells]] @ theta[d],
-                phi[rows[cells]] @ (others / others.sum()),
-            )
+            with_it = phi[rows[cells]] @ theta[d]
+            without = phi[rows[cells]] @ (others / others.sum())
             assert lost[d, j] == pytest.approx(x[cells] @ np.log(with_it / without), abs=2e-4)
     assert np.isfinite(lost).all()
 
@@ -190,7 +184,8 @@ def test_what_cannot_be_scored_is_told(trained, tmp_path):
 
 
 def test_the_name_stands_beside_the_topic(trained, tmp_path, capsys):
-    model, text = trained / "m", ["grainword1 grainword2 grainword3", "oilword1 oilword4"]
+    model = trained / "m"
+    text = ["grainword1 grainword2 grainword3", "oilword1 oilword4"]
     table = topicstream.infer(model, text, top=1)
     assert table["names"].to_pylist() == [["grain"], ["oil"]]
     file = write_jsonl(
@@ -232,7 +227,8 @@ def test_retrain_refuses_it(tmp_path):
 
 def test_an_update_gives_new_labels_topics_and_old_ones_keep_theirs(trained, tmp_path):
     given = {"meta": {"labels": "topics"}, "min_df": 1, "stopwords": "none", "workers": 1}
-    corpus, model = tmp_path / "c.zarr", tmp_path / "m"
+    corpus = tmp_path / "c.zarr"
+    model = tmp_path / "m"
     topicstream.ingest(
         str(write_jsonl(tmp_path / "a.jsonl", texts(120, 1))), corpus, heldout=0, **given
     )
@@ -278,7 +274,8 @@ def test_a_training_document_is_judged_without_what_it_put_in(tmp_path):
         str(write_jsonl(tmp_path / "a.jsonl", alone)), tmp_path / "c.zarr", heldout=0, **given
     )
     train(tmp_path / "c.zarr", tmp_path / "m", algo="llda", passes=2, threads=1, progress=False)
-    model, corpus = TopicModel.open(tmp_path / "m"), Corpus.open(tmp_path / "c.zarr")
+    model = TopicModel.open(tmp_path / "m")
+    corpus = Corpus.open(tmp_path / "c.zarr")
     first = predict(model, corpus, ("train",), np.zeros(1, np.float32)).first
     assert first.tolist() == [40, 40]  # words of one document each: known by heart
     docs, right = predict(model, corpus, ("train",), np.zeros(1, np.float32), tenth=True).first

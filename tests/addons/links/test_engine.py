@@ -79,7 +79,8 @@ class LinkedDriver(Driver):
 
     def sweep(self, passes=1, seed=0):
         for number in range(1, passes + 1):
-            fresh, theta = np.zeros_like(self.phi), np.full_like(self.theta, np.nan)
+            fresh = np.zeros_like(self.phi)
+            theta = np.full_like(self.theta, np.nan)
             stats = {n: np.zeros(k) for n, k in self.engine.stats.items()}
             for b, block in enumerate(self.blocks):
                 rows = {
@@ -172,7 +173,10 @@ def communities(docs=240, seed=0, links=4, mixed=0.0, length=16):
     """
     rng = np.random.default_rng(seed)
     main = rng.integers(K, size=docs)
-    indptr, words, counts, targets = [0], [], [], []
+    indptr = [0]
+    words = []
+    counts = []
+    targets = []
     for d in range(docs):
         own = rng.random(length) < 1 / 3
         drawn = np.where(

@@ -19,7 +19,8 @@ from topicstream.evaluation.visiting import document_shares
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train
 
-DOCS, HELD = 240, 60
+DOCS = 240
+HELD = 60
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,8 @@ def made(tmp_path_factory):
 
 def test_pairs_are_all_links_and_none(made, monkeypatch):
     folder, linked, _ = made
-    corpus, rng = Corpus.open(folder / "c.zarr"), np.random.default_rng(0)
+    corpus = Corpus.open(folder / "c.zarr")
+    rng = np.random.default_rng(0)
     pairs = links.Pairs(corpus, rng)
     edge = DOCS - HELD
     assert set(map(tuple, pairs.training.tolist())) == {p for p in linked if p[1] < edge}
@@ -96,7 +98,8 @@ def test_the_classifier_is_at_its_optimum_and_the_measures_by_hand():
 
 def test_topics_of_words_are_those_that_infer_answers(made):
     folder, _, _ = made
-    model, corpus = TopicModel.open(folder / "bp"), Corpus.open(folder / "c.zarr")
+    model = TopicModel.open(folder / "bp")
+    corpus = Corpus.open(folder / "c.zarr")
 
     mine = np.concatenate([s for _, s, _ in document_shares(model, corpus, heldout=True)])
     np.testing.assert_array_equal(

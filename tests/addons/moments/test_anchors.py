@@ -69,7 +69,9 @@ def planted(path, seed, words=150, topics=6, docs=800):
     phi[np.arange(topics), np.arange(topics)] = 0.1
     phi[:, -1] = phi[:, -2]  # the same word under two names
     phi /= phi.sum(1, keepdims=True)
-    indptr, ids, counts = [0], [], []
+    indptr = [0]
+    ids = []
+    counts = []
     for d in range(docs):
         length = d if d < 3 else rng.poisson(40)
         drawn = rng.multinomial(length, rng.dirichlet(np.full(topics, 0.3)) @ phi)
@@ -108,7 +110,8 @@ def check_against_dense(path, folder, topics, every=1, **given):
     """
     model, _ = run(path, folder, topics, **given)
     x = dense(path)
-    m, words = weighed(x), x.shape[1]
+    m = weighed(x)
+    words = x.shape[1]
     part = x.sum(1) >= least_tokens(x)
     n = int(part.sum())
     signs = co.signs(1, np.arange(words, dtype=np.int32), PROJECTION).toarray()
@@ -179,13 +182,15 @@ def em_pass(x, phi, alpha, beta=0.01, sweeps=20, tol=0.01):
     """Topics [W, K] after one pass of EM over counts [D, W], each document's topics folded in from
     the even spread.
     """
-    weights, lengths = (phi + beta) / (phi.sum(0) + len(phi) * beta), x.sum(1)
+    weights = (phi + beta) / (phi.sum(0) + len(phi) * beta)
+    lengths = x.sum(1)
     new = np.zeros_like(phi)
     for cells, length in zip(x[lengths > 0], lengths[lengths > 0], strict=True):
         theta = np.full(phi.shape[1], length / phi.shape[1])
         for _ in range(sweeps):
             eta = weights * (theta + alpha)
-            before, theta = theta, (cells / eta.sum(1)) @ eta
+            before = theta
+            theta = (cells / eta.sum(1)) @ eta
             if np.abs(theta - before).sum() <= tol * length:
                 break
         eta = weights * (theta + alpha)
@@ -196,7 +201,8 @@ def em_pass(x, phi, alpha, beta=0.01, sweeps=20, tol=0.01):
 def test_refining_is_em_over_the_documents(tmp_path):
     _, path = planted(tmp_path / "c.zarr", 0)
     plain, _ = run(path, tmp_path / "plain", 6)
-    words, x = np.arange(150), dense(path)
+    words = np.arange(150)
+    x = dense(path)
     alpha = np.asarray(plain.alpha, float)
     expected = plain.rows(words).astype(float)
     for passes, folder in ((1, tmp_path / "one"), (2, tmp_path / "two")):
@@ -411,8 +417,11 @@ def test_the_matrix_is_unbiased_whatever_the_lengths():
     Mannor, eq. 9 and 10).
     """
     rng = np.random.default_rng(4)
-    mu, alpha, docs = rng.dirichlet(np.ones(5), 2), np.array([0.3, 0.7]), 120_000
-    theta, lengths = rng.dirichlet(alpha, docs), rng.integers(0, 7, docs)
+    mu = rng.dirichlet(np.ones(5), 2)
+    alpha = np.array([0.3, 0.7])
+    docs = 120_000
+    theta = rng.dirichlet(alpha, docs)
+    lengths = rng.integers(0, 7, docs)
     x = np.stack([rng.multinomial(n, p) for n, p in zip(lengths, theta @ mu, strict=True)])
     second = (np.outer(alpha, alpha) + np.diag(alpha)) / (alpha.sum() * (alpha.sum() + 1))
     m = cooccurrence(x)

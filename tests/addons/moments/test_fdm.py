@@ -26,7 +26,8 @@ from topicstream.evaluation.evaluate import evaluate
 from topicstream.model.topic_model import TopicModel
 from topicstream.training.loop import train
 
-TOPICS, WORDS = 5, 120
+TOPICS = 5
+WORDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,8 @@ def planted(tmp_path_factory):
     """Documents from known topics, one without words and one of a single word among them."""
     phi, indptr, words, counts = draw(docs=500, words=WORDS, topics=TOPICS, length=60, seed=3)
     indptr = np.concatenate((indptr, indptr[-1:], indptr[-1:] + 1))
-    words, counts = np.append(words, np.int32(7)), np.append(counts, 1)
+    words = np.append(words, np.int32(7))
+    counts = np.append(counts, 1)
     return phi, store(tmp_path_factory.mktemp("fdm") / "c.zarr", indptr, words, counts, WORDS)
 
 
@@ -139,7 +141,9 @@ def test_eval_scores_pairs_of_any_model(tmp_path, monkeypatch):
         mu = model.probabilities(np.arange(model.n_words)).astype(float)
         a = parts(model)[1] if algo == "fdm" else second_moment(model.alpha)
         assert a.sum() == pytest.approx(1)
-        loss, n, whole = 0.0, 0, 0.0
+        loss = 0.0
+        n = 0
+        whole = 0.0
         for block in Corpus.open(tmp_path / "c.zarr").blocks(heldout=True):
             for d in range(block.n_docs):
                 c = np.zeros(model.n_words)
@@ -147,7 +151,8 @@ def test_eval_scores_pairs_of_any_model(tmp_path, monkeypatch):
                 c[block.vocab[block.words[at]]] = block.counts[at]
                 m = (np.outer(c, c) - np.diag(c)) / (c.sum() * (c.sum() - 1))
                 loss -= (m * np.log(mu @ a @ mu.T)).sum()
-                whole, n = whole + m, n + 1
+                whole = whole + m
+                n = n + 1
         assert (found["documents"], n) == (50, 50) and found["cross_entropy"] == pytest.approx(
             loss / n, abs=1e-5
         )

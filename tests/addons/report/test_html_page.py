@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 # -- the browser
-# -------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -100,7 +100,8 @@ def test_page_search_sort_slider_map_and_anchor(written, visit, expect):
     tab = visit(path)
     expect(tab).to_have_title("<b>A & B</b>")
     expect(tab.locator("h1")).to_have_text("<b>A & B</b>")
-    rows, first = tab.locator(".topics tbody tr"), tab.locator(".topics tbody tr td:first-child")
+    rows = tab.locator(".topics tbody tr")
+    first = tab.locator(".topics tbody tr td:first-child")
     expect(rows).to_have_count(5)
     tab.fill("#search", "harbour")
     expect(tab.locator(".topics tbody tr:visible")).to_have_count(1)

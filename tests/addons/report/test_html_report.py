@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 # -- numbers
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 def test_shares_in_the_page_are_those_of_the_documents(stored, written):
     _folder, corpus, rows = stored
     _path, done, values, arrays = written

@@ -22,7 +22,9 @@ from topicstream.evaluation.visiting import document_shares
 from topicstream.model.edits import view_of
 from topicstream.model.topic_model import TopicModel
 
-W, K, D = 60, 4, 200
+W = 60
+K = 4
+D = 200
 
 
 @pytest.fixture(scope="module")

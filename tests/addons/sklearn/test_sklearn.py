@@ -50,7 +50,9 @@ TRAINING = {
 
 
 def checks(estimator: TopicModel, slow: Collection[str] | None = None) -> list[Any]:
-    """scikit-learn's checks of an estimator, as parameters of a test; these are slow (None: all)."""
+    """scikit-learn's checks of an estimator, as parameters of a test; these are slow (None:
+    all).
+    """
     named = [
         (getattr(check, "func", check).__name__, check)
         for _, check in estimator_checks_generator(estimator)

@@ -153,7 +153,8 @@ def test_the_command(corpus, tmp_path, capsys):
     assert "topics (atbp)" in capsys.readouterr().out
     args[args.index("--out") + 1] = str(tmp_path / "lists")
     assert run([*args, "--force", "-q", "--option", "alpha=0.1,0.5"]) == 0
-    shown, drawn = capsys.readouterr().out.splitlines(), (tmp_path / "p.svg").read_text()
+    shown = capsys.readouterr().out.splitlines()
+    drawn = (tmp_path / "p.svg").read_text()
     assert [line.split()[-1] for line in shown[:5]] == [
         "alpha",
         "0.1",
@@ -281,13 +282,18 @@ def test_errors_are_those_of_many_drawings():
     """Documents, seeds and what differs by both vary; the standard errors say how much figures and
     differences do.
     """
-    rng, n, seeds = np.random.default_rng(1), 80, 4
-    keys, tokens = np.arange(2 * n, dtype=np.uint64), np.full(2 * n, 10.0)
+    rng = np.random.default_rng(1)
+    n = 80
+    seeds = 4
+    keys = np.arange(2 * n, dtype=np.uint64)
+    tokens = np.full(2 * n, 10.0)
     runs = [Run(k, s, "a") for k in (10, 20) for s in range(seeds)]
-    ten, twenty = ("a", 10, ()), ("a", 20, ())
+    ten = ("a", 10, ())
+    twenty = ("a", 20, ())
     found = []
     for _ in range(400):
-        shared, own = rng.normal(-70, 5, 2 * n), {k: rng.normal(0, 1.0, 2 * n) for k in (10, 20)}
+        shared = rng.normal(-70, 5, 2 * n)
+        own = {k: rng.normal(0, 1.0, 2 * n) for k in (10, 20)}
         scores = {
             r: Scores(
                 keys,
@@ -307,8 +313,10 @@ def test_errors_are_those_of_many_drawings():
 
 
 def test_ties():
-    rng, tokens = np.random.default_rng(1), np.full(800, 10.0)
-    keys, base = np.arange(800, dtype=np.uint64), rng.normal(-70, 5, 800)
+    rng = np.random.default_rng(1)
+    tokens = np.full(800, 10.0)
+    keys = np.arange(800, dtype=np.uint64)
+    base = rng.normal(-70, 5, 800)
     runs = [Run(k, s, "a") for k in (10, 20, 40) for s in range(5)]
     level = {10: -0.5, 20: -0.02, 40: 0.0}
     scores = {

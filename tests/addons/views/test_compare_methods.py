@@ -27,10 +27,8 @@ from topicstream.model.topic_model import TopicModel
 
 
 def test_the_measures_by_hand():
-    p, q = (
-        np.array([[0.5, 0.3, 0.2], [0.9, 0.1, 0.0]]),
-        np.array([[0.3, 0.5, 0.2], [0.2, 0.3, 0.5]]),
-    )
+    p = np.array([[0.5, 0.3, 0.2], [0.9, 0.1, 0.0]])
+    q = np.array([[0.3, 0.5, 0.2], [0.2, 0.3, 0.5]])
     assert cosine(p, q) == pytest.approx([0.34 / 0.38, 0.21 / np.sqrt(0.82 * 0.38)])
     wanted = 0.5 * np.log(0.5 / 0.3) + 0.3 * np.log(0.3 / 0.5)
     assert divergence(p, q)[0] == pytest.approx(wanted) and divergence(p, p) == pytest.approx(

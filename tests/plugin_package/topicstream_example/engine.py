@@ -40,7 +40,9 @@ class UnigramOptions(Options):
 class Unigrams(Engine):
     """Written in NumPy."""
 
-    name, cites, Options = "unigrams", "Nigam, McCallum, Thrun & Mitchell 2000", UnigramOptions
+    name = "unigrams"
+    cites = "Nigam, McCallum, Thrun & Mitchell 2000"
+    Options = UnigramOptions
     about = About(starts=("random", "documents", "warm"), priors=Priors(alpha=1.0, beta=0.01))
 
     @property
@@ -56,13 +58,17 @@ class Unigrams(Engine):
         if "phi" in visit.rows:
             self.process(visit, out)
         else:
-            block, topics = visit.block, self.shape.topics
+            block = visit.block
+            topics = self.shape.topics
             rng = np.random.default_rng([visit.key.seed, block.first_doc])
             self._write(visit, np.eye(topics)[rng.integers(topics, size=block.n_docs)], out)
 
     def process(self, visit: Visit, out: Out) -> None:
-        k, block, params = self.shape.topics, visit.block, visit.params
-        beta, table = params["beta"][0], visit.rows["phi"]
+        k = self.shape.topics
+        block = visit.block
+        params = visit.params
+        beta = params["beta"][0]
+        table = visit.rows["phi"]
         phi = table.base[table.index][:, :k].astype(np.float64)
         log_p = np.log(phi + beta) - np.log(visit.totals["phi"][:k] + self.shape.words * beta)
         sums = np.zeros((block.n_docs, k))
@@ -79,7 +85,8 @@ class Unigrams(Engine):
         return np.repeat(np.arange(visit.block.n_docs), np.diff(visit.block.indptr))
 
     def _write(self, visit: Visit, shares: np.ndarray, out: Out) -> None:
-        block, delta = visit.block, out.delta["phi"]
+        block = visit.block
+        delta = out.delta["phi"]
         added = np.zeros((len(delta), self.shape.topics))
         np.add.at(added, block.words, shares[self._documents(visit)] * block.counts[:, None])
         delta[:] = 0

@@ -69,7 +69,8 @@ class Pooled(Method):
             blocks, lambda docs: docs.words.nbytes + docs.counts.nbytes + 100 * len(docs)
         )
         names = list(dict.fromkeys(value for docs in held for value in self._values(docs)))
-        place, words = {name: i for i, name in enumerate(names)}, self.rows.model.n_words
+        place = {name: i for i, name in enumerate(names)}
+        words = self.rows.model.n_words
         total = csr_array((len(names), words), dtype=np.float32)
         for docs in held:
             owner = np.repeat([place[value] for value in self._values(docs)], np.diff(docs.indptr))
@@ -78,11 +79,9 @@ class Pooled(Method):
             )
             total = total + csr_array((counts, (owner, docs.words)), shape=total.shape)
         total.sort_indices()
-        indptr, indices, sums = (
-            total.indptr.astype(np.int64),
-            total.indices.astype(np.int64),
-            total.sum(axis=1),
-        )
+        indptr = total.indptr.astype(np.int64)
+        indices = total.indices.astype(np.int64)
+        sums = total.sum(axis=1)
         pooled = Documents(
             pa.array(map(str, names), pa.large_string()),
             indptr,
@@ -95,6 +94,7 @@ class Pooled(Method):
         return held
 
     def shares(self, docs: Documents) -> np.ndarray:
-        pull, own = np.float32(self.options.pull), self.first.shares(docs)
+        pull = np.float32(self.options.pull)
+        own = self.first.shares(docs)
         group = [self.groups[value] for value in self._values(docs)]
         return (1 - pull) * own + pull * np.array(group, np.float32).reshape(own.shape)

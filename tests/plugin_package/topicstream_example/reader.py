@@ -27,7 +27,9 @@ class Paragraphs(Reader):
             for numbers, part in lines_of(source, options)
             for pair in zip(numbers.tolist(), part)
         )
-        ids, texts, size = [], [], 0
+        ids = []
+        texts = []
+        size = 0
         for filled, paragraph in groupby(lines, lambda pair: bool(pair[1].strip())):
             if filled:
                 number, text = next(paragraph)
@@ -39,7 +41,9 @@ class Paragraphs(Reader):
                 size += len(text)
             if size >= options.piece_bytes:
                 yield batch_of(ids, ids, {"text": pa.array(texts, pa.large_string())}, {})
-                ids, texts, size = [], [], 0
+                ids = []
+                texts = []
+                size = 0
         yield batch_of(ids, ids, {"text": pa.array(texts, pa.large_string())}, {})
 
 

@@ -37,7 +37,8 @@ FIELDS = (
     "WARC-IP-Address",
     "Content-Type",
 )
-LINE_BYTES, HEAD_LINES = 1 << 16, 1000
+LINE_BYTES = 1 << 16
+HEAD_LINES = 1000
 HTML = ("text/html", "application/xhtml+xml")
 
 
@@ -68,7 +69,8 @@ def records(source: Source, longest: int) -> Iterator[Record]:
     """The records of a source: version, named fields, an empty line, a block of the length that
     they say, two empty lines.
     """
-    file, number = io.BufferedReader(Bytes(source), LINE_BYTES), 0
+    file = io.BufferedReader(Bytes(source), LINE_BYTES)
+    number = 0
     while line := file.readline(LINE_BYTES):
         if not line.strip():
             continue
@@ -137,11 +139,16 @@ def page(record: Record) -> tuple[str, str] | None:
 
     HTTPException, ValueError, zlib.error: it is broken.
     """
-    kind, head, body, status = record.head.get("WARC-Type"), record.head, record.block or b"", ""
+    kind = record.head.get("WARC-Type")
+    head = record.head
+    body = record.block or b""
+    status = ""
     if kind == "response" and head.get_content_type() == "application/http":
         message = HTTPResponse(Connection(body))  # knows chunks
         message.begin()
-        head, body, status = message.headers, message.read(), str(message.status)
+        head = message.headers
+        body = message.read()
+        status = str(message.status)
         if head.get("Content-Encoding", "identity") in ("gzip", "x-gzip"):
             body = zlib.decompress(body, 47)
     elif kind not in ("resource", "conversion"):
@@ -168,7 +175,9 @@ class Warc(Reader):
         return head.startswith(b"WARC/")
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        wanted, rows, size = select_fields(FIELDS, options, source), [], 0
+        wanted = select_fields(FIELDS, options, source)
+        rows = []
+        size = 0
         for record in records(source, options.record_bytes):
             where = f"{source.name}#{record.number}"
             if record.block is None:
@@ -199,7 +208,8 @@ class Warc(Reader):
             size += len(found[1])
             if size >= options.piece_bytes:
                 yield batch(source, options, wanted, rows)
-                rows, size = [], 0
+                rows = []
+                size = 0
         yield batch(source, options, wanted, rows)
 
 

@@ -56,12 +56,16 @@ def alias_tables(entries: Array, topic_bits: int, alias: Alias, work: Longs) -> 
     """The tables of packed rows, ``count << topic_bits | topic``; work: int64[2, K]."""
     ptr, topic, share, other, mass = alias
     for u in range(len(ptr) - 1):
-        first, last, few, many = ptr[u], ptr[u + 1], 0, 0
+        first = ptr[u]
+        last = ptr[u + 1]
+        few = 0
+        many = 0
         mass[u] = 0.0
         for j in range(first, last):
             count = np.int64(entries[j]) >> topic_bits
             topic[j] = np.int64(entries[j]) - (count << topic_bits)
-            other[j], share[j] = topic[j], count
+            other[j] = topic[j]
+            share[j] = count
             mass[u] += count
         for j in range(first, last):
             share[j] *= (last - first) / mass[u]
@@ -73,7 +77,8 @@ def alias_tables(entries: Array, topic_bits: int, alias: Alias, work: Longs) -> 
                 many += 1
         while few > 0 and many > 0:
             few -= 1
-            poor, rich = work[0, few], work[1, many - 1]
+            poor = work[0, few]
+            rich = work[1, many - 1]
             other[poor] = topic[rich]
             share[rich] -= 1.0 - share[poor]
             if share[rich] < 1.0:
@@ -86,7 +91,9 @@ def alias_tables(entries: Array, topic_bits: int, alias: Alias, work: Longs) -> 
 def from_word(state: int, u: int, beta: float, topics: int, alias: Alias) -> int:
     """A topic t ~ C_wt + beta of local word u, by three draws behind ``state``."""
     ptr, topic, share, other, mass = alias
-    choice, place, half = step(state), step(step(state)), step(step(step(state)))
+    choice = step(state)
+    place = step(step(state))
+    half = step(step(step(state)))
     t = below(bits(place), topics)
     if uniform(bits(choice)) * (mass[u] + topics * beta) < mass[u]:
         j = ptr[u] + below(bits(place), ptr[u + 1] - ptr[u])
@@ -113,10 +120,18 @@ def sweep(
     return; named int64[K] scratch;
     key: seed, pass, first document.  Returns tokens that kept their topic, documents, their topics,
                                       log p(z)."""
-    (indptr, words, x), (c_w, c_t, alpha, ends) = cells, counts
-    n_topics, kept, documents, pairs, loglik, i = len(alpha), 0, 0, 0, 0.0, 0
+    (indptr, words, x) = cells
+    (c_w, c_t, alpha, ends) = counts
+    n_topics = len(alpha)
+    kept = 0
+    documents = 0
+    pairs = 0
+    loglik = 0.0
+    i = 0
     for d in range(len(indptr) - 1):
-        first, tokens, state = i, 0, stream(key[0], key[1], key[2] + d)
+        first = i
+        tokens = 0
+        state = stream(key[0], key[1], key[2] + d)
         for c in range(indptr[d], indptr[d + 1]):
             tokens += x[c]
         if tokens == 0:
@@ -159,7 +174,8 @@ def sweep(
             mine[z[j]] += 1
         loglik += close_document(named, n, mine, tokens, alpha, ends[-1], topic_bins, lengths)
         mine[named[:n]] = 0
-        documents, pairs = documents + 1, pairs + n
+        documents = documents + 1
+        pairs = pairs + n
     return kept, documents, pairs, loglik
 
 
@@ -178,11 +194,9 @@ class Warp(GibbsSampling):
     It has no p(w | d): the joint likelihood tells its course.
     """
 
-    name, cites, Options = (
-        "warp",
-        "Chen, Li, Zhu & Chen 2016, WarpLDA, Alg. 2 and eq. (7)",
-        WarpOptions,
-    )
+    name = "warp"
+    cites = "Chen, Li, Zhu & Chen 2016, WarpLDA, Alg. 2 and eq. (7)"
+    Options = WarpOptions
     about = replace(
         GibbsSampling.about, objective=Objective("log p(z) a token", "doc_loglik", "tokens")
     )
@@ -197,19 +211,15 @@ class Warp(GibbsSampling):
         }
 
     def process(self, visit: Visit, out: Out) -> None:
-        block, params, stats, phi, topics = (
-            visit.block,
-            visit.params,
-            out.stats,
-            visit.rows["phi"],
-            self.shape.topics,
-        )
-        z, dense, n_t, scratch = (
-            out.state["z"],
-            out.array("dense rows"),
-            out.array("n_t"),
-            out.array("document topics"),
-        )
+        block = visit.block
+        params = visit.params
+        stats = out.stats
+        phi = visit.rows["phi"]
+        topics = self.shape.topics
+        z = out.state["z"]
+        dense = out.array("dense rows")
+        n_t = out.array("n_t")
+        scratch = out.array("document topics")
         self._spread(phi, dense, out)
         ptr = out.array("row ends")
         entries = out.array("rows", int(ptr[-1]), f"u{entry_bytes(phi.largest, topics)}")
@@ -237,10 +247,8 @@ class Warp(GibbsSampling):
             stats["topic_bins"],
             stats["lengths"],
         )
-        stats["kept"][0], stats["documents"][:], stats["doc_loglik"][0] = (
-            figures[0],
-            figures[1:3],
-            figures[3],
-        )
+        stats["kept"][0] = figures[0]
+        stats["documents"][:] = figures[1:3]
+        stats["doc_loglik"][0] = figures[3]
         stats["tokens"][0] = len(z)
         out.delta["phi"] = self._changes(block, visit.state["z"], z, out)

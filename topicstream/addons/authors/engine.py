@@ -153,11 +153,13 @@ class AuthorTopicModel(Engine):
         }
 
     def start(self, visit: Visit, out: Out) -> None:
-        block, none = visit.block, Rows(np.zeros((0, 1), np.float32), np.zeros(0, np.int64))
+        block = visit.block
+        none = Rows(np.zeros((0, 1), np.float32), np.zeros(0, np.int64))
         names, pptr, mptr = self._places(block)
         pairs, messages = self._lease(out, pptr, mptr)
         change = out.array("change", (len(names.ids) + 1, self.shape.topics))
-        phi, sums = visit.rows.get("phi", none), visit.totals.get("phi", np.zeros(0))
+        phi = visit.rows.get("phi", none)
+        sums = visit.totals.get("phi", np.zeros(0))
         kernels.start(
             block.indptr,
             block.words,
@@ -182,12 +184,16 @@ class AuthorTopicModel(Engine):
         out.stats["tokens"][0] = block.tokens
 
     def process(self, visit: Visit, out: Out) -> None:
-        block, phi, table = visit.block, visit.rows["phi"], visit.rows[AXIS]
+        block = visit.block
+        phi = visit.rows["phi"]
+        table = visit.rows[AXIS]
         names, pptr, mptr = self._places(block)
-        before, old = visit.state["pairs"], visit.state["messages"]
+        before = visit.state["pairs"]
+        old = visit.state["messages"]
         self._check(block, names.indptr, pptr, mptr, before, old)
         pairs, messages = self._lease(out, pptr, mptr)
-        topics, beta = self.shape.topics, visit.params["beta"][0]
+        topics = self.shape.topics
+        beta = visit.params["beta"][0]
         change = out.array("change", (len(names.ids) + 1, topics))
         have = out.array("have", (len(names.ids) + 1, topics))
         np.take(table.base[:, :topics], table.index, axis=0, out=have[:-1])
@@ -227,7 +233,9 @@ class AuthorTopicModel(Engine):
         out.stats["unnamed"][0] = np.count_nonzero(without & (np.diff(block.indptr) > 0))
 
     def _places(self, block: Block) -> tuple[Any, np.ndarray, np.ndarray]:
-        """The block's authors; where the pairs and the messages of each document lie, int64[D+1]."""
+        """The block's authors; where the pairs and the messages of each document lie,
+        int64[D+1].
+        """
         names = block.rows(AXIS)
         authors = np.diff(names.indptr)
         if self.options.no_author == "own":

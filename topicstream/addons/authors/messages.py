@@ -34,7 +34,8 @@ from topicstream.numeric.kernels.arrays import Array, Bytes, Doubles, Float, Flo
 from topicstream.numeric.kernels.jit import fast_kernel, kernel
 from topicstream.numeric.kernels.select import largest_numbers
 
-_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_ZERO = np.float32(0.0)
+_ONE = np.float32(1.0)
 
 
 @kernel
@@ -64,17 +65,16 @@ def start(
     Without (base of no rows): a
     random pair for every cell.  delta float32[U, Kp] and change float32[Ua + 1, K] get the block's
                                  contribution."""
-    topics, seeded = change.shape[1], len(base) > 0
+    topics = change.shape[1]
+    seeded = len(base) > 0
     private = np.array([len(change) - 1], np.int32)
     longest = 1
     for d in range(len(indptr) - 1):
         longest = max(longest, aptr[d + 1] - aptr[d])
     value = np.empty(longest * topics, np.float32)
-    inverse, theta, gained = (
-        np.zeros(topics, np.float32),
-        np.empty(topics, np.float32),
-        np.empty(topics, np.float32),
-    )
+    inverse = np.zeros(topics, np.float32)
+    theta = np.empty(topics, np.float32)
+    gained = np.empty(topics, np.float32)
     if seeded:
         for k in range(topics):
             inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
@@ -91,7 +91,8 @@ def start(
             for _ in range(rounds):
                 gained[:] = _ZERO
                 for i in range(indptr[d], indptr[d + 1]):
-                    row, s = base[index[words[i]]], _ZERO
+                    row = base[index[words[i]]]
+                    s = _ZERO
                     for k in range(topics):
                         s += theta[k] * inverse[k] * row[k]
                     if s > _ZERO:
@@ -108,7 +109,8 @@ def start(
         largest_numbers(value, n, count, own)
         for i in range(indptr[d], indptr[d + 1]):
             at = mptr[d] + (i - indptr[d]) * count
-            x, s = np.float32(counts[i]), _ZERO
+            x = np.float32(counts[i])
+            s = _ZERO
             if seeded:
                 row = base[index[words[i]]]
                 for j in range(count):
@@ -145,8 +147,10 @@ def _open(
     each; returns the slots. authors: rows of the document's."""
     n = 0
     for j in range(len(pairs)):
-        a, k = pairs[j] // topics, pairs[j] % topics
-        author[j], topic[j] = a, k
+        a = pairs[j] // topics
+        k = pairs[j] % topics
+        author[j] = a
+        topic[j] = k
         rows[j] = authors[a]
         if slot_of[k] < 0:
             slot_of[k] = n
@@ -282,11 +286,16 @@ def visit(
 
     Returns sum of x log p(w | the other cells, a uniform author) in nats, p as it stood before each
     update."""
-    topics, private, alone = have.shape[1], len(have) - 1, np.array([len(have) - 1], np.int32)
-    longest, most = 1, 1
+    topics = have.shape[1]
+    private = len(have) - 1
+    alone = np.array([len(have) - 1], np.int32)
+    longest = 1
+    most = 1
     for d in range(len(indptr) - 1):
-        longest, most = max(longest, aptr[d + 1] - aptr[d]), max(most, pptr[d + 1] - pptr[d])
-    lam, slot_of = np.empty(topics, np.float64), np.full(topics, -1, np.int32)
+        longest = max(longest, aptr[d + 1] - aptr[d])
+        most = max(most, pptr[d + 1] - pptr[d])
+    lam = np.empty(topics, np.float64)
+    slot_of = np.full(topics, -1, np.int32)
     sums = np.zeros(len(have), np.float64)
     mass = np.float64(0.0)
     for k in range(topics):
@@ -298,27 +307,35 @@ def visit(
             sums[a] += have[a, k]
     # rows apart: see fast_kernel
     apart = most + 128
-    whole, real, slot = (
-        np.empty((7, apart), np.int64),
-        np.empty((6, apart), np.float32),
-        np.empty((4, apart), np.float32),
-    )
-    rows, topic, place, author, tops, source, gone = (
-        whole[0],
-        whole[1],
-        whole[2],
-        whole[3],
-        whole[4],
-        whole[5],
-        whole[6],
-    )
-    o, t, al, p, moved, own = real[0], real[1], real[2], real[3], real[4], real[5]
-    m, f, slots, slots_moved = slot[0], slot[1], slot[2], slot[3]
-    value, asum = np.empty(longest * topics, np.float32), np.empty(longest, np.float64)
-    na, g = np.empty(longest, np.float32), np.empty(longest, np.float32)
-    score, inverse = np.empty(topics, np.float32), np.empty(topics, np.float32)
+    whole = np.empty((7, apart), np.int64)
+    real = np.empty((6, apart), np.float32)
+    slot = np.empty((4, apart), np.float32)
+    rows = whole[0]
+    topic = whole[1]
+    place = whole[2]
+    author = whole[3]
+    tops = whole[4]
+    source = whole[5]
+    gone = whole[6]
+    o = real[0]
+    t = real[1]
+    al = real[2]
+    p = real[3]
+    moved = real[4]
+    own = real[5]
+    m = slot[0]
+    f = slot[1]
+    slots = slot[2]
+    slots_moved = slot[3]
+    value = np.empty(longest * topics, np.float32)
+    asum = np.empty(longest, np.float64)
+    na = np.empty(longest, np.float32)
+    g = np.empty(longest, np.float32)
+    score = np.empty(topics, np.float32)
+    inverse = np.empty(topics, np.float32)
     width = delta.shape[1]
-    flat_phi, flat_delta = phi.reshape(-1), delta.reshape(-1)
+    flat_phi = phi.reshape(-1)
+    flat_delta = delta.reshape(-1)
     nothing = np.zeros(width, np.float32)
     moves = (
         nothing if sync else flat_delta
@@ -332,11 +349,13 @@ def visit(
             continue
         writers = authors[aptr[d] : aptr[d + 1]] if aptr[d + 1] > aptr[d] else alone
         n_authors = len(writers)
-        was, now = before[pptr[d] : pptr[d + 1]], pairs[pptr[d] : pptr[d + 1]]
+        was = before[pptr[d] : pptr[d + 1]]
+        now = pairs[pptr[d] : pptr[d + 1]]
         n_slots = _open(was, topics, writers, slot_of, rows, topic, place, author, tops)
         own[:count] = _ZERO
         for i in range(indptr[d], indptr[d + 1]):
-            x, at = np.float32(counts[i]), mptr[d] + (i - indptr[d]) * count
+            x = np.float32(counts[i])
+            at = mptr[d] + (i - indptr[d]) * count
             for j in range(count):
                 own[j] += x * old[at + j]
         if aptr[d + 1] == aptr[d]:
@@ -359,8 +378,10 @@ def visit(
             for k in range(topics):
                 inverse[k] = _ONE / np.float32(lam[k])
             for i in range(indptr[d], indptr[d + 1]):
-                x, at = np.float32(counts[i]), mptr[d] + (i - indptr[d]) * count
-                r, c0 = index[words[i]] * width, 0 if sync else np.int64(words[i]) * width
+                x = np.float32(counts[i])
+                at = mptr[d] + (i - indptr[d]) * count
+                r = index[words[i]] * width
+                c0 = 0 if sync else np.int64(words[i]) * width
                 for j in range(count):
                     o[j] = x * old[at + j]
                 _collect(o, count, place, author, n_slots, n_authors, m, na)
@@ -411,7 +432,8 @@ def visit(
         for s in range(n_slots):
             slot_of[tops[s]] = -1
         n_slots = _open(now, topics, writers, slot_of, rows, topic, place, author, tops)
-        n_gone, b = 0, 0
+        n_gone = 0
+        b = 0
         for j in range(count):  # both ascend
             while b < count and was[b] < now[j]:
                 gone[n_gone] = b
@@ -433,8 +455,10 @@ def visit(
             slots[s] = lam[tops[s]]
             slots_moved[s] = _ZERO
         for i in range(indptr[d], indptr[d + 1]):
-            x, at = np.float32(counts[i]), mptr[d] + (i - indptr[d]) * count
-            r, here = index[words[i]] * width, np.int64(words[i]) * width
+            x = np.float32(counts[i])
+            at = mptr[d] + (i - indptr[d]) * count
+            r = index[words[i]] * width
+            here = np.int64(words[i]) * width
             c0 = 0 if sync else here
             if n_gone == 0:
                 for j in range(count):
@@ -446,7 +470,9 @@ def visit(
                 _collect(o, count, place, author, n_slots, n_authors, m, na)
                 for e in range(n_gone):
                     q = was[gone[e]]
-                    a, k, share = q // topics, q % topics, x * old[at + gone[e]]
+                    a = q // topics
+                    k = q % topics
+                    share = x * old[at + gone[e]]
                     if sync:
                         na[a] += share
                         if slot_of[k] >= 0:
@@ -490,7 +516,8 @@ def visit(
             else:  # alpha or beta are 0 and nothing is left
                 p[:count] = _ONE
                 total = np.float32(count)
-            scale, part = x / total, _ONE / total
+            scale = x / total
+            part = _ONE / total
             for j in range(count):
                 new[at + j] = part * p[j]
             if sync:

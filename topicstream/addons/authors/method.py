@@ -50,8 +50,10 @@ def spread_authors(
     Returns sum of x log(mean over the document's authors of p(w|a)).  A cell that no pair explains
     is left out.
     """
-    topics, loglik = theta.shape[1], 0.0
-    word_weights, b = np.empty(topics, np.float32), np.float32(beta)
+    topics = theta.shape[1]
+    loglik = 0.0
+    word_weights = np.empty(topics, np.float32)
+    b = np.float32(beta)
     longest = 0
     for d in range(len(indptr) - 1):
         longest = max(longest, aptr[d + 1] - aptr[d])
@@ -64,7 +66,8 @@ def spread_authors(
                 word_weights[k] = (base[w, k] + b) * inverse[k]
             total = np.float32(0)
             for e in range(n):
-                a, p = authors[aptr[d] + e], np.float32(0)
+                a = authors[aptr[d] + e]
+                p = np.float32(0)
                 for k in range(topics):
                     p += theta[a, k] * word_weights[k]
                 said[e] = p
@@ -128,13 +131,17 @@ class Authors(Method):
         counts = np.maximum(self._table.gather(ids), 0.0).astype(np.float64) + self.rows.alpha64
         theta = (counts / np.maximum(counts.sum(1, keepdims=True), 1e-300)).astype(np.float32)
         at, base = self.rows.of(docs)
-        beta, inverse = self.rows.beta, self.rows.inverse
+        beta = self.rows.beta
+        inverse = self.rows.inverse
         sizes = np.bincount(pairs[:, 0], minlength=len(docs))
         ends = np.concatenate(([0], np.cumsum(sizes)))
         for d in np.flatnonzero((sizes > 0) & (np.diff(docs.indptr) > 0)):
-            cells, mine = slice(docs.indptr[d], docs.indptr[d + 1]), local[ends[d] : ends[d + 1]]
-            gained, one = np.zeros((len(mine), self.rows.topics)), np.arange(len(mine))
-            ptr, own = np.array([0, cells.stop - cells.start]), np.array([0, len(mine)])
+            cells = slice(docs.indptr[d], docs.indptr[d + 1])
+            mine = local[ends[d] : ends[d + 1]]
+            gained = np.zeros((len(mine), self.rows.topics))
+            one = np.arange(len(mine))
+            ptr = np.array([0, cells.stop - cells.start])
+            own = np.array([0, len(mine)])
             spread_authors(
                 ptr,
                 at[cells],

@@ -64,7 +64,8 @@ class AuthorScore(Perplexity):
     @property
     def measured(self) -> str:
         """In words."""
-        rest, seen = round(100 * (1 - self.split), 6), round(100 * self.split, 6)
+        rest = round(100 * (1 - self.split), 6)
+        seen = round(100 * self.split, 6)
         how = (
             f"{self.known:,} of the {self.authors:,} test authors as training left them, the others"
             if self.known
@@ -96,7 +97,9 @@ class _Piece:
 
 
 def mixtures(model: TopicModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """theta_a float32[n, K] of rows of the model's table of authors, and their tokens float64[n]."""
+    """theta_a float32[n, K] of rows of the model's table of authors, and their tokens
+    float64[n].
+    """
     counts = np.maximum(model.table(AXIS).gather(rows), 0.0).astype(np.float64)
     tokens = counts.sum(1)
     return (
@@ -115,13 +118,14 @@ class _TestAuthors:
     def __init__(
         self, model: TopicModel, corpus: Corpus, split: float, known: bool, limit: MemoryLimit
     ) -> None:
-        self.model, self.corpus, self.split = model, corpus, split
-        self.named, topics = corpus.axes[AXIS].size, model.n_topics
+        self.model = model
+        self.corpus = corpus
+        self.split = split
+        self.named = corpus.axes[AXIS].size
+        topics = model.n_topics
         self.grid = corpus.grid(block_cells(topics), block_docs(topics), True, axes=(AXIS,))
-        self._keys, self._word_keys = (
-            document_keys(corpus, True),
-            hash_strings(model.vocabulary.words),
-        )
+        self._keys = document_keys(corpus, True)
+        self._word_keys = hash_strings(model.vocabulary.words)
         self._index = match_words(model.vocabulary, corpus)
         self._kept: list[_Piece] | None = None
         used_by_piece = [np.unique(p.ids[p.local]) for p in self.pieces()]
@@ -130,10 +134,8 @@ class _TestAuthors:
             20 * topics * len(used), f"a table of {len(used):,} test authors x {topics} topics"
         )
         self.rows = TopicRows(model)
-        self.fixed, self.theta = (
-            np.zeros(len(used), bool),
-            np.full((len(used), topics), 1.0 / topics, np.float32),
-        )
+        self.fixed = np.zeros(len(used), bool)
+        self.theta = np.full((len(used), topics), 1.0 / topics, np.float32)
         if known:
             rows = np.flatnonzero(used < self.named)
             places = pc.index_in(
@@ -141,8 +143,10 @@ class _TestAuthors:
             )
             rows = rows[places.is_valid().to_numpy(zero_copy_only=False)]
             trained, tokens = mixtures(model, places.drop_null().to_numpy())
-            rows, trained = rows[tokens > 0], trained[tokens > 0]
-            self.theta[rows], self.fixed[rows] = trained, True
+            rows = rows[tokens > 0]
+            trained = trained[tokens > 0]
+            self.theta[rows] = trained
+            self.fixed[rows] = True
 
     def pieces(self) -> Iterator[_Piece]:
         """All blocks, in order."""
@@ -176,10 +180,12 @@ class _TestAuthors:
         """(row of theta of each of the piece's authors, their theta, tokens that each gains by
         topic, that each explains).
         """
-        used, seen = self.used, piece.seen
+        used = self.used
+        seen = piece.seen
         mine = np.searchsorted(used, piece.ids)
         cells, base = self.rows.of(seen)
-        gained, explained = np.zeros((len(mine), self.rows.topics)), np.zeros(len(piece.local))
+        gained = np.zeros((len(mine), self.rows.topics))
+        explained = np.zeros(len(piece.local))
         # ids of documents that are not scored are in no row: whatever stands there is never read
         own = self.theta[np.minimum(mine, len(used) - 1)]
         authors = piece.aptr, piece.local, own, gained, explained
@@ -190,8 +196,10 @@ class _TestAuthors:
 
     def fold_in(self, threads: int, tol: float, inner: int) -> int:
         """Sweep over the observed words until the mixtures settle; the sweeps."""
-        free, alpha = ~self.fixed, self.model.alpha
-        before, sweeps = np.zeros(self.theta.shape), 0
+        free = ~self.fixed
+        alpha = self.model.alpha
+        before = np.zeros(self.theta.shape)
+        sweeps = 0
 
         def visit(piece: _Piece) -> tuple[_Piece, np.ndarray, np.ndarray]:
             mine, _, gained, _ = self.spread(piece)
@@ -203,7 +211,8 @@ class _TestAuthors:
                 present = np.unique(piece.local)
                 now[mine[present]] += gained[present]
             sweeps += 1
-            moved, tokens = np.abs(now - before)[free].sum(), now[free].sum()
+            moved = np.abs(now - before)[free].sum()
+            tokens = now[free].sum()
             before = now
             new = now[free] + alpha
             self.theta[free] = new / np.maximum(new.sum(1, keepdims=True), 1e-300)
@@ -258,17 +267,22 @@ def author_perplexity(
     """
     authors = _TestAuthors(model, corpus, split, known_only, limit or MemoryLimit.parse(None))
     sweeps = authors.fold_in(threads, tol, inner)
-    sums, docs, skipped = np.zeros(2), 0, 0
+    sums = np.zeros(2)
+    docs = 0
+    skipped = 0
     for piece, loglik, tokens in in_order(authors.score, authors.pieces(), threads):
         sums += loglik.sum(), tokens.sum()
-        docs, skipped = docs + int(piece.scored.sum()), skipped + int((~piece.scored).sum())
+        docs = docs + int(piece.scored.sum())
+        skipped = skipped + int((~piece.scored).sum())
     if sums[1] == 0:
         raise InputError(
             "no document could be scored: each needs two different known words; check that "
             "model and documents share a vocabulary"
         )
-    nats, used = float(-sums[0] / sums[1]), authors.used
-    alone, trained = int((used >= authors.named).sum()), int(authors.fixed.sum())
+    nats = float(-sums[0] / sums[1])
+    used = authors.used
+    alone = int((used >= authors.named).sum())
+    trained = int(authors.fixed.sum())
     return AuthorScore(
         perplexity=float(np.exp(nats)),
         nats_per_token=nats,
@@ -284,7 +298,7 @@ def author_perplexity(
 
 
 # -- the scorer
-# ------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class AuthorScoreOptions:
     """Options of the scorer."""
@@ -299,8 +313,11 @@ class AuthorScoreOptions:
 
 
 def _author_scores(run: Scoring, options: AuthorScoreOptions) -> Mapping[str, Entry]:
-    """Author perplexity, folded in and, where asked for, with what training knows of the authors."""
-    model, corpus = run.model, run.corpus
+    """Author perplexity, folded in and, where asked for, with what training knows of the
+    authors.
+    """
+    model = run.model
+    corpus = run.corpus
     if options.authors is not None and run.config.heldout is not True:
         raise InputError(
             "--authors requires --heldout of the corpus itself: its documents' authors are needed"
@@ -312,7 +329,8 @@ def _author_scores(run: Scoring, options: AuthorScoreOptions) -> Mapping[str, En
         return {}
     scores = {}
     for name in ("authors", "authors_known") if options.authors == "known" else ("authors",):
-        known, limit = name == "authors_known", run.config.memory
+        known = name == "authors_known"
+        limit = run.config.memory
         score = author_perplexity(
             model, corpus, split=run.split, known_only=known, threads=run.threads, limit=limit
         )

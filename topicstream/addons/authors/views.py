@@ -113,8 +113,10 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
 
         ``topics``: a list of topic, words, share (of all tokens that have an author) and authors
         (author, tokens, share of the author's own tokens)."""
-        shown, table = self.shown, self.table
-        best, tokens = Best(min(self.words, table.n_rows), len(shown.view)), np.zeros(table.n_rows)
+        shown = self.shown
+        table = self.table
+        best = Best(min(self.words, table.n_rows), len(shown.view))
+        tokens = np.zeros(table.n_rows)
         for first, rows in table.spans():
             tokens[first : first + len(rows)] = rows.sum(1, dtype=np.float64)
             best.add(first, shown.view.columns(np.maximum(rows, 0.0)))
@@ -124,7 +126,8 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
         entries: list[Json] = []
         for k in chosen:
             relevant = best.scores[:, k] > 0.5
-            rows, scores = best.ids[relevant, k], best.scores[relevant, k]
+            rows = best.ids[relevant, k]
+            scores = best.scores[relevant, k]
             authors: list[Json] = [
                 {
                     "author": name,
@@ -146,15 +149,17 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
         tokens, ``topics`` (topic, share,
         words) and ``nearest`` (author, likeness, tokens).  InputError: no such author.
         """
-        shown, table, view, n = self.shown, self.table, self.shown.view, self.words
+        shown = self.shown
+        table = self.table
+        view = self.shown.view
+        n = self.words
         author = author_id(table.names, name)
-        counts, prior = table.gather(np.array([author])), evidence(table)
+        counts = table.gather(np.array([author]))
+        prior = evidence(table)
         theta = view.shares(mixtures(counts, shown.trained.alpha))[0]
-        root, best, tokens = (
-            np.sqrt(view.shares(mixtures(counts, prior))[0]),
-            Best(min(n + 1, table.n_rows), 1),
-            np.zeros(table.n_rows),
-        )
+        root = np.sqrt(view.shares(mixtures(counts, prior))[0])
+        best = Best(min(n + 1, table.n_rows), 1)
+        tokens = np.zeros(table.n_rows)
         for first, rows in table.spans():
             tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
             like = np.sqrt(view.shares(mixtures(rows, prior))) @ root
@@ -162,7 +167,8 @@ class AuthorsView(OfAuthors, heeds=("words", "topics")):
                 first, np.where(sums < 0.5, -np.inf, like)[:, None]
             )  # of held-out documents alone: nothing is known
         similar = (best.ids[:, 0] != author) & (best.scores[:, 0] > -1)
-        rows, scores = best.ids[similar, 0][:n], best.scores[similar, 0][:n]
+        rows = best.ids[similar, 0][:n]
+        scores = best.scores[similar, 0][:n]
         first_words = shown.first_words(WORDS)
         return {
             "author": name,
@@ -213,21 +219,21 @@ def document_votes(store: Corpus, text: np.ndarray) -> tuple[np.ndarray, np.ndar
 
     text: float64[W], how often it has each word of the store.
     """
-    authors, df = store.axes[AXIS].size, corpus_vocabulary(store).df[: store.n_words]
+    authors = store.axes[AXIS].size
+    df = corpus_vocabulary(store).df[: store.n_words]
     rarity = np.log(store.n_docs / np.clip(df, 1, max(store.n_docs, 1)))
     query = np.log1p(text) * rarity
     query /= max(float(np.sqrt(query @ query)), 1e-300)
-    votes, documents = np.zeros(authors), np.zeros(authors, np.int64)
+    votes = np.zeros(authors)
+    documents = np.zeros(authors, np.int64)
     for block in store.blocks(axes=[AXIS]):
         weights = np.log1p(block.counts.astype(np.float64)) * rarity[block.vocab][block.words]
         owner = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
         dots = np.bincount(owner, weights * query[block.vocab][block.words], block.n_docs)
         norms = np.sqrt(np.bincount(owner, weights * weights, block.n_docs))
         rows = block.rows(AXIS)
-        who, document = (
-            rows.ids[rows.local],
-            np.repeat(np.arange(block.n_docs), np.diff(rows.indptr)),
-        )
+        who = rows.ids[rows.local]
+        document = np.repeat(np.arange(block.n_docs), np.diff(rows.indptr))
         votes += np.bincount(
             who, (dots / np.maximum(norms, 1e-300))[document] ** SHARPNESS, authors
         )
@@ -281,9 +287,12 @@ class ExpertsView(OfAuthors, heeds=("words",)):
                 edits=False,
             )
         )
-        counts, tokens, unknown = np.zeros(self.shown.trained.n_words), 0.0, 0.0
+        counts = np.zeros(self.shown.trained.n_words)
+        tokens = 0.0
+        unknown = 0.0
         for some in run.source.documents():
-            tokens, unknown = tokens + float(some.tokens.sum()), unknown + float(some.unknown.sum())
+            tokens = tokens + float(some.tokens.sum())
+            unknown = unknown + float(some.unknown.sum())
             counts += np.bincount(some.words, some.counts, len(counts))
         if not counts.any():
             raise InputError("the text contains no word that the model knows")
@@ -291,13 +300,14 @@ class ExpertsView(OfAuthors, heeds=("words",)):
 
     def _by_topics(self, counts: np.ndarray) -> list[dict[str, Any]]:
         """By p(w|a) = sum_k theta_a[k] p(w|k)."""
-        ids, table = np.flatnonzero(counts), self.table
-        x, p = counts[ids], self.shown.trained.probabilities(ids).T  # [K, words]
-        best, tokens, prior = (
-            Best(min(self.words, table.n_rows), 1),
-            np.zeros(table.n_rows),
-            evidence(table),
-        )
+        ids = np.flatnonzero(counts)
+        table = self.table
+        # [K, words]
+        x = counts[ids]
+        p = self.shown.trained.probabilities(ids).T
+        best = Best(min(self.words, table.n_rows), 1)
+        tokens = np.zeros(table.n_rows)
+        prior = evidence(table)
         step = max(1, NEAR // max(len(ids), 1))
         for first, rows in table.spans():
             tokens[first : first + len(rows)] = sums = rows.sum(1, dtype=np.float64)
@@ -305,7 +315,8 @@ class ExpertsView(OfAuthors, heeds=("words",)):
                 loglik = np.log(np.maximum(mixtures(rows[a : a + step], prior) @ p, 1e-300)) @ x
                 best.add(first + a, np.where(sums[a : a + step] < 0.5, -np.inf, loglik)[:, None])
         scored = best.scores[:, 0] > -1e300
-        rows, scores = best.ids[scored, 0], best.scores[scored, 0]
+        rows = best.ids[scored, 0]
+        scores = best.scores[scored, 0]
         return [
             {
                 "author": name,
@@ -317,7 +328,8 @@ class ExpertsView(OfAuthors, heeds=("words",)):
 
     def _by_documents(self, counts: np.ndarray) -> list[dict[str, Any]]:
         """By the documents that they wrote (``document_votes``)."""
-        model, store = self.shown.trained, self.store
+        model = self.shown.trained
+        store = self.store
         index = match_words(model.vocabulary, store)
         query = counts if index is None else np.where(index < 0, 0.0, counts[index])
         votes, documents = document_votes(store, query[: store.n_words])

@@ -41,7 +41,8 @@ from topicstream.inference.config import InferConfig
 from topicstream.inference.infer import Answers
 from topicstream.model.topic_model import TopicModel
 
-CELLS, REGIONS = "cell_names.txt", "region_names.txt"
+CELLS = "cell_names.txt"
+REGIONS = "region_names.txt"
 PREFIX = "topics"
 
 
@@ -50,9 +51,11 @@ def cell_topics(job: Export, unknown: float | None = None) -> tuple[pa.Array, np
     float32[cells, K], by number; of cells without a known feature ``unknown`` (None: the prior)."""
     numbers = np.array(job.numbers)
     run = Answers(InferConfig(job.model, job.corpus, edits=False))
-    names, pieces = [], []
+    names = []
+    pieces = []
     for batch in run.batches():
-        topics, shares = batch.column("topics"), batch.column("shares")
+        topics = batch.column("topics")
+        shares = batch.column("shares")
         rows = np.repeat(np.arange(len(batch)), np.diff(shares.offsets.to_numpy()))
         piece = np.zeros((len(batch), job.model.n_topics), np.float32)
         piece[rows, np.searchsorted(numbers, topics.values.to_numpy())] = shares.values.to_numpy()
@@ -81,7 +84,8 @@ def by_number(model: TopicModel) -> np.ndarray:
 
 def settings(job: Export) -> dict[str, str | float | np.ndarray]:
     """What a reader of the file wants to know of the model."""
-    model, origin = job.model, job.model.manifest
+    model = job.model
+    origin = job.model.manifest
     return {
         "program": f"topicstream {__version__}",
         "engine": origin.engine or "",
@@ -95,7 +99,7 @@ def settings(job: Export) -> dict[str, str | float | np.ndarray]:
 
 
 # -- AnnData
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 def write_h5ad(job: Export) -> dict[str, Json]:
     """One file."""
     try:
@@ -208,11 +212,12 @@ def _mapping(parent: Any, name: str) -> Any:
 
 
 def _encoded(thing: Any, kind: str, version: str) -> None:
-    thing.attrs["encoding-type"], thing.attrs["encoding-version"] = kind, version
+    thing.attrs["encoding-type"] = kind
+    thing.attrs["encoding-version"] = version
 
 
 # -- pycisTopic
-# ------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 def write_pycistopic(job: Export) -> dict[str, float]:
     """A folder of files that begin with ``topics.K_topics``."""
     names, shares = cell_topics(job)
@@ -246,7 +251,8 @@ def write_bundle(
     model, corpus
         Where parameters and statistics come from.
     """
-    topics, start = model.n_topics, f"{prefix}.{model.n_topics}_topics"
+    topics = model.n_topics
+    start = f"{prefix}.{model.n_topics}_topics"
     counts = np.rint(counts).astype(np.int32)
     _write_matrix(
         Path(f"{start}.cell_topic_probabilities.parquet"), "cell_topic_probabilities", shares, force

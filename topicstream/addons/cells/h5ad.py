@@ -58,11 +58,16 @@ def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
                 "written by AnnData before 0.7; write it again: "
                 "anndata.read_h5ad(file).write(file)",
             )
-        layers_group, var, layer = group.get("layers", {}), group["var"], options.layer
+        layers_group = group.get("layers", {})
+        var = group["var"]
+        layer = options.layer
         if layer is None:
-            layers_group, layer = group, "X"
+            layers_group = group
+            layer = "X"
         elif layer == "raw" and layer not in layers_group and "raw/X" in group:
-            layers_group, layer, var = group["raw"], "X", group["raw/var"]
+            layers_group = group["raw"]
+            layer = "X"
+            var = group["raw/var"]
         if layer not in layers_group:
             layers = ", ".join(
                 [*sorted(group.get("layers", {})), *(["raw"] if "raw/X" in group else [])]
@@ -78,11 +83,13 @@ def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
             raise InputError(
                 f"{name}: has no {'X' if layers_group is group else f'layer {layer!r}'}; {choose}"
             )
-        cells, features = index_names(group["obs"]), index_names(var)
+        cells = index_names(group["obs"])
+        features = index_names(var)
         matrix, by_cell, shape = _annotated_cells(layers_group[layer])
     elif len(genomes) == 1 and (options.layer in (None, *genomes) or "layer" in options.recalled):
         inner = group[genomes[0]]
-        cells, shape = strings(inner["barcodes"]), inner["shape"][:][::-1]
+        cells = strings(inner["barcodes"])
+        shape = inner["shape"][:][::-1]
         features = unique_names(
             strings(inner["features/name" if "features" in inner else "gene_names"])
         )
@@ -92,10 +99,8 @@ def annotated(source: Input, group: Any, options: ReadOptions) -> Matrix:
             if "features/feature_type" in inner
             else [],
         )
-        matrix, by_cell = (
-            Compressed(inner["indptr"], inner["indices"], inner["data"], len(cells)),
-            True,
-        )
+        matrix = Compressed(inner["indptr"], inner["indices"], inner["data"], len(cells))
+        by_cell = True
     elif genomes:
         raise BadFile(name, 0, f"choose one of its matrices with --layer: {', '.join(genomes)}")
     else:
@@ -160,7 +165,9 @@ def _column(name: str, group: Any, column: str, field: str, separator: str) -> p
         raise InputError(
             f"{name}: no column {field!r} in obs (it has {columns}); choose another --meta"
         )
-    node, old = frame[field], frame.get("__categories", {})  # AnnData before 0.8
+    # AnnData before 0.8
+    node = frame[field]
+    old = frame.get("__categories", {})
     array = coded(old[field], node) if field in old else obs_column(node)
     return as_metadata(array, column, f"{name}: obs column {field!r}", separator)
 
@@ -185,7 +192,8 @@ def coded(categories: Any, codes: Any) -> pa.Array:
 
 def strings(node: Any) -> pa.Array:
     """An array of names, bytes or numbers (perhaps with a mask) as large_string."""
-    values, parts = node if hasattr(node, "shape") else node["values"], [pa.array([], TEXT)]
+    values = node if hasattr(node, "shape") else node["values"]
+    parts = [pa.array([], TEXT)]
     for first in range(0, values.shape[0], NAMES_AT_ONCE):
         listed = np.asarray(values[first : first + NAMES_AT_ONCE]).astype(object).tolist()
         parts.append(
@@ -214,7 +222,9 @@ def unique_names(names: pa.Array) -> pa.Array:
     if pc.count_distinct(names).as_py() == len(names):
         return names
     listed = names.to_pylist()
-    taken, met, last = set(listed), set[str](), Counter[str]()
+    taken = set(listed)
+    met = set[str]()
+    last = Counter[str]()
     for place, name in enumerate(listed):
         if name in met:
             last[name] = next(n for n in count(last[name] + 1) if f"{name}-{n}" not in taken)
@@ -238,10 +248,8 @@ class H5AD(MatrixReader):
         with _opened(source) as file:
             try:
                 group, options = modality(file, options)
-                matrix, problem = (
-                    annotated(source, group, options),
-                    "cannot be read ({}); the file is damaged",
-                )
+                matrix = annotated(source, group, options)
+                problem = "cannot be read ({}); the file is damaged"
                 if "obs" in group and not options.transpose:
                     index = {"__categories", group["obs"].attrs.get("_index", "_index")}
                     source.leave_out(set(group["obs"]) - index - set(options.meta.values()))

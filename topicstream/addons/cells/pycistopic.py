@@ -88,7 +88,8 @@ class LDATopicstream:
         place = Path(output_prefix).absolute().parent
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="topicstream-", dir=place) as folder:
-            store, model = Path(folder) / "corpus.zarr", Path(folder) / "model"
+            store = Path(folder) / "corpus.zarr"
+            model = Path(folder) / "model"
             limit = options.get("mem_limit")
             ingest(
                 matrix,

@@ -16,7 +16,8 @@ from topicstream.model.topic_kinds import DEAD
 from topicstream.model.topic_model import TopicModel
 
 MEASURES = ("arun_2010", "cao_juan_2009", "mimno_2011")
-TOP_WORDS, BEST_TOPICS = 20, 5
+TOP_WORDS = 20
+BEST_TOPICS = 5
 """Words of a topic whose coherence counts, and topics whose mean is taken, as pycisTopic takes
 them.  Pairs are smoothed by 1
 (Mimno et al. 2011); pycisTopic adds 1e-12, so values of the two programs cannot be compared."""
@@ -78,7 +79,8 @@ def arun(products: np.ndarray, topic_tokens: np.ndarray) -> float:
     """
     values = np.sqrt(np.maximum(np.linalg.eigvalsh(products)[::-1], 1e-300))
     sizes = np.sort(np.maximum(topic_tokens, 1e-300))[::-1]
-    values, sizes = values / values.sum(), sizes / sizes.sum()
+    values = values / values.sum()
+    sizes = sizes / sizes.sum()
     return float(np.sum((values - sizes) * np.log(values / sizes)))
 
 
@@ -87,8 +89,10 @@ def loglikelihood(model: TopicModel, corpus: Corpus, counts: np.ndarray) -> floa
     it: log p(w | z) + log p(z)
     with the topics integrated out (Griffiths & Steyvers 2004).  counts: of the regions in each
     topic, int32[K, regions]."""
-    alpha, beta = model.alpha, model.beta
-    eta, sizes = beta * counts.shape[1], counts.sum(axis=1, dtype=np.float64)
+    alpha = model.alpha
+    beta = model.beta
+    eta = beta * counts.shape[1]
+    sizes = counts.sum(axis=1, dtype=np.float64)
     value = float(np.sum(gammaln(eta) - gammaln(sizes + eta)))
     value += float(sum(np.sum(gammaln(row + beta) - gammaln(beta)) for row in counts))
     for _, shares, tokens in document_shares(model, corpus):

@@ -45,7 +45,9 @@ def draw_by_shares(
     keys: uint64[D].  A token whose weights are all zero counts nowhere.
     """
     topics = len(alpha)
-    n, p, alpha_sum = np.zeros(topics), np.zeros(topics), alpha.sum()
+    n = np.zeros(topics)
+    p = np.zeros(topics)
+    alpha_sum = alpha.sum()
     for d in range(len(indptr) - 1):
         if indptr[d] == indptr[d + 1]:
             continue

@@ -53,7 +53,8 @@ class MaxEnt(Method):
         self.classifier.load()
 
     def shares(self, docs: Documents) -> np.ndarray:
-        has, root = self.classifier, self.classifier.features == "root"
+        has = self.classifier
+        root = self.classifier.features == "root"
         cells, weights = has.of(docs.words)
         x = csr_array(
             (docs.evened(has.length, root), cells, docs.indptr), shape=(len(docs), len(weights))

@@ -108,9 +108,12 @@ class Classifier:
     it was learned; weights: float32[W, K] once loaded."""
 
     def __init__(self, rows: StoredArray, record: ClassifierRecord) -> None:
-        self._stored, self.temperature, self.facts = rows, record.temperature, record.facts
+        self._stored = rows
+        self.temperature = record.temperature
+        self.facts = record.facts
         self.bias = rows.gather(np.array([rows.n_rows - 1]))[0]
-        self.features, self.length = record.features, record.length
+        self.features = record.features
+        self.length = record.length
         self.weights: np.ndarray | None = None
 
     @classmethod
@@ -155,7 +158,8 @@ def save_classifier(
     """Store a classifier in a model's folder: rows in order, W words then the bias, float [n, K]
     each.  The old one, where
     there is one, serves until the record is replaced.  The caller holds the folder's lock."""
-    folder, topics = model.path, _Topics.of_model(model)
+    folder = model.path
+    topics = _Topics.of_model(model)
     assert folder is not None
     assert topics is not None
     in_use = None

@@ -52,7 +52,8 @@ from topicstream.inference.source import open_source
 from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.parallel import in_order
 
-BATCH, BATCHES = 256, 32
+BATCH = 256
+BATCHES = 32
 """Documents of a step at most; steps of a pass at least, where there are as many documents."""
 QUIET = 2
 TEMPERATURES = 0.2, 5.0
@@ -108,16 +109,20 @@ def fit_softmax(
     progress
         Called with the passes done.
     """
-    x, (docs, words) = examples.x, examples.x.shape
+    x = examples.x
+    (docs, words) = examples.x.shape
     weights = np.zeros((words + 1, examples.theta.shape[1]), np.float32)
     # the first step changes a typical document's logits by about 1
     step = docs / max(float(x.sum(dtype=np.float64)), 1e-300)
     penalty = 1.0 / (variance * np.maximum(np.bincount(x.indices, minlength=words), 1))
     squares = np.full(words + 1, 1e-12)
-    order, loss, quiet = np.random.default_rng(0), np.inf, 0
+    order = np.random.default_rng(0)
+    loss = np.inf
+    quiet = 0
     size = max(1, min(BATCH, docs // BATCHES))
     for passes_done in range(1, passes + 1):
-        before, loss = loss, 0.0
+        before = loss
+        loss = 0.0
         shuffled = order.permutation(docs)
         for first in range(0, docs, size):
             chosen = np.sort(shuffled[first : first + size])
@@ -190,7 +195,8 @@ def label_divergence(logits: np.ndarray, theta: np.ndarray, temperature: float) 
     return float((theta * (logt - logp)).sum(axis=1).mean())
 
 
-ASIDE, MOST_ASIDE = 20, 2000
+ASIDE = 20
+MOST_ASIDE = 2000
 """Every so-many-th document chooses the temperature; so many at most."""
 LEAST_EXAMPLES = 16 << 20
 """Bytes of documents to learn from that a memory limit must leave room for."""
@@ -227,7 +233,8 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
     >>> topicstream.infer("model", ["the captain of the crew"], method="maxent", top=1).num_rows
     1
     """
-    begin, tell = time.perf_counter(), listener(config.progress)
+    begin = time.perf_counter()
+    tell = listener(config.progress)
     model = config.model
     opened, folder = _opened(model)
     store = config.corpus if isinstance(config.corpus, Corpus) else Corpus.open(config.corpus)
@@ -252,7 +259,8 @@ def train_classifier(config: ClassifierConfig) -> dict[str, Json]:
             passes=config.passes,
             progress=lambda n: tell.step("passes of the classifier", n, config.passes, "done"),
         )
-        weights, chosen = fitted.weights, config.temperature
+        weights = fitted.weights
+        chosen = config.temperature
         logits = aside.x @ weights[:-1] + weights[-1]
         chosen = best_temperature(logits, aside.theta) if chosen is None else float(chosen)
         facts = ClassifierFacts(
@@ -287,8 +295,10 @@ def _plan(model: TopicModel, store: Corpus, config: ClassifierConfig) -> tuple[i
     """Every how many-th document is learned from, and the memory left beside these for labelling
     them.
     """
-    part, topics = store.part(), model.n_topics
-    docs, cells = max(part.docs, 1), part.cells
+    part = store.part()
+    topics = model.n_topics
+    docs = max(part.docs, 1)
+    cells = part.cells
     rows = min(model.n_words, BATCH * (cells // docs + 1))
     weights = Array((model.n_words + 1, topics), np.float32).nbytes + 16 * (model.n_words + 1)
     batch = 3 * Array((BATCH + rows, topics), np.float32).nbytes
@@ -311,7 +321,8 @@ def _labelled(
 ) -> Examples:
     """Every so-many-th training document with its features and theta."""
     source = open_source(InferConfig(model, corpus, parts=("train",)), model, plan)
-    method, root = BP(TopicRows(model)), config.features == "root"
+    method = BP(TopicRows(model))
+    root = config.features == "root"
 
     def chosen() -> Iterator[Documents]:
         seen = 0
@@ -337,7 +348,9 @@ def _labelled(
 
 
 def _set_aside(examples: Examples) -> tuple[Examples, Examples]:
-    """(those to fit the weights to, those to choose the temperature on: of few documents the same)."""
+    """(those to fit the weights to, those to choose the temperature on: of few documents
+    the same).
+    """
     number = np.arange(len(examples))
     if len(examples) < 2 * ASIDE:
         return examples, examples

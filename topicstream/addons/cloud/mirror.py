@@ -41,7 +41,8 @@ from topicstream.base.machine import parse_bytes
 
 T = TypeVar("T")
 Kind = Literal["corpus", "model"]
-CURRENT, LISTING = "current.json", "files.json"
+CURRENT = "current.json"
+LISTING = "files.json"
 """Of what was published (publication.py): the version that readers take, and the list of its files.
 """
 SIZE = "20G"
@@ -60,7 +61,9 @@ def cache_folder() -> Path:
 
 
 class Current(msgspec.Struct, frozen=True):
-    """``current.json``; inputs: a digest of what an ingest made the version of, "" where none did."""
+    """``current.json``; inputs: a digest of what an ingest made the version of, "" where
+    none did.
+    """
 
     kind: Kind
     version: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
@@ -157,7 +160,8 @@ def fetched(path: str | os.PathLike[str]) -> int | None:
     """A descriptor of a file that its mirror has not had yet; None where the path lies in no
     mirror.  FileNotFoundError where
     there is no such object; InputError."""
-    place, cache = Path(os.path.abspath(path)), cache_folder()
+    place = Path(os.path.abspath(path))
+    cache = cache_folder()
     if not place.is_relative_to(cache):
         return None
     home = next((p for p in place.parents if (p / MIRROR).is_file()), None)
@@ -198,7 +202,10 @@ class _Room:
     """
 
     def __init__(self) -> None:
-        self._lock, self._home, self._left, self._others = threading.Lock(), Path(), 0, list[Path]()
+        self._lock = threading.Lock()
+        self._home = Path()
+        self._left = 0
+        self._others = list[Path]()
 
     def takes(self, size: int, home: Path) -> bool:
         """Whether a chunk stays: room is made where it can be.  home: its mirror."""
@@ -212,7 +219,8 @@ class _Room:
                 mirrors = sorted((m.parent for m in marks), key=lambda p: p.stat().st_mtime)
                 used = sum(of_chunk for mirror in mirrors for _, of_chunk in _chunks(mirror))
                 self._left = parse_bytes(os.environ.get("TOPICS_CACHE_SIZE", SIZE)) - used
-                self._home, self._others = home, [mirror for mirror in mirrors if mirror != home]
+                self._home = home
+                self._others = [mirror for mirror in mirrors if mirror != home]
             while self._left < size and self._others:
                 for path, of_chunk in _chunks(self._others.pop(0)):
                     path.unlink(missing_ok=True)

@@ -132,13 +132,11 @@ def publish(
         Where another publisher was faster, or the folder has changed meanwhile; the current version
         stays.
 
-    Examples
-    --------
-    >>> topicstream.publish("nothing", "s3://bucket/models/news")
-    Traceback (most recent call last):
-    topicstream.base.errors.StoreError: nothing: neither a corpus store nor a model; nothing is published
-    """
-    address, place = address.rstrip("/"), Path(folder).resolve()
+    Examples -------- >>> topicstream.publish("nothing", "s3://bucket/models/news") Traceback (most
+    recent call last): topicstream.base.errors.StoreError: nothing: neither a corpus store nor a
+    model; nothing is published"""
+    address = address.rstrip("/")
+    place = Path(folder).resolve()
     kind: Kind = "corpus" if kind_of(place) == "corpus" else "model"
     if (
         kind_of(place) not in ("corpus", "model", "version")

@@ -24,7 +24,8 @@ from topicstream.base.errors import InputError, UsageError
 
 T = TypeVar("T")
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss", "https", "http")
-HEAD, PART = 128 << 10, 8 << 20
+HEAD = 128 << 10
+PART = 8 << 20
 """Bytes of the first request, which may only be looked at, and of each further one at most."""
 RETRY: dict[str, Any] = {"max_retries": 5}
 """How obstore repeats a request that a server refuses or that times out, and carries on with an
@@ -39,10 +40,10 @@ class Waiters(Executor):
 
     def __init__(self, threads: int) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
-        self._idle, self._lock = (
-            [Thread(target=self._work, name=f"objects {i}", daemon=True) for i in range(threads)],
-            Lock(),
-        )
+        self._idle = [
+            Thread(target=self._work, name=f"objects {i}", daemon=True) for i in range(threads)
+        ]
+        self._lock = Lock()
 
     def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Call it in one of the threads."""
@@ -236,7 +237,8 @@ def _ask(address: str, call: Callable[[Any, Any, str], T], doing: str = "read") 
     A signal reaches Python between two calls.  So the main thread lets another one ask, and waits
     for it, which a signal ends.
     """
-    (root, key), library = _split(address), _library()
+    (root, key) = _split(address)
+    library = _library()
     try:
         if current_thread() is main_thread():
             return POOL.submit(call, library, _store(root), key).result()
@@ -294,7 +296,8 @@ class RemoteFile(io.RawIOBase):
     """
 
     def __init__(self, address: str) -> None:
-        self.address, self._position = address, 0
+        self.address = address
+        self._position = 0
         self.size, self.etag = version_of(address)
         self._ahead: dict[int, Future[bytes]] = {}
 
@@ -309,7 +312,8 @@ class RemoteFile(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        start, in_parts = self._position, len(buffer) == PART
+        start = self._position
+        in_parts = len(buffer) == PART
         stop = min(start + (HEAD if in_parts and start == 0 else len(buffer)), self.size)
         if stop <= start:
             return 0

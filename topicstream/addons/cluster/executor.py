@@ -68,7 +68,9 @@ class DaskWorkers(Executor):
     """
 
     def __init__(self, job: Job, cluster: Cluster, folder: Path, allowance: Allowance) -> None:
-        self.client, self.cluster, self.folder = cluster.client, cluster, folder.absolute()
+        self.client = cluster.client
+        self.cluster = cluster
+        self.folder = folder.absolute()
         self.run = f"topics-{uuid.uuid4().hex[:12]}"
         self.roster = tuple(cluster.machines)
         owners = deal(job.grid.cells, job.layout.round_blocks, len(self.roster))
@@ -88,7 +90,10 @@ class DaskWorkers(Executor):
         self.newer: Literal["here", "there"] | None = (
             None  # rows that members do not have, or that only they have
         )
-        self.began, self.visited, self.about = time.monotonic(), 0, dict[str, Any]()  # of the pass
+        # of the pass
+        self.began = time.monotonic()
+        self.visited = 0
+        self.about = dict[str, Any]()
         try:
             refused = self.client.run(join, order, workers=list(self.roster))
         except OSError as e:
@@ -162,7 +167,8 @@ class DaskWorkers(Executor):
             who = ", ".join(gone) or "the connection between two workers"
             raise WorkersLost(f"--scheduler: lost {who}", gone)
 
-        changes, self.changes = self.changes, []
+        changes = self.changes
+        self.changes = []
         try:
             answered: list[Answer] = self.client.sync(ask)
         except WorkersLost as e:
@@ -171,10 +177,13 @@ class DaskWorkers(Executor):
         return answered
 
     # -- the pass
-    # --------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def begin(self, blocks: np.ndarray) -> None:
-        self.blocks, self.assignment = blocks, None
-        self.began, self.visited, self.about = time.monotonic(), 0, {}
+        self.blocks = blocks
+        self.assignment = None
+        self.began = time.monotonic()
+        self.visited = 0
+        self.about = {}
 
     def _begin(self, assignment: Assignment) -> None:
         """Tell the members of the pass, and give them the tables that they do not have."""
@@ -218,7 +227,8 @@ class DaskWorkers(Executor):
             self.gather()
             self.newer = "here"
             return super().settle(phase)
-        self.assignment, self.newer = None, "there"
+        self.assignment = None
+        self.newer = "there"
         answers_by_member = self._ask_all("tables.settle", phase)
         self.about = self._effort(answers_by_member)
         answers: list[dict[str, Settled]] = [answer.value for answer in answers_by_member]
@@ -233,7 +243,8 @@ class DaskWorkers(Executor):
                 )
         for name, settled in answers[0].items():
             table = self.tables.current[name]
-            table.totals[:], table.scale = settled.totals, 1.0
+            table.totals[:] = settled.totals
+            table.scale = 1.0
         for table in self.tables.successors.values():
             table.totals[:] = 0.0
         return answers[0]
@@ -257,10 +268,8 @@ class DaskWorkers(Executor):
 
     def _effort(self, answers: Sequence[Answer]) -> dict[str, Json]:
         """What the pass has taken so far, as members tell."""
-        working, seconds = (
-            np.array([answer.working for answer in answers]),
-            time.monotonic() - self.began,
-        )
+        working = np.array([answer.working for answer in answers])
+        seconds = time.monotonic() - self.began
         return {
             "workers": len(answers),
             "blocks": self.visited,

@@ -53,7 +53,8 @@ class Spread:
     """The reading of an ingest by the workers of a cluster, of which each takes so many threads."""
 
     def __init__(self, cluster: Cluster, threads: int) -> None:
-        self.cluster, self.threads = cluster, threads
+        self.cluster = cluster
+        self.threads = threads
 
     def pieces(
         self,
@@ -137,7 +138,8 @@ def _read(
 ) -> tuple[Path, list[Piece]]:
     """Read and count some inputs into a part file in the scratch folder, on a worker."""
     assert options.scratch is not None
-    part, read_pieces = options.scratch / uuid4().hex, list[Piece]()
+    part = options.scratch / uuid4().hex
+    read_pieces = list[Piece]()
     tasks = pieces_of(share.sources, options, total, share.before)
     tokenizer = Tokenizer(recipe, asked=asked_tools(options))
     with open(part, "wb") as file:

@@ -113,7 +113,8 @@ class Member(WorkerPlugin):
     """When the driver has asked last."""
 
     def __init__(self, order: JoinOrder, worker: Worker) -> None:
-        self.order, self.worker = order, worker
+        self.order = order
+        self.worker = worker
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="member")
 
     async def setup(self, worker: Worker) -> None:
@@ -146,11 +147,11 @@ class Member(WorkerPlugin):
     # --------------------------------------------------------------------------------------------
     def open(self) -> None:
         """Make tables and threads within a plan of this worker.  DoesNotFit ..."""
-        order, worker, job = self.order, self.worker, self.order.job
-        self.number, folder = (
-            order.roster.index(str(worker.contact_address)),
-            Path(worker.local_directory),
-        )
+        order = self.order
+        worker = self.worker
+        job = self.order.job
+        self.number = order.roster.index(str(worker.contact_address))
+        folder = Path(worker.local_directory)
         if job.engine.about.products:
             machine.one_blas_thread()
         n_w = job.corpus.word_counts() if job.corpus.weights is None else job.corpus.weights.n_w
@@ -178,7 +179,8 @@ class Member(WorkerPlugin):
         self.entered: dict[int, dict[str, Entered]] = {}
         self.all_entered = asyncio.Event()
         self.outbox: list[Any] = []
-        self.working, self.sent = 0.0, 0
+        self.working = 0.0
+        self.sent = 0
 
     def close(self) -> None:
         """Give everything back."""
@@ -195,7 +197,7 @@ class Member(WorkerPlugin):
             memory.close()
 
     # -- questions
-    # -------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     async def ping(self) -> bool:
         """Whether the member is there."""
         self.heard = time.monotonic()
@@ -215,7 +217,8 @@ class Member(WorkerPlugin):
             await self._send([entered] * len(self.order.roster))
             await self.all_entered.wait()
             self.all_entered.clear()
-            all_entered, self.entered = self.entered, {}
+            all_entered = self.entered
+            self.entered = {}
             await self.work(self.absorb, all_entered)
         value = await self.work(self._answer, question, given)
         await self._send(self.outbox)
@@ -251,7 +254,9 @@ class Member(WorkerPlugin):
         if assignment.new is not None:
             assignment.new.end = free + int(self.order.room[: self.number].sum())
             self.stop = assignment.new.end + int(self.order.room[self.number])
-        self.working, self.sent, self.position = 0.0, 0, 0
+        self.working = 0.0
+        self.sent = 0
+        self.position = 0
         self.executor.begin(blocks[self.order.owners[blocks] == self.number])
 
     def sync(self) -> None:
@@ -260,19 +265,22 @@ class Member(WorkerPlugin):
             memory.sync()
 
     # -- rounds
-    # ----------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def visit(self, group: np.ndarray, params: Mapping[str, np.ndarray]) -> list[Visited]:
         """Visit the blocks of a round that are this member's; what they made goes to those who add
         it up.
         """
         began = time.monotonic()
-        self.group, targets = group, self.assignment.targets
+        self.group = group
+        targets = self.assignment.targets
         places = np.flatnonzero(self.order.owners[group] == self.number).tolist()
         reports = self.executor.visit_some(
             self.position, group[places], places, replace(self.assignment, params=params)
         )
         self.position += len(places)
-        new, rounds, members = self.assignment.new, self.executor.rounds, len(self.order.roster)
+        new = self.assignment.new
+        rounds = self.executor.rounds
+        members = len(self.order.roster)
         if new is not None and new.end > self.stop:
             raise TopicsError(
                 "block state is longer than planned; the last checkpoint is intact, report this"
@@ -295,9 +303,11 @@ class Member(WorkerPlugin):
 
     def enter(self, changes: Sequence[Change]) -> dict[str, Entered]:
         """The end of a round: add up what is this member's to add up; what came out, by table."""
-        began, entered = time.monotonic(), dict[str, Entered]()
+        began = time.monotonic()
+        entered = dict[str, Entered]()
         for name, blend, hold in changes:
-            deltas, target = self.executor.rounds[name], self.assignment.targets[name]
+            deltas = self.executor.rounds[name]
+            target = self.assignment.targets[name]
             if missing := deltas.missing(len(self.group)):
                 raise WorkersLost(
                     f"--scheduler: what blocks {self.group[missing].tolist()} made has not come"

@@ -42,7 +42,9 @@ UNWATCHED = {
 """Settings of Dask for workers of our own: what looks at them fifty to a thousand times a second
 takes 3 % of a core.
 """
-PATIENCE, ANSWER, LOOK = 10.0, 60.0, 30.0
+PATIENCE = 10.0
+ANSWER = 60.0
+LOOK = 30.0
 """Seconds in which a scheduler must answer and a first worker be there; in which a worker says what
 it is (it may compile); after which it is looked for workers that have come."""
 ONE = {"topicstream": 1}
@@ -121,7 +123,9 @@ class Cluster:
     threads: int | None = None
 
     def __init__(self, client: Any, paths: Iterable[str | Path] = (), least: int = 1) -> None:
-        self.client, self.least, self.lost = client, max(least, 1), set[str]()
+        self.client = client
+        self.least = max(least, 1)
+        self.lost = set[str]()
         self._paths = [str(Path(path).absolute()) for path in paths]
         try:
             client.wait_for_workers(self.least, timeout=PATIENCE)
@@ -171,7 +175,8 @@ class Cluster:
                 *(asyncio.wait_for(each, ANSWER) for each in answers), return_exceptions=True
             )
 
-        addresses, machines = self.addresses, dict[str, Machine]()
+        addresses = self.addresses
+        machines = dict[str, Machine]()
         for address, answer in zip(addresses, self.client.sync(ask), strict=True):
             # Dask raises a bare Exception where what a worker is to run cannot be imported there
             if (
@@ -268,10 +273,9 @@ class Cluster:
                     try:
                         wait(future, LOOK)
                     except TimeoutError:
-                        before, self.machines = (
-                            self.machines,
-                            self._look(),
-                        )  # those that have come take tasks, too
+                        # those that have come take tasks, too
+                        before = self.machines
+                        self.machines = self._look()
                         if not (before or self.machines):  # nor do they start again
                             raise TopicsError(
                                 f"{no_worker}; start workers, then run the same command again"
@@ -417,7 +421,8 @@ def _without_script() -> Iterator[None]:
     """Processes that start meanwhile do not run the script again that this one runs, as
     `multiprocessing` would have it: it may have no ``if __name__ == "__main__":``, and they need
     nothing of it."""
-    script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
     try:
         yield
     finally:
@@ -467,12 +472,15 @@ def self_test() -> str:
     str
         The first 16 hexadecimal digits.
     """
-    cells, width = 40, 48
+    cells = 40
+    width = 48
     base = (
         np.arange(cells * width, dtype=np.float32).reshape(cells, width) % np.float32(17.3)
     ) / np.float32(7)
-    theta, inverse = np.sqrt(base[3] + 1), 1 / (base[5] + np.float32(3))
-    weights, p = np.zeros(width, np.float32), np.zeros(cells, np.float32)
+    theta = np.sqrt(base[3] + 1)
+    inverse = 1 / (base[5] + np.float32(3))
+    weights = np.zeros(width, np.float32)
+    p = np.zeros(cells, np.float32)
     dirichlet_weights(base[7], np.full(width, np.float32(0.1)), weights)
     rows = np.arange(cells, dtype=np.int64)
     probabilities(rows, base, 0.01, inverse, theta, np.empty(cells * width, np.float32), p)

@@ -53,28 +53,38 @@ def respond(
     scores: float64[n, >= topics].  Among equal scores the first ones are taken; with L = K clusters
                                     stay in their order.
     """
-    entropy, fit = 0.0, 0.0
-    best, value, p = np.empty(most, np.int64), np.empty(most), np.empty(most)
+    entropy = 0.0
+    fit = 0.0
+    best = np.empty(most, np.int64)
+    value = np.empty(most)
+    p = np.empty(most)
     for d in range(len(cluster)):
         if not nonempty[d]:
             for j in range(most):
-                cluster[d, j], share[d, j] = 0, 0.0
+                cluster[d, j] = 0
+                share[d, j] = 0.0
             continue
-        row, n_best = scores[d], 0
+        row = scores[d]
+        n_best = 0
         for k in range(topics):
             s = row[k]
             if most == topics:
-                best[k], value[k] = k, s
+                best[k] = k
+                value[k] = s
                 continue
             if n_best == most and s <= value[most - 1]:
                 continue
             at = min(n_best, most - 1)
             while at > 0 and value[at - 1] < s:
-                best[at], value[at] = best[at - 1], value[at - 1]
+                best[at] = best[at - 1]
+                value[at] = value[at - 1]
                 at -= 1
-            best[at], value[at] = k, s
+            best[at] = k
+            value[at] = s
             n_best = min(n_best + 1, most)
-        top, total, every = value[0], 0.0, 0.0
+        top = value[0]
+        total = 0.0
+        every = 0.0
         for j in range(most):
             top = max(top, value[j])
         for j in range(most):
@@ -85,7 +95,8 @@ def respond(
         fit += top + log(every)
         for j in range(most):
             r = np.float32(p[j] / total)
-            cluster[d, j], share[d, j] = best[j], r
+            cluster[d, j] = best[j]
+            share[d, j] = r
             if r > 0:
                 entropy -= np.float64(r) * log(np.float64(r))
     return entropy, fit
@@ -112,16 +123,20 @@ def changes(
             total[old_cluster[d, j]] -= old_share[d, j]
         for j in range(cluster.shape[1]):
             k = cluster[d, j]
-            v, total[k] = total[k] + share[d, j], 0.0
+            v = total[k] + share[d, j]
+            total[k] = 0.0
             if v != 0.0:
-                which[d, n], by[d, n] = k, v
+                which[d, n] = k
+                by[d, n] = v
                 sizes[k] += v
                 n += 1
         for j in range(old_cluster.shape[1]):
             k = old_cluster[d, j]
-            v, total[k] = total[k], 0.0
+            v = total[k]
+            total[k] = 0.0
             if v != 0.0:
-                which[d, n], by[d, n] = k, v
+                which[d, n] = k
+                by[d, n] = v
                 sizes[k] += v
                 n += 1
         count[d] = n
@@ -245,7 +260,8 @@ class ClusterEngine(SteppingEngine):
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         """Responsibilities and changes of the points."""
-        topics, width = self.shape.topics, min(2 * self.most, self.shape.topics)
+        topics = self.shape.topics
+        width = min(2 * self.most, self.shape.topics)
         return {
             "cluster": Buffer((block.docs, self.most), "uint16"),
             "share": Buffer((block.docs, self.most), "float32"),
@@ -264,13 +280,17 @@ class ClusterEngine(SteppingEngine):
         """Responsibilities of a block into its state and the changes of the sizes; returns (count,
         which, by) of ``changes``.
         """
-        n, most, topics = len(scores), self.most, self.shape.topics
+        n = len(scores)
+        most = self.most
+        topics = self.shape.topics
         if self.stochastic:
-            cluster, share = out.array("cluster"), out.array("share")
+            cluster = out.array("cluster")
+            share = out.array("share")
         else:
             cluster, share = (out.state[name].reshape(n, most) for name in ("cluster", "share"))
         entropy, fit = respond(scores, nonempty, topics, most, cluster, share)
-        out.stats["entropy"][0], out.stats["loglik"][0] = entropy, fit
+        out.stats["entropy"][0] = entropy
+        out.stats["loglik"][0] = fit
         out.stats["docs"][0] = np.count_nonzero(nonempty)
         old = state or {"cluster": cluster, "share": np.zeros_like(share)}
         old_cluster, old_share = (old[name].reshape(n, most) for name in ("cluster", "share"))

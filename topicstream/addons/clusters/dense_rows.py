@@ -37,7 +37,8 @@ class Vectors(Reader):
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         with open_parquet(source) as file:
-            names, width = file.schema_arrow.names, 0
+            names = file.schema_arrow.names
+            width = 0
             options = options.fit(names)
             fields = vector_fields(options, file.schema_arrow, source.name)
             columns = [
@@ -198,7 +199,8 @@ def vector_batch(
         single = x.astype(np.float32)
     finite = np.isfinite(single)
     for row in np.flatnonzero(~finite.all(axis=1)).tolist():
-        number, column = int(numbers[row]), int(np.flatnonzero(~finite[row])[0])
+        number = int(numbers[row])
+        column = int(np.flatnonzero(~finite[row])[0])
         source.reject(number + 1, f"row {number}, column {column}: {x[row, column]} is no number")
     places = positions(source.key, numbers)
     names = places if ids is None else ids_or_places(source, ids, places)
@@ -250,7 +252,8 @@ class ArrayHeader:
         if fortran and min(shape) > 1:
             raise BadFile(name, 0, "stored column by column; save np.ascontiguousarray of it")
         check_width(shape[1], name)
-        self.name, (self.rows, self.columns) = name, shape
+        self.name = name
+        (self.rows, self.columns) = shape
 
     def batches(
         self, source: Input, stream: Any, options: ReadOptions, record: int = 0

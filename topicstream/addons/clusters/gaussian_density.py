@@ -74,7 +74,8 @@ def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | Non
     """As ``log_density``, and -inf of components that cannot be among the ``most`` best of a point,
     or are NOTHING to it; near: int[D, >= most], different components of each point that are likely
     to be (None: unknown)."""
-    topics, n = len(of.plus), x.shape[1]
+    topics = len(of.plus)
+    n = x.shape[1]
     if of.turn.ndim == 2 or n < 16 or 2 * most > topics:
         return log_density(x, of)
     screen = Screen(x, of)
@@ -82,7 +83,8 @@ def best_density(x: np.ndarray, of: Densities, most: int, near: np.ndarray | Non
     if near is None:
         near = np.argpartition(-bounds, 2 * most - 1, axis=0)[: 2 * most].T
     wide = near.shape[1]
-    exact, done = np.empty(near.shape), np.zeros(bounds.shape, np.bool_)
+    exact = np.empty(near.shape)
+    done = np.zeros(bounds.shape, np.bool_)
     order = np.argsort(near, axis=None, kind="stable")
     ends = np.searchsorted(near.reshape(-1)[order], np.arange(topics + 1))
     out = np.full((len(x), topics), -np.inf)
@@ -118,23 +120,23 @@ class Screen:
 
     def __init__(self, x: np.ndarray, of: Densities) -> None:
         n = x.shape[1]
-        self.of, self.x, self.turn, self.shift = (
-            of,
-            x.astype(np.float32),
-            of.turn.astype(np.float32),
-            of.shift.astype(np.float32),
-        )
+        self.of = of
+        self.x = x.astype(np.float32)
+        self.turn = of.turn.astype(np.float32)
+        self.shift = of.shift.astype(np.float32)
         eps = (n + 4) * float(np.finfo(np.float32).eps)
         self.less = (
             eps * np.sqrt((of.turn * of.turn).sum(axis=(1, 2))),
             eps * np.sqrt((of.shift * of.shift).sum(axis=1)),
         )
-        self.length, self.rounded = np.sqrt((x * x).sum(axis=1)), 1.0 - eps
+        self.length = np.sqrt((x * x).sum(axis=1))
+        self.rounded = 1.0 - eps
         self.squares = np.empty((len(of.plus), len(x)), np.float32)
 
     def beginnings(self, first: int) -> np.ndarray:
         """Of all pairs, by ``first`` numbers: float64[K, D]."""
-        topics, n = len(self.of.plus), self.x.shape[1]
+        topics = len(self.of.plus)
+        n = self.x.shape[1]
         turn = np.ascontiguousarray(self.turn[:, :, :first].transpose(0, 2, 1)).reshape(
             topics * first, n
         )

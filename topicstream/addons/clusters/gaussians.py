@@ -77,7 +77,8 @@ def posterior(stats: Statistics, prior: Prior) -> Posterior:
             -1, *[1] * (stats.squares.ndim - 1)
         ) * outer(means, prior.diagonal)
     else:
-        means, ground = np.zeros_like(stats.sums), np.zeros(1)
+        means = np.zeros_like(stats.sums)
+        ground = np.zeros(1)
     scale = prior.covariance + stats.squares + ground
     if prior.diagonal:
         scale = np.maximum(scale, 1e-300)
@@ -165,7 +166,8 @@ def log_normaliser(nu: np.ndarray, logdet: np.ndarray, n: int, diagonal: bool) -
 
 def data_bound(post: Posterior, prior: Prior, points: float) -> float:
     """sum_k [c(nu, B) - c(nu_k, B_k) + n / 2 log(kappa / kappa_k)] - N n / 2 log 2 pi."""
-    n, k = prior.n, len(post.nu)
+    n = prior.n
+    k = len(post.nu)
     first = (
         np.log(prior.covariance).sum() if prior.diagonal else np.linalg.slogdet(prior.covariance)[1]
     )
@@ -188,21 +190,25 @@ def summed(
     product each: N L n^2, of which most is left out once few responsibilities move."""
     n = x.shape[1]
     squares = np.zeros((topics, n) if diagonal else (topics, n, n))
-    sums, sizes = np.zeros((topics, n)), np.zeros(topics)
+    sums = np.zeros((topics, n))
+    sizes = np.zeros(topics)
     taken = np.arange(which.shape[1])[None, :] < count[:, None]
     point, slot = np.nonzero(taken)
-    component, share = (
-        which[point, slot],
-        by[point, slot].astype(np.float64),
-    )  # 16 bits are sorted by their digits
+    # 16 bits are sorted by their digits
+    component = which[point, slot]
+    share = by[point, slot].astype(np.float64)
     order = np.argsort(component, kind="stable")
-    point, component, share = point[order], component[order], share[order]
+    point = point[order]
+    component = component[order]
+    share = share[order]
     edges = np.searchsorted(component, np.arange(topics + 1))
     for k in np.flatnonzero(np.diff(edges)).tolist():
-        which_ones, weights = point[edges[k] : edges[k + 1]], share[edges[k] : edges[k + 1]]
+        which_ones = point[edges[k] : edges[k + 1]]
+        weights = share[edges[k] : edges[k + 1]]
         sizes[k] = weights.sum()
         for part in near_parts(len(weights), n) if diagonal else (slice(None),):
-            points, weight = x[which_ones[part]], weights[part]
+            points = x[which_ones[part]]
+            weight = weights[part]
             sums[k] += weight @ points
             squares[k] += (
                 weight @ (points * points) if diagonal else (points * weight[:, None]).T @ points

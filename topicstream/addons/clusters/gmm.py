@@ -128,7 +128,8 @@ class GaussianMixture(ClusterEngine, VectorEngine):
     def tables(self) -> Mapping[str, TableSpec]:
         # as in ``sizes``: rows of what float32 holds, then rows of the rest; a covariance is a
         # small difference of large sums
-        k, rule = self.shape.topics, self.rule
+        k = self.shape.topics
+        rule = self.rule
         return {
             **super().tables,
             "sums": TableSpec(rows=2 * k, columns=self.n, dtype="float64", rule=rule),
@@ -140,7 +141,8 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         return dict.fromkeys(("loglik", "docs", "entropy"), 1)
 
     def initial_params(self) -> dict[str, np.ndarray]:
-        k, n = self.shape.topics, self.n
+        k = self.shape.topics
+        n = self.n
         covariance = np.ones(n) if self.diagonal else np.eye(n)
         return {
             **super().initial_params(),
@@ -207,10 +209,12 @@ class GaussianMixture(ClusterEngine, VectorEngine):
 
         All blocks of a round see the same statistics: the last ones are kept, and compared.
         """
-        of, cached = (*stats, params["covariance"]), self._held
+        of = (*stats, params["covariance"])
+        cached = self._held
         if cached is not None and all(np.array_equal(a, b) for a, b in zip(cached[0], of)):
             return cached[1]
-        prior, how = self.prior(params), self.options.estimate
+        prior = self.prior(params)
+        how = self.options.estimate
         if how == "posterior":
             densities = gaussians.expected_densities(gaussians.posterior(stats, prior), prior)
         elif how == "map":
@@ -229,11 +233,14 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         self._visit(visit, self.statistics(visit.rows), out)
 
     def _visit(self, visit: Visit, stats: Statistics, out: Out) -> None:
-        block, state, params = visit.block, visit.state, visit.params
+        block = visit.block
+        state = visit.state
+        params = visit.params
         nonempty = np.diff(block.indptr) > 0
         x = block.counts.reshape(-1, self.n) - params["mean"]
         if len(x) < block.n_docs:
-            points, x = x, np.zeros((block.n_docs, self.n))
+            points = x
+            x = np.zeros((block.n_docs, self.n))
             x[nonempty] = points
         near = state["cluster"].reshape(-1, self.most) if state else None
         scores = best_density(x, self.components(stats, params), self.most, near)
@@ -243,7 +250,8 @@ class GaussianMixture(ClusterEngine, VectorEngine):
             ("sums", sums.sums),
             ("squares", sums.squares.reshape(-1, self.squares)),
         ):
-            delta, (k, width) = out.delta[name], value.shape
+            delta = out.delta[name]
+            (k, width) = value.shape
             delta[:, width:] = 0.0
             delta[:k, :width] = value
             delta[k:, :width] = value - delta[:k, :width]
@@ -252,12 +260,14 @@ class GaussianMixture(ClusterEngine, VectorEngine):
     # --------------------------------------------------------------------------------------
     def begun(self, params: Mapping[str, np.ndarray]) -> Statistics:
         """The statistics that the start left, as of the whole corpus."""
-        begin, n = params["begin"], self.n
+        begin = params["begin"]
+        n = self.n
         return Statistics(begin[:, 0], begin[:, 1 : 1 + n], self._square(begin[:, 1 + n :]))
 
     def start_rows(self, table: str, params: Mapping[str, np.ndarray]) -> np.ndarray:
         """A table as the start left it, for the stochastic schedule; padded."""
-        stats, k = self.begun(params), self.shape.topics
+        stats = self.begun(params)
+        k = self.shape.topics
         value = {
             "sizes": stats.sizes[None],
             "sums": stats.sums,
@@ -294,14 +304,16 @@ class GaussianMixture(ClusterEngine, VectorEngine):
             params["covariance"][:] = o.spread * (variance + least)
         else:
             params["covariance"][:] = o.spread * (near.T @ near / len(near) + np.diag(least))
-        best, best_groups = -np.inf, np.zeros(0)
+        best = -np.inf
+        best_groups = np.zeros(0)
         for number in range(o.tries):
             group = self._groups(sample, number, seed + 1_000_003 * number, params)
             if o.mean == "free":
                 group = split_and_merge(sample, group, self.shape.topics, self.prior(params))
             fit = self._fit(sample, group, params) if o.tries > 1 else 0.0
             if fit > best:
-                best, best_groups = fit, group
+                best = fit
+                best_groups = group
         stats = grouped(sample, best_groups, self.shape.topics, self.diagonal)
         scale = self.shape.docs / len(sample)
         params["begin"][:] = scale * np.concatenate(
@@ -330,7 +342,8 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         """Of groups: the bound, at responsibilities of 0 and 1 (it is log p of points and groups,
         so tiny groups do not fit best).
         """
-        stats, prior = grouped(sample, group, self.shape.topics, self.diagonal), self.prior(params)
+        stats = grouped(sample, group, self.shape.topics, self.diagonal)
+        prior = self.prior(params)
         data = gaussians.data_bound(gaussians.posterior(stats, prior), prior, len(sample))
         return data + allocation_bound(stats.sizes, params["alpha"])
 
@@ -338,7 +351,9 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         """Means and covariances of the model (of the posterior its mean), and the bound of a
         memoized pass.
         """
-        record, k, params = super().end_pass(end), self.shape.topics, end.params
+        record = super().end_pass(end)
+        k = self.shape.topics
+        params = end.params
         rows = {
             name: np.concatenate([rows.copy() for _, rows in t.pieces()])
             for name, t in end.tables.items()
@@ -346,7 +361,8 @@ class GaussianMixture(ClusterEngine, VectorEngine):
         statistics = self._joined(rows)
         prior = self.prior(params)
         post = gaussians.posterior(statistics, prior)
-        means, covariance = post.means, gaussians.covariances(post, prior, "mean")
+        means = post.means
+        covariance = gaussians.covariances(post, prior, "mean")
         if self.options.estimate == "map":
             covariance = gaussians.covariances(post, prior, "map")
         elif self.options.estimate == "ml":
@@ -379,8 +395,10 @@ def far_apart(
         if covariance.ndim == 1
         else np.linalg.solve(np.linalg.cholesky(covariance), x.T).T
     )
-    norms, diagonal = (y * y).sum(axis=1), covariance.ndim == 1
-    nearest, number = np.full(len(y), np.inf), np.zeros(len(y), np.int64)
+    norms = (y * y).sum(axis=1)
+    diagonal = covariance.ndim == 1
+    nearest = np.full(len(y), np.inf)
+    number = np.zeros(len(y), np.int64)
     rng = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 0]))
     draws = rng.random(topics)
     for t in range(topics):
@@ -391,7 +409,8 @@ def far_apart(
         if not zero:
             distance = 0.5 * np.maximum(norms - 2 * (y @ s) + s @ s, 0.0)
         elif diagonal:
-            v, u = 1 + y * y, 1 + s * s
+            v = 1 + y * y
+            u = 1 + s * s
             distance = 0.5 * (v @ (1 / u) - np.log(v).sum(axis=1) + np.log(u).sum() - len(s))
         else:
             one = 1 + s @ s
@@ -400,7 +419,8 @@ def far_apart(
             )
         distance[distance < 1e-12] = 0.0
         closer = distance < nearest
-        nearest[closer], number[closer] = distance[closer], t
+        nearest[closer] = distance[closer]
+        number[closer] = t
     return number
 
 
@@ -408,7 +428,8 @@ def nearest_means(x: np.ndarray, topics: int, seed: int) -> np.ndarray:
     """k-means: the number of the nearest mean of every point, int64[S]; seeds as of k-means++
     (Arthur & Vassilvitskii 2007).
     """
-    norms, nearest = (x * x).sum(axis=1), np.full(len(x), np.inf)
+    norms = (x * x).sum(axis=1)
+    nearest = np.full(len(x), np.inf)
     draws = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 1])).random(topics)
     means = np.empty((0, x.shape[1]))
     for t in range(topics):
@@ -418,7 +439,8 @@ def nearest_means(x: np.ndarray, topics: int, seed: int) -> np.ndarray:
         s = x[min(int(np.searchsorted(weights, draws[t] * weights[-1], side="right")), len(x) - 1)]
         distance = norms - 2 * (x @ s) + s @ s
         distance[distance < 1e-12 * norms] = 0.0
-        means, nearest = np.concatenate([means, s[None]]), np.minimum(nearest, distance)
+        means = np.concatenate([means, s[None]])
+        nearest = np.minimum(nearest, distance)
     group = np.zeros(len(x), np.int64)
     for _ in range(LLOYD):
         group = ((means * means).sum(axis=1) - 2 * (x @ means.T)).argmin(axis=1)

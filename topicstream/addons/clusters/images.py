@@ -42,7 +42,8 @@ class Images(Reader):
             raise UsageError(
                 f"{source.name}: is an image; --patches 8 cuts it into squares of 8 x 8 pixels"
             )
-        n, source.words = options.patches, coordinate_names(options.patches**2 - 1)
+        n = options.patches
+        source.words = coordinate_names(options.patches**2 - 1)
         step = options.stride or max(1, n // 2)
         try:
             pixels = _grey(source, options)

@@ -47,14 +47,16 @@ from topicstream.numeric.kernels.jit import kernel
 @kernel
 def document_scores(cells: CellsByWord, src: WeightSource, work: Doubles, scores: Doubles) -> None:
     """scores: float64[D, P] += sum_w x_dw E[log phi_wk], word by word.  work: float64[P]."""
-    (start, owner, counts), (index, base, scale, beta, term, _topics, point) = cells, src
+    (start, owner, counts) = cells
+    (index, base, scale, beta, term, _topics, point) = src
     for u in range(len(start) - 1):
         row = base[index[u]]
         for k in range(len(work)):
             y = scale * row[k] + beta
             work[k] = (log(y) if point else digamma(y)) - term[k]
         for i in range(start[u], start[u + 1]):
-            x, out = np.float64(counts[i]), scores[owner[i]]
+            x = np.float64(counts[i])
+            out = scores[owner[i]]
             for k in range(len(work)):
                 out[k] += x * work[k]
 
@@ -74,21 +76,27 @@ def words_of_clusters(
     value: float32; returns its
     length.  count, which, by: of ``clusters.changes``."""
     start, owner, counts = cells
-    total, seen, n = np.zeros(topics), np.zeros(topics, np.bool_), 0
+    total = np.zeros(topics)
+    seen = np.zeros(topics, np.bool_)
+    n = 0
     ptr[0] = 0
     for u in range(len(start) - 1):
         low = n
         for i in range(start[u], start[u + 1]):
-            d, x = owner[i], np.float64(counts[i])
+            d = owner[i]
+            x = np.float64(counts[i])
             for j in range(count[d]):
                 k = which[d, j]
                 if not seen[k]:
-                    seen[k], topic[n] = True, k
+                    seen[k] = True
+                    topic[n] = k
                     n += 1
                 total[k] += x * by[d, j]
         for c in range(low, n):
             k = topic[c]
-            value[c], total[k], seen[k] = total[k], 0.0, False
+            value[c] = total[k]
+            total[k] = 0.0
+            seen[k] = False
         ptr[u + 1] = n
     return n
 
@@ -135,7 +143,8 @@ class DocumentMixture(ClusterEngine):
         return replace(super().layout, block_cells=cells)
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        topics, width = self.shape.topics, padded(self.shape.topics)
+        topics = self.shape.topics
+        width = padded(self.shape.topics)
         entries = min(block.cells * min(2 * self.most, topics), block.words * topics)
         return super().workspace(block) | {
             "ptr": Buffer(block.words + 1, "int64"),
@@ -154,14 +163,18 @@ class DocumentMixture(ClusterEngine):
         self.process(visit, out)
 
     def process(self, visit: Visit, out: Out) -> None:
-        block, totals, starting = visit.block, visit.totals, visit.key.pass_number == 0
-        topics, words = self.shape.topics, self.shape.words
+        block = visit.block
+        totals = visit.totals
+        starting = visit.key.pass_number == 0
+        topics = self.shape.topics
+        words = self.shape.words
         cells = CellsByWord(out.array("ptr"), out.array("doc"), out.array("x"))
         sort_by_word(block.cells, cells)
         beta = float(visit.params["beta"][0])
         if starting:  # seeds come in any unit: smooth them by a hundredth of their mean entry
             beta = 0.01 * float(totals["phi"].sum()) / (topics * words)
-        term, scores = out.array("term"), out.array("scores")
+        term = out.array("term")
+        scores = out.array("scores")
         topic_terms(
             np.maximum(totals["phi"], 0.0),
             words * beta,
@@ -179,11 +192,9 @@ class DocumentMixture(ClusterEngine):
         nonempty = np.diff(block.indptr) > 0
         changed = self.respond(scores, nonempty, visit.state, out)
         out.stats["tokens"][0] = block.tokens
-        ptr, topic, value = (
-            out.array("delta ptr"),
-            out.array("delta topics"),
-            out.array("delta values"),
-        )
+        ptr = out.array("delta ptr")
+        topic = out.array("delta topics")
+        value = out.array("delta values")
         n = words_of_clusters(cells, topics, *changed, ptr, topic, value)
         out.delta["phi"] = SparseDelta(ptr, topic[:n], value[:n])
 
@@ -194,8 +205,10 @@ class DocumentMixture(ClusterEngine):
         record = super().end_pass(end)
         if self.stochastic:
             return record
-        topics, beta = self.shape.topics, float(end.params["beta"][0])
-        data, totals = 0.0, np.zeros(topics)
+        topics = self.shape.topics
+        beta = float(end.params["beta"][0])
+        data = 0.0
+        totals = np.zeros(topics)
         for _, piece in end.tables["phi"].pieces():
             data += rows_bound(piece, beta, topics)
             totals += piece[:, :topics].sum(axis=0, dtype=np.float64)

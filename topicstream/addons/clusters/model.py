@@ -45,7 +45,8 @@ def scores_of(
         of = out[d]
         of[:] = first
         for i in range(indptr[d], indptr[d + 1]):
-            row, x = base[rows[i]], np.float64(counts[i])
+            row = base[rows[i]]
+            x = np.float64(counts[i])
             for k in range(len(of)):
                 work[k] = log(max(np.float64(row[k]) + beta, 1e-300)) - norms[k]
             for k in range(len(of)):
@@ -58,7 +59,8 @@ def log_sums(scores: Array, out: Doubles, shares: Floats) -> None:
     float32[D, K].
     """
     for d in range(len(out)):
-        top, total = -np.inf, 0.0
+        top = -np.inf
+        total = 0.0
         for k in range(scores.shape[1]):
             top = max(top, scores[d, k])
         for k in range(scores.shape[1]):
@@ -75,7 +77,9 @@ class ClusterView:
         self, sizes: np.ndarray, alpha: np.ndarray, norms: np.ndarray, beta: float
     ) -> None:
         self.pi = (sizes + alpha) / (sizes + alpha).sum()
-        self._first, self._norms, self._beta = np.log(self.pi), np.log(norms), beta
+        self._first = np.log(self.pi)
+        self._norms = np.log(norms)
+        self._beta = beta
 
     @classmethod
     def of(cls, model: TopicModel) -> ClusterView:
@@ -89,12 +93,11 @@ class ClusterView:
         """(log p(x) float64[D], p(k|x) float32[D, K]) of documents whose cells are of these rows of
         ``base``.
         """
-        docs, topics = len(indptr) - 1, len(self.pi)
-        scores, fit, shares = (
-            np.empty((docs, topics)),
-            np.empty(docs),
-            np.empty((docs, topics), np.float32),
-        )
+        docs = len(indptr) - 1
+        topics = len(self.pi)
+        scores = np.empty((docs, topics))
+        fit = np.empty(docs)
+        shares = np.empty((docs, topics), np.float32)
         scores_of(
             indptr,
             rows,
@@ -129,7 +132,9 @@ class GaussianModel:
 
     def __init__(self, path: str | Path) -> None:
         opened = TopicModel.open(path, memory_limit=-1, dense=True)
-        self.path, self.manifest, self.n = Path(path), opened.manifest, opened.n_words
+        self.path = Path(path)
+        self.manifest = opened.manifest
+        self.n = opened.n_words
         every = np.arange(opened.n_topics)
         self.sizes = opened.table("sizes").gather(every[:1])[0].astype(np.float64)
         self.means = opened.table("means").gather(every).astype(np.float64)
@@ -177,7 +182,8 @@ def joint(means: np.ndarray, covariances: np.ndarray, pi: np.ndarray) -> Densiti
 
 def answer(x: np.ndarray, of: Densities) -> tuple[np.ndarray, np.ndarray]:
     """(log p(x) float64[D], p(k | x) float32[D, K]) of points [D, n]."""
-    fit, shares = np.empty(len(x)), np.empty((len(x), len(of.plus)), np.float32)
+    fit = np.empty(len(x))
+    shares = np.empty((len(x), len(of.plus)), np.float32)
     for at in range(0, len(x), POINTS):
         part = slice(at, at + POINTS)
         log_sums(log_density(x[part].astype(np.float64), of), fit[part], shares[part])

@@ -75,15 +75,18 @@ def score_clusters(
 
     fit = tokens = oov = 0.0
     docs = documents_done = 0
-    topics, sizes = model.n_topics, {part: store.part(part == "heldout").docs for part in parts}
+    topics = model.n_topics
+    sizes = {part: store.part(part == "heldout").docs for part in parts}
     for part in (part for part, size in sizes.items() if size):
         grid = store.grid(block_cells(topics), block_docs(topics), heldout=part == "heldout")
         for every, in_block, unknown, values in visited(
             visit, store, grid, np.zeros(sizes[part], np.bool_), threads
         ):
             fit = one_by_one(fit, values)  # the same bits for any blocks
-            docs, documents_done = docs + len(values), documents_done + every
-            tokens, oov = tokens + in_block - unknown, oov + unknown
+            docs = docs + len(values)
+            documents_done = documents_done + every
+            tokens = tokens + in_block - unknown
+            oov = oov + unknown
             if progress is not None:
                 progress(documents_done, sum(sizes.values()))
     if not docs:
@@ -116,13 +119,16 @@ def agreement(table: np.ndarray) -> tuple[float, float]:
     Normalised mutual information (over the mean of the two entropies) and the adjusted Rand index
     (Hubert & Arabie 1985).
     """
-    n, rows, columns = float(table.sum()), table.sum(1), table.sum(0)
+    n = float(table.sum())
+    rows = table.sum(1)
+    columns = table.sum(0)
     h, g, both = (float(entr(counts[counts > 0] / n).sum()) for counts in (rows, columns, table))
 
     def pairs(x: np.ndarray) -> float:
         return float((x * (x - 1.0) / 2.0).sum())
 
-    index, expected = pairs(table), pairs(rows) * pairs(columns) / max(n * (n - 1.0) / 2.0, 1.0)
+    index = pairs(table)
+    expected = pairs(rows) * pairs(columns) / max(n * (n - 1.0) / 2.0, 1.0)
     most = 0.5 * (pairs(rows) + pairs(columns))
     nmi = (h + g - both) / (0.5 * (h + g)) if h + g > 0 else 1.0
     return nmi, (index - expected) / (most - expected) if most != expected else 1.0
@@ -179,6 +185,7 @@ def score_agreement(
     shape = (len(classes), model.n_topics)
     table = coo_array((np.ones(len(label)), (label, np.array(clusters))), shape=shape).toarray()
     nmi, ari = agreement(table)
-    purity, used = float(table.max(0).sum() / table.sum()), int((table.sum(0) > 0).sum())
+    purity = float(table.max(0).sum() / table.sum())
+    used = int((table.sum(0) > 0).sum())
     measured = f"documents in their likeliest cluster, against {field}"
     return Agreement(nmi, ari, purity, len(names), left_out, len(classes), used, measured)

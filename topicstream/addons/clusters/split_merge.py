@@ -51,7 +51,9 @@ class Partition:
     def __init__(
         self, points: np.ndarray, assigned: np.ndarray, components: int, prior: Prior
     ) -> None:
-        self.points, self.components, self.prior = points, components, prior
+        self.points = points
+        self.components = components
+        self.prior = prior
         self.assigned = assigned
         self._measure()
 
@@ -83,7 +85,8 @@ def grouped(
     points: np.ndarray, assigned: np.ndarray, components: int, diagonal: bool
 ) -> Statistics:
     """Statistics of points in hard groups."""
-    one, share = np.ones(len(points), np.int64), np.ones((len(points), 1), np.float32)
+    one = np.ones(len(points), np.int64)
+    share = np.ones((len(points), 1), np.float32)
     return gaussians.summed(
         points, one, assigned[:, None].astype(np.uint16), share, components, diagonal
     )
@@ -153,7 +156,8 @@ def near_pairs(groups: Partition) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of groups whose means are near in units of the data's spread, int64[P] and int64[P];
     those of no point with all.
     """
-    k, n = groups.components, groups.prior.n
+    k = groups.components
+    n = groups.prior.n
     spread = (
         groups.prior.covariance if groups.prior.diagonal else np.diagonal(groups.prior.covariance)
     )

@@ -29,7 +29,9 @@ BETA = 0.1
 
 
 class ClusterStart(Start):
-    """The best of several tries; that of one ``kmeans`` where documents are too few to learn from."""
+    """The best of several tries; that of one ``kmeans`` where documents are too few to
+    learn from.
+    """
 
     def __init__(self, tries: int) -> None:
         self._tries = tries
@@ -46,17 +48,17 @@ class ClusterStart(Start):
         )
 
     def seeds(self, ground: Ground) -> Seeds | None:
-        corpus, seed, topics, n_w = (
-            ground.corpus,
-            ground.seed,
-            ground.engine.shape.topics,
-            ground.n_w,
-        )
+        corpus = ground.corpus
+        seed = ground.seed
+        topics = ground.engine.shape.topics
+        n_w = ground.n_w
         sample = Sample.drawn(corpus, ground.grid, seed)
         known_words = sample.only(n_w)
         words, local = np.unique(sample.words, return_inverse=True)
-        local, counts = local.astype(np.int64).reshape(-1), sample.counts.astype(np.float32)
-        best, phi = -np.inf, np.zeros((len(words), topics), np.float32)
+        local = local.astype(np.int64).reshape(-1)
+        counts = sample.counts.astype(np.float32)
+        best = -np.inf
+        phi = np.zeros((len(words), topics), np.float32)
         for number in range(self._tries):
             centres = far_apart(sample, mean_of(known_words), topics, seed + number * NEXT)
             if len(centres) < topics:
@@ -66,7 +68,8 @@ class ClusterStart(Start):
             ]
             fit, learned = _short(sample.indptr, local, counts, first)
             if fit > best:
-                best, phi = fit, learned
+                best = fit
+                phi = learned
         rows = np.zeros((len(words), padded(topics)), np.float32)
         rows[:, :topics] = phi
         return LearnedSeeds(words, rows, rows.sum(axis=0, dtype=np.float64), n_w)
@@ -80,12 +83,12 @@ def _short(
     """
     from scipy.sparse import csr_array  # .05 s, which other starts need not spend
 
-    docs, topics = len(indptr) - 1, phi.shape[1]
-    cells, sizes = (
-        csr_array((counts, rows, indptr), shape=(docs, len(phi))),
-        np.full(topics, docs / topics),
-    )
-    fit, shares = np.empty(docs), np.empty((docs, topics), np.float32)
+    docs = len(indptr) - 1
+    topics = phi.shape[1]
+    cells = csr_array((counts, rows, indptr), shape=(docs, len(phi)))
+    sizes = np.full(topics, docs / topics)
+    fit = np.empty(docs)
+    shares = np.empty((docs, topics), np.float32)
     base = np.ascontiguousarray(phi)
     for _ in range(SWEEPS):
         norms = np.log(base.sum(axis=0, dtype=np.float64) + len(phi) * BETA).astype(np.float32)
@@ -97,14 +100,17 @@ def _short(
     return float(fit.sum()), base
 
 
-SAMPLE, EACH = 10_000, 50  # points at least (where there are as many), and for each component
+# points at least (where there are as many), and for each component
+SAMPLE = 10_000
+EACH = 50
 
 
 class VectorStart(Start):
     """The engine's own."""
 
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
-        points, n = min(engine.shape.docs, sample_points(engine.shape.topics)), engine.shape.words
+        points = min(engine.shape.docs, sample_points(engine.shape.topics))
+        n = engine.shape.words
         scratch, _ = workspace_bytes(engine, BlockShape(points, points * n, 0, n))
         return StartMemory(scratch + Array((4, points, n), np.float64).nbytes)
 
@@ -134,10 +140,13 @@ def sample_points(components: int) -> int:
 
 
 def vector_sample(corpus: Corpus, grid: Grid, seed: int, components: int) -> np.ndarray:
-    """float64[S, n], in the order of the store; which, depends on the seed and their numbers alone."""
+    """float64[S, n], in the order of the store; which, depends on the seed and their
+    numbers alone.
+    """
     chosen = np.sort(draw_documents(corpus, sample_points(components), seed))
     owner = np.searchsorted(grid.first_doc, chosen, side="right") - 1
-    out, at = np.empty((len(chosen), corpus.width)), 0
+    out = np.empty((len(chosen), corpus.width))
+    at = 0
     for block in corpus.blocks(np.unique(owner), grid=grid, prefetch=1):
         rows = chosen[owner == block.index] - block.first_doc
         cells = block.indptr[rows][:, None] + np.arange(corpus.width)

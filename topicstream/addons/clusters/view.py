@@ -68,7 +68,9 @@ class ComponentsView(ModelView, heeds=("words", "topics")):
                 f"--patches)"
             )
         figure = Figure(path, "--plot", force=self.force)
-        n, basis, many = opened.patches, cosines(opened.patches), min(FIRST, opened.n)
+        n = opened.patches
+        basis = cosines(opened.patches)
+        many = min(FIRST, opened.n)
         order = largest(opened.sizes, len(opened.sizes))
         page = np.full((len(order) * (n + 1) + 1, many * (n + 1) + 1), 1.0)
         for row, k in enumerate(order):

@@ -119,7 +119,8 @@ def effects(config: EffectsConfig) -> Effects:
     """
     terms = parse_formula(config.formula)
     shown = look_at(config.model, config.mem_limit, config.threads)
-    model, view = shown.trained, shown.view
+    model = shown.trained
+    view = shown.view
     corpus = open_corpus(model, config.corpus)
     factors = list(dict.fromkeys(factor for term in terms for factor in term))
     design, sample = _survey(corpus, terms, factors, as_references(config.reference))
@@ -238,7 +239,8 @@ def _survey(
     """The design of the training documents' values, and the values of documents that predictions
     are averaged over.
     """
-    kinds, columns = columns_of(corpus), list(dict.fromkeys(factor.column for factor in factors))
+    kinds = columns_of(corpus)
+    columns = list(dict.fromkeys(factor.column for factor in factors))
     check_columns(corpus, columns, "column")
     for column in columns:
         if kinds.get(column) == "list":

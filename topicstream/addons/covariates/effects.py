@@ -119,8 +119,8 @@ class Effects:
         -------
         Table
             Columns topic, label, term, estimate, se, df (Student's degrees of freedom), z, low,
-            high (95 % interval), reason and kind (of the topic). Where too few documents carry an estimate, reason says
-            so, and the numbers from se to high are NaN.
+            high (95 % interval), reason and kind (of the topic). Where too few documents carry an
+            estimate, reason says so, and the numbers from se to high are NaN.
         """
         names = self.coefficients.names
         refused = np.array([reason is not None for reason in self.reasons])[:, None]

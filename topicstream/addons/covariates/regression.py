@@ -250,7 +250,9 @@ class WholeDocument(NamedTuple):
 
 
 def _adjustments(turned: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Compute what ``WholeDocument.adjusted`` comes to for whole documents, a factor each: float64[D]."""
+    """Compute what ``WholeDocument.adjusted`` comes to for whole documents, a factor each:
+    float64[D].
+    """
     left = 1.0 - weights * (turned**2).sum(axis=1)
     return np.asarray(np.maximum(left, DETERMINED) ** -0.5)
 

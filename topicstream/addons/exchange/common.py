@@ -73,7 +73,7 @@ class Imported:
 
 
 # -- text
-# ------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 def write_word_list(path: Path, words: pa.Array, *, force: bool) -> None:
     """One word a line."""
     with written(path, force=force) as file:
@@ -144,7 +144,7 @@ def read_table(
 
 
 # -- checks
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 def summed(
     path: Path,
     word: np.ndarray,
@@ -158,7 +158,8 @@ def summed(
     Raises DoesNotFit where memory cannot hold the table twice, InputError for a negative topic or
     word."""
     words, topics = size
-    needed, room = 8 * words * topics, MemoryLimit.parse(None).bytes
+    needed = 8 * words * topics
+    room = MemoryLimit.parse(None).bytes
     if needed > room:
         raise DoesNotFit(
             f"{path}: {topics} topics of {words} words take {format_bytes(needed)}; there are "

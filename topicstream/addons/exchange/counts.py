@@ -37,14 +37,16 @@ def write_mtx(job: Export) -> dict[str, float]:
 
 def _write_triples(job: Export, name: str, head: str) -> dict[str, float]:
     """Head, a line a cell, and the words."""
-    corpus, documents = job.corpus, 0
+    corpus = job.corpus
+    documents = 0
     fit_for_text(corpus.words, "", "the export")
     cells = sum(part.cells for part in corpus.manifest.parts.values())
     summary: dict[str, float] = {"documents": len(corpus), "words": corpus.n_words, "cells": cells}
     with written(job.path / name, force=job.force) as file:
         file.write(head.format(**summary).encode())
         for batch in corpus.documents([]):
-            words, counts = batch.column("words"), batch.column("counts")
+            words = batch.column("words")
+            counts = batch.column("counts")
             numbers = np.repeat(
                 np.arange(documents + 1, documents + 1 + len(batch)),
                 np.diff(words.offsets.to_numpy()),
@@ -69,7 +71,8 @@ def write_ldac(job: Export) -> dict[str, float]:
     fit_for_text(job.corpus.words, "", "--format ldac")
     with written(job.path / "documents.ldac", force=job.force) as file:
         for batch in job.corpus.documents([]):
-            words, counts = batch.column("words"), batch.column("counts")
+            words = batch.column("words")
+            counts = batch.column("counts")
             colon = pa.scalar(":", pa.large_string())
             cells = pc.binary_join_element_wise(
                 as_text_array(words.values), as_text_array(counts.values), colon

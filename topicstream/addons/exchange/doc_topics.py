@@ -54,13 +54,15 @@ def write_parquet(job: Export) -> dict[str, float]:
 
 def write_mallet(job: Export) -> dict[str, float | str]:
     """One file.  Without ``top`` the dense layout; with it the pairs of so many topics."""
-    run, documents = Answers(InferConfig(job.model, job.corpus, top=job.top, edits=job.edits)), 0
+    run = Answers(InferConfig(job.model, job.corpus, top=job.top, edits=job.edits))
+    documents = 0
     numbers = pa.array(job.numbers, pa.int32())
     with written(job.path, force=job.force) as file:
         if job.top is not None:
             file.write(HEAD)
         for batch in run.batches():
-            topics, shares = batch.column("topics"), batch.column("shares")
+            topics = batch.column("topics")
+            shares = batch.column("shares")
             values = as_text_array(pc.cast(shares.values, pa.float64()))
             if job.top is not None:
                 places = as_text_array(
@@ -85,7 +87,8 @@ def to_parquet(path: Path, out: Path, *, force: bool) -> dict[str, Json]:
     """Either layout, gzipped or not -> ``out`` (.parquet, .jsonl or .csv)."""
     if out.exists() and not force:
         raise TopicsError(f"{out}: exists; --force replaces it")
-    schema, n_documents = answer_schema(facts=False), 0
+    schema = answer_schema(facts=False)
+    n_documents = 0
     with written_answers(out, schema, option="--model", force=force) as file:
         read = documents(path)
         try:
@@ -113,10 +116,12 @@ def documents(path: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """(name, topics int32, shares float32) of each line; InputError with the line's number for what
     is none.
     """
-    pairs, width = False, 0
+    pairs = False
+    width = 0
     with opened(path) as stream:
         for number, raw in enumerate(stream, 1):
-            line, where = raw.strip(), f"{path}:{number}"
+            line = raw.strip()
+            where = f"{path}:{number}"
             pairs |= line.startswith(b"#")
             if not line or line.startswith(b"#"):
                 continue

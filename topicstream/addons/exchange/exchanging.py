@@ -49,7 +49,8 @@ HELD_BYTES = 128 << 20
 def export_model(config: ExportConfig) -> dict[str, Json]:
     """Write a model, its documents' topics, or its corpus in another program's format.
 
-    ``topicstream.addons.exchange.formats.FORMATS`` lists the formats.  Merged and dropped topics are
+    ``topicstream.addons.exchange.formats.FORMATS`` lists the formats.  Merged and dropped topics
+    are
     written as they are shown, in that
     order, with their names where the format has room.  The table is read from disk in parts, and
     documents are streamed.
@@ -57,9 +58,9 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
     Returns
     -------
     dict
-        format, out, topics, words, bytes, seconds; edited (topics were merged or dropped) and topic_ids (the number
-        that `topics show` prints for each topic of a file that counts its topics from 0)
-        where it is so.
+        format, out, topics, words, bytes, seconds; edited (topics were merged or dropped) and
+        topic_ids (the number that `topics show` prints for each topic of a file that counts its
+        topics from 0) where it is so.
 
     Raises
     ------
@@ -78,7 +79,8 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
     """
     if config.out is None:
         raise UsageError("--out: name the file or folder to write")
-    path, began = Path(config.out), time.perf_counter()
+    path = Path(config.out)
+    began = time.perf_counter()
     kind = find_format(config.format, path, "write")
     given = {
         name: value
@@ -114,7 +116,8 @@ def export_model(config: ExportConfig) -> dict[str, Json]:
         if kind.files and not existed:
             owned.remove_unused(path, keep=False)
         raise
-    size, seconds = _size(path), time.perf_counter() - began
+    size = _size(path)
+    seconds = time.perf_counter() - began
     return {
         "format": kind.name,
         "out": str(path),
@@ -142,7 +145,9 @@ def _size(path: Path) -> int:
 
 
 def _check_place(kind: Format, path: Path, force: bool) -> None:
-    """A folder for a format of several files, all of which may be written; TopicsError otherwise."""
+    """A folder for a format of several files, all of which may be written; TopicsError
+    otherwise.
+    """
     if not kind.files:
         if path.is_dir():
             raise TopicsError(f"{path}: is a folder, but {kind.name} is a single file; name a file")
@@ -198,7 +203,9 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
     >>> topicstream.import_model("mallet", "imported", tokenizer="corpus.zarr")["topics"]
     4
     """
-    source, folder, began = Path(config.path), folder_named(config.model), time.perf_counter()
+    source = Path(config.path)
+    folder = folder_named(config.model)
+    began = time.perf_counter()
     kind = find_format(config.format, source, "read")
     _check_source(source, kind)
     if kind.reads_table:  # topics of documents make no model
@@ -208,10 +215,8 @@ def import_model(config: ImportConfig) -> dict[str, Any]:
         }
     if (folder / "manifest.json").exists() and not config.force:
         raise TopicsError(f"{folder}: exists; --force replaces it")
-    recipe, given = (
-        _recipe(config.tokenizer),
-        Given(_listed(config.words), config.alpha, config.beta),
-    )
+    recipe = _recipe(config.tokenizer)
+    given = Given(_listed(config.words), config.alpha, config.beta)
     check_place(folder, "--model", [source] if source.is_file() else [])
     imported = resolve_name(kind.read)(source, given)
     manifest = _manifest(kind.name, source, imported, recipe)

@@ -14,7 +14,8 @@ from topicstream.cli.options import config_of, options_of
 SUMMARY = (
     "{out}: {format}, {what}[ ({unknown_cells:,} cells without a known feature hold "
     "NaN)][ (the prior stands for {without_known_word:document} without a known word)]"
-    "[{edited:?} as edited][, topics counted from 0 in the order of their numbers ({topic_ids})], {bytes:size}, "
+    "[{edited:?} as edited][, topics counted from 0 in the order of their numbers "
+    "({topic_ids})], {bytes:size}, "
     "{seconds:.1f} s"
 )
 COUNTED = ("documents", "topics", "words", "tokens", "cells")
@@ -31,7 +32,9 @@ COUNTED = ("documents", "topics", "words", "tokens", "cells")
 )
 @options_of(ExportConfig)
 def command(**values: Any) -> Printed:
-    """Write a model, the topics of its documents or its corpus; the help above lists the formats."""
+    """Write a model, the topics of its documents or its corpus; the help above lists the
+    formats.
+    """
     summary = export_model(config_of(ExportConfig, values))
     contents = [
         counted(summary[name], name.removesuffix("s")) for name in COUNTED if name in summary

@@ -26,14 +26,17 @@ from topicstream.base.errors import InputError, UsageError, one_line
 from topicstream.base.files.outputs import written
 from topicstream.ingestion.parse.vocabulary import read_vocabulary_file
 
-BETA, OTHER, WORDS = "final.beta", "final.other", "vocab.txt"
+BETA = "final.beta"
+OTHER = "final.other"
+WORDS = "vocab.txt"
 LEAST = -100.0
 """log p of a word that a topic does not have, as LDA-C writes it."""
 
 
 def write(job: Export) -> dict[str, float]:
     """A folder.  LDA-C has one alpha for all topics: the mean."""
-    model, alpha = job.model, float(job.model.alpha.mean())
+    model = job.model
+    alpha = float(job.model.alpha.mean())
     fit_for_text(model.vocabulary.words, "", "--format ldac-beta")
     phi = table_of(model)
     with written(job.path / BETA, force=job.force) as file, np.errstate(divide="ignore"):
@@ -55,7 +58,9 @@ def read(path: Path, given: Given) -> Imported:
     path = path / BETA if path.is_dir() else path
     if given.beta:
         raise UsageError("--beta: LDA-C topics contain no prior; leave it out")
-    words, beside, other = given.words, path.with_name(WORDS), path.with_name(OTHER)
+    words = given.words
+    beside = path.with_name(WORDS)
+    other = path.with_name(OTHER)
     if words is None:
         if not beside.is_file():
             raise InputError(
@@ -63,7 +68,8 @@ def read(path: Path, given: Given) -> Imported:
             )
         words = checked_words(read_vocabulary_file(beside), beside)
     p = _probabilities(path, len(words))
-    topics, notes = len(p), ["the file does not say how large the topics are: they count alike"]
+    topics = len(p)
+    notes = ["the file does not say how large the topics are: they count alike"]
     alpha = _alpha(other, topics, len(words)) if other.is_file() else None
     if alpha is None and given.alpha is None:
         notes.append(f"no {OTHER} beside it: alpha {1 / topics:g} (--alpha)")

@@ -29,7 +29,8 @@ from topicstream.base.files.outputs import written
 from topicstream.corpus.vocabulary import as_words
 from topicstream.model.top import topic_table
 
-WEIGHTS, KEYS = "topic-word-weights.txt", "topic-keys.txt"
+WEIGHTS = "topic-word-weights.txt"
+KEYS = "topic-keys.txt"
 ALPHA_SUM = 5.0
 """MALLET's default, for weights without keys."""
 COLUMNS = {"topic": pa.int64(), "word": pa.large_string(), "weight": pa.float64()}
@@ -59,7 +60,8 @@ def read(path: Path, given: Given) -> Imported:
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     words, weights = _weights(path, given.words)
-    topics, smallest = weights.shape[1], float(weights.min())
+    topics = weights.shape[1]
+    smallest = float(weights.min())
     beta = smallest if given.beta is None else float(given.beta)
     if beta > smallest:
         raise UsageError(f"--beta {beta:g}: is above the smallest weight, {smallest:g}")
@@ -77,17 +79,16 @@ def read(path: Path, given: Given) -> Imported:
 def _weights(path: Path, words: pa.Array | None) -> tuple[pa.Array, np.ndarray]:
     """(the words, weights float64[W, K]); every topic has a line for every word."""
     table = read_table(path, COLUMNS)
-    topic, named, weight = (
-        table["topic"].to_numpy(),
-        as_words(table["word"]),
-        table["weight"].to_numpy(),
-    )
+    topic = table["topic"].to_numpy()
+    named = as_words(table["word"])
+    weight = table["weight"].to_numpy()
     listed = (
         words
         if words is not None
         else checked_words(named.filter(pc.equal(table["topic"], 0)), f"{path}: topic 0")
     )
-    word, topics = places_of(named, listed, path), int(topic.max(initial=-1)) + 1
+    word = places_of(named, listed, path)
+    topics = int(topic.max(initial=-1)) + 1
     lines = summed(path, word, topic, None, (len(listed), topics))
     for k in np.flatnonzero((lines != 1).any(axis=0)).tolist():
         if lines[:, k].max() > 1:

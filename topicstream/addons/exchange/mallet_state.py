@@ -25,7 +25,8 @@ from topicstream.base.errors import InputError
 from topicstream.base.files.outputs import written
 from topicstream.inference.token_topics import token_topics
 
-TEXT, NUMBER = pa.large_string(), pa.int64()
+TEXT = pa.large_string()
+NUMBER = pa.int64()
 COLUMNS = {
     "doc": NUMBER,
     "source": TEXT,
@@ -41,9 +42,12 @@ TOKENS = 1 << 18
 def write(job: Export) -> dict[str, float]:
     """One gzipped file.  Only engines that give every token a topic of its own have a state; its
                           training
-    folder must still be there.  Topics are counted from 0 in the order of their numbers.  A corpus keeps no order of words: ``pos`` counts the tokens of a
+    folder must still be there.  Topics are counted from 0 in the order of their numbers.  A corpus
+                                 keeps no order of words: ``pos`` counts the tokens of a
                                  document by word."""
-    model, words, tokens = job.model, job.corpus.words, 0
+    model = job.model
+    words = job.corpus.words
+    tokens = 0
     blocks = token_topics(model.path, job.corpus, model.n_topics, "--format mallet-state")
     fit_for_text(words, " \\t", "--format mallet-state")
     order = np.argsort(model.column_ids)
@@ -80,7 +84,8 @@ def read(path: Path, given: Given) -> Imported:
     """A state, gzipped or not; words are numbered as its ``typeindex`` says."""
     skip, priors = _head(path)
     table = read_table(path, COLUMNS, delimiter=" ", skip=skip)
-    word, topic = table["typeindex"].to_numpy(), table["topic"].to_numpy()
+    word = table["typeindex"].to_numpy()
+    topic = table["topic"].to_numpy()
     topics = max(int(topic.max(initial=-1)) + 1, len(priors.get("alpha", [])))
     phi = summed(path, word, topic, None, (int(word.max(initial=-1)) + 1, topics))
     told = "alpha" in priors or given.alpha is not None

@@ -136,13 +136,16 @@ def to_sklearn(model: TopicModel) -> Any:
         doc_topic_prior=float(model.alpha.mean()),
         topic_word_prior=model.beta or 1e-12,
     )
-    lda.doc_topic_prior_, lda.topic_word_prior_ = lda.doc_topic_prior, lda.topic_word_prior
+    lda.doc_topic_prior_ = lda.doc_topic_prior
+    lda.topic_word_prior_ = lda.topic_word_prior
     components = np.ascontiguousarray(table_of(model).T, np.float64) + lda.topic_word_prior_
     lda.components_ = components
     lda.exp_dirichlet_component_ = np.exp(
         digamma(components) - digamma(components.sum(axis=1))[:, None]
     )
-    lda.n_features_in_, lda.n_batch_iter_, lda.n_iter_ = model.n_words, 1, 0
+    lda.n_features_in_ = model.n_words
+    lda.n_batch_iter_ = 1
+    lda.n_iter_ = 0
     lda.random_state_ = np.random.RandomState(0)
     lda.bound_ = np.nan
     return lda
@@ -153,7 +156,8 @@ def from_tomotopy(model: Any) -> TopicModel:
     stay out.
     """
     try:
-        topics, eta = int(model.k), float(model.eta)
+        topics = int(model.k)
+        eta = float(model.eta)
         words = [str(w) for w in model.used_vocabs]
         alpha = np.broadcast_to(np.asarray(model.alpha, np.float64), (topics,)).copy()
         totals = np.asarray(model.get_count_by_topics(), np.float64)

@@ -96,7 +96,8 @@ def read_facts(text: bytes, path: Path) -> ExportedFacts:
 
 def write(job: Export) -> dict[str, float]:
     """One file."""
-    model, vocabulary = job.model, job.model.vocabulary
+    model = job.model
+    vocabulary = job.model.vocabulary
     names = [f"topic_{k}" for k in job.numbers]
     word_fields = [("word", pa.large_string()), ("count", pa.int64()), ("df", pa.int64())]
     facts = msgspec.json.encode(about(model, job.numbers))
@@ -196,7 +197,10 @@ def column_of(table: pa.Table, name: str, path: Path) -> np.ndarray:
 
 def write_long(job: Export) -> dict[str, float]:
     """One file."""
-    model, entries, norms, numbers = job.model, 0, job.model.norms, np.array(job.numbers, np.int32)
+    model = job.model
+    entries = 0
+    norms = job.model.norms
+    numbers = np.array(job.numbers, np.int32)
     columns = [
         ("topic", pa.int32()),
         ("word", pa.large_string()),
@@ -212,10 +216,8 @@ def write_long(job: Export) -> dict[str, float]:
             nonzero = rows > 0
             nonzero[~nonzero.any(axis=1), 0] = True
             w, k = np.nonzero(nonzero)
-            counts, words = (
-                rows[w, k],
-                model.vocabulary.words.slice(start, len(rows)).take(pa.array(w)),
-            )
+            counts = rows[w, k]
+            words = model.vocabulary.words.slice(start, len(rows)).take(pa.array(w))
             p = (counts.astype(np.float64) + model.beta) / norms[k]
             table = pa.table(
                 [pa.array(numbers[k]), words, pa.array(counts), pa.array(p)], schema=schema
@@ -231,7 +233,8 @@ def read_long(path: Path, given: Given) -> Imported:
     value = next((n for n in ("count", "weight", "p") if n in table.column_names), None)
     if value is None or not {"topic", "word"} <= set(table.column_names):
         raise InputError(f"{path}: needs columns topic, word and count (or p)")
-    topic, values = column_of(table, "topic", path).astype(np.int64), column_of(table, value, path)
+    topic = column_of(table, "topic", path).astype(np.int64)
+    values = column_of(table, value, path)
     if not (np.isfinite(values).all() and values.min(initial=0) >= 0):
         raise InputError(f"{path}: {value}: a number is negative or not finite")
     if told.numbers:

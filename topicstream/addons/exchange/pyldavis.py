@@ -26,10 +26,11 @@ TEXT = pa.large_string()
 
 
 # -- writing
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 def write(job: Export) -> dict[str, float]:
     """One file; ``words``: R, so many a topic for each lambda."""
-    model, topics = job.model, job.model.n_topics
+    model = job.model
+    topics = job.model.n_topics
     r = min(job.words or 30, model.n_words)
     sizes = np.maximum(model.totals, 1e-12)
     marginal, salient = _word_sums(model, sizes, r)
@@ -63,7 +64,9 @@ def write(job: Export) -> dict[str, float]:
 
 def _word_sums(model: TopicModel, sizes: np.ndarray, r: int) -> tuple[np.ndarray, np.ndarray]:
     """(tokens of each word float64[W], the r most salient words)."""
-    marginal, salient, share = np.empty(model.n_words), Best(r, 1), sizes / sizes.sum()
+    marginal = np.empty(model.n_words)
+    salient = Best(r, 1)
+    share = sizes / sizes.sum()
     for start, rows in model.spans():
         expected = (rows.astype(np.float64) + model.beta) / model.norms * sizes
         n_w = expected.sum(axis=1)
@@ -86,7 +89,8 @@ def _term_table(
     """Words of the bars: those of all topics first, then topic after topic."""
     p = np.maximum(model.pair_probabilities(word, topic), 1e-300)
     lifts = np.log(p) - np.log(np.maximum(marginal[word], 1e-300) / float(marginal.sum()))
-    counts, ranks = np.floor(marginal[salient]), np.arange(len(salient), 0, -1.0)
+    counts = np.floor(marginal[salient])
+    ranks = np.arange(len(salient), 0, -1.0)
     return {
         "Term": model.vocabulary.words.take(pa.array(np.concatenate((salient, word)))).to_pylist(),
         "Freq": np.concatenate([counts, p * sizes[topic]]),
@@ -114,7 +118,7 @@ def _token_table(
 
 
 # -- reading
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 def read(path: Path, given: Given) -> Imported:
     """Topics over the words that the page shows; topics numbered from 0 in the order of the page's
     original model.
@@ -139,7 +143,8 @@ def read(path: Path, given: Given) -> Imported:
         raise InputError(
             f"{path}: not the JSON of pyLDAvis ({type(e).__name__}: {one_line(e)[:200]})"
         ) from None
-    topics, first = len(order), min(order, default=0)
+    topics = len(order)
+    first = min(order, default=0)
     if (
         sorted(order) != list(range(first, first + topics))
         or len(numbers) != topics
@@ -153,12 +158,11 @@ def read(path: Path, given: Given) -> Imported:
     column = {f"Topic{n}": order[i] - first for i, n in enumerate(sorted(numbers))}
     shown = np.flatnonzero(pc.not_equal(names, "Default").to_numpy(zero_copy_only=False))
     topic = np.array([column.get(n, -1) for n in names.take(pa.array(shown)).to_pylist()], np.int64)
-    word, freq = (
-        pc.fill_null(pc.index_in(terms, value_set=listed), -1).to_numpy()[shown],
-        freq[shown],
-    )
+    word = pc.fill_null(pc.index_in(terms, value_set=listed), -1).to_numpy()[shown]
+    freq = freq[shown]
     for i in np.flatnonzero((word < 0) | (topic < 0) | ~((freq >= 0) & (freq < 3e38)))[:1].tolist():
-        what, where = str(terms[shown[i]])[:80], str(names[shown[i]])[:80]
+        what = str(terms[shown[i]])[:80]
+        where = str(names[shown[i]])[:80]
         unknown = word[i] < 0 or topic[i] < 0
         raise InputError(
             f"{path}: "

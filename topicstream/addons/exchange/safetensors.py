@@ -2,7 +2,8 @@
 beside them a model card.
 
     phi float32[W, K] counts without the prior, alpha float64[K], topic_ids int64[K] (the numbers
-    that `topics show` prints), beta float64[1], counts and df int64[W], words uint8[bytes] (UTF-8) with word_offsets int64[W+1]
+    that `topics show` prints), beta float64[1], counts and df int64[W], words uint8[bytes] (UTF-8)
+    with word_offsets int64[W+1]
 
 A file of another program needs ``phi`` [W, K] or ``topic_word`` [K, W] and the words (``--words``).
 """
@@ -30,7 +31,8 @@ from topicstream.model.top import topic_table
 from topicstream.model.topic_kinds import mark_kind, ranked
 from topicstream.model.topic_model import TopicModel
 
-FILE, CARD = "model.safetensors", "README.md"
+FILE = "model.safetensors"
+CARD = "README.md"
 TABLES = ("phi", "topic_word", "components_", "beta_kw")
 """Names of the topics: ours [W, K], then those of others [K, W]."""
 FACTS = """- {topics} topics over {words:word}
@@ -54,7 +56,8 @@ def library() -> Any:
 
 def write(job: Export) -> dict[str, float]:
     """A folder, that the hub takes as it is."""
-    model, card = job.model, job.path / CARD
+    model = job.model
+    card = job.path / CARD
     offsets, text = string_buffers(model.vocabulary.words)
     tensors = {
         "phi": table_of(model),
@@ -87,10 +90,8 @@ def card_text(model: TopicModel) -> str:
         f"| {marks[k]}{' '.join(topics[k]['words']).translate(escape)} |"
         for k in ranked(model.kinds, model.shares)[:LISTED]
     )
-    manifest, facts = (
-        model.manifest,
-        {"topics": model.n_topics, "words": model.n_words, "corpus": model.manifest.corpus},
-    )
+    manifest = model.manifest
+    facts = {"topics": model.n_topics, "words": model.n_words, "corpus": model.manifest.corpus}
     facts |= {
         "engine": manifest.engine or "unknown",
         "passes": "unknown" if manifest.passes is None else manifest.passes,
@@ -152,7 +153,8 @@ def _tensors(path: Path) -> tuple[dict[str, np.ndarray], ExportedFacts]:
 
 def _words(path: Path, tensors: dict[str, np.ndarray]) -> pa.Array:
     """The words that lie beside the topics."""
-    offsets, text = tensors.get("word_offsets"), tensors.get("words")
+    offsets = tensors.get("word_offsets")
+    text = tensors.get("words")
     if offsets is None or text is None:
         raise InputError(f"{path}: contains no words; give --words FILE with one word per line")
     try:

@@ -70,7 +70,9 @@ from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import bits, step, stream, uniform
 
 TOP = 65535.0
-VISIT, RANDOM, SEEDED = 0, 1, 2
+VISIT = 0
+RANDOM = 1
+SEEDED = 2
 LABELS = "labels"
 
 
@@ -112,7 +114,8 @@ def sum_theta(
     for i in range(len(doc)):
         d = doc[i]
         if stored[d]:
-            first, n = lists[d], lists[d + 1] - lists[d]
+            first = lists[d]
+            n = lists[d + 1] - lists[d]
             total = 0.0
             for j in range(n):
                 total += messages[at + j]
@@ -175,9 +178,11 @@ def sweep(
     old, new    uint16[.]: stored messages, cell by cell
     likely  float64[nnz]: p(w | all other cells) before the update;  change: float64[K], zeros
     """
-    (ptr, doc, x), (base, index, beta, lam, least) = cells, rows
+    (ptr, doc, x) = cells
+    (base, index, beta, lam, least) = rows
     lists, topics, stored, waits, theta, mass, prior = documents
-    n_out, at = 0, 0
+    n_out = 0
+    at = 0
     out_ptr[0] = 0
     share = np.empty(len(change))
     state = np.zeros(len(mass) if mode == RANDOM else 0, np.uint64)
@@ -186,7 +191,9 @@ def sweep(
     for u in range(len(ptr) - 1):
         for i in range(ptr[u], ptr[u + 1]):
             d = doc[i]
-            first, n, c = lists[d], lists[d + 1] - lists[d], np.float64(x[i])
+            first = lists[d]
+            n = lists[d + 1] - lists[d]
+            c = np.float64(x[i])
             likely[i] = 1.0
             if not stored[d]:
                 if n == 1:
@@ -207,7 +214,8 @@ def sweep(
                 for j in range(n):
                     total += old[at + j]
             scale = c / total if total > 0.0 else 0.0
-            norm, peak = 0.0, 0.0
+            norm = 0.0
+            peak = 0.0
             for j in range(n):
                 t = topics[first + j]
                 if mode == VISIT:
@@ -258,7 +266,9 @@ def sweep(
                 for j in range(lists[d], lists[d + 1]):
                     t = topics[j]
                     if change[t] != 0.0:
-                        out_topic[n_out], out_value[n_out], change[t] = t, change[t], 0.0
+                        out_topic[n_out] = t
+                        out_value[n_out] = change[t]
+                        change[t] = 0.0
                         n_out += 1
         out_ptr[u + 1] = n_out
     return n_out
@@ -336,7 +346,8 @@ class LabeledBeliefPropagation(Engine):
         return (corpus.cells - open_to_all) * few + open_to_all * self.shape.topics
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        topics, most = self.shape.topics, self._most(block)
+        topics = self.shape.topics
+        most = self._most(block)
         entries = min(block.words * topics, block.cells * most)
         return {
             "ptr": Buffer(block.words + 1, "int64"),
@@ -378,7 +389,8 @@ class LabeledBeliefPropagation(Engine):
         """
         labels = block.rows(LABELS)
         n_labels = np.diff(labels.indptr)
-        free, topics = self.options.free, self.shape.topics
+        free = self.options.free
+        topics = self.shape.topics
         spare = (
             np.where(np.diff(block.indptr) > 0, topics, 0) if self.options.no_label == "all" else 0
         )
@@ -393,26 +405,21 @@ class LabeledBeliefPropagation(Engine):
         return ptr, topic_ids, n_labels > 0
 
     def _sweep(self, mode: int, visit: Visit, phi: Rows, lam: np.ndarray, out: Out) -> None:
-        block, params, key, old = (
-            visit.block,
-            visit.params,
-            visit.key,
-            visit.state.get("messages", np.zeros(0, np.uint16)),
-        )
-        cells, likely = (
-            CellsByWord(out.array("ptr"), out.array("doc"), out.array("x")),
-            out.array("likely"),
-        )
+        block = visit.block
+        params = visit.params
+        key = visit.key
+        old = visit.state.get("messages", np.zeros(0, np.uint16))
+        cells = CellsByWord(out.array("ptr"), out.array("doc"), out.array("x"))
+        likely = out.array("likely")
         sort_by_word(block.cells, cells)
         lists, topics, labelled = self.topics_of(block)
-        widths, owner = np.diff(lists), np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
+        widths = np.diff(lists)
+        owner = np.repeat(np.arange(block.n_docs), np.diff(block.indptr))
         stored = (widths > 1).astype(np.uint8)
         kept = int((np.diff(block.indptr) * widths)[stored == 1].sum())
-        theta, mass, new = (
-            out.array("theta", len(topics)),
-            np.zeros(block.n_docs),
-            out.state["messages"],
-        )
+        theta = out.array("theta", len(topics))
+        mass = np.zeros(block.n_docs)
+        new = out.state["messages"]
         if len(new) < kept or (mode == VISIT and len(old) != kept):
             raise StoreError(
                 f"block {block.index}: its messages belong to other labels; start over with --force"
@@ -431,17 +438,14 @@ class LabeledBeliefPropagation(Engine):
                 np.bincount(block.words, widths[owner], block.n_words), self.shape.topics
             ).sum()
         )
-        out_ptr, out_topic, out_value = (
-            out.array("delta ptr"),
-            out.array("delta topic", most),
-            out.array("delta value", most),
-        )
-        change, beta = np.zeros(self.shape.topics), float(params["beta"][0])
+        out_ptr = out.array("delta ptr")
+        out_topic = out.array("delta topic", most)
+        out_value = out.array("delta value", most)
+        change = np.zeros(self.shape.topics)
+        beta = float(params["beta"][0])
         rows = Topics(phi.base, phi.index, beta, lam, max(self.shape.words * beta, 1e-12))
-        documents, numbers = (
-            Documents(lists, topics, stored, waits, theta, mass, prior),
-            (*key[:2], block.first_doc),
-        )
+        documents = Documents(lists, topics, stored, waits, theta, mass, prior)
+        numbers = (*key[:2], block.first_doc)
         delta = out_ptr, out_topic, out_value
         entries = sweep(mode, cells, rows, documents, numbers, old, new, likely, change, *delta)
         out.state["messages"] = new[:kept]

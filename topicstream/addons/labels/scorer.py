@@ -92,7 +92,8 @@ class Predicted:
         true = np.zeros(scores.shape, bool)
         true[owner[classes >= 0], classes[classes >= 0]] = True
         self.true += true.sum(0)
-        scores, true = scores[n_labels > 0], true[n_labels > 0]
+        scores = scores[n_labels > 0]
+        true = true[n_labels > 0]
         place = np.searchsorted(self.thresholds, scores, "right") - 1
         d, k = np.nonzero(place >= 0)
         np.add.at(self.said, (k, place[d, k]), 1)
@@ -109,12 +110,11 @@ class Predicted:
 
     def counts(self, t: int, at_least_one: bool) -> tuple[np.ndarray, np.ndarray]:
         """(right, predicted) of each class with threshold number t, int64[L]."""
-        right, said = self.hit[:, t:].sum(1), self.said[:, t:].sum(1)
+        right = self.hit[:, t:].sum(1)
+        said = self.said[:, t:].sum(1)
         if at_least_one:
-            right, said = (
-                right + self.first_hit[:, : t + 1].sum(1),
-                said + self.first_said[:, : t + 1].sum(1),
-            )
+            right = right + self.first_hit[:, : t + 1].sum(1)
+            said = said + self.first_said[:, : t + 1].sum(1)
         return right, said
 
     def best(self) -> tuple[int, bool]:
@@ -132,7 +132,8 @@ def precision_recall_f1(
     right: np.ndarray, said: np.ndarray, true: int
 ) -> tuple[float, float, float]:
     """Precision, recall and F1 of all decisions together."""
-    hit, all_said = int(right.sum()), int(said.sum())
+    hit = int(right.sum())
+    all_said = int(said.sum())
     f1 = 2 * hit / (all_said + true) if all_said + true else 0.0
     return hit / max(all_said, 1), hit / max(true, 1), f1
 
@@ -151,7 +152,8 @@ def named_topics(model: TopicModel) -> dict[str, int]:
     """Label -> topic, of a model whose topics are labels; InputError for another, StoreError where
     they cannot be.
     """
-    names, docs = model.manifest.topic_names, model.manifest.label_docs
+    names = model.manifest.topic_names
+    docs = model.manifest.label_docs
     if not (names and docs):
         raise InputError(f"{model.path}: its topics are not labels; train with --algo llda")
     topics = {str(names.get(str(k))): k for k in range(model.n_topics - len(docs), model.n_topics)}
@@ -181,10 +183,13 @@ def lost_without(
     float32[KP], 1 / (lam + W
     beta);  theta: float32[D, K];  lost: float32[D, L]
     """
-    topics, labels = theta.shape[1], lost.shape[1]
-    p, gone = np.empty(topics), np.empty(labels)
+    topics = theta.shape[1]
+    labels = lost.shape[1]
+    p = np.empty(topics)
+    gone = np.empty(labels)
     for d in range(len(indptr) - 1):
-        tokens, mass = 0.0, 0.0
+        tokens = 0.0
+        mass = 0.0
         gone[:] = 0.0
         for k in range(topics):
             mass += np.float64(theta[d, k])
@@ -215,17 +220,18 @@ class _Judge:
     """
 
     def __init__(self, model: TopicModel, store: Corpus, tenth: bool) -> None:
-        self.model, self.tenth, self.rows = model, tenth, TopicRows(model)
+        self.model = model
+        self.tenth = tenth
+        self.rows = TopicRows(model)
         names = named_topics(model)
         self.columns = np.array(sorted(names.values()), np.int64)
-        texts, place = (
-            store.axes[LABELS].names().to_pylist(),
-            {k: i for i, k in enumerate(self.columns.tolist())},
-        )
+        texts = store.axes[LABELS].names().to_pylist()
+        place = {k: i for i, k in enumerate(self.columns.tolist())}
         self.own = np.array(
             [place[names[text]] if text in names else -1 for text in texts], np.int64
         )
-        self.index, self.width = match_words(model.vocabulary, store), len(self.rows.inverse)
+        self.index = match_words(model.vocabulary, store)
+        self.width = len(self.rows.inverse)
         self.docs_of = np.array(model.manifest.label_docs)
         share = self.docs_of / max(self.docs_of.sum(), 1)
         alpha = model.alpha.astype(np.float64)
@@ -250,8 +256,11 @@ class _Judge:
         ``own_topics``.
 
         A topic that no other document has is closed to it."""
-        model, inverse, (indptr, rows, counts, base) = self.model, self.rows.inverse, cells
-        only, totals = np.zeros(self.width, np.float32), np.array(model.totals, np.float64)
+        model = self.model
+        inverse = self.rows.inverse
+        (indptr, rows, counts, base) = cells
+        only = np.zeros(self.width, np.float32)
+        totals = np.array(model.totals, np.float64)
         only[own_topics] = inverse[own_topics]
         theta = self._fold_in(cells, only)
         contribution = theta[:, own_topics] * (
@@ -271,7 +280,8 @@ class _Judge:
         their labels).
         """
         block, taken = item
-        chosen, labels = np.flatnonzero(taken), block.rows(LABELS)
+        chosen = np.flatnonzero(taken)
+        labels = block.rows(LABELS)
         docs = known_block(block, self.index).take(chosen)
         label_ptr, which = ragged_rows(labels.indptr, chosen)
         true = self.own[labels.ids[labels.local[which]]]
@@ -281,7 +291,8 @@ class _Judge:
             self._judge((docs.indptr, rows, docs.counts, base), self.rows.inverse, scores)
         shared = np.arange(self.model.n_topics - len(self.columns))
         for d in range(len(chosen) if self.tenth else 0):
-            mine, topics = slice(*docs.indptr[d : d + 2]), true[slice(*label_ptr[d : d + 2])]
+            mine = slice(*docs.indptr[d : d + 2])
+            topics = true[slice(*label_ptr[d : d + 2])]
             n = mine.stop - mine.start
             cells = np.array([0, n]), np.arange(n), docs.counts[mine], base[rows[mine]]
             own_topics = np.concatenate((shared, self.columns[topics[topics >= 0]]))
@@ -305,7 +316,8 @@ def predict(
     tenth: only of every tenth document by its id, which the model has been trained on.
     """
     judge = _Judge(model, store, tenth)
-    predicted, documents_done = Predicted(len(judge.columns), thresholds), 0
+    predicted = Predicted(len(judge.columns), thresholds)
+    documents_done = 0
     total = sum(store.part(part == "heldout").docs for part in parts)
     for docs, scores, indptr, labels in in_order(
         judge, _blocks(store, parts, model.n_topics, tenth), threads
@@ -375,7 +387,9 @@ def score_labels(
     here, or no threshold
     and no training documents.
     """
-    model, at_least_one, chosen_on = run.model, False, 0
+    model = run.model
+    at_least_one = False
+    chosen_on = 0
     if threshold is None:
         if run.store is None:
             raise InputError(
@@ -391,7 +405,8 @@ def score_labels(
                 f"--threshold"
             )
         t, at_least_one = tried.best()
-        threshold, chosen_on = float(THRESHOLDS[t]), tried.docs
+        threshold = float(THRESHOLDS[t])
+        chosen_on = tried.docs
     rule = np.array([threshold], np.float32)
     predicted = predict(model, store, parts, rule, threads=run.threads, progress=run.step("labels"))
     if not predicted.docs:
@@ -465,7 +480,8 @@ def _label_scores(run: Scoring, options: LabelOptions) -> Mapping[str, Entry]:
     store, parts, documents = run.scored_documents()
     if model_kind(run.model) != "topics":
         if run.elsewhere is None and not store.part(True).docs:
-            parts, documents = ("train",), "training documents"
+            parts = ("train",)
+            documents = "training documents"
         return {
             "labels": Entry(
                 score_agreement(run.model, store, parts, options.label_field, run.threads),

@@ -48,7 +48,8 @@ from topicstream.numeric.kernels.arrays import Array, Doubles, Floats, Ints, Lon
 from topicstream.numeric.kernels.jit import fast_kernel
 from topicstream.numeric.tables.spec import DOCUMENTS
 
-_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_ZERO = np.float32(0.0)
+_ONE = np.float32(1.0)
 
 
 @fast_kernel
@@ -199,7 +200,9 @@ class RelationalTopicModel(DenseMessages):
         }
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        topics, wide, docs = self.shape.topics, padded(self.shape.topics), block.docs
+        topics = self.shape.topics
+        wide = padded(self.shape.topics)
+        docs = block.docs
         return super().workspace(block) | {
             "link": Buffer((docs, wide), "float32"),
             "sums": Buffer((docs, wide), "float32"),
@@ -212,13 +215,17 @@ class RelationalTopicModel(DenseMessages):
 
     def start(self, visit: Visit, out: Out) -> None:
         super().start(visit, out)
-        thetas, block = out.array("theta"), visit.block
+        thetas = out.array("theta")
+        block = visit.block
         own_theta(block.indptr, block.counts, out.state["messages"], thetas)
         self._write(thetas, out)
 
     def process(self, visit: Visit, out: Out) -> None:
-        topics, theta = self.shape.topics, visit.rows["theta"]
-        link, sums, weight = out.array("link"), out.array("sums"), out.array("weight of links")
+        topics = self.shape.topics
+        theta = visit.rows["theta"]
+        link = out.array("link")
+        sums = out.array("sums")
+        weight = out.array("weight of links")
         links = visit.block.rows("links")
         link_messages(
             links.indptr,
@@ -231,7 +238,9 @@ class RelationalTopicModel(DenseMessages):
             sums,
             weight,
         )
-        before, thetas, xi = out.array("before"), out.array("theta"), float(visit.params["xi"][0])
+        before = out.array("before")
+        thetas = out.array("theta")
+        xi = float(visit.params["xi"][0])
         self._update(visit, out, before, Links(link, weight, xi, thetas, out.stats["linked"]))
         link_products(before, sums, out.stats["pairs"].reshape(topics, topics))
         self._write(thetas, out)
@@ -239,7 +248,9 @@ class RelationalTopicModel(DenseMessages):
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         """eta from the pass's links."""
-        figures, params, stats = super().end_pass(end), end.params, end.stats
+        figures = super().end_pass(end)
+        params = end.params
+        stats = end.stats
         figures["linked"] = float(stats["linked"][0] / max(stats["tokens"][0], 1e-300))
         pairs = stats["pairs"].reshape(self.shape.topics, -1)
         pairs = (pairs + pairs.T) / 2

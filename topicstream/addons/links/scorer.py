@@ -97,15 +97,17 @@ def bytes_held(corpus: Corpus, topics: int) -> int:
     figures = (
         corpus.axes["links"].figures if "links" in corpus.axes else {"training": 0, "heldout": 0}
     )
-    train, n_heldout = corpus.n_docs, corpus.part(True).docs
-    training, testing = min(MOST, figures["training"]), min(MOST, n_heldout * (train + n_heldout))
+    train = corpus.n_docs
+    n_heldout = corpus.part(True).docs
+    training = min(MOST, figures["training"])
+    testing = min(MOST, n_heldout * (train + n_heldout))
     documents = min(2 * (training + testing) * (1 + DRAWS), train + n_heldout)
     links = 24 * (figures["training"] + figures["heldout"])
     return int(links + 8 * topics * (3 * documents + 6 * 2 * max(training, testing)))
 
 
 # -- pairs
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 class Pairs:
     """Linked pairs of a corpus.  A document is its number, of one set aside plus ``train`` (the
                                   training rows there are).
@@ -122,11 +124,9 @@ class Pairs:
             raise InputError(
                 f"{corpus.path}: has no links; ingest with --links FILE or --meta links"
             )
-        training, testing, among = (
-            self._of_part(False),
-            self._of_part(True),
-            self._between_heldout(),
-        )
+        training = self._of_part(False)
+        testing = self._of_part(True)
+        among = self._between_heldout()
         self._keys = self._key(training), self._key(np.concatenate((testing, among)))
         self.training = _some(training, rng)
         self.testing = _some(np.concatenate((_some(testing, rng), among)), rng)
@@ -150,12 +150,10 @@ class Pairs:
 
     def _between_heldout(self) -> np.ndarray:
         """Pairs of documents set aside, which the axis does not hold: from the documents' table."""
-        ids, numbers, sources, targets = (
-            [pa.array([], pa.large_string())],
-            [np.zeros(0, np.int64)],
-            [],
-            [],
-        )
+        ids = [pa.array([], pa.large_string())]
+        numbers = [np.zeros(0, np.int64)]
+        sources = []
+        targets = []
         for number, batch in documents(self.corpus, True, ["id", "links"]):
             ids.append(batch.column("id"))
             numbers.append(number)
@@ -211,13 +209,14 @@ def _some(pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 # -- the classifier
-# ----------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 def logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Weights float64[n + 1] (the last the intercept, not penalised) of an L2-penalised logistic
     regression, by Newton's
     method.  x: float64[m, n]; y: [m] of 0 and 1."""
     x = np.concatenate((x, np.ones((len(x), 1))), 1)
-    w, penalty = np.zeros(x.shape[1]), np.full(x.shape[1], PENALTY)
+    w = np.zeros(x.shape[1])
+    penalty = np.full(x.shape[1], PENALTY)
     penalty[-1] = 1e-9
     for _ in range(50):
         p = 1 / (1 + np.exp(-np.clip(x @ w, -30, 30)))
@@ -259,10 +258,13 @@ def judge(scores: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """F, precision and recall of ``scores > 0``, and AUC (ties count half)."""
     from scipy.stats import rankdata  # half a second, which other scorers need not spend
 
-    predicted, true = scores > 0, y == 1
+    predicted = scores > 0
+    true = y == 1
     hits = float((predicted & true).sum())
-    precision, recall = hits / max(predicted.sum(), 1), hits / max(true.sum(), 1)
-    positives, negatives = true.sum(), (~true).sum()
+    precision = hits / max(predicted.sum(), 1)
+    recall = hits / max(true.sum(), 1)
+    positives = true.sum()
+    negatives = (~true).sum()
     auc = (rankdata(scores)[true].sum() - positives * (positives + 1) / 2) / max(
         positives * negatives, 1
     )
@@ -386,10 +388,8 @@ def link_message(model: TopicModel, theta: np.ndarray, lengths: np.ndarray) -> n
     mass = theta.sum(1, keepdims=True, dtype=np.float64)
     shares = np.divide(theta, mass, out=np.zeros(theta.shape), where=mass > 0)
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    out, degree = (
-        np.zeros((len(lengths), model.n_topics)),
-        np.bincount(owner, mass[:, 0] > 0, len(lengths)),
-    )
+    out = np.zeros((len(lengths), model.n_topics))
+    degree = np.bincount(owner, mass[:, 0] > 0, len(lengths))
     np.add.at(out, owner, shares)
     out = (out / np.maximum(degree, 1)[:, None]) @ used.T
     if options.get("renormalise"):
@@ -403,36 +403,31 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
     theta is the fixed point of eq. (30), the links' message weighing xi.
     """
     check_model(model, corpus)
-    index, rows, keys = (
-        match_words(model.vocabulary, corpus),
-        TopicRows(model),
-        document_keys(corpus, True),
-    )
-    word_keys, width, table = (
-        hash_strings(model.vocabulary.words),
-        len(rows.inverse),
-        model.table("theta"),
-    )
+    index = match_words(model.vocabulary, corpus)
+    rows = TopicRows(model)
+    keys = document_keys(corpus, True)
+    word_keys = hash_strings(model.vocabulary.words)
+    width = len(rows.inverse)
+    table = model.table("theta")
     xi = float(model.table("xi").gather(np.arange(1))[0, 0])
     weight = min(xi, 0.999) / (1 - min(xi, 0.999))
     grid = corpus.grid(
         block_cells(model.n_topics), block_docs(model.n_topics), heldout=True, axes=["links"]
     )
-    loglik, tokens, docs = np.zeros(2), 0.0, 0
+    loglik = np.zeros(2)
+    tokens = 0.0
+    docs = 0
     for block in corpus.blocks(grid=grid, heldout=True, axes=["links"]):
-        of_block, links = (
-            keys[block.first_doc : block.first_doc + block.n_docs],
-            block.rows("links"),
-        )
+        of_block = keys[block.first_doc : block.first_doc + block.n_docs]
+        links = block.rows("links")
         seen, rest, scored = split_documents(known_block(block, index), of_block, word_keys, split)
-        (observed, base), (others, of_others), topics = (
-            rows.of(seen),
-            rows.of(rest),
-            table.gather(links.ids),
-        )
+        (observed, base) = rows.of(seen)
+        (others, of_others) = rows.of(rest)
+        topics = table.gather(links.ids)
         for d in np.flatnonzero(scored & (np.diff(links.indptr) > 0)).tolist():
             linked = links.local[links.indptr[d] : links.indptr[d + 1]]
-            own, other = slice(*seen.indptr[d : d + 2]), slice(*rest.indptr[d : d + 2])
+            own = slice(*seen.indptr[d : d + 2])
+            other = slice(*rest.indptr[d : d + 2])
             message = link_message(model, topics[linked], np.array([len(linked)]))[0]
             n = float(seen.counts[own].sum()) + model.alpha.sum()
             one = (
@@ -450,7 +445,9 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
                 of_others,
             )
             for i, prior in enumerate((model.alpha + weight * n * message, model.alpha)):
-                theta, ll, tk = np.empty((1, model.n_topics), np.float32), np.empty(1), np.empty(1)
+                theta = np.empty((1, model.n_topics), np.float32)
+                ll = np.empty(1)
+                tk = np.empty(1)
                 local_step(*one, padded_floats(prior, width), POINT, EVEN, TOLERANCE, INNER, theta)
                 score_cells(*cut, rows.beta, rows.inverse, theta, ll, tk)
                 loglik[i] += ll[0]
@@ -463,7 +460,7 @@ def linked_completion(model: TopicModel, corpus: Corpus, *, split: float = 0.8) 
 
 
 # -- the scorer
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class LinkOptions:
     """Options of the scorer."""

@@ -82,7 +82,9 @@ class LinksView(ModelView, heeds=("words", "with_columns")):
         InputError for a model without
         links or of another state of the corpus.
         """
-        opened, store, workers = self.shown.trained, self.store, self.shown.threads
+        opened = self.shown.trained
+        store = self.store
+        workers = self.shown.threads
         if "eta" not in opened.manifest.tables:
             raise InputError(
                 f"{opened.path}: was trained without links; --links goes with a model of --algo rtm"

@@ -158,7 +158,10 @@ class Anchors(Engine):
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
         """Of passes 1 to 4 nearly everything is a temporary of NumPy or SciPy."""
-        k, docs, words, cells = self.shape.topics, block.docs, block.words, block.cells
+        k = self.shape.topics
+        docs = block.docs
+        words = block.words
+        cells = block.cells
         candidates = min(words, self.most_candidates)
         return (self._em.workspace(block) if self.options.refine else {}) | {
             # copies of the counts by document and by word, with their indices
@@ -178,27 +181,29 @@ class Anchors(Engine):
         }
 
     # -- visits
-    # ----------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def process(self, visit: Visit, out: Out) -> None:
         if visit.key.phase == "refine":
             self._em.process(visit, out)
             return
-        block, rows, k = visit.block, visit.rows, self.shape.topics
+        block = visit.block
+        rows = visit.rows
+        k = self.shape.topics
         pairs = co.pairs_of(block, self.least_tokens)
         out.stats["docs"][0] = np.count_nonzero(pairs.weight)
         every = np.arange(block.n_words)
         if visit.key.phase == "count":
             delta = out.delta["counted"]
-            delta[:], delta[:, 0], delta[:, 1] = 0.0, pairs.sums, pairs.documents
+            delta[:] = 0.0
+            delta[:, 0] = pairs.sums
+            delta[:, 1] = pairs.documents
         elif visit.key.phase == "project":
             place = rows["counted"].base[rows["counted"].index, 2].astype(np.int64)
             which = np.flatnonzero(place >= 0)  # ascending, as their places are
             ends = out.array("ends")
             ends[:] = PROJECTION * np.searchsorted(place[which], np.arange(len(ends)))
-            column, x = (
-                out.array("column", (len(which), PROJECTION)),
-                out.array("x", (len(which), PROJECTION)),
-            )
+            column = out.array("column", (len(which), PROJECTION))
+            x = out.array("x", (len(which), PROJECTION))
             column[:] = np.arange(PROJECTION)
             x[:] = pairs.times(co.signs(visit.key.seed, block.vocab, PROJECTION), which)
             out.delta["projected"] = SparseDelta(ends, column.ravel(), x.ravel())
@@ -209,10 +214,12 @@ class Anchors(Engine):
                 (np.ones(len(anchor_rows)), (anchor_rows, topic[anchor_rows])), (block.n_words, k)
             )
             delta = out.delta["columns"]
-            delta[:], delta[:, k] = 0.0, pairs.sums
+            delta[:] = 0.0
+            delta[:, k] = pairs.sums
             delta[:, :k] = pairs.times(anchors, every)
         else:
-            delta, columns = out.delta["products"], rows["columns"].base[rows["columns"].index, :k]
+            delta = out.delta["products"]
+            columns = rows["columns"].base[rows["columns"].index, :k]
             delta[:] = 0.0
             delta[:, :k] = pairs.times(columns, every)
 
@@ -263,7 +270,8 @@ class Anchors(Engine):
 
     def _pick(self, end: PassEnd) -> None:
         rows = np.concatenate([part[:, [0, 2]] for _, part in end.tables["counted"].pieces()])
-        words, topics = np.flatnonzero(rows[:, 1] >= 0), self.shape.topics
+        words = np.flatnonzero(rows[:, 1] >= 0)
+        topics = self.shape.topics
         n = len(words)
         if n < topics:
             raise InputError(
@@ -278,16 +286,17 @@ class Anchors(Engine):
         picked = picking.pick(
             end.tables["projected"].pieces, PROJECTION, rows[words, 0], n, topics, told
         )
-        end.params["anchors"][:], end.params["distances"][:] = (
-            words[picked.anchors],
-            picked.distances,
-        )
+        end.params["anchors"][:] = words[picked.anchors]
+        end.params["distances"][:] = picked.distances
         for line in picking.lines(picked, n):
             end.say(line)
 
     def _recover(self, end: PassEnd) -> None:
         """phi = N p(w) c_wk, range by range."""
-        tables, params, k, phi = end.tables, end.params, self.shape.topics, end.tables["phi"]
+        tables = end.tables
+        params = end.params
+        k = self.shape.topics
+        phi = end.tables["phi"]
         anchors = params["anchors"]
         ours = _rows(tables["columns"], anchors, k + 1)
         mass = ours[:, k].copy()
@@ -295,7 +304,8 @@ class Anchors(Engine):
         gram = (gram + gram.T) / 2
         scale = self.shape.tokens / tables["columns"].totals[k]
         unfinished: list[int] = []
-        lock, done = threading.Lock(), 0
+        lock = threading.Lock()
+        done = 0
 
         def told(words: int) -> None:
             nonlocal done

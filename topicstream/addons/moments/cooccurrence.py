@@ -70,7 +70,8 @@ def signs(seed: int, words: np.ndarray, columns: int) -> Any:
     """Rows of the projection, float32 [U, columns] sparse: each word has +1 or -1 in one of each
     ``SIGNS`` columns, by its global id."""
     shape = len(words), columns // SIGNS
-    column, sign = np.empty(shape, np.int32), np.empty(shape, np.float32)
+    column = np.empty(shape, np.int32)
+    sign = np.empty(shape, np.float32)
     _draw_signs(seed, words, column, sign)
     ends = np.arange(len(words) + 1) * shape[1]
     return sparse.csr_array((sign.ravel(), column.ravel(), ends), (len(words), columns))

@@ -110,9 +110,11 @@ class FullDependenceMixture(Engine):
         }
 
     # -- visits
-    # ----------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def start(self, visit: Visit, out: Out) -> None:
-        k, width, totals = self.shape.topics, padded(self.shape.topics), visit.totals
+        k = self.shape.topics
+        width = padded(self.shape.topics)
+        totals = visit.totals
         sizes = totals["phi"][:k] / totals["phi"][:k].sum()
         a = np.zeros((width, width), np.float32)
         a[:k, :k] = (
@@ -125,18 +127,23 @@ class FullDependenceMixture(Engine):
 
     def _matrix(self, stored: np.ndarray) -> np.ndarray:
         """a float32[P, P], summing to one."""
-        k, width = self.shape.topics, padded(self.shape.topics)
+        k = self.shape.topics
+        width = padded(self.shape.topics)
         a = np.zeros((width, width), np.float32)
         a[:k, :k] = stored[:k, :k] / max(float(stored[:k, :k].sum()), 1e-300)
         return a
 
     def _expect(self, visit: Visit, a: np.ndarray, out: Out) -> None:
         """One E-step: the block's part of the next phi and of the next pair matrix."""
-        block, phi, mu = visit.block, visit.rows["phi"], out.array("mu")
+        block = visit.block
+        phi = visit.rows["phi"]
+        mu = out.array("mu")
         np.divide(
             phi.base[phi.index], np.maximum(visit.totals["phi"], 1e-300), out=mu, casting="unsafe"
         )
-        y, z, sums = out.array("mu a"), out.array("z"), np.zeros(3)
+        y = out.array("mu a")
+        z = out.array("z")
+        sums = np.zeros(3)
         np.matmul(mu, a, out=y)
         scale = float(visit.params["scale"][0])
         pairs.expect(
@@ -159,17 +166,16 @@ class FullDependenceMixture(Engine):
         symmetric = a[:k, :k] * (g[:k, :k] + g[:k, :k].T) / 2
         out.delta["pairs"][:] = 0.0
         out.delta["pairs"][:, :k] = (symmetric + symmetric.T) / 2
-        out.stats["cross"][0], out.stats["mass"][0], out.stats["docs"][0] = (
-            -sums[0],
-            sums[1],
-            sums[2],
-        )
+        out.stats["cross"][0] = -sums[0]
+        out.stats["mass"][0] = sums[1]
+        out.stats["docs"][0] = sums[2]
         out.stats["same"][0] = np.trace(symmetric)
 
     # -- ends and steps
     # --------------------------------------------------------------------------------------------
     def end_pass(self, end: PassEnd) -> dict[str, float]:
-        stats, params = end.stats, end.params
+        stats = end.stats
+        params = end.params
         if not stats["mass"][0] > 0:
             raise InputError(
                 "fdm: no document has two or more words, so there are no co-occurrences"

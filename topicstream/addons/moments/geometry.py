@@ -159,11 +159,16 @@ def _factor(gram: Doubles, b: Doubles, known: int, n: int, work: Workspace) -> i
     standing (a new anchor adds one
     column: a word of s anchors costs s^3, not s^4).  Returns the first column that lies in the span
     of those before, or n."""
-    support, upper, u, v, row = work.support, work.upper, work.u, work.v, work.row
+    support = work.support
+    upper = work.upper
+    u = work.u
+    v = work.v
+    row = work.row
     for i in range(known, n):
         for j in range(i + 1):
             row[j] = gram[support[i], support[j]]
-        s, t = b[support[i]], 1.0
+        s = b[support[i]]
+        t = 1.0
         for m in range(i):
             part = row[m] / upper[m, m]
             upper[m, i] = part
@@ -174,26 +179,37 @@ def _factor(gram: Doubles, b: Doubles, known: int, n: int, work: Workspace) -> i
         if row[i] <= SINGULAR * gram[support[i], support[i]]:
             return i
         upper[i, i] = np.sqrt(row[i])
-        u[i], v[i] = s / upper[i, i], t / upper[i, i]
+        u[i] = s / upper[i, i]
+        v[i] = t / upper[i, i]
     return n
 
 
 @kernel
 def _solve(n: int, work: Workspace) -> None:
     """x = U^-1 u, y = U^-1 v."""
-    upper, u, v, x, y = work.upper, work.u, work.v, work.x, work.y
+    upper = work.upper
+    u = work.u
+    v = work.v
+    x = work.x
+    y = work.y
     for i in range(n - 1, -1, -1):
-        s, t = u[i], v[i]
+        s = u[i]
+        t = v[i]
         for m in range(i + 1, n):
             s -= upper[i, m] * x[m]
             t -= upper[i, m] * y[m]
-        x[i], y[i] = s / upper[i, i], t / upper[i, i]
+        x[i] = s / upper[i, i]
+        y[i] = t / upper[i, i]
 
 
 @kernel
 def _word(gram: Doubles, b: Doubles, scale: float, c: Doubles, work: Workspace) -> bool:
     """One word's weights; whether they were found."""
-    support, x, y, gradient, barred = work.support, work.x, work.y, work.gradient, work.barred
+    support = work.support
+    x = work.x
+    y = work.y
+    gradient = work.gradient
+    barred = work.barred
     k_all = len(gram)
     c[:] = 0.0
     barred[:] = False
@@ -201,22 +217,26 @@ def _word(gram: Doubles, b: Doubles, scale: float, c: Doubles, work: Workspace) 
     for k in range(1, k_all):
         if gram[k, k] - 2.0 * b[k] < gram[best, best] - 2.0 * b[best]:
             best = k
-    c[best], n = 1.0, 1
+    c[best] = 1.0
+    n = 1
     support[0] = best
     known = 0  # columns of the factor that stand: an anchor that leaves takes those behind it
     for _ in range(20 * k_all + 20):
         gradient[:] = -b
         for i in range(n):
-            share, row = c[support[i]], gram[support[i]]
+            share = c[support[i]]
+            row = gram[support[i]]
             for k in range(k_all):
                 gradient[k] += share * row[k]
         level = 0.0
         for i in range(n):
             level += c[support[i]] * gradient[support[i]]
-        new, least = -1, level - TOLERANCE * scale
+        new = -1
+        least = level - TOLERANCE * scale
         for k in range(k_all):
             if gradient[k] < least and c[k] == 0.0 and not barred[k]:
-                new, least = k, gradient[k]
+                new = k
+                least = gradient[k]
         if new < 0:
             return True
         support[n] = new
@@ -226,7 +246,8 @@ def _word(gram: Doubles, b: Doubles, scale: float, c: Doubles, work: Workspace) 
             if bad < n:  # the same point as a mixture of the others: nothing is gained by it
                 gone = support[bad]
                 if c[gone] > 0.0:
-                    gone, bad = new, n - 1
+                    gone = new
+                    bad = n - 1
                 barred[gone] = True
                 for i in range(bad, n - 1):
                     support[i] = support[i + 1]
@@ -235,18 +256,21 @@ def _word(gram: Doubles, b: Doubles, scale: float, c: Doubles, work: Workspace) 
                     break
                 continue
             _solve(n, work)
-            over, ones = -1.0, 0.0
+            over = -1.0
+            ones = 0.0
             for i in range(n):
                 over += x[i]
                 ones += y[i]
-            step, first = 1.0, -1
+            step = 1.0
+            first = -1
             for i in range(n):
                 x[i] -= over / ones * y[i]
                 if x[i] <= 0.0:
                     now = c[support[i]]
                     share = now / (now - x[i]) if now > x[i] else 0.0
                     if share < step or first < 0:
-                        step, first = share, i
+                        step = share
+                        first = i
             for i in range(n):
                 c[support[i]] += step * (x[i] - c[support[i]])
             if first < 0:
@@ -286,7 +310,8 @@ def simplex_weights(gram: Doubles, rhs: Doubles, anchor: Longs, c: Doubles) -> i
         np.empty(k_all),
         np.zeros(k_all, np.bool_),
     )
-    scale, unfinished = 0.0, 0
+    scale = 0.0
+    unfinished = 0
     for k in range(k_all):
         scale += gram[k, k] / k_all
     for w in range(len(rhs)):

@@ -47,7 +47,8 @@ def own_entropy(store: Corpus, heldout: bool, documents: float) -> float:
     """Entropy in nats of the pairs themselves, the least that any model's cross-entropy can be: M
     by stripes of rows.
     """
-    total, rows = 0.0, max(1, STRIPE // (8 * store.n_words))
+    total = 0.0
+    rows = max(1, STRIPE // (8 * store.n_words))
     for first in range(0, store.n_words, rows):
         m = np.zeros((min(rows, store.n_words - first), store.n_words))
         for block in store.blocks(heldout=heldout):
@@ -91,7 +92,8 @@ def pair_entropy(
             mu[:, :k] = model.probabilities(block.vocab)
         else:
             mu[:, :k] = model.rows(block.vocab) / np.maximum(model.totals, 1e-300)
-        z, sums = np.empty_like(mu), np.zeros(3)
+        z = np.empty_like(mu)
+        sums = np.zeros(3)
         word_pairs.expect(
             block.indptr,
             block.words,
@@ -110,7 +112,8 @@ def pair_entropy(
         raise InputError(f"{store.path}: no document there has two words")
     part = "documents set aside" if heldout else "training documents"
     measured = f"cross-entropy of all pairs of words of a document, topics' pairs {by}; {part}"
-    cross, limit = float(-total[0] / total[1]), MemoryLimit.parse(mem_limit)
+    cross = float(-total[0] / total[1])
+    limit = MemoryLimit.parse(mem_limit)
     kl = (
         cross - own_entropy(store, heldout, total[2])
         if 8 * store.n_words**2 <= limit.bytes

@@ -44,17 +44,16 @@ class AnchorStart(Start):
         )
 
     def seeds(self, ground: Ground) -> Seeds | None:
-        engine, grid = anchor_engine(ground.engine.shape), ground.grid
+        engine = anchor_engine(ground.engine.shape)
+        grid = ground.grid
         tables = RunTables(engine, ground.n_w, ground.workers)
         block = BlockShape(int(grid.docs.max()), int(grid.cells.max()), 0, grid.max_words)
         layout = replace(ground.layout, round_blocks=engine.layout.round_blocks)
         executor = ground.executor(Job(engine, ground.corpus, grid, layout, block, ground.workers))
         runner = PassRunner(engine, grid, executor, tables, ground.seed, layout.round_blocks)
-        params, order, readable = (
-            engine.initial_params(),
-            np.arange(len(grid)),
-            Readable(tables, executor.gather),
-        )
+        params = engine.initial_params()
+        order = np.arange(len(grid))
+        readable = Readable(tables, executor.gather)
         cells = int(grid.cells.sum())
 
         def say(line: str) -> None:

@@ -37,7 +37,8 @@ class PairsView(ModelView, heeds=("words",)):
         pairs of tokens that are of
         different topics.  Edits are honoured.  InputError for a model of another engine.
         """
-        trained, view = self.shown.trained, self.shown.view
+        trained = self.shown.trained
+        view = self.shown.view
         if "pairs" not in trained.manifest.tables:
             raise InputError(
                 f"{trained.path}: has no matrix of topic pairs; --pairs requires a model of "

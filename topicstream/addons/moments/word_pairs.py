@@ -67,10 +67,14 @@ def expect(
     a document of more than ``limit`` pairs of words so many pairs of tokens are drawn, always the
     same (0: all pairs of all)."""
     z[:] = np.float32(0.0)
-    loglik, mass, docs = 0.0, 0.0, 0.0
+    loglik = 0.0
+    mass = 0.0
+    docs = 0.0
     for d in range(len(indptr) - 1):
-        first, stop = indptr[d], indptr[d + 1]
-        n, tokens = stop - first, 0
+        first = indptr[d]
+        stop = indptr[d + 1]
+        n = stop - first
+        tokens = 0
         for c in range(first, stop):
             tokens += counts[c]
         if tokens < 2:
@@ -103,13 +107,13 @@ def expect(
                 two = rng.below(rng.bits(state), tokens - 1)
                 if two >= one:
                     two += 1
-                c, e = (
-                    np.searchsorted(ends, one, side="right"),
-                    np.searchsorted(ends, two, side="right"),
-                )
+                c = np.searchsorted(ends, one, side="right")
+                e = np.searchsorted(ends, two, side="right")
                 loglik += _pair(m, words[first + c], words[first + e], x, y, z)
                 mass += m
-    sums[0], sums[1], sums[2] = loglik, mass, docs
+    sums[0] = loglik
+    sums[1] = mass
+    sums[2] = docs
 
 
 @kernel

@@ -79,7 +79,8 @@ TYPES = {
 
 def pack(values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
     """Compressed payload; the same values give the same bytes.  What is not finite is null."""
-    listed, body = {}, b""
+    listed = {}
+    body = b""
     for name, array in arrays.items():
         little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
         listed[name] = [TYPES[little.dtype.str.lstrip("<|=")], len(body), list(array.shape)]
@@ -238,7 +239,8 @@ def report(config: ReportConfig) -> WrittenPage:
     >>> topicstream.report("model", "corpus.zarr", out="report.html", progress=False)["topics"]
     4
     """
-    corpus, path = config.corpus if config.documents else None, Path(config.out)
+    corpus = config.corpus if config.documents else None
+    path = Path(config.out)
     if path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {path}: the name of a report must end in .html")
     check_output(path, "--out", [config.model, corpus], force=config.force)
@@ -268,7 +270,8 @@ def report(config: ReportConfig) -> WrittenPage:
 
 def title_of(corpus: Corpus) -> str:
     """The corpus by its name, or, where that is the default, by the file that it was read from."""
-    name, sources = Path(named(str(corpus.path))).stem, corpus.manifest.sources.first
+    name = Path(named(str(corpus.path))).stem
+    sources = corpus.manifest.sources.first
     return (
         name
         if name != "corpus" or len(sources) != 1 or corpus.manifest.generation > 1
@@ -278,7 +281,8 @@ def title_of(corpus: Corpus) -> str:
 
 def add_model(built: Page, shown: ShownModel, words: int) -> None:
     """What the model alone has: words, map, tree, settings."""
-    model, view = shown.model, shown.view
+    model = shown.model
+    view = shown.view
     offsets, ids, log_p, marginal = words_by_relevance(model, words)
     used, where = np.unique(ids, return_inverse=True)
     similar = geometry.gram(model)
@@ -330,7 +334,9 @@ def add_model(built: Page, shown: ShownModel, words: int) -> None:
 
 
 def _nearest(similar: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The n topics most like each topic: their numbers uint32[K, n] and likenesses float32[K, n]."""
+    """The n topics most like each topic: their numbers uint32[K, n] and likenesses
+    float32[K, n].
+    """
     other = similar.copy()
     np.fill_diagonal(other, -2.0)
     near = np.argsort(-other, axis=1, kind="stable")[:, :n]
@@ -357,8 +363,10 @@ PROVENANCE = """[seed\t{seed}]
 
 def settings(shown: ShownModel) -> list[list[str]]:
     """Settings and provenance of a model: name, value."""
-    model, manifest = shown.trained, shown.trained.manifest
-    low, high = float(model.alpha.min()), float(model.alpha.max())
+    model = shown.trained
+    manifest = shown.trained.manifest
+    low = float(model.alpha.min())
+    high = float(model.alpha.max())
     tokenizer = manifest.tokenizer or {}
     about = {
         **asdict(origin_of(manifest)),
@@ -385,7 +393,8 @@ def settings(shown: ShownModel) -> list[list[str]]:
 
 def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: Gathered) -> None:
     """Shares over all documents, by period and by column."""
-    values, arrays = built.values, built.arrays
+    values = built.values
+    arrays = built.arrays
     values["docs"] = sums.docs
     values["leftOut"] = sums.left_out
     values["corpus"] = Path(named(str(corpus.path))).name
@@ -400,7 +409,8 @@ def add_groups(built: Page, corpus: Corpus, metadata: Survey, sums: Gathered) ->
     if metadata.time is not None:
         values["notes"] += [f"{metadata.time.note}."] if metadata.time.note else []
         over = sums.by[DATE]
-        values["periods"], values["grain"] = metadata.time.values, metadata.time.grain.key
+        values["periods"] = metadata.time.values
+        values["grain"] = metadata.time.grain.key
         _add_means(arrays, "over", "periodDocs", over)
         slope, slope_error = over.slope(metadata.time.years)
         arrays["slope"], arrays["slopeError"] = (
@@ -456,7 +466,8 @@ def add_typical(
     """
     if not len(sums.top.ids) or not sums.docs:
         return
-    ids, scores = sums.top.ids, sums.top.scores
+    ids = sums.top.ids
+    scores = sums.top.scores
     lists = [ids[np.isfinite(scores[:, k]), k].tolist() for k in range(ids.shape[1])]
     texts = None
     if config.text is not False:
@@ -475,7 +486,8 @@ def add_typical(
     built.values["documents"] = [
         _document(rows[number], shown_columns) for number in numbers.tolist()
     ]
-    words, passages = shown.first_words(MARKED, 0.6), []
+    words = shown.first_words(MARKED, 0.6)
+    passages = []
     for k, listed in enumerate(lists):
         quoted = [
             texts.passage(d, words[k], characters) if texts is not None else None for d in listed
@@ -483,10 +495,8 @@ def add_typical(
         passages.append([passage and [passage.text, *chain(*passage.marks)] for passage in quoted])
     built.values["passages"] = passages
     width = max(map(len, lists), default=0)
-    typical, share = (
-        np.full((len(lists), width), len(numbers), np.uint32),
-        np.zeros((len(lists), width), np.float32),
-    )
+    typical = np.full((len(lists), width), len(numbers), np.uint32)
+    share = np.zeros((len(lists), width), np.float32)
     for k, listed in enumerate(lists):
         typical[k, : len(listed)] = np.searchsorted(numbers, listed)
         place = {number: i for i, number in enumerate(ids[:, k].tolist())}

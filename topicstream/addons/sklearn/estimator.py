@@ -188,7 +188,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         )
 
     # -- learning
-    # --------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def fit(self, X: Any, y: object = None) -> TopicModel:
         """Learn the topics of X; y is ignored."""
         with tempfile.TemporaryDirectory(prefix="topics-sklearn-") as folder, _as_value_errors():
@@ -238,7 +238,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         )
         trained = verbs.TopicModel.open(folder / "model")
         trained.path = None  # its folder goes away
-        self.doc_topic_prior_, self.topic_word_prior_ = trained.alpha, trained.beta
+        self.doc_topic_prior_ = trained.alpha
+        self.topic_word_prior_ = trained.beta
         self.n_iter_ = outcome.passes
         self.bound_ = float(outcome.last.get("running_perplexity") or np.nan)
         return trained
@@ -275,22 +276,22 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         engine = find(self.algorithm)
         options: Any = engine.Options(**checked(engine.Options, self.options or {}, self.algorithm))
         sparse = getattr(options, "sparsity", None)
-        topics, words = self.n_components, X.shape[1]
+        topics = self.n_components
+        words = X.shape[1]
         if first:
             priors = engine.about.priors
             alpha = (
                 priors.alpha_of(topics) if self.doc_topic_prior is None else self.doc_topic_prior
             )
             beta = self.topic_word_prior if self.topic_word_prior is not None else priors.beta
-            self.doc_topic_prior_, self.topic_word_prior_ = (
-                np.full(topics, float(alpha)),
-                float(beta),
-            )
+            self.doc_topic_prior_ = np.full(topics, float(alpha))
+            self.topic_word_prior_ = float(beta)
             rng = np.random.default_rng(self._seed)
             self.components_ = rng.gamma(100.0, 0.01, (topics, words)).astype(
                 np.float32
             ) + np.float32(beta)
-            self.n_iter_, self.bound_ = 0, np.nan
+            self.n_iter_ = 0
+            self.bound_ = np.nan
         if topics != len(self.components_):
             raise ValueError(
                 f"n_components is {topics}, and {len(self.components_)} topics have been learnt"
@@ -327,7 +328,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._model = self._as_model()
 
     # -- answering
-    # -------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def _fitted(self) -> verbs.TopicModel:
         check_is_fitted(self, "components_")
         if not hasattr(self, "_model"):  # read from a pickle
@@ -394,7 +395,9 @@ def _documents(X: Any) -> Iterator[Documents]:
     index = np.arange(X.shape[1], dtype=np.int64)
     indptr = np.asarray(X.indptr, np.int64)
     for first, last in cut_cells(indptr, BLOCK_DOCS, BLOCK_CELLS):
-        at, end = indptr[first], indptr[last]
+        at = indptr[first]
+        end = indptr[last]
         ids = pa.nulls(last - first, pa.large_string())
-        words, counts = X.indices[at:end].astype(np.int32), X.data[at:end].astype(np.float32)
+        words = X.indices[at:end].astype(np.int32)
+        counts = X.data[at:end].astype(np.float32)
         yield documents_of_cells(ids, indptr[first : last + 1] - at, words, counts, index)

@@ -76,7 +76,8 @@ class Estimate:
 
 def of_seeds(values: Sequence[float], within: float | None = None) -> Estimate:
     """Mean over seeds and its standard error; of one seed the error ``within`` the run."""
-    mean, n = float(np.mean(values)), len(values)
+    mean = float(np.mean(values))
+    n = len(values)
     return Estimate(mean, within if n < 2 else float(np.std(values, ddof=1)) / math.sqrt(n))
 
 
@@ -165,7 +166,8 @@ def judge_settings(
     NPMI, ...
     """
     first = scores[runs[0]].choosing
-    reported, (_, near) = HalfScores(runs, scores, ~first), HalfScores(runs, scores, first).tied()
+    reported = HalfScores(runs, scores, ~first)
+    (_, near) = HalfScores(runs, scores, first).tied()
     out: dict[Setting, dict[str, Estimate]] = {
         setting: {"perplexity": reported.perplexity(setting, setting in near)}
         for setting in reported.loglik
@@ -194,7 +196,8 @@ def choose(
     (a difference within two
     standard errors; paired by documents).  Returns it, its best row and the reason in words."""
     first = scores[runs[0]].choosing
-    documents, reported = HalfScores(runs, scores, first), HalfScores(runs, scores, ~first)
+    documents = HalfScores(runs, scores, first)
+    reported = HalfScores(runs, scores, ~first)
     best, near = documents.tied()
     taken = min(near, key=lambda s: (s[1], documents.nats(s)))
     mine = [dict(row) for run, row in zip(runs, rows, strict=True) if run.setting == taken]

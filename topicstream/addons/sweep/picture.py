@@ -43,7 +43,8 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     then the choice.
     """
     settings = result["settings"]
-    options, measures = result["options"], [name for name in MEASURES if name in result["runs"][0]]
+    options = result["options"]
+    measures = [name for name in MEASURES if name in result["runs"][0]]
     head = f"{'algo':10} {'topics':>6} {'dead':>5} {'seeds':>5}" + "".join(
         f"{name:>{width}}" for name, width, _ in COLUMNS
     )
@@ -120,7 +121,8 @@ def plot_sweep(result: Mapping[str, Any], figure: Figure) -> None:
     for row in result["settings"]:
         x, y = (np.array(row["by_topic"][name], float) for name in ("npmi", "exclusivity"))
         counts = counted_in_means(row["by_topic"]["kinds"] or [LIVE] * len(x))
-        x, y = x[counts], y[counts]
+        x = x[counts]
+        y = y[counts]
         dots = last.scatter(x, y, s=7, alpha=0.35, lw=0)
         colour = dots.get_facecolor()[0][:3]
         at = [

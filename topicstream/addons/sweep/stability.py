@@ -59,10 +59,8 @@ class SeedAgreement:
         s = len(self.between)
         if s < 3:
             return None
-        total, per_seed = (
-            self.between.sum() - np.trace(self.between),
-            self.between.sum(axis=1) - np.diagonal(self.between),
-        )
+        total = self.between.sum() - np.trace(self.between)
+        per_seed = self.between.sum(axis=1) - np.diagonal(self.between)
         without = (total - 2 * per_seed) / ((s - 1) * (s - 2))
         return float(np.sqrt((s - 1) / s * ((without - without.mean()) ** 2).sum()))
 
@@ -71,7 +69,8 @@ class SeedAgreement:
         NaN of two models), float64[K].
         """
         others = np.delete(self.likeness, self.central, axis=0)
-        mean, n = others.mean(axis=0), len(others)
+        mean = others.mean(axis=0)
+        n = len(others)
         if n < 2:
             return mean, np.full(len(mean), np.nan), np.full(len(mean), np.nan)
         half = student.ppf(0.975, n - 1) * others.std(axis=0, ddof=1) / np.sqrt(n)
@@ -94,7 +93,8 @@ def agreement(models: Sequence[Path], mem_limit: str | int | None) -> SeedAgreem
         between[i, j] = between[j, i] = likeness.mean()
     central = int(np.argmax(between.sum(axis=1)))
     topics = len(pairs[0, 1][0])
-    matches, alike = np.tile(np.arange(topics), (s, 1)), np.ones((s, topics))
+    matches = np.tile(np.arange(topics), (s, 1))
+    alike = np.ones((s, topics))
     for other in range(s):
         if other != central:
             matches[other], alike[other] = pairs[central, other]
@@ -110,7 +110,8 @@ def write_consensus(models: Sequence[Path], agreement: SeedAgreement, out: Path)
     Rows are read and written a span at a time.
     """
     opened = [TopicModel.open(path, memory_limit=-1) for path in models]
-    central, same = opened[agreement.central], agreement.likeness >= ALIKE
+    central = opened[agreement.central]
+    same = agreement.likeness >= ALIKE
     about = origin_of(
         central.manifest,
         seed_words=None,
@@ -123,7 +124,8 @@ def write_consensus(models: Sequence[Path], agreement: SeedAgreement, out: Path)
         ModelWriter(out, central.n_words, central.n_topics) as writer,
     ):
         for start, rows in central.spans():
-            total, ids = rows.astype(np.float64), np.arange(start, start + len(rows))
+            total = rows.astype(np.float64)
+            ids = np.arange(start, start + len(rows))
             for s, model in enumerate(opened):
                 if s != agreement.central:
                     total += np.where(same[s], model.rows(ids)[:, agreement.matches[s]], 0.0)
@@ -133,9 +135,8 @@ def write_consensus(models: Sequence[Path], agreement: SeedAgreement, out: Path)
 
 
 def topic_rows(model: TopicModel, agreement: SeedAgreement, seeds: np.ndarray) -> pa.Table:
-    """A row a topic of the consensus: topic, kind, share, words, seeds (that have it), stability, low,
-    high.
-    """
+    """A row a topic of the consensus: topic, kind, share, words, seeds (that have it), stability,
+    low, high."""
     mean, low, high = agreement.by_topic()
     first, _ = top_words(model, 10)
     return pa.table(

@@ -58,7 +58,8 @@ SCORED = 20_000
 MOST_ASIDE = 0.2
 """Of the training documents, the share that is set aside as well where too few are."""
 RECORD = "sweep.json"
-TABLE, TOPICS = "sweep.parquet", "topics.parquet"
+TABLE = "sweep.parquet"
+TOPICS = "topics.parquet"
 
 
 def grid(
@@ -98,7 +99,9 @@ class Settings(Record, kw_only=True):
 
 
 class Result(Record, kw_only=True):
-    """A training of a sweep, and the score of each document that was set aside (results/NAME.json)."""
+    """A training of a sweep, and the score of each document that was set aside
+    (results/NAME.json).
+    """
 
     engine: str | None = None
     passes: Count
@@ -136,12 +139,12 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     dict
         ``runs``: dicts with topics, seed, algo, options, passes, seconds, perplexity_choosing,
         perplexity_reported, npmi, diversity, stability, and with ``measures`` also arun_2010,
-        cao_juan_2009 and mimno_2011 (``topicstream.addons.cells.topic_number``); ``settings``: dicts
-        with algo, topics, options, seeds, dead (mean number of dead topics, which the figures
-        leave out), and of perplexity, npmi, exclusivity, diversity and
-        stability a dict of value, error (standard error; None: not known) and tie (within two
-        standard errors of the best); ``chosen``: one of the runs, with the reported perplexity of
-        its setting; ``why``; ``consensus``: dict, None of one seed.
+        cao_juan_2009 and mimno_2011 (``topicstream.addons.cells.topic_number``); ``settings``:
+        dicts with algo, topics, options, seeds, dead (mean number of dead topics, which the figures
+        leave out), and of perplexity, npmi, exclusivity, diversity and stability a dict of value,
+        error (standard error; None: not known) and tie (within two standard errors of the best);
+        ``chosen``: one of the runs, with the reported perplexity of its setting; ``why``;
+        ``consensus``: dict, None of one seed.
 
     Raises
     ------
@@ -160,7 +163,9 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     >>> len(swept["runs"])
     2
     """
-    store, folder, words = Corpus.open(config.corpus), Path(config.out), config.seed_words
+    store = Corpus.open(config.corpus)
+    folder = Path(config.out)
+    words = config.seed_words
     runs = grid(
         numbers(config.topics),
         seed_list(config.seeds),
@@ -222,12 +227,15 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
 def _scores_and_rows(
     runs: Sequence[Run], store: Corpus, config: SweepConfig
 ) -> tuple[dict[Run, Scores], list[dict[str, Any]]]:
-    """The scores of every run and its row of the table; those without a result are trained first."""
+    """The scores of every run and its row of the table; those without a result are trained
+    first.
+    """
     folder = Path(config.out)
     places = {run: folder / "results" / f"{run.name}.json" for run in runs}
     if config.scheduler is not None:
         _train_on_workers([run for run, place in places.items() if not place.exists()], config)
-    scores, rows = {}, []
+    scores = {}
+    rows = []
     for position, (run, place) in enumerate(places.items(), 1):
         if not place.exists():
             write_record(place, _trained(run, store, folder / "runs" / run.name, config))
@@ -252,7 +260,8 @@ def _scores_and_rows(
 def learned_share(store: Corpus, runs: Sequence[Run]) -> float | None:
     """The share of the training documents that every run learns from; None: all, because enough are
     set aside, or because it was asked which, or because an engine reads what cannot be sampled."""
-    rule, engines = store.manifest.heldout, {run.algo for run in runs} - {"auto"}
+    rule = store.manifest.heldout
+    engines = {run.algo for run in runs} - {"auto"}
     if rule.where or rule.by or store.width or any(engine_facts(algo).axes for algo in engines):
         return None
     missing = SCORED / (1 - SPLIT) - store.part(True).tokens
@@ -266,7 +275,9 @@ def learned_share(store: Corpus, runs: Sequence[Run]) -> float | None:
 def _agreements(
     runs: Sequence[Run], rows: Sequence[dict[str, Any]], folder: Path, config: SweepConfig
 ) -> dict[Setting, SeedAgreement]:
-    """How the seeds of each setting agree, which goes into the rows; of settings of several seeds."""
+    """How the seeds of each setting agree, which goes into the rows; of settings of several
+    seeds.
+    """
     agreements = {}
     for setting in dict.fromkeys(run.setting for run in runs):
         places = [folder / "runs" / run.name for run in runs if run.setting == setting]
@@ -319,17 +330,16 @@ def _consensus(
     config: SweepConfig,
 ) -> dict[str, Json]:
     """Write the consensus of the chosen setting's seeds, and what its topics are worth."""
-    folder, mine = Path(config.out), [run for run in runs if run.setting == setting]
+    folder = Path(config.out)
+    mine = [run for run in runs if run.setting == setting]
     place = folder / "consensus"
     seeds = write_consensus(
         [folder / "runs" / run.name for run in mine], agreements[setting], place
     )
     (opened,), workers = open_within([place], config.mem_limit, config.threads)
     write_table(topic_rows(opened, agreements[setting], seeds), folder / TOPICS, force=True)
-    scores, words = (
-        _scored(opened, store, sample, workers),
-        coherence(opened, store, threads=workers),
-    )
+    scores = _scored(opened, store, sample, workers)
+    words = coherence(opened, store, threads=workers)
     half = ~Scores(np.array(scores.keys, np.uint64), scores.loglik, scores.tokens).choosing
     return {
         "model": str(place),
@@ -416,10 +426,8 @@ def _trained(run: Run, store: Corpus, model: Path, config: SweepConfig) -> Resul
         **alike,
     )
     (opened,), workers = open_within([trained.model], config.mem_limit, config.threads)
-    scored, words = (
-        _scored(opened, store, sample, workers),
-        coherence(opened, store, threads=workers),
-    )
+    scored = _scored(opened, store, sample, workers)
+    words = coherence(opened, store, threads=workers)
     return Result(
         engine=opened.manifest.engine,
         passes=trained.passes,

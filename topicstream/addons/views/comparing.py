@@ -38,7 +38,8 @@ from topicstream.inference.methods import fields_of, find_variant, make_variant,
 from topicstream.inference.source import open_source
 from topicstream.model.topic_model import TopicModel
 
-TIMES, SHORT = 5, 0.2
+TIMES = 5
+SHORT = 0.2
 """Runs of a method that takes fewer seconds than this: the least counts."""
 SHARE = 0.8
 """Of a document, that the topics of its set have together at most."""
@@ -70,7 +71,8 @@ def _run_attempts(
     """A record of each attempt, in this process or each on some worker; methods that cannot answer,
     and why.
     """
-    records, left_out = dict[tuple[str, int], dict[str, Any]](), dict[str, str]()
+    records = dict[tuple[str, int], dict[str, Any]]()
+    left_out = dict[str, str]()
     answers = (map if cluster is None else cluster.map)(trial.attempt, attempts)
     reference = None
     for done, (attempt, answer) in enumerate(zip(attempts, answers, strict=True), 1):
@@ -123,7 +125,8 @@ def compare_methods(config: MethodsConfig) -> dict[str, Any]:
     >>> sorted(method["name"] for method in compared["methods"])
     ['bp', 'vb']
     """
-    names, tell = chosen(config.methods), listener(config.progress)
+    names = chosen(config.methods)
+    tell = listener(config.progress)
     attempts = _attempts(config, names)
     with workers_of(config.scheduler, config.memory, [config.model, config.corpus]) as (
         cluster,
@@ -169,7 +172,8 @@ def envelope(records: Iterable[dict[str, Any]], measure: str = "f1") -> list[str
     """Names of the methods that no other beats in both time and this measure of nearness, the
     fastest first.
     """
-    out, best = [], -math.inf
+    out = []
+    best = -math.inf
     for record in sorted(records, key=lambda r: (r["seconds"], -r[measure])):
         if record[measure] > best:
             out.append(record["name"])
@@ -187,7 +191,8 @@ class _Trial:
         self.config = replace(
             config, corpus=corpus, model=model, scheduler=None, progress=None
         )  # for another process, too
-        self._rows, self._docs = TopicRows(model), docs
+        self._rows = TopicRows(model)
+        self._docs = docs
         self._seen, self._rest = parts_of(docs, model, parse_split(config.split))
 
     def attempt(self, method: tuple[str, int]) -> tuple[np.ndarray, dict[str, Any]] | str:
@@ -199,7 +204,8 @@ class _Trial:
 
     def run(self, name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
         """(theta float32[D, K], what it cost and how well it predicts the rest of the words)."""
-        config, (kind, variant) = self.config, find_variant(name, "--methods")
+        config = self.config
+        (kind, variant) = find_variant(name, "--methods")
 
         def method() -> Method:
             return make_variant(
@@ -245,13 +251,15 @@ def completion(rows: TopicRows, theta: np.ndarray, rest: Documents) -> float:
 
 def gathered(model: TopicModel, config: MethodsConfig, place: InferencePlan) -> Documents:
     """The documents to try, evenly spaced, in one; InputError where none has a known word."""
-    of_corpus, documents = config.on in ("heldout", "rest"), config.documents
+    of_corpus = config.on in ("heldout", "rest")
+    documents = config.documents
     documents_given: Any = config.corpus if of_corpus else config.on
     parts = (str(config.on),) if of_corpus else ("train", "heldout")
     documents_given = Path(documents_given) if isinstance(documents_given, str) else documents_given
     source = open_source(InferConfig(model, documents_given, parts=parts), model, place)
     every = max(1, -(-source.total // documents)) if documents and source.total else 1
-    batches, number = [], 0
+    batches = []
+    number = 0
     for block in source.documents():
         use = np.flatnonzero(
             ((number + np.arange(len(block))) % every == 0) & (np.diff(block.indptr) > 0)
@@ -331,7 +339,8 @@ def plot_methods(result: dict[str, Any], figure: Figure) -> None:
     upwards, each method a point.
     """
     (axis,) = figure.panels(1, across=1, size=(7.6, 4.8))
-    best, documents = result["envelope"]["f1"], max(1, result["documents"])
+    best = result["envelope"]["f1"]
+    documents = max(1, result["documents"])
     for record in result["methods"]:
         if record["name"] != result["reference"]:
             place = (1000 * record["seconds"] / documents, record["f1"])
@@ -359,7 +368,8 @@ def plot_methods(result: dict[str, Any], figure: Figure) -> None:
 
 def cosine(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Of the rows of p and q, float[D, K] -> float64[D]."""
-    p, q = p.astype(np.float64), q.astype(np.float64)
+    p = p.astype(np.float64)
+    q = q.astype(np.float64)
     norms = np.sqrt((p * p).sum(axis=1) * (q * q).sum(axis=1))
     return np.asarray(np.divide((p * q).sum(axis=1), norms, out=np.zeros(len(p)), where=norms > 0))
 
@@ -368,7 +378,8 @@ def divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Kullback-Leibler divergence of q from p in nats, float64[D]; no share counts for less than
     1e-12.
     """
-    p, q = np.maximum(p, FLOOR).astype(np.float64), np.maximum(q, FLOOR).astype(np.float64)
+    p = np.maximum(p, FLOOR).astype(np.float64)
+    q = np.maximum(q, FLOOR).astype(np.float64)
     return np.asarray((p * np.log(p / q)).sum(axis=1))
 
 
@@ -387,5 +398,6 @@ def topic_sets(theta: np.ndarray) -> np.ndarray:
 
 def f1(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Of the topic sets of q against those of p, the reference, float64[D]."""
-    a, b = topic_sets(p), topic_sets(q)
+    a = topic_sets(p)
+    b = topic_sets(q)
     return np.asarray(2.0 * (a & b).sum(axis=1) / (a.sum(axis=1) + b.sum(axis=1)))

@@ -108,7 +108,8 @@ def drift(config: DriftConfig) -> dict[str, Any]:
             index[~met] = -1
         gathered = _gathered(corpus, parts, config, index, len(vocabulary))
     rows = TopicRows(opened)
-    records, tell = [], listener(config.progress)
+    records = []
+    tell = listener(config.progress)
     for done, p in enumerate(gathered):
         tell.step("drift", done, len(gathered), "periods")
         record: dict[str, Any] = {
@@ -218,17 +219,14 @@ def _gathered(
         number = np.zeros(len(batch), np.int64)
         if config.by is not None:
             number = np.array([place.get(text, -1) for text in batch.column(config.by).to_pylist()])
-        cells, counts = (
-            batch.column("words").values.to_numpy(),
-            batch.column("counts").values.to_numpy(),
-        )
+        cells = batch.column("words").values.to_numpy()
+        counts = batch.column("counts").values.to_numpy()
         indptr = batch.column("words").offsets.to_numpy().astype(np.int64)
-        docs, lengths = (
-            documents_of_cells(batch.column("id"), indptr, cells, counts, index),
-            np.diff(indptr),
-        )
+        docs = documents_of_cells(batch.column("id"), indptr, cells, counts, index)
+        lengths = np.diff(indptr)
         for n in np.unique(number[number >= 0]).tolist():
-            p, mine = gathered[n], np.flatnonzero(number == n)
+            p = gathered[n]
+            mine = np.flatnonzero(number == n)
             p.words[cells[np.repeat(number == n, lengths)]] = True
             p.tokens += float(docs.tokens[mine].sum())
             p.unknown += float(docs.unknown[mine].sum())
@@ -253,7 +251,8 @@ def _figures(
         )
         return shares_by(made_method, [docs])
 
-    fast, slow = answer(name, docs), answer(config.reference, docs)
+    fast = answer(name, docs)
+    slow = answer(config.reference, docs)
     out = {"cosine": float(cosine(slow, fast).mean()), "f1": float(f1(slow, fast).mean())}
     with contextlib.suppress(InputError):  # documents of one word each
         seen, rest = parts_of(docs, model, 0.8)

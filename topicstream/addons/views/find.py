@@ -63,11 +63,9 @@ def query_scores(
 
     A word's probability is .7 times its frequency in the document, with Dirichlet smoothing, plus
     .3 times its probability under the document's topics (Wei & Croft, SIGIR 2006)."""
-    index, method, table = (
-        match_words(model.vocabulary, corpus),
-        make_method(method_of(model), TopicRows(model)),
-        model.probabilities(words),
-    )
+    index = match_words(model.vocabulary, corpus)
+    method = make_method(method_of(model), TopicRows(model))
+    table = model.probabilities(words)
     overall = table @ model.shares
 
     def visit(block: Block) -> tuple[int, np.ndarray]:
@@ -105,9 +103,11 @@ class FindView(ModelView, heeds=("words", "docs", "text", "with_columns")):
         """``query``, ``words`` of it that the model knows, ``topics`` (p: that all of these words
         are of the topic, by its size and p(w|k)) and ``documents`` (score: mean log-likelihood of
         the words)."""
-        shown, store = self.shown, self.store
+        shown = self.shown
+        store = self.store
         columns = kept_columns(store, self.with_columns)
-        words, n = query_words(shown.trained, str(self.find), self), self.docs or 5
+        words = query_words(shown.trained, str(self.find), self)
+        n = self.docs or 5
         scores = np.log(shown.model.probabilities(words) + 1e-300).sum(axis=0) + np.log(
             shown.model.shares + 1e-300
         )

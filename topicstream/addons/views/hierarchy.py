@@ -17,7 +17,8 @@ from topicstream.display.view import ModelView
 
 def tree_lines(result: dict[str, Any]) -> list[str]:
     """The tree for a terminal, the root on top."""
-    merges, first_merge = result["merges"], result["first_merge"]
+    merges = result["merges"]
+    first_merge = result["first_merge"]
     root = first_merge + len(merges) - 1 if merges else result["ids"][0]
     out: list[str] = []
     stack = [(root, "", "")]
@@ -34,7 +35,9 @@ def tree_lines(result: dict[str, Any]) -> list[str]:
 
 
 def cluster_lines(result: dict[str, Any], width: int | None) -> list[str]:
-    """The clusters, each as ``topics edit --merge`` takes it, with the names of its first topics."""
+    """The clusters, each as ``topics edit --merge`` takes it, with the names of its first
+    topics.
+    """
     out = []
     for cluster in result["clusters"]:
         names = "; ".join(result["labels"][str(i)] for i in cluster[:4])
@@ -60,9 +63,10 @@ class TreeView(ModelView, heeds=()):
         ``reduce_to``, the clusters it leaves.
 
         ``topics`` (ids as they lie under the tree), ``labels``, ``merges`` (left, right, height:
-        topics, or earlier merges, which are numbered from ``first_merge`` on), and ``clusters``: lists of ids,
-        what ``topics edit --merge`` takes."""
-        ids, model = self.shown.view.ids, self.shown.model
+        topics, or earlier merges, which are numbered from ``first_merge`` on), and ``clusters``:
+        lists of ids, what ``topics edit --merge`` takes."""
+        ids = self.shown.view.ids
+        model = self.shown.model
         if self.reduce_to is not None and not 1 <= self.reduce_to <= len(ids):
             raise UsageError(f"--reduce-to {self.reduce_to}: give a number in 1..{len(ids)}")
         tree = geometry.tree(geometry.gram(model), model.sizes)

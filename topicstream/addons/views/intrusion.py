@@ -29,7 +29,8 @@ from topicstream.model.top import top_words
 from topicstream.model.topic_kinds import LIVE
 
 SHOWN = 5
-TOPICS, QUESTIONS = 3, 50
+TOPICS = 3
+QUESTIONS = 50
 PAGES = (".html", ".htm")
 HIDDEN = ("topic", "intruder_topic", "intruder", "place")
 """Columns that people must not see."""
@@ -146,13 +147,16 @@ class IntrusionView(ModelView, heeds=()):
         question, word_1 ... string, topic, intruder string, place (1-based).  Dead topics and the
         background are left out.
         """
-        view, looked = self.shown.view, self.shown.model
+        view = self.shown.view
+        looked = self.shown.model
         good = self._good
         if len(good) < 2:
             raise InputError("--intrusion words: needs at least two topics that are not dead")
         ids, _ = top_words(looked, max(2 * SHOWN, 10))
         unique = np.unique(ids)
-        p, rng, rows = looked.probabilities(unique), np.random.default_rng(self.seed), []
+        p = looked.probabilities(unique)
+        rng = np.random.default_rng(self.seed)
+        rows = []
         for k in good:
             others = np.setdiff1d(np.unique(ids[:SHOWN, [j for j in good if j != k]]), ids[:, k])
             if not len(others):
@@ -179,7 +183,9 @@ class IntrusionView(ModelView, heeds=()):
         place.  The documents are drawn
         from all training documents by the seed; the corpus is streamed once.
         """
-        shown, view, store = self.shown, self.shown.view, self.store
+        shown = self.shown
+        view = self.shown.view
+        store = self.store
         good = np.array(self._good, np.int64)
         if len(good) < TOPICS + 2:
             raise InputError(
@@ -197,7 +203,8 @@ class IntrusionView(ModelView, heeds=()):
             raise InputError(f"--intrusion topics: {store.path}: no document has a known word")
         theta = asked.shares[np.searchsorted(numbers, drawn)]
         about = beginnings(store, drawn, characters=600)
-        words, rows = [" ".join(texts) for texts in shown.first_words(8)], []
+        words = [" ".join(texts) for texts in shown.first_words(8)]
+        rows = []
         for d, shares in zip(drawn.tolist(), theta, strict=True):
             order = good[np.argsort(-shares[good], kind="stable")]
             intruder = int(rng.choice(order[len(order) // 2 :]))

@@ -60,7 +60,8 @@ def proposals(
     if not arguments:
         raise InputError("--command: is empty; name a program")
     documents = _documents(shown, corpus, docs) if docs and corpus is not None else {}
-    words, out = shown.first_words(WORDS), {}
+    words = shown.first_words(WORDS)
+    out = {}
     for k in unlabelled:
         text = f"{QUESTION}\nMost probable words: {', '.join(words[k])}\n"
         if documents.get(k):

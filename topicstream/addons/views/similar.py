@@ -84,7 +84,9 @@ class SimilarView(ModelView, heeds=("words", "with_columns")):
         """The documents of both parts, streamed twice, by the Bhattacharyya coefficient of p(k|d),
         1 for the same shares: ``document``, ``part``, ``topics`` (its largest) and ``similar`` (id,
         part, likeness, columns; the title by default)."""
-        shown, view, store = self.shown, self.shown.view, self.store
+        shown = self.shown
+        view = self.shown.view
+        store = self.store
         columns = kept_columns(store, self.with_columns)
         part, number = find_document(store, str(self.similar), "--similar")
 

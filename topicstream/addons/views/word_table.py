@@ -1,4 +1,6 @@
-"""Tables for papers: the words of topics by four measures, and how topics go together in documents."""
+"""Tables for papers: the words of topics by four measures, and how topics go together in
+documents.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def word_measures(model: TopicModel) -> dict[str, np.ndarray]:
 
 
 def word_table(shown: ShownModel, topics: list[int], n: int) -> pa.Table:
-    """The first n words of topics by each measure: topic, label, kind, share, measure, rank, word, value."""
+    """The first n words of topics by each measure: topic, label, kind, share, measure, rank, word,
+    value.
+    """
     rows = []
     measures = word_measures(shown.model)
     for k in topics:

@@ -150,11 +150,9 @@ def _in_words(entity: Any) -> None:
     """Put a reference to a standard entity (``&mdash;``) into the text as its character, any other
     as it stands.
     """
-    text, before, parent = (
-        html.unescape(entity.text) + (entity.tail or ""),
-        entity.getprevious(),
-        entity.getparent(),
-    )
+    text = html.unescape(entity.text) + (entity.tail or "")
+    before = entity.getprevious()
+    parent = entity.getparent()
     if before is None:
         parent.text = (parent.text or "") + text
     else:

@@ -204,7 +204,8 @@ def read_sealed(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], lis
             good = isinstance(record, dict) and "crc32c" not in record
             good = good and (not sealed or sealed_line(record).encode() == line + b"\n")
         except (ValueError, RecursionError):
-            record, good = {}, False
+            record = {}
+            good = False
         if good:
             records.append(record)
         elif sealed or number < len(lines):
@@ -269,7 +270,8 @@ def lock(
                       fails (refused before
     it began) goes again.  kind: None for any folder of ours."""
     path = Path(folder) / LOCK
-    parent_existed, kind = path.parent.is_dir(), kind or kind_of(folder)
+    parent_existed = path.parent.is_dir()
+    kind = kind or kind_of(folder)
     if kind is None:
         refuse_address(folder)
         raise NotOurs(f"{folder}: is no folder of ours")

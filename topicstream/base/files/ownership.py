@@ -1,8 +1,9 @@
 """Tell which files and folders are ours; ``owned.py``, which alone removes and replaces, asks here.
 
 A folder is ours if it contains a marker, ``.topicstream``, now.  The first line of the marker is a
-JSON object: the ``kind`` of the folder, an ``id`` (random; a store's comes from its content, so that
-equal input gives equal bytes) and, where it belongs to another folder, that one's id as ``of``.
+JSON object: the ``kind`` of the folder, an ``id`` (random; a store's comes from its content, so
+that equal input gives equal bytes) and, where it belongs to another folder, that one's id as
+``of``.
 
 A file is ours if the nearest marker above lists it.  The other lines are that list: paths within
 the folder, of files and of folders with a marker.  Three kinds of lines:
@@ -46,7 +47,8 @@ from topicstream.addons.cloud.remote import address_of, address_read
 from topicstream.base import system
 from topicstream.base.errors import NotOurs, StoreError, UsageError
 
-MARK, LOCK = ".topicstream", ".lock"
+MARK = ".topicstream"
+LOCK = ".lock"
 Where = str | os.PathLike[str]
 Kind = Literal[
     "corpus",
@@ -107,7 +109,7 @@ _HEADS = msgspec.json.Decoder(_Head)
 
 
 # -- reading
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 def located(path: Where) -> str:
     """Return the absolute path with the links and ``..`` of its folders resolved.
 
@@ -195,7 +197,8 @@ def is_listed(path: Where) -> bool:
     home = home_of(path)
     if home is None:
         return False
-    lines, entry = _lines(home), _entry(path, home)
+    lines = _lines(home)
+    entry = _entry(path, home)
     if _in_list(lines, entry) or _in_list(lines, entry + b"/"):
         return True
     named_by_library = _IN_SCRATCH.fullmatch(os.path.basename(path)) is not None
@@ -334,7 +337,7 @@ def refuse_strangers(folder: Where) -> None:
 
 
 # -- writing
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 @contextmanager
 def _alone(folder: Where) -> Iterator[None]:
     """Keep other processes and threads from writing the marker of a folder meanwhile."""
@@ -534,7 +537,9 @@ def claim(folder: Where, kind: Kind, *, of: str = "") -> Mark:
 
 
 def _refuse_other_manifest(folder: Path, kind: Kind) -> None:
-    """Raise StoreError for a manifest that this version cannot read: --force does not replace it."""
+    """Raise StoreError for a manifest that this version cannot read: --force does not
+    replace it.
+    """
     try:
         readable = _HEADS.decode((folder / "manifest.json").read_bytes()).kind == kind
     except FileNotFoundError:
@@ -576,7 +581,7 @@ def check_place(place: Where, option: str, inputs: Iterable[Where] = ()) -> None
 
 
 # -- making
-# ------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 def reserve(path: Where, *, keep: bool = False) -> Where:
     """Make a new, empty file of ours, and return its path.
 
@@ -598,7 +603,9 @@ def reserve(path: Where, *, keep: bool = False) -> Where:
 
 
 def part_from_backup(path: Where) -> None:
-    """Give a file that has other names (a backup by hard links) content that is written to alone."""
+    """Give a file that has other names (a backup by hard links) content that is written to
+    alone.
+    """
     if os.stat(path).st_nlink == 1:
         return
     new = beside(path)
@@ -646,7 +653,7 @@ def scratch(folder: Path, name: str) -> Iterator[Path]:
 
 
 # -- replacing
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 def replace(new: Where, target: Where) -> None:
     """Rename a file of ours to ``target``, in the place of a file of ours or of none."""
     if os.path.lexists(target):
@@ -699,7 +706,7 @@ def point(link: Where, target: str) -> None:
 
 
 # -- removing
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 def remove_file(path: Where, *, missing_ok: bool = False) -> None:
     """Remove a file of ours; NotOurs when it is another's."""
     if os.path.lexists(path):

@@ -94,7 +94,8 @@ def refuse_links(folder: _Where, *, but: Iterable[str] = ()) -> None:
     or a folder that cannot
     be listed.  ``but``: names directly in the folder that are not looked into.  Before anything is
                 written or removed."""
-    folders, skipped = [os.fspath(folder)], set(but)
+    folders = [os.fspath(folder)]
+    skipped = set(but)
     while folders:
         at = folders.pop()
         with os.scandir(at) as entries:

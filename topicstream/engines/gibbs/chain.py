@@ -122,7 +122,8 @@ def count_moves(
     for u in range(len(first)):
         at, first[u] = at + first[u], at
     for j in range(0, n, 2):
-        u, i = value[j], value[j + 1]
+        u = value[j]
+        i = value[j + 1]
         at = first[u]
         if not fresh:
             topic[at] = ~np.int32(before[i])
@@ -262,7 +263,10 @@ class Chain(Engine):
     def start(self, visit: Visit, out: Out) -> None:
         """A random topic a token; or, from seed topics, one token after the other from
         p(k) ~ (alpha_k + n_dk so far) p(w | k of the seeds)."""
-        block, key, k, z = visit.block, visit.key, self.shape.topics, out.state["z"]
+        block = visit.block
+        key = visit.key
+        k = self.shape.topics
+        z = out.state["z"]
         if "phi" in visit.rows:
             seeds = visit.rows["phi"]
             seeded_topics(
@@ -290,7 +294,9 @@ class Chain(Engine):
     ) -> SparseDelta:
         """What the counts by word and topic change by when the tokens' topics go from ``before``
         (empty: no topics yet) to ``after``, both uint[tokens]."""
-        ptr, topic, value = out.array("ptr"), out.array("topic"), out.array("value")
+        ptr = out.array("ptr")
+        topic = out.array("topic")
+        value = out.array("value")
         work = np.zeros(self.shape.topics, np.int32)
         used = count_moves(
             block.words, block.counts, before, after, work, out.array("first"), ptr, topic, value
@@ -299,20 +305,19 @@ class Chain(Engine):
 
     def process(self, visit: Visit, out: Out) -> None:
         """Sweep the block's tokens once; the delta is what its counts changed by."""
-        z, n_t, stats, figures = out.state["z"], out.array("n_t"), out.stats, np.zeros(12)
+        z = out.state["z"]
+        n_t = out.array("n_t")
+        stats = out.stats
+        figures = np.zeros(12)
         z[:] = visit.state["z"]
         n_t[:] = visit.totals["phi"][: self.shape.topics]
         self.sweep(visit, out, n_t, figures)
-        stats["loglik"][0], stats["draws"][:], stats["kept"][0] = (
-            figures[0],
-            figures[1:4],
-            figures[4],
-        )
-        stats["documents"][:], stats["doc_loglik"][0], stats["tokens"][0] = (
-            figures[5:7],
-            figures[7],
-            figures[8],
-        )
+        stats["loglik"][0] = figures[0]
+        stats["draws"][:] = figures[1:4]
+        stats["kept"][0] = figures[4]
+        stats["documents"][:] = figures[5:7]
+        stats["doc_loglik"][0] = figures[7]
+        stats["tokens"][0] = figures[8]
         out.delta["phi"] = self._changes(visit.block, visit.state["z"], z, out)
 
     def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, figures: np.ndarray) -> None:
@@ -332,8 +337,13 @@ class Chain(Engine):
         )
 
     def end_pass(self, end: PassEnd) -> dict[str, float]:
-        o, k, params, stats = self.options, self.shape.topics, end.params, end.stats
-        n_k, counts, times = end.totals["phi"][:k], stats["phi.counts"], stats["phi.times"]
+        o = self.options
+        k = self.shape.topics
+        params = end.params
+        stats = end.stats
+        n_k = end.totals["phi"][:k]
+        counts = stats["phi.counts"]
+        times = stats["phi.times"]
         tokens = float(stats["tokens"][0])
         if n_k.sum() != self.shape.tokens or tokens != self.shape.tokens:
             raise TopicsError(
@@ -381,10 +391,8 @@ class Chain(Engine):
                 self._warned = True
                 where = f"{o.prior_low:g} or {o.prior_high:g} (--prior-low, --prior-high)"
                 end.say(f"warning: {at_bound} learned priors are at a bound, {where}")
-        figures["alpha_sum"], figures["beta"] = (
-            float(params["alpha"].sum()),
-            float(params["beta"][0]),
-        )
+        figures["alpha_sum"] = float(params["alpha"].sum())
+        figures["beta"] = float(params["beta"][0])
         return figures
 
 
@@ -426,7 +434,8 @@ def seeded_topics(
     base: float32[R, >=K] seed rows; inverse: float64[K], 1 / their column sums; work: float64[2,
     K]."""
     topics = len(alpha)
-    prior, sums = work[0], work[1]
+    prior = work[0]
+    sums = work[1]
     i = 0
     for d in range(len(indptr) - 1):
         state = stream(seed, pass_number, first_doc + d)

@@ -105,7 +105,8 @@ def sweep(
     coef[:] = 0.0
     i = np.int64(0)
     for d in range(len(indptr) - 1):
-        a, b = indptr[d], indptr[d + 1]
+        a = indptr[d]
+        b = indptr[d + 1]
         n_d = np.int64(0)
         for c in range(a, b):
             n_d += counts[c]
@@ -117,7 +118,8 @@ def sweep(
             n_td[z[j]] += 1
         for t in range(n_topics_all):
             coef[t] = (alpha[t] + n_td[t]) / (mass + n_t[t])
-        product, factors = 1.0, 0
+        product = 1.0
+        factors = 0
         for c in range(a, b):
             row = rows[words[c]]
             for _ in range(counts[c]):
@@ -140,7 +142,8 @@ def sweep(
                 factors += 1
                 if factors == 8:
                     loglik += math.log(product)
-                    product, factors = 1.0, 0
+                    product = 1.0
+                    factors = 0
         loglik += math.log(product) - n_d * math.log(alpha_sum + (n_d - 1))
         n_topics = np.int64(0)
         for t in range(n_topics_all):
@@ -152,8 +155,12 @@ def sweep(
         )
         documents += 1
         doc_topics += n_topics  # type: ignore[assignment]
-    figures[0], figures[4] = loglik, kept
-    figures[5], figures[6], figures[7], figures[8] = documents, doc_topics, doc_loglik, i
+    figures[0] = loglik
+    figures[4] = kept
+    figures[5] = documents
+    figures[6] = doc_topics
+    figures[7] = doc_loglik
+    figures[8] = i
 
 
 class GibbsSampling(Chain):
@@ -169,7 +176,8 @@ class GibbsSampling(Chain):
         """Dense rows of the block, and the packed rows that are spread out at once, beside what
         every sampler holds.
         """
-        topics, wide = self.shape.topics, padded(self.shape.topics)
+        topics = self.shape.topics
+        wide = padded(self.shape.topics)
         return super().workspace(block) | {
             "dense rows": Buffer((block.words, wide), "int32"),
             "coefficients": Buffer(wide, "float64"),
@@ -180,12 +188,13 @@ class GibbsSampling(Chain):
         }
 
     def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, figures: np.ndarray) -> None:
-        block, params, key, stats = visit.block, visit.params, visit.key, out.stats
-        dense, whole, beta = (
-            out.array("dense rows"),
-            out.array("document topics"),
-            float(params["beta"][0]),
-        )
+        block = visit.block
+        params = visit.params
+        key = visit.key
+        stats = out.stats
+        dense = out.array("dense rows")
+        whole = out.array("document topics")
+        beta = float(params["beta"][0])
         self._spread(visit.rows["phi"], dense, out)
         sweep(
             block.indptr,

@@ -122,7 +122,8 @@ def sweep(
     doc_topics = 0
     s = r = q = 0.0
     for d in range(len(indptr) - 1):
-        a, b = indptr[d], indptr[d + 1]
+        a = indptr[d]
+        b = indptr[d + 1]
         n_d = np.int64(0)
         for c in range(a, b):
             n_d += counts[c]
@@ -165,11 +166,14 @@ def sweep(
                 # take the token out
                 e = np.int64(arena[at + p])
                 nd = n_td[old] - 1
-                i0, c0 = inv[old], coef[old]
+                i0 = inv[old]
+                c0 = coef[old]
                 i1 = 1.0 / (mass + (n_t[old] - 1.0))
                 c1 = (alpha[old] + nd) * i1
                 cnt = np.float64(e >> m)
-                s0, r0, q0 = s, r, q
+                s0 = s
+                r0 = r
+                q0 = q
                 s += alpha[old] * (i1 - i0)
                 r += nd * i1 - (nd + 1) * i0
                 q += c1 * (cnt - 1.0) - c0 * cnt
@@ -236,7 +240,9 @@ def sweep(
                     inv[old] = i0
                     coef[old] = c0
                     n_td[old] = nd + 1
-                    s, r, q = s0, r0, q0
+                    s = s0
+                    r = r0
+                    q = q0
                     i += 1
                     continue
                 z[i] = new
@@ -270,7 +276,8 @@ def sweep(
                     slot[new] = n_topics
                     n_topics += 1
                 n_td[new] = nd + 1
-                i0, c0 = inv[new], coef[new]
+                i0 = inv[new]
+                c0 = coef[new]
                 i1 = 1.0 / (mass + n_t[new])
                 c1 = (alpha[new] + (nd + 1)) * i1
                 inv[new] = i1
@@ -289,15 +296,18 @@ def sweep(
             t = topics[j]
             n_td[t] = 0
             coef[t] = alpha[t] * inv[t]
-    figures[0], figures[1], figures[2], figures[3], figures[4] = (
-        loglik,
-        draws_s,
-        draws_r,
-        draws_q,
-        kept,
-    )
-    figures[5], figures[6], figures[7], figures[8] = documents, doc_topics, doc_loglik, i
-    figures[9], figures[10], figures[11] = beta * s, beta * r, q
+    figures[0] = loglik
+    figures[1] = draws_s
+    figures[2] = draws_r
+    figures[3] = draws_q
+    figures[4] = kept
+    figures[5] = documents
+    figures[6] = doc_topics
+    figures[7] = doc_loglik
+    figures[8] = i
+    figures[9] = beta * s
+    figures[10] = beta * r
+    figures[11] = q
     return np.int64(-1)
 
 
@@ -327,21 +337,24 @@ class SparseLDA(Chain):
         }
 
     def sweep(self, visit: Visit, out: Out, n_t: np.ndarray, figures: np.ndarray) -> None:
-        block, params, key, stats = visit.block, visit.params, visit.key, out.stats
+        block = visit.block
+        params = visit.params
+        key = visit.key
+        stats = out.stats
         phi: PackedRows = visit.rows["phi"]
-        k, tokens, start, length = (
-            self.shape.topics,
-            out.array("word tokens"),
-            out.array("row start"),
-            out.array("row length"),
-        )
+        k = self.shape.topics
+        tokens = out.array("word tokens")
+        start = out.array("row start")
+        length = out.array("row length")
         length[:] = phi.length
         entries = slack_starts(block.words, block.counts, length, k, tokens, start)
         size = entry_bytes(phi.largest + int(tokens.max(initial=0)), k)
         arena = out.array("arena", entries + READ_PAST, f"u{size}")
         phi.copy(0, block.n_words, start, arena)
-        real, whole = out.array("coefficients"), out.array("document topics")
-        alpha, beta = params["alpha"], float(params["beta"][0])
+        real = out.array("coefficients")
+        whole = out.array("document topics")
+        alpha = params["alpha"]
+        beta = float(params["beta"][0])
         stray = sweep(
             block.indptr,
             block.words,

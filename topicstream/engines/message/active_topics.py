@@ -36,7 +36,8 @@ def choose(
     weakest topic on, they
     change places while gain * alpha_k * score_k exceeds the weak topic's theta (float32[D, L],
     counts)."""
-    width, k_all = topics.shape[1], len(alpha)
+    width = topics.shape[1]
+    k_all = len(alpha)
     used = np.zeros(scores.shape[1], np.uint8)
     for d in range(len(chosen)):
         next_topics[d] = topics[d]
@@ -51,13 +52,16 @@ def choose(
         for j in range(width):
             used[topics[d, j]] = 0
         while True:
-            k, j, low = 0, 0, np.float32(np.inf)
+            k = 0
+            j = 0
+            low = np.float32(np.inf)
             for i in range(1, k_all):  # np.argmax imports scipy.linalg
                 k = i if bid[i] > bid[k] else k
             for i in range(width):
                 share = theta[d, i] if next_topics[d, i] == topics[d, i] else np.float32(np.inf)
                 if share < low:
-                    low, j = share, i
+                    low = share
+                    j = i
             if bid[k] <= low or bid[k] <= _ZERO:
                 break
             next_topics[d, j] = k
@@ -86,17 +90,23 @@ def open_topics(
     ascending; theta:
     float32[D, L], the shares, adding up to less than n_d by what the other topics have.
     """
-    (ptr, doc, x), width, columns = cells, topics.shape[1], base.shape[1]
-    inverse, ratio = np.zeros(columns, np.float32), np.empty(columns, np.float32)
-    out_topic, out = np.empty(columns + 16, np.uint16), np.empty(columns + 16, np.float32)
-    even, chosen = np.zeros(len(topics), np.float32), np.empty(width, np.int32)
+    (ptr, doc, x) = cells
+    width = topics.shape[1]
+    columns = base.shape[1]
+    inverse = np.zeros(columns, np.float32)
+    ratio = np.empty(columns, np.float32)
+    out_topic = np.empty(columns + 16, np.uint16)
+    out = np.empty(columns + 16, np.float32)
+    even = np.zeros(len(topics), np.float32)
+    chosen = np.empty(width, np.int32)
     nothing = splat(_ZERO)
     for k in range(k_all):
         inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
     took[:] = _ZERO
     for u in range(len(ptr) - 1):
         r = index[u] * columns
-        s, high = nothing, splat(np.float32(-np.inf))
+        s = nothing
+        high = splat(np.float32(-np.inf))
         for k in range(0, columns, 16):
             v = load(base, r + k) * load(inverse, k)
             store(ratio, k, v)
@@ -113,7 +123,8 @@ def open_topics(
         for k in range(0, columns, 16):
             n += squeeze(out_topic, out, n, k, larger(load(ratio, k) - edge, nothing))
         for i in range(ptr[u], ptr[u + 1]):
-            d, weight = doc[i], x[i] / sum_s
+            d = doc[i]
+            weight = x[i] / sum_s
             even[d] += weight * low
             for j in range(n):
                 took[d, out_topic[j]] += weight * out[j]

@@ -114,23 +114,34 @@ def sweep(
 
     Returns the sum of x log(sum_k u_k / (n_d - x + sum alpha)): the words' probability before their
     update, own share taken out."""
-    (indptr, words, counts), (base, index, prior, of, alpha, spread) = cells, rows
-    (per_n_w, topics_of, p), width = work, rows.base.shape[1]
-    u, dl = topics_of[:width], topics_of[width : 2 * width]
-    fresh, inverse = topics_of[2 * width : 3 * width], topics_of[3 * width : 4 * width]
+    (indptr, words, counts) = cells
+    (base, index, prior, of, alpha, spread) = rows
+    (per_n_w, topics_of, p) = work
+    width = rows.base.shape[1]
+    u = topics_of[:width]
+    dl = topics_of[width : 2 * width]
+    fresh = topics_of[2 * width : 3 * width]
+    inverse = topics_of[3 * width : 4 * width]
     per_n_w[:] = 0.0
-    alpha_sum, topics = 0.0, 0
+    alpha_sum = 0.0
+    topics = 0
     for k in range(width):
         alpha_sum += alpha[k]
         topics += int(alpha[k] > 0.0)
         dl[k] = fresh[k] = inverse[k] = 0.0
-    smooth, zero, one = splat(prior[0, 0]), splat(0.0), np.float32(1.0)
-    n_cells, ahead = len(words), rows_ahead(width)
+    smooth = splat(prior[0, 0])
+    zero = splat(0.0)
+    one = np.float32(1.0)
+    n_cells = len(words)
+    ahead = rows_ahead(width)
     per_n_all = np.float32(1.0 / n_all)
     loglik = 0.0
-    passed, allowed = np.float32(np.inf), np.float32(0.0)
+    passed = np.float32(np.inf)
+    allowed = np.float32(0.0)
     for d in range(len(indptr) - 1):
-        first, last, at = indptr[d], indptr[d + 1], d * width
+        first = indptr[d]
+        last = indptr[d + 1]
+        at = d * width
         if d % REVIEW == 0:
             allowed = np.float32(DRIFT) * _least(lam, dl, spread, topics)
         n_d = 0.0
@@ -144,10 +155,13 @@ def sweep(
                 fetch(index, word)
                 fetch(per_n_w, word)
             word = np.int64(get(words, min(i + ahead, n_cells - 1)))
-            next_row, next_out = get(index, word) * width, word * width
+            next_row = get(index, word) * width
+            next_out = word * width
             x = np.float32(get(counts, i))
             word = np.int64(get(words, i))
-            row, out, own = get(index, word) * width, word * width, np.int64(get(of, word)) * width
+            row = get(index, word) * width
+            out = word * width
+            own = np.int64(get(of, word)) * width
             share_w = get(per_n_w, word)
             if share_w == 0.0:
                 acc = zero
@@ -159,7 +173,8 @@ def sweep(
             less_w = splat(-min(x * share_w, one))
             if passed + x > allowed:
                 passed = np.float32(0.0) if passed == np.inf else passed
-                less_all, less_own = splat(-passed * per_n_all), splat(-x * per_n_all)
+                less_all = splat(-passed * per_n_all)
+                less_own = splat(-x * per_n_all)
                 for k in range(0, width, WIDTH):
                     whole = load(lam, k)
                     change = load(dl, k)
@@ -243,7 +258,9 @@ def rescale(theta: Floats, at: int, width: int, n_d: float) -> None:
 
 
 class ATBP(TinyEngine):
-    """Asynchronous tiny belief propagation: no messages, the change of a block enters phi at once."""
+    """Asynchronous tiny belief propagation: no messages, the change of a block enters phi
+    at once.
+    """
 
     name = "atbp"
     cites = "Zeng, Liu & Cao, Memory-Efficient Topic Modeling, Fig. 3"
@@ -251,8 +268,11 @@ class ATBP(TinyEngine):
 
     def process(self, visit: Visit, out: Out) -> None:
         """One visit; theta is the kept one or folded in first."""
-        block, phi, totals = visit.block, visit.rows["phi"], visit.totals["phi"]
-        theta, (alpha, beta) = self.theta_of(visit, out), self.priors(visit, out)
+        block = visit.block
+        phi = visit.rows["phi"]
+        totals = visit.totals["phi"]
+        theta = self.theta_of(visit, out)
+        (alpha, beta) = self.priors(visit, out)
         if self.sweeps:
             nowhere = np.zeros((0, len(alpha)), np.float32)
             self.assign(
@@ -281,7 +301,8 @@ class ATBP(TinyEngine):
         """Priors of the block's words (see ``sweep``): what is shrunk for a cell's own share must
         not have seed words' pseudo-counts in it, or phi would have to fall below zero to make up
         for what is taken from them."""
-        seeds, width = self.shape.seeds, padded(self.shape.topics)
+        seeds = self.shape.seeds
+        width = padded(self.shape.topics)
         of = out.array("row of prior")
         of[:] = 0
         spread = np.full(width, self.shape.words * beta, np.float32)

@@ -103,8 +103,11 @@ class DenseMessages(Learning):
         }
 
     def start(self, visit: Visit, out: Out) -> None:
-        block, key, rows = visit.block, visit.key, visit.rows
-        new, delta = out.state["messages"], out.delta["phi"]
+        block = visit.block
+        key = visit.key
+        rows = visit.rows
+        new = out.state["messages"]
+        delta = out.delta["phi"]
         if "phi" in rows:
             topics = messages.Topics(rows["phi"].base, rows["phi"].index, visit.totals["phi"])
             alpha = visit.params["alpha"].astype(np.float32)
@@ -127,12 +130,11 @@ class DenseMessages(Learning):
         self, visit: Visit, out: Out, thetas: np.ndarray, links: messages.Links | None
     ) -> None:
         """New messages of the block from the old ones."""
-        phi, beta = visit.rows["phi"], visit.params["beta"][0]
+        phi = visit.rows["phi"]
+        beta = visit.params["beta"][0]
         topics = messages.Topics(phi.base, phi.index, visit.totals["phi"])
-        alpha, smooth = (
-            visit.params["alpha"].astype(np.float32),
-            np.float32(self.shape.words * beta),
-        )
+        alpha = visit.params["alpha"].astype(np.float32)
+        smooth = np.float32(self.shape.words * beta)
         out.stats["loglik"][0] = messages.visit(
             visit.block.cells,
             topics,

@@ -32,8 +32,11 @@ from topicstream.numeric.kernels import rng
 from topicstream.numeric.kernels.arrays import Array, Cells, Doubles, Float, Floats, Longs
 from topicstream.numeric.kernels.jit import fast_kernel, kernel
 
-NOTHING, TOKEN, CELL = 0, 1, 2
-_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+NOTHING = 0
+TOKEN = 1
+CELL = 2
+_ZERO = np.float32(0.0)
+_ONE = np.float32(1.0)
 
 
 class Topics(NamedTuple):
@@ -184,9 +187,13 @@ def visit(
 
     Returns the sum of x log p(w | the other cells) in nats, p as it stood just before each update.
     """
-    (indptr, words, counts), (base, index, totals), (alpha, beta, smooth) = cells, topics, priors
+    (indptr, words, counts) = cells
+    (base, index, totals) = topics
+    (alpha, beta, smooth) = priors
     k_all = old.shape[1]
-    lam, p, mass = np.empty(k_all, np.float32), np.empty(k_all, np.float32), np.float64(0.0)
+    lam = np.empty(k_all, np.float32)
+    p = np.empty(k_all, np.float32)
+    mass = np.float64(0.0)
     nothing = np.zeros(k_all, np.float32)
     for k in range(k_all):
         lam[k] = totals[k] + smooth
@@ -198,20 +205,21 @@ def visit(
         theta = thetas[d]
         n = gather_theta(indptr[d], indptr[d + 1], counts, old, theta)
         if links is not None:
-            fresh, message, z, a, b = (
-                links.fresh[d],
-                links.message[d][:k_all],
-                np.float64(links.weight[d]),
-                1.0,
-                0.0,
-            )
+            fresh = links.fresh[d]
+            message = links.message[d][:k_all]
+            z = np.float64(links.weight[d])
+            a = 1.0
+            b = 0.0
             fresh[:] = theta if moving else nothing
             if z > 0.0:
-                a, b = 1.0 - links.xi, links.xi
+                a = 1.0 - links.xi
+                b = links.xi
                 links.tokens[0] += n
         for i in range(indptr[d], indptr[d + 1]):
-            x, row = np.float32(counts[i]), delta[words[i]][:k_all]
-            own, phi = _share(x, exclude), base[index[words[i]]]
+            x = np.float32(counts[i])
+            row = delta[words[i]][:k_all]
+            own = _share(x, exclude)
+            phi = base[index[words[i]]]
             if links is None:
                 if moving:
                     s = _weigh(own, old[i], theta, alpha, phi, row, beta, lam, p, _ONE, _ZERO, None)
@@ -224,7 +232,8 @@ def visit(
                 loglik += float(x) * math.log(s / (n - own + mass))
             else:
                 rest = n - x + mass
-                first, scaled = np.float32(a), np.float32(b * rest)
+                first = np.float32(a)
+                scaled = np.float32(b * rest)
                 sums, change = (fresh, row) if moving else (theta, nothing)
                 s = _weigh(
                     own, old[i], sums, alpha, phi, change, beta, lam, p, first, scaled, message
@@ -251,8 +260,11 @@ def start_soft(
     document's mixture
     (1: uniform mixture).  delta gets the block's contribution.  Returns sum of x log p(w) under the
                            last mixture."""
-    (indptr, words, counts), (base, index, totals), k_all = cells, topics, new.shape[1]
-    inverse, p = np.empty(k_all, np.float32), np.empty(k_all, np.float32)
+    (indptr, words, counts) = cells
+    (base, index, totals) = topics
+    k_all = new.shape[1]
+    inverse = np.empty(k_all, np.float32)
+    p = np.empty(k_all, np.float32)
     for k in range(k_all):
         inverse[k] = 1.0 / totals[k] if totals[k] > 0.0 else 0.0
     delta[:] = _ZERO

@@ -1,7 +1,8 @@
 """Learned Dirichlet priors of the engines that store messages: histograms summed block by block, a
 fixed point at the end of a pass.
 
-The fixed point (numeric/kernels/dirichlet.py) is for whole counts n_dk and phi_wk; messages give their
+The fixed point (numeric/kernels/dirichlet.py) is for whole counts n_dk and phi_wk; messages give
+their
 means.  The brackets are concave, the steeper the smaller the
 prior, so a mean must not be put in their place: a tenth of a token with prior 0.01 gives 91 where
 one token in one
@@ -29,10 +30,12 @@ from topicstream.numeric.kernels.dirichlet import Histogram, Pull, fit_alpha, fi
 from topicstream.numeric.kernels.jit import kernel
 from topicstream.numeric.kernels.rng import bits
 
-LOWEST, OCTAVES = -16, 48
+LOWEST = -16
+OCTAVES = 48
 BINS = OCTAVES * 4
 SAYS_LITTLE = 35.0  # tokens a document
-_SHIFT, _FIRST = 21, (127 + LOWEST) * 4
+_SHIFT = 21
+_FIRST = (127 + LOWEST) * 4
 SAMPLE = np.uint64(16)
 REACH = 10.0
 MOST = 30.0  # that alpha is pulled to, over all topics
@@ -135,7 +138,8 @@ def document_counts(
     topic_bins: np.ndarray, length_bins: np.ndarray, topics: int
 ) -> tuple[Histogram, Histogram]:
     """Documents by n_dk and by n_d."""
-    times, values = topic_bins.reshape(topics, BINS), bin_values()
+    times = topic_bins.reshape(topics, BINS)
+    values = bin_values()
     used = np.flatnonzero(times.sum(0))
     return Histogram(times[:, used], values[used]), Histogram(length_bins, values)
 
@@ -199,9 +203,12 @@ class Learning(Engine):
         pseudo-counts of seed words."""
         if not self.options.learn_priors:
             return
-        block, phi, topics = visit.block, visit.rows["phi"], self.shape.topics
+        block = visit.block
+        phi = visit.rows["phi"]
+        topics = self.shape.topics
         count_documents(theta, topics, active, out.stats["topic_bins"], out.stats["length_bins"])
-        rows, weight = (out.stats["row_bins"], out.stats["sampled"]), out.array("weight")
+        rows = (out.stats["row_bins"], out.stats["sampled"])
+        weight = out.array("weight")
         count_words(
             block.words, block.counts, block.vocab, phi.base, phi.counts, topics, weight, *rows
         )
@@ -213,25 +220,29 @@ class Learning(Engine):
         """Move alpha (per topic, but of the ``fixed`` last ones) and beta in place; returns what
         goes into the history. Nothing happens when priors are not learned, or when no document has
         been counted."""
-        params, stats, reach = end.params, end.stats, self.options.prior_reach
+        params = end.params
+        stats = end.stats
+        reach = self.options.prior_reach
         if not self.options.learn_priors or not stats["length_bins"].any():
             return {}
-        first, topics = self.initial_params(), self.shape.topics
-        a, b = float(first["alpha"][0]), float(first["beta"][0])
-        low, high = np.full(topics, a / reach), np.full(topics, a * reach)
+        first = self.initial_params()
+        topics = self.shape.topics
+        a = float(first["alpha"][0])
+        b = float(first["beta"][0])
+        low = np.full(topics, a / reach)
+        high = np.full(topics, a * reach)
         low[topics - fixed :] = high[topics - fixed :] = first["alpha"][topics - fixed :]
         of_topics, of_lengths = document_counts(stats["topic_bins"], stats["length_bins"], topics)
         held_to = pull_of(of_lengths, pull, min(a, MOST / topics))
         params["alpha"][:] = fit_alpha(
             params["alpha"], of_topics, of_lengths, expected_rise, low, high, held_to
         )
-        sampled, lam, beta = (
-            float(stats["sampled"][0]),
-            end.totals["phi"][:topics],
-            float(params["beta"][0]),
-        )
+        sampled = float(stats["sampled"][0])
+        lam = end.totals["phi"][:topics]
+        beta = float(params["beta"][0])
         if sampled > 0:
-            rows, words = Histogram(stats["row_bins"], bin_values()), self.shape.words
+            rows = Histogram(stats["row_bins"], bin_values())
+            words = self.shape.words
             params["beta"][0] = fit_beta(
                 beta, rows, words / sampled, lam, words, expected_rise, b / reach, b * reach
             )

@@ -282,12 +282,12 @@ class SparseBeliefPropagation(Learning):
         }
 
     def start(self, visit: Visit, out: Out) -> None:
-        seeds, sums, new = visit.rows["phi"], visit.totals["phi"], out.state
-        cells, scores, topics = (
-            self._by_word(visit.block, out),
-            out.array("scores"),
-            self.shape.topics,
-        )
+        seeds = visit.rows["phi"]
+        sums = visit.totals["phi"]
+        new = out.state
+        cells = self._by_word(visit.block, out)
+        scores = out.array("scores")
+        topics = self.shape.topics
         active_topics.open_topics(
             cells, seeds.base, seeds.index, sums, topics, scores, new["topics"], new["theta"]
         )
@@ -298,7 +298,8 @@ class SparseBeliefPropagation(Learning):
         new["wanted"][:] = new["topics"]
 
     def process(self, visit: Visit, out: Out) -> None:
-        topics, theta = out.state["topics"], out.state["theta"]
+        topics = out.state["topics"]
+        theta = out.state["theta"]
         topics[:] = visit.state["wanted"]
         theta[:] = visit.state["theta"]
         theta[topics != visit.state["topics"]] = 0.0
@@ -307,7 +308,8 @@ class SparseBeliefPropagation(Learning):
         scores = self._sweep(
             visit, out, self._by_word(visit.block, out), float(visit.params["beta"][0]), chosen
         )
-        eager, gain = np.minimum(visit.params["alpha"], EAGER), np.float32(self.options.gain)
+        eager = np.minimum(visit.params["alpha"], EAGER)
+        gain = np.float32(self.options.gain)
         active_topics.choose(scores, chosen, topics, theta, eager, gain, out.state["wanted"])
         if visit.key.pass_number > self.options.learn_after:
             self.count_for_priors(visit, theta, out, topics)
@@ -337,17 +339,21 @@ class SparseBeliefPropagation(Learning):
         """Sweep the cells once; the new theta holds the documents' counts before and after.
         Returns the scores of topics
         outside for the documents that are ``chosen``."""
-        block, phi, sums, first = (
-            visit.block,
-            visit.rows["phi"],
-            visit.totals["phi"],
-            visit.key.pass_number == 0,
-        )
-        n, columns, likely = self.shape.topics, self.columns, out.array("likely")
-        new, old = out.state, out.state if first else visit.state
-        topics, before, theta = new["topics"], old["topics"], new["theta"]
+        block = visit.block
+        phi = visit.rows["phi"]
+        sums = visit.totals["phi"]
+        first = visit.key.pass_number == 0
+        n = self.shape.topics
+        columns = self.columns
+        likely = out.array("likely")
+        new = out.state
+        old = out.state if first else visit.state
+        topics = new["topics"]
+        before = old["topics"]
+        theta = new["theta"]
         # padding: an infinite lam gives the topics that are not there no share
-        alpha, lam = np.zeros(columns, np.float32), np.full(columns, np.inf, np.float32)
+        alpha = np.zeros(columns, np.float32)
+        lam = np.full(columns, np.inf, np.float32)
         alpha[:n] = visit.params["alpha"]
         lam[:n] = sums[:n] + self.shape.words * beta
         inverse = (1.0 / lam).astype(np.float32)
@@ -363,16 +369,19 @@ class SparseBeliefPropagation(Learning):
         out_topic = out.array("delta topic", most)
         out_value = out.array("delta value", most)
         theta += near
-        o, f32 = self.options, np.float32
+        o = self.options
+        f32 = np.float32
         documents = kernels.Documents(
             topics, before, left, lanes.astype(np.uint16), theta, lam[topics], mass
         )
         bids = kernels.Bids(chosen, scores, inverse, f32(o.reach if looked else -1.0))
-        top, rare = f32(STORED[o.message_bits][1]), columns // GATHERED
+        top = f32(STORED[o.message_bits][1])
+        rare = columns // GATHERED
         how = kernels.Step(
             f32(alpha[:n].min()), f32(beta), top, f32(o.band), f32(o.step), first, rare
         )
-        messages, delta = (old["messages"], new["messages"]), (out_ptr, out_topic, out_value)
+        messages = (old["messages"], new["messages"])
+        delta = (out_ptr, out_topic, out_value)
         entries = kernels.sweep(
             cells, phi.base, phi.index, documents, bids, how, *messages, likely, *delta
         )

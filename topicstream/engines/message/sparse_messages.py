@@ -70,7 +70,8 @@ HEAVY = np.float32(512.0)
 # a cell
 WHOLE = 512
 AHEAD = 4  # cells between the asking for a document's state and its use
-_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_ZERO = np.float32(0.0)
+_ONE = np.float32(1.0)
 
 
 @kernel
@@ -86,7 +87,9 @@ def document_tokens(cells: CellsByWord, docs: Int) -> Doubles:
 
 @kernel
 def sum_theta(cells: CellsByWord, values: Array, theta: Floats) -> None:
-    """theta[d] = sum of x mu over the document's cells (float32[D, L]), from the stored messages."""
+    """theta[d] = sum of x mu over the document's cells (float32[D, L]), from the stored
+    messages.
+    """
     _, doc, x = cells
     width = theta.shape[1]
     theta[:] = _ZERO
@@ -224,26 +227,33 @@ def sweep(
     """Visit every cell of a block once; see the module's legend.  likely float64[nnz] receives p(w
     | all other cells) as it
     stood before the update.  Returns the entries of the delta."""
-    (ptr, doc, x), (chosen, scores, inverse, reach) = cells, bids
+    (ptr, doc, x) = cells
+    (chosen, scores, inverse, reach) = bids
     topics, before, left, lanes, theta, lam, mass = documents
     floor, beta, top, band, step, first, rare = how
-    width, columns = topics.shape[1], base.shape[1]
-    flat_before, flat_topics = before.reshape(-1), topics.reshape(-1)
-    flat_old, flat_new = old.reshape(-1), new.reshape(-1)
+    width = topics.shape[1]
+    columns = base.shape[1]
+    flat_before = before.reshape(-1)
+    flat_topics = topics.reshape(-1)
+    flat_old = old.reshape(-1)
+    flat_new = new.reshape(-1)
     row = np.empty(columns, np.float32)
-    share, own_share, entry = (
-        np.empty(width, np.float32),
-        np.empty(width, np.float32),
-        np.empty(width, np.float32),
-    )
-    strong_topic, strong = np.empty(columns + 16, np.uint16), np.empty(columns + 16, np.float32)
-    betas, floors, zeros = splat(beta), splat(floor), splat(_ZERO)
+    share = np.empty(width, np.float32)
+    own_share = np.empty(width, np.float32)
+    entry = np.empty(width, np.float32)
+    strong_topic = np.empty(columns + 16, np.uint16)
+    strong = np.empty(columns + 16, np.float32)
+    betas = splat(beta)
+    floors = splat(floor)
+    zeros = splat(_ZERO)
     whole = columns <= WHOLE
-    further, n = (step - _ONE) / step, np.int64(0)
+    further = (step - _ONE) / step
+    n = np.int64(0)
     out_ptr[0] = 0
     row[:] = _ZERO
     for u in range(len(ptr) - 1):
-        r, after = index[u] * columns, min(u + 1, len(ptr) - 2)
+        r = index[u] * columns
+        after = min(u + 1, len(ptr) - 2)
         ahead = index[after] * columns
         if ptr[after + 1] - ptr[after] > rare:
             for k in range(0, columns, 16):
@@ -254,7 +264,8 @@ def sweep(
                     fetch(base, ahead + flat_topics[j])
         # apart: row holds the word's changes alone, else all of it; between words of few cells it
         # is all zeros
-        gathered, apart = ptr[u + 1] - ptr[u] <= rare, True
+        gathered = ptr[u + 1] - ptr[u] <= rare
+        apart = True
         if not gathered:
             peak = zeros
             for k in range(0, columns, 16):
@@ -288,7 +299,8 @@ def sweep(
                 fetch(lam, ahead + j)
             d = np.int64(doc[i])
             at = d * width
-            own, moved = _ZERO, False
+            own = _ZERO
+            moved = False
             if not first:
                 s = splat(_ZERO)
                 for j in range(0, width, 16):
@@ -311,7 +323,9 @@ def sweep(
                         flat_new,
                         row,
                     )
-            s, peak, owns = splat(_ZERO), splat(_ZERO), splat(own)
+            s = splat(_ZERO)
+            peak = splat(_ZERO)
+            owns = splat(own)
             for j in range(0, width, 16):
                 f = gather(row, 0, flat_topics, at + j)
                 store(entry, j, f)
@@ -334,7 +348,8 @@ def sweep(
             sum_p = total(s)
             stretch = splat(top / np.sqrt(highest(peak)))
             beyond = splat(sum_p * (further / x[i])) if not first and not moved else splat(_ZERO)
-            s, gap = splat(_ZERO), splat(_ZERO)
+            s = splat(_ZERO)
+            gap = splat(_ZERO)
             for j in range(0, width, 16):
                 p = larger(load(share, j) - load(own_share, j) * beyond, splat(_ZERO))
                 q = narrow(flat_new, i * width + j, root(p) * stretch)
@@ -371,7 +386,9 @@ def sweep(
                 for e in range(left[doc[i]], left[doc[i] + 1]):
                     gone = flat_before[at + lanes[e]]
                     if row[gone] != _ZERO:
-                        out_topic[n], out_value[n], row[gone] = gone, row[gone], _ZERO
+                        out_topic[n] = gone
+                        out_value[n] = row[gone]
+                        row[gone] = _ZERO
                         n += 1
                 n += _take(row, flat_topics, at, width, out_topic, out_value, n)
         else:

@@ -35,11 +35,9 @@ class STBP(TinyEngine):
         """One visit; theta is the kept one or folded in (then ``fold_sweeps`` inner iterations
         before the last).
         """
-        theta, priors, tol = (
-            self.theta_of(visit, out),
-            self.priors(visit, out),
-            self.options.fold_tol,
-        )
+        theta = self.theta_of(visit, out)
+        priors = self.priors(visit, out)
+        tol = self.options.fold_tol
         out.stats["loglik"][0] = self.assign(
             visit, out, theta, priors, self.sweeps, tol, out.delta["phi"]
         )

@@ -96,19 +96,26 @@ def _sweep(
 ) -> None:
     """One inner iteration over a document's cells: theta[at:] -> the first row of work.topics;
     work.p[i]: s of each cell. ``give``: every cell's share enters its row of delta."""
-    (_, words, counts), (base, index, beta, inverse), (rows, p, seen) = cells, topics, work
+    (_, words, counts) = cells
+    (base, index, beta, inverse) = topics
+    (rows, p, seen) = work
     width = base.shape[1]
-    new, g, u = rows[:width], rows[width : 2 * width], rows[2 * width : 3 * width]
+    new = rows[:width]
+    g = rows[width : 2 * width]
+    u = rows[2 * width : 3 * width]
     for k in range(0, width, WIDTH):
         store(g, k, (load(theta, at + k) + load(alpha, k)) * load(inverse, k))
         store(new, k, splat(0.0))
-    smooth, far = splat(beta), rows_ahead(width)
+    smooth = splat(beta)
+    far = rows_ahead(width)
     for i in range(first, last):
         fetch(index, np.int64(get(words, min(i + 2 * far, len(words) - 1))))
         word = np.int64(get(words, min(i + far, len(words) - 1)))
-        ahead, ahead_out = get(index, word) * width, word * width
+        ahead = get(index, word) * width
+        ahead_out = word * width
         word = np.int64(get(words, i))
-        row, out = get(index, word) * width, word * width
+        row = get(index, word) * width
+        out = word * width
         acc = splat(0.0)
         for k in range(0, width, WIDTH):
             fetch(base, ahead + k)
@@ -150,12 +157,14 @@ def fold_in(
     stop: float,
 ) -> None:
     """At most ``inner`` sweeps of a document on theta[at:], until sum |change| <= stop."""
-    width, new = topics.base.shape[1], work.topics
+    width = topics.base.shape[1]
+    new = work.topics
     for _ in range(inner):
         _sweep(first, last, cells, topics, alpha, theta, at, work, theta, False)
         moved = splat(0.0)
         for k in range(0, width, WIDTH):
-            after, before = load(new, k), load(theta, at + k)
+            after = load(new, k)
+            before = load(theta, at + k)
             moved = moved + larger(after - before, before - after)
             store(theta, at + k, after)
         if total(moved) <= stop:
@@ -185,14 +194,19 @@ def assign(
              sweep
     -> sum of x log(s / (n_d + sum alpha)) in nats: the words' probability before the last sweep
     """
-    (indptr, _, counts), inverse, width = cells, topics.inverse, topics.base.shape[1]
+    (indptr, _, counts) = cells
+    inverse = topics.inverse
+    width = topics.base.shape[1]
     work.seen[:] = 0
-    alpha_sum, real, loglik = 0.0, 0, 0.0
+    alpha_sum = 0.0
+    real = 0
+    loglik = 0.0
     for k in range(width):
         alpha_sum += alpha[k]
         real += inverse[k] > 0.0
     for d in range(len(indptr) - 1):
-        first, last = indptr[d], indptr[d + 1]
+        first = indptr[d]
+        last = indptr[d + 1]
         tokens = 0.0
         for i in range(first, last):
             tokens += counts[i]
@@ -298,13 +312,15 @@ class TinyEngine(Learning):
         """Wide rows want big blocks, so that a row copied into the delta serves many cells; 16
         blocks a pass or more; no more than 2^27 / K, so that the rows and their deltas fit 512 MB
         at a thousand topics."""
-        width, cells = padded(self.shape.topics), self.shape.cells
+        width = padded(self.shape.topics)
+        cells = self.shape.cells
         least = 1 << (16 if width < 64 else 17 if width < 256 else 18)
         cells = min(max(cells // 64, min(least, max(cells // 16, 1 << 16))), 1 << 20)
         return replace(super().layout, block_cells=max(min(cells, (1 << 27) // width), 1 << 12))
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        width, seeds = padded(self.shape.topics), self.shape.seeds
+        width = padded(self.shape.topics)
+        seeds = self.shape.seeds
         seeded = 0 if seeds is None else min(block.words, len(seeds))
         return super().workspace(block) | {
             "alpha": Buffer(width, "float32"),
@@ -352,7 +368,9 @@ class TinyEngine(Learning):
         delta: np.ndarray,
     ) -> float:
         """``frozen.assign`` of the block's documents; returns the log-likelihood."""
-        phi, inverse, (alpha, beta) = visit.rows["phi"], out.array("inverse"), priors
+        phi = visit.rows["phi"]
+        inverse = out.array("inverse")
+        (alpha, beta) = priors
         inverse[:] = 0.0
         lam = visit.totals["phi"][: self.shape.topics] + self.shape.words * beta
         np.divide(1.0, lam, out=inverse[: self.shape.topics], where=lam > 0, casting="same_kind")
@@ -366,7 +384,9 @@ class TinyEngine(Learning):
         """Without a seed table: a random topic per cell (Fig. 2, lines 4-9).  With one: each cell's
         soft assignment to
         the seed topics, p(k | w, d) with theta folded in."""
-        block, theta, delta = visit.block, self.theta_of(visit, out), out.delta["phi"]
+        block = visit.block
+        theta = self.theta_of(visit, out)
+        delta = out.delta["phi"]
         out.stats["tokens"][0] = block.tokens
         if "phi" not in visit.rows:
             random_topics(

@@ -23,10 +23,13 @@ def data_term(src: WeightSource, e: Floats, log_scale: Doubles, stat: Floats) ->
     """sum_uk stat[u, k] E[log phi_uk] in float64; stat: expected counts [U, P] of a block; e,
     log_scale: its weights.
     """
-    total, work = 0.0, np.empty(e.shape[1])
+    total = 0.0
+    work = np.empty(e.shape[1])
     for u in range(len(log_scale)):
         _logs(e, u, work)
-        row, mass, lost = 0.0, 0.0, 0.0
+        row = 0.0
+        mass = 0.0
+        lost = 0.0
         for k in range(src.topics):
             s = np.float64(stat[u, k])
             held = 1.0 if e[u, k] > 0.0 else 0.0
@@ -47,7 +50,8 @@ def rows_bound(rows: Array, beta: float, topics: int) -> float:
     """sum over rows and topics of lgamma(beta-hat) - lgamma(beta), float64: the words' part of log
     B(beta-hat) - log B(beta).
     """
-    total, zero = 0.0, lgamma(beta)
+    total = 0.0
+    zero = lgamma(beta)
     for i in range(rows.shape[0]):
         row = 0.0
         for k in range(topics):

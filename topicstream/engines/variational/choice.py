@@ -24,14 +24,17 @@ def best_of_words(
     """
     width = e.shape[1]
     for u in range(e.shape[0]):
-        at, o, left = u * most, u * width, 0
+        at = u * most
+        o = u * width
+        left = 0
         for k in range(0, width, 16):
             simd.store(p, k, simd.load(e, o + k))
         inverse = simd.splat(np.float32(1) / keep_top(p, 0, width, most, work))
         for k in range(0, width, 16):
             left += squeeze(topic, value, at + left, k, inverse * simd.load(p, k))
         for c in range(at + left, at + most):
-            topic[c], value[c] = 0, np.float32(0)
+            topic[c] = 0
+            value[c] = np.float32(0)
 
 
 @kernel(forceinline=True)

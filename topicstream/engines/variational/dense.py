@@ -58,7 +58,8 @@ def _hard_cell(src: WeightSource, u: int, n_used: Doubles, alpha: Doubles, work:
     n_used: the N_dk behind t.
     """
     log_weights(src, u, work)
-    most, total = -np.inf, 0.0
+    most = -np.inf
+    total = 0.0
     for k in range(src.topics):
         work[k] += digamma(n_used[k] + alpha[k])
         most = max(most, work[k])
@@ -120,7 +121,8 @@ def _inner(
     for k in range(0, width, simd.WIDTH):
         simd.store(acc, k, simd.splat(np.float32(0)))
     sweep_cells(cells, x, own, width, t, LEAST_Z, z, acc)
-    hard, change = 0, 0.0
+    hard = 0
+    change = 0.0
     for j in range(cells):
         hard += 1 if not z[j] > np.float32(LEAST_Z) else 0
     for k in range(src.topics):
@@ -150,7 +152,8 @@ def document_bound(
     """
     for k in range(width):
         terms[k] = lgamma(n[k] + alpha[k]) - lgamma(alpha[k]) - n[k] * digamma(used[k] + alpha[k])
-    total, mass = 0.0, 0.0
+    total = 0.0
+    mass = 0.0
     for k in range(width):
         total += terms[k]
         mass += n[k]
@@ -200,7 +203,8 @@ def smallest_active(n: Doubles, topics: int, tried: Bytes) -> int:
 
     tried: uint8[P].
     """
-    best, active = -1, 0
+    best = -1
+    active = 0
     for k in range(topics):
         if n[k] > 0.01:
             active += 1
@@ -233,31 +237,39 @@ def dense_step(
         of  # apart: a function that takes a tuple counts all its references
     )
     tol, most_inner, restarts = effort
-    width, topics = e.shape[1], src.topics
-    t, acc, t_trial = lanes[0], lanes[1], lanes[2]
-    work, tried, ones = np.zeros(width), np.zeros(width, np.uint8), np.ones(width, np.float32)
-    n, used, n_trial, used_trial = (
-        np.zeros(width),
-        np.zeros(width),
-        np.zeros(width),
-        np.zeros(width),
-    )
+    width = e.shape[1]
+    topics = src.topics
+    t = lanes[0]
+    acc = lanes[1]
+    t_trial = lanes[2]
+    work = np.zeros(width)
+    tried = np.zeros(width, np.uint8)
+    ones = np.ones(width, np.float32)
+    n = np.zeros(width)
+    used = np.zeros(width)
+    n_trial = np.zeros(width)
+    used_trial = np.zeros(width)
     prior = 0.0
     for k in range(topics):
         prior += alpha[k]
     for d in range(len(indptr) - 1):
-        first, last = indptr[d], indptr[d + 1]
+        first = indptr[d]
+        last = indptr[d + 1]
         if last == first:
             continue
         cells = last - first
         fill(words[first:last], e, 0.0, ones, own)
         take_counts(counts, first, cells, x)
-        z, z_trial = z_of[0], z_of[1]
+        z = z_of[0]
+        z_trial = z_of[1]
         for k in range(width):
             t[k] = 1.0 if k < topics else 0.0
             t_trial[k] = 0.0
-            used[k], tried[k] = 0.0, 0
-        inner, hard, change = 0, 0, np.inf
+            used[k] = 0.0
+            tried[k] = 0
+        inner = 0
+        hard = 0
+        change = np.inf
         while True:
             change, hard = _inner(
                 src, first, cells, words, x, own, width, t, z, acc, used, n, alpha, work
@@ -319,7 +331,9 @@ def dense_step(
             reports[TRIED] += 1.0
             if bound_trial > bound:
                 reports[ACCEPTED] += 1.0
-                bound, fit, hard = bound_trial, fit_trial, hard_trial
+                bound = bound_trial
+                fit = fit_trial
+                hard = hard_trial
                 n, n_trial, used, used_trial = n_trial, n, used_trial, used
                 t, t_trial, z, z_trial = t_trial, t, z_trial, z
         reports[BOUND] += bound
@@ -342,7 +356,8 @@ def _write(
     width = delta.shape[1]
     for j in range(cells):
         if z[j] > np.float32(LEAST_Z):
-            o, at = words[first + j] * width, j * width
+            o = words[first + j] * width
+            at = j * width
             g = simd.splat(x[j] / z[j])
             for k in range(0, width, 16):
                 v = simd.fma(g * simd.load(own, at + k), simd.load(t, k), simd.load(delta, o + k))

@@ -105,7 +105,8 @@ class Variational(Engine):
         return {**params, "bound": np.full(1, -np.inf)} if self.tracks_bound else params
 
     def workspace(self, block: BlockShape) -> dict[str, Buffer]:
-        width, longest = padded(self.shape.topics), block.document
+        width = padded(self.shape.topics)
+        longest = block.document
         return {
             "term": Buffer(width, "float64"),
             "factor": Buffer(width, "float32"),
@@ -157,15 +158,21 @@ class Variational(Engine):
 
     def weigh(self, visit: Visit, out: Out, starting: bool) -> dense.Words:
         """The block's cells and the weights of their words."""
-        k, totals = self.shape.topics, visit.totals["phi"]
+        k = self.shape.topics
+        totals = visit.totals["phi"]
         base, index, scale = visit.rows["phi"][:3]
-        beta, point = float(visit.params["beta"][0]), bool(self.options.phi == "point")
+        beta = float(visit.params["beta"][0])
+        point = bool(self.options.phi == "point")
         if starting:  # seed topics come in any unit: smooth them by a hundredth of their mean entry
-            beta, point = 0.01 * float(totals.sum()) / (k * self.shape.words), True
-        term, factor, alpha = out.array("term"), out.array("factor"), out.array("alpha")
+            beta = 0.01 * float(totals.sum()) / (k * self.shape.words)
+            point = True
+        term = out.array("term")
+        factor = out.array("factor")
+        alpha = out.array("alpha")
         alpha[:] = 0.0
         alpha[:k] = np.maximum(visit.params["alpha"], 1e-8)
-        e, log_scale = out.array("weights"), out.array("log scale")
+        e = out.array("weights")
+        log_scale = out.array("log scale")
         least = weights.topic_terms(totals, self.shape.words * beta, k, point, term, factor)
         src = weights.WeightSource(index, base, float(scale), beta, term, k, point)
         weights.word_weights(src, factor, least, out.array("work"), e, log_scale)
@@ -181,7 +188,8 @@ class Variational(Engine):
     def end_pass(self, end: PassEnd) -> dict[str, float]:
         """What documents took, and the bound where it is tracked."""
         stats = end.stats
-        docs, tokens = max(float(stats["docs"][0]), 1.0), max(float(stats["tokens"][0]), 1.0)
+        docs = max(float(stats["docs"][0]), 1.0)
+        tokens = max(float(stats["tokens"][0]), 1.0)
         record: dict[str, float] = {
             "doc_bound_per_token": float(stats["bound"][0]) / tokens,
             "inner_per_document": float(stats["inner"][0]) / docs,
@@ -196,8 +204,11 @@ class Variational(Engine):
 
         Where it fell below that of the pass before, ``bound_fall`` says by how much (nats): cold
         starts and the rounding of inner iterations allow small falls."""
-        beta, topics, seeds = float(end.params["beta"][0]), self.shape.topics, self.shape.seeds
-        value, totals = float(end.stats["local_bound"][0]), np.zeros(topics)
+        beta = float(end.params["beta"][0])
+        topics = self.shape.topics
+        seeds = self.shape.seeds
+        value = float(end.stats["local_bound"][0])
+        totals = np.zeros(topics)
         seeded = np.zeros(len(seeds.weight) if seeds is not None else 0)
         for first, piece in end.tables["phi"].pieces():
             if seeds is not None:

@@ -86,12 +86,10 @@ class Memoized(Sparse):
 
     def process(self, visit: Visit, out: Out) -> None:
         """A visit; no state means the first one."""
-        block, state, topics, starting = (
-            visit.block,
-            visit.state,
-            self.shape.topics,
-            not visit.state,
-        )
+        block = visit.block
+        state = visit.state
+        topics = self.shape.topics
+        starting = not visit.state
         if self.dense:
             delta = out.delta["phi"]
             self.dense_visit(visit, out, delta, starting)
@@ -105,7 +103,8 @@ class Memoized(Sparse):
         ptr, topic, value = (out.state[name] for name in ("ptr", "topic", "value"))
         ptr = ptr[: block.n_words + 1]
         n = statistics.merge_cells(*cells, out.array("total"), ptr, topic, value)
-        topic, value = topic[:n], value[:n]
+        topic = topic[:n]
+        value = value[:n]
         out.state.update(ptr=ptr, topic=topic, value=value)
         out.stats["local_bound"][0] = out.stats["bound"][0] - statistics.sparse_data_term(
             src, ptr, topic, value
@@ -115,10 +114,8 @@ class Memoized(Sparse):
         else:
             old = (state["ptr"], state["topic"], state["value"])
         room = n + len(old[1])
-        delta_ptr, delta_topic, delta_value = (
-            out.array("delta ptr"),
-            out.array("delta topics", room),
-            out.array("delta values", room),
-        )
+        delta_ptr = out.array("delta ptr")
+        delta_topic = out.array("delta topics", room)
+        delta_value = out.array("delta values", room)
         n = statistics.change(topics, *old, ptr, topic, value, delta_ptr, delta_topic, delta_value)
         out.delta["phi"] = SparseDelta(delta_ptr, delta_topic[:n], delta_value[:n])

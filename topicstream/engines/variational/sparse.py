@@ -57,7 +57,9 @@ from topicstream.numeric.kernels.local_step import take_counts
 EPSILON = 1e-10  # tokens: less is none
 SURE = 0.5  # psi of a topic that does not leave whatever the largest one's
 SMALL = 1.9  # tokens of a topic after the first assignment, an even share of the document's at most
-ALWAYS, EVERY = 5, 10  # selections: inner iterations 1 .. ALWAYS, then every EVERY-th
+# selections: inner iterations 1 .. ALWAYS, then every EVERY-th
+ALWAYS = 5
+EVERY = 10
 
 
 @kernel
@@ -80,7 +82,8 @@ def _hard_top(
     for a in range(width):
         scores[a] = work[active[a]] + digamma(used[a] + alpha[a]) if used[a] > 0.0 else -1e300
         best = max(best, scores[a])
-    left, total = most, 0.0
+    left = most
+    total = 0.0
     for a in range(width):
         work[a] = 0.0
     while left > 0:
@@ -118,18 +121,14 @@ def _first(
     for part in range(4):
         for k in range(width):
             parts[part, k] = 0.0
-    topic_, value_, parts_, x_ = (
-        pointers.address_of(topic),
-        pointers.address_of(value),
-        pointers.address_of(parts),
-        pointers.address_of(x),
-    )
+    topic_ = pointers.address_of(topic)
+    value_ = pointers.address_of(value)
+    parts_ = pointers.address_of(parts)
+    x_ = pointers.address_of(x)
     for j in range(cells):
-        o, row, count = (
-            words[first + j] * most,
-            parts_ + 8 * width * (j & 3),
-            pointers.float_at(x_, j),
-        )
+        o = words[first + j] * most
+        row = parts_ + 8 * width * (j & 3)
+        count = pointers.float_at(x_, j)
         for c in range(o, o + most):
             k = pointers.short_at(topic_, c)
             pointers.put_double(
@@ -161,7 +160,10 @@ def _shrink(used: Doubles, alpha: Doubles, active: Shorts, count: int, stays: Lo
     left = 0
     for a in range(count):
         if used[a] > 0.0:
-            used[left], alpha[left], active[left], stays[left] = used[a], alpha[a], active[a], a
+            used[left] = used[a]
+            alpha[left] = alpha[a]
+            active[left] = active[a]
+            stays[left] = a
             left += 1
     return left
 
@@ -308,60 +310,70 @@ def sparse_step(
     """
     src, (indptr, words, counts), e, log_scale, alpha = of
     tol, most_inner, restarts = effort
-    (most, faint, best_topic, best_value), (own, kept_of, lanes, acc, x, z_of) = lists, buffers
-    full, topics = e.shape[1], src.topics
-    t, t_trial = lanes[0], lanes[1]
-    n, used, n_trial, used_trial = np.zeros(full), np.zeros(full), np.zeros(full), np.zeros(full)
-    logs, scores, columns, tried = (
-        np.zeros(full),
-        np.zeros(full),
-        np.zeros(full),
-        np.zeros(full, np.uint8),
-    )
+    (most, faint, best_topic, best_value) = lists
+    (own, kept_of, lanes, acc, x, z_of) = buffers
+    full = e.shape[1]
+    topics = src.topics
+    t = lanes[0]
+    t_trial = lanes[1]
+    n = np.zeros(full)
+    used = np.zeros(full)
+    n_trial = np.zeros(full)
+    used_trial = np.zeros(full)
+    logs = np.zeros(full)
+    scores = np.zeros(full)
+    columns = np.zeros(full)
+    tried = np.zeros(full, np.uint8)
     parts = np.zeros((4, full))
-    active, stays = np.zeros(full, np.uint16), np.zeros(full, np.int64)
+    active = np.zeros(full, np.uint16)
+    stays = np.zeros(full, np.int64)
     picks = np.zeros(full + full // 16, np.int64)
     # addresses; the arrays made here stay alive because the loop below uses them too
-    e_, own_, x_, acc_ = (
-        pointers.address_of(e),
-        pointers.address_of(own),
-        pointers.address_of(x),
-        pointers.address_of(acc),
-    )
-    columns_, stays_, picks_ = (
-        pointers.address_of(columns),
-        pointers.address_of(stays),
-        pointers.address_of(picks),
-    )
+    e_ = pointers.address_of(e)
+    own_ = pointers.address_of(own)
+    x_ = pointers.address_of(x)
+    acc_ = pointers.address_of(acc)
+    columns_ = pointers.address_of(columns)
+    stays_ = pointers.address_of(stays)
+    picks_ = pointers.address_of(picks)
     best_ = acc_ + 4 * (16 * full + 528)  # behind what tiles.iterate and tiles.shares take of acc
     rows_ = best_ + 4 * 256
     prior = 0.0
     for k in range(topics):
         prior += alpha[k]
     for d in range(len(indptr) - 1):
-        first, last = indptr[d], indptr[d + 1]
+        first = indptr[d]
+        last = indptr[d + 1]
         cells = last - first
         if cells == 0:
             continue
-        z, z_trial, kept, kept_trial = z_of[0], z_of[1], kept_of[0], kept_of[1]
-        words_, z_, kept_, t_ = (
-            pointers.address_of(words) + 4 * first,
-            pointers.address_of(z),
-            pointers.address_of(kept),
-            pointers.address_of(t),
-        )
-        n_, used_ = pointers.address_of(n), pointers.address_of(used)
+        z = z_of[0]
+        z_trial = z_of[1]
+        kept = kept_of[0]
+        kept_trial = kept_of[1]
+        words_ = pointers.address_of(words) + 4 * first
+        z_ = pointers.address_of(z)
+        kept_ = pointers.address_of(kept)
+        t_ = pointers.address_of(t)
+        n_ = pointers.address_of(n)
+        used_ = pointers.address_of(used)
         take_counts(counts, first, cells, x)
         _first(first, cells, words, x, most, best_topic, best_value, parts, n)
         if faint > -np.inf:
             _leave_small(n, topics)
-        count, inner, hard, change = topics, 1, False, np.inf
+        count = topics
+        inner = 1
+        hard = False
+        change = np.inf
         for k in range(topics):
-            active[k], columns[k], tried[k] = k, alpha[k], 0
+            active[k] = k
+            columns[k] = alpha[k]
+            tried[k] = 0
         while True:
             alive = _alive(n_, columns_, count, faint, used_)
             inner += 1
-            filling, selecting = inner == 2, inner <= ALWAYS or inner % EVERY == 0
+            filling = inner == 2
+            selecting = inner <= ALWAYS or inner % EVERY == 0
             rows_of = count
             if selecting and (filling or alive < count):
                 count = _shrink(used, columns, active, count, stays)
@@ -428,12 +440,11 @@ def sparse_step(
             if candidate < 0:
                 break
             tried[candidate] = 1
-            trial_, used_trial_, t_trial_ = (
-                pointers.address_of(n_trial),
-                pointers.address_of(used_trial),
-                pointers.address_of(t_trial),
-            )
-            z_trial_, kept_trial_ = pointers.address_of(z_trial), pointers.address_of(kept_trial)
+            trial_ = pointers.address_of(n_trial)
+            used_trial_ = pointers.address_of(used_trial)
+            t_trial_ = pointers.address_of(t_trial)
+            z_trial_ = pointers.address_of(z_trial)
+            kept_trial_ = pointers.address_of(kept_trial)
             for a in range(count):
                 n_trial[a] = n[a] if a != candidate else 0.0
             hard_trial = False
@@ -498,7 +509,9 @@ def sparse_step(
             reports[TRIED] += 1.0
             if bound_trial > bound:
                 reports[ACCEPTED] += 1.0
-                bound, fit, hard = bound_trial, fit_trial, hard_trial
+                bound = bound_trial
+                fit = fit_trial
+                hard = hard_trial
                 z, z_trial, kept, kept_trial, t, t_trial = z_trial, z, kept_trial, kept, t_trial, t
                 n, n_trial, used, used_trial = n_trial, n, used_trial, used
         reports[BOUND] += bound

@@ -67,7 +67,9 @@ class Sparse(Variational):
         every = super().workspace(block)
         if self.dense:
             return every
-        width, most, longest = padded(self.shape.topics), self.most, block.document
+        width = padded(self.shape.topics)
+        most = self.most
+        longest = block.document
         return every | {
             "lanes": Buffer((2, width + 16), "float32"),
             "best topics": Buffer(block.words * most + 16, "uint16"),
@@ -89,18 +91,22 @@ class Sparse(Variational):
         """The L-sparse local step; returns the weights' source, and what ``statistics`` adds up:
         start and order of the cells by word, L, the cells' topics and values, flat."""
         o: Any = self.options
-        of, most, lanes = self.weigh(visit, out, starting), self.most, out.array("lanes")
+        of = self.weigh(visit, out, starting)
+        most = self.most
+        lanes = out.array("lanes")
         faint = math.log(o.leave) if o.leave > 0 else -math.inf
         lists = sparse.Lists(most, faint, out.array("best topics"), out.array("best weights"))
         choice.best_of_words(of.e, most, lanes[0], lanes[1], lists.topic, lists.value)
         reports = np.zeros(len(dense.REPORTS))
         names = "document", "kept", "lanes", "sums by lane", "document's counts", "normalisers"
-        cell_topic, cell_value = out.array("cell topics"), out.array("cell values")
+        cell_topic = out.array("cell topics")
+        cell_value = out.array("cell values")
         buffers = sparse.Buffers(*map(out.array, names))
         sparse.sparse_step(
             of, self.effort(starting), lists, reports, cell_topic, cell_value, buffers
         )
         self.report(visit.block, reports, out)
-        start, order = out.array("cells of words"), out.array("cells by word")
+        start = out.array("cells of words")
+        order = out.array("cells by word")
         statistics.entries_by_word(visit.block.words, start, order)
         return of.src, (start, order, most, cell_topic, cell_value)

@@ -72,12 +72,12 @@ def sum_cells(
 
     Word by word, so that a row is cleared and summed while it is in the first cache.
     """
-    width, delta_, last = delta.shape[1], pointers.address_of(delta), len(order) - 1
-    topic_, value_, nothing = (
-        pointers.address_of(cell_topic),
-        pointers.address_of(cell_value),
-        simd.splat(np.float32(0)),
-    )
+    width = delta.shape[1]
+    delta_ = pointers.address_of(delta)
+    last = len(order) - 1
+    topic_ = pointers.address_of(cell_topic)
+    value_ = pointers.address_of(cell_value)
+    nothing = simd.splat(np.float32(0))
     for u in range(delta.shape[0]):
         row = delta_ + 4 * width * u
         for k in range(0, width, 16):
@@ -110,12 +110,11 @@ def merge_cells(
 
     topic has room for one entry more than the statistic can have: each is written before it is
     known to be new."""
-    last, n = len(order) - 1, 0
-    cell_topic_, cell_value_, total_ = (
-        pointers.address_of(cell_topic),
-        pointers.address_of(cell_value),
-        pointers.address_of(total),
-    )
+    last = len(order) - 1
+    n = 0
+    cell_topic_ = pointers.address_of(cell_topic)
+    cell_value_ = pointers.address_of(cell_value)
+    total_ = pointers.address_of(total)
     total[:] = 0.0
     ptr[0] = 0
     for u in range(len(ptr) - 1):
@@ -164,12 +163,14 @@ def change(
             total[old_topic[c]] -= old_value[c]
         for c in range(new_ptr[u], new_ptr[u + 1]):
             k = new_topic[c]
-            topic[n], value[n] = k, total[k] + new_value[c]
+            topic[n] = k
+            value[n] = total[k] + new_value[c]
             n += value[n] != 0.0
             total[k] = 0.0
         for c in range(old_ptr[u], old_ptr[u + 1]):
             k = old_topic[c]
-            topic[n], value[n] = k, total[k]
+            topic[n] = k
+            value[n] = total[k]
             n += total[k] != 0.0
             total[k] = 0.0
         ptr[u + 1] = n
@@ -244,7 +245,8 @@ def log_weights(src: WeightSource, u: int, out: Doubles) -> None:
 def _row_in_logarithms(src: WeightSource, u: int, work: Doubles, e: Floats) -> float:
     """The same row of e by way of logarithms; returns its log_scale."""
     log_weights(src, u, work)
-    most, total = -np.inf, 0.0
+    most = -np.inf
+    total = 0.0
     for k in range(src.topics):
         most = max(most, work[k])
     for k in range(src.topics):
@@ -261,8 +263,11 @@ def word_weights(
     """Fill e: float32[U, P] and log_scale: float64[U].  factor: float32[P] and least of
     ``topic_terms``; work: float64[P].
     """
-    one, s, b = np.float32(1.0), np.float32(src.scale), np.float32(src.beta)
-    base, width = src.base, e.shape[1]
+    one = np.float32(1.0)
+    s = np.float32(src.scale)
+    b = np.float32(src.beta)
+    base = src.base
+    width = e.shape[1]
     for u in range(len(src.row_of)):
         i = src.row_of[u]
         total = np.float32(0.0)

@@ -57,10 +57,8 @@ class StochasticSparse(Stochastic, Sparse):
         if not self.few:
             statistics.sum_cells(*cells, out.delta["phi"])
             return
-        ptr, topic, value = (
-            out.array("delta ptr"),
-            out.array("delta topics"),
-            out.array("delta values"),
-        )
+        ptr = out.array("delta ptr")
+        topic = out.array("delta topics")
+        value = out.array("delta values")
         n = statistics.merge_cells(*cells, out.array("total"), ptr, topic, value)
         out.delta["phi"] = SparseDelta(ptr, topic[:n], value[:n])

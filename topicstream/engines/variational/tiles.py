@@ -44,7 +44,9 @@ def take(stays: Longs, count: int, picks: Longs) -> int:
 
     picks: int64[P + P / 16]: the offset in bytes of every topic's row, which is the one of the next
     that stays where it does not itself; then the first topics of those sixteens."""
-    n, a, width = 0, 0, len(stays)
+    n = 0
+    a = 0
+    width = len(stays)
     for k in range(width):
         picks[k] = ROW * a
         if a < count and stays[a] == k:
@@ -60,30 +62,22 @@ def _fill(rows: int, width: int, picks: int, sixteens: int, target: int) -> None
     """One tile over the topics of ``take``; rows: address of int64[16] addresses of rows of
     ``width``.
     """
-    r0, r1, r2, r3 = (
-        pointers.long_at(rows, 0),
-        pointers.long_at(rows, 1),
-        pointers.long_at(rows, 2),
-        pointers.long_at(rows, 3),
-    )
-    r4, r5, r6, r7 = (
-        pointers.long_at(rows, 4),
-        pointers.long_at(rows, 5),
-        pointers.long_at(rows, 6),
-        pointers.long_at(rows, 7),
-    )
-    r8, r9, ra, rb = (
-        pointers.long_at(rows, 8),
-        pointers.long_at(rows, 9),
-        pointers.long_at(rows, 10),
-        pointers.long_at(rows, 11),
-    )
-    rc, rd, re, rf = (
-        pointers.long_at(rows, 12),
-        pointers.long_at(rows, 13),
-        pointers.long_at(rows, 14),
-        pointers.long_at(rows, 15),
-    )
+    r0 = pointers.long_at(rows, 0)
+    r1 = pointers.long_at(rows, 1)
+    r2 = pointers.long_at(rows, 2)
+    r3 = pointers.long_at(rows, 3)
+    r4 = pointers.long_at(rows, 4)
+    r5 = pointers.long_at(rows, 5)
+    r6 = pointers.long_at(rows, 6)
+    r7 = pointers.long_at(rows, 7)
+    r8 = pointers.long_at(rows, 8)
+    r9 = pointers.long_at(rows, 9)
+    ra = pointers.long_at(rows, 10)
+    rb = pointers.long_at(rows, 11)
+    rc = pointers.long_at(rows, 12)
+    rd = pointers.long_at(rows, 13)
+    re = pointers.long_at(rows, 14)
+    rf = pointers.long_at(rows, 15)
     for b in range(sixteens):
         k = pointers.long_at(picks, width + b)
         lanes.transpose_to(
@@ -206,8 +200,10 @@ def _border_by_bisection(own: int, t: int, count: int, most: int) -> Any:
     """What exactly ``most`` of own * t reach in each lane, or, where several are equal, the
     ``most``-th largest.
     """
-    wanted, low = simd.splat(np.float32(most)), simd.splat(SMALLEST)
-    high, reached = low, simd.splat(np.float32(0))
+    wanted = simd.splat(np.float32(most))
+    low = simd.splat(SMALLEST)
+    high = low
+    reached = simd.splat(np.float32(0))
     for a in range(count):
         v = _products(own, t, a)
         high = larger(high, v)
@@ -216,7 +212,8 @@ def _border_by_bisection(own: int, t: int, count: int, most: int) -> Any:
     for _ in range(HALVINGS):
         if not highest(reached) > most:
             break
-        middle, n = halfway(low, high), simd.splat(np.float32(0))
+        middle = halfway(low, high)
+        n = simd.splat(np.float32(0))
         for a in range(count):
             n = n + mark(_products(own, t, a), middle)
         low = lanes.choose(n, wanted, middle, low)
@@ -306,8 +303,10 @@ def iterate(
     ``selecting``: kept is chosen from own first.  best: float32[256].  Returns whether there are
     such cells.
     """
-    nothing, least = simd.splat(np.float32(0)), simd.splat(np.float32(LEAST_Z))
-    hard, size = nothing, ROW * count
+    nothing = simd.splat(np.float32(0))
+    least = simd.splat(np.float32(LEAST_Z))
+    hard = nothing
+    size = ROW * count
     for a in range(count + 8):
         pointers.store(acc, 16 * a, nothing)
     for a in range(16):
@@ -321,10 +320,15 @@ def iterate(
             if two > 0:
                 _select(own + size, t, kept + size, count, most, best)
             own += 2 * size
-        y0, y1, z0, z1 = nothing, nothing, nothing, nothing
-        other, last = kept + two, count - count % 2
+        y0 = nothing
+        y1 = nothing
+        z0 = nothing
+        z1 = nothing
+        other = kept + two
+        last = count - count % 2
         for a in range(0, last, 2):
-            u, v = simd.splat(pointers.float_at(t, a)), simd.splat(pointers.float_at(t, a + 1))
+            u = simd.splat(pointers.float_at(t, a))
+            v = simd.splat(pointers.float_at(t, a + 1))
             y0 = simd.fma(pointers.load(kept, 16 * a), u, y0)
             z0 = simd.fma(pointers.load(other, 16 * a), u, z0)
             y1 = simd.fma(pointers.load(kept, 16 * a + 16), v, y1)
@@ -333,14 +337,13 @@ def iterate(
             u = simd.splat(pointers.float_at(t, a))
             y0 = simd.fma(pointers.load(kept, 16 * a), u, y0)
             z0 = simd.fma(pointers.load(other, 16 * a), u, z0)
-        y0, z0 = y0 + y1, z0 + z1
+        y0 = y0 + y1
+        z0 = z0 + z1
         pointers.store(z, j, y0)
         pointers.store(z, j + 16, z0)
         hard = hard + (mark(least, y0) + mark(least, z0))
-        f, g = (
-            lanes.quotient(pointers.load(x, j), y0, least),
-            lanes.quotient(pointers.load(x, j + 16), z0, least),
-        )
+        f = lanes.quotient(pointers.load(x, j), y0, least)
+        g = lanes.quotient(pointers.load(x, j + 16), z0, least)
         for a in range(count):
             pointers.fetch(kept + 2 * size, 16 * a)  # the next two
             pointers.fetch(other + 2 * size, 16 * a)
@@ -358,11 +361,9 @@ def shares(count: int, kept: Floats, t: Floats, x: Floats, z: Floats, tile: int,
     [16 * width + 512].
     """
     width = -(-count // 16) * 16
-    kept_, t_, p_ = (
-        pointers.address_of(kept) + tile * ROW * count,
-        pointers.address_of(t),
-        pointers.address_of(p),
-    )
+    kept_ = pointers.address_of(kept) + tile * ROW * count
+    t_ = pointers.address_of(t)
+    p_ = pointers.address_of(p)
     g = lanes.quotient(
         simd.load(x, 16 * tile), simd.load(z, 16 * tile), simd.splat(np.float32(LEAST_Z))
     )

@@ -1,7 +1,8 @@
 """Belief propagation with the topics held still: the fixed point of EM (Zeng et al. 2012), each
 document on its own.
 
-The arithmetic is the local step's (numeric/kernels/local_step.py) with the weight POINT.  Nothing is drawn
+The arithmetic is the local step's (numeric/kernels/local_step.py) with the weight POINT.  Nothing
+is drawn
 at random and nothing
 is shared between documents: the same document always gets the same bits.
 """
@@ -48,10 +49,12 @@ class BP(Method):
 
     def fold_in(self, docs: Documents) -> tuple[np.ndarray, int]:
         """``shares``, and the iterations of all documents together."""
-        docs, r = self.rows.weigh(docs), self.rows
+        docs = self.rows.weigh(docs)
+        r = self.rows
         out = np.empty((len(docs), r.topics), np.float32)
         cells, base = r.of(docs)
-        prior, (tol, inner) = (r.beta, r.inverse, r.alpha), (self.options.tol, self.options.inner)
+        prior = (r.beta, r.inverse, r.alpha)
+        (tol, inner) = (self.options.tol, self.options.inner)
         return out, local_step(
             docs.indptr, cells, docs.counts, base, *prior, POINT, EVEN, tol, inner, out
         )

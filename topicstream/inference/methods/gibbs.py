@@ -62,7 +62,8 @@ def draw(p: Doubles, topics: int, state: int) -> Int:
     if not p[topics - 1] > 0.0:
         return np.int64(-1)
     u = uniform(bits(state)) * p[topics - 1]
-    low, high = np.int64(0), np.int64(topics - 1)
+    low = np.int64(0)
+    high = np.int64(topics - 1)
     while low < high:
         middle = (low + high) // 2
         if p[middle] > u:
@@ -99,17 +100,23 @@ def alone(
     rows: int64[nnz] of base: float32[R, K]; x: float32[nnz]; inverse: float64[K], 1 / (lam + W
     beta); alpha: float64[K]; keys: uint64[D]."""
     topics = len(alpha)
-    longest, most = 0, 0
+    longest = 0
+    most = 0
     for d in range(len(indptr) - 1):
         tokens = 0
         for i in range(indptr[d], indptr[d + 1]):
             tokens += units(x[i])
-        longest, most = max(longest, indptr[d + 1] - indptr[d]), max(most, tokens)
-    word, z = np.empty((longest, topics), np.float32), np.empty(most, np.int32)
-    n, mean, p = np.zeros(topics), np.zeros(topics), np.zeros(topics)
+        longest = max(longest, indptr[d + 1] - indptr[d])
+        most = max(most, tokens)
+    word = np.empty((longest, topics), np.float32)
+    z = np.empty(most, np.int32)
+    n = np.zeros(topics)
+    mean = np.zeros(topics)
+    p = np.zeros(topics)
     alpha_sum = alpha.sum()
     for d in range(len(indptr) - 1):
-        first, last = indptr[d], indptr[d + 1]
+        first = indptr[d]
+        last = indptr[d + 1]
         if first == last:
             _prior(alpha, shares[d])
             continue
@@ -179,7 +186,9 @@ def together(
     int32[tokens], the topics of documents that have them, which extra and totals hold already; -1,
     of all tokens of a document: to be drawn."""
     topics = len(alpha)
-    n, coef, p = np.zeros((len(indptr) - 1, topics), np.float32), np.zeros(topics), np.zeros(topics)
+    n = np.zeros((len(indptr) - 1, topics), np.float32)
+    coef = np.zeros(topics)
+    p = np.zeros(topics)
     shares[:, :] = 0
     state = stream(seed, 1, key)
     for w in range(len(extra)):
@@ -191,7 +200,8 @@ def together(
             for k in range(topics):
                 coef[k] = over(n[d, k] + alpha[k], totals[k] + width)
             for i in range(indptr[d], indptr[d + 1]):
-                left, w = np.float64(x[i]), rows[i]
+                left = np.float64(x[i])
+                w = rows[i]
                 while left > 0.0:
                     unit = min(left, 1.0)
                     if turn == 0 and z[at] >= 0:
@@ -331,11 +341,14 @@ class Gibbs(Method):
         """Joint sampling reads all documents and samples them before the first answer."""
         if not self.options.joint:
             return blocks
-        words, topics, cells = self.rows.model.n_words, self.rows.topics, 0
+        words = self.rows.model.n_words
+        topics = self.rows.topics
+        cells = 0
 
         def each(block: Documents) -> int:
             nonlocal cells
-            before, cells = cells, cells + len(block.words)
+            before = cells
+            cells = cells + len(block.words)
             rows = min(words, cells) - min(
                 words, before
             )  # of the table, as float32 and as float64 with the new tokens
@@ -344,10 +357,8 @@ class Gibbs(Method):
         blocks_held = self.hold(blocks, each)
         if blocks_held:
             indptr = np.concatenate([[0], *(np.diff(b.indptr) for b in blocks_held)]).cumsum()
-            ids, x = (
-                np.concatenate([b.words for b in blocks_held]),
-                np.concatenate([b.counts for b in blocks_held]),
-            )
+            ids = np.concatenate([b.words for b in blocks_held])
+            x = np.concatenate([b.counts for b in blocks_held])
             used, rows = np.unique(ids, return_inverse=True)
             shares = self._sampled(indptr, rows, x, self.rows.model.rows(used), np.uint64(0))
             self._answers = by_block(blocks_held, shares)
@@ -357,7 +368,8 @@ class Gibbs(Method):
         if self.options.joint:
             return self._answers[id(docs)]
         rows, base = self.rows.of(docs)
-        keys, options = fnv1a(docs.ids), self.options
+        keys = fnv1a(docs.ids)
+        options = self.options
         out = np.empty((len(docs), self.rows.topics), np.float32)
         if options.own_counts:
             for d, key in enumerate(keys):
@@ -388,11 +400,10 @@ class Gibbs(Method):
         """Shares float32[D, K] of documents whose tokens count in the topics meanwhile; rows: of
         ``base``.
         """
-        r, options = self.rows, self.options
-        shares, totals = (
-            np.empty((len(indptr) - 1, r.topics), np.float32),
-            np.array(r.model.totals, np.float64),
-        )
+        r = self.rows
+        options = self.options
+        shares = np.empty((len(indptr) - 1, r.topics), np.float32)
+        totals = np.array(r.model.totals, np.float64)
         width = r.model.n_words * r.beta
         together(
             indptr,
@@ -452,18 +463,18 @@ class Gibbs1(Method):
 
     def gather(self, blocks: Iterable[Documents]) -> Iterable[Documents]:
         """All documents are sampled before the first answer."""
-        words, topics, old_part = self.rows.model.n_words, self.rows.topics, self.corpus.part()
+        words = self.rows.model.n_words
+        topics = self.rows.topics
+        old_part = self.corpus.part()
         trained = 64 * old_part.cells + 12 * int(old_part.tokens) + 4 * topics * old_part.docs
         blocks_held = self.hold(
             blocks, lambda block: bytes_sampled(block, topics), 12 * words * topics + trained
         )
         if not blocks_held:
             return blocks_held
-        extra, still, sums = (
-            np.zeros((words, topics)),
-            np.zeros((words, topics), np.float32),
-            np.zeros(topics),
-        )
+        extra = np.zeros((words, topics))
+        still = np.zeros((words, topics), np.float32)
+        sums = np.zeros(topics)
         if (seeds := self.rows.model.seeds) is not None:  # counts that no draw moves
             seeds.add(still, seeds.ids.astype(np.int64), np.arange(len(seeds)))
             sums += seeds.totals[:topics]
@@ -483,11 +494,10 @@ class Gibbs1(Method):
             for docs in blocks_held
         ]
         lengths, ids, x, z = (np.concatenate(part) for part in zip(*old, *new, strict=True))
-        indptr, totals = (
-            np.concatenate([[0], lengths]).cumsum().astype(np.int64),
-            extra.sum(axis=0) + sums,
-        )
-        shares, options = np.empty((len(lengths), topics), np.float32), self.options
+        indptr = np.concatenate([[0], lengths]).cumsum().astype(np.int64)
+        totals = extra.sum(axis=0) + sums
+        shares = np.empty((len(lengths), topics), np.float32)
+        options = self.options
         together(
             indptr,
             ids,

@@ -52,7 +52,8 @@ from topicstream.numeric.kernels.local_step import (
 from topicstream.numeric.kernels.select import SMALLEST, keep_top, where
 from topicstream.numeric.kernels.simd import WIDTH, fma, larger, load, splat, store, total
 
-ALWAYS, EVERY = 5, 10
+ALWAYS = 5
+EVERY = 10
 
 
 @kernel
@@ -70,7 +71,8 @@ def _select(
     """A selection: selected = weights where weights * t is among the ``most`` largest of its row,
     else 0; acc as in ``sweep``.
     """
-    width, least = len(t), splat(SMALLEST)
+    width = len(t)
+    least = splat(SMALLEST)
     for j in range(cells):
         o = j * width
         for k in range(0, width, WIDTH):
@@ -100,27 +102,28 @@ def sparse_step(
     shares: Floats,
 ) -> int:
     """``local_step`` with at most ``most`` topics a cell; the others as there."""
-    width, topics = len(inverse), shares.shape[1]
+    width = len(inverse)
+    topics = shares.shape[1]
     longest = 1
     for d in range(len(indptr) - 1):
         longest = max(longest, indptr[d + 1] - indptr[d])
-    weights, selected = (
-        np.empty((longest + 8) * width, np.float32),
-        np.empty((longest + 8) * width, np.float32),
-    )
-    x, z = np.empty(longest + 32, np.float32), np.empty(longest + 32, np.float32)
-    t, acc, n = (
-        np.empty(width, np.float32),
-        np.empty(width, np.float32),
-        np.empty(width, np.float32),
-    )
-    p, work = np.zeros(width, np.float32), np.zeros(width + 16, np.float32)
+    weights = np.empty((longest + 8) * width, np.float32)
+    selected = np.empty((longest + 8) * width, np.float32)
+    x = np.empty(longest + 32, np.float32)
+    z = np.empty(longest + 32, np.float32)
+    t = np.empty(width, np.float32)
+    acc = np.empty(width, np.float32)
+    n = np.empty(width, np.float32)
+    p = np.zeros(width, np.float32)
+    work = np.zeros(width + 16, np.float32)
     alpha_sum = 0.0
     for k in range(topics):
         alpha_sum += np.float64(alpha[k])
     sweeps = 0
     for d in range(len(indptr) - 1):
-        first, cells, tokens = indptr[d], indptr[d + 1] - indptr[d], 0.0
+        first = indptr[d]
+        cells = indptr[d + 1] - indptr[d]
+        tokens = 0.0
         fill(rows[first : first + cells], base, beta, inverse, weights)
         take_counts(counts, first, cells, x)
         for j in range(cells):
@@ -140,7 +143,8 @@ def sparse_step(
             sweeps += 1
             moved = splat(np.float32(0))
             for k in range(0, width, WIDTH):
-                after, before = load(t, k) * load(acc, k), load(n, k)
+                after = load(t, k) * load(acc, k)
+                before = load(n, k)
                 moved = moved + larger(after - before, before - after)
                 store(n, k, after)
             if total(moved) <= tol * tokens:
@@ -213,13 +217,16 @@ class VB(Method):
 
     def fold_in(self, docs: Documents) -> tuple[np.ndarray, int]:
         """``shares``, and the iterations of all documents together."""
-        docs, options = self.rows.weigh(docs), self.options
+        docs = self.rows.weigh(docs)
+        options = self.options
         out = np.empty((len(docs), self.rows.topics), np.float32)
         cells, base = self.rows.of(docs)
-        beta, inverse = self.rows.beta, self.rows.inverse
+        beta = self.rows.beta
+        inverse = self.rows.inverse
         if options.phi == "dirichlet":
             cells, base = dirichlet_rows(cells, base, beta, self._norms, len(inverse))
-            beta, inverse = 0.0, self._ones
+            beta = 0.0
+            inverse = self._ones
         step = (docs.indptr, cells, docs.counts, base, beta, inverse, self.rows.alpha)
         from_prior = options.begin == "prior"
         if self.most > 0:

@@ -29,7 +29,8 @@ Places = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """What is given to be read: files, folders, ``-`` for standard input."""
 LOOKED_AT = 100
 """Files of one suffix in a folder whose content is looked at before the suffix is trusted."""
-FILES, EACH = "files", "each"
+FILES = "files"
+EACH = "each"
 """Text files, each a document; every file of a folder by its own format."""
 ASIDE = ("vocab", "empty", "nothing", "about")
 """What is no format of a folder's documents."""
@@ -70,7 +71,8 @@ class Tree:
 
     def sources(self) -> Iterator[tuple[str, Source]]:
         """Formats, and what their readers read: the whole folder, of ``files``, else each file."""
-        encoding, strict = self.options.encoding, self.options.strict
+        encoding = self.options.encoding
+        strict = self.options.strict
         if self.format == FILES:
             sources: Iterator[tuple[str, Source]] = iter([(FILES, TreeSource(self))])
         else:
@@ -94,7 +96,9 @@ class Tree:
 
 
 class TreeSource(Source):
-    """The text files of a folder tree as one source: ``files`` yields path and key in sorted order."""
+    """The text files of a folder tree as one source: ``files`` yields path and key in
+    sorted order.
+    """
 
     def __init__(self, tree: Tree) -> None:
         options = tree.options
@@ -102,7 +106,9 @@ class TreeSource(Source):
         super().__init__(
             tree.name, tree.root, key=key, encoding=options.encoding, strict=options.strict
         )
-        self.tree, self.size, self.progress = tree, tree.size, 0
+        self.tree = tree
+        self.size = tree.size
+        self.progress = 0
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Path and key of each file."""
@@ -151,7 +157,8 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
         raise InputError("no input given; name files, folders or - for standard input")
     if len(set(names)) < len(names):
         raise InputError(f"{Counter(names).most_common(1)[0][0]}: given twice")
-    keys, inputs = file_keys(names), Inputs()
+    keys = file_keys(names)
+    inputs = Inputs()
     for name in names:
         path = None if name == "-" else Path(name)
         remote = path is not None and address_of(path) is not None
@@ -176,7 +183,8 @@ def survey_inputs(paths: Places, options: ReadOptions, *, eager: bool = False) -
             tree = _survey_tree(path, name, options, each)
             tree.prefix = tree_prefix(name, names)
             inputs.parts.append(tree)
-            size, form = tree.size, tree.format
+            size = tree.size
+            form = tree.format
         elif (
             path is not None and not remote and not path.is_file()
         ):  # it is read twice, and a pipe may never end
@@ -235,7 +243,8 @@ def input_places(names: list[str]) -> list[str]:
     """What paths of files lose when they are stored: the places of the inputs, as given and
     absolute.
     """
-    keys, places = file_keys([n for n in names if n != "-" and not os.path.isdir(n)]), set()
+    keys = file_keys([n for n in names if n != "-" and not os.path.isdir(n)])
+    places = set()
     for name in set(names) - {"-"}:
         tail = "" if name in keys else os.sep
         key = keys[name] if name in keys else tree_prefix(name, names)
@@ -332,7 +341,8 @@ def _survey_tree(root: Path, name: str, options: ReadOptions, each: bool) -> Tre
     counts: Counter[str] = Counter()
     example: dict[str, str] = {}
     fields: Counter[str] = Counter()
-    kind_of, asked_columns = _Kinds(options), set(options.meta.values())
+    kind_of = _Kinds(options)
+    asked_columns = set(options.meta.values())
     for path, key in walk(root):
         kind = kind_of(path, os.path.join(name, key), key)
         counts[kind] += 1

@@ -75,12 +75,15 @@ def stamp(name: str, most: float = math.inf) -> list[int | str] | None:
         paths += [os.path.join(at, f) for f in inside]
         if len(paths) > most:
             return None
-    digest, files, size = hashlib.sha256(), 0, 0
+    digest = hashlib.sha256()
+    files = 0
+    size = 0
     for path in sorted(paths):
         if not os.path.exists(path):
             continue
         about = os.stat(path)
-        files, size = files + 1, size + about.st_size
+        files = files + 1
+        size = size + about.st_size
         digest.update(
             b"%s\0%d\0%d\n"
             % (os.fsencode(os.path.relpath(path, name)), about.st_size, about.st_mtime_ns)
@@ -176,7 +179,8 @@ def raw_files(store: Path, *, known: bool = False) -> Callable[[str], str | None
             files = said[0] if isinstance(said, list) and said and isinstance(said[0], int) else -1
             unchanged[place] = files > 0 and stamp(place, files) == said
         # a linked folder within is in no stamp
-        above, root = os.path.realpath(os.path.dirname(path)), os.path.realpath(place)
+        above = os.path.realpath(os.path.dirname(path))
+        root = os.path.realpath(place)
         return unchanged[place] and (
             path == place or above == root or above.startswith(root + os.sep)
         )

@@ -263,7 +263,9 @@ def counted_tokens(documents: Iterable[Iterable[str]], ids: Any = None) -> InMem
     """Lists of words, as gensim and tomotopy take documents, as a matrix of counts."""
     import scipy.sparse  # a tenth of a second, which other documents need not spend
 
-    numbers, words, ends = array("i"), dict[Any, int](), array("q", [0])
+    numbers = array("i")
+    words = dict[Any, int]()
+    ends = array("q", [0])
     for document in documents:
         if (
             isinstance(document, tuple) and (len(document) == 2 or hasattr(document, "_fields"))
@@ -314,7 +316,8 @@ class MemoryReader(Reader):
     about = "documents in memory"
 
     def __init__(self, given: InMemory, batches: Batches, kind: Literal["text", "counts"]) -> None:
-        self.given, self._batches = given, batches
+        self.given = given
+        self._batches = batches
         self.kind = kind  # type: ignore[misc]
 
     def batches(self, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -514,8 +517,10 @@ def _matrix_words(in_memory: InMemory, size: int) -> pa.LargeStringArray:
 
 def _vectors(in_memory: InMemory, source: Input, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The rows of an array."""
-    width, ids = in_memory.documents.shape[1], in_memory.own_ids(len(in_memory.documents))
-    step, source.words = rows_at_once(options, width), coordinate_names(width)
+    width = in_memory.documents.shape[1]
+    ids = in_memory.own_ids(len(in_memory.documents))
+    step = rows_at_once(options, width)
+    source.words = coordinate_names(width)
     for first in range(0, len(in_memory.documents), step):
         x = np.asarray(in_memory.documents[first : first + step])
         yield vector_batch(source, x, first + np.arange(len(x)), ids.slice(first, len(x)))

@@ -76,7 +76,9 @@ def is_mark(name: str) -> bool:
 
 
 def is_about(name: str) -> bool:
-    """True for the usual names of a file about a folder: README, LICENSE, CHANGELOG and the like."""
+    """True for the usual names of a file about a folder: README, LICENSE, CHANGELOG and the
+    like.
+    """
     lower = name.lower()
     return re.split(r"[._-]", lower)[0] in _ABOUT and os.path.splitext(lower)[1] in _ABOUT_SUFFIXES
 
@@ -160,7 +162,8 @@ def _objects(address: str) -> list[str]:
             ) from None
     if is_object(address):  # who may read it need not be allowed to list its folder
         return [address]
-    folder, objects = address.rstrip("/") + "/", []
+    folder = address.rstrip("/") + "/"
+    objects = []
     for entry in list_below(address):
         names = entry.removeprefix(folder).split("/")
         if any(name.startswith(".") or is_mark(name) for name in names) or (
@@ -182,11 +185,9 @@ def _objects(address: str) -> list[str]:
 
 # -- matrices with files beside them
 # ---------------------------------------------------------------------------------------
-MATRIX, CELLS, FEATURES = (
-    ("matrix.mtx",),
-    ("barcodes.tsv",),
-    ("features.tsv", "genes.tsv", "peaks.bed"),
-)
+MATRIX = ("matrix.mtx",)
+CELLS = ("barcodes.tsv",)
+FEATURES = ("features.tsv", "genes.tsv", "peaks.bed")
 """The files of a matrix of 10x, by what they hold."""
 
 
@@ -237,7 +238,9 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
     InputError that names
     ``--format`` when neither name nor content tell.
     """
-    suffix, formats, text = plain_suffix(name), readers(), head.lstrip()
+    suffix = plain_suffix(name)
+    formats = readers()
+    text = head.lstrip()
     for form, reader in formats.items():
         if reader.signature is not None and reader.signature.match(head):
             return form
@@ -275,6 +278,8 @@ def guess(name: str, head: bytes, *, in_folder: bool) -> str:
 
 
 def guess_source(source: Source, options: ReadOptions, *, in_folder: bool, name: str) -> str:
-    """``guess`` on an input, as the options want it read; the bytes looked at are read again later."""
+    """``guess`` on an input, as the options want it read; the bytes looked at are read
+    again later.
+    """
     form = guess(name, source.head(), in_folder=in_folder)
     return "vectors" if form == "parquet" and options.vector_field else form

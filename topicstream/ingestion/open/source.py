@@ -138,11 +138,16 @@ class Input:
     def __init__(
         self, name: str, key: str, *, strict: bool = True, path: Path | None = None
     ) -> None:
-        self.name, self.key, self.strict, self.path = printable(name), printable(key), strict, path
-        self.rejects, self.alone = Rejects(), True
+        self.name = printable(name)
+        self.key = printable(key)
+        self.strict = strict
+        self.path = path
+        self.rejects = Rejects()
+        self.alone = True
         self.words: pa.LargeStringArray = pa.array([], pa.large_string())
         self.size: int | None = None
-        self.line, self.damage = 0, ""
+        self.line = 0
+        self.damage = ""
         self.progress: int | None = None
 
     def __enter__(self) -> Self:
@@ -181,7 +186,8 @@ class Input:
 
     def taken(self) -> Rejects:
         """The rejects so far, which are then no longer here."""
-        rejects, self.rejects = self.rejects, Rejects()
+        rejects = self.rejects
+        self.rejects = Rejects()
         return rejects
 
 
@@ -206,7 +212,8 @@ class Source(Input):
         strict: bool = True,
     ) -> None:
         super().__init__(name, key or (path.name if path else "stdin"), strict=strict, path=path)
-        self.encoding, self.eager = encoding, False
+        self.encoding = encoding
+        self.eager = False
         self._raw: Any = None
         self._stream: Any = None
         self._packed: bool | None = None
@@ -235,7 +242,9 @@ class Source(Input):
 
     def _open(self) -> None:
         raw = open_source(self.path)
-        self._ended, self._inflated, start = False, 0, raw.peek(6)
+        self._ended = False
+        self._inflated = 0
+        start = raw.peek(6)
         kind = next((k for m, k in MAGIC.items() if start.startswith(m)), None)
         if (
             kind is None
@@ -249,10 +258,8 @@ class Source(Input):
                 f"is named {self.path.suffix} but is not {named}-compressed; rename it",
             )
         self._raw = raw
-        self._packed, self._stream = (
-            kind is not None,
-            raw if kind is None else decompressed(raw, kind),
-        )
+        self._packed = kind is not None
+        self._stream = raw if kind is None else decompressed(raw, kind)
         head = self._more()
         while len(head) < HEAD_BYTES and not self._ended and not self.eager:
             head += self._more()
@@ -266,7 +273,8 @@ class Source(Input):
         try:
             part: bytes = self._stream.read1(READ_BYTES)
         except DAMAGE as e:
-            part, why = b"", str(e) or "it ends in the middle of the compressed data"
+            part = b""
+            why = str(e) or "it ends in the middle of the compressed data"
             behind = (
                 f"the compressed file is damaged or truncated somewhere behind "
                 f"{self._inflated:,} bytes of text"
@@ -294,7 +302,8 @@ class Source(Input):
         BadFile where compressed data are
         damaged and the input is read strictly, once all before is read."""
         parts = [self.head(n)]
-        have, self._ahead = len(parts[0]), self._ahead[n:]
+        have = len(parts[0])
+        self._ahead = self._ahead[n:]
         while have < n and not self._ended and not (self.eager and have):
             parts.append(self._decode(self._more()))
             have += len(parts[-1])
@@ -329,7 +338,8 @@ def without_mark(data: bytes, encoding: str | None) -> tuple[bytes, str | None]:
         if data.startswith(mark) and (
             encoding is None or _family(encoding) == marked[:6].rstrip("-")
         ):
-            data, encoding = data[len(mark) :], marked
+            data = data[len(mark) :]
+            encoding = marked
             break
     name = codecs.lookup(encoding).name if encoding is not None else "utf-8"
     if name in ("utf-16", "utf-32"):

@@ -89,14 +89,16 @@ def _short_lines(
                 limit = f"a record of more than {options.record_bytes >> 20} MiB"
                 source.reject(number, f"{limit}; split the document or raise the limit", line)
         short = [i for i, line in enumerate(lines) if len(line) <= options.record_bytes]
-        numbers, lines = numbers[short], [lines[i] for i in short]
+        numbers = numbers[short]
+        lines = [lines[i] for i in short]
     step = most_records(options)
     for start in range(0, len(lines), step):
         part = lines[start : start + step]
         yield numbers[start : start + step], [line.removesuffix(b"\r") for line in part]
 
 
-TEXT, LIST = pa.large_string(), pa.list_(pa.large_string())
+TEXT = pa.large_string()
+LIST = pa.list_(pa.large_string())
 _STRINGS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_null)
 NOTE = "not UTF-8, read as windows-1252 (--encoding says otherwise)"
@@ -112,7 +114,7 @@ _UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d\0]")
 
 
 # -- making batches
-# ----------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 def batch_of(
     ids: Any, sources: Any, content: Mapping[str, pa.Array], meta: Mapping[str, pa.Array]
 ) -> pa.RecordBatch:
@@ -257,10 +259,8 @@ def _valid(
         source.reject(line, bad[row], start or b"", file=file)
     if bad:
         valid = np.setdiff1d(np.arange(len(numbers)), list(bad))
-        columns, numbers = (
-            {name: values.take(pa.array(valid)) for name, values in columns.items()},
-            numbers[valid],
-        )
+        columns = {name: values.take(pa.array(valid)) for name, values in columns.items()}
+        numbers = numbers[valid]
     if broken:
         for name in strings:
             columns[name] = pa.array(
@@ -384,7 +384,7 @@ def as_metadata(array: pa.Array, column: str, where: str, separator: str) -> pa.
 
 
 # -- reading batches
-# ---------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 class DocumentCells(NamedTuple):
     """Counts of documents over the words of their source: indptr int64[D+1]; words int32[c],
     ascending and unique within a

@@ -75,16 +75,16 @@ class Compressed:
     ascending = True
 
     def __init__(self, pointers: Any, indices: Any, values: Any, lines: int) -> None:
-        self.pointers, self.indices, self.values = (
-            np.asarray(pointers[:], np.int64),
-            indices,
-            values,
-        )
-        self.lines, self.cells = lines, int(values.shape[0])
+        self.pointers = np.asarray(pointers[:], np.int64)
+        self.indices = indices
+        self.values = values
+        self.lines = lines
+        self.cells = int(values.shape[0])
 
     def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
         """Line after line; BadFile where the pointers do not divide the cells among the lines."""
-        p, first = self.pointers, 0
+        p = self.pointers
+        first = 0
         consistent = (
             len(p) == self.lines + 1 and p[0] == 0 and p[-1] == self.cells == self.indices.shape[0]
         )
@@ -112,7 +112,8 @@ class Dense:
     ascending = True
 
     def __init__(self, values: Any) -> None:
-        self.values, self.cells = values, values.shape[0] * values.shape[1]
+        self.values = values
+        self.cells = values.shape[0] * values.shape[1]
 
     def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
         """The entries that are not 0."""
@@ -209,7 +210,8 @@ class MatrixReader(Reader):
         self, source: Source, options: ReadOptions, matrix: Matrix
     ) -> Iterator[pa.RecordBatch]:
         """The documents of a matrix, whose words are set."""
-        cells, by_document = matrix.cells, matrix.by_row != options.transpose
+        cells = matrix.cells
+        by_document = matrix.by_row != options.transpose
         documents, words = (
             (matrix.columns, matrix.rows) if options.transpose else (matrix.rows, matrix.columns)
         )
@@ -233,9 +235,12 @@ class MatrixReader(Reader):
             batches = _as_they_come(source, options, parts, documents, words.size)
         else:
             batches = ordered_batches(source, options, parts, documents, words.size, cells.cells)
-        begun, done = 0, 0  # bytes for putting cells in order, and documents
+        # bytes for putting cells in order, and documents
+        begun = 0
+        done = 0
         for batch in batches:
-            begun, done = begun if done else source.progress or 0, done + len(batch)
+            begun = begun if done else source.progress or 0
+            done = done + len(batch)
             if (
                 source.size and done
             ):  # a library reads the file, or it is read once before its first document
@@ -246,8 +251,11 @@ class MatrixReader(Reader):
 def _as_they_come(
     source: Input, options: ReadOptions, parts: Iterator[Part], documents: Side, words: int
 ) -> Iterator[pa.RecordBatch]:
-    """The documents of cells in their order; of a file that is damaged those that were read whole."""
-    first, waiting = 0, (np.zeros(0, np.int64),) * 3
+    """The documents of cells in their order; of a file that is damaged those that were read
+    whole.
+    """
+    first = 0
+    waiting = (np.zeros(0, np.int64),) * 3
     for part in parts:
         rows, columns, counts = (np.concatenate(pair) for pair in zip(waiting, part))
         check_positions(source, columns, words, "word")
@@ -256,7 +264,8 @@ def _as_they_come(
         yield from _cut(
             source, options, documents, first, last, rows[:cut], columns[:cut], counts[:cut]
         )
-        first, waiting = last, (rows[cut:], columns[cut:], counts[cut:])
+        first = last
+        waiting = (rows[cut:], columns[cut:], counts[cut:])
     if not source.damage:
         yield from _cut(source, options, documents, first, documents.size, *waiting)
 
@@ -304,7 +313,8 @@ def ordered_batches(
         1, min(documents.size, -(-cells * CELL.itemsize * 3 // max(options.piece_bytes, 1)), 512)
     )
     edges = np.linspace(0, documents.size, ranges + 1).astype(np.int64)
-    real, done = False, 0
+    real = False
+    done = 0
     with ExitStack() as opened:
         files = [
             opened.enter_context(tempfile.TemporaryFile(dir=options.scratch)) for _ in range(ranges)
@@ -318,7 +328,8 @@ def ordered_batches(
             cuts = np.searchsorted(rows, edges)
             sorted_cells = np.empty(len(rows), CELL)
             sorted_cells["document"] = rows - np.repeat(edges[:-1], np.diff(cuts))
-            sorted_cells["word"], sorted_cells["count"] = columns[order], counts[order]
+            sorted_cells["word"] = columns[order]
+            sorted_cells["count"] = counts[order]
             for number in np.flatnonzero(np.diff(cuts)).tolist():
                 files[number].write(sorted_cells[cuts[number] : cuts[number + 1]].tobytes())
             done += len(rows)
@@ -329,7 +340,8 @@ def ordered_batches(
             file.seek(0)
             part = np.frombuffer(file.read(), CELL)
             file.close()
-            first, last = int(edges[number]), int(edges[number + 1])
+            first = int(edges[number])
+            last = int(edges[number + 1])
             shape = (last - first, words)
             by_row = scipy.sparse.csr_array(
                 (part["count"], (part["document"], part["word"])), shape=shape
@@ -431,13 +443,19 @@ class Triples:
     """
 
     def __init__(self, file: Source, header: MatrixHeader, *, ascending: bool) -> None:
-        self._file, self._header, self.cells, self.ascending = file, header, header.cells, ascending
+        self._file = file
+        self._header = header
+        self.cells = header.cells
+        self.ascending = ascending
 
     def parts(self, source: Source, options: ReadOptions) -> Iterator[Part]:
         """Row, column and count of the cells that can be used; BadFile where the file has another
         number than its header.
         """
-        file, header, filled, least = self._file, self._header, 0, 1
+        file = self._file
+        header = self._header
+        filled = 0
+        least = 1
         for numbers, lines in lines_of(file, options, 1 + file.read(header.size).count(b"\n")):
             cells, used = _cells(
                 file, options, header, numbers, lines, least if self.ascending else None
@@ -488,7 +506,8 @@ def _cells(
     if not good.all():
         for i in np.flatnonzero(filled & ~good).tolist():
             source.reject(int(numbers[i]), "not the numbers 'document word count'", lines[i])
-        lines, numbers = [line for line, use in zip(lines, good) if use], numbers[good]
+        lines = [line for line, use in zip(lines, good) if use]
+        numbers = numbers[good]
     cells = parsed_numbers(lines, header.real).reshape(-1, header.fields)
     if header.fields == 2:
         cells = np.column_stack((cells, np.ones(len(cells), cells.dtype)))

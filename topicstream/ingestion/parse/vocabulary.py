@@ -61,7 +61,9 @@ def in_order(
     key *= int(words.max()) + 1
     key += words
     order = np.argsort(key, kind="stable")
-    docs, words, counts = docs[order], words[order], counts[order]
+    docs = docs[order]
+    words = words[order]
+    counts = counts[order]
     first = np.flatnonzero(
         np.concatenate(([True], (docs[1:] != docs[:-1]) | (words[1:] != words[:-1])))
     )
@@ -89,7 +91,9 @@ def count_batch(
     zero = counts == 0
     if zero.any():
         source.note("values of zero left out", int(zero.sum()))
-        rows, words, counts = rows[~zero], words[~zero], counts[~zero]
+        rows = rows[~zero]
+        words = words[~zero]
+        counts = counts[~zero]
     if len(rows):
         rows, words, counts = in_order(rows, words, counts)
     offsets = pa.array(np.searchsorted(rows, np.arange(len(ids) + 1)))
@@ -138,7 +142,9 @@ def beside(path: Path) -> Path | None:
 
 
 def read_vocabulary_file(path: Path, encoding: str | None = None) -> pa.LargeStringArray:
-    """The lines of a file as an Arrow array; InputError with the line of a word that is not UTF-8."""
+    """The lines of a file as an Arrow array; InputError with the line of a word that is not
+    UTF-8.
+    """
     parts = [pa.array([], pa.large_string())]
     with Source(str(path), path, encoding=encoding) as source:
         for numbers, lines in lines_of(source, ReadOptions()):

@@ -152,13 +152,16 @@ class Journal:
         """Make what was read so far durable: spools first, the state last.  ``durable=False``:
         remember it in this process
         alone; after a kill it is read again."""
-        state, self.durable = self.state, durable
+        state = self.state
+        self.durable = durable
         for name, spool in self._spools():
             if durable:
                 spool.sync()
             state.spools[name] = (len(spool), spool.size)
-        state.totals, state.notes = dict(self.totals), dict(self.notes)
-        state.seconds, state.done = seconds, done
+        state.totals = dict(self.totals)
+        state.notes = dict(self.notes)
+        state.seconds = seconds
+        state.done = done
         if durable:
             self._write(state)
 
@@ -242,12 +245,15 @@ class Spool:
     def append(self, frame: bytes) -> None:
         """Write one frame at the end."""
         entry = (self.size, len(frame)) if frame != self._last else self.entries[-1]
-        view, at = memoryview(frame if frame != self._last else bytes(_LENGTH)), self.size
+        view = memoryview(frame if frame != self._last else bytes(_LENGTH))
+        at = self.size
         while view:
             n = os.pwrite(self._fd, view, at)
-            view, at = view[n:], at + n
+            view = view[n:]
+            at = at + n
         self.entries.append(entry)
-        self._last, self.size = frame, at
+        self._last = frame
+        self.size = at
 
     def read(self, number: int) -> dict[str, np.ndarray]:
         """The arrays of one frame of numbers."""

@@ -84,7 +84,8 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
             "--split: links, withdrawn records and a field called document refer to whole "
             "documents; leave them out"
         )
-    pattern, (ends, bytes_given) = pattern_of(options.split), string_buffers(batch.column(2))
+    pattern = pattern_of(options.split)
+    (ends, bytes_given) = string_buffers(batch.column(2))
     text = bytes_given.copy()
     starts: list[int] = []
     owner: list[int] = []
@@ -99,7 +100,8 @@ def in_parts(batch: pa.RecordBatch, options: ReadOptions, notes: Counter[str]) -
         notes[f"documents in which --split {options.split} found nothing to cut"] += len(some) < 2
     numbers = np.arange(len(owner)) - np.searchsorted(owner, owner) + 1
     rows = pa.array(owner, pa.int64())
-    document_ids, sources = batch.column(0).take(rows).cast(TEXT), batch.column(1).take(rows)
+    document_ids = batch.column(0).take(rows).cast(TEXT)
+    sources = batch.column(1).take(rows)
     meta = {name: column.take(rows) for name, column in metadata_of(batch).items()}
     ids = pc.binary_join_element_wise(
         document_ids, pa.array(numbers).cast(TEXT), pa.scalar("#", TEXT)
@@ -118,10 +120,13 @@ def _between(
     if isinstance(pattern.pattern, bytes):
         yield from (m.span() for m in pattern.finditer(raw))
         return
-    text, at, byte = raw.decode(), 0, 0
+    text = raw.decode()
+    at = 0
+    byte = 0
     for m in pattern.finditer(text):
         begin = byte + len(text[at : m.start()].encode())
-        at, byte = m.end(), begin + len(m.group().encode())
+        at = m.end()
+        byte = begin + len(m.group().encode())
         yield begin, byte
 
 

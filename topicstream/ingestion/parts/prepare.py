@@ -131,7 +131,8 @@ def long_enough(
     lengths = np.diff(cells.indptr)
     owner = np.repeat(np.arange(len(lengths)), lengths)
     kept = np.bincount(owner, cells.counts, len(lengths)) >= least
-    cells_left, indptr = kept[owner], np.concatenate(([0], np.cumsum(lengths[kept])))
+    cells_left = kept[owner]
+    indptr = np.concatenate(([0], np.cumsum(lengths[kept])))
     return batch.filter(pa.array(kept)), DocumentCells(
         indptr, cells.words[cells_left], cells.counts[cells_left]
     )
@@ -159,14 +160,19 @@ def prepared_pieces(
 
 def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
     """Parse, tokenise and count one piece."""
-    crc, room, rejects = batch_crc(task.batch), task.options.room, task.rejects
+    crc = batch_crc(task.batch)
+    room = task.options.room
+    rejects = task.rejects
     batch, gone = task.run()
-    totals, width, text = Counter[str](), 0, content_kind(batch) == "text"
+    totals = Counter[str]()
+    width = 0
+    text = content_kind(batch) == "text"
     if text:
         counted = tokenizer.count(
             batch.column(2), _ask(room, batch.column(1)) if room is not None else None
         )
-        types, cells = counted.types, DocumentCells(counted.indptr, counted.words, counted.counts)
+        types = counted.types
+        cells = DocumentCells(counted.indptr, counted.words, counted.counts)
         totals.update(
             characters=counted.characters, discarded=counted.discarded, unspaced=counted.unspaced
         )
@@ -192,7 +198,8 @@ def prepare_piece(task: Task, tokenizer: Tokenizer) -> Prepared:
         "words": words.astype(np.int32, copy=False),
         "counts": counts.astype(np.float32 if weighted else np.int32, copy=False),
     }
-    table, (gone_high, gone_low) = metadata(batch), hash_ids(gone)
+    table = metadata(batch)
+    (gone_high, gone_low) = hash_ids(gone)
     document_arrays = {
         "high": high,
         "low": low,

@@ -42,7 +42,10 @@ class Reading:
     def __init__(
         self, journal: Journal, options: IngestConfig, progress: Progress, stop: Stop, *, same: bool
     ) -> None:
-        self.stop, self.journal, self.options, self.progress = stop, journal, options, progress
+        self.stop = stop
+        self.journal = journal
+        self.options = options
+        self.progress = progress
         self._last = time.monotonic()
         self._error: Exception | None = None
         self._last_bytes = journal.state.consumed
@@ -56,7 +59,8 @@ class Reading:
 
         workers: threads, or those of a cluster.
         """
-        began, before = time.monotonic(), self.journal.state.seconds
+        began = time.monotonic()
+        before = self.journal.state.seconds
         if isinstance(workers, int):
             made = prepared_pieces(
                 self._uncommitted(paths), tokenizer, workers, self.options.piece_bytes
@@ -118,7 +122,9 @@ class Reading:
             self._error = e
 
     def _take(self, done: Prepared) -> None:
-        state, journal, task = self.journal.state, self.journal, done.task
+        state = self.journal.state
+        journal = self.journal
+        task = done.task
         state.text = state.text or done.text
         for spool, frame in zip(
             (journal.cells, journal.types, journal.docs), done.frames, strict=True
@@ -132,13 +138,15 @@ class Reading:
                     f"{task.name}: {payload_of(done.width)}, where those before are "
                     f"{payload_of(state.width)}; ingest them into another store"
                 )
-            state.width, state.whole_ids = done.width, state.whole_ids is not False and done.whole
+            state.width = done.width
+            state.whole_ids = state.whole_ids is not False and done.whole
         state.weighted = state.weighted or done.weighted
         state.pubmed = state.pubmed or task.reader.name == "pubmed"
         state.columns |= done.columns
         if task.key != self._last_name:
             state.sources.append(task.key)
-            state.before, self._last_name = (state.pieces, state.crc), task.key
+            state.before = (state.pieces, state.crc)
+            self._last_name = task.key
         state.pieces += 1
         state.crc = chain(state.crc, done.crc)
         state.consumed = task.consumed

@@ -71,17 +71,16 @@ class Task:
 
         The letters of ids and metadata are composed (NFC).
         """
-        batch, gone = self.batch, self.batch.column(0)[:0]
+        batch = self.batch
+        gone = self.batch.column(0)[:0]
         if self.path_fields:
             batch = with_fields(batch, self.path_fields, self.options.meta)
         if self.options.split is not None:
             batch = in_parts(batch, self.options, self.rejects.notes)
         batch = with_composed_fields(batch)
         if batch.column(2).null_count:
-            gone, batch = (
-                batch.column(0).filter(batch.column(2).is_null()),
-                batch.filter(batch.column(2).is_valid()),
-            )
+            gone = batch.column(0).filter(batch.column(2).is_null())
+            batch = batch.filter(batch.column(2).is_valid())
         return batch, gone
 
 
@@ -169,7 +168,8 @@ def pieces_of(
             for batch in _batches(reader, source, own_options):
                 if not isinstance(source, Source):
                     source.progress = (source.progress or 0) + batch.nbytes
-                used, rejects = before + source.consumed(), source.taken()
+                used = before + source.consumed()
+                rejects = source.taken()
                 if reader.kind == "counts" and source.words is not raw_words:
                     raw_words = source.words
                     words = None if raw_words is None else compose_strings(raw_words)

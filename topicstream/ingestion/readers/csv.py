@@ -86,7 +86,9 @@ class Csv(Reader):
             size += sum(map(len, rows[-1]))
             if size >= options.piece_bytes or len(numbers) >= most_records(options):
                 yield _batch(source, options, fields, rows, numbers)
-                numbers, rows, size = [], [], 0
+                numbers = []
+                rows = []
+                size = 0
         yield _batch(source, options, fields, rows, numbers)
 
 
@@ -114,7 +116,8 @@ def records(
     source: Source, options: ReadOptions, layout: CsvLayout
 ) -> Iterator[tuple[int, list[str]]]:
     """Line and fields of each record behind the header; those that are not CSV are rejected."""
-    line, text = 0, b""
+    line = 0
+    text = b""
 
     def lines() -> Iterator[str]:
         nonlocal line, text
@@ -174,11 +177,10 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
         else max(",\t;|", key=lines[blank].count)
     )
     chosen = guessed if options.delimiter is None else options.delimiter
-    delimiter, quote = (
-        _one_character(DELIMITERS.get(chosen, chosen), "--delimiter", ", or tab"),
-        _one_character(quote, "--quotechar"),
-    )
-    blanks, below = f"{delimiter} " in lines[blank], (line + "\n" for line in lines[blank:])
+    delimiter = _one_character(DELIMITERS.get(chosen, chosen), "--delimiter", ", or tab")
+    quote = _one_character(quote, "--quotechar")
+    blanks = f"{delimiter} " in lines[blank]
+    below = (line + "\n" for line in lines[blank:])
     rows = csv.reader(
         below, delimiter=delimiter, skipinitialspace=blanks, quotechar=quote, strict=True
     )
@@ -197,7 +199,9 @@ def layout_of(source: Source, options: ReadOptions) -> CsvLayout:
         raise BadFile(
             source.name, 1, f"the header does not end within {MOST_HEADER} bytes; is it CSV?"
         )
-    end, text, named = blank + rows.line_num, tuple(options.text_fields), options.header
+    end = blank + rows.line_num
+    text = tuple(options.text_fields)
+    named = options.header
     if named is None and set(_wanted(options)) <= set(first):
         named = True
     examples = [] if named else _examples(rows, len(first))

@@ -93,7 +93,9 @@ def document_batches(
     for name, key, content in contents:
         if ids and (size + len(content) > options.piece_bytes or len(ids) == MOST_FILES):
             yield _batch(ids, texts, prefix, options)
-            ids, texts, size = [], [], 0
+            ids = []
+            texts = []
+            size = 0
         if len(content) > options.record_bytes:
             limit = f"a document of more than {options.record_bytes >> 20} MiB"
             source.reject(0, f"{limit}; split it or raise the limit", content, file=name)

@@ -102,7 +102,9 @@ class Objects:
     """Objects with named fields, of JSON or dicts, collected for one batch of documents."""
 
     def __init__(self, source: Input, options: ReadOptions, mark: str = ":") -> None:
-        self.source, self.options, self.mark = source, options, mark
+        self.source = source
+        self.options = options
+        self.mark = mark
         self.numbers: list[int] = []
         self.rows: list[tuple[str, str | int | None, list[list[str] | str | None]]] = []
         self.size = 0

@@ -72,7 +72,9 @@ class _Member:
     """A one-dimensional array of an archive, its slices read one after the other."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
-        self._name, self._stream, self._next = name, archive.open(f"{name}.npy"), 0
+        self._name = name
+        self._stream = archive.open(f"{name}.npy")
+        self._next = 0
         self.shape, _, self._dtype = npy_header(self._stream)
         if self._dtype.hasobject:
             raise ValueError(f"{name} holds Python objects")

@@ -62,11 +62,13 @@ class PairReader(Reader):
     blank: ClassVar[str] = r"^\s*$"
 
     def batches(self, source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        source.words, weighted = self._words(source, options), self.labelled and options.weighted
+        source.words = self._words(source, options)
+        weighted = self.labelled and options.weighted
         for numbers, lines in lines_of(source, options):
             pairs = self._taken_apart(lines)
             owner = np.repeat(np.arange(len(pairs.heads)), pairs.lengths)
-            words, counts = pairs.cells[:, 0] - self._first(options), pairs.cells[:, 1]
+            words = pairs.cells[:, 0] - self._first(options)
+            counts = pairs.cells[:, 1]
             wrong = {
                 f"word number out of range ({len(source.words)} words)": (words < 0)
                 | (words >= len(source.words)),
@@ -111,7 +113,8 @@ class PairReader(Reader):
             return listed
         if source.path is None:
             raise InputError("standard input has no file of words next to it; give one as --words")
-        first, highest = self._first(options), -1
+        first = self._first(options)
+        highest = -1
         with Source(source.name, source.path, encoding=options.encoding, strict=False) as again:
             for _, lines in lines_of(again, options):
                 highest = max(highest, int(self._taken_apart(lines).cells[:, 0].max(initial=-1)))
@@ -123,7 +126,8 @@ class PairReader(Reader):
     def _taken_apart(self, lines: list[bytes]) -> PairLines:
         good = matching(lines, self.line)
         bad = ~good & ~matching(lines, self.blank)
-        heads, rests = [], []
+        heads = []
+        rests = []
         for line, use in zip(lines, good):
             if use:
                 head, _, rest = line.partition(b"#")[0].replace(b"\t", b" ").strip().partition(b" ")

@@ -84,7 +84,9 @@ def open_parquet(source: Source) -> Iterator[pq.ParquetFile]:
 def row_batches(
     source: Source, file: pq.ParquetFile, names: list[str], options: ReadOptions
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows of some columns, about ``piece_bytes`` of them, and the number of the first one, from 0."""
+    """Rows of some columns, about ``piece_bytes`` of them, and the number of the first one,
+    from 0.
+    """
     total = max(file.metadata.num_rows, 1)
     size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups))
     step = max(

@@ -63,7 +63,9 @@ class PubMed(Reader):
             no_network=True,
         )
         citations: list[Citation] = []
-        size, number, error = 0, 0, None
+        size = 0
+        number = 0
+        error = None
         try:
             for _, element in events:
                 if (
@@ -82,7 +84,8 @@ class PubMed(Reader):
                 _forget(element)
                 if size > options.piece_bytes or len(citations) >= most_records(options):
                     yield _batch(source, citations)
-                    citations, size = [], 0
+                    citations = []
+                    size = 0
         except etree.XMLSyntaxError as e:
             error = e
         yield _batch(source, citations)

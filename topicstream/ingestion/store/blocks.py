@@ -1,4 +1,6 @@
-"""Spooled cells: first the counts of their words, then, with the vocabulary chosen, storage blocks."""
+"""Spooled cells: first the counts of their words, then, with the vocabulary chosen, storage
+blocks.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ def words_of_training(
 
     def count(piece: int) -> PieceWords:
         nonlocal last
-        cells, entry = journal.cells.read(piece), journal.types.entries[piece]
+        cells = journal.cells.read(piece)
+        entry = journal.types.entries[piece]
         if (read := last)[0] != entry:
             last = read = entry, journal.types.arrays(piece)["types"]
         used = np.bincount(cells["words"], minlength=len(read[1])) > 0
@@ -118,7 +121,8 @@ def write_blocks(
 
     def number(piece: int) -> tuple[Cells, int]:
         nonlocal final
-        cells, entry = journal.cells.read(piece), journal.types.entries[piece]
+        cells = journal.cells.read(piece)
+        entry = journal.types.entries[piece]
         if (ids := final)[0] != entry:
             final = ids = entry, vocabulary.lookup(journal.types.arrays(piece)["types"])
         return number_words(

@@ -126,7 +126,8 @@ def write_documents(
 def parts_summary(parts: Mapping[str, PartEntry]) -> dict[str, Json]:
     """What the summary says of the blocks."""
     left = {part: sum(block.left.docs for block in parts[part].blocks) for part in PARTS}
-    cells, stored = sum(parts[p].cells for p in PARTS), sum(parts[p].bytes for p in PARTS)
+    cells = sum(parts[p].cells for p in PARTS)
+    stored = sum(parts[p].bytes for p in PARTS)
     return {
         "documents": sum(left.values()),
         "documents_training": left["train"],

@@ -23,8 +23,13 @@ from topicstream.corpus.reader import Corpus
 from topicstream.ingestion.parts.journal import Journal
 from topicstream.ingestion.settings import HELDOUT_SHARE, Heldout
 
-TRAIN, HELDOUT, DROPPED = 0, 1, 2
-DUPLICATE, REPLACED, DELETED, FORGOTTEN = 1, 2, 3, 4
+TRAIN = 0
+HELDOUT = 1
+DROPPED = 2
+DUPLICATE = 1
+REPLACED = 2
+DELETED = 3
+FORGOTTEN = 4
 LARGEST = 2**64 - 1
 
 _LIVES = """
@@ -235,7 +240,8 @@ def _threshold(journal: Journal, reason: np.ndarray, heldout: Heldout) -> int:
         return min(
             int((HELDOUT_SHARE if heldout.share is None else heldout.share) * 2**64), 2**64 - 1
         )
-    smallest, start = np.zeros(0, np.uint64), 0
+    smallest = np.zeros(0, np.uint64)
+    start = 0
     for i in range(len(journal.docs)):
         split = _split(journal, i, heldout)
         smallest = np.concatenate((smallest, split[reason[start : start + len(split)] == 0]))

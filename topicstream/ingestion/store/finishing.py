@@ -100,8 +100,12 @@ class Finishing:
         journal: Journal,
         options: IngestOptions,
     ) -> None:
-        self.out, self.base, self.plan, self.progress = out, base, plan, progress
-        self.journal, self.options = journal, options
+        self.out = out
+        self.base = base
+        self.plan = plan
+        self.progress = progress
+        self.journal = journal
+        self.options = options
         self.old = base.manifest if base is not None else None
         self.old_parts = (
             self.old.parts if self.old is not None else {part: part_of([]) for part in PARTS}
@@ -205,7 +209,8 @@ class Finishing:
         if not self.options.side:
             return
         self.progress.step("joining the side files")
-        before, state = self.journal.docs, self.journal.state
+        before = self.journal.docs
+        state = self.journal.state
         self.journal.docs, columns, notes = join_side_files(
             before,
             self.journal.folder,
@@ -240,7 +245,8 @@ class Finishing:
         """Count the words of the training documents and choose the vocabulary; also what the
         manifest says of it.
         """
-        given, fixed = self.options.given, None
+        given = self.options.given
+        fixed = None
         if self.width and (given.vocab or given.drop_words or given.drop_top):
             kind = payload_of(self.width)
             raise UsageError(
@@ -376,7 +382,8 @@ class Finishing:
         store: Path,
         saving: Future[None],
     ) -> StoreManifest:
-        old, state = self.old, self.journal.state
+        old = self.old
+        state = self.journal.state
         before = old.columns if old is not None else {}
         columns = {**before, **state.columns}
         if without := sorted(set(before) - set(state.columns)):
@@ -503,7 +510,8 @@ class Finishing:
         empty: int,
         pruning: dict[str, Json],
     ) -> dict[str, Json]:
-        totals, old = self.journal.totals, self.old.summary if self.old is not None else {}
+        totals = self.journal.totals
+        old = self.old.summary if self.old is not None else {}
         characters = totals["characters"]
         recipe = self.options.recipe
         shown = {

@@ -67,7 +67,9 @@ class SideJoin:
         read: ReadOptions,
         places: Sequence[str],
     ) -> None:
-        self._docs, self._relations, self._key = docs, relations, side.key
+        self._docs = docs
+        self._relations = relations
+        self._key = side.key
         self._places = sorted(map(compose_text, places), key=len, reverse=True)
         self._files: list[tuple[str, list[str]]] = []
         self.columns: dict[str, str] = {}
@@ -91,7 +93,8 @@ class SideJoin:
                 keys = pc.replace_substring_regex(source, r"[:#]\d+$", "")
                 name = keys
                 for part, kept in ((r"^.*/", ""), (r"(.)\.[^.]*$", r"\1")):
-                    longer, name = name, pc.replace_substring_regex(name, part, kept)
+                    longer = name
+                    name = pc.replace_substring_regex(name, part, kept)
                     yield pa.table({"number": numbers, "id": ids, "key": name}).filter(
                         pc.not_equal(name, longer)
                     )
@@ -168,7 +171,8 @@ class SideJoin:
 
     def _link_rows(self, table: pa.Table, where: pa.Array) -> pa.Table:
         """Rows of links: the key of the citing document, and the cited one, as a list of one."""
-        key, cited = self._as_key(table["citing"], where), table["cited"]
+        key = self._as_key(table["citing"], where)
+        cited = table["cited"]
         if self._key == "row":
             return pa.table({"key": key, "cited": self._as_key(cited, where)})
         targets = pc.fill_null(cited, "").combine_chunks()

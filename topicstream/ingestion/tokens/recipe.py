@@ -70,7 +70,8 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 ``phrase_threshold`` is the normalised PMI they reached
     drop        ``tags``, ``urls``, ``mentions``: taken out of the text first
     entities    HTML entities (``&amp;``) are resolved first
-    segmenter   a tool that parts words of scripts without spaces first (``jieba``; ingestion/tokens/tools.py)
+    segmenter   a tool that parts words of scripts without spaces first (``jieba``;
+                ingestion/tokens/tools.py)
     replace     pairs (word, replacement): spelling variants, compared after lower-casing, before
                 lemmas and stems
     lemmas      a tool and its language, ``simplemma:de``: every word becomes its lemma, before it

@@ -69,8 +69,10 @@ from topicstream.numeric.kernels.simd import (
     letters,
 )
 
-_CASE, _UNDERSCORES = np.uint64(0x2020202020202020), np.uint64(0x5F5F5F5F5F5F5F5F)
-_LOW7, _HIGH = np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x8080808080808080)
+_CASE = np.uint64(0x2020202020202020)
+_UNDERSCORES = np.uint64(0x5F5F5F5F5F5F5F5F)
+_LOW7 = np.uint64(0x7F7F7F7F7F7F7F7F)
+_HIGH = np.uint64(0x8080808080808080)
 _ZERO, _ONE, _TWO, _S32 = (np.uint64(v) for v in (0, 1, 2, 32))
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _WINDOW = WIDE + 8  # bytes that must be there: a load of eight may begin at the last of a window
@@ -143,21 +145,38 @@ def _scan(
 
     No array is made or replaced here: numba then keeps reference counting out of the loop, which
     halves its time."""
-    lowercase, min_length, numbers, fast = rules[0] != 0, rules[1], rules[2] != 0, rules[3] != 0
-    breaks, listing = rules[4] != 0, rules[5] != 0
-    lower_mask, underscores = registers[0], registers[1]
-    n_types, tail, cells = state[TYPES], state[TAIL], state[CELLS]
-    spaces, kept, unspaced = state[SPACES], state[KEPT], state[PAIRED]
-    queued, top, touched = state[QUEUED], state[TOP], np.uint64(state[TOUCHED])
+    lowercase = rules[0] != 0
+    min_length = rules[1]
+    numbers = rules[2] != 0
+    fast = rules[3] != 0
+    breaks = rules[4] != 0
+    listing = rules[5] != 0
+    lower_mask = registers[0]
+    underscores = registers[1]
+    n_types = state[TYPES]
+    tail = state[TAIL]
+    cells = state[CELLS]
+    spaces = state[SPACES]
+    kept = state[KEPT]
+    unspaced = state[PAIRED]
+    queued = state[QUEUED]
+    top = state[TOP]
+    touched = np.uint64(state[TOUCHED])
     mask = np.uint64(table.size // 2 - 1)
     for d in range(state[DOCUMENT], offsets.size - 1):
-        i, end = offsets[d], offsets[d + 1]
+        i = offsets[d]
+        end = offsets[d + 1]
         if state[AT] >= 0:
-            i, state[AT] = state[AT], -1
-            first_cell, run_from, run_to = state[FIRST_CELL], state[RUN_FROM], state[RUN_TO]
+            i = state[AT]
+            state[AT] = -1
+            first_cell = state[FIRST_CELL]
+            run_from = state[RUN_FROM]
+            run_to = state[RUN_TO]
         else:
             indptr[d] = cells - 1
-            first_cell, run_from, run_to = cells, np.int64(-1), np.int64(-1)
+            first_cell = cells
+            run_from = np.int64(-1)
+            run_to = np.int64(-1)
         while True:
             while i < end and queued < _QUEUE:
                 if fast and text[i] < 0x80 and i + _WINDOW <= text.size:
@@ -211,7 +230,8 @@ def _scan(
                                 hashed = fold(hashed, low)
                                 store8(types, top + j, low)
                             key = long_key(hashed, size)
-                        queue[0, queued], queue[1, queued] = key, np.uint64(size)
+                        queue[0, queued] = key
+                        queue[1, queued] = np.uint64(size)
                         queued += 1
                         top += size
                     if took > 0:
@@ -243,7 +263,8 @@ def _scan(
                         start = run_from
                     elif past < end and classes[decode(text, past)[0]] == UNSPACED:
                         start = -1  # the first of a run: a word once the next is there
-                    run_from, run_to = i, past
+                    run_from = i
+                    run_to = past
                     i = past
                     if start < 0:
                         continue
@@ -262,15 +283,24 @@ def _scan(
                     i += n
                     continue
                 key = word_key(types, top, length)
-                queue[0, queued], queue[1, queued] = key, np.uint64(length)
+                queue[0, queued] = key
+                queue[1, queued] = np.uint64(length)
                 queued += 1
                 top += length
             if 4 * (n_types + queued) > table.size:
-                state[DOCUMENT], state[AT], state[FIRST_CELL] = d, i, first_cell
-                state[RUN_FROM], state[RUN_TO] = run_from, run_to
-                state[TYPES], state[TAIL], state[CELLS] = n_types, tail, cells
-                state[SPACES], state[KEPT], state[PAIRED] = spaces, kept, unspaced
-                state[QUEUED], state[TOP] = queued, top
+                state[DOCUMENT] = d
+                state[AT] = i
+                state[FIRST_CELL] = first_cell
+                state[RUN_FROM] = run_from
+                state[RUN_TO] = run_to
+                state[TYPES] = n_types
+                state[TAIL] = tail
+                state[CELLS] = cells
+                state[SPACES] = spaces
+                state[KEPT] = kept
+                state[PAIRED] = unspaced
+                state[QUEUED] = queued
+                state[TOP] = top
                 return False
             for q in range(queued):
                 slot = slot_of(queue[0, q], shift)
@@ -278,7 +308,9 @@ def _scan(
                 touched ^= table[(slot << _ONE) + _ONE]
             top = tail
             for q in range(queued):
-                key, length, slot = queue[0, q], np.int64(queue[1, q]), queue[2, q]
+                key = queue[0, q]
+                length = np.int64(queue[1, q])
+                slot = queue[2, q]
                 if length == 0:
                     words[cells] = -1
                     cells += 1
@@ -327,8 +359,12 @@ def _scan(
             if i >= end:
                 break
     indptr[offsets.size - 1] = cells - 1
-    state[TYPES], state[TAIL], state[CELLS] = n_types, tail, cells
-    state[SPACES], state[KEPT], state[PAIRED] = spaces, kept, unspaced
+    state[TYPES] = n_types
+    state[TAIL] = tail
+    state[CELLS] = cells
+    state[SPACES] = spaces
+    state[KEPT] = kept
+    state[PAIRED] = unspaced
     state[TOUCHED] = np.int64(touched >> _ONE)  # so that the early loads are not optimised away
     return True
 
@@ -395,7 +431,8 @@ def scan_run(
     sequence, -1 a break, and ``counts`` empty.  ``ask``: called before a large table grows with
     what all of it takes then, and
     about when it grows last."""
-    size, documents = int(offsets[-1] - offsets[0]), offsets.size - 1
+    size = int(offsets[-1] - offsets[0])
+    documents = offsets.size - 1
     stops = rules.stop_ends.size - 1
     # The most there can be: a word takes two bytes with what parts it (three and more where nothing
     # does), a lower case
@@ -406,15 +443,14 @@ def scan_run(
     types[: rules.stop_types.size] = rules.stop_types
     ends = np.empty(stops + most + 1, np.int64)
     ends[: stops + 1] = rules.stop_ends
-    indptr, words = np.empty(documents + 1, np.int64), np.empty(most, np.int32)
+    indptr = np.empty(documents + 1, np.int64)
+    words = np.empty(most, np.int32)
     counts = np.empty(1 if rules.listing else most, np.int32)
     state = np.zeros(14, np.int64)
-    state[TYPES], state[TAIL], state[TOP], state[AT] = (
-        stops,
-        rules.stop_types.size,
-        rules.stop_types.size,
-        -1,
-    )
+    state[TYPES] = stops
+    state[TAIL] = rules.stop_types.size
+    state[TOP] = rules.stop_types.size
+    state[AT] = -1
     queue = np.zeros((3, _QUEUE), np.uint64)
     state[CELLS] = 1  # cell 0 is nobody's: "never seen"
     registers = np.array(

@@ -93,8 +93,10 @@ def join_phrases(
 def add_ngrams(text: WordSequence, longest: int, joiner: str) -> WordSequence:
     """The sequence and behind it all its n-grams of up to ``longest`` words."""
     size = len(text.words)
-    words, places = [text.words], [text.places]
-    firsts, grams = text.words, text.places
+    words = [text.words]
+    places = [text.places]
+    firsts = text.words
+    grams = text.places
     for _ in range(1, longest):
         grams, firsts = text.joined(text.neighbours(grams), firsts, joiner)
         words.append(firsts)

@@ -109,7 +109,8 @@ LANGUAGES = {
 
 All but English lie in ``stop_lists/`` with their origin and licence.
 """
-LEAST_TOKENS, LEAST_DIFFERENT = 100, 5
+LEAST_TOKENS = 100
+LEAST_DIFFERENT = 5
 """Words of a corpus, and different function words of a language among them, below which nothing is
 concluded: languages share some short words (a, in, no, come)."""
 MUCH = 0.15

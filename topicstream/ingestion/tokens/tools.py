@@ -95,7 +95,8 @@ def _check_asked(option: str, value: str, asked: Collection[str]) -> None:
         raise UsageError(
             f"{option} {value}: the store or model names this tool, but runs no code that the "
             f"command does not name, too; if you trust it, give {option} {value} (to infer, ingest "
-            f"and show --find; under [ingest] to retrain), or ingest the documents and name the store"
+            f"and show --find; under [ingest] to retrain), or ingest the documents and name the "
+            f"store"
         )
 
 

@@ -1,8 +1,8 @@
 """The words of a corpus of any size with their counts, and which of them make the vocabulary.
 
-The query engine (``topicstream.base.relations``) sums the counts of all pieces, applies the limits, and
-orders by count and by the bytes of the word, so neither the order of the pieces nor what does not
-fit memory shows in the result."""
+The query engine (``topicstream.base.relations``) sums the counts of all pieces, applies the limits,
+and orders by count and by the bytes of the word, so neither the order of the pieces nor what does
+not fit memory shows in the result."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def totals(
     chosen
         bool[D]: the documents.
     """
-    sums, df = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    sums = np.zeros(size, np.int64)
+    df = np.zeros(size, np.int64)
     _sum(
         lengths.astype(np.int64),
         words,

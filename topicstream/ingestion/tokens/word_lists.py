@@ -118,7 +118,9 @@ def describe_stop_words(recipe: Recipe, known: Collection[str]) -> dict[str, Jso
 
 
 def _before_stop_words(recipe: Recipe) -> Recipe:
-    """The recipe as far as stop words are concerned, which are compared before stems and the like."""
+    """The recipe as far as stop words are concerned, which are compared before stems and
+    the like.
+    """
     return structs.replace(
         recipe,
         replace=(),

@@ -20,9 +20,11 @@ from topicstream.numeric.kernels.jit import kernel
 
 _M1 = np.uint64(0xD6E8FEB86659FD93)
 _M2 = np.uint64(0x9E3779B97F4A7C15)
-_S32, _S29 = np.uint64(32), np.uint64(29)
+_S32 = np.uint64(32)
+_S29 = np.uint64(29)
 _NOT_LOW = np.uint64(0xFFFFFFFFFFFFFF00)
-_ZERO, _ONE = np.uint64(0), np.uint64(1)
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
 LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
@@ -116,7 +118,8 @@ def doubled(table: Words, shift: int) -> Words:
     mask = np.uint64(2 * old - 1)
     smaller = np.uint64(shift) - _ONE
     for s in range(old):
-        key, rest = table[2 * s], table[2 * s + 1]
+        key = table[2 * s]
+        rest = table[2 * s + 1]
         if key == _ZERO and rest == _ZERO:
             continue
         at = slot_of(key, smaller)
@@ -160,7 +163,9 @@ def find_word(
 
 @kernel
 def enter_words(table: Words, shift: int, data: Bytes, ends: Longs) -> int:
-    """Put words into an empty table, ids in order; the first word that stands there already, or -1."""
+    """Put words into an empty table, ids in order; the first word that stands there
+    already, or -1.
+    """
     for t in range(ends.size - 1):
         slot, number, key = find_word(
             table, shift, data, ends, data, ends[t], ends[t + 1] - ends[t]

@@ -68,10 +68,12 @@ def compact(store: str | Path = "corpus.zarr", *, progress: Told = None) -> Comp
     >>> topicstream.compact("corpus.zarr", progress=False)["compacted"]
     False
     """
-    path, progress = Path(store), listener(progress)
+    path = Path(store)
+    progress = listener(progress)
     with writing(path) as base:
         gone = base.removed()
-        work, manifest = Rewrite(base, gone), base.manifest
+        work = Rewrite(base, gone)
+        manifest = base.manifest
         if work.changes:
             manifest = work.commit(progress)
         return _told(path, base.manifest, manifest, len(gone))

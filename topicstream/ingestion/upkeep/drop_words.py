@@ -143,7 +143,8 @@ def _rewrite(
     base: Corpus, vocabulary: TokenVocabulary, mask: np.ndarray, words: set[str], progress: Progress
 ) -> StoreManifest:
     """The store without the words (bool[W]), committed: its manifest."""
-    old, store = base.manifest, base.path
+    old = base.manifest
+    store = base.path
     generation = old.generation + 1
     work = Rewrite(base, base.removed(), words=np.flatnonzero(~mask))
     work.check_room()

@@ -107,7 +107,8 @@ class Removal:
         loses is noted.
         """
         assert self._base is not None
-        counts, df = vocabulary.counts, vocabulary.df
+        counts = vocabulary.counts
+        df = vocabulary.df
         for part, block in sorted({(int(p), int(b)) for p, b in self._new[:, 1:3]}):
             raw = self._base.decode(block, heldout=bool(part))
             rows = self._new[(self._new[:, 1] == part) & (self._new[:, 2] == block), 3]
@@ -161,12 +162,14 @@ def grouped(blocks: Sequence[BlockEntry]) -> list[list[int]]:
     groups: list[list[int]] = []
     cells = docs = 0
     for number, entry in enumerate(blocks):
-        cells, docs = cells + entry.left.cells, docs + entry.left.docs
+        cells = cells + entry.left.cells
+        docs = docs + entry.left.docs
         if groups and cells <= CELLS and docs <= DOCS:
             groups[-1].append(number)
         else:
             groups.append([number])
-            cells, docs = entry.left.cells, entry.left.docs
+            cells = entry.left.cells
+            docs = entry.left.docs
     return groups
 
 
@@ -212,7 +215,9 @@ class Rewrite:
         parts: Mapping[str, PartEntry] | None = None,
         words: np.ndarray | None = None,
     ) -> None:
-        self._base, self._gone, self._words = base, gone, words
+        self._base = base
+        self._gone = gone
+        self._words = words
         self._parts = parts or base.manifest.parts
         self._store = base.path
         number = 1 + max(folder_number(part_folder(self._parts[p], p)) for p in PARTS)

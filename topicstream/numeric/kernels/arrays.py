@@ -68,10 +68,14 @@ def _writer(given: Any, kind: Any, unit: Any, align: int) -> Any:
     return emit("void", *_AT, given)(write)
 
 
-load, store = _reader(vector, VECTOR, F32, 4), _writer(vector, VECTOR, F32, 4)
-float_at, put_float = _reader("float32", F32, F32, 4), _writer("float32", F32, F32, 4)
-double_at, put_double = _reader("float64", F64, F64, 8), _writer("float64", F64, F64, 8)
-long_at, put_long = _reader("int64", I64, I64, 8), _writer("int64", I64, I64, 8)
+load = _reader(vector, VECTOR, F32, 4)
+store = _writer(vector, VECTOR, F32, 4)
+float_at = _reader("float32", F32, F32, 4)
+put_float = _writer("float32", F32, F32, 4)
+double_at = _reader("float64", F64, F64, 8)
+put_double = _writer("float64", F64, F64, 8)
+long_at = _reader("int64", I64, I64, 8)
+put_long = _writer("int64", I64, I64, 8)
 int_at = _reader("int64", I32, I32, 4, lambda b, x: b.sext(x, I64))
 short_at = _reader("int64", I16, I16, 2, lambda b, x: b.zext(x, I64))
 
@@ -151,13 +155,15 @@ def word_ends(words: Ints, ptr: Longs) -> None:
 @kernel
 def sort_by_word(cells: Cells, out: CellsByWord) -> None:
     """The cells word by word into the arrays of ``out`` (a counting sort)."""
-    (indptr, words, counts), (ptr, doc, x) = cells, out
+    (indptr, words, counts) = cells
+    (ptr, doc, x) = out
     word_ends(words, ptr)
     for d in range(len(indptr) - 2, -1, -1):
         for i in range(indptr[d + 1] - 1, indptr[d] - 1, -1):
             ptr[words[i]] -= 1
             j = ptr[words[i]]
-            doc[j], x[j] = d, counts[i]
+            doc[j] = d
+            x[j] = counts[i]
 
 
 @kernel
@@ -166,7 +172,9 @@ def checksum(data: Bytes) -> Int:
     every change of two, changes it. For what a run writes for itself; unlike a library's it does
     not keep other threads waiting."""
     words = data[: len(data) // 4 * 4].view(np.uint32)
-    once, weighted, n = np.uint64(0), np.uint64(0), np.uint64(len(data))
+    once = np.uint64(0)
+    weighted = np.uint64(0)
+    n = np.uint64(len(data))
     for i in range(len(words)):
         once += np.uint64(words[i])
         weighted += np.uint64(words[i]) * (n - np.uint64(i))

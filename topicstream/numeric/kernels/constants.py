@@ -96,7 +96,9 @@ class Constants:
         """
         k = self.totals[: self.columns]
         used = np.flatnonzero(k)
-        more, sums, most = self.weight + beta, np.asarray(totals, np.float64)[used] + width, k[used]
+        more = self.weight + beta
+        sums = np.asarray(totals, np.float64)[used] + width
+        most = k[used]
         own = _rise(counts + more, more) - _rise(counts + beta, np.full(len(counts), beta))
         whole = np.full(len(used), width)
         return own - _rise(sums + most, whole + most) + _rise(sums, whole)

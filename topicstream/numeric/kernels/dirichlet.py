@@ -63,11 +63,9 @@ _MANTISSA = np.int64(0x000FFFFFFFFFFFFF)
 _ONE_BITS = np.int64(0x3FF0000000000000)
 
 _F = np.float32
-_LOG2E32, _LN2_HIGH32, _LN2_LOW32 = (
-    _F(1.4426950408889634),
-    _F(0.693145751953125),
-    _F(1.4286068203094172e-06),
-)
+_LOG2E32 = _F(1.4426950408889634)
+_LN2_HIGH32 = _F(0.693145751953125)
+_LN2_LOW32 = _F(1.4286068203094172e-06)
 
 # e^r;  (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2, whole and half;  the series of digamma and
 # lgamma in 1/z^2, over it and times z
@@ -84,7 +82,9 @@ _scalar = kernel(fastmath={"contract"}, forceinline=True)
 
 @_scalar
 def exp(y: float) -> float:
-    """e**y for float64 y: |relative error| < 4e-16 * (1 + |y| / 16); 0 below -708, capped at 709."""
+    """e**y for float64 y: |relative error| < 4e-16 * (1 + |y| / 16); 0 below -708, capped
+    at 709.
+    """
     y_ = min(max(y, -708.5), 709.0)
     n = np.floor(y_ * _LOG2E + 0.5)
     r = (y_ - n * _LN2_HIGH) - n * _LN2_LOW
@@ -358,10 +358,12 @@ def close_document(
 
     topics: int64[>= n_topics], the document's topics; n_td: int64[K]; topic_bins may be empty (then
     only lengths)."""
-    product, loglik = 1.0, math.lgamma(alpha_sum) - math.lgamma(alpha_sum + n_d)
+    product = 1.0
+    loglik = math.lgamma(alpha_sum) - math.lgamma(alpha_sum + n_d)
     for j in range(n_topics):
         t = topics[j]
-        n, a = n_td[t], alpha[t]
+        n = n_td[t]
+        a = alpha[t]
         if n <= EXACT:
             for i in range(n):
                 product *= a + i

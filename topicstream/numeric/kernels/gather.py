@@ -101,7 +101,8 @@ def _places(b: Builder, data: Value, i: Value, topics: Value, at: Value) -> Valu
 
 def _lanes(b: Builder, data: Value, i: Value, topics: Value, at: Value) -> list[Value]:
     """Addresses of data[i + topics[at + lane]] for the 16 lanes."""
-    start, numbers = b.gep(data, [i]), b.gep(topics, [at])
+    start = b.gep(data, [i])
+    numbers = b.gep(topics, [at])
     loaded = (b.load(b.gep(numbers, [I64(lane)]), align=2) for lane in range(WIDTH))
     return [b.gep(start, [b.zext(number, I64)]) for number in loaded]
 
@@ -179,7 +180,9 @@ def _append(b: Builder, topics: Value, values: Value, i: Value, numbers: Value, 
 
 @emit("int64", TOPICS, FLOATS, "int64", "int64", vector)
 def squeeze(b: Builder, topics: Value, values: Value, i: Value, first: Value, v: Value) -> Value:
-    """topics: uint16, values: float32, i: int64, first: int64, v: vector -> int64 entries appended."""
+    """topics: uint16, values: float32, i: int64, first: int64, v: vector -> int64 entries
+    appended.
+    """
     same = llvm.spread(b, b.trunc(first, I32))
     return _append(b, topics, values, i, b.add(same, ir.Constant(INTS, list(range(WIDTH)))), v)
 

@@ -24,14 +24,18 @@ from numba.extending import intrinsic, lower_builtin, models, register_model, ty
 
 WIDTH = 16
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
-F32, F64 = ir.FloatType(), ir.DoubleType()
-VECTOR, INTS = ir.VectorType(F32, WIDTH), ir.VectorType(I32, WIDTH)
+F32 = ir.FloatType()
+F64 = ir.DoubleType()
+VECTOR = ir.VectorType(F32, WIDTH)
+INTS = ir.VectorType(I32, WIDTH)
 Builder: TypeAlias = ir.IRBuilder
 Value: TypeAlias = ir.Value
 ZERO = ir.Constant(VECTOR, [0.0] * WIDTH)
-vector, ENTRY = "float32x16", "entry"
+vector = "float32x16"
+ENTRY = "entry"
 ANY: tuple[str, ...] = ()  # an array of any dtype
-FLOATS, TOPICS = ("float32",), ("uint16",)
+FLOATS = ("float32",)
+TOPICS = ("uint16",)
 
 
 class Float32x16(types.Type):

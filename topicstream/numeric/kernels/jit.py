@@ -43,7 +43,9 @@ _noted: set[str] = set()
 
 
 def notify_compiling(notify: Callable[[str], None] | None) -> None:
-    """Call ``notify`` with one line before this process compiles its first kernel; None: no longer."""
+    """Call ``notify`` with one line before this process compiles its first kernel; None: no
+    longer.
+    """
     global _notify
     _notify = notify
 
@@ -146,7 +148,8 @@ class KernelCache:
     one elsewhere compiles nothing; and by nothing of where the files lie: checkouts share it."""
 
     def __init__(self, function: Callable[..., Any], flags: dict[str, Any]) -> None:
-        self._function, self._flags = function, content_of(sorted(flags.items()))
+        self._function = function
+        self._flags = content_of(sorted(flags.items()))
         _ROOTS.add(function.__module__.partition(".")[0])
 
     @property
@@ -178,7 +181,8 @@ class KernelCache:
             )
         compiled_kernels += 1
         if _notify is not None:
-            notify, _notify = _notify, None
+            notify = _notify
+            _notify = None
             with suppress(OSError, ValueError):  # to a stream that is closed meanwhile
                 notify(
                     "compiling for this machine, once (up to a minute; `topics warm` does it ahead)"

@@ -50,8 +50,10 @@ from topicstream.numeric.kernels.dirichlet import digamma, exp, exp_digamma, psi
 from topicstream.numeric.kernels.jit import fast_kernel, kernel
 from topicstream.numeric.kernels.simd import WIDTH, fma, larger, load, splat, store, total
 
-POINT, DIRICHLET = False, True
-EVEN, FROM_PRIOR = False, True
+POINT = False
+DIRICHLET = True
+EVEN = False
+FROM_PRIOR = True
 TOLERANCE = 1e-3
 VB_TOLERANCE = (
     3e-4  # as near to the fixed point as POINT is at 1e-3: DIRICHLET comes nearer more slowly
@@ -126,12 +128,14 @@ def fill(rows: Array, base: Floats, beta: float, inverse: Floats, own: Floats) -
 
     rows: int64[m]; base: float32[R, C], K <= C <= KP; inverse: float32[KP], zero in padding.
     """
-    columns, width = base.shape[1], len(inverse)
+    columns = base.shape[1]
+    width = len(inverse)
     whole = columns - columns % WIDTH
     b = np.float32(beta)
     smooth = splat(b)
     for j in range(len(rows)):
-        at, to = rows[j] * columns, j * width
+        at = rows[j] * columns
+        to = j * width
         for k in range(0, whole, WIDTH):
             store(own, to + k, (load(base, at + k) + smooth) * load(inverse, k))
         for k in range(whole, width):
@@ -166,21 +170,25 @@ def sweep_cells(
 
     Eight rows at a time: t and acc are read once for the eight, and the rows are still near for
     their second use."""
-    nothing, limit = splat(np.float32(0)), splat(np.float32(least))
+    nothing = splat(np.float32(0))
+    limit = splat(np.float32(least))
     for j in range(0, cells, 8):
         o0 = j * width
-        o1, o2, o3, o4 = o0 + width, o0 + 2 * width, o0 + 3 * width, o0 + 4 * width
-        o5, o6, o7 = o4 + width, o4 + 2 * width, o4 + 3 * width
-        v0, v1, v2, v3, v4, v5, v6, v7 = (
-            nothing,
-            nothing,
-            nothing,
-            nothing,
-            nothing,
-            nothing,
-            nothing,
-            nothing,
-        )
+        o1 = o0 + width
+        o2 = o0 + 2 * width
+        o3 = o0 + 3 * width
+        o4 = o0 + 4 * width
+        o5 = o4 + width
+        o6 = o4 + 2 * width
+        o7 = o4 + 3 * width
+        v0 = nothing
+        v1 = nothing
+        v2 = nothing
+        v3 = nothing
+        v4 = nothing
+        v5 = nothing
+        v6 = nothing
+        v7 = nothing
         for k in range(0, width, WIDTH):
             y = load(t, k)
             v0 = fma(load(own, o0 + k), y, v0)
@@ -194,8 +202,14 @@ def sweep_cells(
         s = lanes.totals(v0, v1, v2, v3, v4, v5, v6, v7)
         lanes.store_eight(z, j, s)
         g = lanes.quotient(load(x, j), s, limit)
-        g0, g1, g2, g3 = lanes.spread0(g), lanes.spread1(g), lanes.spread2(g), lanes.spread3(g)
-        g4, g5, g6, g7 = lanes.spread4(g), lanes.spread5(g), lanes.spread6(g), lanes.spread7(g)
+        g0 = lanes.spread0(g)
+        g1 = lanes.spread1(g)
+        g2 = lanes.spread2(g)
+        g3 = lanes.spread3(g)
+        g4 = lanes.spread4(g)
+        g5 = lanes.spread5(g)
+        g6 = lanes.spread6(g)
+        g7 = lanes.spread7(g)
         for k in range(0, width, WIDTH):
             # acc last: what one group of rows waits for of the one before is a single addition
             y = g0 * load(own, o0 + k)
@@ -262,7 +276,8 @@ def fixed_point(
     rows: int64[m] of base, one a cell; counts: float32[m]; own: float32[a multiple of 8 rows, KP]
     flat, the document goes through it in pieces where it is longer; x, z: float32[those rows + 32];
     t, acc: float32[KP] -> n: float32[KP]."""
-    width, cells = len(inverse), len(rows)
+    width = len(inverse)
+    cells = len(rows)
     most = len(own) // width
     tokens = 0.0
     for j in range(cells):
@@ -286,7 +301,8 @@ def fixed_point(
             sweep_cells(piece, x, own, width, t, LEAST, z, acc)
         moved = splat(np.float32(0))
         for k in range(0, width, WIDTH):
-            after, before = load(t, k) * load(acc, k), load(n, k)
+            after = load(t, k) * load(acc, k)
+            before = load(n, k)
             moved = moved + larger(after - before, before - after)
             store(n, k, after)
         if total(moved) <= tol * tokens:
@@ -315,18 +331,18 @@ def local_step(
 
     indptr: int64[D+1]; rows: int64[nnz] of base; counts: float32[nnz]; base: float32[R, C], K <= C
     <= KP; inverse, alpha: float32[KP], zero in padding."""
-    width, topics = len(inverse), shares.shape[1]
+    width = len(inverse)
+    topics = shares.shape[1]
     longest = 0
     for d in range(len(indptr) - 1):
         longest = max(longest, indptr[d + 1] - indptr[d])
     most = max(8, min(-(-longest // 8) * 8, PANEL_FLOATS // width // 8 * 8))
     own = np.empty(most * width, np.float32)
-    x, z = np.empty(most + 32, np.float32), np.empty(most + 32, np.float32)
-    t, acc, n = (
-        np.empty(width, np.float32),
-        np.empty(width, np.float32),
-        np.empty(width, np.float32),
-    )
+    x = np.empty(most + 32, np.float32)
+    z = np.empty(most + 32, np.float32)
+    t = np.empty(width, np.float32)
+    acc = np.empty(width, np.float32)
+    n = np.empty(width, np.float32)
     alpha_sum = 0.0
     for k in range(topics):
         alpha_sum += np.float64(alpha[k])

@@ -151,7 +151,8 @@ def copy_rows(source_start: Longs, length: Ints, source: Array, start: Longs, ou
     Any of uint32 and uint64
     to any that holds the counts."""
     for u in range(len(length)):
-        a, b = source_start[u], start[u]
+        a = source_start[u]
+        b = start[u]
         for i in range(length[u]):
             out[b + i] = source[a + i]
 
@@ -183,12 +184,11 @@ def merge_packed(
     mask = (np.int64(1) << m) - 1
     limit = (np.int64(1) << min(np.int64(entries.itemsize) * 8 - m, np.int64(62))) - 1
     none = np.int64(1) << np.int64(62)
-    count, present, order = (
-        np.zeros(topics, np.int64),
-        np.zeros(topics, np.uint8),
-        np.empty(topics, np.int64),
-    )
-    cursor, largest = lo.copy(), np.int64(0)
+    count = np.zeros(topics, np.int64)
+    present = np.zeros(topics, np.uint8)
+    order = np.empty(topics, np.int64)
+    cursor = lo.copy()
+    largest = np.int64(0)
     while True:
         row = none
         for r in range(len(deltas)):
@@ -196,7 +196,8 @@ def merge_packed(
                 row = min(row, pointers.int_at(deltas[r, 0], cursor[r]))
         if row == none:
             return largest
-        a, n = begin[row], np.int64(length[row])
+        a = begin[row]
+        n = np.int64(length[row])
         for i in range(n):
             e = np.int64(entries[a + i])
             t = e & mask
@@ -219,10 +220,13 @@ def merge_packed(
                     n += 1
                 count[t] += x
                 change[t] += x
-        kept, low, high = np.int64(0), np.int64(0), np.int64(0)
+        kept = np.int64(0)
+        low = np.int64(0)
+        high = np.int64(0)
         for i in range(n):
             t = order[i]
-            low, high = min(low, count[t]), max(high, count[t])
+            low = min(low, count[t])
+            high = max(high, count[t])
             present[t] = 0
             order[kept] = t
             kept += count[t] != 0
@@ -278,12 +282,14 @@ def sum_packed(
 
 _WIDE = 8
 READ_PAST = 16  # entries behind the last row that are read, and ignored
-_PACKED, _COEF = ("uint32", "uint64"), ("float64",)
+_PACKED = ("uint32", "uint64")
+_COEF = ("float64",)
 
 
 def _terms(b: Builder, entries: Value, coef: Value, at: Value, left: Value, m: Value) -> Value:
     """<8 x double> coef[topic] * count of the entries at ``at``; zero in lanes >= left."""
-    lane, longs = entries.type.pointee, ir.VectorType(I64, _WIDE)
+    lane = entries.type.pointee
+    longs = ir.VectorType(I64, _WIDE)
     e = llvm.load(b, entries, at, lane, _WIDE)
     e = b.zext(e, longs) if lane.width < 64 else e
     numbers = ir.Constant(longs, list(range(_WIDE)))

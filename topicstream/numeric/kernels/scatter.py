@@ -53,12 +53,12 @@ def scatter_rows(
     worst: Doubles,
 ) -> None:
     """Add the deltas of all slots to their rows; see the module's legend."""
-    slots, width = arena.shape[0], table.shape[1]
+    slots = arena.shape[0]
+    width = table.shape[1]
     none = np.int64(1) << np.int64(62)
-    cursor, heads = (
-        lo.copy(),
-        np.empty(slots, np.int64),
-    )  # of each slot the row that comes next, and its word
+    # of each slot the row that comes next, and its word
+    cursor = lo.copy()
+    heads = np.empty(slots, np.int64)
     for r in range(slots):
         heads[r] = vocabs[r, lo[r]] if lo[r] < hi[r] else none
     acc = np.empty(width, np.float64)
@@ -163,10 +163,12 @@ def scatter_sparse(
     the table's type took
     enters ``change`` too, so the column sums stay those of the table.
     """
-    blocks, width = len(deltas), table.shape[1]
+    blocks = len(deltas)
+    width = table.shape[1]
     few = width // 4  # entries up to which a row's topics are gone through one by one
     cursor = lo.copy()
-    acc, listed = np.zeros(width), np.empty(few + 1, np.int32)
+    acc = np.zeros(width)
+    listed = np.empty(few + 1, np.int32)
     magic = 1.5 * 2.0**52 * quantum
     none = np.int64(1) << np.int64(62)
     while True:
@@ -182,7 +184,8 @@ def scatter_sparse(
             if u >= hi[r] or pointers.int_at(deltas[r, 0], u) != row:
                 continue
             cursor[r] = u + 1
-            begin, end = pointers.long_at(deltas[r, 1], u), pointers.long_at(deltas[r, 1], u + 1)
+            begin = pointers.long_at(deltas[r, 1], u)
+            end = pointers.long_at(deltas[r, 1], u + 1)
             listing = n + end - begin <= few
             for j in range(begin, end):
                 k = topic_at(deltas, r, j, wide)
@@ -223,7 +226,9 @@ def scatter_sparse(
 
 @kernel
 def hold_rows(table: Array, n_w: Doubles, worst: Doubles) -> None:
-    """End of a pass: every row of ``table`` (float32[n, P]) clipped and scaled to n_w (float64[n])."""
+    """End of a pass: every row of ``table`` (float32[n, P]) clipped and scaled to n_w
+    (float64[n]).
+    """
     acc = np.empty(table.shape[1], np.float64)
     for w in range(table.shape[0]):
         for k in range(table.shape[1]):
@@ -237,7 +242,8 @@ def clip_rows(table: Floats, worst: Doubles) -> None:
     """End of a pass: negative entries of ``table`` (float32[n, P]) become 0, the lowest recorded as
     a share of its row's sum.
     """
-    sums, lows = table.sum(axis=1, dtype=np.float64), table.min(axis=1, initial=0.0)
+    sums = table.sum(axis=1, dtype=np.float64)
+    lows = table.min(axis=1, initial=0.0)
     if not np.isfinite(sums).all():
         worst[2] = 1.0
     worst[1] = min(worst[1], float((lows / np.maximum(sums, 1.0)).min(initial=0.0)))
@@ -278,7 +284,9 @@ def changed_entries(
     """
     i = j = 0
     for u in range(len(rows)):
-        old, new, n = before[u], table[rows[u]], 0
+        old = before[u]
+        new = table[rows[u]]
+        n = 0
         for k in range(width):
             n += 1 if old[k] != new[k] else 0
         if 2 * n > width:
@@ -289,8 +297,10 @@ def changed_entries(
             m = j
             for k in range(width):
                 if old[k] != new[k]:
-                    columns[i], values[m] = k, new[k]
-                    i, m = i + 1, m + 1
+                    columns[i] = k
+                    values[m] = new[k]
+                    i = i + 1
+                    m = m + 1
         lengths[u] = n
         j += n
     return i, j
@@ -303,7 +313,8 @@ def put_entries(
     """Put into ``rows`` of ``table`` what ``changed_entries`` found; width: its K."""
     i = j = 0
     for u in range(len(rows)):
-        new, n = table[rows[u]], lengths[u]
+        new = table[rows[u]]
+        n = lengths[u]
         if n == width:
             for k in range(width):
                 new[k] = values[j + k]

@@ -60,14 +60,17 @@ where = _lane_by_lane(3, lambda b, x, y, z: b.select(b.fcmp_ordered(">=", x, y),
 
 def _compare_exchange(b: Builder, v: Value, partner: list[int], takes_larger: list[bool]) -> Value:
     other = shuffle(b, v, None, partner)
-    high, low = extreme(b, "umax", v, other), extreme(b, "umin", v, other)
+    high = extreme(b, "umax", v, other)
+    low = extreme(b, "umin", v, other)
     return shuffle(
         b, high, low, [i if takes_larger[i] else i + simd.WIDTH for i in range(simd.WIDTH)]
     )
 
 
 def _descend(b: Builder, v: Value, size: int) -> Value:
-    """Bitonic merge of runs of ``size`` lanes, alternating down and up (all down when size is 16)."""
+    """Bitonic merge of runs of ``size`` lanes, alternating down and up (all down when size
+    is 16).
+    """
     stride = size // 2
     while stride:
         takes = [
@@ -111,8 +114,11 @@ def lane(b: Builder, v: Value, i: Value) -> Value:
 
 @kernel(forceinline=True)
 def low_border(p: int, width: int, most: int) -> float:
-    """What at least ``most`` of the ``width`` floats at address p reach, or SMALLEST; most <= 16."""
-    first, second = simd.splat(np.float32(0)), simd.splat(np.float32(0))
+    """What at least ``most`` of the ``width`` floats at address p reach, or SMALLEST; most
+    <= 16.
+    """
+    first = simd.splat(np.float32(0))
+    second = simd.splat(np.float32(0))
     if most <= LANES_MOST:
         for k in range(0, width, 16):
             first = larger(first, pointers.load(p, k))
@@ -131,7 +137,8 @@ def reaching(p: int, width: int, least: float, work: int) -> int:
     """The floats at address p that reach ``least`` to address work, then 16 zeros; returns their
     number.
     """
-    n, b = 0, simd.splat(least)
+    n = 0
+    b = simd.splat(least)
     for k in range(0, width, 16):
         v = pointers.load(p, k)
         n += pointers.append(work, n, v, v, b)
@@ -155,7 +162,8 @@ def tied(work: int, n: int, top: Any, most: int, border: float) -> bool:
         return False
     if most < 16:
         return lane(top, most) >= border  # type: ignore[no-any-return]
-    count, b = simd.splat(np.float32(0)), simd.splat(border)
+    count = simd.splat(np.float32(0))
+    b = simd.splat(border)
     for k in range(0, n, 16):
         count = count + mark(pointers.load(work, k), b)
     return simd.total(count) > most  # type: ignore[no-any-return]
@@ -163,7 +171,9 @@ def tied(work: int, n: int, top: Any, most: int, border: float) -> bool:
 
 @kernel
 def keep_above(p: Floats, o: int, width: int, most: int, border: float) -> Float:
-    """Keep what is above the border and the first of those on it, ``most`` in all; returns the sum."""
+    """Keep what is above the border and the first of those on it, ``most`` in all; returns
+    the sum.
+    """
     above = 0
     for k in range(width):
         if p[o + k] > border:
@@ -189,9 +199,12 @@ def nth_largest(x: Floats, n: int, rank: int) -> Float:
 
     (numba's ``np.partition`` imports ``scipy.linalg``, .13 s of every command.)
     """
-    bits, low, high = x.view(np.int32), 0, 0x7F800000
+    bits = x.view(np.int32)
+    low = 0
+    high = 0x7F800000
     while low < high:
-        middle, reached = (low + high + 1) // 2, 0
+        middle = (low + high + 1) // 2
+        reached = 0
         for i in range(n):
             reached += bits[i] >= middle
         low, high = (middle, high) if reached >= rank else (low, middle - 1)
@@ -223,7 +236,8 @@ def keep_top(p: Floats, o: int, width: int, most: int, work: Floats) -> float:
     """
     if most > NETWORK_MOST:
         return keep_by_bisection(p, o, width, most, work)  # type: ignore[no-any-return]
-    row, candidates = pointers.address_of(p) + 4 * o, pointers.address_of(work)
+    row = pointers.address_of(p) + 4 * o
+    candidates = pointers.address_of(work)
     n = reaching(row, width, low_border(row, width, most), candidates)
     top = best_of(candidates, n)
     border = max(lane(top, most - 1), SMALLEST)
@@ -244,7 +258,8 @@ def largest_numbers(value: Floats, n: int, count: int, out: Ints) -> None:
     above = 0
     for q in range(n):
         above += value[q] > cut
-    level, at = count - above, 0
+    level = count - above
+    at = 0
     for q in range(n):
         if value[q] > cut:
             out[at] = q

@@ -99,7 +99,9 @@ __all__ = [
     "vector",
 ]
 
-AHEAD_FLOATS, LEAST_AHEAD, MOST_AHEAD = 512, 3, 32
+AHEAD_FLOATS = 512
+LEAST_AHEAD = 3
+MOST_AHEAD = 32
 
 
 @emit(vector, FLOATS, "int64")
@@ -263,7 +265,8 @@ def store_eight(b: Builder, data: Value, i: Value, v: Value) -> None:
 
 def _odd_even_merge_sort(n: int) -> list[tuple[int, int]]:
     """Batcher's network of comparisons that sorts n = 2^m values."""
-    out, p = [], 1
+    out = []
+    p = 1
     while p < n:
         k = p
         while k:
@@ -299,7 +302,8 @@ def _row(b: Builder, p: Value, i: int) -> Value:
 
 
 def _exchange(b: Builder, values: list[Value], i: int, j: int) -> None:
-    x, y = values[i], values[j]
+    x = values[i]
+    y = values[j]
     values[i], values[j] = extreme(b, "umax", x, y), extreme(b, "umin", x, y)
 
 
@@ -320,7 +324,8 @@ def transpose_to(b: Builder, p: Value, q: Value, *rows: Value) -> None:
 
 
 def _keep_largest(b: Builder, p: Value, *given: Value) -> None:
-    new, size = list(given), len(given)
+    new = list(given)
+    size = len(given)
     for i, j in _odd_even_merge_sort(size):
         _exchange(b, new, i, j)
     best = [b.load(_row(b, p, i), align=4) for i in range(size)]

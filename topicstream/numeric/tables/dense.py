@@ -85,20 +85,19 @@ class DenseTable(Table):
         self.edges = np.append(np.arange(0, rows, step), rows).astype(np.int64)
 
     # -- rows out
-    # -------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def gather(self, ids: np.ndarray, scratch: Scratch) -> Rows:
         """A view plus an index in memory, copied rows of a mapped table."""
         index = scratch.array("row index", len(ids), np.int64)
         constant_rows, which = (
             self.constants.find(ids) if self.constants is not None else (ids[:0], ids[:0])
         )
-        base, behind = self._storage.array, self.n_rows + which
+        base = self._storage.array
+        behind = self.n_rows + which
         index[:] = ids
         if self._storage.mapped:
-            base, behind = (
-                self._copied(ids, len(constant_rows), scratch),
-                len(ids) + np.arange(len(constant_rows)),
-            )
+            base = self._copied(ids, len(constant_rows), scratch)
+            behind = len(ids) + np.arange(len(constant_rows))
             index[:] = np.arange(len(ids))
         if self.constants is None or not len(constant_rows):
             return Rows(base, index, self.scale, None)
@@ -115,7 +114,8 @@ class DenseTable(Table):
         rows = scratch.array("gathered rows", (len(ids) + more, self.width), self.spec.dtype)
         cuts = np.searchsorted(ids, self.edges)
         for i in np.flatnonzero(np.diff(cuts)):
-            a, b = cuts[i], cuts[i + 1]
+            a = cuts[i]
+            b = cuts[i + 1]
             np.take(self._rows, ids[a:b], axis=0, out=rows[a:b], mode="clip")
             self._storage.let_go(int(ids[a]), int(ids[b - 1]) + 1)
         return rows
@@ -123,7 +123,8 @@ class DenseTable(Table):
     def _renew(self) -> None:
         """Bring the rows with constants behind the table up to date."""
         if self.constants is not None and not self._storage.mapped:
-            every, which = self._storage.array, np.arange(len(self.constants))
+            every = self._storage.array
+            which = np.arange(len(self.constants))
             every[self.n_rows :] = every[self.constants.ids]
             self.constants.add(every, self.n_rows + which, which, self.scale)
 
@@ -133,7 +134,7 @@ class DenseTable(Table):
         return out
 
     # -- deltas in
-    # ------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> Round:
         quantum = self.spec.quantum(tokens)
         if self.spec.delta == "sparse":
@@ -164,13 +165,15 @@ class DenseTable(Table):
 
         def add(i: int, part: RowRange) -> None:
             part = part if hold else part._replace(mass=np.zeros(0))
-            lo, hi = cuts[i], cuts[i + 1]
+            lo = cuts[i]
+            hi = cuts[i + 1]
             if moved is None:
                 deltas.add_to(part, lo, hi, factor)
                 return
             scratch = self._own.__dict__.setdefault("scratch", Scratch())
             added = np.unique(np.concatenate([v[a:b] for v, a, b in zip(ids, lo, hi)]))
-            rows, present = added - np.int32(part.first), part.rows.view(self._bits)
+            rows = added - np.int32(part.first)
+            present = part.rows.view(self._bits)
             before = scratch.array("before", (len(rows), self.width), self._bits)
             np.take(present, rows, axis=0, out=before, mode="clip")
             deltas.add_to(part, lo, hi, factor)
@@ -194,7 +197,8 @@ class DenseTable(Table):
         return np.asarray(np.arange(len(self.edges) - 1) % self._groups % members == owner)
 
     def spans(self, ids: np.ndarray, owner: int, members: int) -> list[slice]:
-        cuts, mine = np.searchsorted(ids, self.edges), self._owned(owner, members)
+        cuts = np.searchsorted(ids, self.edges)
+        mine = self._owned(owner, members)
         return [
             slice(a, b) for a, b in zip(cuts[:-1][mine].tolist(), cuts[1:][mine].tolist()) if b > a
         ]
@@ -207,12 +211,11 @@ class DenseTable(Table):
         return Entered(rows, change[owner::members], worst[owner::members])
 
     def absorb(self, entered: Sequence[Entered], own: int) -> None:
-        change, worst = np.zeros((self._groups, self.width)), np.zeros((self._groups, 3))
+        change = np.zeros((self._groups, self.width))
+        worst = np.zeros((self._groups, 3))
         for member, theirs in enumerate(entered):
-            change[member :: len(entered)], worst[member :: len(entered)] = (
-                theirs.change,
-                theirs.worst,
-            )
+            change[member :: len(entered)] = theirs.change
+            worst[member :: len(entered)] = theirs.worst
             if theirs.rows and member != own:
                 self._put(*(np.require(array, requirements="A") for array in theirs.rows))
         self._sum(change, worst)
@@ -228,7 +231,8 @@ class DenseTable(Table):
         )
 
         def put(i: int) -> None:
-            a, b = int(cuts[i]), int(cuts[i + 1])
+            a = int(cuts[i])
+            b = int(cuts[i + 1])
             if a < b:
                 put_entries(
                     self._rows.view(self._bits),
@@ -248,16 +252,16 @@ class DenseTable(Table):
         """work(i, range i) over all ranges, or those that are ``touched`` (bool[ranges]).  Returns
         change
         float64[groups, padded(columns)] and worst float64[groups, 3], for ``_sum``."""
-        groups, changed = (
-            self._groups,
-            [True] * len(self.edges) if touched is None else touched.tolist(),
-        )
-        change, worst = np.zeros((groups, self.width)), np.zeros((groups, 3))
+        groups = self._groups
+        changed = [True] * len(self.edges) if touched is None else touched.tolist()
+        change = np.zeros((groups, self.width))
+        worst = np.zeros((groups, 3))
 
         def one(group: int) -> None:
             for i in range(group, len(self.edges) - 1, groups):
                 if changed[i]:
-                    a, b = int(self.edges[i]), int(self.edges[i + 1])
+                    a = int(self.edges[i])
+                    b = int(self.edges[i + 1])
                     work(
                         i,
                         RowRange(
@@ -282,13 +286,15 @@ class DenseTable(Table):
         self.scale *= 1.0 - rho
         self.totals *= 1.0 - rho
         if self.scale < 1e-6:
-            factor, self.scale = self.scale, 1.0
+            factor = self.scale
+            self.scale = 1.0
             self._sum(*self._over_ranges(lambda i, part: scale_rows(part.rows, factor)))
         self._renew()
         return 1.0 / self.scale
 
     def settle(self) -> np.ndarray:
-        factor, self.scale = self.scale, 1.0
+        factor = self.scale
+        self.scale = 1.0
 
         def work(i: int, part: RowRange) -> None:
             if factor != 1.0:
@@ -301,17 +307,19 @@ class DenseTable(Table):
 
         self.totals[:] = 0.0
         self._sum(*self._over_ranges(work))
-        worst, self.worst = self.worst, np.zeros(3)
+        worst = self.worst
+        self.worst = np.zeros(3)
         return worst
 
     # -- whole
-    # ----------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def fill(self, piece: Callable[[int, int], np.ndarray]) -> None:
         self.scale = 1.0
         self.rewrite(lambda first, rows: piece(first, first + len(rows)))
 
     def rewrite(self, change: Callable[[int, np.ndarray], np.ndarray]) -> None:
-        scale, self.scale = self.scale, 1.0
+        scale = self.scale
+        self.scale = 1.0
 
         def work(i: int, part: RowRange) -> None:
             part.rows[:] = change(part.first, part.rows if scale == 1.0 else part.rows * scale)
@@ -345,5 +353,6 @@ class DenseTable(Table):
         self._renew()
 
     def close(self) -> None:
-        self._rows, self.array = self._rows[:0], None
+        self._rows = self._rows[:0]
+        self.array = None
         self._storage.close()

@@ -96,8 +96,11 @@ class Slots:
     def __init__(
         self, n_w: np.ndarray, topics: int, folder: Path | None = None, samples: int = 0
     ) -> None:
-        most, words = n_w * max(samples, 1), len(n_w)
-        self.topics, self.bits, self.largest = topics, topic_bits(topics), 0
+        most = n_w * max(samples, 1)
+        words = len(n_w)
+        self.topics = topics
+        self.bits = topic_bits(topics)
+        self.largest = 0
         self.dtype = np.dtype(f"u{entry_bytes(int(most.max(initial=0)), topics)}")
         self.stored = np.dtype(np.uint64) if samples else self.dtype
         self.length = np.zeros(words, np.int32)
@@ -132,7 +135,8 @@ class Slots:
         """Add the rows lo[r] to hi[r] - 1 of each block r to piece ``i``; returns the column sums,
         float64[padded(K)].  Several
         threads may merge into different pieces."""
-        words, change = self.edges[i : i + 2] - (0, 1), np.zeros(padded(self.topics))
+        words = self.edges[i : i + 2] - (0, 1)
+        change = np.zeros(padded(self.topics))
         largest = merge_packed(
             self._begin,
             self.length,
@@ -200,16 +204,15 @@ class Slots:
         """Read what ``save`` wrote; StoreError where it is damaged."""
         lengths = read_array(file, np.int32, len(self.length))
         for first, stop in pairwise(self.edges.tolist()):
-            length, begin = lengths[first:stop], self._begin[first : stop + 1]
+            length = lengths[first:stop]
+            begin = self._begin[first : stop + 1]
             ptr = np.append(0, np.cumsum(length, dtype=np.int64))
             fits = (length >= 0).all() and (length <= np.diff(begin)).all()
             entries = read_array(
                 file, self.stored, int(ptr[-1]) if fits else 0
             )  # a damaged length asks for no memory
-            topic, most = (
-                entries & self.stored.type((1 << self.bits) - 1),
-                int(entries.max(initial=0)),
-            )
+            topic = entries & self.stored.type((1 << self.bits) - 1)
+            most = int(entries.max(initial=0))
             if not fits or int(topic.max(initial=0)) >= self.topics or most >> 62:
                 raise StoreError(
                     f"{file.name}: an invalid topic or count; start again from an older checkpoint"
@@ -221,7 +224,8 @@ class Slots:
 
     def clear(self) -> None:
         """All rows empty."""
-        self.length[:], self.largest = 0, 0
+        self.length[:] = 0
+        self.largest = 0
 
     def close(self) -> None:
         """Forget the rows, give memory and file back."""
@@ -291,10 +295,11 @@ class PackedTable(Table):
         )
 
     # -- rows out
-    # -------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def gather(self, ids: np.ndarray, scratch: Scratch) -> PackedRows:
         """The rows, to be copied from where they are."""
-        counts, length = self._counts, scratch.array("row lengths", len(ids), np.int32)
+        counts = self._counts
+        length = scratch.array("row lengths", len(ids), np.int32)
         np.take(counts.length, ids, out=length)
         rows = PackedRows(length, counts.bits, counts.largest, partial(counts.copy, ids))
         return rows if self.constants is None else self._with_constants(ids, rows, self.constants)
@@ -322,7 +327,7 @@ class PackedTable(Table):
         )
 
     # -- deltas in
-    # ------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> SparseRound:
         """Of whole-numbered changes."""
         return SparseRound(space, 1.0)
@@ -355,10 +360,9 @@ class PackedTable(Table):
         """
         cuts = np.array([np.searchsorted(ids, rows.edges) for ids, _ in deltas]).T.copy()
         touched = np.flatnonzero((cuts[1:] > cuts[:-1]).any(axis=1))
-        addresses, total = (
-            Addresses.of(deltas),
-            np.zeros(self.width),
-        )  # whole numbers below 2**53: exact in any order
+        # whole numbers below 2**53: exact in any order
+        addresses = Addresses.of(deltas)
+        total = np.zeros(self.width)
 
         def one(j: int) -> None:
             i = int(touched[j])
@@ -374,20 +378,23 @@ class PackedTable(Table):
         """End of a pass: totals and histogram counted afresh; returns float64[3], [0] the largest
         |row / n_w - 1|.
         """
-        sums, worst, low, largest = np.zeros(self.width), np.zeros(3), np.zeros(SMALL, np.int64), 0
+        sums = np.zeros(self.width)
+        worst = np.zeros(3)
+        low = np.zeros(SMALL, np.int64)
+        largest = 0
         big: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
         counts = self._counts
 
         def one(i: int) -> None:
             nonlocal largest
             numbers, ptr, entries = counts.take(i)
-            sums_here, off, small = np.zeros(self.width), np.zeros(3), np.zeros(SMALL, np.int64)
+            sums_here = np.zeros(self.width)
+            off = np.zeros(3)
+            small = np.zeros(SMALL, np.int64)
             sum_packed(ptr, entries, counts.bits, self.row_mass[numbers], sums_here, small, off)
             high = (entries[entries >= SMALL << counts.bits] >> counts.bits).astype(np.int64)
-            large_counts, most = (
-                np.unique(high, return_counts=True),
-                int(entries.max(initial=0)) >> counts.bits,
-            )
+            large_counts = np.unique(high, return_counts=True)
+            most = int(entries.max(initial=0)) >> counts.bits
             with self._lock:
                 np.add(sums, sums_here, out=sums)
                 np.add(low, small, out=low)
@@ -396,7 +403,8 @@ class PackedTable(Table):
                 big.append(large_counts)
 
         self.run_all(one, len(counts.edges) - 1)
-        self.totals[:], counts.largest = sums, largest
+        self.totals[:] = sums
+        counts.largest = largest
         values, where = np.unique(np.concatenate([v for v, _ in big]), return_inverse=True)
         times = np.bincount(where, np.concatenate([n for _, n in big]), len(values)).astype(
             np.int64
@@ -431,7 +439,8 @@ class PackedTable(Table):
     def shown_totals(self) -> np.ndarray:
         if not self.samples:
             return self.totals
-        counts, sums = self._held[-1], np.zeros(self.width)
+        counts = self._held[-1]
+        sums = np.zeros(self.width)
         for i in range(len(counts.edges) - 1):
             _, ptr, entries = counts.take(i)
             sum_packed(
@@ -440,7 +449,7 @@ class PackedTable(Table):
         return sums / self.samples
 
     # -- whole
-    # ----------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     def take_sample(self) -> None:
         if not self.samples:
             self._begin_samples()
@@ -458,7 +467,8 @@ class PackedTable(Table):
         return out
 
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
-        counts, step = self._held[-1], max(1, WINDOW_BYTES // (4 * self.width))
+        counts = self._held[-1]
+        step = max(1, WINDOW_BYTES // (4 * self.width))
         window = np.zeros((step, self.width), np.float32)
         for first, stop in pairwise(counts.edges.tolist()):
             for at in range(first, stop, step):

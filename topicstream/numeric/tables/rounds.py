@@ -72,7 +72,8 @@ class RoundSpace:
     """
 
     def __init__(self, blocks: int, folder: Path | None = None) -> None:
-        self.blocks, self.folder = blocks, folder
+        self.blocks = blocks
+        self.folder = folder
         self.keep = [Scratch(folder) for _ in range(blocks)]
 
 
@@ -82,7 +83,8 @@ class Round(abc.ABC):
     """
 
     def __init__(self, space: RoundSpace, quantum: float) -> None:
-        self._space, self._quantum = space, quantum
+        self._space = space
+        self._quantum = quantum
         self._made: list[tuple[np.ndarray, Any] | None] = [None] * space.blocks
 
     def slot(self, i: int, ids: np.ndarray) -> np.ndarray | None:
@@ -152,7 +154,8 @@ class DenseRound(Round):
     def __init__(self, space: RoundSpace, most_rows: int, width: int, quantum: float) -> None:
         super().__init__(space, quantum)
         self._shape = (space.blocks * most_rows, width)
-        self._most, self._held = most_rows, np.zeros((space.blocks, most_rows), np.int32)
+        self._most = most_rows
+        self._held = np.zeros((space.blocks, most_rows), np.int32)
         self._slots = Storage(self._shape, np.float32, space.folder)
 
     def slot(self, i: int, ids: np.ndarray) -> np.ndarray:
@@ -173,7 +176,8 @@ class DenseRound(Round):
         self.put(i, ids, room)
 
     def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:
-        blocks, rows = len(lo), len(part.rows)
+        blocks = len(lo)
+        rows = len(part.rows)
         slots = self._slots.array.reshape(self._space.blocks, self._most, -1)[:blocks]
         step = max(1, WINDOW_BYTES // (blocks * self._shape[1] * 4)) if self._slots.mapped else rows
         for begin in range(0, rows, step):
@@ -229,10 +233,8 @@ class Addresses(NamedTuple):
         neighbours' are copied.
         """
         wide = any(delta.topic.dtype != np.uint16 for _, delta in deltas)
-        topic, value = (
-            np.dtype(np.int32 if wide else np.uint16),
-            np.result_type(*(delta.value for _, delta in deltas)),
-        )
+        topic = np.dtype(np.int32 if wide else np.uint16)
+        value = np.result_type(*(delta.value for _, delta in deltas))
         arrays = [
             (
                 ids,
@@ -283,7 +285,8 @@ class SparseRound(Round):
     def add_to(self, part: RowRange, lo: np.ndarray, hi: np.ndarray, factor: float) -> None:
         # rows are held to their mass by ``settle``, at the end of the pass
         self._addresses = self._addresses or Addresses.of(self.deltas)
-        where, wide = self._addresses.where, self._addresses.wide
+        where = self._addresses.where
+        wide = self._addresses.wide
         scatter_sparse(
             part.rows, part.first, where, wide, lo, hi, self._quantum, factor, part.change
         )

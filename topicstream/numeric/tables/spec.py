@@ -30,7 +30,8 @@ from topicstream.numeric.tables.storage import Storage
 
 LANES = 16
 SIGNIFICAND = 53  # bits of a float64
-WORDS, DOCUMENTS = "words", "documents"
+WORDS = "words"
+DOCUMENTS = "documents"
 
 
 def padded(columns: int) -> int:

@@ -56,7 +56,8 @@ class Storage:
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed with the storage
             system.allocate(self._file.fileno(), max(self._size, 1))
             self._map = mmap.mmap(self._file.fileno(), max(self._size, 1))
-            memory, start = np.frombuffer(self._map, np.uint8), 0
+            memory = np.frombuffer(self._map, np.uint8)
+            start = 0
         self.array: np.ndarray = memory[start : start + self._size].view(dtype).reshape(shape)  # type: ignore[call-overload]
 
     def let_go(self, first: int = 0, stop: int | None = None) -> None:

@@ -92,14 +92,20 @@ class Table(abc.ABC):
         run_all: RunAll,
         constants: Constants | None = None,
     ) -> None:
-        self.spec, self.n_rows, self.columns, self.width = spec, rows, columns, padded(columns)
+        self.spec = spec
+        self.n_rows = rows
+        self.columns = columns
+        self.width = padded(columns)
         self.row_mass = mass if mass is not None and spec.mass == "row" else np.zeros(0)
-        self.folder, self.run_all, self.constants = folder, run_all, constants
-        self.totals, self.worst = np.zeros(self.width, np.float64), np.zeros(3)
+        self.folder = folder
+        self.run_all = run_all
+        self.constants = constants
+        self.totals = np.zeros(self.width, np.float64)
+        self.worst = np.zeros(3)
         self.scale = 1.0
 
     # -- rows out
-    # -------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     @abc.abstractmethod
     def gather(self, ids: np.ndarray, scratch: Scratch) -> Any:
         """The rows of ``ids`` (int32[U], ascending) as a visit sees them: ``Rows`` or
@@ -129,7 +135,7 @@ class Table(abc.ABC):
         return self.totals
 
     # -- deltas in
-    # ------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     @abc.abstractmethod
     def new_round(self, space: RoundSpace, most_rows: int, tokens: float) -> Round:
         """Where the deltas of a round go, each of at most ``most_rows`` rows; tokens: of the
@@ -182,7 +188,7 @@ class Table(abc.ABC):
         raise TopicsError(f"a {self.spec.layout} table takes no samples")
 
     # -- whole
-    # ----------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     @abc.abstractmethod
     def fill(self, piece: Callable[[int, int], np.ndarray]) -> None:
         """Set all rows: piece(first, stop) -> [stop - first, >= columns]."""

@@ -33,18 +33,22 @@ from topicstream.training.starts.seeds import Seeds
 from topicstream.training.starts.start import Ground, Start
 
 TRIES = 8
-SWEEPS, AGAIN = 30, 10
+SWEEPS = 30
+AGAIN = 10
 """Of a try, and of the topics that recur, which have been learned already."""
 LONGER = 0.01
 """What their further sweeps gain in perplexity where no try has lost a topic; a lost topic costs
 more.
 """
 NEXT = 1_000_003  # from the seed of one try to that of the next
-ALPHA, BETA = 0.1, 0.01
+ALPHA = 0.1
+BETA = 0.01
 # of a seed topic that was learned on the sample; the rest, and all of a word not in it, is the
 # corpus mean
 SHARE = 0.9
-MOST_TOPICS, LEAST_CELLS, MOST_BYTES = 64, 20_000_000, 128 << 20
+MOST_TOPICS = 64
+LEAST_CELLS = 20_000_000
+MOST_BYTES = 128 << 20
 """``best`` is the default where it costs little: up to so many topics, from so many cells on (the
 passes it saves make up for it) or where documents are long enough for the engine, and when one
 thread's tries fit beside the rest in the smallest limits (a start decides the result, so it may not
@@ -61,7 +65,8 @@ def pays(shape: Shape, long: float = np.inf) -> bool:
 def tries_memory(shape: Shape) -> StartMemory:
     """What the tries hold: the sample, the shares of all topics and the best topics yet; each
     thread those that it trains, twice, and shares."""
-    width, size = padded(shape.topics), sample_size(shape.docs, shape.cells, shape.words)
+    width = padded(shape.topics)
+    size = sample_size(shape.docs, shape.cells, shape.words)
     shared = [
         Array((4, size.cells), np.float64),
         Array((TRIES, shape.topics, size.documents), np.float32),
@@ -81,7 +86,9 @@ class BestStart(Start):
         return tries_memory(engine.shape)
 
     def seeds(self, ground: Ground) -> Seeds | None:
-        topics, seed, n_w = ground.engine.shape.topics, ground.seed, ground.n_w
+        topics = ground.engine.shape.topics
+        seed = ground.seed
+        n_w = ground.n_w
         sample = Sample.drawn(ground.corpus, ground.grid, seed)
         if len(far_apart(sample, mean_of(sample.only(n_w)), topics, seed)) < topics:
             return document_seeds(ground.corpus, ground.grid, topics, seed, n_w, far=True)
@@ -98,7 +105,9 @@ class LearnedSeeds:
         self, words: np.ndarray, phi: np.ndarray, totals: np.ndarray, n_w: np.ndarray
     ) -> None:
         tokens = float(n_w.sum())
-        self._words, self._phi, self._mean = words, phi, n_w / tokens
+        self._words = words
+        self._phi = phi
+        self._mean = n_w / tokens
         self.totals = totals / totals.sum() * tokens
         self._scale = np.where(totals > 0, self.totals / np.maximum(totals, 1e-300), 0.0)
 
@@ -133,14 +142,13 @@ def best_of(sample: Sample, n_w: np.ndarray, topics: int, seed: int, threads: in
 
     words, local = np.unique(sample.words, return_inverse=True)
     local = local.astype(np.int32)
-    mean, width = mean_of(sample.only(n_w)), padded(topics)
+    mean = mean_of(sample.only(n_w))
+    width = padded(topics)
     shares = np.empty((TRIES, topics, len(sample)), np.float32)
 
     def train(phi: np.ndarray, sweeps: int) -> tuple[TriedTopics, np.ndarray]:
-        totals, theta = (
-            phi.sum(axis=0, dtype=np.float64),
-            np.empty((len(sample), width), np.float32),
-        )
+        totals = phi.sum(axis=0, dtype=np.float64)
+        theta = np.empty((len(sample), width), np.float32)
         theta[:] = (sample.lengths / topics)[:, None]
         perplexity = short_training(
             sample.indptr,
@@ -206,7 +214,8 @@ def recurring(shares: np.ndarray) -> np.ndarray:
     support = np.mean(
         np.round(nearest, 5), axis=0
     )  # so that the last bits of a BLAS library decide nothing
-    support_left, chosen = support.copy(), list[int]()
+    support_left = support.copy()
+    chosen = list[int]()
     for _ in range(topics):
         chosen.append(int(support_left.argmax()))
         apart = 1.0 - np.round(every @ every[chosen[-1]], 5)
@@ -240,17 +249,18 @@ def short_training(
     word.  A document's shares are brought up to date once with the
     topics fixed and then with the visit that counts, so a sweep costs two visits of every cell.
     """
-    docs, width = len(indptr) - 1, phi.shape[1]
-    inverse, own, mu = (
-        np.empty(width, np.float32),
-        np.empty(width, np.float32),
-        np.empty(width, np.float32),
-    )
+    docs = len(indptr) - 1
+    width = phi.shape[1]
+    inverse = np.empty(width, np.float32)
+    own = np.empty(width, np.float32)
+    mu = np.empty(width, np.float32)
     added = np.empty(width)
-    loglik, tokens = 0.0, 0.0
+    loglik = 0.0
+    tokens = 0.0
     prior = np.float32(beta)
     for _ in range(sweeps):
-        loglik, tokens = 0.0, 0.0
+        loglik = 0.0
+        tokens = 0.0
         for k in range(width):
             inverse[k] = 1.0 / (totals[k] + len(phi) * beta) if totals[k] > 0 else 0.0
             added[k] = 0.0
@@ -283,5 +293,6 @@ def short_training(
             tokens += length
             for k in range(width):
                 added[k] += own[k]
-        phi[:], totals[:] = nxt, added
+        phi[:] = nxt
+        totals[:] = added
     return np.exp(-loglik / tokens)  # type: ignore[no-any-return]

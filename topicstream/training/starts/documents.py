@@ -104,13 +104,20 @@ class DocumentSeeds:
     def __init__(
         self, sample: Sample, centres: np.ndarray, n_w: np.ndarray, seed: int, split: bool = False
     ) -> None:
-        topics, tokens = len(centres), float(n_w.sum())
-        self._mean, self._topics, self._scale = n_w / tokens, topics, tokens / topics
-        self._seed, self._split = seed, DRAW - 1 if split else 0
+        topics = len(centres)
+        tokens = float(n_w.sum())
+        self._mean = n_w / tokens
+        self._topics = topics
+        self._scale = tokens / topics
+        self._seed = seed
+        self._split = DRAW - 1 if split else 0
         used: set[int] = set()
-        words, topic, value = [], [], []
+        words = []
+        topic = []
+        value = []
         for t, d in enumerate(centres.tolist()):
-            w, x = sample.words[sample.cells(d)], sample.counts[sample.cells(d)] / sample.lengths[d]
+            w = sample.words[sample.cells(d)]
+            x = sample.counts[sample.cells(d)] / sample.lengths[d]
             if d in used:  # the same words at random weights, or the topics stay equal for good
                 draws = np.empty(len(w))
                 uniform_draws(seed, DRAW - 2 - t, w, draws)
@@ -121,7 +128,8 @@ class DocumentSeeds:
             value.append((x / x.sum()).astype(np.float32))
         every = np.concatenate(words)
         order = np.argsort(every, kind="stable")
-        self._topic, self._value = np.concatenate(topic)[order], np.concatenate(value)[order]
+        self._topic = np.concatenate(topic)[order]
+        self._value = np.concatenate(value)[order]
         self._ptr = np.append(0, np.cumsum(np.bincount(every, minlength=len(n_w)))).astype(np.int64)
         self.totals = np.zeros(padded(topics))
         self.totals[:topics] = self._scale

@@ -33,7 +33,9 @@ class RandomSeeds:
     """
 
     def __init__(self, n_w: np.ndarray, topics: int, seed: int) -> None:
-        self._n_w, self._topics, self._seed = n_w, topics, seed
+        self._n_w = n_w
+        self._topics = topics
+        self._seed = seed
         self.totals = np.zeros(padded(topics))
         for ids in id_ranges(len(n_w)):
             self.totals += self.rows(ids).sum(axis=0, dtype=np.float64)

@@ -17,7 +17,9 @@ FEW_WORDS = (
     10  # documents with fewer distinct words are drawn only when there are not enough others
 )
 DRAW = 2**32 - 1  # pass number under which starts draw
-DOCUMENTS, CELLS = 10_000, 1_000_000  # of a sample that topics are learned on, at most
+# of a sample that topics are learned on, at most
+DOCUMENTS = 10_000
+CELLS = 1_000_000
 # documents of such a sample, where the corpus has them: of long ones it has some words, the same of
 # each
 FEWEST = 1_000
@@ -32,7 +34,9 @@ def uniform_draws(seed: int, draw: int, numbers: Array, out: Doubles) -> None:
 
 @kernel
 def _products(indptr: Longs, words: Ints, values: Doubles, weights: Doubles, out: Doubles) -> None:
-    """out[d] = sum of values[i] * weights[words[i]] over the cells of document d, in their order."""
+    """out[d] = sum of values[i] * weights[words[i]] over the cells of document d, in their
+    order.
+    """
     for d in range(len(indptr) - 1):
         total = 0.0
         for i in range(indptr[d], indptr[d + 1]):
@@ -44,8 +48,10 @@ def draw_documents(corpus: Corpus, n: int, seed: int) -> np.ndarray:
     """Numbers of at most ``n`` distinct training documents in the order of their random keys,
     int64.
     """
-    best_keys, best = np.zeros(0), np.zeros(0, np.int64)
-    first, removed = 0, corpus.removed()
+    best_keys = np.zeros(0)
+    best = np.zeros(0, np.int64)
+    first = 0
+    removed = corpus.removed()
     for storage in range(len(corpus.part().blocks)):
         lengths = corpus.lengths(storage)
         lengths[removed[(removed[:, 1] == 0) & (removed[:, 2] == storage), 3]] = (
@@ -57,12 +63,11 @@ def draw_documents(corpus: Corpus, n: int, seed: int) -> np.ndarray:
         candidates = np.flatnonzero(lengths > 0)
         if len(candidates) > n:
             candidates = candidates[np.argpartition(keys[candidates], n)[:n]]
-        best_keys, best = (
-            np.append(best_keys, keys[candidates]),
-            np.append(best, first + candidates),
-        )
+        best_keys = np.append(best_keys, keys[candidates])
+        best = np.append(best, first + candidates)
         order = np.argsort(best_keys, kind="stable")[:n]
-        best_keys, best = best_keys[order], best[order]
+        best_keys = best_keys[order]
+        best = best[order]
         first += len(lengths)
     return best
 
@@ -94,12 +99,12 @@ class Sample:
     """
 
     def __init__(self, indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> None:
-        self.indptr, self.words, self.counts = indptr, words, counts
+        self.indptr = indptr
+        self.words = words
+        self.counts = counts
         self.lengths = np.add.reduceat(counts, indptr[:-1])
-        shares, self._entropies = (
-            counts / np.repeat(self.lengths, np.diff(indptr)),
-            np.empty(len(self)),
-        )
+        shares = counts / np.repeat(self.lengths, np.diff(indptr))
+        self._entropies = np.empty(len(self))
         _products(
             indptr, np.arange(len(words), dtype=np.int32), shares, logs(shares), self._entropies
         )
@@ -107,10 +112,8 @@ class Sample:
     @classmethod
     def drawn(cls, corpus: Corpus, grid: Grid, seed: int) -> Sample:
         """What topics are learned on: documents and, where they are long, words drawn at random."""
-        size, draws = (
-            sample_size(corpus.n_docs, corpus.n_cells, corpus.n_words),
-            np.zeros(corpus.n_words),
-        )
+        size = sample_size(corpus.n_docs, corpus.n_cells, corpus.n_words)
+        draws = np.zeros(corpus.n_words)
         if size.share < 1.0:
             uniform_draws(~seed & 2**32 - 1, DRAW, np.arange(len(draws)), draws)
         return cls.read(
@@ -134,10 +137,8 @@ class Sample:
             for i in np.flatnonzero(owner == block.index):
                 row = int(chosen_sorted[i]) - block.first_doc
                 cells = slice(int(block.indptr[row]), int(block.indptr[row + 1]))
-                words, counts = (
-                    block.vocab[block.words[cells]],
-                    block.counts[cells].astype(np.float64),
-                )
+                words = block.vocab[block.words[cells]]
+                counts = block.counts[cells].astype(np.float64)
                 parts[int(place[i])] = (
                     (words, counts)
                     if known is None
@@ -169,7 +170,8 @@ class Sample:
         mean: float64[W], above 0; ground: log((1 - share) mean), changed for the words of the
         centre and put back."""
         cells = self.cells(centre)
-        words, rest = self.words[cells], (1.0 - share) * mean[self.words[cells]]
+        words = self.words[cells]
+        rest = (1.0 - share) * mean[self.words[cells]]
         ground[words] = logs(rest + share * self.counts[cells] / self.lengths[centre])
         cross = np.empty(len(self))
         _products(self.indptr, self.words, self.counts, ground, cross)

@@ -34,8 +34,10 @@ def with_seeds(
         return engine, None, []
     if not engine.about.constants:
         raise UsageError(f"{engine.name} takes no --seed-words; `topics engines` lists the others")
-    vocabulary, shape = Vocabulary.read(corpus.file("vocab")), engine.shape
-    named, axis = None, engine.about.topics_axis
+    vocabulary = Vocabulary.read(corpus.file("vocab"))
+    shape = engine.shape
+    named = None
+    axis = engine.about.topics_axis
     if axis:
         first = shape.topics - corpus.axes[axis].size
         named = {name: first + i for i, name in enumerate(corpus.axes[axis].names().to_pylist())}
@@ -45,7 +47,9 @@ def with_seeds(
 
 
 def _as_counted(topics: list[SeedTopic], corpus: Corpus, vocabulary: Vocabulary) -> list[SeedTopic]:
-    """Replace seed words that the corpus does not have by those that its tokenizer makes of them."""
+    """Replace seed words that the corpus does not have by those that its tokenizer makes of
+    them.
+    """
     if corpus.manifest.tokenizer is None:
         return topics
     recipe = Recipe.from_json(corpus.manifest.tokenizer)
@@ -67,13 +71,15 @@ class SeededStart(Start):
     they are likeliest."""
 
     def __init__(self, inner: Start, learned: bool) -> None:
-        self._inner, self._learned = inner, learned
+        self._inner = inner
+        self._learned = learned
         self.check = inner.check  # type: ignore[method-assign]
         self.memory = inner.memory  # type: ignore[method-assign]
         self.has_seeds = inner.has_seeds  # type: ignore[method-assign]
 
     def seeds(self, ground: Ground) -> Seeds | None:
-        seeds, shape = self._inner.seeds(ground), ground.engine.shape
+        seeds = self._inner.seeds(ground)
+        shape = ground.engine.shape
         if seeds is not None and getattr(ground.engine.options, "background", None):
             seeds = BackgroundSeeds(seeds, shape.topics, ground.n_w)
         if seeds is None or shape.seeds is None:
@@ -93,7 +99,9 @@ class SeededSeeds:
     """
 
     def __init__(self, inner: Seeds, constants: Constants, n_w: np.ndarray, learned: bool) -> None:
-        self._inner, self._constants, self._learned = inner, constants, learned
+        self._inner = inner
+        self._constants = constants
+        self._learned = learned
         self._mean = n_w / n_w.sum()
         self._seeded = np.flatnonzero(constants.totals)
         self._order = np.arange(constants.columns)
@@ -108,7 +116,8 @@ class SeededSeeds:
         """int64[K]: the inner topic of each column; seeded ones choose in turn the likeliest that
         is left.
         """
-        c, order = self._constants, np.arange(self._constants.columns)
+        c = self._constants
+        order = np.arange(self._constants.columns)
         p = rows / np.maximum(totals[: c.columns], 1e-300)
         p /= np.maximum(p.sum(1, keepdims=True), 1e-300)
         likely = np.zeros((c.columns, c.columns))
@@ -124,7 +133,8 @@ class SeededSeeds:
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:
         """float32[U, padded(K)]: see the class."""
-        c, seeded = self._constants, self._seeded
+        c = self._constants
+        seeded = self._seeded
         inner = self._inner.rows(ids, scratch)
         out = inner.copy()
         out[:, : c.columns] = inner[:, self._order]
@@ -145,7 +155,9 @@ class BackgroundSeeds:
     """
 
     def __init__(self, inner: Seeds, topics: int, n_w: np.ndarray) -> None:
-        self._inner, self.totals, self._last = inner, inner.totals, topics - 1
+        self._inner = inner
+        self.totals = inner.totals
+        self._last = topics - 1
         self._mean = n_w / n_w.sum()
 
     def rows(self, ids: np.ndarray, scratch: Scratch | None = None) -> np.ndarray:

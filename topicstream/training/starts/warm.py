@@ -29,7 +29,8 @@ class WarmStart(Start):
     of documents: topics fitted closely to old documents then take new ones more freely."""
 
     def __init__(self, model: str | Path, share: float = 1.0) -> None:
-        self._model, self._share = Path(model), share
+        self._model = Path(model)
+        self._share = share
 
     def memory(self, engine: Engine, block: BlockShape) -> StartMemory:
         words = read_manifest(self._model).words
@@ -40,7 +41,8 @@ class WarmStart(Start):
         return StartMemory(A_WORD * words + total_bytes(arrays) + READING)
 
     def seeds(self, ground: Ground) -> Seeds | None:
-        corpus, axis = ground.corpus, ground.engine.about.topics_axis
+        corpus = ground.corpus
+        axis = ground.engine.about.topics_axis
         words = Vocabulary.read(corpus.file("vocab")).words
         names = corpus.axes[axis].names() if axis else None
         model = TopicModel.open(self._model, memory_limit=max(0, ground.free))
@@ -72,7 +74,9 @@ class ModelSeeds:
                 f"{model.n_topics}"
             )
         self._new = self._columns < 0
-        self._model, self._topics, self._part = model, topics, share
+        self._model = model
+        self._topics = topics
+        self._part = share
         self._ids = model.vocabulary.find(words)
         tokens = float(n_w.sum())
         self._mean = n_w / max(tokens, 1.0)

@@ -129,7 +129,8 @@ def write_checkpoint(
     """Write one durable checkpoint under ``folder`` and return its place.  tables: by their roles;
     memory: files of block state it
     refers to."""
-    beside, final = folder / f".{state.name}.tmp", folder / state.name
+    beside = folder / f".{state.name}.tmp"
+    final = folder / state.name
     owned.remove_within(beside)
     beside.mkdir(parents=True)
     try:
@@ -213,12 +214,15 @@ class Saver:
     """
 
     def __init__(self, folder: Path, work: Path) -> None:
-        self._folder, self._work = folder, work
+        self._folder = folder
+        self._work = work
         self.pinned = ""
         self._memory: dict[
             str, set[str]
         ] = {}  # files of block state that each checkpoint refers to
-        self.latest, self.last, self._cost = "", time.monotonic(), 0.0
+        self.latest = ""
+        self.last = time.monotonic()
+        self._cost = 0.0
 
     def adopt(self) -> None:
         """The checkpoints that an earlier command left count; what it left of others goes."""

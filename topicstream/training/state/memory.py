@@ -46,7 +46,9 @@ class BlockMemory:
     def __init__(
         self, path: Path, specs: Mapping[str, ArraySpec], index: np.ndarray, *, create: bool
     ) -> None:
-        self.path, self.specs, self.index = path, specs, index
+        self.path = path
+        self.specs = specs
+        self.index = index
         self._fd = open_plain(owned.reserve(path) if create else path, os.O_RDWR)
         self.end = int((index[:, :, 0] + index[:, :, 1]).max(initial=0) + 63) // 64 * 64
         self._lock = threading.Lock()
@@ -79,7 +81,8 @@ class BlockMemory:
         arrays = dict[str, np.ndarray]()
         for i, (name, spec) in enumerate(self.specs.items()):
             offset, size, crc = self.index[number, i].tolist()
-            full, itemsize = spec.shape(shape), np.dtype(spec.dtype).itemsize
+            full = spec.shape(shape)
+            itemsize = np.dtype(spec.dtype).itemsize
             length = (size // itemsize,) if spec.per == "block" and not spec.ends else full
             fits = (
                 offset >= 0
@@ -102,7 +105,8 @@ class BlockMemory:
 
     def ahead(self, number: int) -> None:
         """Ask the kernel to read a block's memory before it is needed."""
-        offset, size = int(self.index[number, 0, 0]), int(self.index[number, :, 1].sum())
+        offset = int(self.index[number, 0, 0])
+        size = int(self.index[number, :, 1].sum())
         if offset >= 0:
             system.read_ahead(self._fd, offset, size)
 
@@ -137,7 +141,10 @@ class Memories:
     def __init__(
         self, work: Path, specs: Mapping[str, ArraySpec], blocks: int, spare: bool
     ) -> None:
-        self._work, self._specs, self._blocks, self._spare = work, specs, blocks, spare
+        self._work = work
+        self._specs = specs
+        self._blocks = blocks
+        self._spare = spare
         self.held: dict[str, BlockMemory] = {}
 
     def begin(self, number: int, needed: set[str]) -> None:
@@ -147,7 +154,8 @@ class Memories:
         """
         if "new" in self.held or not self._specs:
             return
-        path, create = self._work / f"memory-{number:06d}.bin", True
+        path = self._work / f"memory-{number:06d}.bin"
+        create = True
         for needless in self.needless(needed):
             # a file that a backup shares (cp -l) is not to change
             if not self._spare or needless.stat().st_nlink > 1:
@@ -203,7 +211,8 @@ def write_all(fd: int, array: np.ndarray, offset: int) -> None:
     view = memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
     while len(view):
         n = os.pwrite(fd, view[: 1 << 26], offset)
-        view, offset = view[n:], offset + n
+        view = view[n:]
+        offset = offset + n
 
 
 def read_all(fd: int, array: np.ndarray, offset: int, what: str) -> None:
@@ -215,4 +224,5 @@ def read_all(fd: int, array: np.ndarray, offset: int, what: str) -> None:
             raise StoreError(
                 f"{what} is shorter than recorded; start again from an older checkpoint"
             )
-        view, offset = view[n:], offset + n
+        view = view[n:]
+        offset = offset + n

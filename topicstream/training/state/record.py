@@ -38,8 +38,11 @@ from topicstream.numeric.tables.table import Table
 from topicstream.training.config import TrainConfig
 from topicstream.training.stopping import Share, Stopping, tolerance
 
-RUN, HISTORY, FINISHED = "training.json", "history.jsonl", "finished.json"
-RUN_FILES, RUN_FOLDERS = (RUN, HISTORY, FINISHED), ("checkpoints", "work")
+RUN = "training.json"
+HISTORY = "history.jsonl"
+FINISHED = "finished.json"
+RUN_FILES = (RUN, HISTORY, FINISHED)
+RUN_FOLDERS = ("checkpoints", "work")
 RECORDED = {f.name: f for f in fields(TrainConfig) if f.metadata.get("recorded")}
 
 
@@ -136,7 +139,8 @@ def same_or_refuse(
         **{name: flags(f)[0] for name, f in RECORDED.items()},
         "layout": "block layout",
     }
-    old, new = plain(before), plain(record)
+    old = plain(before)
+    new = plain(record)
     differ: list[str] = []
     for name, flag in shown.items():
         if old[name] != new[name]:
@@ -296,13 +300,12 @@ def topics_file(work: Path, number: int) -> Path:
 def topics_moved(work: Path, number: int, table: Table, beta: float) -> float | None:
     """The largest change of any p(word | topic) since the pass before, None where its topics are
     not there; keeps those of this pass."""
-    (words, topics), before, largest = (
-        (table.n_rows, table.columns),
-        topics_file(work, number - 1),
-        0.0,
-    )
+    (words, topics) = (table.n_rows, table.columns)
+    before = topics_file(work, number - 1)
+    largest = 0.0
     known = before.exists() and before.stat().st_size == Array((words, topics), np.float32).nbytes
-    totals, step = np.maximum(table.totals[:topics] + words * beta, 1e-300), max(1, STEP // topics)
+    totals = np.maximum(table.totals[:topics] + words * beta, 1e-300)
+    step = max(1, STEP // topics)
     with (
         owned.create(topics_file(work, number)) as new,
         open(before if known else os.devnull, "rb") as old,
