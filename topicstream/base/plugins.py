@@ -15,7 +15,10 @@ import logging
 from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import Any
 
 from topicstream.base.errors import TopicsError, UsageError
@@ -28,7 +31,11 @@ SCORERS = "topicstream.scorers"
 VIEWS = "topicstream.views"
 LEMMATIZERS = "topicstream.lemmatizers"
 SEGMENTERS = "topicstream.segmenters"
-COMMANDS = "topicstream.commands"
+COMMANDS, FUNCTIONS, MODULES = (
+    "topicstream.commands",
+    "topicstream.functions",
+    "topicstream.modules",
+)
 
 OWN = {
     COMMANDS: {
@@ -37,20 +44,12 @@ OWN = {
         "info": "topicstream.cli.info:command",
         "train": "topicstream.cli.train:command",
         "eval": "topicstream.cli.eval:command",
-        "classifier": "topicstream.addons.classifier.command:command",
         "infer": "topicstream.cli.infer:command",
         "update": "topicstream.cli.update:command",
         "retrain": "topicstream.cli.retrain:command",
         "rollback": "topicstream.cli.rollback:command",
-        "publish": "topicstream.addons.cloud.command:command",
         "show": "topicstream.cli.show:command",
-        "report": "topicstream.addons.report.command:command",
         "edit": "topicstream.cli.edit:command",
-        "effects": "topicstream.addons.covariates.command:command",
-        "sweep": "topicstream.addons.sweep.command:command",
-        "compare": "topicstream.addons.views.compare_command:command",
-        "export": "topicstream.addons.exchange.export_command:command",
-        "import": "topicstream.addons.exchange.import_command:command",
         "compact": "topicstream.cli.compact:command",
         "forget": "topicstream.cli.forget:command",
         "warm": "topicstream.cli.warm:command",
@@ -59,11 +58,8 @@ OWN = {
     },
     ENGINES: {
         "atbp": "topicstream.engines.message.atbp:ATBP",
-        "atm": "topicstream.addons.authors.engine:AuthorTopicModel",
         "bp": "topicstream.engines.message.bp:BeliefPropagation",
         "cvb0": "topicstream.engines.message.bp:ZeroOrderCollapsedVariational",
-        "llda": "topicstream.addons.labels.engine:LabeledBeliefPropagation",
-        "rtm": "topicstream.addons.links.engine:RelationalTopicModel",
         "sibp": "topicstream.engines.message.bp:SimplifiedBeliefPropagation",
         "sparse-bp": "topicstream.engines.message.sparse_bp:SparseBeliefPropagation",
         "stbp": "topicstream.engines.message.stbp:STBP",
@@ -73,72 +69,40 @@ OWN = {
         "ovb": "topicstream.engines.variational.ovb:OnlineVariationalBayes",
         "svi": "topicstream.engines.variational.svi:StochasticSparse",
         "vb": "topicstream.engines.variational.vb:VariationalBayes",
-        "anchors": "topicstream.addons.moments.anchors:Anchors",
-        "fdm": "topicstream.addons.moments.fdm:FullDependenceMixture",
-        "gmm": "topicstream.addons.clusters.gmm:GaussianMixture",
-        "mixture": "topicstream.addons.clusters.mixture:DocumentMixture",
     },
     METHODS: {
-        "authors": "topicstream.addons.authors.method:Authors",
         "bp": "topicstream.inference.methods.bp:BP",
         "gibbs": "topicstream.inference.methods.gibbs:Gibbs",
         "gibbs1": "topicstream.inference.methods.gibbs:Gibbs1",
-        "gmm": "topicstream.addons.clusters.gmm_method:GMM",
-        "hybrid": "topicstream.addons.classifier.hybrid:Hybrid",
-        "maxent": "topicstream.addons.classifier.maxent:MaxEnt",
-        "mixture": "topicstream.addons.clusters.mixture_method:MixtureMethod",
-        "naive-bayes": "topicstream.addons.classifier.naive_bayes:NaiveBayes",
         "vb": "topicstream.inference.methods.vb:VB",
     },
     SCORERS: {
         "heldout": "topicstream.evaluation.held_out:HELD_OUT",
         "whole": "topicstream.evaluation.held_out:WHOLE",
         "training": "topicstream.evaluation.held_out:TRAINING",
-        "labels": "topicstream.addons.labels.scorer:LABEL_SCORES",
-        "authors": "topicstream.addons.authors.scorer:AUTHORS",
-        "pairs": "topicstream.addons.moments.scorer:PAIRS",
         "coherence": "topicstream.evaluation.coherence:COHERENCE",
         "diversity": "topicstream.evaluation.coherence:DIVERSITY",
-        "links": "topicstream.addons.links.scorer:LINKS",
     },
     VIEWS: {
         "over-time": "topicstream.display.over_time:OverTimeView",
         "by": "topicstream.display.over_time:OverTimeView",
-        "find": "topicstream.addons.views.find:FindView",
-        "similar": "topicstream.addons.views.similar:SimilarView",
-        "tree": "topicstream.addons.views.hierarchy:TreeView",
-        "reduce-to": "topicstream.addons.views.hierarchy:TreeView",
-        "table": "topicstream.addons.views.word_table:TableView",
-        "correlations": "topicstream.addons.views.word_table:TableView",
         "theta": "topicstream.display.doc_topics:ThetaView",
-        "intrusion": "topicstream.addons.views.intrusion:IntrusionView",
-        "pairs": "topicstream.addons.moments.view:PairsView",
-        "links": "topicstream.addons.links.view:LinksView",
-        "authors": "topicstream.addons.authors.views:AuthorsView",
-        "author": "topicstream.addons.authors.views:AuthorsView",
-        "experts": "topicstream.addons.authors.views:ExpertsView",
     },
     READERS: {
         "arrow": "topicstream.ingestion.readers.arrow:READER",
         "csv": "topicstream.ingestion.readers.csv:READER",
         "docword": "topicstream.ingestion.readers.docword:READER",
         "files": "topicstream.ingestion.readers.files:FILES",
-        "h5ad": "topicstream.addons.cells.h5ad:READER",
-        "images": "topicstream.addons.clusters.images:READER",
         "jsonl": "topicstream.ingestion.readers.jsonl:READER",
         "ldac": "topicstream.ingestion.readers.pairs:LDAC",
         "lines": "topicstream.ingestion.readers.lines:LINES",
         "mallet": "topicstream.ingestion.readers.lines:MALLET",
         "mtx": "topicstream.ingestion.readers.mtx:READER",
-        "npy": "topicstream.addons.clusters.dense_rows:NPY",
         "npz": "topicstream.ingestion.readers.npz:READER",
         "parquet": "topicstream.ingestion.readers.parquet:READER",
         "pubmed": "topicstream.ingestion.readers.pubmed:READER",
-        "markup": "topicstream.addons.xml.markup:READER",
         "svmlight": "topicstream.ingestion.readers.pairs:SVMLIGHT",
         "tar": "topicstream.ingestion.readers.files:TAR",
-        "tenx": "topicstream.addons.cells.tenx:READER",
-        "vectors": "topicstream.addons.clusters.dense_rows:VECTORS",
     },
     LEMMATIZERS: {
         name: f"topicstream.ingestion.tokens.tools:{name}" for name in ("simplemma", "spacy")
@@ -148,13 +112,24 @@ OWN = {
         for name in ("jieba", "kiwi", "pythainlp", "sudachi")
     },
 }
-"""What this package has: registered by the same names and values as another package's entry points.
-"""
+"""Names of the core.  Each add-on has a table of its own (``addons/NAME/__init__.py``)."""
 
 
+@cache
+def addons() -> dict[str, ModuleType]:
+    """Import the tables of the add-ons, which are the folders below ``topicstream/addons``."""
+    folder = import_module("topicstream.addons")
+    names = sorted(module.name for module in iter_modules(folder.__path__))
+    return {name: import_module(f"{folder.__name__}.{name}") for name in names}
+
+
+@cache
 def own(group: str) -> dict[str, str]:
-    """Return this package's names of a group, each with its ``module:attribute``."""
-    return OWN.get(group, {})
+    """Return this package's names of a group, the core's first, with their ``module:attribute``."""
+    names = dict(OWN.get(group, {}))
+    for addon in addons().values():
+        names |= getattr(addon, "ENTRY_POINTS", {}).get(group, {})
+    return names
 
 
 @cache

@@ -32,20 +32,12 @@ SUMMARIES = {  # in the order of the flow; known without importing the command
     "info": "Describe a corpus store or a model; verify its files.",
     "train": "Learn topics from a corpus, pass by pass.",
     "eval": "Score a model: held-out perplexity, coherence, diversity.",
-    "classifier": "Train a fast classifier that predicts topics of new documents.",
     "infer": "Infer the topics of new documents.",
     "update": "Update a model with new documents.",
     "retrain": "Ingest, update, judge and publish in one step, for cron.",
     "rollback": "Publish the previous model again.",
-    "publish": "Upload a corpus store or a model to an object store.",
     "show": "Print topics, words and documents of a model.",
-    "report": "Write one HTML file that shows a model offline.",
     "edit": "Label, merge, drop and order topics; propose labels.",
-    "effects": "Regress topic shares on covariates, with standard errors.",
-    "sweep": "Train several numbers of topics and seeds, and recommend one.",
-    "compare": "Match the topics of two models, or compare inference methods of one.",
-    "export": "Write a model, the topics of its documents or its corpus for other programs.",
-    "import": "Import another program's model to show, score, compare or start from.",
     "compact": "Merge the small blocks of past appends; purge removed documents.",
     "forget": "Remove documents permanently, by id, and verify it.",
     "warm": "Compile the kernels of other commands ahead of time.",
@@ -58,6 +50,9 @@ def summarize(name: str) -> str:
     """Return the line that ``topics --help`` prints of a command, which is not imported for it."""
     if name in SUMMARIES:
         return SUMMARIES[name]
+    for addon in plugins.addons().values():
+        if name in getattr(addon, "COMMAND_HELP", {}):
+            return str(addon.COMMAND_HELP[name])
     package = plugins.entries(plugins.COMMANDS)[name].dist
     return f"Command of the package {package.name}." if package is not None else ""
 

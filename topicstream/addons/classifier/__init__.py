@@ -1,0 +1,20 @@
+"""Classifiers that predict topics: maximum entropy, naive Bayes, a hybrid."""
+
+ENTRY_POINTS = {
+    "topicstream.commands": {
+        "classifier": "topicstream.addons.classifier.command:command",
+    },
+    "topicstream.functions": {
+        "train_classifier": "topicstream.addons.classifier.training:train_classifier",
+    },
+    "topicstream.methods": {
+        "hybrid": "topicstream.addons.classifier.hybrid:Hybrid",
+        "maxent": "topicstream.addons.classifier.maxent:MaxEnt",
+        "naive-bayes": "topicstream.addons.classifier.naive_bayes:NaiveBayes",
+    },
+}
+"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+COMMAND_HELP = {
+    "classifier": "Train a fast classifier that predicts topics of new documents.",
+}
+"""The lines of ``topics --help``, which imports no command."""

@@ -1,0 +1,15 @@
+"""Stores, models and raw files in buckets and on web servers."""
+
+ENTRY_POINTS = {
+    "topicstream.commands": {
+        "publish": "topicstream.addons.cloud.command:command",
+    },
+    "topicstream.functions": {
+        "publish": "topicstream.addons.cloud.publication:publish",
+    },
+}
+"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+COMMAND_HELP = {
+    "publish": "Upload a corpus store or a model to an object store.",
+}
+"""The lines of ``topics --help``, which imports no command."""

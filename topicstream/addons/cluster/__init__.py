@@ -1,0 +1,1 @@
+"""Training, ingestion and scoring on the workers of a Dask cluster."""

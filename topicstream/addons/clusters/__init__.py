@@ -1,3 +1,18 @@
-"""A document, or a vector, in one cluster each, with L responsibilities at most (Hughes & Sudderth
-2016).
-"""
+"""Mixtures of whole documents, of vectors and of image patches."""
+
+ENTRY_POINTS = {
+    "topicstream.engines": {
+        "gmm": "topicstream.addons.clusters.gmm:GaussianMixture",
+        "mixture": "topicstream.addons.clusters.mixture:DocumentMixture",
+    },
+    "topicstream.methods": {
+        "gmm": "topicstream.addons.clusters.gmm_method:GMM",
+        "mixture": "topicstream.addons.clusters.mixture_method:MixtureMethod",
+    },
+    "topicstream.readers": {
+        "images": "topicstream.addons.clusters.images:READER",
+        "npy": "topicstream.addons.clusters.dense_rows:NPY",
+        "vectors": "topicstream.addons.clusters.dense_rows:VECTORS",
+    },
+}
+"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""

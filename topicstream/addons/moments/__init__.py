@@ -1,0 +1,15 @@
+"""Topics from pairs of words: anchors and full dependence mixtures."""
+
+ENTRY_POINTS = {
+    "topicstream.engines": {
+        "anchors": "topicstream.addons.moments.anchors:Anchors",
+        "fdm": "topicstream.addons.moments.fdm:FullDependenceMixture",
+    },
+    "topicstream.scorers": {
+        "pairs": "topicstream.addons.moments.scorer:PAIRS",
+    },
+    "topicstream.views": {
+        "pairs": "topicstream.addons.moments.view:PairsView",
+    },
+}
+"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""

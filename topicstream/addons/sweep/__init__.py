@@ -1,1 +1,15 @@
-"""Which number of topics, which engine: several trainings, one judge."""
+"""Train several numbers of topics and seeds, and recommend one."""
+
+ENTRY_POINTS = {
+    "topicstream.commands": {
+        "sweep": "topicstream.addons.sweep.command:command",
+    },
+    "topicstream.functions": {
+        "sweep": "topicstream.addons.sweep.sweep:sweep",
+    },
+}
+"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+COMMAND_HELP = {
+    "sweep": "Train several numbers of topics and seeds, and recommend one.",
+}
+"""The lines of ``topics --help``, which imports no command."""

@@ -1,0 +1,25 @@
+"""More views of a model: comparison, drift, search, hierarchy, intrusion, naming."""
+
+ENTRY_POINTS = {
+    "topicstream.commands": {
+        "compare": "topicstream.addons.views.compare_command:command",
+    },
+    "topicstream.functions": {
+        "compare_methods": "topicstream.addons.views.comparing:compare_methods",
+        "drift": "topicstream.addons.views.drift:drift",
+    },
+    "topicstream.views": {
+        "find": "topicstream.addons.views.find:FindView",
+        "similar": "topicstream.addons.views.similar:SimilarView",
+        "tree": "topicstream.addons.views.hierarchy:TreeView",
+        "reduce-to": "topicstream.addons.views.hierarchy:TreeView",
+        "table": "topicstream.addons.views.word_table:TableView",
+        "correlations": "topicstream.addons.views.word_table:TableView",
+        "intrusion": "topicstream.addons.views.intrusion:IntrusionView",
+    },
+}
+"""Group -> name -> ``module:attribute``, as another package's entry points (docs/extending.md)."""
+COMMAND_HELP = {
+    "compare": "Match the topics of two models, or compare inference methods of one.",
+}
+"""The lines of ``topics --help``, which imports no command."""
