@@ -2,7 +2,7 @@
 # make test    set up, then run the quick tests; ALL=1: the slow ones too (kills, limits of memory, cold caches, full disks, a browser);
 #              byte code is kept, whatever the environment says: else each process compiles the package and the tests once more
 # make bounds  the tests again with every index of a kernel checked (ten minutes more: all kernels are compiled anew)
-# make lint    ruff and mypy
+# make lint    ruff, mypy, and import-linter: who may import whom ([tool.importlinter] in pyproject.toml)
 # make docs    build the documentation into build/docs, without a warning
 # make package  build wheel and sdist twice (the same bytes), install the wheel without extras into an environment of its own, and
 #              run there what README and packaging/plain_install.md show
@@ -37,6 +37,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy topicstream
+	$(BIN)/lint-imports --no-logo --no-cache
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'

@@ -19,6 +19,7 @@ import pytest
 from checkpoint_bits import content_hash
 
 import topicstream
+from tests import ROOT
 from topicstream.base import plugins
 from topicstream.base.errors import InputError, TopicsError, UsageError
 from topicstream.base.options import option
@@ -27,7 +28,7 @@ from topicstream.cli.options import click_option
 from topicstream.engines import engines, find
 from topicstream.ingestion.parse.reader import reader_named, readers
 
-PACKAGE = Path(__file__).parent / "plugin_package"
+PACKAGE = ROOT / "tests" / "plugin_package"
 
 
 def forget() -> None:
