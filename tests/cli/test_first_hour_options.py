@@ -232,7 +232,7 @@ def test_python_dash_m_and_an_old_python(tmp_path):
     )
     assert done.returncode == 0 and done.stdout.startswith("topics, version")
     # before anything else is imported
-    errors = "import topicstream; print(topicstream.base.errors.InputError.__name__)"
+    errors = "import topicstream; print(topicstream.errors.InputError.__name__)"
     assert (
         subprocess.run([sys.executable, "-c", errors], capture_output=True, text=True).stdout
         == "InputError\n"

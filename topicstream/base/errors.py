@@ -75,9 +75,14 @@ def restore_error(
 
 
 class _Portable:
-    """Lets an error be copied, and sent to another process."""
+    """Lets an error be copied, and sent to another process; users know its class by a short name."""
 
     args: tuple[object, ...]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__ == __name__:
+            cls.__module__ = "topicstream.errors"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return restore_error, (type(self), self.args, dict(self.__dict__))

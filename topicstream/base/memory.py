@@ -12,8 +12,9 @@ arrays that the work will hold:
 ...     MemoryLimit.parse("512M"),
 ...     workers=16,
 ...     fixed={"table": Array((100_000, 100), "float32").nbytes},
-...     per_worker={"rows": total_bytes([Array((40_000, 100), "float32"), Array((40_000,),
-        "int64")])},
+...     per_worker={
+...         "rows": total_bytes([Array((40_000, 100), "float32"), Array((40_000,), "int64")])
+...     },
 ... )
 >>> plan.workers
 10

@@ -168,7 +168,7 @@ def find(group: str, name: str, option: str) -> Any:
         hint = (
             f"did you mean {near[0]}?"
             if near
-            else f"choose one of {', '.join(names)}"
+            else f"choose one of {', '.join(sorted(names))}"
             if names
             else "no installed package has one"
         )

@@ -87,8 +87,8 @@ def decode_record(
     >>> decode_record({"x": "three"}, Point, "points.json")
     Traceback (most recent call last):
       ...
-    topicstream.base.errors.StoreError: points.json: `$.x`: expected `int`, got `str`. The file is
-    corrupt; restore it from a backup"""
+    topicstream.errors.StoreError: points.json: `$.x`: expected `int`, ...
+    """
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as e:

@@ -145,7 +145,7 @@ def rollback(
     --------
     >>> topicstream.rollback(".")
     Traceback (most recent call last):
-    topicstream.base.errors.TopicsError: ...
+    topicstream.errors.TopicsError: ...
     """
     folder = Path(folder)
     if not published_versions(folder):

@@ -132,9 +132,12 @@ def publish(
         Where another publisher was faster, or the folder has changed meanwhile; the current version
         stays.
 
-    Examples -------- >>> topicstream.publish("nothing", "s3://bucket/models/news") Traceback (most
-    recent call last): topicstream.base.errors.StoreError: nothing: neither a corpus store nor a
-    model; nothing is published"""
+    Examples
+    --------
+    >>> topicstream.publish("nothing", "s3://bucket/models/news")
+    Traceback (most recent call last):
+    topicstream.errors.StoreError: nothing: neither a corpus store nor a model; nothing is published
+    """
     address = address.rstrip("/")
     place = Path(folder).resolve()
     kind: Kind = "corpus" if kind_of(place) == "corpus" else "model"

@@ -54,7 +54,7 @@ def make_method(name: str, rows: TopicRows, beside: type | None = None, **option
             f"--method {name}: is for {noun_of(method.dense)}, which the model is not of"
         )
     if rows.model.weights is not None and not method.weighs_cells:
-        able = " or ".join(m.name for m in methods() if m.weighs_cells)
+        able = " or ".join(sorted(m.name for m in methods() if m.weighs_cells))
         raise InputError(
             f"--method {name}: the model uses weighted cells ({rows.model.weights.about.kind}); "
             f"choose {able}"
