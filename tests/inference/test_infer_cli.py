@@ -191,14 +191,6 @@ def test_a_file_is_not_replaced_without_being_asked(made, tmp_path, capsys):
     out.write_text("mine")
     assert topics(folder, folder / "d.jsonl", "-o", out) == 1
     assert out.read_text() == "mine" and "--force" in capsys.readouterr().err
-    assert (
-        topics(folder, folder / "d.jsonl", "-o", out, "--force") == 3
-    )  # not even so: it holds no topics of documents
-    assert (
-        out.read_text() == "mine"
-        and "does not say that this program wrote it" in capsys.readouterr().err
-    )
-    out.unlink()
     for _ in range(2):
         assert topics(folder, folder / "d.jsonl", "-o", out, "--force") == 0
     assert len(read(out)) == D

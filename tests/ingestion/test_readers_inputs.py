@@ -260,7 +260,9 @@ def test_what_appended_records_are_called(tmp_path: Path) -> None:
 
 def test_an_id_field_asked_for_must_be_there(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"text":"a","key":"k"}\n{"text":"b"}\n')
-    with pytest.raises(InputError, match=r"a\.jsonl:2: no field 'key' \(--id-field\)"):
+    with pytest.raises(
+        InputError, match=r"a\.jsonl:2: no field 'key' \(--id-field; --on-error=skip "
+    ):
         Read(path, id_field="key")
     assert Read(path).ids == ["a.jsonl:1", "a.jsonl:2"]
 
