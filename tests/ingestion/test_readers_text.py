@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from tests.reading import DATA, Read, needs_data, write
 from topicstream.base.errors import InputError
-from topicstream.ingestion.options import FIELDS, ReadOptions
+from topicstream.ingestion.options import LAYOUT, ReadOptions
 
 few = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -416,5 +416,5 @@ def test_real_tree_in_an_archive() -> None:
 
 def test_a_field_that_is_given_comes_before_one_that_is_remembered() -> None:
     kept = {"text_field": "Body"}
-    assert ReadOptions().recall(kept, FIELDS).text_fields == ["Body"]
-    assert ReadOptions(text_field="text").recall(kept, FIELDS).text_fields == ["text"]
+    assert ReadOptions().recall(kept, LAYOUT).text_fields == ["Body"]
+    assert ReadOptions(text_field="text").recall(kept, LAYOUT).text_fields == ["text"]
