@@ -447,9 +447,7 @@ def listed(config: type) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SchedulerOptions:
-    """Base of the configurations of all verbs that can work on a Dask cluster
-    (addons/cluster/scheduler.py).
-    """
+    """Base of the configurations of all verbs that can work on a cluster (base/cluster.py)."""
 
     scheduler: Any = option(
         None,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from topicstream.addons.cluster.scheduler import Cluster
+from topicstream.base.cluster import Cluster
 from topicstream.base.options import option
 from topicstream.base.text import render
 from topicstream.corpus.reader import Corpus

@@ -20,7 +20,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from topicstream.addons.cluster.scheduler import Cluster
+from topicstream.base.cluster import Cluster
 from topicstream.base.errors import InputError
 from topicstream.corpus.grid import Grid
 from topicstream.corpus.reader import Corpus

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from topicstream.addons.cluster.scheduler import Cluster, workers_of
+from topicstream.base.cluster import Cluster, connected_within
 from topicstream.base.errors import UsageError, named
 from topicstream.base.options import openly_configured
 from topicstream.base.progress import listener
@@ -101,7 +101,7 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
             f"{config.elsewhere} first"
         )
     read = (config.model, config.corpus, config.elsewhere or config.corpus)
-    with workers_of(config.scheduler, config.memory, read) as (cluster, limit):
+    with connected_within(config.scheduler, config.memory, read) as (cluster, limit):
         if cluster is not None:
             config = replace(
                 config, mem_limit=limit.bytes, threads=config.threads or cluster.least_threads

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from topicstream.addons.cluster.scheduler import Cluster
 from topicstream.addons.clusters.scores import ClusterScore, PointScore, score_clusters
+from topicstream.base.cluster import Cluster
 from topicstream.base.errors import UsageError
 from topicstream.base.options import option
 from topicstream.base.text import noun_of, render

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from topicstream.addons.cluster.scheduler import Cluster, workers_of
+from topicstream.base.cluster import Cluster, connected_within
 from topicstream.base.options import configured
 from topicstream.base.progress import listener
 from topicstream.base.records import Json
@@ -66,9 +66,7 @@ def l1_distances(
     if cluster is None:
         return _distances((0, every), a, b, progress)
     distances = np.zeros((a.n_topics, b.n_topics))
-    words = list(
-        pairwise(np.linspace(0, every, len(cluster.machines) + 1, dtype=np.int64).tolist())
-    )
+    words = list(pairwise(np.linspace(0, every, cluster.number + 1, dtype=np.int64).tolist()))
     for (_, last), some in zip(
         words, cluster.map(partial(_distances, a=a, b=b), words), strict=True
     ):
@@ -152,7 +150,7 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     b = config.b
     far = config.far
     topics = [m.n_topics if isinstance(m, TopicModel) else read_manifest(m).topics for m in (a, b)]
-    with workers_of(config.scheduler, config.memory, [a, b]) as (cluster, limit):
+    with connected_within(config.scheduler, config.memory, [a, b]) as (cluster, limit):
         opened, _ = open_within([a, b], limit, 1, beside=A_PAIR * topics[0] * topics[1])
         one, two = (seen(model, view_of(model)) for model in opened)
         tell = partial(listener(config.progress).step, WORD_BY_WORD, unit="words")

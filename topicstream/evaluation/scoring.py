@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from topicstream.addons.cluster.scheduler import Cluster
 from topicstream.base import plugins
+from topicstream.base.cluster import Cluster
 from topicstream.base.errors import UsageError
 from topicstream.base.options import checked
 from topicstream.base.progress import Progress

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from topicstream.addons.cluster.scheduler import Cluster, threads_of_worker
+from topicstream.base.cluster import Cluster, threads_of_worker
 from topicstream.base.text import counted
 from topicstream.corpus.block import Block
 from topicstream.corpus.grid import Grid

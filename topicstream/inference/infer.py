@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from topicstream.addons.cluster.scheduler import Cluster, connected, threads_of_worker
+from topicstream.base.cluster import Cluster, connected, threads_of_worker
 from topicstream.base.errors import UsageError
 from topicstream.base.machine import default_threads, return_freed_memory
 from topicstream.base.options import listed_names, openly_configured

@@ -13,8 +13,7 @@ from typing import Any
 from topicstream.addons.cloud.mirror import cache_folder, mirrored
 from topicstream.addons.cloud.publication import claim_address, publish
 from topicstream.addons.cloud.remote import address_of
-from topicstream.addons.cluster.ingest import Spread
-from topicstream.addons.cluster.scheduler import workers_of
+from topicstream.base.cluster import connected_within
 from topicstream.base.errors import InputError, NothingKept, NotOurs, TopicsError, UsageError
 from topicstream.base.files import durable
 from topicstream.base.files import ownership as owned
@@ -41,6 +40,7 @@ from topicstream.ingestion.open.memory import KEY, InMemory, as_inputs
 from topicstream.ingestion.options import CUT, FIELDS, LAYOUT, META
 from topicstream.ingestion.parts.journal import Journal, read_state
 from topicstream.ingestion.parts.reading import Reading
+from topicstream.ingestion.parts.spread import Spread
 from topicstream.ingestion.parts.tasks import pieces
 from topicstream.ingestion.plan import plan_ingest
 from topicstream.ingestion.settings import IngestOptions
@@ -342,7 +342,7 @@ class _Ingest:
             self.progress.say(f"{self.wip}: resuming after {state.pieces} pieces")
         if not state.done:
             names = self.names if isinstance(self.names, list) else []
-            with workers_of(config.scheduler, self.plan.limit, [*names, self.wip]) as (
+            with connected_within(config.scheduler, self.plan.limit, [*names, self.wip]) as (
                 cluster,
                 limit,
             ):

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topicstream.base.cluster import Cluster
 from topicstream.base.records import Json
 from topicstream.corpus.block import Block
 from topicstream.corpus.grid import Grid
@@ -41,9 +42,28 @@ from topicstream.engines.base import (
 from topicstream.numeric.parallel import Workers
 from topicstream.numeric.tables.spec import TableSpec
 from topicstream.numeric.tables.table import Table
+from topicstream.training.plan import Allowance
 from topicstream.training.starts.seeds import Seeds
 from topicstream.training.state.memory import BlockMemory
 from topicstream.training.tables import RunTables, Settled
+
+
+class Remote(NamedTuple):
+    """Carry what a run on the workers of a scheduler needs beside its job.
+
+    Attributes
+    ----------
+    cluster
+        The workers.
+    folder
+        Working folder of the run, which all machines reach.
+    allowance
+        Memory and tables of each worker; threads: 0 for all that it has.
+    """
+
+    cluster: Cluster
+    folder: Path
+    allowance: Allowance
 
 
 @dataclass(frozen=True)
@@ -62,6 +82,9 @@ class Job:
         Storage blocks decoded ahead.
     spill
         Folder for the deltas of a round where they do not fit memory; None: they stay in memory.
+    remote
+        With ``--scheduler``: its workers, whose ``executor`` this job is for.  It stays here when
+        the job is sent elsewhere.
     """
 
     engine: Engine
@@ -72,6 +95,7 @@ class Job:
     workers: Workers
     prefetch: int = 2
     spill: Path | None = None
+    remote: Remote | None = None
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from topicstream.addons.cluster.scheduler import connected
 from topicstream.base import machine
+from topicstream.base.cluster import connected
 from topicstream.base.errors import Interrupted, TopicsError, UsageError, WorkersLost
 from topicstream.base.files.durable import lock
 from topicstream.base.files.plain import refuse_links
@@ -29,7 +28,7 @@ from topicstream.model.topic_model import TopicModel
 from topicstream.numeric.kernels.jit import notify_compiling
 from topicstream.training.auto import with_engine
 from topicstream.training.config import TrainConfig
-from topicstream.training.executor import MakeExecutor
+from topicstream.training.executor import Executor, Job, MakeExecutor, Remote
 from topicstream.training.export import write_model
 from topicstream.training.plan import Allowance, make_plan, wider_rounds
 from topicstream.training.rehearsal import rehearsal_config, rehearse
@@ -44,6 +43,7 @@ from topicstream.training.state.record import (
     settled_bytes,
 )
 from topicstream.training.stopping import Signals, Stopping
+from topicstream.training.threads import executor_of
 
 RECOVERIES = 10
 """Times that a run continues after it has lost workers of a cluster."""
@@ -171,20 +171,26 @@ def _run(config: TrainConfig, corpus: Corpus, progress: Progress, drive: Drive) 
 
 @contextmanager
 def _executor(config: TrainConfig, run: TrainingRun) -> Iterator[MakeExecutor]:
-    """What makes the executor: the run's, or members on the cluster that ``scheduler`` names."""
+    """Yield what makes the executor: the run's, or that of the workers ``scheduler`` names."""
     if config.scheduler is None:
         yield run.executor
         return
     paths = [run.corpus.path, run.folder]
     with connected(config.scheduler, paths, config.workers_min) as cluster:
-        from topicstream.addons.cluster.executor import (
-            DaskWorkers,  # Dask is an extra, and there by now
-        )
+        if not cluster.executor:
+            raise UsageError(
+                f"--scheduler {config.scheduler}: its workers cannot train; leave out --scheduler "
+                f"to train on this machine"
+            )
+        make = executor_of(cluster.executor)
+        memory = MemoryLimit(cluster.memory(config.memory))
+        allowance = Allowance(memory, config.threads or 0, config.tables)
+        remote = Remote(cluster, run.folder / "work", allowance)
 
-        each = Allowance(
-            MemoryLimit(cluster.memory(config.memory)), config.threads or 0, config.tables
-        )
-        yield partial(DaskWorkers, cluster=cluster, folder=run.folder / "work", allowance=each)
+        def make_remote(job: Job) -> Executor:
+            return make(replace(job, remote=remote))
+
+        yield make_remote
 
 
 def _planned(config: TrainConfig, run: TrainingRun) -> Session:

@@ -22,7 +22,7 @@ import pytest
 
 from tests.listening import Listening
 from topicstream.addons.cluster import scheduler
-from topicstream.addons.cluster.scheduler import Cluster
+from topicstream.addons.cluster.scheduler import DaskCluster
 from topicstream.base.errors import DoesNotFit, TopicsError, UsageError, WorkersLost
 from topicstream.base.memory import MemoryLimit
 from topicstream.cli.main import run
@@ -280,7 +280,7 @@ def test_a_worker_does_one_task_at_a_time():
         distributed.LocalCluster(**options, processes=False) as made,
         distributed.Client(made) as client,
     ):
-        ran = sorted(Cluster(client).map(when, [0.02] * 6))
+        ran = sorted(DaskCluster(client).map(when, [0.02] * 6))
     assert all(end <= begin for (_, end), (begin, _) in pairwise(ran))
 
 
@@ -296,7 +296,7 @@ def test_tasks_without_a_worker_end_in_a_line(monkeypatch):
         distributed.LocalCluster(**options, processes=False) as made,
         distributed.Client(made) as client,
     ):
-        cluster = Cluster(client)
+        cluster = DaskCluster(client)
         client.retire_workers(list(cluster.machines), close_workers=True, remove=True)
         with pytest.raises(TopicsError, match="no worker is left"):
             list(cluster.map(when, [0.02]))
@@ -401,7 +401,7 @@ def fake(raises=None, limit=0, paths=(), **given):
         def sync(self, function):
             return asyncio.run(function())
 
-    return Cluster(Client(), paths)
+    return DaskCluster(Client(), paths)
 
 
 def test_a_worker_that_does_not_suit_is_refused():
@@ -452,7 +452,7 @@ def test_tasks_go_on_when_every_worker_has_been_replaced(monkeypatch):
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
     )
     with started as local, distributed.Client(local) as client:
-        cluster = Cluster(client)
+        cluster = DaskCluster(client)
         local.scale(0)
         while client.scheduler_info(n_workers=-1)["workers"]:
             time.sleep(0.05)

@@ -13,7 +13,6 @@ import time
 import uuid
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -21,14 +20,14 @@ from distributed.comm.core import CommClosedError
 from distributed.protocol.pickle import dumps, loads
 
 from topicstream.addons.cluster.member import Answer, Change, JoinOrder, join
-from topicstream.addons.cluster.scheduler import Cluster
-from topicstream.base.errors import TopicsError, WorkersLost
+from topicstream.addons.cluster.scheduler import DaskCluster
+from topicstream.base.errors import TopicsError, UsageError, WorkersLost
 from topicstream.base.files import ownership as owned
 from topicstream.base.records import Json
 from topicstream.engines.base import Phase
 from topicstream.numeric.tables.table import Table
 from topicstream.training.executor import Assignment, Executor, Job, Report
-from topicstream.training.plan import Allowance, state_bytes
+from topicstream.training.plan import state_bytes
 from topicstream.training.state.memory import BlockMemory
 from topicstream.training.tables import Settled
 
@@ -58,19 +57,23 @@ class DaskWorkers(Executor):
     Parameters
     ----------
     job
-        What they work on.
-    cluster
-        Whose workers.
-    folder
-        Working folder of the run, which all machines reach.
-    allowance
-        As in ``JoinOrder``.
+        What they work on, with the workers, their folder and their allowance (``remote``).
+
+    Raises
+    ------
+    UsageError
+        For a job without workers of Dask.
     """
 
-    def __init__(self, job: Job, cluster: Cluster, folder: Path, allowance: Allowance) -> None:
+    def __init__(self, job: Job) -> None:
+        remote = job.remote
+        if remote is None or not isinstance(remote.cluster, DaskCluster):
+            raise UsageError("executor dask: give the workers with scheduler= instead")
+        cluster = remote.cluster
+        job = replace(job, remote=None)
         self.client = cluster.client
         self.cluster = cluster
-        self.folder = folder.absolute()
+        self.folder = remote.folder.absolute()
         self.run = f"topics-{uuid.uuid4().hex[:12]}"
         self.roster = tuple(cluster.machines)
         owners = deal(job.grid.cells, job.layout.round_blocks, len(self.roster))
@@ -83,7 +86,7 @@ class DaskWorkers(Executor):
             owners,
             self.roster,
             self.room,
-            allowance,
+            remote.allowance,
         )
         self.changes: list[Change] = []  # of the round that the next question ends, by table
         self.assignment: Assignment | None = None

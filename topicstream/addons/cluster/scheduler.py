@@ -13,13 +13,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from itertools import accumulate, pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from topicstream.base.cluster import Cluster, Item, Result, run_task
 from topicstream.base.errors import DoesNotFit, InputError, TopicsError, UsageError, WorkersLost
 from topicstream.base.machine import (
     __version__,
@@ -31,8 +31,6 @@ from topicstream.base.machine import (
 from topicstream.base.memory import DEFAULT_SHARE, FLOOR, MemoryLimit
 from topicstream.numeric.kernels.local_step import dirichlet_weights, probabilities
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 UNWATCHED = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.system-monitor.gil.enabled": False,
@@ -107,8 +105,8 @@ async def describe(version: str, arithmetic: str, paths: list[str], dask_worker:
     )
 
 
-class Cluster:
-    """Workers that have been asked what they are and found fit.
+class DaskCluster(Cluster):
+    """Workers of Dask that have been asked what they are and suit.
 
     Attributes
     ----------
@@ -116,11 +114,74 @@ class Cluster:
         ``distributed.Client``.
     machines
         Address of each worker -> what it said.
-    threads
-        Of a task that visits blocks; None: those that Dask gives the worker.
     """
 
-    threads: int | None = None
+    executor = "dask"
+
+    @classmethod
+    def check(cls) -> None:
+        try:
+            import distributed  # noqa: F401  a third of a second
+        except ImportError:
+            raise UsageError("--scheduler needs Dask: pip install 'topicstream[dask]'") from None
+
+    @classmethod
+    @contextmanager
+    def connect(
+        cls, scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1
+    ) -> Iterator[DaskCluster]:
+        """Connect to Dask's scheduler, or start workers on this machine.
+
+        Parameters
+        ----------
+        scheduler
+            An address, the path of a scheduler's file, ``local:N``, or a ``distributed.Client``.
+        paths, least
+            As of ``Cluster.connect``.
+        """
+        from dask import config as dask_config
+        from distributed import Client, LocalCluster
+
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(
+                logging.CRITICAL
+            )  # what they say of lost connections, we say ourselves
+        with ExitStack() as stack:
+            if isinstance(scheduler, Client):
+                client = scheduler
+            elif str(scheduler).startswith("local:"):
+                stack.enter_context(dask_config.set(UNWATCHED))
+                stack.enter_context(_without_script())
+                try:
+                    local_cluster = LocalCluster(
+                        processes=True,
+                        memory_limit=0,
+                        dashboard_address=":0",
+                        silence_logs=logging.CRITICAL,
+                        **_local(str(scheduler)),
+                    )
+                    client = stack.enter_context(Client(stack.enter_context(local_cluster)))
+                    client.run(_ignore_interrupts)
+                except (RuntimeError, OSError) as e:
+                    raise WorkersLost(
+                        f"--scheduler {scheduler}: a worker ended while it was started "
+                        f"({type(e).__name__}); run the same command again"
+                    ) from None
+            else:
+                try:
+                    client = stack.enter_context(Client(_address(str(scheduler)), timeout=PATIENCE))
+                except ValueError as e:
+                    raise UsageError(
+                        f"--scheduler {scheduler}: not an address ({e}); give tcp://HOST:PORT, a "
+                        f"scheduler's .json file, or local:N"
+                    ) from None
+                except OSError as e:
+                    reason = str(e).splitlines()[0] if str(e) else type(e).__name__
+                    raise TopicsError(
+                        f"--scheduler {scheduler}: no scheduler answers there ({reason}); check the "
+                        f"address, or start one"
+                    ) from None
+            yield cls(client, paths, least)
 
     def __init__(self, client: Any, paths: Iterable[str | Path] = (), least: int = 1) -> None:
         self.client = client
@@ -205,6 +266,10 @@ class Cluster:
         ]
 
     @property
+    def number(self) -> int:
+        return len(self.machines)
+
+    @property
     def least_threads(self) -> int:
         """That Dask gives each worker, or more."""
         return min(machine.threads for machine in self.machines.values())
@@ -232,19 +297,6 @@ class Cluster:
             for host, m in zip(hosts, self.machines.values(), strict=True)
         ]
         return max(FLOOR, int(min(*shares, by_dask) * DEFAULT_SHARE))
-
-    def spans(self, sizes: Iterable[int], most: int) -> Iterator[tuple[int, int]]:
-        """Where to cut things of these sizes into tasks: at least four a worker where there are
-        enough, of about ``most`` at most.
-        """
-        *starts, total = accumulate(sizes, initial=0)
-        size = max(1, min(most, total // (4 * len(self.machines))))
-        return pairwise(
-            [
-                *np.unique(np.array(starts, np.int64) // size, return_index=True)[1].tolist(),
-                len(starts),
-            ]
-        )
 
     def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """``work(item)`` of each item on some worker, in the order of the items, which is that of
@@ -301,119 +353,10 @@ def _unpickled(pickled: bytes, item: Any) -> Any:
     Dask keeps its arguments as long as its result: what they are unpickled to, such as a model,
     goes before.
     """
+    from distributed import get_worker
     from distributed.protocol.pickle import loads
 
-    return loads(pickled)(item)
-
-
-def check_dask() -> None:
-    """Raise UsageError where Dask, an extra, is not installed."""
-    try:
-        import distributed  # noqa: F401  a third of a second
-    except ImportError:
-        raise UsageError("--scheduler needs Dask: pip install 'topicstream[dask]'") from None
-
-
-@contextmanager
-def connected(
-    scheduler: Any, paths: Iterable[str | Path] = (), least: int = 1
-) -> Iterator[Cluster]:
-    """The cluster that ``--scheduler`` names.
-
-    Parameters
-    ----------
-    scheduler
-        An address, the path of a scheduler's file, ``local:N``, or a ``distributed.Client``.
-    paths
-        What every worker must be able to read.
-    least
-        Workers that must be there.
-
-    Raises
-    ------
-    UsageError
-        Where Dask is not installed, or the workers do not suit.
-    TopicsError
-        Where the scheduler does not answer.
-    """
-    check_dask()
-    from dask import config as dask_config
-    from distributed import Client, LocalCluster
-
-    for name in ("distributed", "distributed.client"):
-        logging.getLogger(name).setLevel(
-            logging.CRITICAL
-        )  # what they say of lost connections, we say ourselves
-    with ExitStack() as stack:
-        if isinstance(scheduler, Client):
-            client = scheduler
-        elif str(scheduler).startswith("local:"):
-            stack.enter_context(dask_config.set(UNWATCHED))
-            stack.enter_context(_without_script())
-            try:
-                local_cluster = LocalCluster(
-                    processes=True,
-                    memory_limit=0,
-                    dashboard_address=":0",
-                    silence_logs=logging.CRITICAL,
-                    **_local(str(scheduler)),
-                )
-                client = stack.enter_context(Client(stack.enter_context(local_cluster)))
-                client.run(_ignore_interrupts)
-            except (RuntimeError, OSError) as e:
-                raise WorkersLost(
-                    f"--scheduler {scheduler}: a worker ended while it was started "
-                    f"({type(e).__name__}); run the same command again"
-                ) from None
-        else:
-            try:
-                client = stack.enter_context(Client(_address(str(scheduler)), timeout=PATIENCE))
-            except ValueError as e:
-                raise UsageError(
-                    f"--scheduler {scheduler}: not an address ({e}); give tcp://HOST:PORT, a "
-                    f"scheduler's .json file, or local:N"
-                ) from None
-            except OSError as e:
-                reason = str(e).splitlines()[0] if str(e) else type(e).__name__
-                raise TopicsError(
-                    f"--scheduler {scheduler}: no scheduler answers there ({reason}); check the "
-                    f"address, or start one"
-                ) from None
-        yield Cluster(client, paths, least)
-
-
-@contextmanager
-def workers_of(
-    scheduler: Any, limit: MemoryLimit, read: Iterable[Any]
-) -> Iterator[tuple[Cluster | None, MemoryLimit]]:
-    """The cluster, if ``scheduler`` names one, and what this process and each of its workers may
-    hold.
-
-    Parameters
-    ----------
-    scheduler
-        As of ``connected``; None: no cluster.
-    limit
-        As it was given.
-    read
-        Models and corpora that workers open, or their paths.
-
-    Raises
-    ------
-    UsageError
-        For one of them that is in memory alone, and as ``connected``.
-    """
-    if scheduler is None:
-        yield None, limit
-        return
-    paths = [getattr(item, "path", item) for item in read]
-    if None in paths:
-        raise UsageError(
-            "scheduler: workers open models and corpora themselves; give the path of one that "
-            "was stored"
-        )
-    with connected(scheduler, [path for path in paths if Path(path).exists()]) as cluster:
-        yield cluster, MemoryLimit(min(limit.bytes, cluster.memory(limit)), limit.stated)
+    return run_task(loads(pickled), item, int(get_worker().state.nthreads))
 
 
 @contextmanager
@@ -454,13 +397,6 @@ def _local(scheduler: str) -> dict[str, int]:
     if not count.isdigit() or not 1 <= int(count) <= 1024:
         raise UsageError(f"--scheduler {scheduler}: give a number of processes, such as local:2")
     return {"n_workers": int(count), "threads_per_worker": max(1, default_threads() // int(count))}
-
-
-def threads_of_worker(threads: int | None) -> int:
-    """Threads of a task: as given, or those that Dask gives the worker that runs it."""
-    from distributed import get_worker
-
-    return threads or int(get_worker().state.nthreads)
 
 
 def self_test() -> str:

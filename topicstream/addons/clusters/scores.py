@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.special import entr
 
-from topicstream.addons.cluster.scheduler import Cluster
+from topicstream.base.cluster import Cluster
 from topicstream.base.errors import InputError, UsageError
 from topicstream.base.text import noun_of
 from topicstream.corpus.reader import Corpus

@@ -26,10 +26,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topicstream.addons.cells.topic_number import MEASURES, topic_number_measures
-from topicstream.addons.cluster.scheduler import check_dask, connected, threads_of_worker
 from topicstream.addons.sweep.config import SweepConfig, seed_list, values
 from topicstream.addons.sweep.judging import Run, Scores, Setting, choose, judge_settings
 from topicstream.addons.sweep.stability import SeedAgreement, agreement, topic_rows, write_consensus
+from topicstream.base.cluster import connected, scheduler_class, threads_of_worker
 from topicstream.base.errors import InputError, StoreError, TopicsError, UsageError
 from topicstream.base.files import ownership as owned
 from topicstream.base.files.durable import lock
@@ -179,7 +179,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         )
     check_place(folder, "--out", [config.corpus])
     if config.scheduler is not None:
-        check_dask()
+        scheduler_class(config.scheduler)  # refused before anything is written
     seeds = (
         None if words is None else hashlib.sha256(repr(read_seeds(words)).encode()).hexdigest()[:16]
     )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from topicstream.addons.cluster.scheduler import Cluster, workers_of
+from topicstream.base.cluster import Cluster, connected_within
 from topicstream.base.errors import InputError
 from topicstream.base.memory import MemoryLimit
 from topicstream.base.options import configured, listed_names
@@ -128,7 +128,7 @@ def compare_methods(config: MethodsConfig) -> dict[str, Any]:
     names = chosen(config.methods)
     tell = listener(config.progress)
     attempts = _attempts(config, names)
-    with workers_of(config.scheduler, config.memory, [config.model, config.corpus]) as (
+    with connected_within(config.scheduler, config.memory, [config.model, config.corpus]) as (
         cluster,
         limit,
     ):

@@ -12,7 +12,6 @@ from itertools import islice
 
 import google_crc32c
 
-from topicstream.addons.cluster.ingest import Piece, Spread
 from topicstream.base.errors import InputError
 from topicstream.base.progress import Progress
 from topicstream.base.text import payload_of
@@ -21,6 +20,7 @@ from topicstream.ingestion.open.inputs import Places
 from topicstream.ingestion.open.memory import InMemory
 from topicstream.ingestion.parts.journal import Journal
 from topicstream.ingestion.parts.prepare import Prepared, batch_crc, prepared_pieces
+from topicstream.ingestion.parts.spread import Piece, Spread
 from topicstream.ingestion.parts.tasks import Task, pieces
 from topicstream.ingestion.tokens.tokenizer import Tokenizer
 

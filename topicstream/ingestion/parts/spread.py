@@ -1,5 +1,6 @@
-"""Files read by the workers of a Dask cluster: each counts some of them into a part file, which is
-appended to the spools in order.
+"""Let the workers of a cluster read files: each counts some of them into a part file.
+
+Part files are appended to the spools in order.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from topicstream.addons.cloud.remote import address_of
-from topicstream.addons.cluster.scheduler import Cluster
+from topicstream.base.cluster import Cluster
 from topicstream.base.errors import UsageError
 from topicstream.base.files import ownership as owned
 from topicstream.ingestion.config import IngestConfig
